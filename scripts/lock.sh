@@ -1,0 +1,12 @@
+#!/usr/bin/env bash
+# Pin every dependency with hashes. The locks name packages and digests, never a registry's host.
+set -euo pipefail
+cd "$(dirname "$0")/.."
+uv=${UV:-.venv/bin/uv}
+compile() {
+  "$uv" pip compile -q --generate-hashes --no-emit-index-url --no-header --python-version 3.11 "$@"
+}
+compile pyproject.toml -o requirements/run.lock
+compile pyproject.toml --group dev -c requirements/run.lock -o requirements/dev.lock
+compile pyproject.toml --group dev --group bench -c requirements/dev.lock -o requirements/bench.lock
+printf 'uv==%s\nhatchling\neditables\n' "$("$uv" --version | cut -d' ' -f2)" | compile - -o requirements/bootstrap.lock

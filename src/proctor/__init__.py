@@ -1,0 +1,32 @@
+"""Run benchmarks of code and of AI agents, and trust the numbers."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from proctor.experiments.base import REGISTRY as REGISTRY
+    from proctor.experiments.base import Experiment as Experiment
+    from proctor.experiments.base import ExperimentContext as ExperimentContext
+    from proctor.experiments.base import register_experiment as register_experiment
+    from proctor.instruments.base import Instrument as Instrument
+    from proctor.instruments.base import register_instrument as register_instrument
+
+_HOMES = {
+    "Experiment": "proctor.experiments.base",
+    "ExperimentContext": "proctor.experiments.base",
+    "Instrument": "proctor.instruments.base",
+    "REGISTRY": "proctor.experiments.base",
+    "register_experiment": "proctor.experiments.base",
+    "register_instrument": "proctor.instruments.base",
+}
+
+__all__ = sorted(_HOMES)  # noqa: PLE0605 - built from the table below it, which a test holds
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _HOMES:
+        raise AttributeError(f"module 'proctor' has no attribute {name!r}")
+    from importlib import import_module
+
+    return getattr(import_module(_HOMES[name]), name)

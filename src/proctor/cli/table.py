@@ -1,0 +1,52 @@
+"""Plain tables and JSON for the terminal. No rich: a reading command must start at once."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import sys
+from collections.abc import Sequence
+from typing import Any
+
+
+def print_json(value: Any) -> None:
+    """One JSON document on standard output."""
+    json.dump(value, sys.stdout, indent=2, default=str)
+    sys.stdout.write("\n")
+
+
+def print_table(headers: Sequence[str], rows: Sequence[Sequence[object]], *, right: Sequence[int] = ()) -> None:
+    """Columns as wide as they need; the last one is cut at the terminal's edge. `right`: columns set flush right."""
+    cells = [[("" if cell is None else str(cell)) for cell in row] for row in (headers, *rows)]
+    widths = [max(len(row[column]) for row in cells) for column in range(len(headers))]
+    edge = shutil.get_terminal_size((120, 24)).columns if sys.stdout.isatty() else 10_000
+    for number, row in enumerate(cells):
+        line = "  ".join(
+            cell.rjust(width) if column in right else cell.ljust(width)
+            for column, (cell, width) in enumerate(zip(row, widths, strict=True))
+        ).rstrip()
+        line = line if len(line) <= edge else line[: edge - 1] + "…"
+        print(bold(line) if number == 0 else line)
+
+
+def bold(text: str) -> str:
+    """Bold on a terminal that wants colour, plain elsewhere."""
+    return f"\x1b[1m{text}\x1b[0m" if colour() else text
+
+
+def colour() -> bool:
+    """Whether to send colours: a terminal, and NO_COLOR not set."""
+    return sys.stdout.isatty() and not os.environ.get("NO_COLOR")
+
+
+def seconds(value: float | None) -> str:
+    """A duration in the unit a person would choose."""
+    if value is None:
+        return "–"
+    for limit, factor, unit in ((1e-6, 1e9, "ns"), (1e-3, 1e6, "µs"), (1.0, 1e3, "ms"), (120.0, 1.0, "s")):
+        if abs(value) < limit:
+            return f"{value * factor:.3g} {unit}"
+    minutes, rest = divmod(round(value), 60)
+    hours, minutes = divmod(minutes, 60)
+    return f"{hours} h {minutes:02d} min" if hours else f"{minutes} min {rest:02d} s"

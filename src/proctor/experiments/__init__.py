@@ -1,0 +1,1 @@
+"""Measured Python code: the base class, the registry and the built-in experiments."""

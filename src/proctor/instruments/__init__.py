@@ -1,0 +1,1 @@
+"""What measures around `execute_once`."""

@@ -1,0 +1,51 @@
+"""Describe a sample with the numbers people quote. Standard library only: it runs beside the measurement."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
+
+PERCENTILES = (5, 25, 50, 75, 90, 95, 99)
+
+
+def percentile(ordered: Sequence[float], percent: float) -> float:
+    """The percentile of an ordered sample, linear between neighbours."""
+    if not ordered:
+        msg = "percentile of an empty sample"
+        raise ValueError(msg)
+    position = (len(ordered) - 1) * percent / 100
+    low = math.floor(position)
+    high = min(low + 1, len(ordered) - 1)
+    return ordered[low] + (ordered[high] - ordered[low]) * (position - low)
+
+
+def describe(values: Iterable[float]) -> dict[str, float | int]:
+    """Count, mean, spread and percentiles of a sample; only `count` when it is empty."""
+    ordered = sorted(float(value) for value in values)
+    count = len(ordered)
+    if not count:
+        return {"count": 0}
+    mean = math.fsum(ordered) / count
+    variance = math.fsum((value - mean) ** 2 for value in ordered) / (count - 1) if count > 1 else 0.0
+    middle = percentile(ordered, 50)
+    deviations = sorted(abs(value - middle) for value in ordered)
+    return {
+        "count": count,
+        "mean": mean,
+        "std": math.sqrt(variance),
+        "min": ordered[0],
+        **{f"p{percent}": percentile(ordered, percent) for percent in PERCENTILES},
+        "max": ordered[-1],
+        "mad": percentile(deviations, 50),
+    }
+
+
+def describe_rows(rows: Iterable[Mapping[str, Any]]) -> dict[str, dict[str, float | int]]:
+    """Describe every numeric column of some rows; true and false count as 1 and 0."""
+    columns: dict[str, list[float]] = {}
+    for row in rows:
+        for name, value in row.items():
+            if isinstance(value, int | float) and math.isfinite(value):
+                columns.setdefault(name, []).append(float(value))
+    return {name: describe(values) for name, values in columns.items()}

@@ -1,0 +1,86 @@
+"""How an attempt ended, and who is to blame. Scores and retries follow from the blame alone."""
+
+from __future__ import annotations
+
+from enum import StrEnum
+
+
+class Blame(StrEnum):
+    """Who an outcome speaks of. For an experiment the agent is the code under measurement."""
+
+    AGENT = "agent"
+    TASK = "task"
+    INFRASTRUCTURE = "infrastructure"
+    PROVIDER = "provider"
+    PERSON = "person"
+    AUTHOR = "author"
+
+
+class Outcome(StrEnum):
+    """How one attempt ended."""
+
+    PASSED = "passed"
+    FAILED = "failed"
+    PARTIAL = "partial"
+    AGENT_TIMEOUT = "agent_timeout"
+    AGENT_ERROR = "agent_error"
+    BUDGET_EXHAUSTED = "budget_exhausted"
+    VERIFIER_ERROR = "verifier_error"
+    VERIFIER_TIMEOUT = "verifier_timeout"
+    REWARD_INVALID = "reward_invalid"
+    SANDBOX_ERROR = "sandbox_error"
+    IMAGE_ERROR = "image_error"
+    WORKER_LOST = "worker_lost"
+    STARVED = "starved"
+    PROVIDER_ERROR = "provider_error"
+    CANCELLED = "cancelled"
+    SKIPPED = "skipped"
+    INVALID = "invalid"
+
+    @property
+    def blame(self) -> Blame:
+        """Who this outcome speaks of."""
+        return _BLAME[self]
+
+    @property
+    def scored(self) -> bool:
+        """Whether it counts in the score: the agent's own doing and nobody else's."""
+        return self.blame is Blame.AGENT
+
+    @property
+    def retryable(self) -> bool:
+        """Whether a policy may try again. Never depends on whether the agent passed."""
+        return self.blame in {Blame.INFRASTRUCTURE, Blame.PROVIDER}
+
+
+_BLAME = {
+    **dict.fromkeys(
+        (
+            Outcome.PASSED,
+            Outcome.FAILED,
+            Outcome.PARTIAL,
+            Outcome.AGENT_TIMEOUT,
+            Outcome.AGENT_ERROR,
+            Outcome.BUDGET_EXHAUSTED,
+        ),
+        Blame.AGENT,
+    ),
+    **dict.fromkeys(
+        (Outcome.VERIFIER_ERROR, Outcome.VERIFIER_TIMEOUT, Outcome.REWARD_INVALID), Blame.TASK
+    ),
+    **dict.fromkeys(
+        (Outcome.SANDBOX_ERROR, Outcome.IMAGE_ERROR, Outcome.WORKER_LOST, Outcome.STARVED),
+        Blame.INFRASTRUCTURE,
+    ),
+    Outcome.PROVIDER_ERROR: Blame.PROVIDER,
+    Outcome.CANCELLED: Blame.PERSON,
+    Outcome.SKIPPED: Blame.PERSON,
+    Outcome.INVALID: Blame.AUTHOR,
+}
+
+
+def from_reward(reward: float) -> Outcome:
+    """The outcome that a valid reward means."""
+    if reward >= 1:
+        return Outcome.PASSED
+    return Outcome.PARTIAL if reward > 0 else Outcome.FAILED

@@ -1,0 +1,85 @@
+"""The expanded list of trials, and the stable key of each."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any, Literal
+
+from proctor.model.canonical import digest
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PlannedTrial:
+    """One planned execution. For an experiment one parameter point, for a task one rollout."""
+
+    key: str
+    index: int
+    kind: Literal["experiment", "task"]
+    subject: str
+    """The experiment's slug or the task's name."""
+    subject_digest: str
+    """What the subject was when planned: digest of the experiment's source or the task's content."""
+    body: int
+    """Which of the spec's experiments or task entries this trial belongs to."""
+    params: Mapping[str, Any] = field(default_factory=dict)
+    seed: int = 0
+    agent: str | None = None
+    agent_version: str | None = None
+    model: str | None = None
+    overrides: Mapping[str, Any] = field(default_factory=dict)
+    """What the run changes about the task, environment variables among it."""
+    rollout: int = 0
+    path: str | None = None
+    """Where the task's folder is on this machine. Not part of the key."""
+
+    @property
+    def label(self) -> str:
+        """A short name for people: what distinguishes this trial from its siblings."""
+        if self.kind == "experiment":
+            points = ", ".join(f"{name}={value}" for name, value in self.params.items())
+            return f"{self.subject}({points})" if points else self.subject
+        who = "/".join(part for part in (self.agent, self.model) if part)
+        return f"{self.subject} × {who} #{self.rollout + 1}"
+
+
+def trial_key(
+    *,
+    subject_digest: str,
+    agent: str | None = None,
+    agent_version: str | None = None,
+    model: str | None = None,
+    params: Mapping[str, Any] | None = None,
+    overrides: Mapping[str, Any] | None = None,
+    seed: int = 0,
+    rollout: int = 0,
+) -> str:
+    """The trial's identity. The same on any machine; nothing else may enter it."""
+    return digest(
+        {
+            "subject": subject_digest,
+            "agent": agent,
+            "agent_version": agent_version,
+            "model": model,
+            "params": dict(params or {}),
+            "overrides": dict(overrides or {}),
+            "seed": seed,
+            "rollout": rollout,
+        }
+    )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Plan:
+    """Everything one run will do, in order."""
+
+    trials: tuple[PlannedTrial, ...]
+    warnings: tuple[str, ...] = ()
+
+    @property
+    def digest(self) -> str:
+        """Changes when any trial does."""
+        return digest([trial.key for trial in self.trials])
+
+    def __len__(self) -> int:
+        return len(self.trials)

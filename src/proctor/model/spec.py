@@ -1,0 +1,148 @@
+"""What a person asks to have measured. `spec.load` makes these from files; nothing here reads any."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, field
+from typing import Any, Literal
+
+Params = Mapping[str, Any]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Iterations:
+    """How often `execute_once` is called at one parameter point."""
+
+    warmup: int | Literal["auto"] = 0
+    """Calls whose result is dropped; `auto` goes on until the times stop falling."""
+    measured: int | Literal["auto"] = 1
+    """Calls that count; `auto` goes on until the interval is narrow or the time is spent."""
+    max_time_s: float = 30.0
+    """With `auto`: stop after this long, whatever the interval."""
+    target_width: float = 0.02
+    """With `auto`: stop when the 95 % interval of the median is this narrow, as a fraction of it."""
+    min_measured: int = 5
+    max_measured: int = 10_000
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class InstrumentSpec:
+    """An instrument by name, with its options."""
+
+    name: str
+    options: Mapping[str, Any] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ExperimentBody:
+    """One experiment and the parameter points at which to measure it."""
+
+    experiment: str
+    params: Params = field(default_factory=dict)
+    sweep: Mapping[str, tuple[Any, ...]] = field(default_factory=dict)
+    strategy: Literal["cartesian", "random"] = "cartesian"
+    samples: int | None = None
+    iterations: Iterations = field(default_factory=Iterations)
+    instrumentation: tuple[InstrumentSpec, ...] = (InstrumentSpec(name="timing"),)
+    isolation: Literal["process", "none"] = "process"
+    loops: int | Literal["auto"] = 1
+    """Calls per timed slot. `auto` calibrates for functions too short for the clock; the result is per call."""
+    gc: Literal["disabled", "enabled"] = "disabled"
+    """Whether the garbage collector may run inside a timed slot. Disabled: collected and frozen before it."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TaskEntry:
+    """One `[[tasks]]` table: which tasks, by whom, how often."""
+
+    path: str
+    """A task folder, a dataset folder or a ZIP, as written in the spec."""
+    source: Literal["path", "prepared_dir", "dataset", "zip"] = "path"
+    include: tuple[str, ...] = ()
+    exclude: tuple[str, ...] = ()
+    agents: tuple[str, ...] = ("oracle",)
+    agent_options: Mapping[str, Any] = field(default_factory=dict)
+    models: tuple[str | None, ...] = (None,)
+    rollouts: int = 1
+    apply_overrides: bool = True
+    overrides: str | Mapping[str, Any] | None = None
+    environment_variables: Mapping[str, str] = field(default_factory=dict)
+    sweep: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    """Environment variables to vary, crossed with everything else."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Retries:
+    """How often a trial may be tried again, by who was to blame."""
+
+    infrastructure: int = 2
+    provider: int = 3
+    backoff_s: float = 1.0
+    max_backoff_s: float = 60.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SandboxSpec:
+    """Which sandbox, and limits that override each task's own."""
+
+    backend: str = "auto"
+    network: Literal["none", "public", "allowlist"] | None = None
+    allowed_hosts: tuple[str, ...] = ()
+    cpus: float | None = None
+    memory_bytes: int | None = None
+    storage_bytes: int | None = None
+    pids: int | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Spec:
+    """One run's request, every default filled in."""
+
+    name: str
+    experiments: tuple[ExperimentBody, ...] = ()
+    tasks: tuple[TaskEntry, ...] = ()
+    seed: int = 0
+    tags: tuple[str, ...] = ()
+    notes: str = ""
+    parallel: int = 1
+    output_dir: str | None = None
+    timeout_s: float | None = None
+    """For an experiment: per iteration. For a task: overrides the agent's own limit."""
+    retries: Retries = field(default_factory=Retries)
+    budget_usd: float | None = None
+    engine: str = "local"
+    sandbox: SandboxSpec = field(default_factory=SandboxSpec)
+    gates: tuple[Any, ...] = ()
+    base_dir: str = "."
+    """The folder against which relative paths in the spec are read."""
+
+    @property
+    def kind(self) -> Literal["experiment", "task"]:
+        """Which of the two bodies this spec has."""
+        return "task" if self.tasks else "experiment"
+
+    def to_mapping(self) -> dict[str, Any]:
+        """Plain data in the spec's own grammar: `spec.load.from_mapping` reads it back unchanged."""
+        data = asdict(self)
+        if self.experiments:
+            data.pop("tasks")
+            for body in data["experiments"]:
+                body["instrumentation"] = [
+                    {"name": each["name"], **each["options"]} for each in body["instrumentation"]
+                ]
+        else:
+            data.pop("experiments")
+            for entry in data["tasks"]:
+                entry[entry.pop("source")] = entry.pop("path")
+                entry["agent"] = list(entry.pop("agents"))
+                entry["model"] = list(entry.pop("models"))
+        plain: dict[str, Any] = _plain(data)
+        return plain
+
+
+def _plain(value: Any) -> Any:
+    if isinstance(value, Mapping):
+        return {str(key): _plain(item) for key, item in value.items()}
+    if isinstance(value, list | tuple):
+        return [_plain(item) for item in value]
+    return value

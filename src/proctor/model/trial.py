@@ -1,0 +1,39 @@
+"""The life of a trial: `pending → leased → running → done`, or `cancelled`."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import StrEnum
+
+
+class TrialState(StrEnum):
+    """Where a trial stands in its life."""
+
+    PENDING = "pending"
+    LEASED = "leased"
+    RUNNING = "running"
+    DONE = "done"
+    CANCELLED = "cancelled"
+
+
+class RunStatus(StrEnum):
+    """Where a run stands. `interrupted` can be resumed."""
+
+    PENDING = "pending"
+    RUNNING = "running"
+    DONE = "done"
+    INTERRUPTED = "interrupted"
+    CANCELLED = "cancelled"
+
+
+@dataclass(frozen=True, slots=True)
+class Lease:
+    """The right to write one trial's result, until it expires or passes to another worker."""
+
+    run_id: str
+    key: str
+    index: int
+    worker: str
+    fence: int
+    attempt: int
+    expires_at: float

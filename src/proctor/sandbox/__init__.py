@@ -1,0 +1,1 @@
+"""The isolated places where task trials happen."""

@@ -1,0 +1,1 @@
+"""From a file a person wrote to a `Spec`."""

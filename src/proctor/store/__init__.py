@@ -1,0 +1,1 @@
+"""The truth about runs, trials and attempts; blobs beside it."""

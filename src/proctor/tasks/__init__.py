@@ -1,0 +1,1 @@
+"""Harbor task folders and archives, read and checked."""

@@ -1,0 +1,1 @@
+"""One attempt at one trial, from start to record."""

@@ -1,0 +1,60 @@
+"""What every test shares: the `needs` marker, which skips by name or fails when all is required."""
+
+from __future__ import annotations
+
+import importlib.util
+import os
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+POSTGRES_HINTS = ("/usr/lib/postgresql", "/usr/local/bin")
+
+
+def _postgres() -> bool:
+    return bool(shutil.which("initdb") or list(Path("/usr/lib/postgresql").glob("*/bin/initdb")))
+
+
+COMPONENTS: dict[str, Callable[[], bool]] = {
+    "bubblewrap": lambda: bool(shutil.which("bwrap")),
+    "chromium": lambda: bool(shutil.which("chromium")),
+    "git": lambda: bool(shutil.which("git")),
+    "memray": lambda: importlib.util.find_spec("memray") is not None,
+    "podman": lambda: bool(shutil.which("podman")),
+    "postgres": _postgres,
+    "pyinstrument": lambda: importlib.util.find_spec("pyinstrument") is not None,
+    "root": lambda: os.geteuid() == 0,
+    "tmux": lambda: bool(shutil.which("tmux")),
+    "valgrind": lambda: bool(shutil.which("valgrind")),
+}
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_runtest_setup(item: pytest.Item) -> None:
+    required = os.environ.get("PROCTOR_TEST_REQUIRE") == "all"
+    for mark in item.iter_markers("needs"):
+        for name in mark.args:
+            if not COMPONENTS[name]():
+                if required:
+                    pytest.fail(f"needs {name}, and PROCTOR_TEST_REQUIRE=all", pytrace=False)
+                pytest.skip(f"needs {name}")
+
+
+@pytest.fixture
+def anyio_backend() -> str:
+    return "asyncio"
+
+
+@pytest.fixture(autouse=True)
+def _own_home(tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch) -> None:
+    """No test sees the settings, store or results of the person who runs it."""
+    for name in list(os.environ):
+        if name.startswith("PROCTOR_") and name != "PROCTOR_TEST_REQUIRE":
+            monkeypatch.delenv(name)
+    monkeypatch.delenv("SANDBOX_BACKEND", raising=False)
+    home = tmp_path_factory.mktemp("home")
+    monkeypatch.setenv("PROCTOR_HOME", str(home / ".proctor"))
+    monkeypatch.setenv("PROCTOR_OUTPUT_DIR", str(home / "results"))
+    monkeypatch.setenv("PROCTOR_ROLLOUTS_DIR", str(home / "rollouts"))
