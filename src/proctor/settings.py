@@ -55,9 +55,7 @@ SECRET_FIELDS = frozenset({"model_api_key", "store"})
 _ALIASES = {"SANDBOX_BACKEND": "sandbox"}
 
 
-def load_settings(
-    environ: Mapping[str, str] | None = None, file: Path | None = None
-) -> Settings:
+def load_settings(environ: Mapping[str, str] | None = None, file: Path | None = None) -> Settings:
     """Defaults, then `proctor.toml` (or PROCTOR_SETTINGS), then the environment; the last wins."""
     environ = os.environ if environ is None else environ
     path = file or Path(environ.get("PROCTOR_SETTINGS", "proctor.toml"))

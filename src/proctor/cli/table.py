@@ -16,8 +16,10 @@ def print_json(value: Any) -> None:
     sys.stdout.write("\n")
 
 
-def print_table(headers: Sequence[str], rows: Sequence[Sequence[object]], *, right: Sequence[int] = ()) -> None:
-    """Columns as wide as they need; the last one is cut at the terminal's edge. `right`: columns set flush right."""
+def print_table(
+    headers: Sequence[str], rows: Sequence[Sequence[object]], *, right: Sequence[int] = ()
+) -> None:
+    """Columns as wide as they need, cut at the terminal's edge. `right`: columns set flush right."""
     cells = [[("" if cell is None else str(cell)) for cell in row] for row in (headers, *rows)]
     widths = [max(len(row[column]) for row in cells) for column in range(len(headers))]
     edge = shutil.get_terminal_size((120, 24)).columns if sys.stdout.isatty() else 10_000

@@ -9,9 +9,7 @@ from typing import Any
 
 def canonical_json(value: Any) -> str:
     """Sorted keys, no spaces, no NaN. Floats keep their shortest form."""
-    return json.dumps(
-        value, sort_keys=True, separators=(",", ":"), ensure_ascii=False, allow_nan=False
-    )
+    return json.dumps(value, sort_keys=True, separators=(",", ":"), ensure_ascii=False, allow_nan=False)
 
 
 def digest(value: Any) -> str:

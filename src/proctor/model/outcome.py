@@ -65,9 +65,7 @@ _BLAME = {
         ),
         Blame.AGENT,
     ),
-    **dict.fromkeys(
-        (Outcome.VERIFIER_ERROR, Outcome.VERIFIER_TIMEOUT, Outcome.REWARD_INVALID), Blame.TASK
-    ),
+    **dict.fromkeys((Outcome.VERIFIER_ERROR, Outcome.VERIFIER_TIMEOUT, Outcome.REWARD_INVALID), Blame.TASK),
     **dict.fromkeys(
         (Outcome.SANDBOX_ERROR, Outcome.IMAGE_ERROR, Outcome.WORKER_LOST, Outcome.STARVED),
         Blame.INFRASTRUCTURE,

@@ -46,7 +46,7 @@ class ExperimentBody:
     instrumentation: tuple[InstrumentSpec, ...] = (InstrumentSpec(name="timing"),)
     isolation: Literal["process", "none"] = "process"
     loops: int | Literal["auto"] = 1
-    """Calls per timed slot. `auto` calibrates for functions too short for the clock; the result is per call."""
+    """Calls per timed slot; `auto` calibrates for functions too short for the clock. Results are per call."""
     gc: Literal["disabled", "enabled"] = "disabled"
     """Whether the garbage collector may run inside a timed slot. Disabled: collected and frozen before it."""
 

@@ -1,0 +1,57 @@
+# Every job a person does with this tree. `make help` lists them.
+SHELL := /bin/bash
+.DEFAULT_GOAL := help
+# Bytecode is what keeps start-up fast; a machine may have switched it off.
+unexport PYTHONDONTWRITEBYTECODE
+PY := .venv/bin/python
+SYSTEM_TEST := bubblewrap chromium hyperfine postgresql slirp4netns tmux uidmap valgrind
+JOBS ?= 2
+
+.PHONY: help setup demo test check bench soak docs clean doctor lock
+
+help: ## list what can be made
+	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## (.*)/  make \1\t\2/' | expand -t 16
+
+setup: ## install what running needs, in .venv
+	@scripts/setup.sh run bubblewrap
+
+demo: setup ## a sweep, a comparison and a report, in under two minutes
+	@scripts/demo.sh
+
+test: ## install what the tests need, and run them
+	@scripts/setup.sh dev $(SYSTEM_TEST)
+	@$(PY) -m compileall -q src
+	@$(PY) -m coverage erase
+	@$(PY) -m coverage run -m pytest -n $(JOBS) $(PYTEST_ARGS)
+	@scripts/coverage.sh
+
+check: ## lint, types and import layers
+	@scripts/setup.sh dev
+	@.venv/bin/ruff check
+	@.venv/bin/ruff format --check
+	@.venv/bin/mypy
+	@.venv/bin/lint-imports --no-cache
+
+bench: ## Proctor's own benchmarks, side by side with peers
+	@scripts/setup.sh bench $(SYSTEM_TEST)
+	@for each in harness_cost store_cost start_up precision comparison_quality; do \
+	  echo "== benchmarks/$$each.py"; $(PY) benchmarks/$$each.py || exit 1; done
+
+soak: ## long runs: many kill -9 rounds, many trials
+	@scripts/setup.sh dev $(SYSTEM_TEST)
+	@PROCTOR_SOAK=1 $(PY) -m pytest -n $(JOBS) -m fault tests
+
+docs: ## check that every command and file named in the docs exists and works
+	@scripts/setup.sh dev
+	@$(PY) -m pytest tests/test_docs.py
+
+doctor: setup ## what works on this machine, and why not
+	@.venv/bin/proctor doctor
+
+lock: ## pin dependencies anew
+	@scripts/setup.sh dev
+	@scripts/lock.sh
+
+clean: ## remove everything that can be made again
+	rm -rf .venv .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache .coverage* build dist demo
+	find src tests -name __pycache__ -type d -prune -exec rm -rf {} +

@@ -1,0 +1,167 @@
+"""`proctor doctor`: what works on this machine, what does not, and what to do about it."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import sys
+from collections.abc import Callable, Iterator
+from dataclasses import asdict, dataclass
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Literal
+
+import click
+
+from proctor.errors import Exit, ProctorError
+from proctor.settings import Settings, load_settings
+
+
+@dataclass(frozen=True, slots=True)
+class Finding:
+    """One thing looked at."""
+
+    name: str
+    state: Literal["ok", "warning", "missing", "broken"]
+    detail: str
+    remedy: str = ""
+
+
+@click.command(name="doctor")
+@click.option("--json", "as_json", is_flag=True, help="Print the findings as JSON.")
+def command(as_json: bool) -> int:
+    """Look at Python, the store, the disk, the machine's noise and every optional part.
+
+    Exit code 0 unless something that every run needs is broken (4).
+    """
+    from proctor.cli.table import print_json, print_table
+
+    findings = list(examine(load_settings()))
+    if as_json:
+        print_json([asdict(each) for each in findings])
+    else:
+        marks = {"ok": "✓", "warning": "~", "missing": "–", "broken": "✗"}
+        print_table(["", "what", "found"], [[marks[each.state], each.name, each.detail] for each in findings])
+        for each in findings:
+            if each.remedy and each.state != "ok":
+                print(f"\n{each.name}: {each.remedy}")
+    broken = any(each.state == "broken" for each in findings)
+    return Exit.INFRASTRUCTURE if broken else Exit.OK
+
+
+def examine(settings: Settings) -> Iterator[Finding]:
+    """Every check, cheap ones first. A check that itself fails is a finding, not a crash."""
+    checks: tuple[Callable[[Settings], Iterator[Finding]], ...] = (
+        _python,
+        _folders,
+        _store,
+        _machine,
+        _programs,
+        _extras,
+    )
+    for check in checks:
+        try:
+            yield from check(settings)
+        except Exception as error:  # noqa: BLE001 - the doctor reports what it could not examine
+            yield Finding(check.__name__.strip("_"), "warning", f"could not be examined: {error}")
+
+
+def _python(_: Settings) -> Iterator[Finding]:
+    version = ".".join(map(str, sys.version_info[:3]))
+    fine = sys.version_info >= (3, 11)
+    yield Finding(
+        "python", "ok" if fine else "broken", f"{version} at {sys.executable}", "Use Python 3.11 or later."
+    )
+
+
+def _folders(settings: Settings) -> Iterator[Finding]:
+    for name, folder in (("home", settings.home), ("results", settings.output_dir)):
+        place = folder.resolve()
+        existing = next(each for each in (place, *place.parents) if each.exists())
+        if not os.access(existing, os.W_OK):
+            yield Finding(
+                name, "broken", f"{place} cannot be written", f"Set PROCTOR_{name.upper()} elsewhere."
+            )
+            continue
+        free = shutil.disk_usage(existing).free
+        state: Literal["ok", "warning"] = "ok" if free > 1 << 30 else "warning"
+        yield Finding(name, state, f"{place}, {free / (1 << 30):.1f} GiB free", "Less than 1 GiB is free.")
+
+
+def _store(settings: Settings) -> Iterator[Finding]:
+    if "://" not in settings.store_url and not Path(settings.store_url).exists():
+        yield Finding("store", "ok", f"{settings.store_url}: not there yet; the first run makes it")
+        return
+    from proctor.store.open import open_store
+
+    try:
+        with open_store(settings.store_url) as store:
+            problems = store.check()
+            count = len(store.runs(limit=1))
+    except ProctorError as error:
+        yield Finding(
+            "store", "broken", str(error), "Move the file away to start a new store, or restore a copy."
+        )
+        return
+    if problems:
+        yield Finding(
+            "store", "broken", "; ".join(problems[:3]), "Export what is readable and start a new store."
+        )
+    else:
+        yield Finding("store", "ok", "sound" + ("" if count else ", no run yet"))
+
+
+def _machine(_: Settings) -> Iterator[Finding]:
+    cores = os.cpu_count() or 1
+    load = os.getloadavg()[0]
+    yield Finding(
+        "load",
+        "ok" if load < cores / 2 else "warning",
+        f"{load:.2f} on {cores} cores",
+        "Other programs are running: prefer `proctor ab`, which measures both sides in lockstep.",
+    )
+    governor = Path("/sys/devices/system/cpu/cpu0/cpufreq/scaling_governor")
+    if governor.exists():
+        mode = governor.read_text().strip()
+        yield Finding(
+            "governor",
+            "ok" if mode == "performance" else "warning",
+            mode,
+            "The clock follows the load; `cpupower frequency-set -g performance` steadies it.",
+        )
+    else:
+        yield Finding("governor", "ok", "not visible (virtual machine)")
+    pinned = hasattr(os, "sched_setaffinity")
+    yield Finding(
+        "pinning", "ok" if pinned else "warning", "CPUs can be chosen" if pinned else "not available"
+    )
+
+
+_PROGRAMS = {
+    "git": "revisions in `proctor ab` and the VCS record",
+    "bwrap": "the bubblewrap sandbox; install the package bubblewrap",
+    "valgrind": "exact instruction counts in the counters instrument",
+}
+
+
+def _programs(_: Settings) -> Iterator[Finding]:
+    for name, purpose in _PROGRAMS.items():
+        path = shutil.which(name)
+        yield Finding(name, "ok" if path else "missing", path or f"not found: {purpose}")
+
+
+_EXTRAS = {
+    "memray": ("profilers", "the memray instrument"),
+    "pyinstrument": ("profilers", "the pyinstrument instrument"),
+    "scipy": ("spatial", "a reference in spatial_comprehensive"),
+    "sklearn": ("spatial", "a reference in spatial_comprehensive"),
+    "psycopg": ("postgres", "a store on PostgreSQL"),
+}
+
+
+def _extras(_: Settings) -> Iterator[Finding]:
+    for module, (extra, purpose) in _EXTRAS.items():
+        if find_spec(module):
+            yield Finding(module, "ok", purpose)
+        else:
+            yield Finding(module, "missing", f"{purpose}: pip install 'proctor-bench[{extra}]'")

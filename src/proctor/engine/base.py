@@ -1,0 +1,36 @@
+"""What an engine needs from the rest: something that executes a trial, and someone who listens."""
+
+from __future__ import annotations
+
+from typing import Protocol
+
+from proctor.model.plan import PlannedTrial
+from proctor.model.record import AttemptRecord
+from proctor.model.trial import Lease
+
+
+class Executor(Protocol):
+    """Executes one attempt. Whatever the subject does is in the record; nothing it does raises."""
+
+    async def execute(self, trial: PlannedTrial, lease: Lease) -> AttemptRecord:
+        """Run the attempt to its end. Cancelled: kill what it started, then let the cancellation pass."""
+
+    async def close(self) -> None:
+        """End every process that was kept warm."""
+
+
+class Listener(Protocol):
+    """Hears of every change, in the engine's own thread; must be quick."""
+
+    def started(self, trial: PlannedTrial, lease: Lease) -> None:
+        """An attempt has begun."""
+
+    def ended(self, trial: PlannedTrial, record: AttemptRecord, counts: bool) -> None:
+        """An attempt is committed. `counts`: it is the trial's result; otherwise another will follow."""
+
+
+class Engine(Protocol):
+    """Brings a run's pending trials to their end, wherever that happens."""
+
+    async def run(self) -> None:
+        """Return when no trial is left, or when asked to stop and what ran is saved."""

@@ -1,0 +1,51 @@
+"""A request to stop: once, finish what runs; twice, end it now. Either way everything is saved."""
+
+from __future__ import annotations
+
+import asyncio
+import signal
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+
+
+class Stop:
+    """What a person has asked for so far."""
+
+    def __init__(self, on_request: Callable[[int], None] | None = None) -> None:
+        self.requests = 0
+        self._changed = asyncio.Event()
+        self._on_request = on_request
+
+    @property
+    def draining(self) -> bool:
+        """Start nothing new."""
+        return self.requests >= 1
+
+    @property
+    def now(self) -> bool:
+        """End what runs."""
+        return self.requests >= 2
+
+    def request(self, *, times: int = 1) -> None:
+        """Ask once more."""
+        self.requests += times
+        self._changed.set()
+        if self._on_request:
+            self._on_request(self.requests)
+
+    async def changed(self) -> None:
+        """Wait for the next request."""
+        await self._changed.wait()
+        self._changed.clear()
+
+    @contextmanager
+    def on_signals(self) -> Iterator[None]:
+        """Ctrl-C asks once; a termination asks for an end now."""
+        loop = asyncio.get_running_loop()
+        loop.add_signal_handler(signal.SIGINT, self.request)
+        loop.add_signal_handler(signal.SIGTERM, lambda: self.request(times=2))
+        try:
+            yield
+        finally:
+            loop.remove_signal_handler(signal.SIGINT)
+            loop.remove_signal_handler(signal.SIGTERM)

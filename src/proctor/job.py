@@ -1,0 +1,204 @@
+"""One run from spec to report: the wiring that the command line, the Python API and the service share."""
+
+from __future__ import annotations
+
+import secrets
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+from proctor.engine.base import Executor, Listener
+from proctor.engine.lease import is_dead, worker_id
+from proctor.engine.local import LocalEngine
+from proctor.engine.stop import Stop
+from proctor.errors import UsageError
+from proctor.model.plan import Plan, PlannedTrial
+from proctor.model.record import AttemptRecord
+from proctor.model.run import RunInfo
+from proctor.model.spec import Spec
+from proctor.model.trial import Lease, RunStatus
+from proctor.plan.expand import expand
+from proctor.report.data import RunData
+from proctor.report.folder import RunFolder, claim_folder
+from proctor.settings import Settings
+from proctor.spec.load import from_mapping
+from proctor.store.blobs import FolderBlobs
+from proctor.store.open import open_store
+from proctor.store.store import Store
+
+
+@dataclass(frozen=True, slots=True)
+class Job:
+    """A run that exists in the store and has its folder; `execute` brings it to its end."""
+
+    info: RunInfo
+    spec: Spec
+    plan: Plan
+    settings: Settings
+
+    @property
+    def folder(self) -> Path:
+        """Where its files are."""
+        return Path(self.info.folder)
+
+
+def plan_spec(spec: Spec) -> Plan:
+    """Expand a spec with what is installed and discoverable here."""
+    from proctor.experiments.describe import info
+    from proctor.experiments.discover import find
+    from proctor.instruments.base import resolve
+
+    slugs = {body.experiment for body in spec.experiments}
+    experiments = {slug: info(find(slug, experiment_sources(spec))) for slug in sorted(slugs)}
+    for body in spec.experiments:
+        resolve(body.instrumentation)
+    return expand(spec, experiments=experiments)
+
+
+def experiment_sources(spec: Spec) -> tuple[str, ...]:
+    """The spec's own sources; folders are read against the spec's folder, then against this one."""
+    base = Path(spec.base_dir)
+    return tuple(
+        str((base / source).resolve()) if (base / source).exists() else source for source in spec.sources
+    )
+
+
+def create(spec: Spec, written: Mapping[str, Any], settings: Settings) -> Job:
+    """Plan a run, write it to the store and begin its folder. Nothing executes yet."""
+    from proctor.trial.environment import capture_environment, capture_vcs
+
+    plan = plan_spec(spec)
+    if not plan.trials:
+        raise UsageError(f"{spec.name}: the spec expands to no trial at all")
+    created_at = time.time()
+    info = RunInfo(
+        id=new_run_id(created_at),
+        name=spec.name,
+        kind=spec.kind,
+        status=RunStatus.PENDING,
+        created_at=created_at,
+        seed=spec.seed,
+        total=len(plan),
+        tags=spec.tags,
+        notes=spec.notes,
+        spec=written,
+        resolved=spec.to_mapping(),
+        environment=capture_environment(),
+        vcs=capture_vcs(Path(spec.base_dir)),
+        versions=versions(),
+        plan_digest=plan.digest,
+    )
+    base = Path(spec.output_dir) if spec.output_dir else settings.output_dir
+    info = replace(info, folder=str(claim_folder(base, info.name, info.id).resolve()))
+    RunFolder(Path(info.folder)).begin(info, plan)
+    with open_store(settings.store_url) as store:
+        store.create_run(info, plan)
+    return Job(info, spec, plan, settings)
+
+
+def reopen(ref: str, settings: Settings) -> Job:
+    """A run that stopped before its end, ready to go on. Refused when its subject has changed since."""
+    with open_store(settings.store_url) as store:
+        info = store.run(ref)
+        plan = Plan(trials=tuple(store.planned(info.id)))
+    spec = from_mapping(info.resolved, file=f"run {info.id}")
+    now = {trial.key for trial in plan_spec(spec).trials}
+    changed = [trial for trial in plan.trials if trial.key not in now]
+    if changed:
+        raise UsageError(
+            f"run {info.id} cannot go on: {changed[0].subject} has changed since it was planned "
+            f"({len(changed)} of {len(plan)} trials would measure something else). "
+            "Start a new run, or bring the old code back."
+        )
+    return Job(info, spec, plan, settings)
+
+
+async def execute(job: Job, *, listener: Listener, stop: Stop) -> RunStatus:
+    """Run what is pending, then write the report. Saves whatever happens."""
+    settings, info = job.settings, job.info
+    worker = worker_id()
+    with open_store(settings.store_url) as store:
+        for other in store.workers(info.id):
+            if is_dead(other):
+                store.release_worker(other, now=time.time())
+        store.reap(time.time(), info.id)
+        folder = RunFolder(job.folder)
+        folder.reopen(store)
+        store.set_status(info.id, RunStatus.RUNNING, time.time())
+        engine = LocalEngine(
+            store=store,
+            run_id=info.id,
+            executor=_executor(job, FolderBlobs(settings.blobs_dir), worker),
+            listener=_Saving(folder, listener),
+            stop=stop,
+            worker=worker,
+            parallel=job.spec.parallel,
+            retries=job.spec.retries,
+            lease_s=settings.lease_s,
+        )
+        status = RunStatus.INTERRUPTED
+        try:
+            await engine.run()
+            if not stop.draining or not store.unfinished(info.id):
+                status = RunStatus.DONE
+        finally:
+            finish(store, info.id, status, folder)
+    return status
+
+
+def finish(store: Store, run_id: str, status: RunStatus, folder: RunFolder) -> None:
+    """Close the books: status in the store, summary and report in the folder."""
+    store.set_status(run_id, status, time.time())
+    folder.finish(RunData.from_store(store, run_id))
+
+
+def _executor(job: Job, blobs: FolderBlobs, worker: str) -> Executor:
+    from proctor.trial.experiment_trial import ExperimentExecutor
+
+    spec = job.spec
+    return ExperimentExecutor(
+        bodies=spec.experiments,
+        run_id=job.info.id,
+        run_dir=job.folder,
+        sources=experiment_sources(spec),
+        timeout_s=spec.timeout_s,
+        contended=spec.parallel > 1,
+        blobs=blobs,
+        worker=worker,
+    )
+
+
+class _Saving:
+    """Writes each attempt to the run folder before anyone else hears of it."""
+
+    def __init__(self, folder: RunFolder, listener: Listener) -> None:
+        self.folder = folder
+        self.listener = listener
+
+    def started(self, trial: PlannedTrial, lease: Lease) -> None:
+        self.listener.started(trial, lease)
+
+    def ended(self, trial: PlannedTrial, record: AttemptRecord, counts: bool) -> None:
+        self.folder.append(trial, record, counts)
+        self.listener.ended(trial, record, counts)
+
+
+def new_run_id(now: float) -> str:
+    """Sorts by time; the random tail keeps two runs of one second apart. Never from the seed."""
+    return f"{time.strftime('%Y%m%dT%H%M%S', time.gmtime(now))}-{secrets.token_hex(3)}"
+
+
+def versions() -> dict[str, str]:
+    """What made the numbers: Proctor and Python."""
+    import platform
+    from importlib.metadata import version
+
+    return {"proctor": version("proctor-bench"), "python": platform.python_version()}
+
+
+def with_sources(spec: Spec, sources: Sequence[str]) -> Spec:
+    """The spec, with more places to look for experiments."""
+    absolute = (str(Path(each).resolve()) if Path(each).exists() else each for each in sources)
+    return replace(spec, sources=(*spec.sources, *absolute))
