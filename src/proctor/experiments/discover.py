@@ -1,0 +1,117 @@
+"""Find experiments: built in, in folders, files and modules, and behind entry points.
+
+A module that fails to import is reported with the line that failed; everything else is still found.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from difflib import get_close_matches
+from pathlib import Path
+
+from proctor.errors import NotFoundError, UsageError
+from proctor.experiments.base import REGISTRY, Registered, same_class
+from proctor.experiments.describe import parameters
+from proctor.experiments.load import (
+    Loaded,
+    load_entry_points,
+    load_file,
+    load_folder,
+    load_module,
+    module_exists,
+)
+from proctor.settings import load_settings
+
+BUILT_IN = "proctor.experiments"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Broken:
+    """A module that could not be imported, and why."""
+
+    source: str
+    error: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Discovery:
+    """What was found, and what was in the way."""
+
+    experiments: Mapping[str, Registered]
+    broken: tuple[Broken, ...] = ()
+
+
+def discover(sources: Sequence[str] = ()) -> Discovery:
+    """All experiments: the built-in ones, entry points, the settings' folders, then `sources`.
+
+    A source is a folder, a `.py` file or a dotted module. A source that does not exist is an error.
+    """
+    found: dict[str, Registered] = {}
+    broken: list[Broken] = []
+    for loaded in _load_all(sources):
+        if loaded.error:
+            broken.append(Broken(source=loaded.source, error=loaded.error))
+        for entry in loaded.registered:
+            problem = _problem(entry, found.get(entry.slug))
+            if problem:
+                broken.append(Broken(source=loaded.source, error=problem))
+            else:
+                found.setdefault(entry.slug, entry)
+    REGISTRY.update(found)
+    return Discovery(experiments=dict(sorted(found.items())), broken=tuple(broken))
+
+
+def find(slug: str, sources: Sequence[str] = ()) -> Registered:
+    """The experiment of that name, or NotFoundError with the nearest names and what is broken."""
+    discovery = discover(sources)
+    if slug in discovery.experiments:
+        return discovery.experiments[slug]
+    near = get_close_matches(slug, discovery.experiments, 3)
+    hint = f"did you mean {_or(near)}?" if near else "see 'proctor list'"
+    message = f"no experiment is called '{slug}'; {hint}"
+    if not near and not sources:
+        message += "; name a folder of your own with --experiments"
+    for each in discovery.broken:
+        message += f"\n  not loaded: {each.error}"
+    raise NotFoundError(message)
+
+
+def _load_all(sources: Sequence[str]) -> Iterator[Loaded]:
+    yield from load_module(BUILT_IN)
+    yield from load_entry_points("proctor.experiments")
+    for source in filter(None, load_settings().experiments.split(os.pathsep)):
+        try:
+            yield from _load(source)
+        except NotFoundError as error:
+            yield Loaded(source=source, error=f"setting 'experiments': {error}")
+    for source in sources:
+        yield from _load(source)
+
+
+def _load(source: str) -> Iterator[Loaded]:
+    path = Path(source).expanduser()
+    if path.is_dir():
+        yield from load_folder(path)
+    elif path.is_file():
+        yield load_file(path)
+    elif not all(map(str.isidentifier, source.split("."))) or not module_exists(source):
+        raise NotFoundError(f"{source}: there is no such folder, file or module of experiments")
+    else:
+        yield from load_module(source)
+
+
+def _problem(entry: Registered, other: Registered | None) -> str:
+    """Why this entry cannot be listed, or nothing."""
+    if other and not same_class(other, entry):
+        return f"experiment '{entry.slug}' is registered twice: at {other.place} and at {entry.place}"
+    try:
+        parameters(entry)
+    except UsageError as error:
+        return str(error)
+    return ""
+
+
+def _or(names: Sequence[str]) -> str:
+    return " or ".join(f"'{name}'" for name in names)

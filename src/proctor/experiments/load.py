@@ -1,0 +1,251 @@
+"""Import experiment modules from wherever they are, each under a name of its own, and contain what they do.
+
+A folder becomes a package with a made-up name, so that two folders may hold files of the same name and
+files may import their neighbours, as `from .near import x` or plainly `import near`.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import os
+import sys
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from importlib import import_module, invalidate_caches
+from importlib.machinery import ModuleSpec
+from importlib.util import find_spec, module_from_spec, spec_from_file_location
+from pathlib import Path
+from types import ModuleType, TracebackType
+
+from proctor.experiments.base import REGISTRY, Registered
+
+_PREFIX = "proctor_folder_"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Loaded:
+    """What one module gave: experiments, or the reason why not."""
+
+    source: str
+    registered: tuple[Registered, ...] = ()
+    error: str = ""
+
+
+_FILES: dict[Path, tuple[tuple[int, int], Loaded]] = {}
+"""File → its state when loaded and what it gave; an edited file is loaded anew."""
+_MODULES: dict[str, tuple[Registered, ...]] = {}
+_NEIGHBOURS: list[str] = []
+"""The folder last put on `sys.path` by `make_neighbours_importable`."""
+
+
+def load_folder(folder: Path) -> Iterator[Loaded]:
+    """Every module and package directly in a folder."""
+    if (folder / "__init__.py").is_file():
+        loaded = _load_file(folder / "__init__.py", folder)
+        yield loaded
+        if loaded.error:
+            return
+    for path in sorted(folder.iterdir()):
+        if path.is_file() and path.suffix == ".py" and _wanted(path.stem):
+            yield _load_file(path, folder)
+        elif (path / "__init__.py").is_file() and _wanted(path.name):
+            yield _load_file(path / "__init__.py", folder)
+            for inner in sorted(path.glob("*.py")):
+                if _wanted(inner.stem):
+                    yield _load_file(inner, folder)
+
+
+def load_file(file: Path) -> Loaded:
+    """One file of experiments; a package's `__init__.py` stands for the package."""
+    return _load_file(file, file.parent.parent if file.name == "__init__.py" else file.parent)
+
+
+def load_module(name: str) -> list[Loaded]:
+    """A module by its dotted name; of a package, its direct modules too. The work folder is importable."""
+    with _importable(Path.cwd()):
+        found = [_load_module(name)]
+        for folder in getattr(sys.modules.get(name), "__path__", ()):
+            stems = sorted(file.stem for file in Path(folder).glob("*.py"))
+            found += [_load_module(f"{name}.{stem}") for stem in stems if _wanted(stem)]
+    return found
+
+
+def module_exists(name: str) -> bool:
+    """Whether a module's outermost package can be found, without importing it."""
+    with _importable(Path.cwd()):
+        try:
+            return find_spec(name.partition(".")[0]) is not None
+        except ValueError:
+            return name in sys.modules
+
+
+def load_entry_points(group: str) -> list[Loaded]:
+    """The modules that installed packages offer under an entry-point group."""
+    if not _any_entry_point(group):
+        return []
+    from importlib.metadata import entry_points
+
+    modules = sorted({point.module for point in entry_points(group=group)})
+    return [_load_module(module) for module in modules]
+
+
+def make_neighbours_importable(registered: Registered) -> None:
+    """Let an experiment's methods import plainly what lies beside it; one experiment's folder at a time."""
+    parts = registered.cls.__module__.split(".")
+    depth = len(parts) - (2 if parts[0].startswith(_PREFIX) else 1)
+    depth += Path(registered.file).name == "__init__.py"
+    root = str(Path(registered.file).parents[depth])
+    for old in _NEIGHBOURS:
+        with contextlib.suppress(ValueError):
+            sys.path.remove(old)
+    _NEIGHBOURS[:] = [] if root in sys.path else [root]
+    sys.path.extend(_NEIGHBOURS)
+
+
+def _any_entry_point(group: str) -> bool:
+    """Whether any installed package speaks of the group; cheaper to read than to import the reader."""
+    wanted = f"[{group}]".encode()
+    for folder in sys.path:
+        with contextlib.suppress(OSError), os.scandir(folder or ".") as entries:
+            for each in entries:
+                if each.name.endswith((".dist-info", ".egg-info")):
+                    with contextlib.suppress(OSError), open(f"{each.path}/entry_points.txt", "rb") as file:  # noqa: PTH123 - hot
+                        if wanted in file.read():
+                            return True
+    return False
+
+
+def _wanted(stem: str) -> bool:
+    return stem.isidentifier() and not stem.startswith(("_", "test_")) and stem not in {"conftest", "setup"}
+
+
+def _load_file(file: Path, root: Path) -> Loaded:
+    """One file below a folder of experiments. Loaded again only when it has changed."""
+    real, root = file.resolve(), root.resolve()
+    try:
+        stat = real.stat()
+    except OSError as error:
+        return Loaded(source=str(file), error=f"{file}: cannot be read: {error.strerror}")
+    stamp = (stat.st_mtime_ns, stat.st_size)
+    known = _FILES.get(real)
+    if known and known[0] == stamp:
+        return known[1]
+    loaded = _collect(str(file), root, lambda: _import_file(real, root))
+    _FILES[real] = (stamp, loaded)
+    return loaded
+
+
+def _load_module(name: str) -> Loaded:
+    loaded = _collect(name, _package_folder(name), lambda: import_module(name))
+    if loaded.error:
+        return loaded
+    earlier = (*_MODULES.get(name, ()), *(each for each in REGISTRY.values() if each.cls.__module__ == name))
+    _MODULES[name] = tuple({each.slug: each for each in (*earlier, *loaded.registered)}.values())
+    return Loaded(source=name, registered=_MODULES[name])
+
+
+def _collect(source: str, folder: Path | None, load: Callable[[], object]) -> Loaded:
+    """Run an import, keep what it registered apart, and turn whatever it raises into one line."""
+    before = dict(REGISTRY)
+    REGISTRY.clear()
+    try:
+        # A module that prints while imported must not end up inside a command's JSON.
+        with contextlib.redirect_stdout(sys.stderr):
+            load()
+        return Loaded(source=source, registered=tuple(REGISTRY.values()))
+    except KeyboardInterrupt:
+        raise
+    except BaseException as error:  # noqa: BLE001 - it is the author's code: even SystemExit is only a bug of it
+        return Loaded(source=source, error=_why(error, source, folder))
+    finally:
+        REGISTRY.clear()
+        REGISTRY.update(before)
+
+
+def _import_file(file: Path, root: Path) -> ModuleType:
+    relative = file.relative_to(root).with_suffix("")
+    parts = [part for part in relative.parts if part != "__init__"]
+    invalidate_caches()
+    with _importable(root), _forget_neighbours(root):
+        package = _folder_package(root, anew=not parts)
+        name = ".".join((package, *parts))
+        if parts:
+            sys.modules.pop(name, None)
+        return import_module(name)
+
+
+def _folder_package(folder: Path, *, anew: bool = False) -> str:
+    """The made-up package that stands for a folder; its `__init__.py` is run when there is one."""
+    name = f"{_PREFIX}{hashlib.sha256(str(folder).encode()).hexdigest()[:12]}"
+    if name in sys.modules and not anew:
+        return name
+    init = folder / "__init__.py"
+    spec = ModuleSpec(name, None, is_package=True)
+    spec.submodule_search_locations = [str(folder)]
+    if init.is_file():
+        spec = spec_from_file_location(name, init, submodule_search_locations=[str(folder)]) or spec
+    module = sys.modules[name] = module_from_spec(spec)
+    if spec.loader:
+        try:
+            spec.loader.exec_module(module)
+        except BaseException:
+            del sys.modules[name]
+            raise
+    return name
+
+
+@contextlib.contextmanager
+def _importable(folder: Path) -> Iterator[None]:
+    """Let plain imports find the folder's files, after everything installed: `json.py` must not hide json."""
+    entry = str(folder)
+    added = entry not in sys.path
+    if added:
+        sys.path.append(entry)
+    try:
+        yield
+    finally:
+        if added:
+            sys.path.remove(entry)
+
+
+@contextlib.contextmanager
+def _forget_neighbours(folder: Path) -> Iterator[None]:
+    """Drop plainly imported neighbours from `sys.modules`, where another folder's would meet them."""
+    before = set(sys.modules)
+    try:
+        yield
+    finally:
+        for name in set(sys.modules) - before:
+            file = getattr(sys.modules[name], "__file__", None)
+            if not name.startswith(_PREFIX) and file and Path(file).parent == folder:
+                del sys.modules[name]
+
+
+def _package_folder(name: str) -> Path | None:
+    """Where a dotted module's outermost package lies."""
+    top = name.partition(".")[0]
+    with contextlib.suppress(ValueError):
+        spec = find_spec(top)
+        if spec and spec.origin:
+            return Path(spec.origin).parent
+    return None
+
+
+def _why(error: BaseException, source: str, folder: Path | None) -> str:
+    """`file:line: Type: message` of the place that failed, in the author's own code where it can be told."""
+    if isinstance(error, SyntaxError) and error.filename:
+        return f"{error.filename}:{error.lineno}: {type(error).__name__}: {error.msg}"
+    what = f"{type(error).__name__}: {error}" if str(error) else type(error).__name__
+    frames = list(_frames(error.__traceback__))
+    own = [place for place in frames if folder and Path(place[0]).is_relative_to(folder)]
+    places = own or frames
+    return f"{places[-1][0]}:{places[-1][1]}: {what}" if places else f"{source}: {what}"
+
+
+def _frames(trace: TracebackType | None) -> Iterator[tuple[str, int]]:
+    while trace is not None:
+        file = trace.tb_frame.f_code.co_filename
+        if not file.startswith("<frozen") and file not in {__file__, import_module.__code__.co_filename}:
+            yield file, trace.tb_lineno
+        trace = trace.tb_next
