@@ -1,0 +1,276 @@
+"""Find, pin, count and end processes, whole trees of them. Standard library only: every layer may use it."""
+
+from __future__ import annotations
+
+import errno
+import os
+import resource
+import signal
+import time
+from collections.abc import Collection, Iterable, Iterator
+from contextlib import suppress
+from dataclasses import dataclass
+from functools import cache
+from typing import Any
+
+_PR_SET_PDEATHSIG = 1
+_PR_SET_CHILD_SUBREAPER = 36
+_TICKS_PER_S = os.sysconf("SC_CLK_TCK")
+_PAGE_BYTES = os.sysconf("SC_PAGE_SIZE")
+_GONE = frozenset("ZXx")
+
+
+@dataclass(frozen=True, slots=True)
+class Process:
+    """One line of the process table. With `start_ticks` a process is never taken for a later one."""
+
+    pid: int
+    parent: int
+    session: int
+    state: str
+    start_ticks: int
+    cpu_s: float
+    resident_bytes: int
+
+    @property
+    def gone(self) -> bool:
+        """Dead, whether or not someone has collected it."""
+        return self.state in _GONE
+
+
+@dataclass(frozen=True, slots=True)
+class Usage:
+    """What a process has used so far, as the kernel counts it."""
+
+    user_s: float
+    system_s: float
+    peak_rss_bytes: int
+    minor_faults: int
+    major_faults: int
+    voluntary_switches: int
+    involuntary_switches: int
+    read_bytes: int
+    write_bytes: int
+
+    @property
+    def cpu_s(self) -> float:
+        """User and system time."""
+        return self.user_s + self.system_s
+
+
+def read_process(pid: int) -> Process | None:
+    """The process with this id now, or None."""
+    try:
+        with open(f"/proc/{pid}/stat", "rb") as file:  # noqa: PTH123 - called for every process there is
+            line = file.read()
+    except OSError:
+        return None
+    fields = line[line.rindex(b")") + 2 :].split()
+    return Process(
+        pid=pid,
+        parent=int(fields[1]),
+        session=int(fields[3]),
+        state=fields[0].decode(),
+        start_ticks=int(fields[19]),
+        cpu_s=(int(fields[11]) + int(fields[12])) / _TICKS_PER_S,
+        resident_bytes=int(fields[21]) * _PAGE_BYTES,
+    )
+
+
+def all_processes() -> Iterator[Process]:
+    """Every process that this one may see."""
+    for name in os.listdir("/proc"):  # noqa: PTH208 - names only, and quickly
+        if name.isdigit() and (process := read_process(int(name))):
+            yield process
+
+
+def descendants(pid: int, *, spare: Collection[int] = ()) -> list[Process]:
+    """All living processes below `pid`; `spare` and what is below those is left out."""
+    children: dict[int, list[Process]] = {}
+    for process in all_processes():
+        children.setdefault(process.parent, []).append(process)
+    found: list[Process] = []
+    queue = [pid]
+    while queue:
+        below = [each for each in children.get(queue.pop(), ()) if each.pid not in spare]
+        queue += [each.pid for each in below]
+        found += [each for each in below if not each.gone]
+    return found
+
+
+def marked(entry: str) -> list[Process]:
+    """Living processes, save this one, that started with `NAME=value`, whoever their parent is now."""
+    wanted = entry.encode()
+    found = []
+    for process in all_processes():
+        try:
+            with open(f"/proc/{process.pid}/environ", "rb") as file:  # noqa: PTH123 - as above
+                entries = file.read().split(b"\0")
+        except OSError:
+            continue
+        if wanted in entries and process.pid != os.getpid() and not process.gone:
+            found.append(process)
+    return found
+
+
+def send_signal(process: Process, signum: int) -> bool:
+    """Signal exactly this process; False when it has gone, even if its id belongs to another now."""
+    try:
+        handle = os.pidfd_open(process.pid)
+    except OSError:
+        return False
+    try:
+        now = read_process(process.pid)
+        if now is None or now.start_ticks != process.start_ticks:
+            return False
+        signal.pidfd_send_signal(handle, signum)
+    except OSError:
+        return False
+    else:
+        return True
+    finally:
+        os.close(handle)
+
+
+def kill_tree(pid: int, *, within_s: float = 5.0) -> int:
+    """End a process, everything below it and its session; how many were ended.
+
+    Each is stopped before any is killed: a stopped process cannot fork out of the sweep.
+    """
+    root = read_process(pid)
+    if root is None:
+        return 0
+    deadline = time.monotonic() + within_s
+    stopped: dict[int, Process] = {}
+    while time.monotonic() < deadline:
+        new = [each for each in _tree(root) if each.pid not in stopped]
+        if not new:
+            break
+        for each in new:
+            send_signal(each, signal.SIGSTOP)
+            stopped[each.pid] = each
+    kill_all(stopped.values())
+    return len(stopped)
+
+
+def _tree(root: Process) -> list[Process]:
+    below = descendants(root.pid)
+    known = {each.pid for each in below} | {root.pid, os.getpid()}
+    mates = [
+        each
+        for each in (all_processes() if root.session == root.pid else ())
+        if each.session == root.session and each.pid not in known and not each.gone
+    ]
+    return [root, *below, *mates]
+
+
+def kill_all(processes: Iterable[Process]) -> int:
+    """Kill each of these; how many were still there."""
+    return sum(send_signal(each, signal.SIGKILL) for each in processes)
+
+
+def kill_below(*, spare: Collection[int] = (), within_s: float = 5.0) -> tuple[int, int]:
+    """As a subreaper, end every descendant but `spare` and collect them: how many ended, how many would not.
+
+    What loses its parent comes to us, so this goes on until nothing is left, however it tried to slip away.
+    """
+    deadline = time.monotonic() + within_s
+    ended: set[tuple[int, int]] = set()
+    while True:
+        living = descendants(os.getpid(), spare=spare)
+        for each in living:
+            send_signal(each, signal.SIGSTOP)
+        for each in living:
+            send_signal(each, signal.SIGKILL)
+            ended.add((each.pid, each.start_ticks))
+        left = collect(spare=spare)
+        if not living and not left:
+            return len(ended), 0
+        if time.monotonic() > deadline:
+            return len(ended), len(living)
+        time.sleep(0.0005)
+
+
+def collect(*, spare: Collection[int] = ()) -> bool:
+    """Collect dead children, save those in `spare`; whether children besides those remain.
+
+    `spare` must be collected by whoever asked to spare it, or its exit status would be lost.
+    """
+    if not spare:
+        with suppress(ChildProcessError):
+            while os.waitpid(-1, os.WNOHANG)[0]:
+                pass
+            return True
+        return False
+    mine = [each for each in all_processes() if each.parent == os.getpid() and each.pid not in spare]
+    remain = False
+    for each in mine:
+        with suppress(ChildProcessError):
+            remain |= os.waitpid(each.pid, os.WNOHANG)[0] == 0
+    return remain
+
+
+def become_subreaper() -> None:
+    """Adopt every descendant whose parent dies, so that none can leave the tree."""
+    _prctl(_PR_SET_CHILD_SUBREAPER, 1)
+
+
+def die_with_parent(signum: int = signal.SIGKILL) -> None:
+    """Have the kernel send `signum` to this process when the thread that made it ends; 0 takes it back."""
+    _prctl(_PR_SET_PDEATHSIG, signum)
+
+
+def pin(cpus: Collection[int], pid: int = 0) -> None:
+    """Keep a process on these CPUs."""
+    os.sched_setaffinity(pid, cpus)
+
+
+def allowed_cpus() -> tuple[int, ...]:
+    """The CPUs that this process may use, in order."""
+    return tuple(sorted(os.sched_getaffinity(0)))
+
+
+def usage(who: int = resource.RUSAGE_SELF) -> Usage:
+    """What this process (or its collected children) has used."""
+    return from_rusage(resource.getrusage(who))
+
+
+def from_rusage(raw: Any) -> Usage:
+    """The kernel's own structure, with units in the names."""
+    return Usage(
+        user_s=raw.ru_utime,
+        system_s=raw.ru_stime,
+        peak_rss_bytes=raw.ru_maxrss * 1024,
+        minor_faults=raw.ru_minflt,
+        major_faults=raw.ru_majflt,
+        voluntary_switches=raw.ru_nvcsw,
+        involuntary_switches=raw.ru_nivcsw,
+        read_bytes=raw.ru_inblock * 512,
+        write_bytes=raw.ru_oublock * 512,
+    )
+
+
+def describe_status(status: int) -> str:
+    """How a process ended, from its wait status, in words."""
+    code = os.waitstatus_to_exitcode(status)
+    if code >= 0:
+        return f"exit code {code}"
+    try:
+        name = signal.Signals(-code).name
+    except ValueError:
+        name = "unnamed"
+    return f"signal {-code} ({name})"
+
+
+def _prctl(option: int, value: int) -> None:
+    if _libc().prctl(option, value, 0, 0, 0):
+        raise OSError(errno.EINVAL, f"the kernel refused prctl option {option}")
+
+
+@cache
+def _libc() -> Any:
+    import ctypes
+
+    libc = ctypes.CDLL(None, use_errno=True)
+    libc.prctl.argtypes = [ctypes.c_int, *[ctypes.c_ulong] * 4]
+    return libc
