@@ -8,7 +8,6 @@ from __future__ import annotations
 import os
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from difflib import get_close_matches
 from pathlib import Path
 
 from proctor.errors import NotFoundError, UsageError
@@ -68,6 +67,8 @@ def find(slug: str, sources: Sequence[str] = ()) -> Registered:
     discovery = discover(sources)
     if slug in discovery.experiments:
         return discovery.experiments[slug]
+    from difflib import get_close_matches
+
     near = get_close_matches(slug, discovery.experiments, 3)
     hint = f"did you mean {_or(near)}?" if near else "see 'proctor list'"
     message = f"no experiment is called '{slug}'; {hint}"

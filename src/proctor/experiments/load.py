@@ -7,7 +7,6 @@ files may import their neighbours, as `from .near import x` or plainly `import n
 from __future__ import annotations
 
 import contextlib
-import hashlib
 import os
 import sys
 from collections.abc import Callable, Iterator
@@ -177,6 +176,8 @@ def _import_file(file: Path, root: Path) -> ModuleType:
 
 def _folder_package(folder: Path, *, anew: bool = False) -> str:
     """The made-up package that stands for a folder; its `__init__.py` is run when there is one."""
+    import hashlib
+
     name = f"{_PREFIX}{hashlib.sha256(str(folder).encode()).hexdigest()[:12]}"
     if name in sys.modules and not anew:
         return name
