@@ -1,0 +1,241 @@
+"""How good is it, and how sure are we: scores over tasks and rollouts, with intervals for few tasks too.
+
+A score is the mean over tasks of each task's mean reward, so a task with more rollouts does not weigh more.
+Two claims are kept apart. *These tasks*: would the same tasks, rolled out again, score the same? Only the
+luck inside each task counts. *Tasks like these*: would other tasks of the same kind? Then tasks are the
+sample, and rollouts of one task are one cluster. docs/explanation/statistics.md has the simulations.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from proctor.analysis.interval import Interval, student, wilson
+
+PRIOR_CORRELATION = 0.5
+"""Correlation of two rollouts of one task in agent benchmarks, before we have seen the suite."""
+PRIOR_TASKS = 8
+"""How many tasks that belief is worth. Chosen by simulation over suites of 5 to 89 tasks."""
+PRIOR_ROLLOUTS = 2
+"""The same for luck inside tasks, which is assumed to be as large as it can be."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Score:
+    """A mean reward over tasks, with an interval for each of the two claims."""
+
+    value: float
+    tasks: int
+    rollouts: int
+    these_tasks: Interval
+    tasks_like_these: Interval | None
+    """None with a single task: one task says nothing about others."""
+    notes: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TaskRewards:
+    """One task: rewards of its scored rollouts, and how many ended with an error that was not the agent's."""
+
+    name: str
+    scored: tuple[float, ...]
+    errors: int = 0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Denominators:
+    """One suite under three readings of the rollouts that ended in an error which was not the agent's."""
+
+    excluded: Score | None
+    """The headline. None when nothing was scored."""
+    as_zero: Score | None
+    best_case: Score | None
+    errors: int
+    unscored_tasks: tuple[str, ...]
+    """Tasks of which no rollout was scored; the headline does not contain them."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AtK:
+    """pass@k or pass^k over the tasks that have at least k scored rollouts."""
+
+    k: int
+    value: float
+    interval: Interval | None
+    """For tasks like these; it is cautious as a claim about these tasks."""
+    tasks: int
+    short_tasks: int
+    """Tasks with fewer than k scored rollouts: not available, and left out."""
+
+
+def score(rewards: Sequence[Sequence[float]], *, level: float = 0.95) -> Score | None:
+    """Score a suite given each task's rewards. Tasks without any are left out; None when all are."""
+    suite = [[float(reward) for reward in task] for task in rewards if len(task)]
+    if not suite:
+        return None
+    means = [math.fsum(task) / len(task) for task in suite]
+    value = math.fsum(means) / len(means)
+    notes = []
+    if max(len(task) for task in suite) == 1:
+        notes.append(
+            "one rollout per task: luck inside tasks cannot be told from differences between them, "
+            "so the interval for these tasks is wider than needed"
+        )
+    if len(suite) == 1:
+        notes.append("one task: no claim about tasks like these")
+    bounded = all(0 <= reward <= 1 for task in suite for reward in task)
+    stratified = _these_tasks if bounded else _these_tasks_unbounded
+    clustered = _tasks_like_these if bounded else _tasks_like_these_unbounded
+    return Score(
+        value=value,
+        tasks=len(suite),
+        rollouts=sum(map(len, suite)),
+        these_tasks=stratified(suite, means, value, level),
+        tasks_like_these=clustered(suite, means, value, level) if len(suite) > 1 else None,
+        notes=tuple(notes),
+    )
+
+
+def denominators(tasks: Sequence[TaskRewards], *, level: float = 0.95) -> Denominators:
+    """Score a suite three times: errors left out, errors as zero, errors as full marks."""
+    return Denominators(
+        excluded=score([task.scored for task in tasks], level=level),
+        as_zero=score([task.scored + (0.0,) * task.errors for task in tasks], level=level),
+        best_case=score([task.scored + (1.0,) * task.errors for task in tasks], level=level),
+        errors=sum(task.errors for task in tasks),
+        unscored_tasks=tuple(task.name for task in tasks if not task.scored),
+    )
+
+
+def task_pass_at_k(rollouts: int, passed: int, k: int) -> float | None:
+    """Chance that at least one of k rollouts passes: 1 - C(n-c, k) / C(n, k). None below k rollouts."""
+    _check_counts(rollouts, passed, k)
+    if rollouts < k:
+        return None
+    return 1 - math.comb(rollouts - passed, k) / math.comb(rollouts, k)
+
+
+def task_pass_hat_k(rollouts: int, passed: int, k: int) -> float | None:
+    """Chance that all of k rollouts pass: C(c, k) / C(n, k). None below k rollouts."""
+    _check_counts(rollouts, passed, k)
+    return math.comb(passed, k) / math.comb(rollouts, k) if rollouts >= k else None
+
+
+def pass_at_k(counts: Sequence[tuple[int, int]], k: int, *, level: float = 0.95) -> AtK | None:
+    """pass@k of a suite from each task's (scored rollouts, passed); None when no task has k rollouts."""
+    return _over_tasks([task_pass_at_k(n, c, k) for n, c in counts], k, level)
+
+
+def pass_hat_k(counts: Sequence[tuple[int, int]], k: int, *, level: float = 0.95) -> AtK | None:
+    """pass^k of a suite: the reliability that pass@k hides."""
+    return _over_tasks([task_pass_hat_k(n, c, k) for n, c in counts], k, level)
+
+
+def pass_counts(rewards: Mapping[str, Sequence[float]], threshold: float = 1.0) -> list[tuple[int, int]]:
+    """(scored rollouts, passed) of each task; a rollout passes from `threshold` up."""
+    return [(len(task), sum(reward >= threshold for reward in task)) for task in rewards.values()]
+
+
+def intra_task_correlation(rewards: Sequence[Sequence[float]]) -> float | None:
+    """How much alike rollouts of one task are (0: not at all, 1: equal); None when it cannot be told."""
+    suite = [task for task in rewards if len(task)]
+    repeats = [task for task in suite if len(task) > 1]
+    if len(suite) < 2 or not repeats:
+        return None
+    within = math.fsum(_variance(task) * (len(task) - 1) for task in repeats) / sum(
+        len(task) - 1 for task in repeats
+    )
+    means = [math.fsum(task) / len(task) for task in suite]
+    between = _variance(means) - within * math.fsum(1 / len(task) for task in suite) / len(suite)
+    total = max(between, 0.0) + within
+    return max(between, 0.0) / total if total > 0 else None
+
+
+def _over_tasks(values: Sequence[float | None], k: int, level: float) -> AtK | None:
+    known = [value for value in values if value is not None]
+    if not known:
+        return None
+    suite = [[value] for value in known]
+    mean = math.fsum(known) / len(known)
+    return AtK(
+        k=k,
+        value=mean,
+        interval=_tasks_like_these(suite, known, mean, level) if len(known) > 1 else None,
+        tasks=len(known),
+        short_tasks=len(values) - len(known),
+    )
+
+
+def _tasks_like_these(
+    suite: Sequence[Sequence[float]], means: Sequence[float], value: float, level: float
+) -> Interval:
+    """Wilson, with the number of tasks inflated by how little the task means vary.
+
+    If every rollout of a task gave the same reward, 0 or 1, the suite would be worth as many coin tosses as
+    it has tasks. `share` is the variance of the task means over that extreme: 1 there, 1/k when tasks do not
+    differ at all. Few tasks estimate it badly, so it is pulled towards what such suites usually show.
+    """
+    tasks = len(means)
+    fewest = math.fsum(1 / len(task) for task in suite) / tasks
+    prior = fewest + (1 - fewest) * PRIOR_CORRELATION
+    extreme = value * (1 - value) * tasks / (tasks - 1)
+    binary = all(reward in {0.0, 1.0} for task in suite for reward in task)
+    share = _variance(means) / extreme if extreme > 0 else prior
+    share = min(max(share, fewest if binary else 0.0), 1.0)
+    share = ((tasks - 1) * share + PRIOR_TASKS * prior) / (tasks - 1 + PRIOR_TASKS)
+    return wilson(value, tasks / share, level, "wilson, clustered by task")
+
+
+def _these_tasks(
+    suite: Sequence[Sequence[float]], means: Sequence[float], value: float, level: float
+) -> Interval:
+    """Wilson, with the number of rollouts inflated by how much of the variance lies between tasks.
+
+    `share` is the variance inside tasks over the variance if all tasks were alike; it is pulled towards 1,
+    which is cautious. A task with one rollout shows no variance inside and is counted as if it had all of it.
+    """
+    tasks = len(means)
+    extreme = value * (1 - value)
+    slots = math.fsum(1 / len(task) for task in suite)
+    inside = math.fsum((_variance(task) if len(task) > 1 else extreme) / len(task) for task in suite)
+    share = min(max(inside / (extreme * slots), 0.0), 1.0) if extreme > 0 else 1.0
+    known = sum(len(task) - 1 for task in suite)
+    share = (known * share + PRIOR_ROLLOUTS) / (known + PRIOR_ROLLOUTS)
+    return wilson(value, tasks * tasks / slots / share, level, "wilson, stratified by task")
+
+
+def _tasks_like_these_unbounded(
+    suite: Sequence[Sequence[float]],  # noqa: ARG001 - same shape as its sibling
+    means: Sequence[float],
+    value: float,
+    level: float,
+) -> Interval:
+    error = math.sqrt(_variance(means) / len(means))
+    return student(value, error, len(means) - 1, level, "t, clustered by task")
+
+
+def _these_tasks_unbounded(
+    suite: Sequence[Sequence[float]], means: Sequence[float], value: float, level: float
+) -> Interval:
+    parts = [(_variance(task) / len(task), len(task) - 1) for task in suite if len(task) > 1]
+    if len(parts) < len(suite):
+        if len(means) == 1:
+            return Interval(-math.inf, math.inf, level, "none: one rollout of one task")
+        return _tasks_like_these_unbounded(suite, means, value, level)
+    total = math.fsum(part for part, _ in parts)
+    weights = math.fsum(part * part / df for part, df in parts)
+    df = total * total / weights if weights > 0 else sum(df for _, df in parts)
+    return student(value, math.sqrt(total) / len(means), df, level, "t, stratified by task")
+
+
+def _variance(values: Sequence[float]) -> float:
+    mean = math.fsum(values) / len(values)
+    return math.fsum((value - mean) ** 2 for value in values) / (len(values) - 1)
+
+
+def _check_counts(rollouts: int, passed: int, k: int) -> None:
+    if k < 1 or not 0 <= passed <= rollouts:
+        msg = f"k={k} of {rollouts} rollouts with {passed} passed: needs k ≥ 1 and 0 ≤ passed ≤ rollouts"
+        raise ValueError(msg)
