@@ -1,0 +1,268 @@
+"""The life of a trial in the store: claim, begin, renew, finish, and what happens when a worker is lost.
+
+Each function is one transaction. A result is written only under the current fence, so work may be
+delivered twice and is still counted once.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from proctor.errors import FenceError
+from proctor.model.outcome import Outcome
+from proctor.model.record import AttemptRecord, Failure
+from proctor.model.trial import Lease, TrialState
+from proctor.store import queries
+from proctor.store.database import Database, Row, Transaction
+from proctor.store.rows import column, dump, record_body
+
+_FEW = '{"attempt":%d}'
+
+
+def claim(db: Database, run_id: str, *, worker: str, now: float, lease_s: float, limit: int) -> list[Lease]:
+    """Take up to `limit` pending trials, first in plan order."""
+    expires = now + lease_s
+    with db.write() as tx:
+        rows = tx.execute(
+            queries.CLAIM.format(row_lock=db.row_lock),
+            {"run": run_id, "now": now, "limit": limit, "worker": worker, "expires": expires},
+        )
+        leases = [
+            Lease(run_id, key, idx, worker, fence, attempts + 1, expires)
+            for idx, key, fence, attempts in sorted(rows, key=lambda row: int(row[0]))
+        ]
+        tx.many(
+            queries.INSERT_EVENT,
+            [
+                _event(
+                    run_id,
+                    now,
+                    "trial.leased",
+                    lease.index,
+                    dump({"attempt": lease.attempt, "worker": worker}),
+                )
+                for lease in leases
+            ],
+        )
+    return leases
+
+
+def begin(db: Database, lease: Lease, now: float) -> None:
+    """The work starts: from here on a lost worker is a lost attempt."""
+    with db.write() as tx:
+        if not tx.execute(queries.BEGIN, {**_held(lease), "now": now}):
+            raise _passed_on(lease)
+        tx.execute(
+            queries.INSERT_EVENT,
+            _event(lease.run_id, now, "trial.running", lease.index, _FEW % lease.attempt),
+        )
+
+
+def renew(db: Database, leases: Sequence[Lease], *, now: float, lease_s: float) -> list[Lease]:
+    """Push the leases' end forward; those that are no longer ours are returned."""
+    ordered = sorted(leases, key=lambda lease: (lease.run_id, lease.index))
+    with db.write() as tx:
+        return [
+            lease
+            for lease in ordered
+            if not tx.execute(queries.RENEW, {**_held(lease), "expires": now + lease_s})
+        ]
+
+
+def give_back(db: Database, lease: Lease, now: float) -> None:
+    """Return a trial that was not started; no attempt is recorded."""
+    with db.write() as tx:
+        if not tx.execute(queries.GIVE_BACK, _held(lease)):
+            raise _passed_on(lease)
+        tx.execute(
+            queries.INSERT_EVENT,
+            _event(lease.run_id, now, "trial.pending", lease.index, '{"reason":"given back"}'),
+        )
+
+
+def finish(
+    db: Database, lease: Lease, record: AttemptRecord, *, now: float, counts: bool, ready_at: float
+) -> None:
+    """Write one attempt and move its trial on, or raise FenceError and write nothing."""
+    body = record_body(record)
+    state = TrialState.DONE if counts else TrialState.PENDING
+    with db.write() as tx:
+        rows = tx.execute(
+            queries.FINISH,
+            {
+                **_held(lease),
+                "state": state.value,
+                "number": lease.attempt,
+                "outcome": record.outcome.value if counts else None,
+                "ready_at": ready_at,
+            },
+        )
+        if not rows:
+            raise _passed_on(lease)
+        idx, subject = rows[0]
+        insert_attempt(tx, lease.run_id, idx, subject, record, body, number=lease.attempt, counts=counts)
+        if counts:
+            count(tx, lease.run_id, state, record.outcome, 1)
+        _attempt_ended(tx, lease.run_id, idx, now, record, lease.attempt, state)
+
+
+def reap(db: Database, now: float, run_id: str | None) -> list[Lease]:
+    """Return trials whose lease has ended. What was running leaves a `worker_lost` attempt."""
+    where = queries.EXPIRED if run_id is None else f"{queries.EXPIRED} AND {queries.OF_RUN}"
+    return _take_back(
+        db, where, {"now": now, "run": run_id}, now, "sent no sign of life before its lease ended"
+    )
+
+
+def release_worker(db: Database, worker: str, now: float) -> list[Lease]:
+    """Return at once every trial of a worker that is known to be dead."""
+    return _take_back(db, queries.OF_WORKER, {"worker": worker}, now, "is dead")
+
+
+def cancel(db: Database, run_id: str, now: float) -> int:
+    """Nothing more of the run will start; what runs loses its lease. How many trials that ended."""
+    with db.write() as tx:
+        held = tx.execute(
+            queries.HELD.format(where=queries.OF_RUN, tail=db.row_lock.removesuffix(" SKIP LOCKED")),
+            {"run": run_id},
+        )
+        for row in held:
+            _unfence(tx, row, now, TrialState.CANCELLED, _failure("cancelled", "the run was cancelled"))
+        waiting = len(tx.execute(queries.CANCEL_PENDING, {"run": run_id}))
+        number = len(held) + waiting
+        if number:
+            count(tx, run_id, TrialState.CANCELLED, Outcome.CANCELLED, number)
+            tx.execute(
+                queries.INSERT_EVENT, _event(run_id, now, "trials.cancelled", None, dump({"trials": number}))
+            )
+    return number
+
+
+def count(tx: Transaction, run_id: str, state: TrialState, outcome: Outcome, number: int) -> None:
+    """Keep the counters that `ls` reads instead of the trials."""
+    tx.execute(
+        queries.COUNT_TRIALS,
+        {"run": run_id, "state": state.value, "outcome": outcome.value, "trials": number},
+    )
+
+
+def insert_attempt(
+    tx: Transaction,
+    run_id: str,
+    idx: int,
+    subject: str,
+    record: AttemptRecord,
+    body: bytes,
+    *,
+    number: int,
+    counts: bool,
+) -> None:
+    """One attempt's row and its references to blobs."""
+    tx.execute(
+        queries.INSERT_ATTEMPT,
+        {
+            "run": run_id,
+            "idx": idx,
+            "number": number,
+            "subject": subject,
+            "outcome": record.outcome.value,
+            "counts": int(counts),
+            "started_at": record.started_at,
+            "ended_at": record.ended_at,
+            "reward": record.reward,
+            "worker": column(record.worker),
+            "record": body,
+        },
+    )
+    if record.artifacts:
+        tx.many(
+            queries.REFER,
+            [
+                {"run": run_id, "digest": each.digest, "size_bytes": each.size_bytes}
+                for each in sorted(record.artifacts, key=lambda artifact: artifact.digest)
+            ],
+        )
+
+
+def _take_back(db: Database, where: str, params: dict[str, Any], now: float, why: str) -> list[Lease]:
+    # Looking first costs no write lock, and mostly there is nothing to take back.
+    if not db.read(queries.HELD.format(where=where, tail="LIMIT 1"), params):
+        return []
+    taken: list[Lease] = []
+    with db.write() as tx:
+        for row in tx.execute(queries.HELD.format(where=where, tail=db.row_lock), params):
+            run_id, key, idx, worker, fence, attempts, expires_at = row[:7]
+            _unfence(tx, row, now, TrialState.PENDING, _failure("WorkerLost", f"worker {worker} {why}"))
+            taken.append(Lease(run_id, key, idx, worker, fence, attempts + 1, expires_at))
+    return taken
+
+
+def _unfence(tx: Transaction, row: Row, now: float, state: TrialState, failure: Failure) -> None:
+    """Take a held trial from its worker. Only one that had begun leaves an attempt."""
+    run_id, key, idx, worker, _, attempts, _, held_state, started_at, subject = row
+    begun = held_state == TrialState.RUNNING
+    cancelled = state is TrialState.CANCELLED
+    number = attempts + 1 if begun else attempts
+    tx.execute(
+        queries.UNFENCE,
+        {
+            "run": run_id,
+            "idx": idx,
+            "state": state.value,
+            "attempts": number,
+            "outcome": Outcome.CANCELLED.value if cancelled else None,
+        },
+    )
+    if begun:
+        record = AttemptRecord(
+            key=key,
+            number=number,
+            outcome=Outcome.CANCELLED if cancelled else Outcome.WORKER_LOST,
+            started_at=started_at,
+            ended_at=max(now, started_at),
+            failure=failure,
+            worker=worker,
+        )
+        insert_attempt(tx, run_id, idx, subject, record, record_body(record), number=number, counts=cancelled)
+        _attempt_ended(tx, run_id, idx, now, record, number, state)
+    elif not cancelled:
+        tx.execute(
+            queries.INSERT_EVENT, _event(run_id, now, "trial.pending", idx, dump({"reason": failure.message}))
+        )
+
+
+def _attempt_ended(
+    tx: Transaction, run_id: str, idx: int, now: float, record: AttemptRecord, number: int, state: TrialState
+) -> None:
+    data = dump(
+        {
+            "attempt": number,
+            "outcome": record.outcome.value,
+            "reward": record.reward,
+            "duration_s": round(record.ended_at - record.started_at, 6),
+            "state": state.value,
+        }
+    )
+    tx.execute(queries.INSERT_EVENT, _event(run_id, now, "attempt.ended", idx, data))
+    if state is TrialState.DONE:
+        tx.execute(queries.INSERT_EVENT, _event(run_id, now, "trial.done", idx, data))
+
+
+def _event(run_id: str, at: float, kind: str, idx: int | None, data: str) -> dict[str, Any]:
+    return {"run": run_id, "at": at, "kind": kind, "idx": idx, "data": data}
+
+
+def _held(lease: Lease) -> dict[str, Any]:
+    return {"run": lease.run_id, "key": lease.key, "fence": lease.fence}
+
+
+def _failure(kind: str, message: str) -> Failure:
+    return Failure(phase="work", type=kind, message=message)
+
+
+def _passed_on(lease: Lease) -> FenceError:
+    return FenceError(
+        f"trial {lease.key[:12]} of run {lease.run_id}: the lease of worker {lease.worker} "
+        f"(fence {lease.fence}) has passed on; nothing was written"
+    )

@@ -1,0 +1,16 @@
+"""What Alembic runs: the migrations, on the connection that the caller opened."""
+
+from __future__ import annotations
+
+from alembic import context
+
+from proctor.store.tables import metadata
+
+context.configure(
+    connection=context.config.attributes["connection"],
+    target_metadata=metadata,
+    transactional_ddl=True,
+    render_as_batch=True,
+)
+with context.begin_transaction():
+    context.run_migrations()

@@ -1,0 +1,160 @@
+"""Every statement that the store runs, in the SQL that SQLite and PostgreSQL share.
+
+The one difference is `{row_lock}`: PostgreSQL locks the rows it is about to change and skips those that
+another transaction has; in SQLite there is one writer at a time and nothing to lock.
+"""
+
+from __future__ import annotations
+
+RUN_COLUMNS = "id, created_at, name, kind, status, started_at, finished_at, total, head"
+TRIAL_COLUMNS = (
+    "t.idx, t.key, t.kind, t.subject, t.subject_digest, t.body, "
+    "t.agent, t.agent_version, t.model, t.rollout, t.doc"
+)
+TRIAL_WIDTH = 11
+ATTEMPT_COLUMNS = "a.number, a.outcome, a.counts, a.started_at, a.ended_at, a.reward, a.worker, a.record"
+
+# Runs
+
+INSERT_RUN = """
+INSERT INTO runs (id, created_at, name, kind, status, started_at, finished_at, total, folder, head, detail)
+VALUES (:id, :created_at, :name, :kind, :status, :started_at, :finished_at, :total, :folder, :head, :detail)
+"""
+INSERT_TRIAL = """
+INSERT INTO trials (run_id, idx, key, kind, subject, subject_digest, body, agent, agent_version, model,
+                    rollout, doc, state, fence, attempts, ready_at)
+VALUES (:run, :idx, :key, :kind, :subject, :subject_digest, :body, :agent, :agent_version, :model, :rollout,
+        :doc, 'pending', 0, 0, 0)
+"""
+RUNS = f"SELECT {RUN_COLUMNS} FROM runs WHERE {{where}} ORDER BY created_at DESC, id DESC LIMIT :limit"
+ONE_NAME = "lower(name) LIKE lower(:name) ESCAPE '!'"
+ONE_STATUS = "status = :status"
+BEFORE = "(created_at, id) < (SELECT created_at, id FROM runs WHERE id = :before)"
+RUN = f"SELECT {RUN_COLUMNS}, detail FROM runs WHERE id = :run"
+RUN_IDS_FROM = "SELECT id FROM runs WHERE id >= :low AND id < :high ORDER BY id LIMIT 6"
+NTH_NEWEST = "SELECT id FROM runs ORDER BY created_at DESC, id DESC LIMIT 1 OFFSET :nth"
+NEWEST_NAMED = "SELECT id FROM runs WHERE name = :name ORDER BY created_at DESC, id DESC LIMIT 1 OFFSET :nth"
+NEWEST_IN_FOLDER = "SELECT id FROM runs WHERE folder = :folder ORDER BY created_at DESC, id DESC LIMIT 1"
+RECENT_NAMES = "SELECT id, name FROM runs ORDER BY created_at DESC, id DESC LIMIT 200"
+COUNTS = "SELECT state, outcome, trials FROM run_counts WHERE run_id = :run ORDER BY outcome"
+DELETE_RUN = "DELETE FROM runs WHERE id = :run RETURNING id"
+SET_STATUS = """
+UPDATE runs SET status = :status,
+                started_at = CASE WHEN :starts = 1 THEN COALESCE(started_at, :at) ELSE started_at END,
+                finished_at = CASE WHEN :starts = 1 THEN NULL WHEN :ends = 1 THEN :at ELSE finished_at END
+WHERE id = :run RETURNING started_at
+"""
+LAST_SIGNS = """
+SELECT id, (SELECT max(expires_at) FROM trials WHERE run_id = runs.id AND expires_at IS NOT NULL),
+       (SELECT at FROM events WHERE run_id = runs.id ORDER BY id DESC LIMIT 1)
+FROM runs WHERE status = 'running'
+"""
+
+# The life of a trial
+
+CLAIM = """
+WITH next AS MATERIALIZED (
+  SELECT idx FROM trials WHERE run_id = :run AND state = 'pending' AND ready_at <= :now
+  ORDER BY idx LIMIT :limit {row_lock}
+)
+UPDATE trials SET state = 'leased', fence = fence + 1, worker = :worker, expires_at = :expires
+FROM next WHERE trials.run_id = :run AND trials.idx = next.idx
+RETURNING trials.idx, trials.key, trials.fence, trials.attempts
+"""
+_HELD = "run_id = :run AND key = :key AND fence = :fence AND state IN ('leased', 'running')"
+BEGIN = f"UPDATE trials SET state = 'running', started_at = :now WHERE {_HELD} RETURNING idx"
+RENEW = f"UPDATE trials SET expires_at = :expires WHERE {_HELD} RETURNING idx"
+GIVE_BACK = f"""
+UPDATE trials SET state = 'pending', worker = NULL, expires_at = NULL, started_at = NULL
+WHERE {_HELD} RETURNING idx
+"""
+FINISH = f"""
+UPDATE trials SET state = :state, attempts = :number, outcome = :outcome, ready_at = :ready_at,
+                  worker = NULL, expires_at = NULL
+WHERE {_HELD} RETURNING idx, subject
+"""
+HELD = """
+SELECT run_id, key, idx, worker, fence, attempts, expires_at, state, started_at, subject
+FROM trials WHERE expires_at IS NOT NULL AND {where} ORDER BY run_id, idx {tail}
+"""
+EXPIRED = "expires_at <= :now"
+OF_WORKER = "worker = :worker"
+OF_RUN = "run_id = :run"
+UNFENCE = """
+UPDATE trials SET state = :state, attempts = :attempts, outcome = :outcome, fence = fence + 1,
+                  worker = NULL, expires_at = NULL
+WHERE run_id = :run AND idx = :idx
+"""
+CANCEL_PENDING = """
+UPDATE trials SET state = 'cancelled', outcome = 'cancelled'
+WHERE run_id = :run AND state = 'pending' RETURNING 1
+"""
+WORKERS = "SELECT DISTINCT worker FROM trials WHERE expires_at IS NOT NULL AND {where} ORDER BY worker"
+
+# Attempts
+
+INSERT_ATTEMPT = """
+INSERT INTO attempts (run_id, idx, number, subject, outcome, counts, started_at, ended_at, reward, worker,
+                      record)
+VALUES (:run, :idx, :number, :subject, :outcome, :counts, :started_at, :ended_at, :reward, :worker, :record)
+"""
+COUNT_TRIALS = """
+INSERT INTO run_counts (run_id, state, outcome, trials) VALUES (:run, :state, :outcome, :trials)
+ON CONFLICT (run_id, state, outcome) DO UPDATE SET trials = run_counts.trials + excluded.trials
+"""
+REFER = """
+INSERT INTO blob_refs (run_id, digest, size_bytes) VALUES (:run, :digest, :size_bytes)
+ON CONFLICT (run_id, digest) DO NOTHING
+"""
+ATTEMPTS_PAGE = f"""
+SELECT {TRIAL_COLUMNS}, {ATTEMPT_COLUMNS}
+FROM attempts a JOIN trials t ON t.run_id = a.run_id AND t.idx = a.idx
+WHERE a.run_id = :run AND (a.idx, a.number) > (:idx, :number) AND a.counts >= :counts
+ORDER BY a.idx, a.number LIMIT :limit
+"""
+ATTEMPTS_OF_TRIAL = f"""
+SELECT {TRIAL_COLUMNS}, {ATTEMPT_COLUMNS}
+FROM trials t JOIN attempts a ON t.run_id = a.run_id AND t.idx = a.idx
+WHERE t.run_id = :run AND t.key = :key ORDER BY a.number
+"""
+TRIAL = f"SELECT {TRIAL_COLUMNS} FROM trials t WHERE t.run_id = :run AND t.key = :key"
+TRIALS_PAGE = (
+    f"SELECT {TRIAL_COLUMNS} FROM trials t WHERE t.run_id = :run AND t.idx > :idx ORDER BY t.idx LIMIT :limit"
+)
+PENDING_COUNT = "SELECT count(*) FROM trials WHERE run_id = :run AND state = 'pending'"
+LEASED_COUNTS = """
+SELECT state, count(*) FROM trials WHERE expires_at IS NOT NULL AND run_id = :run GROUP BY state
+"""
+RECENT_OF_SUBJECT = f"""
+SELECT a.ended_at - a.started_at, a.outcome, {TRIAL_COLUMNS}
+FROM attempts a JOIN trials t ON t.run_id = a.run_id AND t.idx = a.idx
+WHERE a.subject = :subject AND a.counts = 1 ORDER BY a.ended_at DESC LIMIT :limit
+"""
+IMPORT_TRIAL_STATE = """
+UPDATE trials SET fence = :number, attempts = :number,
+                  state = CASE WHEN :counts = 1 THEN 'done' ELSE state END,
+                  outcome = CASE WHEN :counts = 1 THEN :outcome ELSE outcome END
+WHERE run_id = :run AND key = :key RETURNING idx, subject
+"""
+
+# Blobs
+
+REFS_OF_RUN = "SELECT digest FROM blob_refs WHERE run_id = :run"
+ORPHANS = """
+SELECT digest FROM blob_refs WHERE run_id = :run
+AND NOT EXISTS (SELECT 1 FROM blob_refs other WHERE other.digest = blob_refs.digest AND other.run_id <> :run)
+ORDER BY digest
+"""
+REFERRED = "SELECT DISTINCT digest FROM blob_refs"
+BYTES_OF_RUN = "SELECT COALESCE(sum(size_bytes), 0) FROM blob_refs WHERE run_id = :run"
+
+# Events
+
+INSERT_EVENT = "INSERT INTO events (run_id, at, kind, idx, data) VALUES (:run, :at, :kind, :idx, :data)"
+EVENTS = """
+SELECT e.id, e.run_id, e.at, e.kind, t.key, e.data
+FROM events e LEFT JOIN trials t ON t.run_id = e.run_id AND t.idx = e.idx
+WHERE e.id > :after AND {where} ORDER BY e.id LIMIT :limit
+"""
+EVENT_OF_RUN = "e.run_id = :run"
+ANY = "1 = 1"

@@ -1,0 +1,112 @@
+CREATE TABLE runs (
+  id TEXT NOT NULL,
+  created_at REAL NOT NULL,
+  name TEXT NOT NULL,
+  kind TEXT NOT NULL,
+  status TEXT NOT NULL,
+  started_at REAL,
+  finished_at REAL,
+  total INTEGER NOT NULL,
+  folder TEXT NOT NULL,
+  head TEXT NOT NULL,
+  detail BLOB NOT NULL,
+  PRIMARY KEY (id)
+)
+ STRICT;
+
+CREATE INDEX runs_by_age ON runs (created_at, id);
+
+CREATE INDEX runs_by_name ON runs (name, created_at);
+
+CREATE TABLE attempts (
+  run_id TEXT NOT NULL,
+  idx INTEGER NOT NULL,
+  number INTEGER NOT NULL,
+  subject TEXT NOT NULL,
+  outcome TEXT NOT NULL,
+  counts INTEGER NOT NULL,
+  started_at REAL NOT NULL,
+  ended_at REAL NOT NULL,
+  reward REAL,
+  worker TEXT NOT NULL,
+  record BLOB NOT NULL,
+  PRIMARY KEY (run_id, idx, number),
+  FOREIGN KEY(run_id) REFERENCES runs (id) ON DELETE CASCADE
+)
+ STRICT;
+
+CREATE INDEX attempts_by_subject ON attempts (subject, ended_at) WHERE counts = 1;
+
+CREATE UNIQUE INDEX attempts_that_count ON attempts (run_id, idx) WHERE counts = 1;
+
+CREATE TABLE blob_refs (
+  run_id TEXT NOT NULL,
+  digest TEXT NOT NULL,
+  size_bytes INTEGER NOT NULL,
+  PRIMARY KEY (run_id, digest),
+  FOREIGN KEY(run_id) REFERENCES runs (id) ON DELETE CASCADE
+)
+ STRICT;
+
+CREATE INDEX blob_refs_by_digest ON blob_refs (digest);
+
+CREATE TABLE events (
+  id INTEGER NOT NULL PRIMARY KEY AUTOINCREMENT,
+  run_id TEXT NOT NULL,
+  at REAL NOT NULL,
+  kind TEXT NOT NULL,
+  idx INTEGER,
+  data TEXT NOT NULL,
+  FOREIGN KEY(run_id) REFERENCES runs (id) ON DELETE CASCADE
+)
+ STRICT;
+
+CREATE INDEX events_of_run ON events (run_id, id);
+
+CREATE TABLE run_counts (
+  run_id TEXT NOT NULL,
+  state TEXT NOT NULL,
+  outcome TEXT NOT NULL,
+  trials INTEGER NOT NULL,
+  PRIMARY KEY (run_id, state, outcome),
+  FOREIGN KEY(run_id) REFERENCES runs (id) ON DELETE CASCADE
+)
+ STRICT;
+
+CREATE TABLE trials (
+  run_id TEXT NOT NULL,
+  idx INTEGER NOT NULL,
+  "key" TEXT NOT NULL,
+  kind TEXT NOT NULL,
+  subject TEXT NOT NULL,
+  subject_digest TEXT NOT NULL,
+  body INTEGER NOT NULL,
+  agent TEXT,
+  agent_version TEXT,
+  model TEXT,
+  rollout INTEGER NOT NULL,
+  doc TEXT NOT NULL,
+  state TEXT NOT NULL,
+  fence INTEGER NOT NULL,
+  attempts INTEGER NOT NULL,
+  ready_at REAL NOT NULL,
+  worker TEXT,
+  expires_at REAL,
+  started_at REAL,
+  outcome TEXT,
+  PRIMARY KEY (run_id, idx),
+  CONSTRAINT one_trial_per_key UNIQUE (run_id, "key"),
+  CONSTRAINT known_state CHECK (state IN ('pending', 'leased', 'running', 'done', 'cancelled')),
+  CONSTRAINT lease_only_when_held CHECK ((state IN ('leased', 'running')) = (expires_at IS NOT NULL)),
+  FOREIGN KEY(run_id) REFERENCES runs (id) ON DELETE CASCADE
+)
+ STRICT;
+
+CREATE INDEX trials_leased ON trials (expires_at) WHERE expires_at IS NOT NULL;
+
+CREATE INDEX trials_pending ON trials (run_id, idx) WHERE state = 'pending';
+
+CREATE TABLE alembic_version (version_num VARCHAR(32) NOT NULL PRIMARY KEY);
+
+INSERT INTO alembic_version VALUES ('0001');
+

@@ -1,0 +1,261 @@
+"""SQLite through the standard library: a current store opens without importing SQLAlchemy.
+
+Writers queue on BEGIN IMMEDIATE; the write-ahead log lets readers go on meanwhile.
+"""
+
+from __future__ import annotations
+
+import os
+import sqlite3
+import threading
+import time
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from urllib.parse import quote
+
+from proctor.errors import StoreError
+from proctor.store.database import HEAD, ConflictError, Params, Row, Transaction, refuse_unknown
+
+APPLICATION_ID = 0x50726374
+"""Marks the file as ours, so that tables are never added to someone else's database."""
+OLDEST_SQLITE = (3, 37, 0)
+"""STRICT tables; RETURNING and UPDATE … FROM are older."""
+_NO_PARAMS: Params = {}
+
+
+class SqliteDatabase:
+    """One SQLite file, or `:memory:`. One connection behind a lock: writers would queue in any case."""
+
+    row_lock = ""
+    event_barrier = ""
+
+    def __init__(self, path: str, *, busy_s: float = 30.0) -> None:
+        self.where = path
+        self._busy_s = busy_s
+        self._lock = threading.RLock()
+        self._pid = os.getpid()
+        self._read_only = False
+        self._connection: sqlite3.Connection | None = self._open()
+
+    def read(self, sql: str, params: Params = _NO_PARAMS, /) -> Sequence[Row]:
+        """The rows of one query."""
+        with self._lock, self._explained():
+            rows: list[Row] = self._live().execute(sql, params).fetchall()
+            return rows
+
+    @contextmanager
+    def write(self) -> Iterator[Transaction]:
+        """A transaction that holds the write lock from its first statement."""
+        with self._lock:
+            connection = self._live()
+            if self._read_only:
+                raise StoreError(_READ_ONLY.format(path=self.where))
+            with self._explained():
+                connection.execute("BEGIN IMMEDIATE")
+                try:
+                    yield _SqliteTransaction(connection)
+                    connection.execute("COMMIT")
+                except BaseException:
+                    with suppress(sqlite3.Error):
+                        if connection.in_transaction:
+                            connection.execute("ROLLBACK")
+                    raise
+
+    def check(self) -> list[str]:
+        """SQLite's own integrity and foreign key checks."""
+        found = [str(row[0]) for row in self.read("PRAGMA integrity_check(20)") if row[0] != "ok"]
+        orphans = self.read("PRAGMA foreign_key_check")
+        return found + [f"a row of {row[0]} belongs to no {row[2]}" for row in orphans[:20]]
+
+    def close(self) -> None:
+        """Close the connection."""
+        with self._lock:
+            if self._connection is not None and self._pid == os.getpid():
+                self._connection.close()
+            self._connection = None
+
+    def _live(self) -> sqlite3.Connection:
+        if self._connection is None:
+            raise StoreError(f"{self.where}: the store is closed")
+        if self._pid != os.getpid():
+            # A forked child must not touch its parent's connection; the parent goes on using it.
+            _LEFT_TO_PARENT.append(self._connection)
+            self._pid = os.getpid()
+            self._connection = self._open()
+        return self._connection
+
+    def _open(self) -> sqlite3.Connection:
+        if sqlite3.sqlite_version_info < OLDEST_SQLITE:
+            raise StoreError(
+                f"SQLite {sqlite3.sqlite_version} is too old: 3.37 or newer is needed, or a PostgreSQL store"
+            )
+        with self._explained():
+            if self.where == ":memory:":
+                connection = self._connect(self.where)
+            else:
+                connection = self._open_file(Path(self.where))
+            try:
+                self._prepare(connection)
+            except BaseException:
+                connection.close()
+                raise
+            return connection
+
+    def _open_file(self, path: Path) -> sqlite3.Connection:
+        if path.is_dir():
+            raise StoreError(f"{path}: the store must be a file, and this is a folder; name a file in it")
+        if path.exists() and not _writable(path):
+            self._read_only = True
+            return self._open_read_only(path)
+        try:
+            path.parent.mkdir(parents=True, exist_ok=True)
+        except OSError as error:
+            raise StoreError(
+                f"{path.parent}: the folder of the store cannot be made ({error.strerror}); "
+                "set PROCTOR_HOME to a folder you can write to"
+            ) from error
+        return self._connect(str(path))
+
+    def _open_read_only(self, path: Path) -> sqlite3.Connection:
+        """Without write access there can be no shared memory, so a log that was left cannot be read."""
+        log = path.with_name(path.name + "-wal")
+        if log.exists() and log.stat().st_size:
+            raise StoreError(
+                f"{path}: the folder is read-only and the store was not closed cleanly; "
+                f"copy {path.name} and {log.name} to a folder you can write to and read them there"
+            )
+        return self._connect(f"file:{quote(str(path.absolute()))}?mode=ro&immutable=1", uri=True)
+
+    def _connect(self, target: str, *, uri: bool = False) -> sqlite3.Connection:
+        return sqlite3.connect(
+            target,
+            timeout=self._busy_s,
+            isolation_level=None,
+            check_same_thread=False,
+            cached_statements=128,
+            uri=uri,
+        )
+
+    def _prepare(self, connection: sqlite3.Connection) -> None:
+        connection.execute("PRAGMA foreign_keys = ON")
+        revision = self._revision(connection)
+        if self._read_only:
+            if revision != HEAD:
+                raise StoreError(
+                    f"{self.where}: schema {revision or 'missing'}, and it cannot be written to upgrade it"
+                )
+            return
+        if revision is None:
+            self._create(connection)
+        elif revision != HEAD:
+            refuse_unknown(revision, self.where)
+            from proctor.store.migrations import upgrade_sqlite
+
+            upgrade_sqlite(self.where)
+        connection.execute("PRAGMA synchronous = NORMAL")
+
+    def _revision(self, connection: sqlite3.Connection) -> str | None:
+        """The schema revision; None for an empty file."""
+        owner = connection.execute("PRAGMA application_id").fetchone()[0]
+        if owner == APPLICATION_ID:
+            row = connection.execute("SELECT version_num FROM alembic_version").fetchone()
+            return str(row[0]) if row else None
+        tables = connection.execute("SELECT count(*) FROM sqlite_schema").fetchone()[0]
+        if owner or tables:
+            raise StoreError(
+                f"{self.where}: this is a SQLite database of another program; nothing was changed. "
+                "Name another file with PROCTOR_STORE or PROCTOR_HOME"
+            )
+        return None
+
+    def _create(self, connection: sqlite3.Connection) -> None:
+        self._log_ahead(connection)
+        connection.execute("BEGIN IMMEDIATE")
+        try:
+            if self._revision(connection) is None:
+                for statement in schema_statements():
+                    connection.execute(statement)
+                connection.execute(f"PRAGMA application_id = {APPLICATION_ID}")
+            connection.execute("COMMIT")
+        except BaseException:
+            with suppress(sqlite3.Error):
+                connection.execute("ROLLBACK")
+            raise
+
+    def _log_ahead(self, connection: sqlite3.Connection) -> None:
+        """Switch to the write-ahead log. SQLite does not wait when another process is switching too."""
+        deadline = time.monotonic() + self._busy_s
+        while True:
+            try:
+                connection.execute("PRAGMA journal_mode = WAL")
+            except sqlite3.OperationalError as error:
+                if error.sqlite_errorname != "SQLITE_BUSY" or time.monotonic() > deadline:
+                    raise
+                time.sleep(0.005)
+            else:
+                return
+
+    @contextmanager
+    def _explained(self) -> Iterator[None]:
+        try:
+            yield
+        except sqlite3.IntegrityError as error:
+            raise ConflictError(f"{self.where}: {error}") from error
+        except sqlite3.Error as error:
+            raise _explain(error, self.where) from error
+
+
+class _SqliteTransaction:
+    """Statements on the connection that holds the write lock."""
+
+    __slots__ = ("_connection",)
+
+    def __init__(self, connection: sqlite3.Connection) -> None:
+        self._connection = connection
+
+    def execute(self, sql: str, params: Params = _NO_PARAMS, /) -> Sequence[Row]:
+        rows: list[Row] = self._connection.execute(sql, params).fetchall()
+        return rows
+
+    def many(self, sql: str, params: Iterable[Params], /) -> None:
+        self._connection.executemany(sql, params)
+
+
+_LEFT_TO_PARENT: list[sqlite3.Connection] = []
+"""Connections that belong to the process this one was forked from: kept, so that they are not closed here."""
+
+_READ_ONLY = "{path}: the store can be read and not written; check who owns the file and its folder"
+
+_EXPLANATIONS = {
+    "SQLITE_FULL": "the disk is full; free some space and try again. What was stored before is intact",
+    "SQLITE_READONLY": "the store can be read and not written; check who owns the file and its folder",
+    "SQLITE_CANTOPEN": "the file cannot be opened; check that its folder exists and that you may write there",
+    "SQLITE_PERM": "the file cannot be opened; check who owns it",
+    "SQLITE_BUSY": "another process has held the store for too long; see who writes to it and try again",
+    "SQLITE_LOCKED": "another part of this process holds the store; try again",
+    "SQLITE_NOTADB": "this file is not a SQLite database; nothing was changed. "
+    "Name another file with PROCTOR_STORE or PROCTOR_HOME",
+    "SQLITE_CORRUPT": "the store is damaged. Move it aside and read the run folders into a new one "
+    "with 'proctor import', or try 'sqlite3 FILE .recover'",
+    "SQLITE_IOERR": "the disk refused to read or write (full, over a quota or a size limit, or failing). "
+    "What was stored before is intact",
+}
+
+
+def _explain(error: sqlite3.Error, where: str) -> StoreError:
+    name: str = getattr(error, "sqlite_errorname", None) or ""
+    for known, sentence in _EXPLANATIONS.items():
+        if name == known or name.startswith(f"{known}_"):
+            return StoreError(f"{where}: {sentence} ({error})")
+    return StoreError(f"{where}: SQLite refused: {error}")
+
+
+def _writable(path: Path) -> bool:
+    return os.access(path, os.W_OK) and os.access(path.parent, os.W_OK)
+
+
+def schema_statements() -> list[str]:
+    """The newest schema as SQL: made from `tables.py`, and held equal to the migrations by a test."""
+    text = Path(__file__).with_name("schema.sql").read_text()
+    return [statement.strip() for statement in text.split(";\n") if statement.strip()]

@@ -1,0 +1,352 @@
+"""The store: the truth about runs, trials, attempts and events, on whichever database it was opened."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from types import TracebackType
+from typing import Any, Self
+
+from proctor.errors import NotFoundError, UsageError
+from proctor.model.describe import percentile
+from proctor.model.event import Event
+from proctor.model.outcome import Outcome
+from proctor.model.plan import Plan, PlannedTrial
+from proctor.model.record import AttemptRecord
+from proctor.model.run import RunInfo
+from proctor.model.trial import Lease, RunStatus, TrialState
+from proctor.store import leases, queries, refs, rows
+from proctor.store.database import ConflictError, Database, Row, Transaction
+from proctor.store.rows import AttemptRow
+
+_PAGE = 500
+_PAGE_BYTES = 1 << 20
+"""How much of the attempts to hold at once while streaming them."""
+_STATUS_EVENTS = {
+    RunStatus.PENDING: "run.pending",
+    RunStatus.RUNNING: "run.started",
+    RunStatus.DONE: "run.finished",
+    RunStatus.INTERRUPTED: "run.interrupted",
+    RunStatus.CANCELLED: "run.cancelled",
+}
+
+
+class Store:
+    """Runs, trials, attempts and events. Safe between threads and between processes."""
+
+    def __init__(self, db: Database) -> None:
+        self._db = db
+
+    @property
+    def where(self) -> str:
+        """The store's address, without a password."""
+        return self._db.where
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Let go of the database."""
+        self._db.close()
+
+    def check(self) -> list[str]:
+        """What is wrong with the store; empty when it is sound."""
+        return self._db.check()
+
+    # Runs
+
+    def create_run(self, info: RunInfo, plan: Plan) -> None:
+        """A run, all its trials and the event, in one transaction."""
+        with self._new_run(info.id) as tx:
+            self._insert_run(tx, info, plan.trials, plan.warnings, len(plan))
+            self._event(tx, info.id, info.created_at, "run.created", {"name": info.name, "trials": len(plan)})
+
+    def import_run(
+        self,
+        info: RunInfo,
+        planned: Iterable[PlannedTrial],
+        attempts: Iterable[tuple[AttemptRecord, bool]],
+        *,
+        warnings: Sequence[str] = (),
+    ) -> None:
+        """A run that happened elsewhere, whole. Trials that no attempt answers can be resumed."""
+        with self._new_run(info.id) as tx:
+            self._insert_run(tx, info, planned, tuple(warnings), info.total)
+            for record, counts in attempts:
+                self._import_attempt(tx, info.id, record, counts=counts)
+            if info.status is RunStatus.CANCELLED:
+                left = len(tx.execute(queries.CANCEL_PENDING, {"run": info.id}))
+                leases.count(tx, info.id, TrialState.CANCELLED, Outcome.CANCELLED, left)
+            self._event(tx, info.id, time.time(), "run.imported", {"name": info.name})
+
+    def runs(
+        self,
+        *,
+        limit: int = 50,
+        name: str | None = None,
+        status: RunStatus | str | None = None,
+        before: str | None = None,
+    ) -> list[RunInfo]:
+        """The newest runs, without spec and environment. `name` may have `*`; `before` is a run's id."""
+        where = [queries.ANY]
+        where += [queries.ONE_NAME] if name is not None else []
+        where += [queries.ONE_STATUS] if status is not None else []
+        where += [queries.BEFORE] if before is not None else []
+        found = self._db.read(
+            queries.RUNS.format(where=" AND ".join(where)),
+            {
+                "limit": limit,
+                "name": _pattern(name or ""),
+                "status": RunStatus(status).value if status is not None else "",
+                "before": before,
+            },
+        )
+        return [rows.run_info(row, self._counts(row[0])) for row in found]
+
+    def run(self, ref: str) -> RunInfo:
+        """One run, whole: by id, beginning of id, name, `latest`, `latest~1` or folder."""
+        run_id = refs.resolve(self._db, ref)
+        row, detail = self._run_row(run_id)
+        return rows.run_info(row, self._counts(run_id), detail)
+
+    def warnings(self, run_id: str) -> tuple[str, ...]:
+        """What the plan warned of."""
+        return tuple(self._run_row(run_id)[1].get("warnings", ()))
+
+    def set_status(self, run_id: str, status: RunStatus, at: float) -> None:
+        """Where the run stands. The first start and the last end are kept."""
+        starts = status is RunStatus.RUNNING
+        ends = status in {RunStatus.DONE, RunStatus.INTERRUPTED, RunStatus.CANCELLED}
+        with self._db.write() as tx:
+            changed = tx.execute(
+                queries.SET_STATUS,
+                {"run": run_id, "status": status.value, "at": at, "starts": int(starts), "ends": int(ends)},
+            )
+            if not changed:
+                raise self._no_run(run_id)
+            resumed = starts and changed[0][0] != at
+            self._event(tx, run_id, at, "run.resumed" if resumed else _STATUS_EVENTS[status], {})
+
+    def stalled(self, now: float, quiet_s: float = 60.0) -> set[str]:
+        """Runs that say they are running although nothing has moved in them and no lease holds."""
+        return {
+            row[0]
+            for row in self._db.read(queries.LAST_SIGNS)
+            if (row[1] or 0) < now and (row[2] or 0) < now - quiet_s
+        }
+
+    def delete_run(self, run_id: str) -> list[str]:
+        """Remove a run's rows. The digests of the blobs that no other run refers to are returned."""
+        with self._db.write() as tx:
+            orphans = [str(row[0]) for row in tx.execute(queries.ORPHANS, {"run": run_id})]
+            if not tx.execute(queries.DELETE_RUN, {"run": run_id}):
+                raise self._no_run(run_id)
+        return orphans
+
+    def live_blobs(self) -> set[str]:
+        """The digests of every blob that some run refers to."""
+        return {str(row[0]) for row in self._db.read(queries.REFERRED)}
+
+    def blob_bytes(self, run_id: str) -> int:
+        """How much a run's blobs weigh, shared ones included."""
+        return int(self._db.read(queries.BYTES_OF_RUN, {"run": run_id})[0][0])
+
+    # The life of a trial
+
+    def claim(self, run_id: str, *, worker: str, now: float, lease_s: float, limit: int = 1) -> list[Lease]:
+        """Lease up to `limit` pending trials, in plan order."""
+        return leases.claim(self._db, run_id, worker=worker, now=now, lease_s=lease_s, limit=limit)
+
+    def begin(self, lease: Lease, now: float) -> None:
+        """The work starts. FenceError when the lease has passed on."""
+        leases.begin(self._db, lease, now)
+
+    def renew(self, held: Sequence[Lease], *, now: float, lease_s: float) -> list[Lease]:
+        """Heartbeat. Returns the leases that were lost: stop that work, its result would be refused."""
+        return leases.renew(self._db, held, now=now, lease_s=lease_s) if held else []
+
+    def finish(
+        self, lease: Lease, record: AttemptRecord, *, now: float, counts: bool, ready_at: float = 0.0
+    ) -> None:
+        """Record the attempt. If it counts the trial is done, else it can be claimed again from `ready_at`."""
+        leases.finish(self._db, lease, record, now=now, counts=counts, ready_at=ready_at)
+
+    def give_back(self, lease: Lease, now: float) -> None:
+        """Return a trial that was not started."""
+        leases.give_back(self._db, lease, now)
+
+    def reap(self, now: float, run_id: str | None = None) -> list[Lease]:
+        """Take back the trials whose lease has ended; begun ones leave a `worker_lost` attempt."""
+        return leases.reap(self._db, now, run_id)
+
+    def release_worker(self, worker: str, now: float) -> list[Lease]:
+        """Take back at once what a worker held that is known to be dead."""
+        return leases.release_worker(self._db, worker, now)
+
+    def workers(self, run_id: str | None = None) -> list[str]:
+        """Who holds leases now."""
+        where = queries.ANY if run_id is None else queries.OF_RUN
+        return [str(row[0]) for row in self._db.read(queries.WORKERS.format(where=where), {"run": run_id})]
+
+    def cancel(self, run_id: str, now: float) -> int:
+        """End every trial that has not ended; how many that were. The run's status is the caller's to set."""
+        return leases.cancel(self._db, run_id, now)
+
+    # Reading
+
+    def trial(self, run_id: str, key: str) -> PlannedTrial:
+        """One planned trial by its key."""
+        found = self._db.read(queries.TRIAL, {"run": run_id, "key": key})
+        if not found:
+            raise NotFoundError(f"run {run_id} in {self.where} has no trial {key}")
+        return rows.planned_trial(found[0])
+
+    def planned(self, run_id: str) -> Iterator[PlannedTrial]:
+        """Every trial in plan order, a page at a time."""
+        last = -1
+        while page := self._db.read(queries.TRIALS_PAGE, {"run": run_id, "idx": last, "limit": _PAGE}):
+            yield from map(rows.planned_trial, page)
+            last = page[-1][0]
+
+    def attempts(self, run_id: str, *, counted_only: bool = False) -> Iterator[AttemptRow]:
+        """Every attempt in plan order, a page at a time; no cursor stays open between pages."""
+        place, limit = (-1, 0), 8
+        while page := self._db.read(
+            queries.ATTEMPTS_PAGE,
+            {"run": run_id, "idx": place[0], "number": place[1], "counts": int(counted_only), "limit": limit},
+        ):
+            yield from map(_attempt_row, page)
+            last = page[-1]
+            place = last[0], last[queries.TRIAL_WIDTH]
+            held = sum(len(row[-1]) for row in page)
+            limit = max(1, min(_PAGE, _PAGE_BYTES * len(page) // (held + 1)))
+
+    def attempts_of(self, run_id: str, key: str) -> list[AttemptRow]:
+        """Every attempt at one trial, first to last."""
+        return [
+            _attempt_row(row) for row in self._db.read(queries.ATTEMPTS_OF_TRIAL, {"run": run_id, "key": key})
+        ]
+
+    def counts(self, run_id: str) -> dict[str, int]:
+        """How many trials ended with each outcome."""
+        found: dict[str, int] = {}
+        for (_, outcome), number in self._counts(run_id).items():
+            found[outcome] = found.get(outcome, 0) + number
+        return found
+
+    def state_counts(self, run_id: str) -> dict[str, int]:
+        """How many trials are in each state; every state is named."""
+        found = dict.fromkeys((state.value for state in TrialState), 0)
+        for (state, _), number in self._counts(run_id).items():
+            found[state] += number
+        found[TrialState.PENDING] = int(self._db.read(queries.PENDING_COUNT, {"run": run_id})[0][0])
+        found |= {row[0]: row[1] for row in self._db.read(queries.LEASED_COUNTS, {"run": run_id})}
+        return found
+
+    def events(self, *, after: int = 0, run_id: str | None = None, limit: int = 1000) -> list[Event]:
+        """What happened after an event, oldest first. None is ever skipped: read on from the last id."""
+        sql = queries.EVENTS.format(where=queries.ANY if run_id is None else queries.EVENT_OF_RUN)
+        params = {"after": after, "run": run_id, "limit": limit}
+        found = self._db.read(sql, params)
+        if found and self._db.event_barrier:
+            with self._db.write() as tx:
+                tx.execute(self._db.event_barrier)
+                found = tx.execute(sql, params)
+        return [rows.event(row) for row in found]
+
+    def history(self, subjects: Iterable[str], *, limit: int = 400) -> Mapping[str, float]:
+        """Median seconds per trial of late: for each subject, and for each label among its trials."""
+        found: dict[str, float] = {}
+        for subject in sorted(set(subjects)):
+            times: dict[str, list[float]] = {}
+            recent = self._db.read(
+                queries.RECENT_OF_SUBJECT, {"subject": rows.column(subject), "limit": limit}
+            )
+            for duration_s, outcome, *trial in recent:
+                if Outcome(outcome).scored:
+                    for name in {subject, rows.planned_trial(trial).label}:
+                        times.setdefault(name, []).append(duration_s)
+            found |= {name: percentile(sorted(values), 50) for name, values in times.items()}
+        return found
+
+    # Inside
+
+    def _counts(self, run_id: str) -> dict[tuple[str, str], int]:
+        return {(row[0], row[1]): row[2] for row in self._db.read(queries.COUNTS, {"run": run_id})}
+
+    def _run_row(self, run_id: str) -> tuple[Row, dict[str, Any]]:
+        found = self._db.read(queries.RUN, {"run": run_id})
+        if not found:
+            raise self._no_run(run_id)
+        return found[0], rows.unpack(found[0][-1])
+
+    def _no_run(self, run_id: str) -> NotFoundError:
+        return NotFoundError(f"no run {run_id} in {self.where}; see 'proctor ls'")
+
+    @contextmanager
+    def _new_run(self, run_id: str) -> Iterator[Transaction]:
+        try:
+            with self._db.write() as tx:
+                yield tx
+        except ConflictError as error:
+            raise UsageError(
+                f"run {run_id} cannot be added to {self.where}: it is there already, "
+                f"or its plan has two trials with one key ({error})"
+            ) from error
+
+    def _insert_run(
+        self,
+        tx: Transaction,
+        info: RunInfo,
+        planned: Iterable[PlannedTrial],
+        warnings: tuple[str, ...],
+        total: int,
+    ) -> None:
+        tx.execute(queries.INSERT_RUN, {**rows.run_params(info, warnings), "total": total})
+        tx.many(queries.INSERT_TRIAL, (rows.trial_params(info.id, trial) for trial in planned))
+
+    def _import_attempt(self, tx: Transaction, run_id: str, record: AttemptRecord, *, counts: bool) -> None:
+        found = tx.execute(
+            queries.IMPORT_TRIAL_STATE,
+            {
+                "run": run_id,
+                "key": record.key,
+                "number": record.number,
+                "counts": int(counts),
+                "outcome": record.outcome.value,
+            },
+        )
+        if not found:
+            raise UsageError(
+                f"an attempt of run {run_id} belongs to trial {record.key}, which its plan does not have"
+            )
+        idx, subject = found[0]
+        body = rows.record_body(record)
+        leases.insert_attempt(tx, run_id, idx, subject, record, body, number=record.number, counts=counts)
+        if counts:
+            leases.count(tx, run_id, TrialState.DONE, record.outcome, 1)
+
+    def _event(self, tx: Transaction, run_id: str, at: float, kind: str, data: Mapping[str, Any]) -> None:
+        tx.execute(
+            queries.INSERT_EVENT,
+            {"run": run_id, "at": at, "kind": kind, "idx": None, "data": rows.dump(data)},
+        )
+
+
+def _attempt_row(row: Row) -> AttemptRow:
+    trial = rows.planned_trial(row)
+    attempt = row[queries.TRIAL_WIDTH :]
+    return AttemptRow(rows.attempt_record(attempt, trial.key), counts=bool(attempt[2]), trial=trial)
+
+
+def _pattern(name: str) -> str:
+    """A name with `*` for SQL's LIKE."""
+    for special in "!%_":
+        name = name.replace(special, f"!{special}")
+    return rows.column(name).replace("*", "%")

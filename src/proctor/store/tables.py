@@ -1,0 +1,199 @@
+"""The schema, once. Imported for migrations and PostgreSQL only: SQLAlchemy is slow to start.
+
+`schema.sql` is this file written out for SQLite; `python -m proctor.store.tables` writes it anew.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from sqlalchemy import (
+    BigInteger,
+    CheckConstraint,
+    Column,
+    Double,
+    ForeignKey,
+    Index,
+    Integer,
+    LargeBinary,
+    MetaData,
+    PrimaryKeyConstraint,
+    Table,
+    Text,
+    UniqueConstraint,
+    text,
+)
+from sqlalchemy.dialects import sqlite
+from sqlalchemy.schema import CreateIndex, CreateTable
+from sqlalchemy.types import TypeEngine
+
+Real: TypeEngine[float] = Double().with_variant(sqlite.REAL(), "sqlite")
+"""STRICT tables know REAL and no other spelling of it."""
+BigId: TypeEngine[int] = BigInteger().with_variant(sqlite.INTEGER(), "sqlite")
+
+metadata = MetaData()
+
+
+def _of_run() -> Column[str]:
+    return Column("run_id", Text, ForeignKey("runs.id", ondelete="CASCADE"), nullable=False)
+
+
+runs = Table(
+    "runs",
+    metadata,
+    Column("id", Text, primary_key=True),
+    Column("created_at", Real, nullable=False),
+    Column("name", Text, nullable=False),
+    Column("kind", Text, nullable=False),
+    Column("status", Text, nullable=False),
+    Column("started_at", Real),
+    Column("finished_at", Real),
+    Column("total", Integer, nullable=False),
+    Column("folder", Text, nullable=False),
+    Column("head", Text, nullable=False, comment="JSON: what a list of runs shows besides the columns"),
+    Column(
+        "detail", LargeBinary, nullable=False, comment="JSON: spec, environment, versions; zlib when long"
+    ),
+    Index("runs_by_age", "created_at", "id"),
+    Index("runs_by_name", "name", "created_at"),
+    sqlite_strict=True,
+)
+
+run_counts = Table(
+    "run_counts",
+    metadata,
+    _of_run(),
+    Column("state", Text, nullable=False),
+    Column("outcome", Text, nullable=False),
+    Column("trials", Integer, nullable=False),
+    PrimaryKeyConstraint("run_id", "state", "outcome"),
+    sqlite_strict=True,
+)
+
+trials = Table(
+    "trials",
+    metadata,
+    _of_run(),
+    Column("idx", Integer, nullable=False, comment="place in the plan"),
+    Column("key", Text, nullable=False),
+    Column("kind", Text, nullable=False),
+    Column("subject", Text, nullable=False),
+    Column("subject_digest", Text, nullable=False),
+    Column("body", Integer, nullable=False),
+    Column("agent", Text),
+    Column("agent_version", Text),
+    Column("model", Text),
+    Column("rollout", Integer, nullable=False),
+    Column("doc", Text, nullable=False, comment="JSON: params, overrides, seed, path"),
+    Column("state", Text, nullable=False),
+    Column("fence", Integer, nullable=False, comment="grows with every claim"),
+    Column("attempts", Integer, nullable=False, comment="how many are recorded"),
+    Column("ready_at", Real, nullable=False, comment="not to be claimed before"),
+    Column("worker", Text),
+    Column("expires_at", Real, comment="end of the lease; null without one"),
+    Column("started_at", Real),
+    Column("outcome", Text, comment="of the attempt that counts"),
+    PrimaryKeyConstraint("run_id", "idx"),
+    UniqueConstraint("run_id", "key", name="one_trial_per_key"),
+    CheckConstraint("state IN ('pending', 'leased', 'running', 'done', 'cancelled')", name="known_state"),
+    CheckConstraint(
+        "(state IN ('leased', 'running')) = (expires_at IS NOT NULL)", name="lease_only_when_held"
+    ),
+    sqlite_strict=True,
+)
+Index(
+    "trials_pending",
+    trials.c.run_id,
+    trials.c.idx,
+    sqlite_where=text("state = 'pending'"),
+    postgresql_where=text("state = 'pending'"),
+)
+Index(
+    "trials_leased",
+    trials.c.expires_at,
+    sqlite_where=text("expires_at IS NOT NULL"),
+    postgresql_where=text("expires_at IS NOT NULL"),
+)
+
+attempts = Table(
+    "attempts",
+    metadata,
+    _of_run(),
+    Column("idx", Integer, nullable=False),
+    Column("number", Integer, nullable=False),
+    Column("subject", Text, nullable=False),
+    Column("outcome", Text, nullable=False),
+    Column("counts", Integer, nullable=False),
+    Column("started_at", Real, nullable=False),
+    Column("ended_at", Real, nullable=False),
+    Column("reward", Real),
+    Column("worker", Text, nullable=False),
+    Column("record", LargeBinary, nullable=False, comment="JSON: the rest of the record; zlib when long"),
+    PrimaryKeyConstraint("run_id", "idx", "number"),
+    sqlite_strict=True,
+)
+Index(
+    "attempts_that_count",
+    attempts.c.run_id,
+    attempts.c.idx,
+    unique=True,
+    sqlite_where=text("counts = 1"),
+    postgresql_where=text("counts = 1"),
+)
+Index(
+    "attempts_by_subject",
+    attempts.c.subject,
+    attempts.c.ended_at,
+    sqlite_where=text("counts = 1"),
+    postgresql_where=text("counts = 1"),
+)
+
+blob_refs = Table(
+    "blob_refs",
+    metadata,
+    _of_run(),
+    Column("digest", Text, nullable=False),
+    Column("size_bytes", BigId, nullable=False),
+    PrimaryKeyConstraint("run_id", "digest"),
+    Index("blob_refs_by_digest", "digest"),
+    sqlite_strict=True,
+)
+
+events = Table(
+    "events",
+    metadata,
+    Column("id", BigId, primary_key=True, autoincrement=True),
+    _of_run(),
+    Column("at", Real, nullable=False),
+    Column("kind", Text, nullable=False),
+    Column("idx", Integer, comment="the trial; null when it is about the run"),
+    Column("data", Text, nullable=False, comment="JSON"),
+    Index("events_of_run", "run_id", "id"),
+    sqlite_strict=True,
+    sqlite_autoincrement=True,
+)
+
+
+def sqlite_schema() -> str:
+    """The schema as SQLite statements, with the revision that they amount to."""
+    from proctor.store.database import HEAD
+
+    dialect = sqlite.dialect()
+    parts: list[str] = []
+    for table in metadata.sorted_tables:
+        parts.append(str(CreateTable(table).compile(dialect=dialect)))
+        parts += [
+            str(CreateIndex(index).compile(dialect=dialect))
+            for index in sorted(table.indexes, key=lambda each: str(each.name))
+        ]
+    parts.append("CREATE TABLE alembic_version (version_num VARCHAR(32) NOT NULL PRIMARY KEY)")
+    parts.append(f"INSERT INTO alembic_version VALUES ('{HEAD}')")
+    return "".join(f"{_tidy(part)};\n\n" for part in parts)
+
+
+def _tidy(statement: str) -> str:
+    return "\n".join(line.rstrip() for line in statement.strip().replace("\t", "  ").splitlines())
+
+
+if __name__ == "__main__":
+    Path(__file__).with_name("schema.sql").write_text(sqlite_schema())
