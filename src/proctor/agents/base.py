@@ -1,0 +1,76 @@
+"""What an agent is, what it is given, and what it gives back. It never sees a provider's key in a sandbox."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Any, Literal, Protocol
+
+from proctor.agents.trajectory import Trajectory
+from proctor.errors import ProctorError
+from proctor.model.task import Task
+from proctor.sandbox.base import Sandbox
+
+LogWriter = Callable[[str, bytes], None]
+"""Takes (log name, bytes) as they come; complete, bounded by rotation."""
+
+
+class AgentFailed(ProctorError):  # noqa: N818 - a verdict on the agent, which the trial records
+    """The agent broke down; the verifier still judges what it left."""
+
+
+class BudgetExhausted(ProctorError):  # noqa: N818 - same
+    """The agent spent what it was allowed: steps, tokens, output or money."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Allowance:
+    """What one attempt may use. The clock is kept by the trial."""
+
+    steps: int = 100
+    tokens: int | None = None
+    output_bytes: int = 64 << 20
+    command_timeout_s: float = 180.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AgentContext:
+    """One attempt, as the agent may know it."""
+
+    instruction: str
+    workdir: str
+    env: Mapping[str, str] = field(default_factory=dict)
+    user: str | None = None
+    timeout_s: float = 600.0
+    seed: int = 0
+    limits: Allowance = field(default_factory=Allowance)
+    step: str | None = None
+    """Which leg of a multi-step task this is."""
+    model_base_url: str = ""
+    model_token: str = ""
+    """For agents outside the sandbox; short-lived once the gateway is there. Never passed inside."""
+    trajectory: Trajectory
+    log: LogWriter
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AgentResult:
+    """How the agent says it ended. The verifier decides what that is worth."""
+
+    status: Literal["finished", "gave_up"] = "finished"
+    exit_code: int | None = None
+    usage: Mapping[str, Any] = field(default_factory=dict)
+    """prompt_tokens, completion_tokens, cost_usd, requests, tool_calls, steps."""
+    notes: tuple[str, ...] = ()
+
+
+class Agent(Protocol):
+    """Solves a task inside a sandbox."""
+
+    name: str
+    version: str
+
+    async def run(
+        self, task: Task, sandbox: Sandbox, model: str | None, context: AgentContext
+    ) -> AgentResult:
+        """Work until done. Raise AgentFailed, BudgetExhausted or ProviderError; anything else is its bug."""

@@ -1,0 +1,85 @@
+"""Any command-line agent: an install step, a command template, an environment."""
+
+from __future__ import annotations
+
+import shlex
+from collections.abc import Mapping
+from string import Template
+
+from proctor.agents.base import AgentContext, AgentFailed, AgentResult
+from proctor.agents.shell import run_shell
+from proctor.errors import UsageError
+from proctor.model.canonical import digest
+from proctor.model.task import Task
+from proctor.sandbox.base import Sandbox
+
+_NAMES = ("instruction", "instruction_file", "model", "workdir", "seed", "task")
+
+
+class Command:
+    """Runs a command inside the sandbox.
+
+    `command` may use `$instruction`, `$instruction_file`, `$model`, `$workdir`, `$seed` and `$task`; each is
+    quoted for the shell. A dollar sign of the shell's own is written `$$`.
+    """
+
+    name = "command"
+
+    def __init__(
+        self,
+        *,
+        command: str,
+        install: str = "",
+        env: Mapping[str, str] | None = None,
+        install_timeout_s: float = 600.0,
+    ) -> None:
+        self.command = Template(command)
+        unknown = set(self.command.get_identifiers()) - set(_NAMES)
+        if unknown or not self.command.is_valid():
+            named = ", ".join(sorted(unknown)) or "a lone $"
+            raise UsageError(
+                f"agent command: {named} is not known; known are ${', $'.join(_NAMES)}; write $$ for the shell's $"
+            )
+        self.install = install
+        self.env = dict(env or {})
+        self.install_timeout_s = install_timeout_s
+        self.version = digest([command, install, self.env])[:12]
+
+    async def run(
+        self, task: Task, sandbox: Sandbox, model: str | None, context: AgentContext
+    ) -> AgentResult:
+        """Install, then run the command to its end."""
+        if self.install:
+            installed, _ = await run_shell(
+                sandbox, context, self.install, log="install.txt", timeout_s=self.install_timeout_s
+            )
+            if installed.exit_code or installed.timed_out:
+                raise AgentFailed(
+                    f"the install step ended with {installed.exit_code}; see the log install.txt"
+                )
+        script = self.command.substitute(self._values(task, model, context))
+        keep = 'mkdir -p /tmp && printf %s "$PROCTOR_INSTRUCTION" > /tmp/instruction.md\n'
+        result, text = await run_shell(
+            sandbox,
+            context,
+            keep + script,
+            log="agent.txt",
+            env={**self.env, "PROCTOR_INSTRUCTION": context.instruction},
+            timeout_s=context.timeout_s,
+        )
+        call = {"tool_call_id": "1", "function_name": "command", "arguments": {"script": script}}
+        context.trajectory.add("agent", "Run the command.", tool_calls=[call], results=[("1", text)])
+        if result.timed_out:
+            raise TimeoutError
+        return AgentResult(exit_code=result.exit_code, usage={"steps": 1, "tool_calls": 1})
+
+    def _values(self, task: Task, model: str | None, context: AgentContext) -> dict[str, str]:
+        values = {
+            "instruction": context.instruction,
+            "instruction_file": "/tmp/instruction.md",  # noqa: S108 - inside the sandbox
+            "model": model or "",
+            "workdir": context.workdir,
+            "seed": str(context.seed),
+            "task": task.name,
+        }
+        return {name: shlex.quote(value) for name, value in values.items()}

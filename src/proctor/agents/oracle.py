@@ -1,0 +1,46 @@
+"""The task author's own solution. If it does not pass, the task is broken."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from proctor.agents.base import AgentContext, AgentFailed, AgentResult
+from proctor.agents.shell import run_shell
+from proctor.model.task import Task
+from proctor.sandbox.base import Sandbox
+
+
+class Oracle:
+    """Uploads `solution/` and runs `solve.sh`."""
+
+    name = "oracle"
+    version = "1"
+
+    async def run(
+        self,
+        task: Task,
+        sandbox: Sandbox,
+        model: str | None,  # noqa: ARG002 - it thinks for itself
+        context: AgentContext,
+    ) -> AgentResult:
+        """Run the solution of the task, or of the step at hand."""
+        solution = solution_of(task, context.step)
+        if solution is None:
+            raise AgentFailed(f"{task.name}: no solution/solve.sh, so there is no oracle for it")
+        await sandbox.upload(solution, "/solution")
+        script = "chmod +x /solution/solve.sh 2>/dev/null; exec /bin/bash /solution/solve.sh"
+        result, text = await run_shell(
+            sandbox, context, script, log="oracle.txt", env=task.solution_env, timeout_s=context.timeout_s
+        )
+        call = {"tool_call_id": "1", "function_name": "solve.sh", "arguments": {}}
+        context.trajectory.add("agent", "Run the solution.", tool_calls=[call], results=[("1", text)])
+        if result.timed_out:
+            raise TimeoutError
+        return AgentResult(exit_code=result.exit_code, usage={"steps": 1, "tool_calls": 1})
+
+
+def solution_of(task: Task, step: str | None) -> Path | None:
+    """Where the author's solution is."""
+    if step is None:
+        return task.solution
+    return next(each.solution for each in task.steps if each.name == step) or task.solution

@@ -1,0 +1,48 @@
+"""Run one shell command for an agent, with its output in the log and in the trajectory."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Literal
+
+from proctor.agents.base import AgentContext, BudgetExhausted
+from proctor.sandbox.base import ExecResult, Sandbox
+
+_OBSERVED_BYTES = 32_000
+
+
+async def run_shell(
+    sandbox: Sandbox,
+    context: AgentContext,
+    script: str,
+    *,
+    log: str,
+    env: Mapping[str, str] | None = None,
+    cwd: str | None = None,
+    timeout_s: float | None = None,
+) -> tuple[ExecResult, str]:
+    """The result, and its output as a reader would quote it. Output beyond the agent's limit ends it."""
+    seen = 0
+    too_much = False
+
+    def on_output(_: Literal["stdout", "stderr"], data: bytes) -> None:
+        nonlocal seen, too_much
+        seen += len(data)
+        if seen <= context.limits.output_bytes:
+            context.log(log, data)
+        else:
+            too_much = True
+
+    result = await sandbox.exec(
+        ["/bin/sh", "-c", script],
+        env={**context.env, **(env or {})},
+        cwd=cwd or context.workdir,
+        user=context.user,
+        timeout_s=timeout_s,
+        on_output=on_output,
+        keep_bytes=_OBSERVED_BYTES,
+    )
+    if too_much:
+        raise BudgetExhausted(f"more than {context.limits.output_bytes} bytes of output")
+    text = (result.stdout + result.stderr).decode(errors="replace")
+    return result, text

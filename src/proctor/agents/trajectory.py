@@ -1,0 +1,95 @@
+"""What an agent did, step by step, in the Agent Trajectory Interchange Format (ATIF)."""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Callable, Mapping, Sequence
+from datetime import UTC, datetime
+from typing import Any, Literal
+
+SCHEMA_VERSION = "ATIF-v1.4"
+_KEEP_TEXT = 200_000
+
+
+class Trajectory:
+    """Collects steps while the agent works; `to_mapping` is the document."""
+
+    def __init__(
+        self,
+        *,
+        session_id: str,
+        agent: str,
+        version: str,
+        model: str | None = None,
+        clock: Callable[[], float] = time.time,
+    ) -> None:
+        self.session_id = session_id
+        self.agent = {"name": agent, "version": version, **({"model_name": model} if model else {})}
+        self.steps: list[dict[str, Any]] = []
+        self._clock = clock
+
+    def add(
+        self,
+        source: Literal["system", "user", "agent"],
+        message: str,
+        *,
+        tool_calls: Sequence[Mapping[str, Any]] = (),
+        results: Sequence[tuple[str | None, str]] = (),
+        metrics: Mapping[str, float] | None = None,
+        reasoning: str = "",
+    ) -> None:
+        """One step. A tool call has `tool_call_id`, `function_name`, `arguments`; results name their call."""
+        step: dict[str, Any] = {
+            "step_id": len(self.steps) + 1,
+            "timestamp": datetime.fromtimestamp(self._clock(), UTC).isoformat(),
+            "source": source,
+            "message": _cut(message),
+        }
+        if reasoning:
+            step["reasoning_content"] = _cut(reasoning)
+        if tool_calls:
+            step["tool_calls"] = [dict(call) for call in tool_calls]
+        if results:
+            step["observation"] = {
+                "results": [{"source_call_id": call, "content": _cut(text)} for call, text in results]
+            }
+        if metrics:
+            step["metrics"] = dict(metrics)
+        self.steps.append(step)
+
+    @property
+    def tool_calls(self) -> int:
+        """How many tools were called."""
+        return sum(len(step.get("tool_calls", ())) for step in self.steps)
+
+    def total(self, metric: str) -> float:
+        """The sum of one metric over the steps."""
+        return float(sum(step.get("metrics", {}).get(metric, 0) for step in self.steps))
+
+    def to_mapping(self) -> dict[str, Any]:
+        """The whole document."""
+        return {
+            "schema_version": SCHEMA_VERSION,
+            "session_id": self.session_id,
+            "agent": self.agent,
+            "steps": self.steps,
+            "final_metrics": {
+                "total_prompt_tokens": int(self.total("prompt_tokens")),
+                "total_completion_tokens": int(self.total("completion_tokens")),
+                "total_cached_tokens": int(self.total("cached_tokens")),
+                "total_cost_usd": self.total("cost_usd"),
+                "total_steps": len(self.steps),
+            },
+        }
+
+    def to_json(self) -> bytes:
+        """The document as bytes."""
+        return json.dumps(self.to_mapping(), ensure_ascii=False, indent=1).encode()
+
+
+def _cut(text: str) -> str:
+    if len(text) <= _KEEP_TEXT:
+        return text
+    half = _KEEP_TEXT // 2
+    return f"{text[:half]}\n… {len(text) - _KEEP_TEXT} characters left out …\n{text[-half:]}"

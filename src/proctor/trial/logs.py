@@ -1,0 +1,102 @@
+"""Logs of an attempt: complete while they are small, and never only the first part when they are not.
+
+A log keeps its beginning and its end. What lies between the two limits is counted and left out, so a
+two-gigabyte log costs a few megabytes and still shows how the work ended.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+
+from proctor.trial.redact import RedactedStream, Redactor
+
+HEAD_BYTES = 4 << 20
+TAIL_BYTES = 4 << 20
+
+
+class LogFile:
+    """One log on disk: `name` holds the head, `name.1` and `name.2` take turns as the tail until `close`."""
+
+    def __init__(
+        self, path: Path, redactor: Redactor, *, head_bytes: int = HEAD_BYTES, tail_bytes: int = TAIL_BYTES
+    ) -> None:
+        self.path = path
+        self.total = 0
+        self._stream: RedactedStream = redactor.stream()
+        self._head_left = head_bytes
+        self._part_bytes = max(1, tail_bytes)
+        self._parts = (path.with_name(path.name + ".1"), path.with_name(path.name + ".2"))
+        self._part = 0
+        self._part_size = 0
+        self._dropped = 0
+
+    def write(self, data: bytes) -> None:
+        """Append; old middle parts make room."""
+        self._put(self._stream.feed(data))
+
+    def close(self) -> None:
+        """Join head and tail into one file, with a line that says how much is missing."""
+        self._put(self._stream.end())
+        older, newer = self._parts[1 - self._part], self._parts[self._part]
+        if not newer.exists() and not older.exists():
+            return
+        with self.path.open("ab") as sink:
+            if self._dropped:
+                sink.write(f"\n… {self._dropped} bytes left out …\n".encode())
+            for part in (older, newer):
+                if part.exists():
+                    sink.write(part.read_bytes())
+                    part.unlink()
+
+    def _put(self, data: bytes) -> None:
+        if not data:
+            return
+        self.total += len(data)
+        head, rest = data[: self._head_left], data[self._head_left :]
+        if head:
+            self._head_left -= len(head)
+            _append(self.path, head)
+        while rest:
+            room = self._part_bytes - self._part_size
+            if room == 0:
+                self._turn()
+                continue
+            _append(self._parts[self._part], rest[:room])
+            self._part_size += len(rest[:room])
+            rest = rest[room:]
+
+    def _turn(self) -> None:
+        self._part = 1 - self._part
+        self._part_size = 0
+        old = self._parts[self._part]
+        if old.exists():
+            self._dropped += old.stat().st_size
+            old.unlink()
+
+
+class Logs:
+    """The logs of one attempt, made as they are first written to."""
+
+    def __init__(self, folder: Path, redactor: Redactor) -> None:
+        self.folder = folder
+        self.redactor = redactor
+        self._files: dict[str, LogFile] = {}
+
+    def write(self, name: str, data: bytes) -> None:
+        """Append to the log `name`, which is a plain file name."""
+        if name not in self._files:
+            self.folder.mkdir(parents=True, exist_ok=True)
+            self._files[name] = LogFile(self.folder / Path(name).name, self.redactor)
+        self._files[name].write(data)
+
+    def close(self) -> Mapping[str, int]:
+        """Finish every log; bytes written to each."""
+        for file in self._files.values():
+            file.close()
+        return {name: file.total for name, file in self._files.items()}
+
+
+def _append(path: Path, data: bytes) -> None:
+    with path.open("ab") as sink:
+        sink.write(data)
