@@ -129,7 +129,7 @@ class Memray(Instrument):
             records = sorted(
                 reader.get_high_watermark_allocation_records(merge_threads=True),
                 key=lambda record: -record.size,
-            )[: int(self.options["top"])]
+            )
             largest = [
                 {
                     "size_bytes": record.size,
@@ -139,6 +139,6 @@ class Memray(Instrument):
                         for function, file, line in record.stack_trace(max_stacks=5)
                     ],
                 }
-                for record in records
+                for record in records[: int(self.options["top"])]
             ]
-        return largest
+        return list(largest)

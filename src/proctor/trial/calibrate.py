@@ -1,0 +1,158 @@
+"""How many calls make a slot, when warm-up is over, when enough was measured. Pure: times come in."""
+
+from __future__ import annotations
+
+import math
+from bisect import insort
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from functools import lru_cache
+from typing import Literal
+
+from proctor.model.spec import Iterations
+
+SLOT_S = 0.005
+"""How long a calibrated slot should last: long for the clock, short for the scheduler."""
+MAX_LOOPS = 10_000_000
+WARMUP_WINDOW = 5
+WARMUP_FALL = 0.02
+WARMUP_MAX_SLOTS = 200
+WARMUP_MAX_S = 5.0
+_EXACT_UP_TO = 200
+
+
+def calibrate_loops(time_slot: Callable[[int], float], *, slot_s: float = SLOT_S) -> int:
+    """Calls per slot so that a slot lasts about `slot_s`. `time_slot(n)` makes n calls and says how long.
+
+    Doubles until a slot is long enough to be believed, then extrapolates from the quicker of two looks.
+    """
+    loops = 1
+    spent_s = time_slot(loops)
+    while spent_s < slot_s / 4 and loops < MAX_LOOPS:
+        loops = min(MAX_LOOPS, loops * (2 if spent_s > slot_s / 64 else 8))
+        spent_s = time_slot(loops)
+    if spent_s >= slot_s and loops == 1:
+        return 1
+    spent_s = min(spent_s, time_slot(loops))
+    return max(1, min(MAX_LOOPS, math.ceil(loops * slot_s / max(spent_s, 1e-9))))
+
+
+@dataclass(slots=True)
+class WarmupRule:
+    """Warm-up is over when the best of the last five times is within 2 % of the best of the five before."""
+
+    asked: int | Literal["auto"]
+    times_s: list[float] = field(default_factory=list)
+    spent_s: float = 0.0
+
+    def add(self, duration_s: float, slot_s: float) -> None:
+        """One more slot was dropped: its time per call, and as a whole."""
+        self.times_s.append(duration_s)
+        self.spent_s += slot_s
+
+    @property
+    def verdict(self) -> str | None:
+        """Why warm-up is over, or None while it is not."""
+        count = len(self.times_s)
+        if self.asked != "auto":
+            return "fixed" if count >= self.asked else None
+        if count >= 2 * WARMUP_WINDOW:
+            last = min(self.times_s[-WARMUP_WINDOW:])
+            before = min(self.times_s[-2 * WARMUP_WINDOW : -WARMUP_WINDOW])
+            if last >= before * (1 - WARMUP_FALL):
+                return "settled"
+        if count >= WARMUP_MAX_SLOTS:
+            return "count"
+        return "time" if count and self.spent_s >= WARMUP_MAX_S else None
+
+
+@dataclass(slots=True)
+class StopRule:
+    """Whether enough was measured: a fixed number, or a narrow interval, or no time left."""
+
+    asked: Iterations
+    good: int = 0
+    failed: int = 0
+    _ordered: list[float] = field(default_factory=list)
+    _next_look: int = 6
+
+    def add(self, duration_s: float | None) -> None:
+        """One more iteration: its time per call, None when it failed."""
+        if duration_s is None:
+            self.failed += 1
+            return
+        self.good += 1
+        if self.asked.measured == "auto":
+            insort(self._ordered, duration_s)
+
+    def verdict(self, elapsed_s: float) -> str | None:
+        """Why it stops here, or None to go on."""
+        asked, count = self.asked, self.good + self.failed
+        if asked.measured != "auto":
+            return "count" if count >= asked.measured else None
+        if count >= asked.max_measured:
+            return "max_measured"
+        if elapsed_s >= asked.max_time_s and count:
+            return "max_time_s"
+        if self.failed >= max(1, asked.min_measured) and not self.good:
+            return "failures"
+        if self.good < max(asked.min_measured, self._next_look):
+            return None
+        self._next_look = max(self.good + 1, math.ceil(self.good * 1.05))
+        return "interval" if relative_width(self._ordered) <= asked.target_width else None
+
+
+def relative_width(ordered: Sequence[float]) -> float:
+    """Width of the median's interval as a fraction of the median; infinite when there is none yet."""
+    interval = median_interval(ordered)
+    middle = ordered[len(ordered) // 2] if ordered else 0.0
+    if interval is None or middle <= 0:
+        return math.inf
+    return (interval[1] - interval[0]) / middle
+
+
+def median_interval(ordered: Sequence[float]) -> tuple[float, float] | None:
+    """A 95 % interval for the median of any distribution: two order statistics. None below six values."""
+    rank = median_rank(len(ordered))
+    return None if rank is None else (ordered[rank - 1], ordered[-rank])
+
+
+@lru_cache(maxsize=4096)
+def median_rank(count: int) -> int | None:
+    """The k for which the k-th smallest and k-th largest of `count` values hold the median with 95 %.
+
+    Largest k with P(Binomial(count, 1/2) < k) ≤ 2.5 %; beyond 200 values by the normal approximation.
+    """
+    if count > _EXACT_UP_TO:
+        return math.floor((count - 1.959964 * math.sqrt(count)) / 2)
+    allowed = 2**count / 40
+    below, rank = 0, 0
+    while below + math.comb(count, rank) <= allowed:
+        below += math.comb(count, rank)
+        rank += 1
+    return rank or None
+
+
+def detectable_effect(values: Sequence[float]) -> float | None:
+    """The smallest relative change that these values, in order of time, could show. None: too few to say.
+
+    The wider of two doubts: the interval of the median, and how far the medians of five stretches of time lie
+    apart, which sees drift that an interval over the whole does not.
+    """
+    if len(values) < 6:
+        return None
+    ordered = sorted(values)
+    if ordered[len(ordered) // 2] <= 0:
+        return None
+    width = relative_width(ordered)
+    if len(values) < 15:
+        return width
+    size = len(values) / 5
+    medians = [_median(values[round(index * size) : round((index + 1) * size)]) for index in range(5)]
+    return max(width, (max(medians) - min(medians)) / _median(values))
+
+
+def _median(values: Sequence[float]) -> float:
+    ordered = sorted(values)
+    half = len(ordered) // 2
+    return ordered[half] if len(ordered) % 2 else (ordered[half - 1] + ordered[half]) / 2
