@@ -113,8 +113,20 @@ class Spec:
     engine: str = "local"
     sandbox: SandboxSpec = field(default_factory=SandboxSpec)
     gates: tuple[Any, ...] = ()
+    sources: tuple[str, ...] = ()
+    """Folders or modules with the spec's own experiments."""
     base_dir: str = "."
     """The folder against which relative paths in the spec are read."""
+    places: Mapping[str, str] = field(default_factory=dict, compare=False, repr=False)
+    """Where parts were written, for errors found after loading: `experiments.0.params.n` → `a.yaml:7:3`."""
+
+    def place(self, *keys: str | int) -> str:
+        """Where a part of the spec was written, or the nearest part around it; empty when unknown."""
+        for length in range(len(keys), 0, -1):
+            known = self.places.get(".".join(map(str, keys[:length])))
+            if known:
+                return known
+        return ""
 
     @property
     def kind(self) -> Literal["experiment", "task"]:
@@ -124,12 +136,11 @@ class Spec:
     def to_mapping(self) -> dict[str, Any]:
         """Plain data in the spec's own grammar: `spec.load.from_mapping` reads it back unchanged."""
         data = asdict(self)
+        data.pop("places")
         if self.experiments:
             data.pop("tasks")
             for body in data["experiments"]:
-                body["instrumentation"] = [
-                    {"name": each["name"], **each["options"]} for each in body["instrumentation"]
-                ]
+                body["instrumentation"] = [_instrument(**each) for each in body["instrumentation"]]
         else:
             data.pop("experiments")
             for entry in data["tasks"]:
@@ -138,6 +149,12 @@ class Spec:
                 entry["model"] = list(entry.pop("models"))
         plain: dict[str, Any] = _plain(data)
         return plain
+
+
+def _instrument(name: str, options: Mapping[str, Any]) -> dict[str, Any]:
+    if {"name", "options"} & options.keys():
+        return {"name": name, "options": options}
+    return {"name": name, **options}
 
 
 def _plain(value: Any) -> Any:

@@ -1,0 +1,236 @@
+"""Expand a spec into trials. Pure: same spec, same experiments or tasks, same keys on any machine.
+
+What enters a trial's key, besides what `trial_key` names: everything in `overrides`, which holds what the
+spec changes about how the subject is run. For an experiment that is how it is measured (iterations,
+instruments, isolation, loops, gc) where it differs from the default; for a task its environment variables,
+overrides, agent options and sandbox limits; for both the time limit. Paths, names, tags, notes, the engine,
+the sandbox's back end, `parallel`, `retries` and `budget_usd` never enter it.
+"""
+
+from __future__ import annotations
+
+import itertools
+import json
+import math
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import asdict, replace
+from functools import partial
+from pathlib import Path
+from types import MappingProxyType
+from typing import Any, Protocol
+
+from proctor.errors import NotFoundError, SpecError
+from proctor.model.canonical import canonical_json, derive_seed
+from proctor.model.plan import Plan, PlannedTrial, trial_key
+from proctor.model.spec import ExperimentBody, Spec, TaskEntry
+from proctor.model.subject import ExperimentInfo
+from proctor.spec.node import nearest
+from proctor.spec.sweep import expand_points
+
+MAX_TRIALS = 100_000
+_MEASURING = ("iterations", "instrumentation", "isolation", "loops", "gc")
+_NOTHING: Mapping[str, Any] = MappingProxyType({})
+
+
+class TaskLike(Protocol):
+    """What a plan needs to know of a task."""
+
+    @property
+    def name(self) -> str:
+        """How people call it."""
+
+    @property
+    def digest(self) -> str:
+        """Changes when its content does."""
+
+    @property
+    def path(self) -> Path:
+        """Where it is on this machine."""
+
+
+def expand(
+    spec: Spec,
+    *,
+    experiments: Mapping[str, ExperimentInfo] = _NOTHING,
+    tasks: Sequence[Sequence[TaskLike]] = (),
+    agent_versions: Mapping[str, str] = _NOTHING,
+) -> Plan:
+    """Every trial of a spec, in order. `tasks[i]` are the tasks that entry `i` of the spec stands for."""
+    warnings: list[str] = []
+    if spec.kind == "experiment":
+        found = _experiment_trials(spec, experiments, warnings)
+    else:
+        found = _task_trials(spec, tasks, agent_versions, warnings)
+    return Plan(trials=_distinct(spec, found, warnings), warnings=tuple(warnings))
+
+
+def _distinct(spec: Spec, found: Iterator[PlannedTrial], warnings: list[str]) -> tuple[PlannedTrial, ...]:
+    """Each key once, numbered in order: a run answers one question once."""
+    kept: dict[str, PlannedTrial] = {}
+    repeated: Counter[int] = Counter()
+    for trial in found:
+        if trial.key in kept:
+            repeated[trial.body] += 1
+        elif len(kept) == MAX_TRIALS:
+            raise SpecError(f"the plan has more than {MAX_TRIALS:,} trials; split it, or sweep fewer values")
+        else:
+            kept[trial.key] = replace(trial, index=len(kept))
+    advice = "" if spec.kind == "experiment" else "; for more of the same, raise 'rollouts'"
+    for body, count in sorted(repeated.items()):
+        entry = spec.place(f"{spec.kind}s", body) or f"{spec.kind}s.{body}"
+        warnings.append(f"{entry}: {count} of its trials repeat earlier ones and run once only{advice}")
+    return tuple(kept.values())
+
+
+def _experiment_trials(
+    spec: Spec, experiments: Mapping[str, ExperimentInfo], warnings: list[str]
+) -> Iterator[PlannedTrial]:
+    for at, body in enumerate(spec.experiments):
+        info = _info(spec, at, body.experiment, experiments)
+        found, known = expand_points(body, info, spec.seed, place=partial(_param_place, spec, at))
+        warnings += known
+        overrides = _measuring(spec, body)
+        for params in found:
+            seed = derive_seed(spec.seed, "experiment", info.slug, canonical_json(params))
+            yield PlannedTrial(
+                key=trial_key(subject_digest=info.digest, params=params, overrides=overrides, seed=seed),
+                index=0,
+                kind="experiment",
+                subject=info.slug,
+                subject_digest=info.digest,
+                body=at,
+                params=params,
+                seed=seed,
+                overrides=overrides,
+            )
+
+
+def _info(spec: Spec, at: int, slug: str, experiments: Mapping[str, ExperimentInfo]) -> ExperimentInfo:
+    if slug not in experiments:
+        place = spec.place("experiments", at, "experiment")
+        hint = nearest(slug, experiments) or "; no experiment is known here"
+        raise NotFoundError(f"{place}{': ' if place else ''}'{slug}' is not an experiment{hint}")
+    return experiments[slug]
+
+
+def _param_place(spec: Spec, at: int, name: str) -> str:
+    """Where a parameter was written, under `sweep` or `params`; where the experiment was, for no name."""
+    for key in ("sweep", "params"):
+        if name in getattr(spec.experiments[at], key):
+            return spec.place("experiments", at, key, name)
+    return spec.place("experiments", at, "experiment")
+
+
+def _measuring(spec: Spec, body: ExperimentBody) -> dict[str, Any]:
+    """How the spec has the experiment measured. Defaults stay out: a new setting must not move old keys."""
+    asked, usual = asdict(body), asdict(ExperimentBody(experiment=body.experiment))
+    changed = {key: asked[key] for key in _MEASURING if asked[key] != usual[key]}
+    if "iterations" in changed:
+        changed["iterations"] = {
+            key: value for key, value in asked["iterations"].items() if value != usual["iterations"][key]
+        }
+    return _as_stored(changed if spec.timeout_s is None else {**changed, "timeout_s": spec.timeout_s})
+
+
+def _as_stored(changed: dict[str, Any]) -> dict[str, Any]:
+    """With lists for tuples, as a store would give it back."""
+    stored: dict[str, Any] = json.loads(canonical_json(changed))
+    return stored
+
+
+def _task_trials(
+    spec: Spec,
+    tasks: Sequence[Sequence[TaskLike]],
+    agent_versions: Mapping[str, str],
+    warnings: list[str],
+) -> Iterator[PlannedTrial]:
+    """First rollouts first: a run stopped early has judged every task and agent about equally often."""
+    if len(tasks) != len(spec.tasks):
+        raise ValueError(f"tasks of {len(tasks)} entries were given for the spec's {len(spec.tasks)}")
+    warnings += _namesakes(tasks)
+    overrides = [list(_task_overrides(spec, at, warnings)) for at in range(len(tasks))]
+    for rollout in range(max(entry.rollouts for entry in spec.tasks)):
+        for at, entry in enumerate(spec.tasks):
+            if rollout >= entry.rollouts:
+                continue
+            cells = itertools.product(tasks[at], overrides[at], entry.agents, entry.models)
+            for task, changed, agent, model in cells:
+                yield _task_trial(spec, at, task, changed, (agent, agent_versions.get(agent), model), rollout)
+
+
+def _task_trial(
+    spec: Spec,
+    at: int,
+    task: TaskLike,
+    overrides: Mapping[str, Any],
+    who: tuple[str, str | None, str | None],
+    rollout: int,
+) -> PlannedTrial:
+    agent, version, model = who
+    # Every agent and model meets the same seed on the same rollout, so that they can be compared.
+    seed = derive_seed(spec.seed, "task", task.digest, rollout)
+    key = trial_key(
+        subject_digest=task.digest,
+        agent=agent,
+        agent_version=version,
+        model=model,
+        overrides=overrides,
+        seed=seed,
+        rollout=rollout,
+    )
+    return PlannedTrial(
+        key=key,
+        index=0,
+        kind="task",
+        subject=task.name,
+        subject_digest=task.digest,
+        body=at,
+        seed=seed,
+        agent=agent,
+        agent_version=version,
+        model=model,
+        overrides=overrides,
+        rollout=rollout,
+        path=str(task.path),
+    )
+
+
+def _task_overrides(spec: Spec, at: int, warnings: list[str]) -> Iterator[dict[str, Any]]:
+    """What the spec changes about the tasks of one entry, once for each point of its sweep."""
+    entry = spec.tasks[at]
+    hidden = sorted(entry.environment_variables.keys() & entry.sweep.keys())
+    if hidden:
+        place = spec.place("tasks", at, "sweep") or f"tasks.{at}"
+        names = ", ".join(hidden)
+        warnings.append(f"{place}: 'sweep' varies {names}, so what 'environment_variables' says is not used")
+    size = math.prod(len(values) for values in entry.sweep.values())
+    if size > MAX_TRIALS:
+        raise SpecError(f"{spec.place('tasks', at)}: the sweep has {size:,} points; sweep fewer values")
+    fixed = _fixed_overrides(spec, entry)
+    for values in itertools.product(*entry.sweep.values()):
+        variables = {**entry.environment_variables, **dict(zip(entry.sweep, values, strict=True))}
+        yield {**fixed, "environment_variables": variables} if variables else fixed
+
+
+def _fixed_overrides(spec: Spec, entry: TaskEntry) -> dict[str, Any]:
+    limits = {key: value for key, value in asdict(spec.sandbox).items() if key != "backend" and value}
+    changed = {
+        "overrides": entry.overrides if entry.apply_overrides else None,
+        "apply_overrides": None if entry.apply_overrides else False,
+        "agent_options": dict(entry.agent_options) or None,
+        "sandbox": limits or None,
+        "timeout_s": spec.timeout_s,
+    }
+    return _as_stored({key: value for key, value in changed.items() if value is not None})
+
+
+def _namesakes(tasks: Sequence[Sequence[TaskLike]]) -> list[str]:
+    """Different tasks of one name would be mixed in every table."""
+    seen: dict[str, TaskLike] = {}
+    found: dict[str, str] = {}
+    for task in itertools.chain.from_iterable(tasks):
+        first = seen.setdefault(task.name, task)
+        if first.digest != task.digest:
+            found[task.name] = f"two different tasks are called '{task.name}': {first.path} and {task.path}"
+    return list(found.values())

@@ -1,0 +1,180 @@
+"""The grammar of a spec: keys shared by both bodies, which body it is, and nothing else.
+
+It reads the one shape that `dialects.modernise` leaves; docs/reference/spec.md and schema.json describe it.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterator, Mapping
+from functools import partial
+from typing import Any
+
+from proctor.errors import SpecError
+from proctor.model.spec import ExperimentBody, Retries, SandboxSpec, Spec, TaskEntry
+from proctor.spec import bodies
+from proctor.spec import node as read
+from proctor.spec.dialects import SYNONYMS
+from proctor.spec.node import Node, plain
+
+_NAME = re.compile(r"\w[\w.+@=, -]{0,127}")
+
+
+def spec(root: Node, *, name: str, base_dir: str) -> Spec:
+    """The whole spec. `name` and `base_dir` serve where it does not say."""
+    top = read.mapping(root, "a mapping with 'experiment', 'experiments' or 'tasks'")
+    given = [key for key in ("experiment", "experiments", "tasks") if _given(top, key)]
+    if len(given) > 1:
+        place = top[given[1]].place
+        raise place.error(f"'{given[0]}' and '{given[1]}' exclude each other; a spec has one of them")
+    if not given:
+        raise _no_body(root)
+    known = {
+        "experiment": bodies.EXPERIMENT_KEYS,
+        "experiments": ("experiments", *bodies.EXPERIMENT_DEFAULTS),
+        "tasks": ("tasks", *bodies.TASK_DEFAULTS),
+    }[given[0]]
+    items = read.fields(root, (*known, *SHARED_KEYS), synonyms=SYNONYMS)
+    places: dict[str, str] = {}
+    values = {"name": name, "base_dir": base_dir, **read.each(items, _SHARED)}
+    if given[0] == "tasks":
+        values["tasks"] = _tasks(items, places)
+    else:
+        values["experiments"] = _experiments(root, items, places)
+    return Spec(**values, places=places)
+
+
+def _given(top: Mapping[str, Node], key: str) -> bool:
+    return key in top and top[key].value is not None
+
+
+def _no_body(root: Node) -> SpecError:
+    for key, item in read.mapping(root).items():
+        hint = read.nearest(key, ("experiment", "experiments", "tasks"))
+        if "did you mean" in hint:
+            return item.place.error(f"'{key}' is not a key here{hint}")
+    message = "nothing to measure: the spec has neither 'experiment', 'experiments' nor 'tasks'"
+    return root.mark.error(message)
+
+
+def _experiments(root: Node, items: Mapping[str, Node], places: dict[str, str]) -> tuple[ExperimentBody, ...]:
+    if "experiment" in items:
+        own = {key: item for key, item in items.items() if key in bodies.EXPERIMENT_KEYS}
+        _remember(places, "experiments.0", items["experiment"], own)
+        return (bodies.experiment_body(root, own),)
+    shared = {key: item for key, item in items.items() if key in bodies.EXPERIMENT_DEFAULTS}
+    found = []
+    for at, body in enumerate(_listed(items["experiments"], "experiment")):
+        own = {**shared, **_fields(body, bodies.EXPERIMENT_KEYS)}
+        _remember(places, f"experiments.{at}", body, own)
+        found.append(bodies.experiment_body(body, own))
+    return tuple(found)
+
+
+def _tasks(items: Mapping[str, Node], places: dict[str, str]) -> tuple[TaskEntry, ...]:
+    shared = {key: item for key, item in items.items() if key in bodies.TASK_DEFAULTS}
+    found = []
+    for at, entry in enumerate(_listed(items["tasks"], "task entry")):
+        own = {**shared, **_fields(entry, bodies.TASK_KEYS)}
+        _remember(places, f"tasks.{at}", entry, own)
+        found.append(bodies.task_entry(entry, own))
+    return tuple(found)
+
+
+def _listed(item: Node, what: str) -> Iterator[Node]:
+    listed = read.sequence(item, f"a list with one mapping for each {what}")
+    if not listed:
+        raise item.mark.error(f"the list is empty; give at least one {what}")
+    yield from listed
+
+
+def _fields(body: Node, known: tuple[str, ...]) -> dict[str, Node]:
+    for key, item in read.mapping(body).items():
+        if key in SHARED_KEYS and key not in known:
+            raise item.place.error(f"'{key}' belongs at the top of the spec, not here")
+    return read.fields(body, known, synonyms=SYNONYMS)
+
+
+def _remember(places: dict[str, str], path: str, body: Node, items: Mapping[str, Node]) -> None:
+    """Keep the places that later stages point at: parameters are checked when the experiment is known."""
+    places[path] = str(body.place)
+    for key in ("experiment", "params", "sweep"):
+        if key in items:
+            places[f"{path}.{key}"] = str(items[key].place)
+            inner = items[key].value
+            for name, item in inner.items() if isinstance(inner, dict) else ():
+                places[f"{path}.{key}.{name}"] = str(item.place)
+
+
+def _gates(item: Node) -> tuple[Any, ...]:
+    return tuple(plain(item)) if isinstance(item.value, list) else (plain(item),)
+
+
+def _name(item: Node) -> str:
+    name = read.text(item, "a name")
+    if not _NAME.fullmatch(name):
+        rule = "letters, digits, spaces and . + @ = , _ -, at most 128, the first a letter or digit"
+        raise item.mark.error(f"'{name[:40]}' cannot be a name: it becomes a folder, so it is made of {rule}")
+    return name
+
+
+def safe_name(stem: str) -> str:
+    """A name for a run from a file's name, whatever characters that has."""
+    cleaned = re.sub(r"[^\w.+@=, -]", "-", stem).lstrip(".+@=, -")[:128]
+    return cleaned or "spec"
+
+
+def _tags(item: Node) -> tuple[str, ...]:
+    if isinstance(item.value, list):
+        return tuple(read.scalar_text(each) for each in item.value)
+    return (read.scalar_text(item),)
+
+
+def _notes(item: Node) -> str:
+    if not isinstance(item.value, str):
+        raise read.wrong(item, "text")
+    return item.value
+
+
+def _retries(item: Node) -> Retries:
+    return Retries(**read.each(read.fields(item, _RETRIES, what="a number or a mapping"), _RETRIES))
+
+
+def _sandbox(item: Node) -> SandboxSpec:
+    items = read.fields(item, _SANDBOX, what="the name of a sandbox or a mapping")
+    return SandboxSpec(**read.each(items, _SANDBOX))
+
+
+_RETRIES: Mapping[str, Callable[[Node], Any]] = {
+    "infrastructure": partial(read.whole, maximum=1000),
+    "provider": partial(read.whole, maximum=1000),
+    "backoff_s": partial(read.number, minimum=0),
+    "max_backoff_s": partial(read.number, minimum=0),
+}
+_SANDBOX: Mapping[str, Callable[[Node], Any]] = {
+    "backend": partial(read.text, expected="the name of a sandbox"),
+    "network": partial(read.choice, options=("none", "public", "allowlist")),
+    "allowed_hosts": partial(bodies.texts, expected="a host or a list of hosts"),
+    "cpus": partial(read.number, above=0),
+    "memory_bytes": partial(read.whole, minimum=1),
+    "storage_bytes": partial(read.whole, minimum=1),
+    "pids": partial(read.whole, minimum=1),
+}
+_SHARED: Mapping[str, Callable[[Node], Any]] = {
+    "name": _name,
+    "seed": read.whole,
+    "tags": _tags,
+    "notes": _notes,
+    "parallel": partial(read.whole, minimum=1, maximum=10_000),
+    "output_dir": partial(read.text, expected="a path"),
+    "timeout_s": partial(read.number, above=0),
+    "retries": _retries,
+    "budget_usd": partial(read.number, minimum=0),
+    "engine": partial(read.choice, options=("local", "celery")),
+    "sandbox": _sandbox,
+    "gates": _gates,
+    "sources": partial(bodies.texts, expected="a folder or module with experiments, or a list of them"),
+    "base_dir": partial(read.text, expected="a path"),
+}
+SHARED_KEYS = (*_SHARED, "$schema")
+"""`$schema` is for editors; nothing reads it."""
