@@ -45,7 +45,7 @@ class PairedScores:
 
     @property
     def p_value(self) -> float:
-        """Sign-flip for few tasks, where t leans on a shape it cannot see; t for many, where ties cost power."""
+        """Sign-flip for few tasks, where t assumes too much; t for many, where ties cost power."""
         return self.p_sign_flip if self.tasks < FEW_TASKS else self.p_t
 
     def interval(self, *, these_tasks: bool = False) -> Interval:
@@ -81,7 +81,7 @@ class MissingBounds:
     errors_b: int
 
     def judge(self, margin: float, *, these_tasks: bool = False) -> Verdict:
-        """The headline's verdict if the three denominators agree on it; inconclusive when they straddle it."""
+        """The headline's verdict if the three denominators agree; inconclusive when they straddle it."""
         readings = (self.excluded, self.as_zero, self.best_case)
         found = {each.judge(margin, these_tasks=these_tasks) if each else None for each in readings}
         first = found.pop()

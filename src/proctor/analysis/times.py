@@ -1,8 +1,8 @@
 """Compare measurements that were stored at different moments: ratio of medians, point by point.
 
-The values inside one run say nothing about how much the machine itself moved between the two runs, and that is
-usually the larger part. So every interval here is widened by the run-to-run noise, taken from earlier runs of
-the same code when there are any and from a documented default when there are none.
+The values inside one run say nothing about how much the machine itself moved between the two runs, and that
+is usually the larger part. So every interval here is widened by the run-to-run noise, taken from earlier runs
+of the same code when there are any and from a documented default when there are none.
 """
 
 from __future__ import annotations
@@ -109,7 +109,7 @@ def compare_times(
     """Judge every point and the sweep. Without a margin, the smallest that these data can settle is used."""
     draws = int(np.clip(4_000_000 / max(1, sum(len(each.a) + len(each.b) for each in samples)), 200, 2000))
     points = [_point(each, noise, level, seed + at, draws) for at, each in enumerate(samples)]
-    settles = _settles([point.error for point in points], level)
+    settles = _settles([point.error for point in points], noise, level)
     chosen = margin if margin is not None else max(MIN_MARGIN, settles)
     adjusted = holm([point.p_value for point in points])
     judged = tuple(
@@ -203,11 +203,12 @@ def _judge(point: PointComparison, p_holm: float, margin: float, higher: bool, a
     return judge(gain=gain, low=low, high=high, p_value=p_holm, margin=math.log1p(margin), alpha=alpha)
 
 
-def _settles(errors: Sequence[float], level: float) -> float:
+def _settles(errors: Sequence[float], noise: Noise, level: float) -> float:
     if not errors:
         return math.inf
     typical = float(np.median(errors))
-    reach = normal_quantile(1 - (1 - level) / (2 * len(errors))) + normal_quantile(0.95)
+    certain = t_quantile(1 - (1 - level) / (2 * len(errors)), noise.df)
+    reach = certain + normal_quantile(0.95)
     return math.expm1(min(reach * typical, 50.0))
 
 
