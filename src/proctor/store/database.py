@@ -13,6 +13,8 @@ Params = Mapping[str, Any]
 
 HEAD = "0001"
 """The newest schema revision this version knows; a test holds it to the migrations."""
+VERSION_TABLE = "proctor_schema"
+"""Where Alembic keeps the revision: its usual name could be another program's in a shared database."""
 
 
 class ConflictError(StoreError):
@@ -24,6 +26,9 @@ class Transaction(Protocol):
 
     def execute(self, sql: str, params: Params = ..., /) -> Sequence[Row]:
         """Run one statement with `:named` parameters; the rows it returns, if any."""
+
+    def change(self, sql: str, params: Params = ..., /) -> int:
+        """Run one statement that returns no rows; how many rows it changed."""
 
     def many(self, sql: str, params: Iterable[Params], /) -> None:
         """Run one statement once per set of parameters."""
@@ -43,7 +48,10 @@ class Database(Protocol):
         """The rows of one query."""
 
     def write(self) -> AbstractContextManager[Transaction]:
-        """A transaction: commits at the end of the block, rolls back when it raises."""
+        """A transaction: commits at the end of the block, rolls back when it raises.
+
+        Inside another one of the same thread it joins that one.
+        """
 
     def check(self) -> list[str]:
         """What is wrong with the database itself; empty when it is sound."""

@@ -17,46 +17,41 @@ from proctor.store import queries
 from proctor.store.database import Database, Row, Transaction
 from proctor.store.rows import column, dump, record_body
 
-_FEW = '{"attempt":%d}'
-
 
 def claim(db: Database, run_id: str, *, worker: str, now: float, lease_s: float, limit: int) -> list[Lease]:
     """Take up to `limit` pending trials, first in plan order."""
     expires = now + lease_s
+    worker = column(worker)
     with db.write() as tx:
-        rows = tx.execute(
-            queries.CLAIM.format(row_lock=db.row_lock),
-            {"run": run_id, "now": now, "limit": limit, "worker": worker, "expires": expires},
+        found = tx.execute(
+            queries.CLAIMABLE.format(row_lock=db.row_lock), {"run": run_id, "now": now, "limit": limit}
         )
         leases = [
-            Lease(run_id, key, idx, worker, fence, attempts + 1, expires)
-            for idx, key, fence, attempts in sorted(rows, key=lambda row: int(row[0]))
+            Lease(run_id, key, idx, worker, fence + 1, attempts + 1, expires)
+            for idx, key, fence, attempts in found
         ]
-        tx.many(
-            queries.INSERT_EVENT,
-            [
-                _event(
-                    run_id,
-                    now,
-                    "trial.leased",
-                    lease.index,
-                    dump({"attempt": lease.attempt, "worker": worker}),
-                )
-                for lease in leases
-            ],
-        )
+        for lease in leases:
+            tx.change(
+                queries.CLAIM,
+                {
+                    "run": run_id,
+                    "idx": lease.index,
+                    "fence": lease.fence,
+                    "worker": worker,
+                    "expires": expires,
+                },
+            )
+            data = dump({"attempt": lease.attempt, "worker": worker})
+            _event(tx, run_id, now, "trial.leased", lease.index, data)
     return leases
 
 
 def begin(db: Database, lease: Lease, now: float) -> None:
     """The work starts: from here on a lost worker is a lost attempt."""
     with db.write() as tx:
-        if not tx.execute(queries.BEGIN, {**_held(lease), "now": now}):
+        if not tx.change(queries.BEGIN, {**_held(lease), "now": now}):
             raise _passed_on(lease)
-        tx.execute(
-            queries.INSERT_EVENT,
-            _event(lease.run_id, now, "trial.running", lease.index, _FEW % lease.attempt),
-        )
+        _event(tx, lease.run_id, now, "trial.running", lease.index, dump({"attempt": lease.attempt}))
 
 
 def renew(db: Database, leases: Sequence[Lease], *, now: float, lease_s: float) -> list[Lease]:
@@ -66,19 +61,16 @@ def renew(db: Database, leases: Sequence[Lease], *, now: float, lease_s: float) 
         return [
             lease
             for lease in ordered
-            if not tx.execute(queries.RENEW, {**_held(lease), "expires": now + lease_s})
+            if not tx.change(queries.RENEW, {**_held(lease), "expires": now + lease_s})
         ]
 
 
 def give_back(db: Database, lease: Lease, now: float) -> None:
     """Return a trial that was not started; no attempt is recorded."""
     with db.write() as tx:
-        if not tx.execute(queries.GIVE_BACK, _held(lease)):
+        if not tx.change(queries.GIVE_BACK, _held(lease)):
             raise _passed_on(lease)
-        tx.execute(
-            queries.INSERT_EVENT,
-            _event(lease.run_id, now, "trial.pending", lease.index, '{"reason":"given back"}'),
-        )
+        _event(tx, lease.run_id, now, "trial.pending", lease.index, dump({"reason": "given back"}))
 
 
 def finish(
@@ -88,7 +80,7 @@ def finish(
     body = record_body(record)
     state = TrialState.DONE if counts else TrialState.PENDING
     with db.write() as tx:
-        rows = tx.execute(
+        moved = tx.change(
             queries.FINISH,
             {
                 **_held(lease),
@@ -98,13 +90,12 @@ def finish(
                 "ready_at": ready_at,
             },
         )
-        if not rows:
+        if not moved:
             raise _passed_on(lease)
-        idx, subject = rows[0]
-        insert_attempt(tx, lease.run_id, idx, subject, record, body, number=lease.attempt, counts=counts)
+        insert_attempt(tx, lease.run_id, lease.index, record, body, number=lease.attempt, counts=counts)
         if counts:
             count(tx, lease.run_id, state, record.outcome, 1)
-        _attempt_ended(tx, lease.run_id, idx, now, record, lease.attempt, state)
+        _attempt_ended(tx, lease.run_id, lease.index, now, record, lease.attempt, state)
 
 
 def reap(db: Database, now: float, run_id: str | None) -> list[Lease]:
@@ -122,26 +113,28 @@ def release_worker(db: Database, worker: str, now: float) -> list[Lease]:
 
 def cancel(db: Database, run_id: str, now: float) -> int:
     """Nothing more of the run will start; what runs loses its lease. How many trials that ended."""
+    held_of_run = queries.HELD.format(where=queries.OF_RUN, tail=db.row_lock.removesuffix(" SKIP LOCKED"))
+    failure = _failure("Cancelled", "the run was cancelled")
+    number = 0
     with db.write() as tx:
-        held = tx.execute(
-            queries.HELD.format(where=queries.OF_RUN, tail=db.row_lock.removesuffix(" SKIP LOCKED")),
-            {"run": run_id},
-        )
-        for row in held:
-            _unfence(tx, row, now, TrialState.CANCELLED, _failure("cancelled", "the run was cancelled"))
-        waiting = len(tx.execute(queries.CANCEL_PENDING, {"run": run_id}))
-        number = len(held) + waiting
+        # Again until nothing is left: in PostgreSQL others claim and give back between two statements.
+        while True:
+            waiting = tx.change(queries.CANCEL_PENDING, {"run": run_id})
+            held = tx.execute(held_of_run, {"run": run_id})
+            for row in held:
+                _unfence(tx, row, now, TrialState.CANCELLED, failure)
+            if not waiting and not held:
+                break
+            number += waiting + len(held)
         if number:
             count(tx, run_id, TrialState.CANCELLED, Outcome.CANCELLED, number)
-            tx.execute(
-                queries.INSERT_EVENT, _event(run_id, now, "trials.cancelled", None, dump({"trials": number}))
-            )
+            _event(tx, run_id, now, "trials.cancelled", None, dump({"trials": number}))
     return number
 
 
 def count(tx: Transaction, run_id: str, state: TrialState, outcome: Outcome, number: int) -> None:
     """Keep the counters that `ls` reads instead of the trials."""
-    tx.execute(
+    tx.change(
         queries.COUNT_TRIALS,
         {"run": run_id, "state": state.value, "outcome": outcome.value, "trials": number},
     )
@@ -151,7 +144,6 @@ def insert_attempt(
     tx: Transaction,
     run_id: str,
     idx: int,
-    subject: str,
     record: AttemptRecord,
     body: bytes,
     *,
@@ -159,13 +151,12 @@ def insert_attempt(
     counts: bool,
 ) -> None:
     """One attempt's row and its references to blobs."""
-    tx.execute(
+    tx.change(
         queries.INSERT_ATTEMPT,
         {
             "run": run_id,
             "idx": idx,
             "number": number,
-            "subject": subject,
             "outcome": record.outcome.value,
             "counts": int(counts),
             "started_at": record.started_at,
@@ -200,11 +191,11 @@ def _take_back(db: Database, where: str, params: dict[str, Any], now: float, why
 
 def _unfence(tx: Transaction, row: Row, now: float, state: TrialState, failure: Failure) -> None:
     """Take a held trial from its worker. Only one that had begun leaves an attempt."""
-    run_id, key, idx, worker, _, attempts, _, held_state, started_at, subject = row
+    run_id, key, idx, worker, _, attempts, _, held_state, started_at = row
     begun = held_state == TrialState.RUNNING
     cancelled = state is TrialState.CANCELLED
     number = attempts + 1 if begun else attempts
-    tx.execute(
+    tx.change(
         queries.UNFENCE,
         {
             "run": run_id,
@@ -224,12 +215,10 @@ def _unfence(tx: Transaction, row: Row, now: float, state: TrialState, failure: 
             failure=failure,
             worker=worker,
         )
-        insert_attempt(tx, run_id, idx, subject, record, record_body(record), number=number, counts=cancelled)
+        insert_attempt(tx, run_id, idx, record, record_body(record), number=number, counts=cancelled)
         _attempt_ended(tx, run_id, idx, now, record, number, state)
     elif not cancelled:
-        tx.execute(
-            queries.INSERT_EVENT, _event(run_id, now, "trial.pending", idx, dump({"reason": failure.message}))
-        )
+        _event(tx, run_id, now, "trial.pending", idx, dump({"reason": failure.message}))
 
 
 def _attempt_ended(
@@ -244,17 +233,17 @@ def _attempt_ended(
             "state": state.value,
         }
     )
-    tx.execute(queries.INSERT_EVENT, _event(run_id, now, "attempt.ended", idx, data))
+    _event(tx, run_id, now, "attempt.ended", idx, data)
     if state is TrialState.DONE:
-        tx.execute(queries.INSERT_EVENT, _event(run_id, now, "trial.done", idx, data))
+        _event(tx, run_id, now, "trial.done", idx, data)
 
 
-def _event(run_id: str, at: float, kind: str, idx: int | None, data: str) -> dict[str, Any]:
-    return {"run": run_id, "at": at, "kind": kind, "idx": idx, "data": data}
+def _event(tx: Transaction, run_id: str, at: float, kind: str, idx: int | None, data: str) -> None:
+    tx.change(queries.INSERT_EVENT, {"run": run_id, "at": at, "kind": kind, "idx": idx, "data": data})
 
 
 def _held(lease: Lease) -> dict[str, Any]:
-    return {"run": lease.run_id, "key": lease.key, "fence": lease.fence}
+    return {"run": lease.run_id, "idx": lease.index, "key": lease.key, "fence": lease.fence}
 
 
 def _failure(kind: str, message: str) -> Failure:

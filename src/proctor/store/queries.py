@@ -1,7 +1,8 @@
 """Every statement that the store runs, in the SQL that SQLite and PostgreSQL share.
 
 The one difference is `{row_lock}`: PostgreSQL locks the rows it is about to change and skips those that
-another transaction has; in SQLite there is one writer at a time and nothing to lock.
+another transaction has; in SQLite there is one writer at a time and nothing to lock. On the path of every
+trial no statement has RETURNING: in SQLite it costs as much again as the change itself.
 """
 
 from __future__ import annotations
@@ -37,7 +38,7 @@ NEWEST_NAMED = "SELECT id FROM runs WHERE name = :name ORDER BY created_at DESC,
 NEWEST_IN_FOLDER = "SELECT id FROM runs WHERE folder = :folder ORDER BY created_at DESC, id DESC LIMIT 1"
 RECENT_NAMES = "SELECT id, name FROM runs ORDER BY created_at DESC, id DESC LIMIT 200"
 COUNTS = "SELECT state, outcome, trials FROM run_counts WHERE run_id = :run ORDER BY outcome"
-DELETE_RUN = "DELETE FROM runs WHERE id = :run RETURNING id"
+DELETE_RUN = "DELETE FROM runs WHERE id = :run"
 SET_STATUS = """
 UPDATE runs SET status = :status,
                 started_at = CASE WHEN :starts = 1 THEN COALESCE(started_at, :at) ELSE started_at END,
@@ -52,29 +53,27 @@ FROM runs WHERE status = 'running'
 
 # The life of a trial
 
-CLAIM = """
-WITH next AS MATERIALIZED (
-  SELECT idx FROM trials WHERE run_id = :run AND state = 'pending' AND ready_at <= :now
-  ORDER BY idx LIMIT :limit {row_lock}
-)
-UPDATE trials SET state = 'leased', fence = fence + 1, worker = :worker, expires_at = :expires
-FROM next WHERE trials.run_id = :run AND trials.idx = next.idx
-RETURNING trials.idx, trials.key, trials.fence, trials.attempts
+CLAIMABLE = """
+SELECT idx, key, fence, attempts FROM trials WHERE run_id = :run AND state = 'pending' AND ready_at <= :now
+ORDER BY idx LIMIT :limit {row_lock}
 """
-_HELD = "run_id = :run AND key = :key AND fence = :fence AND state IN ('leased', 'running')"
-BEGIN = f"UPDATE trials SET state = 'running', started_at = :now WHERE {_HELD} RETURNING idx"
-RENEW = f"UPDATE trials SET expires_at = :expires WHERE {_HELD} RETURNING idx"
+CLAIM = """
+UPDATE trials SET state = 'leased', fence = :fence, worker = :worker, expires_at = :expires
+WHERE run_id = :run AND idx = :idx
+"""
+_HELD = "run_id = :run AND idx = :idx AND key = :key AND fence = :fence AND state IN ('leased', 'running')"
+BEGIN = f"UPDATE trials SET state = 'running', started_at = :now WHERE {_HELD}"
+RENEW = f"UPDATE trials SET expires_at = :expires WHERE {_HELD}"
 GIVE_BACK = f"""
-UPDATE trials SET state = 'pending', worker = NULL, expires_at = NULL, started_at = NULL
-WHERE {_HELD} RETURNING idx
+UPDATE trials SET state = 'pending', worker = NULL, expires_at = NULL, started_at = NULL WHERE {_HELD}
 """
 FINISH = f"""
 UPDATE trials SET state = :state, attempts = :number, outcome = :outcome, ready_at = :ready_at,
                   worker = NULL, expires_at = NULL
-WHERE {_HELD} RETURNING idx, subject
+WHERE {_HELD}
 """
 HELD = """
-SELECT run_id, key, idx, worker, fence, attempts, expires_at, state, started_at, subject
+SELECT run_id, key, idx, worker, fence, attempts, expires_at, state, started_at
 FROM trials WHERE expires_at IS NOT NULL AND {where} ORDER BY run_id, idx {tail}
 """
 EXPIRED = "expires_at <= :now"
@@ -87,7 +86,7 @@ WHERE run_id = :run AND idx = :idx
 """
 CANCEL_PENDING = """
 UPDATE trials SET state = 'cancelled', outcome = 'cancelled'
-WHERE run_id = :run AND state = 'pending' RETURNING 1
+WHERE run_id = :run AND state = 'pending'
 """
 WORKERS = "SELECT DISTINCT worker FROM trials WHERE expires_at IS NOT NULL AND {where} ORDER BY worker"
 
@@ -96,7 +95,8 @@ WORKERS = "SELECT DISTINCT worker FROM trials WHERE expires_at IS NOT NULL AND {
 INSERT_ATTEMPT = """
 INSERT INTO attempts (run_id, idx, number, subject, outcome, counts, started_at, ended_at, reward, worker,
                       record)
-VALUES (:run, :idx, :number, :subject, :outcome, :counts, :started_at, :ended_at, :reward, :worker, :record)
+VALUES (:run, :idx, :number, (SELECT subject FROM trials WHERE run_id = :run AND idx = :idx), :outcome,
+        :counts, :started_at, :ended_at, :reward, :worker, :record)
 """
 COUNT_TRIALS = """
 INSERT INTO run_counts (run_id, state, outcome, trials) VALUES (:run, :state, :outcome, :trials)
@@ -134,7 +134,7 @@ IMPORT_TRIAL_STATE = """
 UPDATE trials SET fence = :number, attempts = :number,
                   state = CASE WHEN :counts = 1 THEN 'done' ELSE state END,
                   outcome = CASE WHEN :counts = 1 THEN :outcome ELSE outcome END
-WHERE run_id = :run AND key = :key RETURNING idx, subject
+WHERE run_id = :run AND key = :key RETURNING idx
 """
 
 # Blobs
@@ -158,3 +158,19 @@ WHERE e.id > :after AND {where} ORDER BY e.id LIMIT :limit
 """
 EVENT_OF_RUN = "e.run_id = :run"
 ANY = "1 = 1"
+
+# Soundness
+
+DRIFT = """
+SELECT DISTINCT t.run_id FROM (
+  SELECT run_id, state, outcome, count(*) AS trials FROM trials
+  WHERE state IN ('done', 'cancelled') GROUP BY run_id, state, outcome
+) t
+LEFT JOIN run_counts c ON c.run_id = t.run_id AND c.state = t.state AND c.outcome = t.outcome
+WHERE c.trials IS NULL OR c.trials <> t.trials ORDER BY t.run_id LIMIT 20
+"""
+UNANSWERED = """
+SELECT DISTINCT t.run_id FROM trials t WHERE t.state = 'done' AND NOT EXISTS (
+  SELECT 1 FROM attempts a WHERE a.run_id = t.run_id AND a.idx = t.idx AND a.counts = 1
+) ORDER BY t.run_id LIMIT 20
+"""

@@ -106,7 +106,7 @@ CREATE INDEX trials_leased ON trials (expires_at) WHERE expires_at IS NOT NULL;
 
 CREATE INDEX trials_pending ON trials (run_id, idx) WHERE state = 'pending';
 
-CREATE TABLE alembic_version (version_num VARCHAR(32) NOT NULL PRIMARY KEY);
+CREATE TABLE proctor_schema (version_num VARCHAR(32) NOT NULL PRIMARY KEY);
 
-INSERT INTO alembic_version VALUES ('0001');
+INSERT INTO proctor_schema VALUES ('0001');
 

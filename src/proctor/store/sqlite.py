@@ -15,7 +15,15 @@ from pathlib import Path
 from urllib.parse import quote
 
 from proctor.errors import StoreError
-from proctor.store.database import HEAD, ConflictError, Params, Row, Transaction, refuse_unknown
+from proctor.store.database import (
+    HEAD,
+    VERSION_TABLE,
+    ConflictError,
+    Params,
+    Row,
+    Transaction,
+    refuse_unknown,
+)
 
 APPLICATION_ID = 0x50726374
 """Marks the file as ours, so that tables are never added to someone else's database."""
@@ -46,9 +54,13 @@ class SqliteDatabase:
 
     @contextmanager
     def write(self) -> Iterator[Transaction]:
-        """A transaction that holds the write lock from its first statement."""
+        """A transaction that holds the write lock from its start; one that is open here already is joined."""
         with self._lock:
             connection = self._live()
+            if connection.in_transaction:
+                with self._explained():
+                    yield _SqliteTransaction(connection)
+                return
             if self._read_only:
                 raise StoreError(_READ_ONLY.format(path=self.where))
             with self._explained():
@@ -159,7 +171,7 @@ class SqliteDatabase:
         """The schema revision; None for an empty file."""
         owner = connection.execute("PRAGMA application_id").fetchone()[0]
         if owner == APPLICATION_ID:
-            row = connection.execute("SELECT version_num FROM alembic_version").fetchone()
+            row = connection.execute(f"SELECT version_num FROM {VERSION_TABLE}").fetchone()
             return str(row[0]) if row else None
         tables = connection.execute("SELECT count(*) FROM sqlite_schema").fetchone()[0]
         if owner or tables:
@@ -217,6 +229,9 @@ class _SqliteTransaction:
     def execute(self, sql: str, params: Params = _NO_PARAMS, /) -> Sequence[Row]:
         rows: list[Row] = self._connection.execute(sql, params).fetchall()
         return rows
+
+    def change(self, sql: str, params: Params = _NO_PARAMS, /) -> int:
+        return self._connection.execute(sql, params).rowcount
 
     def many(self, sql: str, params: Iterable[Params], /) -> None:
         self._connection.executemany(sql, params)

@@ -57,7 +57,24 @@ class Store:
 
     def check(self) -> list[str]:
         """What is wrong with the store; empty when it is sound."""
-        return self._db.check()
+        found = self._db.check()
+        if not found:
+            found += [
+                f"run {row[0]}: the counters disagree with the trials" for row in self._db.read(queries.DRIFT)
+            ]
+            found += [
+                f"run {row[0]}: a trial is done without a result" for row in self._db.read(queries.UNANSWERED)
+            ]
+        return found
+
+    @contextmanager
+    def batch(self) -> Iterator[None]:
+        """Everything this thread writes in the block commits together: one commit instead of several.
+
+        A FenceError caught inside leaves the rest of the batch as it is; one that escapes undoes it all.
+        """
+        with self._db.write():
+            yield
 
     # Runs
 
@@ -81,7 +98,7 @@ class Store:
             for record, counts in attempts:
                 self._import_attempt(tx, info.id, record, counts=counts)
             if info.status is RunStatus.CANCELLED:
-                left = len(tx.execute(queries.CANCEL_PENDING, {"run": info.id}))
+                left = tx.change(queries.CANCEL_PENDING, {"run": info.id})
                 leases.count(tx, info.id, TrialState.CANCELLED, Outcome.CANCELLED, left)
             self._event(tx, info.id, time.time(), "run.imported", {"name": info.name})
 
@@ -145,7 +162,7 @@ class Store:
         """Remove a run's rows. The digests of the blobs that no other run refers to are returned."""
         with self._db.write() as tx:
             orphans = [str(row[0]) for row in tx.execute(queries.ORPHANS, {"run": run_id})]
-            if not tx.execute(queries.DELETE_RUN, {"run": run_id}):
+            if not tx.change(queries.DELETE_RUN, {"run": run_id}):
                 raise self._no_run(run_id)
         return orphans
 
@@ -174,7 +191,7 @@ class Store:
     def finish(
         self, lease: Lease, record: AttemptRecord, *, now: float, counts: bool, ready_at: float = 0.0
     ) -> None:
-        """Record the attempt. If it counts the trial is done, else it can be claimed again from `ready_at`."""
+        """Record the attempt. If it counts the trial is done; if not it can be claimed from `ready_at`."""
         leases.finish(self._db, lease, record, now=now, counts=counts, ready_at=ready_at)
 
     def give_back(self, lease: Lease, now: float) -> None:
@@ -326,9 +343,8 @@ class Store:
             raise UsageError(
                 f"an attempt of run {run_id} belongs to trial {record.key}, which its plan does not have"
             )
-        idx, subject = found[0]
         body = rows.record_body(record)
-        leases.insert_attempt(tx, run_id, idx, subject, record, body, number=record.number, counts=counts)
+        leases.insert_attempt(tx, run_id, found[0][0], record, body, number=record.number, counts=counts)
         if counts:
             leases.count(tx, run_id, TrialState.DONE, record.outcome, 1)
 

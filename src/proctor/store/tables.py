@@ -50,10 +50,8 @@ runs = Table(
     Column("finished_at", Real),
     Column("total", Integer, nullable=False),
     Column("folder", Text, nullable=False),
-    Column("head", Text, nullable=False, comment="JSON: what a list of runs shows besides the columns"),
-    Column(
-        "detail", LargeBinary, nullable=False, comment="JSON: spec, environment, versions; zlib when long"
-    ),
+    Column("head", Text, nullable=False),
+    Column("detail", LargeBinary, nullable=False),
     Index("runs_by_age", "created_at", "id"),
     Index("runs_by_name", "name", "created_at"),
     sqlite_strict=True,
@@ -74,7 +72,7 @@ trials = Table(
     "trials",
     metadata,
     _of_run(),
-    Column("idx", Integer, nullable=False, comment="place in the plan"),
+    Column("idx", Integer, nullable=False),
     Column("key", Text, nullable=False),
     Column("kind", Text, nullable=False),
     Column("subject", Text, nullable=False),
@@ -84,15 +82,15 @@ trials = Table(
     Column("agent_version", Text),
     Column("model", Text),
     Column("rollout", Integer, nullable=False),
-    Column("doc", Text, nullable=False, comment="JSON: params, overrides, seed, path"),
+    Column("doc", Text, nullable=False),
     Column("state", Text, nullable=False),
-    Column("fence", Integer, nullable=False, comment="grows with every claim"),
-    Column("attempts", Integer, nullable=False, comment="how many are recorded"),
-    Column("ready_at", Real, nullable=False, comment="not to be claimed before"),
+    Column("fence", Integer, nullable=False),
+    Column("attempts", Integer, nullable=False),
+    Column("ready_at", Real, nullable=False),
     Column("worker", Text),
-    Column("expires_at", Real, comment="end of the lease; null without one"),
+    Column("expires_at", Real),
     Column("started_at", Real),
-    Column("outcome", Text, comment="of the attempt that counts"),
+    Column("outcome", Text),
     PrimaryKeyConstraint("run_id", "idx"),
     UniqueConstraint("run_id", "key", name="one_trial_per_key"),
     CheckConstraint("state IN ('pending', 'leased', 'running', 'done', 'cancelled')", name="known_state"),
@@ -128,7 +126,7 @@ attempts = Table(
     Column("ended_at", Real, nullable=False),
     Column("reward", Real),
     Column("worker", Text, nullable=False),
-    Column("record", LargeBinary, nullable=False, comment="JSON: the rest of the record; zlib when long"),
+    Column("record", LargeBinary, nullable=False),
     PrimaryKeyConstraint("run_id", "idx", "number"),
     sqlite_strict=True,
 )
@@ -166,8 +164,8 @@ events = Table(
     _of_run(),
     Column("at", Real, nullable=False),
     Column("kind", Text, nullable=False),
-    Column("idx", Integer, comment="the trial; null when it is about the run"),
-    Column("data", Text, nullable=False, comment="JSON"),
+    Column("idx", Integer),
+    Column("data", Text, nullable=False),
     Index("events_of_run", "run_id", "id"),
     sqlite_strict=True,
     sqlite_autoincrement=True,
@@ -176,7 +174,7 @@ events = Table(
 
 def sqlite_schema() -> str:
     """The schema as SQLite statements, with the revision that they amount to."""
-    from proctor.store.database import HEAD
+    from proctor.store.database import HEAD, VERSION_TABLE
 
     dialect = sqlite.dialect()
     parts: list[str] = []
@@ -186,8 +184,8 @@ def sqlite_schema() -> str:
             str(CreateIndex(index).compile(dialect=dialect))
             for index in sorted(table.indexes, key=lambda each: str(each.name))
         ]
-    parts.append("CREATE TABLE alembic_version (version_num VARCHAR(32) NOT NULL PRIMARY KEY)")
-    parts.append(f"INSERT INTO alembic_version VALUES ('{HEAD}')")
+    parts.append(f"CREATE TABLE {VERSION_TABLE} (version_num VARCHAR(32) NOT NULL PRIMARY KEY)")
+    parts.append(f"INSERT INTO {VERSION_TABLE} VALUES ('{HEAD}')")
     return "".join(f"{_tidy(part)};\n\n" for part in parts)
 
 

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 from alembic import context
 
+from proctor.store.database import VERSION_TABLE
 from proctor.store.tables import metadata
 
 context.configure(
     connection=context.config.attributes["connection"],
     target_metadata=metadata,
     transactional_ddl=True,
+    version_table=VERSION_TABLE,
     render_as_batch=True,
 )
 with context.begin_transaction():
