@@ -18,7 +18,7 @@ from proctor.model.plan import Plan, PlannedTrial
 from proctor.model.record import AttemptRecord
 from proctor.model.run import RunInfo
 from proctor.model.spec import Spec
-from proctor.model.trial import Lease, RunStatus
+from proctor.model.trial import Lease, RunStatus, TrialState
 from proctor.plan.expand import expand
 from proctor.report.data import RunData
 from proctor.report.folder import RunFolder, claim_folder
@@ -141,7 +141,7 @@ async def execute(job: Job, *, listener: Listener, stop: Stop) -> RunStatus:
         status = RunStatus.INTERRUPTED
         try:
             await engine.run()
-            if not stop.draining or not store.unfinished(info.id):
+            if not unfinished(store, info.id):
                 status = RunStatus.DONE
         finally:
             finish(store, info.id, status, folder)
@@ -152,6 +152,12 @@ def finish(store: Store, run_id: str, status: RunStatus, folder: RunFolder) -> N
     """Close the books: status in the store, summary and report in the folder."""
     store.set_status(run_id, status, time.time())
     folder.finish(RunData.from_store(store, run_id))
+
+
+def unfinished(store: Store, run_id: str) -> int:
+    """How many trials are still to be done."""
+    states = store.state_counts(run_id)
+    return sum(states.get(state, 0) for state in (TrialState.PENDING, TrialState.LEASED, TrialState.RUNNING))
 
 
 def _executor(job: Job, blobs: FolderBlobs, worker: str) -> Executor:

@@ -15,8 +15,11 @@ from proctor.model.outcome import Outcome
 from proctor.model.plan import PlannedTrial
 from proctor.model.record import AttemptRecord, Failure
 from proctor.model.spec import Retries
-from proctor.model.trial import Lease
+from proctor.model.trial import Lease, TrialState
 from proctor.store.store import Store
+
+_POLL_S = 1.0
+"""How often to look for trials that another process made ready."""
 
 
 class LocalEngine:
@@ -47,6 +50,7 @@ class LocalEngine:
         self.lease_s = lease_s
         self.clock = clock
         self._running: dict[asyncio.Task[None], Lease] = {}
+        self._ready_at: dict[str, float] = {}
 
     async def run(self) -> None:
         """Return when no trial is left, or when asked to stop and what ran is saved."""
@@ -76,6 +80,7 @@ class LocalEngine:
         for lease in leases:
             task = asyncio.create_task(self._attempt(lease))
             self._running[task] = lease
+            self._ready_at.pop(lease.key, None)
 
     async def _step(
         self, waiting: set[asyncio.Task[None]], stopping: asyncio.Task[None], heartbeat: asyncio.Task[None]
@@ -96,10 +101,10 @@ class LocalEngine:
 
     async def _wait_for_retry(self, stopping: asyncio.Task[None]) -> bool:
         """Whether a trial is waiting for its next attempt; sleeps until one may start."""
-        delay = self.store.next_claim_in(self.run_id, now=self.clock())
-        if delay is None:
+        if not self.store.state_counts(self.run_id).get(TrialState.PENDING):
             return False
-        await asyncio.wait({stopping}, timeout=max(0.01, delay))
+        delay = min(self._ready_at.values(), default=0.0) - self.clock()
+        await asyncio.wait({stopping}, timeout=min(max(0.01, delay), _POLL_S))
         return True
 
     async def _attempt(self, lease: Lease) -> None:
@@ -123,7 +128,8 @@ class LocalEngine:
         if delay is None:
             self.store.finish(lease, record, now=now, counts=True)
         else:
-            self.store.finish(lease, record, now=now, counts=False, not_before=now + delay)
+            self._ready_at[lease.key] = now + delay
+            self.store.finish(lease, record, now=now, counts=False, ready_at=now + delay)
         self.listener.ended(trial, record, delay is None)
 
     def _save_cancelled(self, trial: PlannedTrial, lease: Lease, started_at: float) -> None:
