@@ -38,7 +38,7 @@ class Command:
         if unknown or not self.command.is_valid():
             named = ", ".join(sorted(unknown)) or "a lone $"
             raise UsageError(
-                f"agent command: {named} is not known; known are ${', $'.join(_NAMES)}; write $$ for the shell's $"
+                f"agent command: {named} is not known, only ${', $'.join(_NAMES)}; the shell's own $ is $$"
             )
         self.install = install
         self.env = dict(env or {})

@@ -1,0 +1,147 @@
+"""Bring out what an attempt leaves: its final state, the diff, declared artifacts, logs, trajectory.
+
+The sandbox is still hostile here: nothing is followed, everything is bounded, and secrets are taken out.
+"""
+
+from __future__ import annotations
+
+import json
+import mimetypes
+from collections.abc import Iterator
+from contextlib import suppress
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any, Protocol, runtime_checkable
+
+from proctor.errors import SandboxError
+from proctor.model.plan import PlannedTrial
+from proctor.model.record import Artifact
+from proctor.model.task import Task
+from proctor.sandbox.base import Root, Sandbox
+from proctor.trial.redact import Redactor
+from proctor.trial.task.diff import Base, diff_state
+from proctor.trial.task.workspace import Workspace
+
+MAX_STATE_BYTES = 256 << 20
+MAX_ARTIFACT_BYTES = 256 << 20
+
+
+class Blobs(Protocol):
+    """Where files are kept by content."""
+
+    def put_file(self, path: Path, name: str, media_type: str = ...) -> Artifact:
+        """Keep a file."""
+
+
+@runtime_checkable
+class KeepsState(Protocol):
+    """A sandbox that can write down everything that changed in it, so that it can be judged again."""
+
+    async def save_state(self, target: Path, *, max_bytes: int) -> bool:
+        """Write a tar of all changes; False when it would be larger than allowed."""
+
+
+class Collector:
+    """Knows where an attempt's files go, and brings them there."""
+
+    def __init__(self, run_dir: Path, blobs: Blobs) -> None:
+        self.run_dir = run_dir
+        self.blobs = blobs
+
+    def folder(self, trial: PlannedTrial, attempt: int) -> Path:
+        """`trials/<task>/<n>` for the first attempt; later ones stand beside it."""
+        name = trial.subject.replace("/", "__")
+        place = self.run_dir / "trials" / name / str(trial.index)
+        return place if attempt == 1 else place.with_name(f"{trial.index}.attempt-{attempt}")
+
+    async def collect(
+        self, sandbox: Sandbox, task: Task, workdir: str, base: Base, folder: Path, redactor: Redactor
+    ) -> list[Artifact]:
+        """State, diff and declared artifacts, as far as they can be had."""
+        found: list[Artifact] = []
+        if isinstance(sandbox, KeepsState):
+            found += await self._state(sandbox, workdir, base, folder, redactor)
+        for path in (*task.artifacts, *(each for step in task.steps for each in step.artifacts)):
+            found += await self._declared(sandbox, path, workdir, folder)
+        return found
+
+    async def _state(
+        self, sandbox: KeepsState, workdir: str, base: Base, folder: Path, redactor: Redactor
+    ) -> list[Artifact]:
+        state = folder / "state.tar"
+        folder.mkdir(parents=True, exist_ok=True)
+        if not await sandbox.save_state(state, max_bytes=MAX_STATE_BYTES):
+            return []
+        diff = diff_state(state, workdir, base)
+        artifacts = folder / "artifacts"
+        artifacts.mkdir(exist_ok=True)
+        (artifacts / "diff.patch").write_bytes(redactor.whole(diff.patch.encode()))
+        counts = {key: value for key, value in asdict(diff).items() if key != "patch"}
+        (artifacts / "repo_info.json").write_text(json.dumps({"workdir": workdir, **counts}, indent=2) + "\n")
+        return [
+            self._keep(state, "state.tar"),
+            self._keep(artifacts / "diff.patch", "artifacts/diff.patch"),
+            self._keep(artifacts / "repo_info.json", "artifacts/repo_info.json"),
+        ]
+
+    async def _declared(self, sandbox: Sandbox, path: str, workdir: str, folder: Path) -> list[Artifact]:
+        """A file or folder the task names; one that is not there is simply not there."""
+        source = path if path.startswith("/") else f"{workdir}/{path}"
+        target = folder / "artifacts" / "files"
+        with suppress(SandboxError):
+            target.mkdir(parents=True, exist_ok=True)
+            await sandbox.download(source, target, max_bytes=MAX_ARTIFACT_BYTES)
+        return [self._keep(file, str(file.relative_to(folder))) for file in sorted(_plain_files(target))]
+
+    def write(self, folder: Path, *, trajectory: bytes, rubrics: list[dict[str, Any]]) -> list[Artifact]:
+        """What Proctor itself knows of the attempt, and the logs that were streamed."""
+        folder.mkdir(parents=True, exist_ok=True)
+        (folder / "trajectory.json").write_bytes(trajectory)
+        kept = [self._keep(folder / "trajectory.json", "trajectory.json")]
+        if rubrics:
+            (folder / "rubrics.json").write_text(json.dumps(rubrics, indent=2) + "\n")
+            kept.append(self._keep(folder / "rubrics.json", "rubrics.json"))
+        for part in ("logs", "verifier"):
+            kept += [
+                self._keep(file, str(file.relative_to(folder)))
+                for file in sorted(_plain_files(folder / part))
+            ]
+        return kept
+
+    def _keep(self, file: Path, name: str) -> Artifact:
+        return self.blobs.put_file(file, name, mimetypes.guess_type(name)[0] or "application/octet-stream")
+
+
+def _plain_files(folder: Path) -> Iterator[Path]:
+    return (file for file in folder.rglob("*") if file.is_file() and not file.is_symlink())
+
+
+def base_of(root: Root, workspace: Workspace, workdir: str) -> Base:
+    """What a path held before the agent came: added files, then the workspace, then the image's layers."""
+    prefix = workdir.strip("/") + "/"
+    added = {target: content for target, content in workspace.add if isinstance(content, bytes)}
+
+    def content(path: str) -> bytes | None:
+        if path.startswith(prefix):
+            inner = path[len(prefix) :]
+            if inner in added:
+                return added[inner]
+            if workspace.source and (found := _read_below(workspace.source, inner)) is not None:
+                return found
+        for layer in reversed(root.layers):
+            if (found := _read_below(layer, path)) is not None:
+                return found
+        return None
+
+    return content
+
+
+def _read_below(folder: Path, relative: str) -> bytes | None:
+    """A plain file of a folder; nothing is followed out of it."""
+    file = folder / relative
+    try:
+        if file.is_symlink() or not file.is_file() or not file.resolve().is_relative_to(folder.resolve()):
+            return None
+        return file.read_bytes() if file.stat().st_size <= MAX_STATE_BYTES else None
+    except OSError:
+        return None

@@ -1,0 +1,1 @@
+"""The parts of one attempt at a task."""

@@ -1,0 +1,101 @@
+"""The agent's changes as a patch, from a saved state. The state is hostile: parsed, never unpacked."""
+
+from __future__ import annotations
+
+import difflib
+import tarfile
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path, PurePosixPath
+
+MAX_FILE_BYTES = 1 << 20
+MAX_PATCH_BYTES = 8 << 20
+MAX_FILES = 2_000
+WHITEOUT = ".wh."
+"""How a layer marks a removed file."""
+
+Base = Callable[[str], bytes | None]
+"""The content of a path before the agent came; None when there was none."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Diff:
+    """What changed under one folder."""
+
+    patch: str
+    added: int
+    modified: int
+    deleted: int
+    left_out: int
+    """Files that were too large, binary or too many for the patch."""
+
+
+def diff_state(state: Path, workdir: str, base: Base) -> Diff:
+    """Compare every file of a saved state below `workdir` with what was there before."""
+    parts: list[str] = []
+    counts = {"added": 0, "modified": 0, "deleted": 0, "left_out": 0}
+    size = 0
+    prefix = workdir.strip("/")
+    with tarfile.open(state) as archive:
+        for member in archive:
+            path = str(PurePosixPath(member.name.lstrip("./")))
+            if not _below(path, prefix):
+                continue
+            name = path[len(prefix) :].strip("/")
+            change = _change(archive, member, name, path, base)
+            if change is None:
+                continue
+            kind, text = change
+            counts[kind] += 1
+            if not text or size + len(text) > MAX_PATCH_BYTES or len(parts) > MAX_FILES:
+                counts["left_out"] += 1
+                continue
+            size += len(text)
+            parts.append(text)
+    return Diff(patch="".join(parts), **counts)
+
+
+def _change(
+    archive: tarfile.TarFile, member: tarfile.TarInfo, name: str, path: str, base: Base
+) -> tuple[str, str] | None:
+    """(kind, patch) of one member; None when it changed nothing that a patch shows."""
+    last = PurePosixPath(name).name
+    if last.startswith(WHITEOUT) or member.ischr():
+        gone = last.removeprefix(WHITEOUT)
+        before = base(str(PurePosixPath(path).with_name(gone)))
+        return (
+            ("deleted", _patch(str(PurePosixPath(name).with_name(gone)), before, None))
+            if before is not None
+            else None
+        )
+    if not member.isfile():
+        return None
+    before = base(path)
+    kind = "added" if before is None else "modified"
+    if member.size > MAX_FILE_BYTES:
+        return kind, ""
+    file = archive.extractfile(member)
+    after = file.read() if file else b""
+    return None if after == before else (kind, _patch(name, before, after))
+
+
+def _patch(name: str, before: bytes | None, after: bytes | None) -> str:
+    """A unified diff; empty for binary or very large content."""
+    contents = (before or b"", after or b"")
+    if any(len(each) > MAX_FILE_BYTES or b"\0" in each[:8192] for each in contents):
+        return ""
+    old, new = (each.decode(errors="replace").splitlines(keepends=True) for each in contents)
+    lines = difflib.unified_diff(
+        old,
+        new,
+        "/dev/null" if before is None else f"a/{name}",
+        "/dev/null" if after is None else f"b/{name}",
+    )
+    header = f"diff --git a/{name} b/{name}\n"
+    return header + "".join(
+        line if line.endswith("\n") else f"{line}\n\\ No newline at end of file\n" for line in lines
+    )
+
+
+def _below(path: str, prefix: str) -> bool:
+    return not prefix or path.startswith(f"{prefix}/")

@@ -1,0 +1,128 @@
+"""From a planned trial to everything its attempts need. Read once per run, not once per trial."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any
+
+from proctor.agents.base import Agent
+from proctor.agents.registry import make_agent
+from proctor.errors import TaskError
+from proctor.model.canonical import canonical_json
+from proctor.model.plan import PlannedTrial
+from proctor.model.spec import Spec, TaskEntry
+from proctor.model.task import Task
+from proctor.tasks.digest import task_digest
+from proctor.tasks.overrides import apply, check_overrides, load_overrides, merge
+from proctor.tasks.read import read_task
+from proctor.trial.task.workspace import Workspace, workspace_for
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TaskTrialPlan:
+    """What one trial needs, worked out before it starts."""
+
+    task: Task
+    """With the run's overrides applied."""
+    agent: Agent
+    workspace: Workspace
+    env: Mapping[str, str] = field(default_factory=dict)
+    """The run's own variables, beside the task's."""
+
+
+class Preparation:
+    """Prepares the trials of one run; what several trials share is read once."""
+
+    def __init__(self, spec: Spec, cache_dir: Path) -> None:
+        self.spec = spec
+        self.cache_dir = cache_dir
+        self._tasks: dict[str, Task] = {}
+        self._agents: dict[tuple[int, str], Agent] = {}
+        self._plans: dict[str, TaskTrialPlan] = {}
+
+    def plan(self, trial: PlannedTrial) -> TaskTrialPlan:
+        """Everything the trial needs, or the TaskError that makes it `invalid`."""
+        shared = canonical_json([trial.body, trial.path, trial.agent, dict(trial.overrides)])
+        if shared not in self._plans:
+            self._plans[shared] = self._make(trial)
+        return self._plans[shared]
+
+    def _make(self, trial: PlannedTrial) -> TaskTrialPlan:
+        entry = self.spec.tasks[trial.body]
+        task = self._task(trial)
+        own = own_overrides(task) if entry.apply_overrides else {}
+        config, base = config_overrides(entry, Path(self.spec.base_dir))
+        changed = merge(own, config if entry.apply_overrides else {})
+        variables = {
+            **trial.overrides.get("environment_variables", {}),
+            **own.get("environment_variables", {}),
+        }
+        task = apply(task, changed)
+        places = (task.path, base) if own else (base, task.path)
+        return TaskTrialPlan(
+            task=task,
+            agent=self._agent(trial, entry),
+            workspace=workspace_for(task, changed, places[0], self.cache_dir),
+            env={str(name): str(value) for name, value in variables.items()},
+        )
+
+    def _task(self, trial: PlannedTrial) -> Task:
+        path = str(trial.path)
+        if path not in self._tasks:
+            self._tasks[path] = read_task(Path(path), self.cache_dir)
+        task = self._tasks[path]
+        if task.digest != trial.subject_digest:
+            raise TaskError(f"{path}: the task has changed since this run was planned")
+        return task
+
+    def _agent(self, trial: PlannedTrial, entry: TaskEntry) -> Agent:
+        name = str(trial.agent)
+        if (trial.body, name) not in self._agents:
+            self._agents[trial.body, name] = make_agent(name, entry.agent_options)
+        return self._agents[trial.body, name]
+
+
+def own_overrides(task: Task) -> dict[str, Any]:
+    """The overrides that lie in the task's folder."""
+    file = task.path / "overrides.json"
+    return load_overrides(file) if file.is_file() else {}
+
+
+def config_overrides(entry: TaskEntry, base_dir: Path) -> tuple[dict[str, Any], Path]:
+    """The overrides the spec names or holds, and the folder its files are read from."""
+    if entry.overrides is None:
+        return {}, base_dir
+    if isinstance(entry.overrides, str):
+        places = (base_dir / entry.overrides, Path(entry.overrides))
+        file = next((each for each in places if each.is_file()), places[0])
+        return load_overrides(file), file.parent
+    return check_overrides(dict(entry.overrides), "overrides"), base_dir
+
+
+def with_content(entry: TaskEntry, base_dir: Path) -> TaskEntry:
+    """The entry with the content of its overrides in place of their path, because keys are over content."""
+    if not entry.apply_overrides or entry.overrides is None:
+        return entry
+    content, base = config_overrides(entry, base_dir)
+    overlays = content.get("overlay_files")
+    if overlays:
+        values = overlays.values() if isinstance(overlays, dict) else [_source(row) for row in overlays]
+        digests = {str(value): _digest(base / str(value)) for value in values}
+        content = {**content, "overlay_digests": digests}
+    return replace(entry, overrides=content)
+
+
+def _source(row: Any) -> str:
+    return str(row.get("source", row.get("content"))) if isinstance(row, dict) else str(row)
+
+
+def _digest(path: Path) -> str:
+    if path.is_dir():
+        return task_digest(path)
+    try:
+        return hashlib.sha256(path.read_bytes()).hexdigest()
+    except OSError as error:
+        raise TaskError(f"overlay_files: {path}: {error.strerror}") from error

@@ -1,0 +1,155 @@
+"""Judge the final state of a sandbox. The agent's processes are ended before the tests arrive."""
+
+from __future__ import annotations
+
+import tempfile
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Literal
+
+from proctor.errors import SandboxError
+from proctor.model.outcome import Outcome, from_reward
+from proctor.model.record import Failure
+from proctor.model.task import Rubric, VerifierSpec
+from proctor.sandbox.base import Sandbox, end_processes
+from proctor.trial.logs import Logs
+from proctor.trial.task.reward import Reward, RewardInvalid, RewardMissing, read_reward
+
+_MAX_LOGS_BYTES = 64 << 20
+_FRESH = "rm -rf /logs/verifier /tests && mkdir -p /logs/verifier /tests && chmod 755 /logs/verifier /tests"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Verdict:
+    """What the verifier found."""
+
+    outcome: Outcome
+    reward: float | None = None
+    parts: Mapping[str, float] = field(default_factory=dict)
+    failure: Failure | None = None
+
+
+async def verify(
+    sandbox: Sandbox,
+    *,
+    tests: Path,
+    spec: VerifierSpec,
+    env: Mapping[str, str],
+    cwd: str,
+    logs: Logs,
+    keep: Path,
+) -> Verdict:
+    """Run `tests/test.sh` in a quiet sandbox and read the reward. Files it left go to `keep`."""
+    await prepare(sandbox, tests)
+
+    def on_output(_: Literal["stdout", "stderr"], data: bytes) -> None:
+        logs.write("verifier.txt", data)
+
+    result = await sandbox.exec(
+        ["/bin/sh", "-c", "chmod +x /tests/*.sh 2>/dev/null; exec /bin/bash /tests/test.sh"],
+        env=env,
+        cwd=cwd,
+        user=spec.user,
+        timeout_s=spec.timeout_s,
+        on_output=on_output,
+        keep_bytes=4096,
+    )
+    await end_processes(sandbox)
+    await download_logs(sandbox, keep)
+    if result.timed_out:
+        message = f"the tests did not end within {spec.timeout_s:g} s"
+        return _broken(Outcome.VERIFIER_TIMEOUT, "VerifierTimeout", message)
+    return judge(keep, result.exit_code)
+
+
+def judge(folder: Path, exit_code: int) -> Verdict:
+    """The verdict that the verifier's files mean. The exit code alone never makes a pass."""
+    try:
+        reward: Reward = read_reward(folder)
+    except RewardMissing as error:
+        return _broken(Outcome.VERIFIER_ERROR, "RewardMissing", f"{error} (exit code {exit_code})")
+    except RewardInvalid as error:
+        return _broken(Outcome.REWARD_INVALID, "RewardInvalid", str(error))
+    return Verdict(outcome=from_reward(reward.value), reward=reward.value, parts=reward.parts)
+
+
+async def prepare(sandbox: Sandbox, tests: Path) -> None:
+    """End what the agent left running, then bring the tests and an empty reward folder."""
+    await end_processes(sandbox)
+    result = await sandbox.exec(["/bin/sh", "-c", _FRESH], cwd="/", user="root", timeout_s=60)
+    if result.exit_code:
+        raise SandboxError(
+            f"the verifier's folders could not be made: {result.stderr.decode(errors='replace')}"
+        )
+    await sandbox.upload(tests, "/tests")
+
+
+async def download_logs(sandbox: Sandbox, keep: Path) -> None:
+    """What the verifier wrote, brought out without following anything."""
+    keep.mkdir(parents=True, exist_ok=True)
+    await sandbox.download("/logs/verifier", keep, max_bytes=_MAX_LOGS_BYTES)
+
+
+async def verify_rubrics(
+    sandbox: Sandbox,
+    *,
+    tests: Path,
+    rubrics: tuple[Rubric, ...],
+    spec: VerifierSpec,
+    env: Mapping[str, str],
+    cwd: str,
+    logs: Logs,
+) -> tuple[Verdict, list[dict[str, object]]]:
+    """Run each rubric's scripts. A rubric that nothing tests is untested and leaves the denominator."""
+    await prepare(sandbox, tests)
+    rows: list[dict[str, object]] = []
+    for rubric in rubrics:
+        scores = []
+        for script in rubric.tests:
+            logs.write("verifier.txt", f"== {rubric.id}: {script}\n".encode())
+            result = await sandbox.exec(
+                ["/bin/sh", "-c", 'chmod +x "$0"; exec "$0"', f"/tests/{script}"],
+                env=env,
+                cwd=cwd,
+                user=spec.user,
+                timeout_s=spec.timeout_s,
+                on_output=lambda _, data: logs.write("verifier.txt", data),
+                keep_bytes=4096,
+            )
+            await end_processes(sandbox)
+            scores.append(0.0 if result.exit_code or result.timed_out else 1.0)
+        rows.append(
+            {
+                "id": rubric.id,
+                "description": rubric.description,
+                "weight": rubric.weight,
+                "unit_score": min(scores) if scores else None,
+                "judge_score": None,
+                "status": "tested" if scores else "untested",
+            }
+        )
+    return rubric_verdict(rows), rows
+
+
+def rubric_verdict(rows: list[dict[str, object]]) -> Verdict:
+    """The weighted mean of the rubrics that something tested."""
+    tested = [
+        (float(str(row["weight"])), float(str(row["unit_score"])))
+        for row in rows
+        if row["status"] == "tested"
+    ]
+    weight = sum(each for each, _ in tested)
+    if not weight:
+        return _broken(Outcome.VERIFIER_ERROR, "NothingTested", "no rubric with a weight has a test script")
+    reward = sum(each * score for each, score in tested) / weight
+    return Verdict(outcome=from_reward(reward), reward=reward, parts={"reward": reward})
+
+
+def _broken(outcome: Outcome, kind: str, message: str) -> Verdict:
+    return Verdict(outcome=outcome, failure=Failure(phase="verify", type=kind, message=message))
+
+
+def scratch() -> tempfile.TemporaryDirectory[str]:
+    """A folder for files on their way between two sandboxes."""
+    return tempfile.TemporaryDirectory(prefix="proctor-")
