@@ -1,0 +1,56 @@
+"""Heavy modules are absent from commands that only read. What start-up costs is measured in benchmarks."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from proctor.cli.main import COMMANDS
+
+HEAVY = {"asyncio", "rich", "numpy", "scipy", "sklearn", "sqlalchemy", "alembic", "psutil", "yaml", "psycopg"}
+PROBE = """
+import json, sys
+from proctor.cli.main import main
+try:
+    code = main(sys.argv[1:])
+finally:
+    names = sorted({name.partition(".")[0] for name in sys.modules})
+    print(json.dumps(names), file=sys.stderr)
+sys.exit(code)
+"""
+
+
+def modules_after(*arguments: str, cwd: Path) -> set[str]:
+    done = subprocess.run(
+        [sys.executable, "-c", PROBE, *arguments],
+        cwd=cwd,
+        capture_output=True,
+        text=True,
+        check=False,
+        env=os.environ,
+    )
+    assert done.returncode == 0, done.stderr
+    return set(json.loads(done.stderr.splitlines()[-1]))
+
+
+@pytest.mark.parametrize(
+    "arguments", [("--help",), ("--version",), ("list",), ("list", "--json"), ("ls",), ("ls", "--json")]
+)
+def test_a_reading_command_imports_nothing_heavy(arguments, tmp_path):
+    assert not modules_after(*arguments, cwd=tmp_path) & HEAVY
+
+
+@pytest.mark.parametrize("name", list(COMMANDS))
+def test_the_help_of_every_command_imports_nothing_heavy(name, tmp_path):
+    assert not modules_after(name, "--help", cwd=tmp_path) & HEAVY
+
+
+def test_importing_the_package_imports_nothing_at_all():
+    code = "import sys; before = set(sys.modules); import proctor; print(sorted(set(sys.modules) - before))"
+    shown = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout
+    assert json.loads(shown.replace("'", '"')) == ["proctor"]
