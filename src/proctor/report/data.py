@@ -1,0 +1,184 @@
+"""A run with its results in memory, from a store or from a run folder; what every report is made from."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from proctor.errors import NotFoundError, UsageError
+from proctor.model.outcome import Outcome
+from proctor.model.plan import PlannedTrial
+from proctor.model.record import SCHEMA_VERSION, AttemptRecord
+from proctor.model.run import RunInfo
+from proctor.model.trial import RunStatus
+from proctor.report.check import run_from, trial_from
+from proctor.report.files import read_document
+from proctor.report.interval import median_interval
+from proctor.report.quantity import number
+from proctor.report.series import SeriesRow, read_series
+
+if TYPE_CHECKING:
+    from proctor.store.store import Store
+
+ITERATIONS_KEPT = 250_000
+"""Iteration rows held in memory for the charts; the rest stay in the store or the folder."""
+
+
+@dataclass(frozen=True, slots=True)
+class TrialResult:
+    """A planned trial, every attempt at it, and the one that counts."""
+
+    planned: PlannedTrial
+    attempts: tuple[AttemptRecord, ...] = ()
+    counted: AttemptRecord | None = None
+    interval: tuple[float, float] | None = None
+    """The 95 % interval of the median of `metric_of` the run; kept when the iterations are not."""
+
+    @property
+    def outcome(self) -> Outcome | None:
+        """How the trial ended, or nothing when it has not."""
+        return self.counted.outcome if self.counted else None
+
+    def stat(self, metric: str, name: str) -> float | None:
+        """One aggregate of a metric, when the attempt that counts has it."""
+        stats = self.counted.metrics.get(metric) if self.counted else None
+        if isinstance(stats, dict):
+            return number(stats.get(name))
+        return number(stats) if name in {"p50", "mean"} else None
+
+    def values(self, metric: str) -> list[float]:
+        """The metric's value in each iteration that is held in memory."""
+        rows = self.counted.iterations if self.counted else ()
+        return [value for row in rows if (value := number(row.get(metric))) is not None]
+
+
+@dataclass(frozen=True, slots=True)
+class RunData:
+    """A run and the result of each of its trials, in plan order."""
+
+    info: RunInfo
+    trials: tuple[TrialResult, ...]
+    warnings: tuple[str, ...] = ()
+    """What the plan said before the run started."""
+    trimmed: bool = False
+    """Whether iteration rows were left behind to save memory; `rows` still has them."""
+    source: Callable[[], Iterator[SeriesRow]] | None = field(default=None, compare=False, repr=False)
+
+    @property
+    def finished(self) -> list[TrialResult]:
+        """The trials that have a result."""
+        return [trial for trial in self.trials if trial.counted]
+
+    def rows(self) -> Iterator[SeriesRow]:
+        """Every attempt whole, streamed from where the data came from."""
+        if self.trimmed and self.source:
+            yield from self.source()
+            return
+        for trial in self.trials:
+            for record in trial.attempts:
+                yield SeriesRow(trial.planned, record, record is trial.counted)
+
+    @classmethod
+    def from_store(cls, store: Store, run_id: str) -> RunData:
+        """A run as the store has it now."""
+        info = store.run(run_id)
+
+        def source() -> Iterator[SeriesRow]:
+            for row in store.attempts(info.id):
+                yield SeriesRow(row.trial, row.record, row.counts)
+
+        return _gather(info, store.planned(info.id), source, warnings=store.warnings(info.id))
+
+    @classmethod
+    def from_folder(cls, path: Path) -> RunData:
+        """A run as its folder has it; without the store, on any machine."""
+        info, planned, warnings = read_manifest(path)
+
+        def source() -> Iterator[SeriesRow]:
+            return read_series(path, run_id=info.id)
+
+        return _gather(info, planned, source, warnings=warnings)
+
+
+def read_manifest(path: Path) -> tuple[RunInfo, list[PlannedTrial], tuple[str, ...]]:
+    """What was to be done, and from `summary.json`, when there is one, how far it got."""
+    if not (path / "manifest.json").is_file():
+        raise NotFoundError(f"{path}: not a run folder: it has no manifest.json")
+    place = str(path / "manifest.json")
+    manifest = read_document(path, "manifest.json")
+    version = manifest.get("schema_version")
+    if not isinstance(version, int) or not 1 <= version <= SCHEMA_VERSION:
+        raise UsageError(
+            f"{place}: schema version {version!r:.40}; this Proctor reads up to {SCHEMA_VERSION}"
+        )
+    plan = manifest.get("plan")
+    if not isinstance(plan, dict) or not isinstance(plan.get("trials"), list):
+        raise UsageError(f"{place}: 'plan.trials' is missing")
+    planned = [trial_from(each, f"{place}: plan.trials[{at}]") for at, each in enumerate(plan["trials"])]
+    warnings = plan.get("warnings", [])
+    if not isinstance(warnings, list) or not all(isinstance(each, str) for each in warnings):
+        raise UsageError(f"{place}: 'plan.warnings' must hold text")
+    run: dict[str, Any] = {**_part(manifest, "run", place)}
+    for name in ("spec", "resolved", "environment", "vcs", "versions"):
+        run[name] = _part(manifest, name, place)
+    # A run that never came to write its summary was cut off, whatever it believed when it began.
+    run["status"] = RunStatus.INTERRUPTED.value
+    if (path / "summary.json").exists():
+        run |= _part(read_document(path, "summary.json"), "run", str(path / "summary.json"))
+    run["folder"] = str(path.resolve())
+    return run_from(run, place), planned, tuple(warnings)
+
+
+def _part(document: dict[str, Any], name: str, place: str) -> dict[str, Any]:
+    value = document.get(name, {})
+    if not isinstance(value, dict):
+        raise UsageError(f"{place}: '{name}' must be an object")
+    return value
+
+
+def metric_of(kind: str) -> str:
+    """What a run is first of all about."""
+    return "duration_s" if kind == "experiment" else "reward"
+
+
+def _gather(
+    info: RunInfo,
+    planned: Iterable[PlannedTrial],
+    source: Callable[[], Iterator[SeriesRow]],
+    *,
+    warnings: tuple[str, ...] = (),
+) -> RunData:
+    """Attempts to their trials. The same attempt twice, or two that count: the later row is right."""
+    metric = metric_of(info.kind)
+    budget = ITERATIONS_KEPT
+    attempts: dict[str, dict[int, AttemptRecord]] = {}
+    counted: dict[str, int] = {}
+    intervals: dict[str, tuple[float, float] | None] = {}
+    for row in source():
+        record = row.record
+        if row.counts:
+            counted[record.key] = record.number
+            intervals[record.key] = _interval(record, metric)
+        budget -= len(record.iterations)
+        if budget < 0 and record.iterations:
+            record = replace(record, iterations=())
+        attempts.setdefault(record.key, {})[record.number] = record
+    trials = []
+    for trial in planned:
+        tries = attempts.get(trial.key, {})
+        trials.append(
+            TrialResult(
+                trial,
+                tuple(tries[number] for number in sorted(tries)),
+                tries.get(counted.get(trial.key, -1)),
+                intervals.get(trial.key),
+            )
+        )
+    return RunData(info, tuple(trials), warnings=warnings, trimmed=budget < 0, source=source)
+
+
+def _interval(record: AttemptRecord, metric: str) -> tuple[float, float] | None:
+    values = (number(row.get(metric)) for row in record.iterations)
+    return median_interval(sorted(value for value in values if value is not None))

@@ -1,0 +1,147 @@
+"""Files of a run folder: written whole or not at all, read without trusting whoever made them."""
+
+from __future__ import annotations
+
+import errno
+import json
+import os
+import re
+import stat
+from hashlib import sha256
+from pathlib import Path
+from typing import Any
+
+from proctor.errors import StoreError, UsageError
+
+MAX_DOCUMENT_BYTES = 1 << 30
+_MAX_DIGITS = 300
+_UNSAFE = re.compile(r"[^A-Za-z0-9._-]+")
+
+
+def write_error(path: Path, error: OSError) -> StoreError:
+    """What went wrong when writing, and what to do about it."""
+    hints = {
+        errno.ENOSPC: "no space is left; free some and try again",
+        errno.EDQUOT: "the disk quota is used up; free some space and try again",
+        errno.EROFS: "the file system is read-only; choose another folder with --output-dir",
+        errno.EACCES: "permission denied; choose another folder with --output-dir",
+        errno.EPERM: "not permitted; choose another folder with --output-dir",
+    }
+    reason = hints.get(error.errno or 0) or (error.strerror or str(error))
+    return StoreError(f"{path}: cannot be written: {reason}")
+
+
+def write_atomic(path: Path, content: str | bytes) -> None:
+    """Write beside, then rename: a reader sees the old file or the new one, never a part."""
+    data = content.encode("utf-8", "replace") if isinstance(content, str) else content
+    beside = path.with_name(f".{path.name[:100]}.{os.getpid()}.tmp")
+    try:
+        beside.write_bytes(data)
+        beside.replace(path)
+    except OSError as error:
+        beside.unlink(missing_ok=True)
+        raise write_error(path, error) from error
+
+
+def make_folder(path: Path) -> None:
+    """The folder and those above it."""
+    try:
+        path.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise write_error(path, error) from error
+
+
+def encode(value: Any, *, indent: int | None = None) -> str:
+    """JSON that any parser reads: what is not finite becomes null, a lone surrogate is escaped."""
+    separators = (",", ": ") if indent else (",", ":")
+    try:
+        text = json.dumps(value, ensure_ascii=False, allow_nan=False, indent=indent, separators=separators)
+    except ValueError:
+        value = _finite(value)
+        text = json.dumps(value, ensure_ascii=False, indent=indent, separators=separators)
+    if not text.isascii():
+        try:
+            text.encode()
+        except UnicodeEncodeError:
+            return json.dumps(value, indent=indent, separators=separators)
+    return text
+
+
+def write_json(path: Path, value: Any) -> None:
+    """One JSON document, indented for people."""
+    write_atomic(path, encode(value, indent=1) + "\n")
+
+
+def _finite(value: Any) -> Any:
+    if isinstance(value, dict):
+        return {key: _finite(item) for key, item in value.items()}
+    if isinstance(value, list | tuple):
+        return [_finite(item) for item in value]
+    if isinstance(value, float) and (value != value or value in {float("inf"), float("-inf")}):  # noqa: PLR0124 - NaN
+        return None
+    return value
+
+
+def decode(text: str | bytes, place: str) -> Any:
+    """JSON from a stranger: no NaN, no infinite or absurdly long number, no bottomless nesting."""
+    try:
+        return json.loads(text, parse_constant=_refuse, parse_float=_float, parse_int=_int)
+    except RecursionError:
+        raise UsageError(f"{place}: nested too deeply") from None
+    except ValueError as error:
+        raise UsageError(f"{place}: not valid JSON: {error}") from error
+
+
+def _refuse(constant: str) -> Any:
+    raise ValueError(f"{constant} is not a JSON number")
+
+
+def _float(text: str) -> float:
+    value = float(text)
+    if value in {float("inf"), float("-inf")}:
+        raise ValueError(f"the number {text[:40]} is out of range")
+    return value
+
+
+def _int(text: str) -> int:
+    if len(text) > _MAX_DIGITS:
+        raise ValueError(f"a number of {len(text)} digits is out of range")
+    return int(text)
+
+
+def regular_file(root: Path, relative: str) -> Path:
+    """A plain file under root, reached through plain folders only; no link, no device, no way out."""
+    path = root
+    parts = relative.split("/")
+    if not all(parts) or any(part in {".", ".."} or "\0" in part for part in parts):
+        raise UsageError(f"{relative!r} is not a path inside the run folder")
+    for number, part in enumerate(parts):
+        path = path / part
+        try:
+            mode = path.lstat().st_mode
+        except OSError as error:
+            raise UsageError(f"{path}: {error.strerror or error}") from error
+        wanted = stat.S_ISREG if number == len(parts) - 1 else stat.S_ISDIR
+        if not wanted(mode):
+            kind = "a link" if stat.S_ISLNK(mode) else "not a plain file or folder"
+            raise UsageError(f"{path}: {kind}; a run folder has only plain files")
+    return path
+
+
+def read_document(root: Path, name: str) -> dict[str, Any]:
+    """A JSON object from a plain file under root."""
+    path = regular_file(root, name)
+    if path.stat().st_size > MAX_DOCUMENT_BYTES:
+        raise UsageError(f"{path}: larger than {MAX_DOCUMENT_BYTES >> 20} MiB")
+    value = decode(path.read_bytes(), str(path))
+    if not isinstance(value, dict):
+        raise UsageError(f"{path}: a JSON object is expected here")
+    return value
+
+
+def safe_name(text: str) -> str:
+    """A name for a file or folder that is harmless anywhere; different texts stay different."""
+    name = _UNSAFE.sub("-", text).strip("-.")[:80]
+    return (
+        name if name == text else f"{name or 'x'}-{sha256(text.encode('utf-8', 'replace')).hexdigest()[:6]}"
+    )

@@ -1,0 +1,213 @@
+"""The run folder: everything about a run in plain files, written as it happens, readable without Proctor.
+
+`manifest.json` is written when the run begins and never again: what was to be done. `series.jsonl` grows by a
+row per attempt. `summary.json` and the reports are written at the end, and again after a resume.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from proctor.errors import StoreError, UsageError
+from proctor.model.plan import Plan, PlannedTrial
+from proctor.model.record import SCHEMA_VERSION, AttemptRecord
+from proctor.model.run import RunInfo
+from proctor.report.data import RunData, read_manifest
+from proctor.report.files import encode, make_folder, safe_name, write_atomic, write_error
+from proctor.report.reporters import ReporterFailure, write_reports
+from proctor.report.result import ResultWriter, artifact_paths, trial_folder
+from proctor.report.series import NAME, Series, SeriesRow, encode_row, plain_trial, read_series
+from proctor.report.summary import run_fields, summary
+
+if TYPE_CHECKING:
+    from proctor.store.blobs import FolderBlobs
+    from proctor.store.store import Store
+
+__all__ = ["RunFolder", "claim_folder", "encode_manifest", "summary"]
+
+Written = dict[tuple[str, int], bool]
+"""(trial key, attempt number) → whether that attempt counts."""
+
+
+def claim_folder(base: Path, name: str, run_id: str) -> Path:
+    """Make `<base>/<name>/<run_id>` and nobody else's: a folder that exists is never taken over."""
+    parent = base / safe_name(name)
+    make_folder(parent)
+    for number in range(1, 10_000):
+        path = parent / (safe_name(run_id) if number == 1 else f"{safe_name(run_id)}-{number}")
+        try:
+            path.mkdir()
+        except FileExistsError:
+            continue
+        except OSError as error:
+            raise write_error(path, error) from error
+        return path
+    raise StoreError(f"{parent}: no free folder for run {run_id}")
+
+
+class RunFolder:
+    """One run's folder, open for writing. With `blobs` the artifacts are copied in as attempts end."""
+
+    def __init__(self, path: Path, *, blobs: FolderBlobs | None = None) -> None:
+        self.path = path
+        self._blobs = blobs
+        self._series: Series | None = None
+        self._written: Written | None = None
+        self._results: ResultWriter | None = None
+        self._warnings: tuple[str, ...] = ()
+        self._made: set[str] = set()
+
+    def begin(self, info: RunInfo, plan: Plan) -> None:
+        """Write the manifest. A folder that holds another run is refused; one that holds this run is kept."""
+        make_folder(self.path)
+        if (self.path / "manifest.json").exists():
+            found, _, self._warnings = read_manifest(self.path)
+            if found.id != info.id:
+                raise UsageError(f"{self.path}: the folder of another run, {found.id}")
+        else:
+            write_atomic(self.path / "manifest.json", encode_manifest(info, plan))
+            self._warnings = plan.warnings
+        self._results = ResultWriter(info)
+
+    def append(self, trial: PlannedTrial, record: AttemptRecord, counts: bool) -> None:
+        """Add an attempt that has ended: its artifacts, its result, and its row, which makes it official."""
+        self._open()
+        assert self._series is not None
+        assert self._written is not None
+        row = SeriesRow(trial, record, counts)
+        self._write_files(row)
+        self._series.append(encode_row(self._writer.info.id, row))
+        self._written[record.key, record.number] = counts
+
+    def reopen(self, store: Store) -> None:
+        """Bring the folder in line with the store after a crash: the store is right about every attempt."""
+        if (self.path / "manifest.json").is_file():
+            found, _, self._warnings = read_manifest(self.path)
+            info = store.run(found.id)
+        else:
+            info = store.run(str(self.path))
+            self.begin(info, Plan(trials=tuple(store.planned(info.id))))
+        self._results = ResultWriter(info)
+
+        def rows() -> Iterator[SeriesRow]:
+            return (SeriesRow(row.trial, row.record, row.counts) for row in store.attempts(info.id))
+
+        self._reconcile({(row.record.key, row.record.number): row.counts for row in rows()}, rows)
+
+    def finish(self, data: RunData) -> tuple[ReporterFailure, ...]:
+        """Complete the series from the data and write every report. Which reporters failed is the answer."""
+        if not (self.path / "manifest.json").exists():
+            self.begin(data.info, Plan(trials=tuple(t.planned for t in data.trials), warnings=data.warnings))
+        data = replace(data, warnings=data.warnings or self._warnings)
+        self._results = ResultWriter(data.info)
+        wanted = {
+            (record.key, record.number): record is trial.counted
+            for trial in data.trials
+            for record in trial.attempts
+        }
+        self._reconcile(wanted, data.rows)
+        self.close()
+        return write_reports(data, self.path)
+
+    def close(self) -> None:
+        """Let go of the series. Safe to call twice."""
+        if self._series:
+            self._series.close()
+            self._series = None
+
+    @property
+    def _writer(self) -> ResultWriter:
+        if self._results is None:
+            self._results = ResultWriter(read_manifest(self.path)[0])
+        return self._results
+
+    def _open(self) -> None:
+        if self._written is None:
+            found = read_series(self.path, run_id=self._writer.info.id)
+            self._written = {(row.record.key, row.record.number): row.counts for row in found}
+        if self._series is None:
+            self._series = Series(self.path / NAME)
+
+    def _reconcile(self, wanted: Written, rows: Callable[[], Iterator[SeriesRow]]) -> None:
+        """Append what is missing; where the file contradicts, write it anew."""
+        try:
+            self._open()
+        except UsageError:
+            self._written = None
+        have = self._written
+        if have == wanted:
+            return
+        if have is not None and all(wanted.get(each) == counts for each, counts in have.items()):
+            missing = wanted.keys() - have.keys()
+            for row in rows():
+                if (row.record.key, row.record.number) in missing:
+                    self.append(row.trial, row.record, row.counts)
+            return
+        self.close()
+        path = self.path / NAME
+        beside = path.with_name(f".{NAME}.{os.getpid()}.tmp")
+        series = Series(beside)
+        try:
+            for row in rows():
+                self._write_files(row)
+                series.append(encode_row(self._writer.info.id, row))
+            beside.replace(path)
+        except OSError as error:
+            raise write_error(path, error) from error
+        finally:
+            series.close()
+            beside.unlink(missing_ok=True)
+        self._written = dict(wanted)
+
+    def _write_files(self, row: SeriesRow) -> None:
+        if self._blobs and row.record.artifacts:
+            for artifact, relative in zip(
+                row.record.artifacts, artifact_paths(row.trial, row.record), strict=True
+            ):
+                self._copy(artifact.digest, relative)
+        if row.counts:
+            folder = trial_folder(row.trial)
+            self._make(folder)
+            write_atomic(self.path / folder / "result.json", self._writer.encode(row.trial, row.record))
+
+    def _copy(self, digest: str, relative: str) -> None:
+        assert self._blobs is not None
+        target = self.path / relative
+        self._make(os.path.dirname(relative))  # noqa: PTH120 - a relative path as text, made many times
+        if not self._blobs.has(digest):
+            raise StoreError(
+                f"{relative}: the blob {digest} is not in the store; it was removed or never written"
+            )
+        beside = target.with_name(f".{os.getpid()}.tmp")
+        try:
+            shutil.copyfile(self._blobs.path(digest), beside)
+            beside.replace(target)
+        except OSError as error:
+            beside.unlink(missing_ok=True)
+            raise write_error(target, error) from error
+
+    def _make(self, relative: str) -> None:
+        if relative not in self._made:
+            make_folder(self.path / relative)
+            self._made.add(relative)
+
+
+def encode_manifest(info: RunInfo, plan: Plan) -> str:
+    """What was to be done: run, spec, environment and plan; a trial per line."""
+    head: dict[str, Any] = {
+        "schema_version": SCHEMA_VERSION,
+        "run": run_fields(info),
+        "versions": info.versions,
+        "vcs": info.vcs,
+        "environment": info.environment,
+        "spec": info.spec,
+        "resolved": info.resolved,
+    }
+    trials = ",\n".join(f"  {encode(plain_trial(trial))}" for trial in plan.trials)
+    about = encode({"digest": plan.digest, "total": len(plan), "warnings": plan.warnings})
+    return f'{encode(head, indent=1)[:-2]},\n "plan": {about[:-1]},"trials":[\n{trials}\n ]}}\n}}\n'

@@ -1,0 +1,188 @@
+"""Which charts a group of trials gets: by how many points there are and how many parameters vary."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from statistics import median
+from typing import Any
+
+from proctor.report.charts import distribution, iterations, sweep
+from proctor.report.charts.distribution import Sample
+from proctor.report.charts.sweep import Cell, Line, Mark
+from proctor.report.data import TrialResult
+from proctor.report.html.view import figure
+from proctor.report.quantity import metric_title, number
+from proctor.report.story import Group, short
+
+MOST_ROWS = 24
+MOST_FACETS = 6
+_SPREAD = (
+    "Box: the middle half of the values; whiskers: p5 to p95; heavy line: median; dots: the values themselves"
+)
+
+
+def charts(group: Group, metric: str) -> str:
+    """Everything there is to see of one metric in one group."""
+    return sweep_charts(group, metric) + spread_charts(group, metric)
+
+
+def spread_charts(group: Group, metric: str) -> str:
+    """How the iterations of each point spread, and in which order they came."""
+    samples = [
+        Sample(group.label(trial), values, trial.interval)
+        for trial in group.trials
+        if len(values := trial.values(metric)) > 1
+    ]
+    if not samples:
+        return ""
+    title = metric_title(metric).capitalize()
+    if len(samples) == 1:
+        return _single(samples[0], metric, title)
+    shown = samples[:MOST_ROWS]
+    middles = [median(sample.values) for sample in shown]
+    relative = min(middles) > 0 and max(middles) / min(middles) >= 8
+    note = _thinned(shown)
+    if len(samples) > len(shown):
+        note += f" The first {len(shown)} of {len(samples)} points are drawn."
+    heading = f"How far the {metric_title(metric)} spreads" if relative else f"{title} of every iteration"
+    drawn = figure(distribution.rows(shown, metric, relative=relative), heading, f"{_SPREAD}.{note}")
+    series = [sample for sample in samples if len(sample.values) >= 5]
+    if series:
+        caption = (
+            "Each panel around its own median, all on one scale: a slope is drift, a step a change of state. "
+        )
+        caption += "Triangles: beyond the scale."
+        if len(series) > iterations.PANELS:
+            caption += f" The first {iterations.PANELS} of {len(series)} points are drawn."
+        drawn += figure(iterations.panels(series, metric), f"{title} in the order measured", caption)
+    return drawn
+
+
+def _single(sample: Sample, metric: str, title: str) -> str:
+    shade = " Shaded: the 95 % interval of the median." if sample.interval else ""
+    drawn = figure(
+        distribution.histogram(sample, metric),
+        f"Distribution of {len(sample.values)} iterations",
+        f"{_SPREAD}.{shade}{_thinned([sample])}",
+    )
+    if len(sample.values) >= 5:
+        caption = "Shaded: p5 to p95; dashed: the median. A slope is drift, a step is a change of state."
+        if len(sample.values) > iterations.MOST_POINTS:
+            caption += " Drawn as the range of neighbouring iterations."
+        drawn += figure(iterations.series(sample, metric), f"{title} in the order measured", caption)
+    return drawn
+
+
+def _thinned(samples: Sequence[Sample]) -> str:
+    most = max(len(sample.values) for sample in samples)
+    if most <= distribution.MOST_DOTS:
+        return ""
+    return f" {distribution.MOST_DOTS} dots of each point are drawn, evenly over its values; boxes use all."
+
+
+def sweep_charts(group: Group, metric: str) -> str:
+    """The median over the parameters that vary, when there are one to three of them."""
+    if not 1 <= len(group.varying) <= 3:
+        return ""
+    axes = sorted(
+        group.varying, key=lambda name: (not _numeric(group, name), -len(_values(group.trials, name)))
+    )
+    first, rest = axes[0], axes[1:]
+    if not _numeric(group, first):
+        return _map(group.trials, rest[0], first, metric, "") if len(rest) == 1 else ""
+    if not rest:
+        return _lines(group.trials, first, "", metric, "")
+    second, facets = rest[0], rest[1:]
+    drawn = ""
+    values = _values(group.trials, facets[0]) if facets else [None]
+    for value in values[:MOST_FACETS]:
+        trials = [t for t in group.trials if not facets or _same(t.planned.params.get(facets[0]), value)]
+        where = f", {facets[0]}={short(value)}" if facets else ""
+        if len(_values(trials, second)) <= sweep.MOST_LINES:
+            drawn += _lines(trials, first, second, metric, where)
+        if min(len(_values(trials, first)), len(_values(trials, second))) >= 3:
+            drawn += _map(trials, first, second, metric, where)
+    if len(values) > MOST_FACETS:
+        drawn += f"<p class=note>Drawn for {MOST_FACETS} of {len(values)} values of the third parameter.</p>"
+    return drawn
+
+
+def _lines(trials: Sequence[TrialResult], first: str, second: str, metric: str, where: str) -> str:
+    drawn = []
+    for value in _values(trials, second) if second else [None]:
+        marks = sorted(
+            (
+                Mark(
+                    float(t.planned.params[first]),
+                    middle,
+                    _interval(t, metric),
+                    int(t.stat(metric, "count") or 1),
+                )
+                for t in trials
+                if (not second or _same(t.planned.params.get(second), value))
+                and first in t.planned.params
+                and (middle := t.stat(metric, "p50")) is not None
+            ),
+            key=lambda mark: mark.x,
+        )
+        if marks:
+            drawn.append(Line(short(value) if second else "", marks))
+    if not drawn or len({mark.x for each in drawn for mark in each.marks}) < 2:
+        return ""
+    bars = any(mark.interval for each in drawn for mark in each.marks)
+    caption = "Median of each point" + (", with its 95 % interval" if bars else "") + "."
+    absent = len(trials) - sum(len(each.marks) for each in drawn)
+    if absent:
+        caption += f" {absent} point{'s' * (absent > 1)} without a value left out."
+    chart = sweep.lines(drawn, parameter=first, metric=metric, second=second)
+    return figure(chart, f"{metric_title(metric).capitalize()} over {first}{where}", caption)
+
+
+def _map(trials: Sequence[TrialResult], first: str, second: str, metric: str, where: str) -> str:
+    columns, rows = _values(trials, first), _values(trials, second)
+    if len(columns) > 20 or len(rows) > 30:
+        return ""
+    cells = []
+    for trial in trials:
+        params = trial.planned.params
+        column = next(at for at, value in enumerate(columns) if _same(value, params.get(first)))
+        row = next(at for at, value in enumerate(rows) if _same(value, params.get(second)))
+        told = f"{first}={short(params.get(first))}, {second}={short(params.get(second))}"
+        middle = trial.stat(metric, "p50")
+        ended = trial.outcome.value if trial.outcome else "no result"
+        cells.append(Cell(column, row, middle, told if middle is not None else f"{told}: {ended}"))
+    if all(cell.value is None for cell in cells):
+        return ""
+    chart = sweep.heat_map(
+        cells,
+        columns=[short(value, 16) for value in columns],
+        rows=[short(value, 24) for value in rows],
+        names=(first, second),
+        metric=metric,
+    )
+    title = f"{metric_title(metric).capitalize()} over {first} and {second}{where}"
+    return figure(chart, title, "Median of each combination; stronger colour is more; hatched: no value.")
+
+
+def _interval(trial: TrialResult, metric: str) -> tuple[float, float] | None:
+    return trial.interval if metric == "duration_s" else None
+
+
+def _numeric(group: Group, name: str) -> bool:
+    return all(number(trial.planned.params.get(name)) is not None for trial in group.trials)
+
+
+def _values(trials: Sequence[TrialResult], name: str) -> list[Any]:
+    """The distinct values of a parameter: sorted when they are numbers, else as they come."""
+    found: list[Any] = []
+    seen: set[str] = set()
+    for trial in trials:
+        value = trial.planned.params.get(name)
+        if (text := f"{type(value).__name__}:{value!r}") not in seen:
+            seen.add(text)
+            found.append(value)
+    return sorted(found) if all(number(value) is not None for value in found) else found
+
+
+def _same(one: Any, other: Any) -> bool:
+    return bool(one == other) and type(one) is type(other)

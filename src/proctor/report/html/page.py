@@ -1,0 +1,60 @@
+"""The page: a list of sections in reading order. A new kind of report adds a section, not a template."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from html import escape
+from pathlib import Path
+
+from proctor.report.charts.svg import CHART_CSS
+from proctor.report.data import RunData
+from proctor.report.files import write_atomic
+from proctor.report.html.results import results, timing
+from proctor.report.html.sections import (
+    artifacts,
+    attempts,
+    environment,
+    failures,
+    head,
+    notices,
+    reproduce,
+)
+from proctor.report.html.view import Section, View
+
+SECTIONS: tuple[Section, ...] = (
+    head,
+    notices,
+    failures,
+    results,
+    attempts,
+    timing,
+    artifacts,
+    environment,
+    reproduce,
+)
+"""In reading order. Each gives its part of the page, or nothing."""
+
+CSS = (Path(__file__).parent / "report.css").read_text() + CHART_CSS
+
+# No script may run and nothing may be fetched, whatever ends up in the page.
+_POLICY = "default-src 'none'; style-src 'unsafe-inline'; img-src data:; base-uri 'none'; form-action 'none'"
+
+
+def render(data: RunData, sections: Sequence[Section] = SECTIONS) -> str:
+    """The whole page."""
+    view = View.of(data)
+    body = "".join(part(view) for part in sections)
+    version = data.info.versions.get("proctor", "")
+    return (
+        '<!doctype html><html lang="en"><head><meta charset="utf-8">'
+        f'<meta http-equiv="Content-Security-Policy" content="{escape(_POLICY)}">'
+        '<meta name="viewport" content="width=device-width,initial-scale=1">'
+        f"<title>{escape(data.info.name)} · Proctor</title><style>{CSS}</style></head><body><main>{body}"
+        f"<footer>Written by Proctor {escape(str(version))} from series.jsonl beside this page. "
+        "One file, no script, nothing fetched.</footer></main></body></html>\n"
+    )
+
+
+def write(data: RunData, folder: Path) -> None:
+    """Write `report.html`."""
+    write_atomic(folder / "report.html", render(data))

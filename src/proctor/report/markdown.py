@@ -1,0 +1,186 @@
+"""`report.md`, `README.md` and `SWEEP_SUMMARY.md`: the same facts for terminals and pull requests."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from proctor.model.outcome import Outcome
+from proctor.report.data import RunData, TrialResult, metric_of
+from proctor.report.files import write_atomic
+from proctor.report.html.view import moment
+from proctor.report.quantity import MISSING, duration, show, unit_for
+from proctor.report.story import Group, groups, headline, short, warnings
+
+MOST_ROWS = 200
+_SPECIAL = re.compile(r"([\\`*_{}\[\]<>|#~&])")
+
+
+def plain(value: Any, limit: int = 200) -> str:
+    """User text inside Markdown: on one line, with nothing in it that Markdown or HTML would act on."""
+    text = " ".join(str(value).split())
+    text = text if len(text) <= limit else text[: limit - 1] + "…"
+    return _SPECIAL.sub(r"\\\1", text)
+
+
+def table(headers: Sequence[str], rows: Sequence[Sequence[str]], *, right: Sequence[int] = ()) -> str:
+    """A table of cells that are Markdown already."""
+    rule = ["---:" if at in right else "---" for at in range(len(headers))]
+    return "".join(f"| {' | '.join(row)} |\n" for row in (list(headers), rule, *rows))
+
+
+def report(data: RunData) -> str:
+    """The run's report, without pictures."""
+    info = data.info
+    parts = [f"# {plain(info.name)}\n\n{plain(headline(data), 2000)}\n"]
+    if info.notes:
+        parts.append(f"> {plain(info.notes, 2000)}\n")
+    if found := warnings(data):
+        parts.append(
+            "## Before you quote these numbers\n\n" + "".join(f"- {plain(each)}\n" for each in found)
+        )
+    several = groups(data)
+    for group in several:
+        title = plain(group.subject) if len(several) > 1 else "Results"
+        fixed = ", ".join(f"{name}={short(value)}" for name, value in group.fixed.items())
+        lead = f"Held fixed: {plain(fixed, 1000)}\n\n" if fixed else ""
+        parts.append(f"## {title}\n\n{lead}{points(group, metric_of(info.kind))}")
+    if text := _failures(data):
+        parts.append(text)
+    parts.append(_facts(data))
+    return "\n".join(parts)
+
+
+def points(group: Group, metric: str) -> str:
+    """A row per parameter point or rollout."""
+    names = list(group.varying) or ["trial"]
+    rows = []
+    for trial in group.trials[:MOST_ROWS]:
+        params = trial.planned.params
+        label = [plain(short(params.get(name))) for name in group.varying] or [plain(group.label(trial))]
+        rows.append([*label, *_numbers(trial, metric)])
+    first = len(names)
+    headers = [*map(plain, names), "outcome", "median", "95 % interval", "mean", "p95", "n"]
+    text = table(headers, rows, right=range(first + 1, first + 6))
+    if len(group.trials) > MOST_ROWS:
+        text += f"\nThe first {MOST_ROWS} of {len(group.trials)} points; `metrics.json` has them all.\n"
+    return text
+
+
+def _numbers(trial: TrialResult, metric: str) -> list[str]:
+    outcome = trial.outcome.value if trial.outcome else "no result"
+    middle = trial.stat(metric, "p50")
+    if middle is None:
+        reward = trial.counted.reward if trial.counted else None
+        return [outcome, show(metric, reward), *[MISSING] * 4]
+    unit = unit_for(metric, [middle])
+    interval = unit.span(*trial.interval) if trial.interval else MISSING
+    rest = [unit.show(trial.stat(metric, name)) for name in ("mean", "p95")]
+    return [outcome, unit.show(middle), interval, *rest, str(int(trial.stat(metric, "count") or 1))]
+
+
+def _failures(data: RunData) -> str:
+    rows = [
+        [
+            plain(trial.planned.label),
+            trial.counted.outcome.value,
+            *(plain(text) for text in (failure.phase, failure.type, failure.message)),
+        ]
+        for trial in data.finished
+        if trial.counted and trial.outcome is not Outcome.PASSED and (failure := trial.counted.failure)
+    ]
+    if not rows:
+        return ""
+    text = "## Failures\n\n" + table(["trial", "outcome", "phase", "error", "message"], rows[:50])
+    return text + (f"\nThe first 50 of {len(rows)}.\n" if len(rows) > 50 else "")
+
+
+def _facts(data: RunData) -> str:
+    info = data.info
+    took = info.finished_at - info.started_at if info.finished_at and info.started_at else None
+    commit = info.vcs.get("commit")
+    facts = [
+        ("run", info.id),
+        ("status", info.status.value),
+        ("started", moment(info.started_at or info.created_at)),
+        ("took", duration(took)),
+        ("seed", info.seed),
+        (
+            "commit",
+            f"{commit}{', with local changes' if info.vcs.get('dirty') else ''}" if commit else MISSING,
+        ),
+        *((name, value) for name, value in info.versions.items()),
+        *(
+            (name, info.environment[name])
+            for name in ("cpu_model", "cpu_count", "cores", "memory_bytes", "governor", "kernel", "platform")
+            if isinstance(info.environment.get(name), str | int | float)
+        ),
+    ]
+    rows = [[plain(name), plain(value)] for name, value in facts]
+    return (
+        "## Run\n\n"
+        + table(["fact", "value"], rows)
+        + "\nRun it again: `proctor run spec.json` in this folder.\n"
+    )
+
+
+def readme(data: RunData) -> str:
+    """What the folder holds, for someone who finds it without knowing Proctor."""
+    info = data.info
+    when = moment(info.started_at or info.created_at)
+    sweep = "- `SWEEP_SUMMARY.md`: every parameter point in one table\n" if is_sweep(data) else ""
+    return f"""# {plain(info.name)}
+
+{plain(headline(data), 2000)}
+
+A Proctor {info.kind} run, `{plain(info.id)}`, {when}, {info.status.value}.
+
+- `report.html`: open it in a browser; one file, nothing is fetched
+- `report.md`: the same without pictures
+{sweep}- `manifest.json`: what was to be run: spec, environment, version control, plan
+- `series.jsonl`: one JSON object per attempt, in the order they ended; all that was measured
+- `metrics.json`: the aggregates of each trial; `summary.json`: the run in one page
+- `trials/<subject>/<index>/result.json`: each point's result; its profiles and logs under `artifacts/`
+- `spec.json`: the spec with every default filled in
+
+```
+proctor run spec.json      # run it again
+proctor import .           # read it into a store
+```
+"""
+
+
+def is_sweep(data: RunData) -> bool:
+    """Whether there is more than one parameter point to put in a table."""
+    return data.info.kind == "experiment" and len(data.trials) > 1
+
+
+def sweep_summary(data: RunData) -> str:
+    """Every parameter point, fastest first, with how many times longer each takes than the fastest."""
+    metric = metric_of(data.info.kind)
+    parts = [f"# Sweep: {plain(data.info.name)}\n\n{plain(headline(data), 2000)}\n"]
+    for group in groups(data):
+        ranked = sorted(
+            group.trials, key=lambda trial: (trial.stat(metric, "p50") is None, trial.stat(metric, "p50"))
+        )
+        best = ranked[0].stat(metric, "p50")
+        rows = []
+        for trial in ranked[:MOST_ROWS]:
+            middle = trial.stat(metric, "p50")
+            times = f"{middle / best:.2f}×" if middle is not None and best else MISSING
+            rows.append([plain(group.label(trial)), *_numbers(trial, metric), times])
+        headers = ["point", "outcome", "median", "95 % interval", "mean", "p95", "n", "of the fastest"]
+        parts.append(f"## {plain(group.subject)}\n\n{table(headers, rows, right=range(2, 8))}")
+        if len(ranked) > MOST_ROWS:
+            parts.append(f"The first {MOST_ROWS} of {len(ranked)} points; `metrics.json` has them all.\n")
+    return "\n".join(parts)
+
+
+def write(data: RunData, folder: Path) -> None:
+    """Write the Markdown files."""
+    write_atomic(folder / "report.md", report(data))
+    write_atomic(folder / "README.md", readme(data))
+    if is_sweep(data):
+        write_atomic(folder / "SWEEP_SUMMARY.md", sweep_summary(data))

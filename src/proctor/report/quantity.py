@@ -1,0 +1,128 @@
+"""Numbers as people read them: three digits and the unit that fits. The metric's name says what it is."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+MISSING = "–"
+
+
+@dataclass(frozen=True, slots=True)
+class Unit:
+    """A unit to show values in: shown = value × factor."""
+
+    symbol: str
+    factor: float = 1.0
+
+    def show(self, value: float | None, *, digits: int = 3) -> str:
+        """The value with its unit."""
+        if value is None or not math.isfinite(value):
+            return MISSING
+        text = significant(value * self.factor, digits)
+        if self.symbol == "$":
+            return f"${text}"
+        return f"{text} {self.symbol}" if self.symbol else text
+
+    def span(self, low: float, high: float) -> str:
+        """Two values with the unit once, and as many digits as it takes to tell them apart."""
+        for digits in (3, 4, 5, 6):
+            first, last = significant(low * self.factor, digits), significant(high * self.factor, digits)
+            if first != last or low == high:
+                break
+        if self.symbol == "$":
+            return f"${first} – ${last}"
+        return f"{first} – {last} {self.symbol}".rstrip()
+
+
+_SECONDS = ((1.0, 1.0, "s"), (1e-3, 1e3, "ms"), (1e-6, 1e6, "µs"), (0.0, 1e9, "ns"))
+_LONG = ((7200.0, 1 / 3600, "h"), (120.0, 1 / 60, "min"))
+_BYTES = ((2.0**30, 2.0**-30, "GiB"), (2.0**20, 2.0**-20, "MiB"), (2.0**10, 2.0**-10, "KiB"), (0.0, 1.0, "B"))
+_PLAIN = ((1e9, 1e-9, "G"), (1e6, 1e-6, "M"), (1e4, 1e-3, "k"), (0.0, 1.0, ""))
+_TIME_SUFFIXES = {"_s": 1.0, "_seconds": 1.0, "_sec": 1.0, "_ms": 1e-3, "_us": 1e-6, "_ns": 1e-9}
+
+
+def unit_for(metric: str, values: Sequence[float]) -> Unit:
+    """The unit in which the largest of these values reads well."""
+    size = max((abs(value) for value in values if math.isfinite(value)), default=0.0)
+    name = metric.lower()
+    if "per_s" in name:
+        unit = _pick(_PLAIN, size)
+        return Unit(f"{unit.symbol}/s", unit.factor)
+    if name.endswith("_bytes"):
+        return _pick(_BYTES, size)
+    if name.endswith("_usd"):
+        return Unit("$")
+    if name.endswith(("_pct", "_percent")):
+        return Unit("%")
+    for suffix, base in _TIME_SUFFIXES.items():
+        if name.endswith(suffix):
+            unit = _pick((*_LONG, *_SECONDS), size * base) if size else Unit("s")
+            return Unit(unit.symbol, unit.factor * base)
+    return _pick(_PLAIN, size)
+
+
+def _pick(table: Sequence[tuple[float, float, str]], size: float) -> Unit:
+    for limit, factor, symbol in table:
+        if size >= limit:
+            return Unit(symbol, factor)
+    raise AssertionError(table)
+
+
+def show(metric: str, value: float | None) -> str:
+    """One value of a metric, in the unit that fits it alone."""
+    if value is None or not math.isfinite(value):
+        return MISSING
+    return unit_for(metric, [value]).show(value)
+
+
+def significant(value: float, digits: int = 3) -> str:
+    """Rounded to so many digits, never in exponents between 1e-4 and 1e9, thousands set apart."""
+    if value == 0:
+        return "0"
+    if not 1e-4 <= abs(value) < 1e9:
+        return f"{value:.{digits - 1}e}"
+    whole = math.floor(math.log10(abs(value))) + 1
+    rounded = round(value, digits - whole)
+    if math.floor(math.log10(abs(rounded))) + 1 > whole:
+        whole += 1
+    text = f"{rounded:,.{max(0, digits - whole)}f}"
+    return text.replace(",", "\u202f")
+
+
+def number(value: object) -> float | None:
+    """A finite float, or nothing: what charts and tables may count on. True and false are no numbers."""
+    if isinstance(value, bool) or not isinstance(value, int | float):
+        return None
+    try:
+        result = float(value)
+    except OverflowError:
+        return None
+    return result if math.isfinite(result) else None
+
+
+def duration(seconds: float | None) -> str:
+    """How long something took, as people say it."""
+    if seconds is None:
+        return MISSING
+    if seconds < 120:
+        return show("_s", seconds)
+    minutes, rest = divmod(round(seconds), 60)
+    hours, minutes = divmod(minutes, 60)
+    return f"{hours} h {minutes:02d} min" if hours else f"{minutes} min {rest:02d} s"
+
+
+def percent(fraction: float) -> str:
+    """A fraction as a percentage of two digits."""
+    return f"{significant(fraction * 100, 2)} %"
+
+
+def metric_title(metric: str) -> str:
+    """A metric's name as a heading: `duration_s` is a duration."""
+    base = metric
+    for suffix in (*_TIME_SUFFIXES, "_bytes", "_usd", "_pct"):
+        if metric.endswith(suffix) and not metric.endswith("_per_s") and len(metric) > len(suffix):
+            base = metric[: -len(suffix)]
+            break
+    return base.replace("_", " ")

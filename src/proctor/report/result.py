@@ -1,0 +1,95 @@
+"""RunResult: one parameter point's result as one self-contained JSON document, for people and other tools."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from proctor.model.outcome import Outcome
+from proctor.model.plan import PlannedTrial
+from proctor.model.record import SCHEMA_VERSION, AttemptRecord
+from proctor.model.run import RunInfo
+from proctor.report.files import encode, safe_name
+from proctor.report.series import plain_attempt
+
+
+def trial_folder(trial: PlannedTrial) -> str:
+    """Where a trial's files are, inside the run folder. The index makes it unique."""
+    return f"trials/{safe_name(trial.subject)}/{trial.index}"
+
+
+def artifact_paths(trial: PlannedTrial, record: AttemptRecord) -> list[str]:
+    """Where each artifact of an attempt is, inside the run folder; the same on export and on import."""
+    base = trial_folder(trial) + ("/artifacts" if record.number <= 1 else f"/artifacts-{record.number}")
+    paths: list[str] = []
+    for each in record.artifacts:
+        parts = [safe_name(part) for part in each.name.split("/") if part not in {"", ".", ".."}]
+        path = f"{base}/{'/'.join(parts) or 'artifact'}"
+        if path in paths:
+            path = f"{base}/{safe_name(each.digest)[:12]}-{len(paths)}-{parts[-1] if parts else 'artifact'}"
+        paths.append(path)
+    return paths
+
+
+def run_result(info: RunInfo, trial: PlannedTrial, record: AttemptRecord) -> dict[str, Any]:
+    """The document. The names from `name` to `status` are a contract with other tools."""
+    attempt = plain_attempt(record)
+    paths = artifact_paths(trial, record)
+    return {
+        "schema_version": SCHEMA_VERSION,
+        "name": info.name,
+        "run_id": info.id,
+        "status": "success" if record.outcome is Outcome.PASSED else "failed",
+        "outcome": record.outcome.value,
+        "blame": record.outcome.blame.value,
+        "experiment" if trial.kind == "experiment" else "task": trial.subject,
+        "parameters": trial.params,
+        "seed": trial.seed,
+        "key": trial.key,
+        "index": trial.index,
+        "attempt": record.number,
+        "iterations": len(record.iterations),
+        "reward": record.reward,
+        "metrics": record.metrics,
+        "iteration_metrics": record.iterations,
+        "error": attempt["failure"],
+        "warnings": record.notes,
+        "started_at": record.started_at,
+        "ended_at": record.ended_at,
+        "phases_s": record.phases_s,
+        "ledger": record.ledger,
+        "usage": record.usage,
+        "artifacts": [{**each, "path": path} for each, path in zip(attempt["artifacts"], paths, strict=True)],
+        "agent": trial.agent,
+        "model": trial.model,
+        "tags": info.tags,
+        "notes": info.notes,
+        "vcs": vcs(info.vcs),
+        "environment": info.environment,
+    }
+
+
+def vcs(found: Mapping[str, Any]) -> dict[str, Any]:
+    """What was checked out; the three names are always there."""
+    return {"commit": None, "branch": None, "dirty": None, **found}
+
+
+class ResultWriter:
+    """Encodes RunResults of one run; the environment, alike in all of them, is encoded once."""
+
+    def __init__(self, info: RunInfo) -> None:
+        self.info = info
+        self._environment = encode(info.environment)
+
+    def encode(self, trial: PlannedTrial, record: AttemptRecord) -> str:
+        """A field per line and an iteration per line: readable, and fast to write."""
+        lines = []
+        for name, value in run_result(self.info, trial, record).items():
+            if name == "environment":
+                text = self._environment
+            elif name == "iteration_metrics" and value:
+                text = "[\n  " + ",\n  ".join(encode(row) for row in value) + "\n ]"
+            else:
+                text = encode(value)
+            lines.append(f' "{name}": {text}')
+        return "{\n" + ",\n".join(lines) + "\n}\n"

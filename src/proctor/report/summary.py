@@ -1,0 +1,130 @@
+"""`summary.json` and `metrics.json`: what a run came to, and the aggregates of each trial."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+from proctor.model.outcome import Outcome
+from proctor.model.record import SCHEMA_VERSION
+from proctor.model.run import RunInfo
+from proctor.report.data import RunData, TrialResult, metric_of
+from proctor.report.files import encode, write_atomic, write_json
+from proctor.report.result import ResultWriter
+from proctor.report.story import groups, headline, warnings
+
+
+def run_fields(info: RunInfo) -> dict[str, Any]:
+    """The part of a run that changes while it runs."""
+    return {
+        "id": info.id,
+        "name": info.name,
+        "kind": info.kind,
+        "status": info.status.value,
+        "seed": info.seed,
+        "created_at": info.created_at,
+        "started_at": info.started_at,
+        "finished_at": info.finished_at,
+        "total": info.total,
+        "done": info.done,
+        "counts": dict(info.counts),
+        "tags": list(info.tags),
+        "notes": info.notes,
+        "plan_digest": info.plan_digest,
+    }
+
+
+def summary(data: RunData) -> dict[str, Any]:
+    """The run in a page: status, headline, outcomes, warnings and a line per subject."""
+    info = data.info
+    outcomes = Counter(trial.outcome.value for trial in data.finished if trial.outcome)
+    blame = Counter(trial.outcome.blame.value for trial in data.finished if trial.outcome)
+    attempts = sum(len(trial.attempts) for trial in data.trials)
+    document: dict[str, Any] = {
+        "schema_version": SCHEMA_VERSION,
+        "run": run_fields(info),
+        "headline": headline(data),
+        "metric": metric_of(info.kind),
+        "wall_s": info.finished_at - info.started_at if info.finished_at and info.started_at else None,
+        "trials": {
+            "total": len(data.trials),
+            "finished": len(data.finished),
+            "missing": len(data.trials) - len(data.finished),
+        },
+        "attempts": {"total": attempts, "not_counted": attempts - len(data.finished)},
+        "outcomes": dict(outcomes),
+        "blame": dict(blame),
+        "warnings": warnings(data),
+        "subjects": [_subject(group.subject, group.trials, metric_of(info.kind)) for group in groups(data)],
+    }
+    if info.kind == "task":
+        document["score"] = score(data.trials)
+    return document
+
+
+def _subject(subject: str, trials: tuple[TrialResult, ...], metric: str) -> dict[str, Any]:
+    medians = [value for trial in trials if (value := trial.stat(metric, "p50")) is not None]
+    return {
+        "subject": subject,
+        "trials": len(trials),
+        "outcomes": dict(Counter(trial.outcome.value for trial in trials if trial.outcome)),
+        "median_min": min(medians, default=None),
+        "median_max": max(medians, default=None),
+    }
+
+
+def score(trials: tuple[TrialResult, ...]) -> dict[str, float | int | None]:
+    """The mean reward with the errors left out, counted as zero, and at best."""
+    outcomes = [trial.outcome for trial in trials]
+    judged = [
+        (trial.counted.reward if trial.counted.reward is not None else float(trial.outcome is Outcome.PASSED))
+        for trial in trials
+        if trial.counted and trial.counted.outcome.scored
+    ]
+    errors = sum(1 for outcome in outcomes if outcome is None or not outcome.scored)
+    total = len(judged) + errors
+    return {
+        "scored": len(judged),
+        "errors": errors,
+        "errors_excluded": sum(judged) / len(judged) if judged else None,
+        "errors_as_zero": sum(judged) / total if total else None,
+        "best_case": (sum(judged) + errors) / total if total else None,
+    }
+
+
+def metric_rows(data: RunData) -> Iterator[dict[str, Any]]:
+    """One row per trial: what it was, how it ended, and every aggregate."""
+    for trial in data.trials:
+        record = trial.counted
+        yield {
+            "index": trial.planned.index,
+            "key": trial.planned.key,
+            "subject": trial.planned.subject,
+            "parameters": trial.planned.params,
+            "agent": trial.planned.agent,
+            "model": trial.planned.model,
+            "rollout": trial.planned.rollout,
+            "outcome": trial.outcome.value if trial.outcome else None,
+            "attempts": len(trial.attempts),
+            "reward": record.reward if record else None,
+            "median_interval_95": trial.interval,
+            "metrics": record.metrics if record else {},
+        }
+
+
+def write(data: RunData, folder: Path) -> None:
+    """Write `summary.json`, `metrics.json`, the spec for another run, and a single point's `result.json`."""
+    info = data.info
+    head = encode(
+        {"schema_version": SCHEMA_VERSION, "run_id": info.id, "metric": metric_of(info.kind)}, indent=1
+    )
+    rows = ",\n".join(f"  {encode(row)}" for row in metric_rows(data))
+    write_atomic(folder / "metrics.json", f'{head[:-2]},\n "trials": [\n{rows}\n ]\n}}\n')
+    if len(data.trials) == 1 and data.trials[0].counted and not data.trimmed:
+        only = data.trials[0]
+        write_atomic(folder / "result.json", ResultWriter(info).encode(only.planned, data.trials[0].counted))
+    if info.resolved:
+        write_json(folder / "spec.json", info.resolved)
+    write_json(folder / "summary.json", summary(data))
