@@ -1,0 +1,133 @@
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from proctor.agents.base import AgentContext, AgentFailed, Allowance, BudgetExhausted
+from proctor.agents.chat import Chat, Reply
+from proctor.agents.fake_provider import FakeProvider, commands
+from proctor.agents.http import HttpError, post_json
+from proctor.agents.terminal import Terminal, observations, shorten, wanted
+from proctor.agents.trajectory import Trajectory
+from proctor.errors import ProviderError, UsageError
+from proctor.model.task import Task
+from proctor.sandbox.base import ExecResult
+
+pytestmark = pytest.mark.anyio
+TASK = Task(name="t", path=Path(), digest="d")
+
+
+class EchoSandbox:
+    """Answers every command with what it was."""
+
+    def __init__(self) -> None:
+        self.scripts: list[str] = []
+
+    async def exec(self, argv, *, on_output=None, **options):
+        self.scripts.append(argv[-1])
+        output = f"ran {argv[-1]}\n".encode()
+        on_output("stdout", output)
+        return ExecResult(exit_code=0, stdout=output)
+
+
+def context_for(provider: FakeProvider, **options) -> AgentContext:
+    trajectory = Trajectory(session_id="s", agent="terminal", version="1", model="m", clock=lambda: 0.0)
+    return AgentContext(
+        instruction="Do it.",
+        workdir="/app",
+        model_base_url=provider.base_url,
+        model_token="secret-token",
+        trajectory=trajectory,
+        log=lambda name, data: None,
+        **options,
+    )
+
+
+async def test_it_runs_the_models_commands_and_ends_when_the_model_does():
+    sandbox = EchoSandbox()
+    async with FakeProvider(commands("echo a", "echo b")) as provider:
+        context = context_for(provider)
+        result = await Terminal().run(TASK, sandbox, "m", context)
+    assert sandbox.scripts == ["echo a", "echo b"]
+    assert result.usage["steps"] == 3
+    document = context.trajectory.to_mapping()
+    assert [step["source"] for step in document["steps"]] == ["agent"] * 3
+    assert document["steps"][0]["tool_calls"][0]["arguments"] == {"command": "echo a"}
+    assert "ran echo a" in document["steps"][0]["observation"]["results"][0]["content"]
+    assert document["final_metrics"]["total_prompt_tokens"] > 0
+    assert "ran echo a" in json.dumps(provider.requests[1]["messages"])
+
+
+async def test_rate_limits_and_passing_faults_are_waited_out():
+    async with FakeProvider(commands("true"), errors=[500, 429, 503]) as provider:
+        chat = Chat(provider.base_url, "", backoff_s=0.001)
+        reply = await chat.ask("m", [{"role": "user", "content": "x"}])
+    assert reply.tool_calls[0].name == "shell"
+    assert provider.statuses == [500, 429, 503, 200]
+
+
+async def test_the_retry_after_of_a_rate_limit_is_honoured():
+    async with FakeProvider(commands("true"), rate_per_s=1, clock=lambda: 0.0) as provider:
+        chat = Chat(provider.base_url, "", attempts=3, backoff_s=60)
+        await chat.ask("m", [])
+        with pytest.raises(ProviderError, match="failed 3 times, at last with status 429: slow down"):
+            await chat.ask("m", [])
+    assert provider.statuses == [200, 429, 429, 429]
+
+
+async def test_a_refusal_is_final_and_never_shows_the_key():
+    async with FakeProvider(commands("true"), key="right") as provider:
+        with pytest.raises(ProviderError, match="wrong key") as caught:
+            await Chat(provider.base_url, "not-the-key").ask("m", [])
+    assert "not-the-key" not in str(caught.value)
+    assert provider.statuses == [401]
+
+
+async def test_a_service_that_is_not_there_is_the_providers_fault():
+    async with FakeProvider(commands("true")) as provider:
+        url = provider.base_url
+    with pytest.raises(ProviderError, match="failed 2 times"):
+        await Chat(url, "", attempts=2, backoff_s=0.001).ask("m", [])
+    with pytest.raises(HttpError, match="not an http"):
+        await post_json("ftp://x", {}, {}, timeout_s=1)
+    with pytest.raises(HttpError, match="line break"):
+        async with FakeProvider(commands("true")) as provider:
+            await post_json(provider.base_url, {}, {"X": "a\nb"}, timeout_s=1)
+
+
+async def test_steps_and_tokens_are_limited():
+    async with FakeProvider(lambda request, turn: "true") as provider:
+        with pytest.raises(BudgetExhausted, match="all of its 3 steps"):
+            await Terminal().run(TASK, EchoSandbox(), "m", context_for(provider, limits=Allowance(steps=3)))
+        with pytest.raises(BudgetExhausted, match="tokens of 5"):
+            await Terminal().run(TASK, EchoSandbox(), "m", context_for(provider, limits=Allowance(tokens=5)))
+        with pytest.raises(BudgetExhausted, match="bytes of output"):
+            await Terminal().run(
+                TASK, EchoSandbox(), "m", context_for(provider, limits=Allowance(output_bytes=3))
+            )
+
+
+async def test_without_a_model_or_an_endpoint_it_says_what_to_set():
+    async with FakeProvider(commands()) as provider:
+        with pytest.raises(UsageError, match="needs a model"):
+            await Terminal().run(TASK, EchoSandbox(), None, context_for(provider))
+    provider.base_url = ""
+    with pytest.raises(UsageError, match="PROCTOR_MODEL_BASE_URL"):
+        await Terminal().run(TASK, EchoSandbox(), "m", context_for(provider))
+
+
+def test_a_fenced_block_is_a_command_and_two_are_a_failure():
+    reply = Reply(text="Look:\n```sh\nls\n```", message={})
+    assert json.loads(wanted(reply)[0].arguments)["command"] == "ls\n"
+    assert observations(reply, [("fenced", "out")]) == [{"role": "user", "content": "out"}]
+    with pytest.raises(AgentFailed, match="several"):
+        wanted(Reply(text="```sh\na\n```\n```sh\nb\n```", message={}))
+
+
+def test_a_long_output_keeps_its_beginning_and_its_end():
+    text = shorten("a" * 20_000 + "end")
+    assert text.startswith("aaa")
+    assert text.endswith("end")
+    assert "left out" in text
