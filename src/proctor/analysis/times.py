@@ -74,6 +74,7 @@ class TimesComparison:
 
     points: tuple[PointComparison, ...]
     verdict: Verdict
+    higher_is_better: bool
     ratio: float | None
     """Geometric mean over points."""
     interval: Interval | None
@@ -111,21 +112,31 @@ def compare_times(
     points = [_point(each, noise, level, seed + at, draws) for at, each in enumerate(samples)]
     settles = _settles([point.error for point in points], noise, level)
     chosen = margin if margin is not None else max(MIN_MARGIN, settles)
-    adjusted = holm([point.p_value for point in points])
-    judged = tuple(
-        replace(point, p_holm=p, verdict=_judge(point, p, chosen, higher_is_better, 1 - level))
-        for point, p in zip(points, adjusted, strict=True)
-    )
-    ratio, interval = _sweep(judged, noise, level)
-    return TimesComparison(
-        points=judged,
-        verdict=overall(point.verdict for point in judged),
+    ratio, interval = _sweep(points, noise, level)
+    found = TimesComparison(
+        points=tuple(points),
+        verdict=Verdict.INCONCLUSIVE,
+        higher_is_better=higher_is_better,
         ratio=ratio,
         interval=interval,
         margin=chosen,
         settles=settles,
         noise=noise,
     )
+    return adjust_together([found])[0]
+
+
+def adjust_together(comparisons: Sequence[TimesComparison]) -> tuple[TimesComparison, ...]:
+    """Judge several metrics of one study as the single family of questions that they are."""
+    adjusted = iter(holm([point.p_value for each in comparisons for point in each.points]))
+    judged = []
+    for each in comparisons:
+        points = tuple(
+            replace(point, p_holm=p, verdict=_judge(point, p, each.margin, each.higher_is_better))
+            for point, p in zip(each.points, adjusted, strict=False)
+        )
+        judged.append(replace(each, points=points, verdict=overall(point.verdict for point in points)))
+    return tuple(judged)
 
 
 def _point(samples: Samples, noise: Noise, level: float, seed: int, draws: int) -> PointComparison:
@@ -192,13 +203,14 @@ def _p_value(log_ratio: float, error: float, noise: Noise, between: float) -> fl
     return two_sided_t(log_ratio / error, df)
 
 
-def _judge(point: PointComparison, p_holm: float, margin: float, higher: bool, alpha: float) -> Verdict:
+def _judge(point: PointComparison, p_holm: float, margin: float, higher: bool) -> Verdict:
     if math.isnan(point.ratio):
         return Verdict.INCONCLUSIVE
     logs = [
         math.log(value) if value > 0 else -math.inf
         for value in (point.ratio, point.interval.low, point.interval.high)
     ]
+    alpha = 1 - point.interval.level
     gain, low, high = logs if higher else (-logs[0], -logs[2], -logs[1])
     return judge(gain=gain, low=low, high=high, p_value=p_holm, margin=math.log1p(margin), alpha=alpha)
 

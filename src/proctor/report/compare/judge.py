@@ -1,0 +1,235 @@
+"""Compare two sides: pair them, check the facts, and judge."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+
+from proctor.analysis.compare import MissingBounds, missing_bounds
+from proctor.analysis.estimate import Denominators, denominators
+from proctor.analysis.times import (
+    DEFAULT_NOISE,
+    Noise,
+    Samples,
+    TimesComparison,
+    adjust_together,
+    compare_times,
+)
+from proctor.analysis.verdict import Verdict, overall
+from proctor.errors import Exit, UsageError
+from proctor.model.outcome import Blame
+from proctor.report.compare.facts import differences
+from proctor.report.compare.pairing import Pairing, pair
+from proctor.report.compare.results import ResultPoint, ResultSet
+
+SCORE_MARGIN = 0.05
+_RATES = ("per_s", "throughput", "ops", "hit_rate", "speedup", "accuracy", "reward", "score")
+_TIMES = ("_s", "_ms", "_us", "_ns", "_seconds", "_sec")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Failure:
+    """A pair of which a side has no result."""
+
+    name: str
+    a: str
+    b: str
+    new: bool
+    """A has a result and B failed by its own doing."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MetricComparison:
+    """One metric over all pairs."""
+
+    metric: str
+    times: TimesComparison
+    absent: tuple[str, ...] = ()
+    """Pairs in which a side does not have this metric."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ScoreComparison:
+    """Rewards of two task runs."""
+
+    bounds: MissingBounds
+    a: Denominators
+    b: Denominators
+    margin: float
+    verdict: Verdict
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Comparison:
+    """Everything that a reader of the verdict needs."""
+
+    label_a: str
+    label_b: str
+    verdict: Verdict
+    metrics: tuple[MetricComparison, ...]
+    score: ScoreComparison | None
+    failures: tuple[Failure, ...]
+    only_a: tuple[str, ...]
+    only_b: tuple[str, ...]
+    warnings: tuple[str, ...]
+
+    @property
+    def exit_code(self) -> Exit:
+        """0 no worse, 1 worse, 3 inconclusive."""
+        if self.verdict is Verdict.WORSE:
+            return Exit.WORSE
+        return Exit.INCONCLUSIVE if self.verdict is Verdict.INCONCLUSIVE else Exit.OK
+
+
+def compare(
+    a: ResultSet,
+    b: ResultSet,
+    *,
+    metrics: Sequence[str] = (),
+    margin: float | None = None,
+    higher_is_better: bool | None = None,
+    noise: Mapping[str, Noise] | None = None,
+    seed: int = 0,
+) -> Comparison:
+    """Compare two sides on one or more metrics; UsageError when they have nothing in common."""
+    if a.kind != b.kind:
+        raise UsageError(
+            f"{a.label} is a run of {a.kind}s and {b.label} one of {b.kind}s: nothing to compare"
+        )
+    wanted = tuple(metrics) or (a.metric,)
+    score = _score(a, b, margin, seed) if "reward" in wanted and a.kind == "task" else None
+    pairing = pair(a.points, b.points)
+    if not pairing.pairs:
+        raise UsageError(_nothing_shared(a, b))
+    failures = _failures(pairing)
+    usable = [(one, two) for one, two in pairing.pairs if not one.failed and not two.failed]
+    found = []
+    for metric in wanted:
+        if score and metric == "reward":
+            continue
+        higher = is_better_higher(metric) if higher_is_better is None else higher_is_better
+        chosen = (noise or {}).get(metric) or default_noise(metric)
+        found.append(_metric(metric, usable, margin, higher, chosen, seed))
+    _check_metrics(found, a, b, usable)
+    together = adjust_together([each.times for each in found])
+    found = [replace(each, times=times) for each, times in zip(found, together, strict=True)]
+    warnings = [*differences(a.facts, b.facts), *([pairing.warning] if pairing.warning else [])]
+    warnings += [f"A: {note}" for note in a.notes] + [f"B: {note}" for note in b.notes]
+    return Comparison(
+        label_a=a.label,
+        label_b=b.label,
+        verdict=_verdict(found, score, failures),
+        metrics=tuple(found),
+        score=score,
+        failures=failures,
+        only_a=pairing.only_a,
+        only_b=pairing.only_b,
+        warnings=tuple(warnings),
+    )
+
+
+def default_noise(metric: str) -> Noise:
+    """Run-to-run noise when no history tells: for times and rates; other quantities do not tick."""
+    if is_time(metric):
+        return Noise(sigma=DEFAULT_NOISE, source="default: no earlier runs of the same code to learn from")
+    return Noise(sigma=0.0, source="none: not a time")
+
+
+def is_time(metric: str) -> bool:
+    """Whether a metric depends on how fast the machine happens to be."""
+    name = metric.lower()
+    return name.endswith(_TIMES) or "per_s" in name or "throughput" in name or "ops" in name.split("_")
+
+
+def is_better_higher(metric: str) -> bool:
+    """Whether more of a metric is better, by its name."""
+    name = metric.lower()
+    words = name.split("_")
+    return any(rate in words if rate.isalpha() else rate in name for rate in _RATES)
+
+
+def _metric(
+    metric: str,
+    pairs: Sequence[tuple[ResultPoint, ResultPoint]],
+    margin: float | None,
+    higher: bool,
+    noise: Noise,
+    seed: int,
+) -> MetricComparison:
+    samples = [
+        Samples(name=one.name, a=one.samples[metric], b=two.samples[metric])
+        for one, two in pairs
+        if one.samples.get(metric) and two.samples.get(metric)
+    ]
+    names = {each.name for each in samples}
+    return MetricComparison(
+        metric=metric,
+        times=compare_times(samples, noise=noise, margin=margin, higher_is_better=higher, seed=seed),
+        absent=tuple(one.name for one, _ in pairs if one.name not in names),
+    )
+
+
+def _score(a: ResultSet, b: ResultSet, margin: float | None, seed: int) -> ScoreComparison:
+    bounds = missing_bounds(a.tasks, b.tasks, seed=seed)
+    chosen = SCORE_MARGIN if margin is None else margin
+    return ScoreComparison(
+        bounds=bounds,
+        a=denominators(a.tasks),
+        b=denominators(b.tasks),
+        margin=chosen,
+        verdict=bounds.judge(chosen),
+    )
+
+
+def _failures(pairing: Pairing) -> tuple[Failure, ...]:
+    return tuple(
+        Failure(
+            name=one.name,
+            a=one.failed or "passed",
+            b=two.failed or "passed",
+            new=not one.failed and two.blame in {Blame.AGENT, None} and two.failed not in {"", "not run"},
+        )
+        for one, two in pairing.pairs
+        if one.failed or two.failed
+    )
+
+
+def _verdict(
+    metrics: Sequence[MetricComparison], score: ScoreComparison | None, failures: Sequence[Failure]
+) -> Verdict:
+    """Code that ran and now fails is worse; a point lost to anything else leaves the question open."""
+    verdicts = [each.times.verdict for each in metrics if each.times.points]
+    verdicts += [Verdict.INCONCLUSIVE for each in metrics if not each.times.points]
+    verdicts += [score.verdict] if score else []
+    for failure in failures:
+        if failure.new:
+            verdicts.append(Verdict.WORSE)
+        elif failure.a == "passed":
+            verdicts.append(Verdict.INCONCLUSIVE)
+    return overall(verdicts)
+
+
+def _check_metrics(
+    found: Sequence[MetricComparison],
+    a: ResultSet,
+    b: ResultSet,
+    usable: Sequence[tuple[ResultPoint, ResultPoint]],
+) -> None:
+    from difflib import get_close_matches
+
+    for each in found:
+        if usable and not each.times.points:
+            known = sorted(set(a.metrics) & set(b.metrics)) or sorted({*a.metrics, *b.metrics})
+            near = get_close_matches(each.metric, known, 1)
+            hint = f"did you mean '{near[0]}'?" if near else f"there are: {', '.join(known[:20]) or 'none'}"
+            raise UsageError(f"no pair of points has the metric '{each.metric}'; {hint}")
+
+
+def _nothing_shared(a: ResultSet, b: ResultSet) -> str:
+    if not a.points or not b.points:
+        empty = a if not a.points else b
+        return f"{empty.label} has no points to compare"
+    return (
+        f"{a.label} and {b.label} share no point: the first has '{a.points[0].name}', "
+        f"the second '{b.points[0].name}'"
+    )
