@@ -121,9 +121,10 @@ TRIAL = f"SELECT {TRIAL_COLUMNS} FROM trials t WHERE t.run_id = :run AND t.key =
 TRIALS_PAGE = (
     f"SELECT {TRIAL_COLUMNS} FROM trials t WHERE t.run_id = :run AND t.idx > :idx ORDER BY t.idx LIMIT :limit"
 )
-PENDING_COUNT = "SELECT count(*) FROM trials WHERE run_id = :run AND state = 'pending'"
-LEASED_COUNTS = """
+STATES = """
 SELECT state, count(*) FROM trials WHERE expires_at IS NOT NULL AND run_id = :run GROUP BY state
+UNION ALL SELECT state, sum(trials) FROM run_counts WHERE run_id = :run GROUP BY state
+UNION ALL SELECT 'total', total FROM runs WHERE id = :run
 """
 RECENT_OF_SUBJECT = f"""
 SELECT a.ended_at - a.started_at, a.outcome, {TRIAL_COLUMNS}

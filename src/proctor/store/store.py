@@ -259,11 +259,10 @@ class Store:
 
     def state_counts(self, run_id: str) -> dict[str, int]:
         """How many trials are in each state; every state is named."""
-        found = dict.fromkeys((state.value for state in TrialState), 0)
-        for (state, _), number in self._counts(run_id).items():
-            found[state] += number
-        found[TrialState.PENDING] = int(self._db.read(queries.PENDING_COUNT, {"run": run_id})[0][0])
-        found |= {row[0]: row[1] for row in self._db.read(queries.LEASED_COUNTS, {"run": run_id})}
+        known = {str(row[0]): int(row[1]) for row in self._db.read(queries.STATES, {"run": run_id})}
+        total = known.pop("total", 0)
+        found = dict.fromkeys((state.value for state in TrialState), 0) | known
+        found[TrialState.PENDING] = total - sum(known.values())
         return found
 
     def events(self, *, after: int = 0, run_id: str | None = None, limit: int = 1000) -> list[Event]:

@@ -1,0 +1,168 @@
+"""`proctor show`: one run: how it stands, what came out, where it happened, and what to be wary of."""
+
+from __future__ import annotations
+
+import json
+import sys
+import time
+from collections.abc import Iterator, Mapping
+from itertools import islice
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from proctor.errors import Exit
+
+if TYPE_CHECKING:
+    from proctor.model.run import RunInfo
+    from proctor.store.rows import AttemptRow
+    from proctor.store.store import Store
+
+FIRST_TRIALS = 20
+_OTHER_METRICS = 3
+
+
+@click.command("show")
+@click.argument("ref", metavar="RUN")
+@click.option("--trials", "all_trials", is_flag=True, help=f"Every trial, not only the first {FIRST_TRIALS}.")
+@click.option("--json", "as_json", is_flag=True, help="Print JSON.")
+def command(ref: str, all_trials: bool, as_json: bool) -> int:
+    """Show one RUN: an id, the beginning of one, a name, 'latest', 'latest~1' or a run folder."""
+    from proctor.settings import load_settings
+    from proctor.store.open import open_store
+
+    with open_store(load_settings().store_url, create=False) as store:
+        info = store.run(ref)
+        trials = store.attempts(info.id, counted_only=True)
+        shown = trials if all_trials else islice(trials, FIRST_TRIALS)
+        if as_json:
+            _print_json(store, info, shown)
+        else:
+            _print_run(store, info)
+            _print_trials(info, shown, all_trials=all_trials)
+    return Exit.OK
+
+
+def _print_run(store: Store, info: RunInfo) -> None:
+    from proctor.cli.ls import date_text, outcomes_text, status_text, took_text
+    from proctor.cli.table import bold
+
+    states = store.state_counts(info.id)
+    left = ", ".join(f"{states[each]} {each}" for each in ("pending", "leased", "running") if states[each])
+    print(bold(f"{info.name}  {info.id}"))
+    lines = {
+        "status": status_text(info, stalled=info.id in store.stalled(time.time())),
+        "trials": f"{info.done} of {info.total} done" + (f"; {left}" if left else ""),
+        "outcomes": outcomes_text(info.counts),
+        "started": f"{date_text(info.started_at or info.created_at)}, took {took_text(info)}",
+        "seed": info.seed,
+        "tags": ", ".join(info.tags),
+        "notes": info.notes,
+        "folder": info.folder,
+        "artifacts": size_text(store.blob_bytes(info.id)),
+        "vcs": _vcs_text(info.vcs),
+        "versions": ", ".join(f"{name} {version}" for name, version in info.versions.items()),
+    }
+    for name, value in lines.items():
+        if value not in {"", None}:
+            print(f"{name:<12}{value}")
+    for name, value in info.environment.items():
+        print(f"{name:<12}{_fact_text(name, value)}")
+    for warning in store.warnings(info.id):
+        print(f"{'warning':<12}{warning}")
+
+
+def _print_trials(info: RunInfo, rows: Iterator[AttemptRow], *, all_trials: bool) -> None:
+    from proctor.cli.table import bold, seconds
+
+    notes: set[str] = set()
+    for number, row in enumerate(rows):
+        if not number:
+            print("\n" + bold(f"{'trial':>6}  {'outcome':<16}  {'median':>9}  what"))
+        record = row.record
+        middle = _middle(record.metrics.get("duration_s"))
+        took = record.ended_at - record.started_at if middle is None else middle
+        again = f"  (attempt {record.number})" if record.number > 1 else ""
+        more = "".join(f"  {text}" for text in (*_metrics(row), *_failure(row)))
+        print(
+            f"{row.trial.index:>6}  {record.outcome:<16}  {seconds(took):>9}  {row.trial.label}{more}{again}"
+        )
+        notes.update(record.notes)
+    hidden = 0 if all_trials else sum(info.counts.values()) - FIRST_TRIALS
+    if hidden > 0:
+        print(f"{'…':>6}  and {hidden} more; 'proctor show {info.id} --trials' lists all")
+    for note in sorted(notes):
+        print(f"{'note':<12}{note}")
+
+
+def _print_json(store: Store, info: RunInfo, rows: Iterator[AttemptRow]) -> None:
+    """The trials are written as they are read: a large run is never whole in memory."""
+    from dataclasses import asdict
+
+    document = {
+        **asdict(info),
+        "status": info.status.value,
+        "stalled": info.id in store.stalled(time.time()),
+        "states": store.state_counts(info.id),
+        "warnings": list(store.warnings(info.id)),
+        "artifact_bytes": store.blob_bytes(info.id),
+    }
+    sys.stdout.write(json.dumps(document, indent=2, default=str)[:-2] + ',\n  "trials": [')
+    for number, row in enumerate(rows):
+        one = {"index": row.trial.index, "label": row.trial.label, **row.record.to_mapping()}
+        sys.stdout.write(",\n    " if number else "\n    ")
+        sys.stdout.write(json.dumps(one, default=str))
+    sys.stdout.write("\n  ]\n}\n")
+
+
+def _metrics(row: AttemptRow) -> Iterator[str]:
+    if row.record.reward is not None:
+        yield f"reward={row.record.reward:g}"
+    others = ((name, _middle(value)) for name, value in row.record.metrics.items() if name != "duration_s")
+    known = ((name, value) for name, value in others if value is not None)
+    for name, value in islice(known, _OTHER_METRICS):
+        yield f"{name}={value:.4g}"
+
+
+def _failure(row: AttemptRow) -> Iterator[str]:
+    if row.record.failure:
+        first = row.record.failure.message.strip().partition("\n")[0]
+        yield f"{row.record.failure.phase}: {row.record.failure.type}: {first}"[:160]
+
+
+def _middle(value: Any) -> float | None:
+    """The number that stands for a metric: the median of a described one, or the number itself."""
+    if isinstance(value, Mapping):
+        value = value.get("p50", value.get("mean"))
+    return float(value) if isinstance(value, int | float) else None
+
+
+def _vcs_text(vcs: Mapping[str, Any]) -> str:
+    if not vcs.get("commit"):
+        return ""
+    dirty = ", with changes not committed" if vcs.get("dirty") else ""
+    return f"{str(vcs['commit'])[:12]} on {vcs.get('branch') or 'no branch'}{dirty}"
+
+
+def _fact_text(name: str, value: Any) -> str:
+    if isinstance(value, Mapping):
+        return f"{len(value)} entries (--json shows them)" if len(value) > 4 else _pairs(value)
+    if isinstance(value, list | tuple):
+        return ", ".join(f"{each:g}" if isinstance(each, float) else str(each) for each in value)
+    if name.endswith("_bytes") and isinstance(value, int | float):
+        return size_text(int(value))
+    return "–" if value is None else str(value)
+
+
+def _pairs(value: Mapping[str, Any]) -> str:
+    return ", ".join(f"{name} {each}" for name, each in value.items())
+
+
+def size_text(size_bytes: int) -> str:
+    """A size in the unit a person would choose."""
+    size = float(size_bytes)
+    for unit in ("B", "kB", "MB", "GB"):
+        if size < 1000:
+            return f"{size:.3g} {unit}"
+        size /= 1000
+    return f"{size:.3g} TB"
