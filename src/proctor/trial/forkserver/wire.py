@@ -46,14 +46,17 @@ def encode(message: Mapping[str, Any]) -> bytes:
 class Decoder:
     """Turns a stream of bytes into messages; refuses what cannot be one before reading it."""
 
-    def __init__(self) -> None:
+    def __init__(self, *, limit_bytes: int | None = None) -> None:
         self._buffer = bytearray()
-        self.received_bytes = 0
+        self._left_bytes = limit_bytes
 
     def feed(self, data: bytes) -> Iterator[Message]:
         """The messages that are complete now."""
         self._buffer += data
-        self.received_bytes += len(data)
+        if self._left_bytes is not None:
+            self._left_bytes -= len(data)
+            if self._left_bytes < 0:
+                raise WireError("more bytes of results than one trial may send")
         while len(self._buffer) >= _HEADER.size:
             (size,) = _HEADER.unpack_from(self._buffer)
             if size > MAX_FRAME_BYTES:
@@ -118,7 +121,18 @@ class Mark:
     since_ns: int
 
 
-PHASES = ("start", "construct", "setup", "warmup", "execute_once", "teardown", "end", "instrument")
+PHASES = (
+    "start",
+    "construct",
+    "setup",
+    "warmup",
+    "execute_once",
+    "teardown",
+    "instrument",
+    "end",
+    "link closed",
+    "harness",
+)
 IDLE = 0
 
 
@@ -133,8 +147,8 @@ class SharedPage:
         _MARK.pack_into(self._memory, 0, time.monotonic_ns(), phase, iteration)
 
     def clear(self) -> None:
-        """Nothing is being timed out now."""
-        _MARK.pack_into(self._memory, 0, 0, IDLE, 0)
+        """Between phases: the harness itself is at work."""
+        self.mark(IDLE)
 
     def read_mark(self) -> Mark:
         """Where the child is, read until two looks agree."""

@@ -1,0 +1,264 @@
+"""One attempt at a parameter point: the timed pass, one more for each instrument that needs it, the record."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import sys
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+from proctor.errors import SandboxError, UsageError
+from proctor.instruments.base import Instrument, Resolved, Sampler, Wrapper, create, resolve
+from proctor.model.outcome import Outcome
+from proctor.model.plan import PlannedTrial
+from proctor.model.record import AttemptRecord, Failure
+from proctor.model.spec import ExperimentBody, InstrumentSpec
+from proctor.model.trial import Lease
+from proctor.processes import kill_tree
+from proctor.store.blobs import Blobs
+from proctor.trial.experiment_files import keep_files
+from proctor.trial.experiment_record import Passes, build_record, failed_record
+from proctor.trial.forkserver.client import ForkServer, ImportFailedError
+from proctor.trial.forkserver.remote import Pass
+
+KEPT_SERVERS = 4
+"""Warm servers kept when a spec has many experiments; the idle ones beyond are ended."""
+
+
+class ExperimentExecutor:
+    """Runs parameter points in forks of warm servers, one server per experiment."""
+
+    def __init__(
+        self,
+        *,
+        bodies: Sequence[ExperimentBody],
+        run_id: str,
+        run_dir: Path,
+        sources: Sequence[str],
+        timeout_s: float | None,
+        contended: bool,
+        blobs: Blobs,
+        worker: str,
+        clock: Callable[[], float] = time.time,
+    ) -> None:
+        self.bodies = tuple(bodies)
+        self.run_id = run_id
+        self.run_dir = run_dir.absolute()
+        self.sources = tuple(sources)
+        self.timeout_s = timeout_s
+        self.contended = contended
+        self.blobs = blobs
+        self.worker = worker
+        self.clock = clock
+        self._resolved = tuple(_resolve(body, self.sources) for body in self.bodies)
+        self._servers: dict[str, ForkServer] = {}
+        self._broken: dict[str, Mapping[str, Any]] = {}
+        self._starting = asyncio.Lock()
+
+    async def execute(self, trial: PlannedTrial, lease: Lease) -> AttemptRecord:
+        """Run the attempt to its end. Cancelled: what it started is killed before the cancellation passes."""
+        body = self.bodies[trial.body]
+        started_at, began_ns = self.clock(), time.monotonic_ns()
+        try:
+            server = await self._server(body.experiment)
+            try:
+                passes = await self._passes(server, trial, lease, body)
+            finally:
+                server.users -= 1
+            if passes.has_files:
+                passes.artifacts, passes.notes = await asyncio.to_thread(
+                    keep_files, passes.folder, self.blobs
+                )
+            return build_record(
+                passes,
+                lease=lease,
+                body=body,
+                began_ns=began_ns,
+                started_at=started_at,
+                ended_at=self.clock(),
+                contended=self.contended,
+                worker=self.worker,
+            )
+        except ImportFailedError as error:
+            outcome, failure = Outcome.INVALID, Failure(**error.failure)
+        except (SandboxError, OSError) as error:
+            outcome = Outcome.SANDBOX_ERROR
+            failure = Failure(phase="start", type=type(error).__name__, message=str(error))
+        except (KeyError, TypeError, ValueError, AttributeError) as error:
+            # The measured process holds the other end of the stream: what it sends may be anything.
+            outcome = Outcome.AGENT_ERROR
+            failure = Failure(
+                phase="execute_once", type="BadReport", message=f"{type(error).__name__}: {error}"
+            )
+        return failed_record(
+            outcome, failure, lease=lease, started_at=started_at, ended_at=self.clock(), worker=self.worker
+        )
+
+    async def close(self) -> None:
+        """End every server and whatever it still runs."""
+        servers, self._servers = self._servers, {}
+        await asyncio.gather(*(server.close() for server in servers.values()))
+
+    async def _server(self, slug: str) -> ForkServer:
+        """The warm server of an experiment, started again when need be; the caller is its user now."""
+        async with self._starting:
+            if slug in self._broken:
+                raise ImportFailedError(self._broken[slug])
+            server = self._servers.pop(slug, None)
+            if server is not None and not server.alive:
+                await server.close()
+                server = None
+            if server is None:
+                await self._retire()
+                server = ForkServer(slug=slug, sources=self.sources, preload=self._preload(slug))
+                try:
+                    await server.start()
+                except ImportFailedError as error:
+                    self._broken[slug] = error.failure
+                    raise
+            self._servers[slug] = server
+            server.users += 1
+            return server
+
+    async def _retire(self) -> None:
+        """End the servers that were idle for longest, so that many experiments do not fill the memory."""
+        idle = [slug for slug, server in self._servers.items() if not server.users]
+        for slug in idle[: max(0, len(self._servers) - KEPT_SERVERS + 1)]:
+            await self._servers.pop(slug).close()
+
+    def _preload(self, slug: str) -> list[str]:
+        names = {
+            spec.name
+            for body, resolved in zip(self.bodies, self._resolved, strict=True)
+            if body.experiment == slug
+            for spec in resolved.riding
+        }
+        return sorted(names)
+
+    async def _passes(
+        self, server: ForkServer, trial: PlannedTrial, lease: Lease, body: ExperimentBody
+    ) -> Passes:
+        """The timed pass, then the others; those only when the timed one gave something to look into."""
+        resolved = self._resolved[trial.body]
+        passes = Passes(folder=self._folder(trial, lease), resolved=resolved)
+        request = self._request(trial, body, passes.folder, resolved.riding)
+        request |= {"resident": body.isolation == "none"}
+        passes.timed = await server.run(request)
+        began = time.monotonic()
+        if passes.timed.report is not None and passes.timed.good_rows():
+            for spec in resolved.own_pass:
+                instrument = create(spec)
+                if isinstance(instrument, Wrapper):
+                    passes.wrapped[spec.name] = await self._wrapped(instrument, trial, body, passes.folder)
+                else:
+                    again = self._own_request(request, spec, instrument, passes.timed)
+                    passes.own[spec.name] = await server.run(again)
+        passes.instruments_s = time.monotonic() - began
+        return passes
+
+    def _folder(self, trial: PlannedTrial, lease: Lease) -> Path:
+        """Where the report keeps this attempt's artifacts, so that nothing has to be moved."""
+        name = "artifacts" if lease.attempt <= 1 else f"artifacts-{lease.attempt}"
+        return self.run_dir / "trials" / trial.subject / str(trial.index) / name
+
+    def _request(
+        self, trial: PlannedTrial, body: ExperimentBody, folder: Path, riding: Sequence[InstrumentSpec]
+    ) -> dict[str, Any]:
+        """What lane and child are told, as plain data."""
+        samplers = {spec.name for spec in riding if isinstance(create(spec), Sampler)}
+        plain = [{"name": spec.name, "options": dict(spec.options)} for spec in riding]
+        return {
+            "run_id": self.run_id,
+            "params": dict(trial.params),
+            "seed": trial.seed,
+            "output_dir": str(self.run_dir),
+            "run_dir": str(folder),
+            "folder": str(folder),
+            "instruments_dir": str(folder),
+            "instrument_names": [spec.name for spec in body.instrumentation],
+            "instruments": [each for each in plain if each["name"] not in samplers],
+            "samplers": [each for each in plain if each["name"] in samplers],
+            "iterations": asdict(body.iterations),
+            "loops": body.loops,
+            "gc": body.gc,
+            "timeout_s": self.timeout_s,
+        }
+
+    def _own_request(
+        self, request: Mapping[str, Any], spec: InstrumentSpec, instrument: Instrument, timed: Pass
+    ) -> dict[str, Any]:
+        """The same point again in a fresh process, a few calls, under one instrument."""
+        assert timed.report is not None
+        asked = request["iterations"]
+        limit_s = None if self.timeout_s is None else self.timeout_s * instrument.slowdown
+        return {
+            **request,
+            "run_dir": "",
+            "folder": f"{request['folder']}/{spec.name}",
+            "instruments": [{"name": spec.name, "options": dict(spec.options)}],
+            "samplers": [],
+            "iterations": {**asked, "warmup": 1 if asked["warmup"] else 0, "measured": instrument.iterations},
+            "loops": timed.report["loops"],
+            "timeout_s": limit_s,
+            "resident": False,
+        }
+
+    async def _wrapped(
+        self, instrument: Wrapper, trial: PlannedTrial, body: ExperimentBody, folder: Path
+    ) -> dict[str, Any]:
+        """Run the point in processes of their own under another program."""
+        instrument.open(folder / instrument.name)
+        instrument.folder.mkdir(parents=True, exist_ok=True)
+        for calls in instrument.runs():
+            request = {
+                "slug": body.experiment,
+                "sources": list(self.sources),
+                "params": dict(trial.params),
+                "seed": trial.seed,
+                "run_id": self.run_id,
+                "calls": calls,
+            }
+            command = [sys.executable, "-m", "proctor.trial.point.once", json.dumps(request)]
+            error = await self._under(instrument, instrument.wrap(command, calls))
+            if error:
+                return {"error": error}
+        return {"summary": dict(await asyncio.to_thread(instrument.close))}
+
+    async def _under(self, instrument: Wrapper, command: Sequence[str]) -> str:
+        """Run one command to its end or its time limit; what went wrong, or nothing."""
+        process = await asyncio.create_subprocess_exec(
+            *command,
+            stdin=asyncio.subprocess.DEVNULL,
+            stdout=asyncio.subprocess.DEVNULL,
+            stderr=asyncio.subprocess.PIPE,
+            start_new_session=True,
+            env={**os.environ, "PYTHONHASHSEED": "0"},
+        )
+        limit_s = None if self.timeout_s is None else self.timeout_s * instrument.slowdown
+        try:
+            _, said = await asyncio.wait_for(process.communicate(), limit_s)
+        except TimeoutError:
+            return f"took more than {limit_s:g} s"
+        finally:
+            if process.returncode is None:
+                await asyncio.to_thread(kill_tree, process.pid)
+                await process.wait()
+        if process.returncode:
+            return said.decode("utf-8", "replace")[-2000:].strip() or f"exit code {process.returncode}"
+        return ""
+
+
+def _resolve(body: ExperimentBody, sources: Sequence[str]) -> Resolved:
+    """As `instruments.base.resolve`; an unknown name may be registered by one of the experiments' modules."""
+    try:
+        return resolve(body.instrumentation)
+    except UsageError:
+        from proctor.experiments.discover import discover
+
+        discover(sources)
+        return resolve(body.instrumentation)

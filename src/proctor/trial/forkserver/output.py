@@ -1,0 +1,68 @@
+"""What a trial prints: the beginning and the end are kept, however much there is in between."""
+
+from __future__ import annotations
+
+import os
+from contextlib import suppress
+
+HEAD_BYTES = 64 << 10
+TAIL_BYTES = 192 << 10
+_CHUNK = 64 << 10
+
+
+class Output:
+    """One stream of a child, through a pipe that never fills for long and a memory that never grows."""
+
+    def __init__(self, name: str) -> None:
+        self.name = name
+        self.reader, self.writer = os.pipe()
+        os.set_blocking(self.reader, False)
+        self.total_bytes = 0
+        self._head = bytearray()
+        self._tail = bytearray()
+
+    def read(self) -> bool:
+        """Take what is there; False when every writer has gone."""
+        try:
+            data = os.read(self.reader, _CHUNK)
+        except BlockingIOError:
+            return True
+        if not data:
+            return False
+        self.total_bytes += len(data)
+        room = HEAD_BYTES - len(self._head)
+        self._head += data[:room]
+        self._tail += data[room:] if room > 0 else data
+        if len(self._tail) > 2 * TAIL_BYTES:
+            del self._tail[:-TAIL_BYTES]
+        return True
+
+    def drain(self) -> None:
+        """Take what is still in the pipe, without waiting for whoever may hold it open."""
+        for _ in range(64):
+            before = self.total_bytes
+            if not self.read() or self.total_bytes == before:
+                return
+
+    def text(self) -> bytes:
+        """What was kept, with a line that says how much was not."""
+        tail = self._tail[-TAIL_BYTES:]
+        dropped = self.total_bytes - len(self._head) - len(tail)
+        gap = f"\n[… {dropped} bytes left out …]\n".encode() if dropped else b""
+        return bytes(self._head) + gap + bytes(tail)
+
+    def end_of(self, size: int) -> str:
+        """The last bytes, as text."""
+        return (self._head + self._tail)[-size:].decode("utf-8", "replace")
+
+    def reset(self) -> None:
+        """Begin anew for the next trial of a process that lives on."""
+        self.total_bytes = 0
+        self._head.clear()
+        self._tail.clear()
+
+    def close(self) -> None:
+        """Give both ends back."""
+        for handle in (self.reader, self.writer):
+            with suppress(OSError):
+                os.close(handle)

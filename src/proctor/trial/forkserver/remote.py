@@ -1,0 +1,203 @@
+"""A lane as the controller holds it: one pass at a time, and every way in which that can end."""
+
+from __future__ import annotations
+
+import asyncio
+import socket
+from binascii import a2b_base64
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, field
+from typing import Any
+
+from proctor.errors import SandboxError
+from proctor.trial.forkserver.wire import Decoder, Message, WireError, encode
+
+MAX_PASS_BYTES = 64 << 20
+_CHUNK = 256 << 10
+
+
+@dataclass(slots=True)
+class Pass:
+    """What came back from one pass over a point: rows, the child's report, the lane's account of its end."""
+
+    rows: dict[int, Message] = field(default_factory=dict)
+    report: Message | None = None
+    exit: Message = field(default_factory=dict)
+    broken: str = ""
+    """Why the stream from the child could not be read to its end."""
+
+    def good_rows(self) -> list[Message]:
+        """The iterations that ended well, in order."""
+        return [row for _, row in sorted(self.rows.items()) if "duration_s" in row]
+
+    def take(self, message: Message) -> None:
+        """One frame from the child. A row that comes twice is the same row."""
+        if "row" in message and isinstance(message["row"], dict):
+            self.rows[int(message["row"].get("iteration", len(self.rows)))] = message["row"]
+        elif "report" in message:
+            self.report = message["report"]
+
+
+class Link:
+    """A socket to a server or lane: frames in arrive as they come, and so does the end."""
+
+    def __init__(self, sock: socket.socket, on_message: Callable[[Message], None]) -> None:
+        sock.setblocking(False)
+        self.sock = sock
+        self.closed = asyncio.get_running_loop().create_future()
+        self._decoder = Decoder()
+        self._on_message = on_message
+        self._loop = asyncio.get_running_loop()
+        self._loop.add_reader(sock, self._readable)
+
+    def _readable(self) -> None:
+        try:
+            data = self.sock.recv(_CHUNK)
+            for message in self._decoder.feed(data):
+                self._on_message(message)
+        except BlockingIOError:
+            return
+        except (OSError, WireError):
+            data = b""
+        if not data:
+            self._ended()
+
+    def _ended(self) -> None:
+        self._loop.remove_reader(self.sock)
+        if not self.closed.done():
+            self.closed.set_result(None)
+
+    async def send(self, message: Mapping[str, Any], fds: Sequence[int] = ()) -> None:
+        """Send one frame. SandboxError when the other side has gone."""
+        data = encode(message)
+        try:
+            try:
+                sent = socket.send_fds(self.sock, [data], fds) if fds else self.sock.send(data)
+            except BlockingIOError:
+                raise SandboxError("a lane does not take its orders") from None
+            if sent < len(data):
+                await self._loop.sock_sendall(self.sock, data[sent:])
+        except OSError as error:
+            raise SandboxError(f"the fork server is gone: {error}") from None
+
+    def hang_up(self) -> None:
+        """Say that nothing more will come; the other side clears up and ends."""
+        with suppress(OSError):
+            self.sock.shutdown(socket.SHUT_WR)
+
+    def close(self) -> None:
+        """Give the socket back."""
+        self._ended()
+        self.sock.close()
+
+
+class Lane:
+    """One lane of a server, as the controller holds it."""
+
+    def __init__(self, sock: socket.socket) -> None:
+        self._link = Link(sock, self._answered)
+        self._answer: asyncio.Future[Message] | None = None
+
+    @property
+    def alive(self) -> bool:
+        """Whether it can take another trial."""
+        return not self._link.closed.done()
+
+    def _answered(self, message: Message) -> None:
+        if self._answer is not None and not self._answer.done():
+            self._answer.set_result(message)
+
+    async def run(self, request: Mapping[str, Any]) -> Pass:
+        """One pass over a point. SandboxError when the lane is lost; cancelled, all of it is killed."""
+        ours, theirs = socket.socketpair()
+        done = Pass()
+        stream = Stream(ours, done)
+        self._answer = asyncio.get_running_loop().create_future()
+        try:
+            try:
+                await self._link.send({"trial": request}, [theirs.fileno()])
+            finally:
+                theirs.close()
+            await self._finished(done, stream)
+        except BaseException:
+            await self.end()
+            raise
+        else:
+            return done
+        finally:
+            stream.close()
+
+    async def _finished(self, done: Pass, stream: Stream) -> None:
+        """Wait for the lane's account, or for whatever makes it impossible, and complete the pass with it."""
+        assert self._answer is not None
+        await asyncio.wait(
+            {self._answer, self._link.closed, stream.broken}, return_when=asyncio.FIRST_COMPLETED
+        )
+        if stream.broken.done():
+            done.broken = stream.broken.result()
+            await self.end()
+            return
+        if not self._answer.done():
+            raise SandboxError("the fork server's lane was lost during the trial")
+        answer = self._answer.result()
+        if "refused" in answer:
+            raise SandboxError(f"the machine refused the trial: {answer['refused']}")
+        done.exit = answer["exit"]
+        stream.drain()
+        for message in Decoder().feed(a2b_base64(done.exit.get("backlog", ""))):
+            done.take(message)
+
+    def hang_up(self) -> None:
+        """Have the lane end whatever it runs, and itself."""
+        self._link.hang_up()
+
+    def close(self) -> None:
+        """Give the socket back."""
+        self._link.close()
+
+    async def end(self) -> None:
+        """Hang up and wait until the lane has killed what it ran and is gone."""
+        self._link.hang_up()
+        await asyncio.wait({self._link.closed}, timeout=10)
+        self._link.close()
+
+
+class Stream:
+    """What one child sends; bounded in all."""
+
+    def __init__(self, sock: socket.socket, done: Pass) -> None:
+        sock.setblocking(False)
+        self._sock = sock
+        self._done = done
+        self._decoder = Decoder(limit_bytes=MAX_PASS_BYTES)
+        self._loop = asyncio.get_running_loop()
+        self._loop.add_reader(sock, self._readable)
+        self.broken: asyncio.Future[str] = self._loop.create_future()
+
+    def _readable(self) -> bool:
+        """Read once; False when there is nothing more for now, or ever."""
+        try:
+            data = self._sock.recv(_CHUNK)
+            for message in self._decoder.feed(data):
+                self._done.take(message)
+        except BlockingIOError:
+            return False
+        except (WireError, OSError, ValueError) as error:
+            self._loop.remove_reader(self._sock)
+            if not self.broken.done():
+                self.broken.set_result(str(error))
+            return False
+        if not data:
+            self._loop.remove_reader(self._sock)
+        return bool(data)
+
+    def drain(self) -> None:
+        """Read what had been sent before the child ended; a daemon may still hold the other end open."""
+        while self._readable():
+            pass
+
+    def close(self) -> None:
+        """Give the socket back."""
+        self._loop.remove_reader(self._sock)
+        self._sock.close()

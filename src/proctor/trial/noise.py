@@ -1,0 +1,132 @@
+"""How quiet the machine was around a trial: load, stolen time, CPU pressure, frequency; and what it means."""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from statistics import median
+from typing import Any
+
+from proctor.trial.point.calibrate import detectable_effect
+
+_FREQUENCY = "/sys/devices/system/cpu/cpu0/cpufreq/scaling_cur_freq"
+_SHORT_S = 0.05
+_STEAL_FIELD = 8
+STEAL_LIMIT = 0.02
+PRESSURE_LIMIT = 0.2
+SWITCHES_PER_S_LIMIT = 50.0
+
+
+class NoiseProbe:
+    """Reads the kernel's counters through descriptors kept open; a look costs a few dozen microseconds."""
+
+    def __init__(self) -> None:
+        self._files = {
+            name: handle
+            for name in ("/proc/loadavg", "/proc/stat", "/proc/pressure/cpu", _FREQUENCY)
+            if (handle := _open(name)) is not None
+        }
+        self._last = self._look()
+
+    def begin(self) -> dict[str, float]:
+        """A look before the trial; one less than 50 ms old will do."""
+        if time.monotonic() - self._last["at_s"] > _SHORT_S:
+            self._last = self._look()
+        return self._last
+
+    def end(self, begun: Mapping[str, float]) -> dict[str, float]:
+        """What happened since. A trial too short for the kernel's counters gives the load alone."""
+        if time.monotonic() - begun["at_s"] <= _SHORT_S:
+            return {"load1": begun["load1"]} if "load1" in begun else {}
+        now = self._last = self._look()
+        elapsed_s = now["at_s"] - begun["at_s"]
+        found: dict[str, float] = {name: now[name] for name in ("load1", "frequency_mhz") if name in now}
+        ticks = now.get("ticks", 0) - begun.get("ticks", 0)
+        if ticks > 0:
+            found["steal_fraction"] = (now["steal_ticks"] - begun["steal_ticks"]) / ticks
+        if "waited_us" in now:
+            found["cpu_pressure"] = (now["waited_us"] - begun["waited_us"]) / 1e6 / elapsed_s
+        return found
+
+    def close(self) -> None:
+        """Give the descriptors back."""
+        for handle in self._files.values():
+            os.close(handle)
+        self._files.clear()
+
+    def _look(self) -> dict[str, float]:
+        found = {"at_s": time.monotonic()}
+        if load := self._read("/proc/loadavg"):
+            found["load1"] = float(load.split()[0])
+        if fields := self._read("/proc/stat").partition(b"\n")[0].split()[1:]:
+            found["ticks"] = sum(map(int, fields[:_STEAL_FIELD]))
+            found["steal_ticks"] = int(fields[_STEAL_FIELD - 1])
+        if waited := self._read("/proc/pressure/cpu").partition(b"total=")[2].split():
+            found["waited_us"] = float(waited[0])
+        if frequency := self._read(_FREQUENCY).strip():
+            found["frequency_mhz"] = int(frequency) / 1000
+        return found
+
+    def _read(self, name: str) -> bytes:
+        handle = self._files.get(name)
+        if handle is not None:
+            with suppress(OSError):
+                return os.pread(handle, 4096, 0)
+        return b""
+
+
+def judge(
+    rows: Sequence[Mapping[str, Any]], noise: Mapping[str, float], *, asked_effect: float, cores: int
+) -> tuple[dict[str, Any], list[str]]:
+    """What the noise did to these iterations, and a warning for each way in which it did too much.
+
+    `asked_effect` is the relative precision that the spec asks for (`target_width`).
+    """
+    good = [row for row in rows if "duration_s" in row]
+    found: dict[str, Any] = dict(noise)
+    notes: list[str] = []
+    if not good:
+        return found, notes
+    wall_s = sum(row["duration_s"] for row in good)
+    cpu_s = sum(row["cpu_s"] for row in good)
+    switches = sum(row["involuntary_switches"] for row in good)
+    found["cpu_over_wall"] = cpu_s / wall_s if wall_s > 0 else None
+    found["involuntary_switches"] = switches
+    for clock in ("duration_s", "cpu_s"):
+        found[f"detectable_effect_{clock}"] = detectable_effect([row[clock] for row in good])
+    effect = found["detectable_effect_duration_s"]
+    if effect is not None and effect > asked_effect:
+        notes.append(_too_noisy(effect, found["detectable_effect_cpu_s"], asked_effect))
+    if wall_s > 0.01 and cpu_s < 0.9 * wall_s and switches / wall_s > SWITCHES_PER_S_LIMIT:
+        notes.append(
+            f"other programs took the CPU away {switches} times: cpu_s (median "
+            f"{median(row['cpu_s'] for row in good):.3g} s) says more about the code than duration_s"
+        )
+    return found, [*notes, *_machine_notes(noise, cores)]
+
+
+def _too_noisy(effect: float, effect_cpu: float | None, asked: float) -> str:
+    text = f"too noisy for the precision asked for: changes of duration_s below {effect:.1%} cannot be seen"
+    if effect_cpu is not None and effect_cpu < effect / 2:
+        text += f" (cpu_s: {effect_cpu:.1%})"
+    return f"{text}, {asked:.1%} was asked for; more iterations, a quieter machine or 'proctor ab' would help"
+
+
+def _machine_notes(noise: Mapping[str, float], cores: int) -> list[str]:
+    notes = []
+    if noise.get("steal_fraction", 0) > STEAL_LIMIT:
+        notes.append(f"the host took {noise['steal_fraction']:.1%} of the CPU time for other guests")
+    if noise.get("cpu_pressure", 0) > PRESSURE_LIMIT:
+        notes.append(f"for {noise['cpu_pressure']:.0%} of the time some process was waiting for a CPU")
+    if noise.get("load1", 0) > cores:
+        notes.append(f"the load was {noise['load1']:.1f} on {cores} cores")
+    return notes
+
+
+def _open(name: str) -> int | None:
+    try:
+        return os.open(name, os.O_RDONLY | os.O_CLOEXEC)
+    except OSError:
+        return None

@@ -1,0 +1,1 @@
+"""One parameter point, as the measured process itself sees it."""

@@ -1,0 +1,283 @@
+"""Measure one parameter point inside the measured process: construct, set up, warm up, time, tear down.
+
+The timer covers `execute_once` and nothing else. Everything that the harness does besides happens between
+slots: counting, collecting garbage, checking what was returned, keeping the row.
+"""
+
+from __future__ import annotations
+
+import gc
+import resource
+import time
+from collections.abc import Callable, Mapping
+from itertools import repeat
+from pathlib import Path
+from time import perf_counter_ns, process_time_ns
+from typing import Any
+
+from proctor.experiments.base import Experiment, ExperimentContext
+from proctor.model.spec import Iterations
+from proctor.processes import Usage, usage
+from proctor.trial.forkserver.wire import PHASES, Link, SharedPage
+from proctor.trial.point.calibrate import StopRule, WarmupRule, calibrate_loops
+from proctor.trial.point.failure import describe_failure
+from proctor.trial.point.riders import Riders
+from proctor.trial.point.values import Checker, RefusedError
+
+CONSTRUCT, SETUP, WARMUP, EXECUTE, TEARDOWN, INSTRUMENT, END = map(PHASES.index, PHASES[1:8])
+COLLECT_ABOVE = 2_000
+"""Container objects made since the last collection, above which one happens before the next slot."""
+_FULL_TRACEBACKS = 5
+OWN_COLUMNS = ("iteration", "duration_s", "cpu_s", "involuntary_switches", "page_faults", "gc_collections")
+
+
+def time_calls(
+    call: Callable[[Any], Any],
+    context: Any,
+    loops: int,
+    wall: Callable[[], int] = perf_counter_ns,
+    cpu: Callable[[], int] = process_time_ns,
+) -> tuple[Any, int, int]:
+    """Call `loops` times; the last result, wall and CPU ns. The clocks are bound before user code runs."""
+    result = None
+    if loops == 1:
+        cpu_ns = cpu()
+        wall_ns = wall()
+        result = call(context)
+        wall_ns = wall() - wall_ns
+        return result, wall_ns, cpu() - cpu_ns
+    rounds = repeat(None, loops)
+    cpu_ns = cpu()
+    wall_ns = wall()
+    for _ in rounds:
+        result = call(context)
+    wall_ns = wall() - wall_ns
+    return result, wall_ns, cpu() - cpu_ns
+
+
+class Point:
+    """One parameter point from construction to teardown. Every row and the report go over the link."""
+
+    def __init__(self, request: Mapping[str, Any], link: Link, page: SharedPage) -> None:
+        self.request = request
+        self.link = link
+        self.page = page
+        self.asked = Iterations(**request["iterations"])
+        self.riders = Riders(request["instruments"], Path(request["instruments_dir"]))
+        self.checker = Checker()
+        self.context = ExperimentContext(
+            run_id=request["run_id"],
+            output_dir=Path(request["output_dir"]),
+            run_dir=Path(request["run_dir"]),
+            seed=request["seed"],
+            instruments=tuple(request["instrument_names"]),
+            extras={},
+        )
+        self.loops = 1
+        self.failures: list[dict[str, Any]] = []
+        self.report: dict[str, Any] = {"notes": [], "phases_s": {}}
+        self._collections = 0
+
+    def run(self, make: Callable[[], Experiment]) -> None:
+        """The whole life. Teardown runs whatever happened before it, once there is something to tear down."""
+        before = usage(), usage(resource.RUSAGE_CHILDREN)
+        try:
+            experiment = self._guarded("construct", CONSTRUCT, make)
+            if experiment is None:
+                return
+            try:
+                if self._guarded("setup", SETUP, lambda: experiment.setup(self.context) or True):
+                    self._measure(experiment)
+            finally:
+                self._restore_gc()
+                self._guarded("teardown", TEARDOWN, lambda: experiment.teardown(self.context))
+        finally:
+            self.page.mark(INSTRUMENT)
+            self.report["instruments"] = self.riders.close()
+            self.page.mark(END)
+            self._send_report(before)
+
+    def _guarded(self, phase: str, mark: int, action: Callable[[], Any]) -> Any:
+        """Do one phase under its time limit; whatever it raises is recorded and None comes back."""
+        began = time.monotonic()
+        self.page.mark(mark)
+        try:
+            return action()
+        except BaseException as error:  # noqa: BLE001 - measured code may raise anything, SystemExit too
+            self.link.end_if_forked()
+            self.failures.append(describe_failure(phase, error))
+            return None
+        finally:
+            self.link.end_if_forked()
+            self.page.clear()
+            self.report["phases_s"][phase] = time.monotonic() - began
+
+    def _measure(self, experiment: Experiment) -> None:
+        call = experiment.execute_once
+        began = time.monotonic()
+        self._freeze_gc()
+        self._calibrate(call)
+        self._warm_up(call)
+        self._freeze_gc()
+        warm = time.monotonic()
+        self.report["phases_s"]["warmup"] = warm - began
+        self.riders.open()
+        try:
+            self._work(call)
+        finally:
+            self.report["phases_s"]["work"] = time.monotonic() - warm
+
+    def _calibrate(self, call: Callable[[Any], Any]) -> None:
+        asked = self.request["loops"]
+        if asked != "auto":
+            self.loops = int(asked)
+            return
+        self.context.iteration_index = -1
+
+        def time_slot(loops: int) -> float:
+            self._before_slot()
+            self.page.mark(WARMUP, -1)
+            wall_ns = time_calls(call, self.context, loops)[1]
+            self.link.end_if_forked()
+            self.page.clear()
+            return wall_ns / 1e9
+
+        try:
+            self.loops = calibrate_loops(time_slot)
+        except BaseException as error:  # noqa: BLE001 - the measured iterations will record the same
+            self.link.end_if_forked()
+            self.report["notes"].append(f"calibration failed ({type(error).__name__}); one call per slot")
+        finally:
+            self.page.clear()
+
+    def _warm_up(self, call: Callable[[Any], Any]) -> None:
+        rule = WarmupRule(self.asked.warmup)
+        while rule.verdict is None:
+            count = len(rule.times_s)
+            index = -1 - count if rule.asked == "auto" else count - rule.asked
+            self.context.iteration_index = index
+            self._before_slot()
+            self.page.mark(WARMUP, index)
+            try:
+                _, wall_ns, _ = time_calls(call, self.context, self.loops)
+            except BaseException as error:  # noqa: BLE001 - as in every slot
+                self.link.end_if_forked()
+                self.failures.append(describe_failure("warmup", error))
+                break
+            finally:
+                self.page.clear()
+            self.link.end_if_forked()
+            rule.add(wall_ns / 1e9 / self.loops, wall_ns / 1e9)
+        self.report["warmup"] = {
+            "dropped": len(rule.times_s),
+            "ended": rule.verdict or "failed",
+            **({"first_s": rule.times_s[0], "last_s": rule.times_s[-1]} if rule.times_s else {}),
+        }
+
+    def _work(self, call: Callable[[Any], Any]) -> None:
+        rule = StopRule(self.asked)
+        began = time.monotonic()
+        reason = rule.verdict(0.0)
+        while reason is None:
+            row = self._iteration(call, rule.good + rule.failed)
+            self.link.row({"row": row})
+            rule.add(row.get("duration_s"))
+            reason = rule.verdict(time.monotonic() - began)
+        self.report["stopped"] = reason
+        self.report["gc"] = {"policy": self.request["gc"], "collections_in_slots": self._collections}
+
+    def _iteration(self, call: Callable[[Any], Any], index: int) -> dict[str, Any]:
+        """One slot and its row. The instruments start before the counters, and stop after them."""
+        self.context.iteration_index = index
+        self._before_slot()
+        self.riders.enter()
+        used = resource.getrusage(resource.RUSAGE_SELF)
+        children = resource.getrusage(resource.RUSAGE_CHILDREN)
+        collections = _collections()
+        self.page.mark(EXECUTE, index)
+        try:
+            returned, wall_ns, cpu_ns = time_calls(call, self.context, self.loops)
+            self.link.end_if_forked()
+            after = resource.getrusage(resource.RUSAGE_SELF)
+            after_children = resource.getrusage(resource.RUSAGE_CHILDREN)
+            collected = _collections() - collections
+            self.riders.exit()
+            values = self.checker.plain(returned)
+        except BaseException as error:  # noqa: BLE001 - measured code may raise anything
+            self.link.end_if_forked()
+            self.riders.exit()
+            return self._failed(index, error)
+        finally:
+            self.page.clear()
+        self._collections += collected
+        children_s = _cpu_s(after_children) - _cpu_s(children)
+        row = {
+            "iteration": index,
+            "duration_s": wall_ns / 1e9 / self.loops,
+            "cpu_s": (cpu_ns / 1e9 + children_s) / self.loops,
+            "involuntary_switches": after.ru_nivcsw - used.ru_nivcsw,
+            "page_faults": after.ru_minflt - used.ru_minflt + after.ru_majflt - used.ru_majflt,
+            "gc_collections": collected,
+        }
+        for name, value in values.items():
+            row[f"reported_{name}" if name in OWN_COLUMNS else name] = value
+        return row | self.riders.metrics()
+
+    def _failed(self, index: int, error: BaseException) -> dict[str, Any]:
+        failure = describe_failure("execute_once", error)
+        if isinstance(error, RefusedError):
+            failure |= {"type": "ResultRefused", "traceback": ""}
+        first = len(self.failures) < _FULL_TRACEBACKS
+        if first:
+            self.failures.append(failure | {"iteration": index})
+        kept = {"iteration": index, "error": f"{failure['type']}: {failure['message']}"}
+        return kept | ({"traceback": failure["traceback"]} if first else {})
+
+    def _before_slot(self) -> None:
+        """With the collector off, cyclic garbage is collected here, between slots, when there is enough."""
+        if self.request["gc"] == "disabled":
+            gc.disable()
+            if gc.get_count()[0] > COLLECT_ABOVE:
+                gc.collect()
+
+    def _freeze_gc(self) -> None:
+        if self.request["gc"] == "disabled":
+            gc.collect()
+            gc.freeze()
+            gc.disable()
+
+    def _restore_gc(self) -> None:
+        if self.request["resident"]:
+            gc.unfreeze()
+        gc.enable()
+
+    def _send_report(self, started: tuple[Usage, Usage]) -> None:
+        before, children = started
+        after = usage()
+        self.report |= {
+            "failures": self.failures,
+            "loops": self.loops,
+            "not_finite": self.checker.not_finite,
+            "usage": {
+                "user_s": after.user_s - before.user_s,
+                "system_s": after.system_s - before.system_s,
+                "children_cpu_s": usage(resource.RUSAGE_CHILDREN).cpu_s - children.cpu_s,
+                "peak_rss_bytes": after.peak_rss_bytes,
+                "start_rss_bytes": before.peak_rss_bytes,
+                "minor_faults": after.minor_faults - before.minor_faults,
+                "major_faults": after.major_faults - before.major_faults,
+                "voluntary_switches": after.voluntary_switches - before.voluntary_switches,
+                "involuntary_switches": after.involuntary_switches - before.involuntary_switches,
+                "read_bytes": after.read_bytes - before.read_bytes,
+                "write_bytes": after.write_bytes - before.write_bytes,
+            },
+        }
+        self.link.send({"report": self.report})
+
+
+def _collections() -> int:
+    return sum(generation["collections"] for generation in gc.get_stats())
+
+
+def _cpu_s(used: resource.struct_rusage) -> float:
+    return used.ru_utime + used.ru_stime

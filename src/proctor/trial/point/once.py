@@ -1,0 +1,44 @@
+"""Run one point a given number of times in a plain process, for programs that watch a whole process.
+
+Started as `python -m proctor.trial.point.once REQUEST`, with the request as JSON. Nothing is timed here.
+"""
+
+from __future__ import annotations
+
+import gc
+import json
+import sys
+import tempfile
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from proctor.experiments.base import ExperimentContext
+from proctor.experiments.describe import instantiate
+from proctor.experiments.discover import find
+
+
+def run(request: Mapping[str, Any]) -> None:
+    """Set up, call as often as asked, tear down. What the experiment raises ends the process."""
+    from proctor.trial.forkserver.child import seed_everything
+
+    registered = find(request["slug"], request["sources"])
+    with tempfile.TemporaryDirectory(prefix="proctor-") as folder:
+        seed_everything(request["seed"])
+        experiment = instantiate(registered, request["params"])
+        context = ExperimentContext(
+            run_id=request["run_id"], output_dir=Path(folder), run_dir=Path(folder), seed=request["seed"]
+        )
+        experiment.setup(context)
+        try:
+            gc.collect()
+            gc.disable()
+            for index in range(request["calls"]):
+                context.iteration_index = index
+                experiment.execute_once(context)
+        finally:
+            experiment.teardown(context)
+
+
+if __name__ == "__main__":
+    run(json.loads(sys.argv[1]))
