@@ -1,8 +1,7 @@
 """Run benchmarks of code and of AI agents, and trust the numbers."""
 
-from __future__ import annotations
-
-from typing import TYPE_CHECKING, Any
+TYPE_CHECKING = False
+"""As `typing` has it; importing that would be most of what importing this package costs."""
 
 if TYPE_CHECKING:
     from proctor.experiments.base import REGISTRY as REGISTRY
@@ -24,9 +23,10 @@ _HOMES = {
 __all__ = sorted(_HOMES)  # noqa: PLE0605 - built from the table below it, which a test holds
 
 
-def __getattr__(name: str) -> Any:
+def __getattr__(name: str) -> object:
     if name not in _HOMES:
         raise AttributeError(f"module 'proctor' has no attribute {name!r}")
     from importlib import import_module
 
-    return getattr(import_module(_HOMES[name]), name)
+    found: object = getattr(import_module(_HOMES[name]), name)
+    return found
