@@ -20,7 +20,7 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import Any, Protocol
 
-from proctor.errors import NotFoundError, SpecError
+from proctor.errors import NotFoundError, SpecError, UsageError
 from proctor.model.canonical import canonical_json, derive_seed
 from proctor.model.plan import Plan, PlannedTrial, trial_key
 from proctor.model.spec import ExperimentBody, Spec, TaskEntry
@@ -147,7 +147,7 @@ def _task_trials(
 ) -> Iterator[PlannedTrial]:
     """First rollouts first: a run stopped early has judged every task and agent about equally often."""
     if len(tasks) != len(spec.tasks):
-        raise ValueError(f"tasks of {len(tasks)} entries were given for the spec's {len(spec.tasks)}")
+        raise UsageError(f"the spec has {len(spec.tasks)} task entries, and those of {len(tasks)} were read")
     warnings += _namesakes(tasks)
     overrides = [list(_task_overrides(spec, at, warnings)) for at in range(len(tasks))]
     for rollout in range(max(entry.rollouts for entry in spec.tasks)):

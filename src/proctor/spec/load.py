@@ -48,8 +48,11 @@ def written(path: Path) -> dict[str, Any]:
 
 def _parse(path: Path) -> Node:
     file = str(path)
-    parse = _parser(path)
-    root = parse(_text(path), file)
+    try:
+        parse, text = _parser(path), _text(path)
+    except OSError as error:
+        raise SpecError(f"cannot be read: {error.strerror}", file=file) from error
+    root = parse(text, file)
     if root is None or root.value is None:
         raise SpecError("the spec is empty", file=file, line=1, column=1)
     return root
@@ -78,18 +81,14 @@ def _parser(path: Path) -> Callable[[str, str], Node | None]:
 
 def _text(path: Path) -> str:
     file = str(path)
-    try:
-        if path.is_dir():
-            raise SpecError(_folder(path), file=file)
-        if not path.exists():
-            raise SpecError(f"the file does not exist{_sibling(path)}", file=file)
-        if not path.is_file():
-            raise SpecError("not a regular file", file=file)
-        with path.open("rb") as stream:
-            raw = stream.read(MAX_SPEC_BYTES + 1)
-    except (OSError, ValueError) as error:
-        reason = error.strerror if isinstance(error, OSError) else str(error)
-        raise SpecError(f"cannot be read: {reason}", file=file) from error
+    if path.is_dir():
+        raise SpecError(_folder(path), file=file)
+    if not path.exists():
+        raise SpecError(f"the file does not exist{_sibling(path)}", file=file)
+    if not path.is_file():
+        raise SpecError("not a regular file", file=file)
+    with path.open("rb") as stream:
+        raw = stream.read(MAX_SPEC_BYTES + 1)
     if len(raw) > MAX_SPEC_BYTES:
         raise SpecError(f"larger than {MAX_SPEC_BYTES >> 20} MiB; a spec is a small file", file=file)
     try:

@@ -52,13 +52,20 @@ def check_names(info: ExperimentInfo, names: Iterable[str], *, place: Place = no
         raise _error(place(""), f"'{info.slug}' needs {needs}; give it under 'params' or 'sweep'")
 
 
+def check_defaults(info: ExperimentInfo, given: Iterable[str], *, place: Place = nowhere) -> None:
+    """Refuse a default that would be used and cannot be part of a trial's key."""
+    for name in info.params.keys() - set(given):
+        if not _is_json(info.params[name].default):
+            message = (
+                f"the default of '{name}' of '{info.slug}' cannot be written as JSON; give it in the spec"
+            )
+            raise _error(place(""), message)
+
+
 def check_value(info: ExperimentInfo, name: str, value: Any, *, place: Place = nowhere) -> Any:
     """The value as the experiment will get it: whole numbers become floats where a float is declared."""
-    try:
-        canonical_json(value).encode()
-    except (TypeError, ValueError, RecursionError):
-        message = f"parameter '{name}' of '{info.slug}': the value cannot be written as JSON"
-        raise _error(place(name), message) from None
+    if not _is_json(value):
+        raise _error(place(name), f"parameter '{name}' of '{info.slug}': the value cannot be written as JSON")
     param = info.params.get(name)
     if param is None:
         return value
@@ -76,6 +83,14 @@ def complete(info: ExperimentInfo, given: Mapping[str, Any]) -> dict[str, Any]:
         if name in given or not param.required
     }
     return {**declared, **{name: value for name, value in given.items() if name not in declared}}
+
+
+def _is_json(value: Any) -> bool:
+    try:
+        canonical_json(value).encode()
+    except (TypeError, ValueError, RecursionError):
+        return False
+    return True
 
 
 def _error(place: str, message: str) -> ParamError:

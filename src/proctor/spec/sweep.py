@@ -15,7 +15,7 @@ from proctor.errors import SpecError
 from proctor.model.canonical import canonical_json, derive_seed
 from proctor.model.spec import ExperimentBody
 from proctor.model.subject import ExperimentInfo
-from proctor.spec.params import Place, check_names, check_value, complete, nowhere
+from proctor.spec.params import Place, check_defaults, check_names, check_value, complete, nowhere
 
 MAX_POINTS = 100_000
 
@@ -65,6 +65,7 @@ def grid(body: ExperimentBody, info: ExperimentInfo, *, place: Place = nowhere) 
             del fixed[name]
         axes[name] = values
     check_names(info, (*fixed, *axes), place=place)
+    check_defaults(info, (*fixed, *axes), place=place)
     return Grid(
         fixed={name: check_value(info, name, value, place=place) for name, value in fixed.items()},
         axes={name: _axis(info, name, values, warnings, place) for name, values in axes.items()},

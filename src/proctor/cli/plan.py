@@ -1,0 +1,152 @@
+"""`proctor plan`: what a spec would run, how many trials, and how long that took before."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from proctor.errors import Exit
+
+if TYPE_CHECKING:
+    from proctor.model.plan import Plan, PlannedTrial
+    from proctor.model.spec import ExperimentBody, Spec
+    from proctor.plan.estimate import Estimate
+
+SHOWN = 40
+
+
+@click.command("plan")
+@click.argument("spec_file", metavar="SPEC", type=click.Path(path_type=Path))
+@click.option(
+    "--set", "overrides", multiple=True, metavar="KEY=VALUE", help="Change the spec: iterations.measured=20."
+)
+@click.option(
+    "--experiments",
+    "sources",
+    multiple=True,
+    metavar="DIR_OR_MODULE",
+    help="Where more experiments are found.",
+)
+@click.option("--all", "everything", is_flag=True, help=f"List every trial, not only the first {SHOWN}.")
+@click.option("--json", "as_json", is_flag=True, help="Print the whole plan and the resolved spec as JSON.")
+def command(
+    spec_file: Path, overrides: tuple[str, ...], sources: tuple[str, ...], everything: bool, as_json: bool
+) -> int:
+    """Print what SPEC would run. Nothing is executed and nothing is written.
+
+    The time is estimated from earlier runs of the same experiments or tasks in the store, when there are any.
+    """
+    from proctor.job import plan_spec, with_sources
+    from proctor.plan.estimate import estimate
+    from proctor.spec.load import load
+
+    spec = with_sources(load(spec_file, overrides=overrides), sources)
+    plan = plan_spec(spec)
+    expected = estimate(plan, _history(plan), parallel=spec.parallel)
+    if as_json:
+        _print_json(spec, plan, expected)
+    else:
+        _print_plan(spec, plan, expected, everything=everything)
+    return Exit.OK
+
+
+def _history(plan: Plan) -> Mapping[str, float]:
+    """What earlier runs took. A store that cannot be read costs the estimate, not the plan."""
+    from proctor.errors import StoreError
+    from proctor.settings import load_settings
+    from proctor.store.open import open_store
+
+    try:
+        with open_store(load_settings().store_url, create=False) as store:
+            return store.history({trial.subject for trial in plan.trials})
+    except StoreError as error:
+        print(f"proctor: no estimate: {error}", file=sys.stderr)
+        return {}
+
+
+def _print_json(spec: Spec, plan: Plan, expected: Estimate) -> None:
+    from dataclasses import asdict
+
+    from proctor.cli.table import print_json
+
+    print_json(
+        {
+            "name": spec.name,
+            "kind": spec.kind,
+            "digest": plan.digest,
+            "count": len(plan),
+            "estimate": expected.to_mapping(),
+            "warnings": list(plan.warnings),
+            "resolved": spec.to_mapping(),
+            "trials": [{"label": trial.label, **asdict(trial)} for trial in plan.trials],
+        }
+    )
+
+
+def _print_plan(spec: Spec, plan: Plan, expected: Estimate, *, everything: bool) -> None:
+    from proctor.cli.table import bold, print_table
+
+    print(bold(f"{spec.name}: {_counted(len(plan), 'trial')}, seed {spec.seed}"))
+    for body in spec.experiments:
+        print(f"  {body.experiment}: {_measuring(body)}")
+    print()
+    shown = plan.trials if everything else plan.trials[:SHOWN]
+    print_table(("#", "trial", "key"), _rows(shown, _varying(plan)), right=(0,))
+    if len(shown) < len(plan):
+        print(f"… and {len(plan) - len(shown)} more; --all lists them")
+    print()
+    for warning in plan.warnings:
+        print(f"Note: {warning}.")
+    print(_expectation(spec, expected))
+
+
+def _rows(trials: Sequence[PlannedTrial], varying: Mapping[int, frozenset[str]]) -> list[tuple[Any, ...]]:
+    from dataclasses import replace
+
+    rows = []
+    for trial in trials:
+        params = {name: value for name, value in trial.params.items() if name in varying[trial.body]}
+        rows.append((trial.index + 1, replace(trial, params=params).label, trial.key[:12]))
+    return rows
+
+
+def _varying(plan: Plan) -> dict[int, frozenset[str]]:
+    """For each body the parameters that differ between its points; the rest would only widen the table."""
+    first: dict[int, Mapping[str, Any]] = {}
+    varying: dict[int, set[str]] = {}
+    for trial in plan.trials:
+        start = first.setdefault(trial.body, trial.params)
+        names = varying.setdefault(trial.body, set())
+        names.update(name for name, value in trial.params.items() if value != start.get(name))
+    return {body: frozenset(names) for body, names in varying.items()}
+
+
+def _measuring(body: ExperimentBody) -> str:
+    each = body.iterations
+    warmup = f"{each.warmup} warm-up + " if each.warmup else ""
+    until = f" (at most {each.max_time_s:g} s)" if each.measured == "auto" else ""
+    instruments = ", ".join(instrument.name for instrument in body.instrumentation) or "no instrument"
+    return f"{warmup}{each.measured} measured at each point{until}, with {instruments}"
+
+
+def _expectation(spec: Spec, expected: Estimate) -> str:
+    from proctor.cli.table import seconds
+
+    if not expected.timed:
+        return "Estimate: none, because the store knows no earlier run of these."
+    beside = f", {spec.parallel} at a time" if spec.parallel > 1 else ""
+    if expected.complete:
+        return f"Estimate: about {seconds(expected.wall_s)}{beside}, as earlier runs took."
+    unknown = _counted(expected.trials - expected.timed, "trial")
+    return (
+        f"Estimate: {seconds(expected.wall_s)}{beside} for {_counted(expected.timed, 'trial')}, "
+        f"plus {unknown} that never ran before: {', '.join(expected.untimed)}."
+    )
+
+
+def _counted(count: int, noun: str) -> str:
+    return f"{count:,} {noun}{'' if count == 1 else 's'}"
