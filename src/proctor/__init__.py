@@ -20,7 +20,7 @@ _HOMES = {
     "register_instrument": "proctor.instruments.base",
 }
 
-__all__ = sorted(_HOMES)  # noqa: PLE0605 - built from the table below it, which a test holds
+__all__ = sorted(_HOMES)  # noqa: PLE0605 - built from the table above, which a test holds
 
 
 def __getattr__(name: str) -> object:
