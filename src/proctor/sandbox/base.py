@@ -5,7 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Literal, Protocol
+from typing import Any, Literal, Protocol, runtime_checkable
+
+from proctor.errors import SandboxError
 
 Network = Literal["none", "public", "allowlist"]
 OnOutput = Callable[[Literal["stdout", "stderr"], bytes], None]
@@ -31,6 +33,8 @@ class Root:
     """Read-only folders, lowest first. Empty for `host-root`: the host's own system by allow-list."""
     host: bool = False
     """The host's system is the lowest layer: not reproducible elsewhere."""
+    binds: Mapping[str, Path] = field(default_factory=dict)
+    """Path inside → file or folder of the host, read-only there: a Python, a wheel house."""
     env: Mapping[str, str] = field(default_factory=dict)
     workdir: str = "/"
     user: str = "root"
@@ -67,6 +71,17 @@ class ExecResult:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Download:
+    """What came out. The inside decides what is there, so leaving things out is no error."""
+
+    files: int = 0
+    bytes: int = 0
+    dropped: tuple[str, ...] = ()
+    """Links, devices, sockets, what was too big or could not be read; the first hundred names."""
+    dropped_count: int = 0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class SandboxInfo:
     """What a sandbox is and what it has used so far."""
 
@@ -99,13 +114,60 @@ class Sandbox(Protocol):
         """Run a command inside. At the time limit its whole tree is killed; daemons of earlier ones stay."""
 
     async def upload(self, source: Path, target: str) -> None:
-        """Copy a file, or a folder's content, to an absolute path inside."""
+        """Copy a file, or a folder's content, to an absolute path inside; it belongs to root there.
 
-    async def download(self, source: str, target: Path, *, max_bytes: int = 1 << 30) -> None:
-        """Copy a file or folder out. Links, devices and whatever else could reach the host are dropped."""
+        Links below the source are copied as links and never followed.
+        """
+
+    async def download(self, source: str, target: Path, *, max_bytes: int = 1 << 30) -> Download:
+        """Copy a file or a folder's content out; FileNotFoundError when nothing is there.
+
+        Links, devices, set-id bits and whatever else could reach the host are dropped, and so is what does
+        not fit into `max_bytes`.
+        """
 
     async def stop(self) -> None:
         """End every process and remove everything. Safe to call twice."""
 
     def info(self) -> SandboxInfo:
         """What it is, which limits hold, what it used."""
+
+
+class Backend(Protocol):
+    """What makes sandboxes of one kind. One per process; it owns whatever they share."""
+
+    name: str
+
+    def sandbox(self, request: SandboxRequest) -> Sandbox:
+        """One sandbox, not yet started."""
+
+    async def reap(self) -> tuple[str, ...]:
+        """Remove what killed processes left; a line for each thing removed."""
+
+    async def close(self) -> None:
+        """Stop what is still running and leave nothing."""
+
+
+@runtime_checkable
+class EndsProcesses(Protocol):
+    """A sandbox that can end what runs in it without running anything in it."""
+
+    async def end_processes(self, fresh: Sequence[str] = ()) -> None:
+        """End every process inside but the init, then make each path of `fresh` an empty folder of root."""
+
+
+async def end_processes(sandbox: Sandbox, *, fresh: Sequence[str] = ()) -> None:
+    """End everything an agent may have left running; then no one inside can touch what comes next.
+
+    Each path of `fresh` becomes an empty folder of root afterwards, whatever stood there: a folder, a file,
+    or a link, also among its parents. For `/tests` and `/logs/verifier` before a verifier.
+    """
+    if isinstance(sandbox, EndsProcesses):
+        await sandbox.end_processes(fresh)
+        return
+    await sandbox.exec(["sh", "-c", "kill -9 -1"], user="root", cwd="/")
+    for path in fresh:
+        script = 'rm -rf -- "$1" && mkdir -p -- "$1"'
+        result = await sandbox.exec(["sh", "-c", script, "sh", path], user="root", cwd="/")
+        if result.exit_code:
+            raise SandboxError(f"cannot make {path} anew inside {sandbox.info().name}")

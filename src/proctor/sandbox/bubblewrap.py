@@ -1,0 +1,420 @@
+"""Sandboxes of namespaces and overlays without a daemon: the default back end.
+
+A keeper process makes each sandbox and is the parent of its init; the init runs commands on request. This
+module is the controller's side of both and keeps nothing per sandbox but a socket and a few objects.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import itertools
+import os
+import re
+import sys
+import tempfile
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+from proctor.errors import SandboxError
+from proctor.sandbox import limits as limiting
+from proctor.sandbox import network, overlay, reaper, transfer
+from proctor.sandbox.base import Download, ExecResult, OnOutput, SandboxInfo, SandboxRequest
+from proctor.sandbox.init.build import keeper_program
+from proctor.sandbox.init.client import Keeper, Usage
+from proctor.sandbox.init.session import Session
+from proctor.sandbox.seccomp import build_filter
+from proctor.sandbox.storage import StorageWatch, Watched
+from proctor.sandbox.userns import find_ids
+
+CAPABILITIES = sum(1 << number for number in (0, 1, 3, 4, 5, 6, 7, 8, 10, 18, 27, 29, 31))
+"""What root inside may do, and only there: chown, dac_override, fowner, fsetid, kill, setgid, setuid, setpcap,
+net_bind_service, sys_chroot, mknod, audit_write, setfcap: the usual list of containers, without raw sockets."""
+PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
+SHM_BYTES = 64 << 20
+HOST_NAME = "sandbox"
+_START_S = 60.0
+_INLINE_BYTES = 1 << 18
+_TRANSFER_S = 600.0
+_FALLBACK = Path(__file__).parent / "init" / "fallback.py"
+
+
+class Bubblewrap:
+    """The back end: one keeper, one folder of state, one watch over the disk."""
+
+    name = "bubblewrap"
+
+    def __init__(self, home: Path, *, compiled: bool = True) -> None:
+        self._state_dir = home.absolute() / "sandboxes"
+        self._cache_dir = home.absolute() / "cache"
+        self._compiled = compiled
+        self._opening = asyncio.Lock()
+        self._keeper: Keeper | None = None
+        self._host_layer: Path | None = None
+        self._running: set[BubblewrapSandbox] = set()
+        self._numbers = itertools.count()
+        self.folder = Path()
+        self.cgroups: limiting.Cgroups | None = None
+        self.watch = StorageWatch(Path("/"))
+
+    def sandbox(self, request: SandboxRequest) -> BubblewrapSandbox:
+        """One sandbox, not yet started."""
+        return BubblewrapSandbox(self, request)
+
+    async def reap(self) -> tuple[str, ...]:
+        """Remove what killed processes left."""
+        return await reaper.reap(self._state_dir, (await self.keeper()).remove)
+
+    async def close(self) -> None:
+        """Stop what is still running and leave nothing."""
+        await asyncio.gather(*(each.stop() for each in list(self._running)), return_exceptions=True)
+        async with self._opening:
+            if self._keeper is None:
+                return
+            with contextlib.suppress(SandboxError, OSError):
+                await self._remove_folder(self._keeper)
+            await self._keeper.close()
+            self._keeper = None
+        if self.cgroups:
+            limiting.remove_parents(self.cgroups)
+            self.cgroups = None
+
+    async def keeper(self) -> Keeper:
+        """The keeper, launched on first use and again should it have died."""
+        if self._keeper and self._keeper.alive:
+            return self._keeper
+        async with self._opening:
+            if self._keeper is None or not self._keeper.alive:
+                if self._keeper:
+                    await self._keeper.close()
+                    self._keeper = None
+                self._keeper = await self._open()
+        return self._keeper
+
+    async def host_layer(self) -> Path:
+        """The skeleton under a root that is the host's own system."""
+        if self._host_layer is None:
+            self._host_layer = await overlay.host_skeleton(self._cache_dir, self.give_to_root)
+        return self._host_layer
+
+    async def give_to_root(self, tree: Path) -> None:
+        """Make a tree belong to root inside, so that it can be a layer."""
+        keeper = await self.keeper()
+        if not keeper.ids.as_root:
+            if await keeper.run(["chown", "-h", "-R", "0:0", str(tree)]):
+                raise SandboxError(f"cannot give {tree} to the ids of the sandboxes")
+            return
+        uid, gid = keeper.ids.first_uid, keeper.ids.first_gid
+        for folder, _, files in os.walk(tree):
+            os.lchown(folder, uid, gid)
+            for name in (*files, *(each for each in os.listdir(folder) if each not in files)):
+                os.lchown(os.path.join(folder, name), uid, gid)
+
+    def unique(self, name: str) -> str:
+        """A folder name for a sandbox, safe and never used before by this process."""
+        return f"{re.sub(r'[^A-Za-z0-9_-]', '-', name)[:80]}-{next(self._numbers)}"
+
+    def began(self, sandbox: BubblewrapSandbox) -> None:
+        """Remember a sandbox that must be stopped."""
+        self._running.add(sandbox)
+
+    def ended(self, sandbox: BubblewrapSandbox) -> None:
+        """Forget it."""
+        self._running.discard(sandbox)
+
+    async def _open(self) -> Keeper:
+        ids = find_ids()
+        program = await asyncio.to_thread(keeper_program, self._cache_dir) if self._compiled else None
+        command = [str(program)] if program else [sys.executable, "-I", "-S", str(_FALLBACK)]
+        name = reaper.owner_name()
+        self.folder = self._state_dir / name
+        self.folder.mkdir(parents=True, exist_ok=True, mode=0o700)
+        if ids.as_root:
+            for folder in (self._state_dir, self.folder):
+                os.chown(folder, ids.keeper_uid, ids.keeper_gid)
+        reaper.write_owner(self.folder, keeper=None, cgroups=[])
+        if self.cgroups is None:
+            self.cgroups = limiting.find_cgroups(f"proctor-{name}")
+        groups = sorted({str(path) for path in self.cgroups.parents.values()}) if self.cgroups else []
+        keeper = await Keeper.launch(command, ids)
+        reaper.write_owner(self.folder, keeper=keeper.pid, cgroups=groups)
+        self.watch.folder = self.folder
+        await reaper.reap(self._state_dir, keeper.remove)
+        return keeper
+
+    async def _remove_folder(self, keeper: Keeper) -> None:
+        parent = os.open(self._state_dir, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+        try:
+            await keeper.remove(self.folder.name, parent)
+        finally:
+            os.close(parent)
+
+
+class BubblewrapSandbox:
+    """One sandbox; see `proctor.sandbox.base.Sandbox`."""
+
+    def __init__(self, backend: Bubblewrap, request: SandboxRequest) -> None:
+        self._backend = backend
+        self._request = request
+        self._session = Session(request.name)
+        self._keeper: Keeper | None = None
+        self._ident = ""
+        self._folder_name = ""
+        self._group: limiting.Group | None = None
+        self._oom_seen = 0
+        self._ledger: dict[str, Any] = {}
+        self._network: network.PublicNetwork | network.AllowListProxy | None = None
+        self._env: dict[str, str] = {}
+        self.init_pid = 0
+
+    async def start(self) -> None:
+        """Make it. After an error nothing is left behind."""
+        if self._folder_name:
+            raise SandboxError(f"sandbox {self._request.name} was started before")
+        self._folder_name = self._backend.unique(self._request.name)
+        self._keeper = await self._backend.keeper()
+        self._backend.began(self)
+        try:
+            await self._make(self._keeper)
+        except BaseException:
+            await self.stop()
+            raise
+
+    async def exec(
+        self,
+        argv: Sequence[str],
+        *,
+        env: Mapping[str, str] | None = None,
+        cwd: str | None = None,
+        user: str | None = None,
+        stdin: bytes | None = None,
+        timeout_s: float | None = None,
+        on_output: OnOutput | None = None,
+        keep_bytes: int = 1 << 20,
+    ) -> ExecResult:
+        """Run a command inside. At the time limit its whole tree is killed; daemons of earlier ones stay."""
+        result = await self._session.run(
+            argv,
+            env={**self._env, **env} if env else self._env,
+            cwd=cwd or self._request.root.workdir,
+            user=user or self._request.root.user,
+            stdin=stdin,
+            timeout_s=timeout_s,
+            on_output=on_output,
+            keep_bytes=keep_bytes,
+        )
+        if result.exit_code and self._group:
+            kills, before = self._group.oom_kills(), self._oom_seen
+            self._oom_seen = kills
+            return replace(result, oom_killed=kills > before)
+        return result
+
+    async def upload(self, source: Path, target: str) -> None:
+        """Copy a file, or a folder's content, to an absolute path inside."""
+        if not target.startswith("/"):
+            raise SandboxError(f"upload to {target!r}: the path inside must be absolute")
+        if target.endswith("/") and not source.is_dir():
+            target += source.name
+        stream = await self._packed(source)
+        try:
+            result = await self._builtin(["receive", target.rstrip("/") or "/"], stdin=stream)
+        finally:
+            os.close(stream)
+        if result.exit_code:
+            raise SandboxError(f"upload to {target} in {self._request.name} failed: {_last_line(result)}")
+
+    async def download(self, source: str, target: Path, *, max_bytes: int = 1 << 30) -> Download:
+        """Copy a file or folder out. Links, devices and whatever else could reach the host are dropped."""
+        unpacker = transfer.Unpacker(target, max_bytes)
+
+        def take(stream: str, data: bytes) -> None:
+            if stream == "stdout":
+                unpacker.feed(data)
+
+        try:
+            result = await self._builtin(["send", source, str(max_bytes)], on_output=take)
+        finally:
+            unpacker.close()
+        if result.exit_code == 127 and not unpacker.result().files:
+            raise FileNotFoundError(f"{source} does not exist in sandbox {self._request.name}")
+        if unpacker.error or not unpacker.complete:
+            reason = unpacker.error or _last_line(result) or "the stream ended early"
+            raise SandboxError(f"download of {source} from {self._request.name} failed: {reason}")
+        return unpacker.result()
+
+    async def stop(self) -> None:
+        """End every process and remove everything. Safe to call twice."""
+        keeper, self._keeper = self._keeper, None
+        if keeper is None:
+            return
+        self._backend.watch.remove(self._folder_name)
+        self._session.close()
+        try:
+            if self._network:
+                await self._network.stop()
+            if keeper.alive:
+                folder = os.open(self._backend.folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+                try:
+                    await keeper.end(self._ident or f"never-{self._folder_name}", self._folder_name, folder)
+                finally:
+                    os.close(folder)
+        finally:
+            self._backend.ended(self)
+            await self._leave_group()
+
+    async def end_processes(self, fresh: Sequence[str] = ()) -> None:
+        """End every process inside but the init, then make each path of `fresh` an empty folder of root."""
+        await self._session.end_processes()
+        if fresh:
+            result = await self._builtin(["fresh", *fresh])
+            if result.exit_code:
+                raise SandboxError(f"cannot make {', '.join(fresh)} anew: {_last_line(result)}")
+
+    def info(self) -> SandboxInfo:
+        """What it is, which limits hold, what it used."""
+        session = self._session
+        ledger: dict[str, Any] = {
+            "cpu_s": session.cpu_s,
+            "peak_memory_bytes": session.peak_process_bytes,
+            "read_bytes": session.read_bytes,
+            "write_bytes": session.write_bytes,
+        }
+        if self._group:
+            ledger |= self._group.usage()
+        return SandboxInfo(
+            backend="bubblewrap",
+            name=self._request.name,
+            enforced=limiting.enforcement(self._request.limits, self._backend.cgroups),
+            ledger=ledger | self._ledger,
+        )
+
+    async def _make(self, keeper: Keeper) -> None:
+        backend, request = self._backend, self._request
+        host_layer = await backend.host_layer() if request.root.host else None
+        stack = overlay.stack(request.root, host_layer=host_layer, name=HOST_NAME)
+        state = backend.folder / self._folder_name
+        state.mkdir(mode=0o700)
+        fds: list[int] = []
+        with self._session.open() as control:
+            try:
+                if backend.cgroups:
+                    self._group = backend.cgroups.create(self._folder_name, request.limits)
+                    fds += self._group.open_procs()
+                fields = self._fields(state, stack, cgroup_count=len(fds))
+                fds.insert(0, _filter_descriptor())
+                if keeper.ids.as_root:
+                    os.chown(state, keeper.ids.keeper_uid, keeper.ids.keeper_gid)
+                    fds += overlay.open_trees([state, *stack.sources()])
+                    fields.append("T")
+                self._ident, self.init_pid = await keeper.start(
+                    fields, [control.fileno(), *fds], self._exited
+                )
+            finally:
+                for fd in fds:
+                    os.close(fd)
+        await self._session.ready(_START_S)
+        await self._connect(keeper)
+        self._env = {"PATH": PATH, **self._env, **request.root.env, **request.env}
+        backend.watch.add(
+            self._folder_name,
+            Watched(
+                limit_bytes=request.limits.storage_bytes,
+                measure=self._session.disk_usage,
+                end=self._end_for_storage,
+            ),
+        )
+
+    def _fields(self, state: Path, stack: overlay.Stack, *, cgroup_count: int) -> list[str]:
+        tags = {"nproc": "p", "fsize": "z", "data": "m", "nofile": "o"}
+        limits = limiting.rlimits(self._request.limits, self._backend.cgroups)
+        files = dict(stack.files)
+        if self._request.limits.network == "public":
+            files["/etc/resolv.conf"] = f"nameserver {network.RESOLVER}\n"
+        fields = [
+            f"d{state}",
+            f"h{HOST_NAME}",
+            f"w{self._request.root.workdir}",
+            f"c{cgroup_count}",
+            f"s{SHM_BYTES}",
+            f"k{CAPABILITIES}",
+            *(f"{tags[name]}{value}" for name, value in limits.items()),
+            *(f"l{layer}" for layer in stack.layers),
+        ]
+        for source, target in stack.binds:
+            fields += [f"b{source}", f"t{target}"]
+        for path, text in files.items():
+            fields += [f"f{path}", f"F{text}"]
+        return fields
+
+    async def _connect(self, keeper: Keeper) -> None:
+        limits = self._request.limits
+        if limits.network == "public":
+            self._network = network.PublicNetwork()
+            await self._network.start(keeper, self.init_pid)
+        elif limits.network == "allowlist":
+            self._network = network.AllowListProxy(limits.allowed_hosts)
+            await self._network.start(await self._session.listen(network.PROXY_PORT))
+            self._env = network.proxy_environment()
+
+    async def _builtin(self, argv: Sequence[str], **options: Any) -> ExecResult:
+        options.setdefault("timeout_s", _TRANSFER_S)
+        return await self._session.run(
+            argv, env={}, cwd="/", user="0:0", builtin=True, keep_bytes=4096, **options
+        )
+
+    async def _packed(self, source: Path) -> int:
+        """The stream of an upload, in memory when small."""
+        pieces = transfer.pack(source)
+        small = bytearray()
+        for piece in pieces:
+            small += piece
+            if len(small) > _INLINE_BYTES:
+                return await asyncio.to_thread(self._spool, bytes(small), pieces)
+        fd = os.memfd_create("upload", os.MFD_CLOEXEC)
+        os.write(fd, small)
+        os.lseek(fd, 0, os.SEEK_SET)
+        return fd
+
+    def _spool(self, first: bytes, rest: Any) -> int:
+        with tempfile.TemporaryFile(dir=self._backend.folder) as file:
+            file.write(first)
+            for piece in rest:
+                file.write(piece)
+            file.seek(0)
+            return os.dup(file.fileno())
+
+    async def _end_for_storage(self, reason: str) -> None:
+        self._ledger["storage_exceeded"] = reason
+        with contextlib.suppress(SandboxError):
+            await self._session.end_processes()
+
+    def _exited(self, usage: Usage) -> None:
+        session = self._session
+        session.cpu_s = max(session.cpu_s, usage.cpu_s)
+        session.peak_process_bytes = max(session.peak_process_bytes, usage.peak_process_bytes)
+        session.read_bytes = max(session.read_bytes, usage.read_bytes)
+        session.write_bytes = max(session.write_bytes, usage.write_bytes)
+
+    async def _leave_group(self) -> None:
+        group, self._group = self._group, None
+        if group is None:
+            return
+        self._ledger = {**group.usage(), **self._ledger}
+        for attempt in range(50):
+            if group.remove():
+                return
+            await asyncio.sleep(0.001 * (attempt + 1))
+        raise SandboxError(f"the control group of sandbox {self._request.name} could not be removed")
+
+
+def _filter_descriptor() -> int:
+    fd = os.memfd_create("filter", os.MFD_CLOEXEC)
+    os.write(fd, build_filter())
+    return fd
+
+
+def _last_line(result: ExecResult) -> str:
+    lines = result.stderr.decode(errors="replace").strip().splitlines()
+    return lines[-1].removeprefix("proctor: ") if lines else ""

@@ -1,0 +1,100 @@
+"""Packets of tagged strings with descriptors, over a socket to the keeper or to the init of a sandbox."""
+
+from __future__ import annotations
+
+import array
+import asyncio
+import contextlib
+import os
+import socket
+from collections import deque
+from collections.abc import Callable, Sequence
+
+_INLINE_BYTES = 96 * 1024
+_REPLY_BYTES = 4096
+
+OnMessage = Callable[[list[str], list[int]], None]
+
+
+class Channel:
+    """One end of a packet socket, driven by the running event loop."""
+
+    def __init__(self, sock: socket.socket, on_message: OnMessage, on_close: Callable[[], None]) -> None:
+        sock.setblocking(False)
+        self._socket = sock
+        self._on_message = on_message
+        self._on_close = on_close
+        self._queue: deque[tuple[bytes, Sequence[int]]] = deque()
+        self._loop = asyncio.get_running_loop()
+        self._loop.add_reader(sock, self._readable)
+        self.closed = False
+
+    def send(self, fields: Sequence[str | bytes], fds: Sequence[int] = ()) -> None:
+        """Send one message; the descriptors are duplicated and stay the caller's."""
+        data = b"\0".join(os.fsencode(field) for field in fields) + b"\0"
+        if len(data) > _INLINE_BYTES:
+            large = os.memfd_create("message")
+            os.write(large, data)
+            self._post(b"@", [*fds, large])
+            os.close(large)
+        else:
+            self._post(data, fds)
+
+    def close(self) -> None:
+        """Hang up; no callback follows."""
+        if not self.closed:
+            self.closed = True
+            self._loop.remove_reader(self._socket)
+            self._loop.remove_writer(self._socket)
+            while self._queue:
+                _close_all(self._queue.popleft()[1])
+            self._socket.close()
+
+    def _post(self, data: bytes, fds: Sequence[int]) -> None:
+        if self.closed:
+            return
+        if not self._queue and self._try_send(data, fds):
+            return
+        self._queue.append((data, [os.dup(fd) for fd in fds]))
+        self._loop.add_writer(self._socket, self._writable)
+
+    def _try_send(self, data: bytes, fds: Sequence[int]) -> bool:
+        try:
+            if fds:
+                rights = (socket.SOL_SOCKET, socket.SCM_RIGHTS, array.array("i", fds))
+                self._socket.sendmsg([data], [rights])
+            else:
+                self._socket.send(data)
+        except BlockingIOError:
+            return False
+        except OSError:
+            pass  # the other side has gone; reading says so
+        return True
+
+    def _writable(self) -> None:
+        while self._queue and self._try_send(*self._queue[0]):
+            _close_all(self._queue.popleft()[1])
+        if not self._queue and not self.closed:
+            self._loop.remove_writer(self._socket)
+
+    def _readable(self) -> None:
+        while not self.closed:
+            try:
+                data, fds, _, _ = socket.recv_fds(
+                    self._socket, _REPLY_BYTES, 4, socket.MSG_CMSG_CLOEXEC
+                )
+            except BlockingIOError:
+                return
+            except OSError:
+                data, fds = b"", []
+            if not data:
+                self.close()
+                self._on_close()
+                return
+            self._on_message(data.decode(errors="replace").split(" "), fds)
+
+
+def _close_all(fds: Sequence[int]) -> None:
+    for fd in fds:
+        with contextlib.suppress(OSError):
+            os.close(fd)

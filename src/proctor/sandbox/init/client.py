@@ -1,0 +1,196 @@
+"""Proctor's side of the keeper: launch it once, then ask it for sandboxes, their end, and trusted programs."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import os
+import signal
+import socket
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+from proctor.errors import SandboxError
+from proctor.sandbox.init.channel import Channel
+from proctor.sandbox.userns import Ids, write_maps
+
+_LAUNCH_S = 20.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Usage:
+    """What all processes of a sandbox used together, known when it has ended."""
+
+    cpu_s: float = 0.0
+    peak_process_bytes: int = 0
+    read_bytes: int = 0
+    write_bytes: int = 0
+
+    @classmethod
+    def parse(cls, words: Sequence[str]) -> Usage:
+        """From microseconds, kilobytes and blocks of 512 bytes, as the kernel counts them."""
+        cpu_us, rss_kb, blocks_in, blocks_out = (int(word) for word in words)
+        return cls(
+            cpu_s=cpu_us / 1e6,
+            peak_process_bytes=rss_kb * 1024,
+            read_bytes=blocks_in * 512,
+            write_bytes=blocks_out * 512,
+        )
+
+
+class Keeper:
+    """The running keeper process."""
+
+    def __init__(self, pid: int, ids: Ids) -> None:
+        self.pid = pid
+        self.ids = ids
+        self._channel: Channel
+        self._waiting: dict[str, asyncio.Future[list[str]]] = {}
+        self._exits: dict[str, Callable[[Usage], None]] = {}
+        self._last = 0
+        self.alive = True
+
+    @classmethod
+    async def launch(cls, command: Sequence[str], ids: Ids) -> Keeper:
+        """Start the program with an empty environment and no descriptor but its socket, then map its ids."""
+        ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+        drop = [str(ids.keeper_uid), str(ids.keeper_gid)] if ids.as_root else []
+        try:
+            pid = os.posix_spawn(
+                command[0],
+                ["proctor", *command[1:], *drop],
+                {},
+                file_actions=[
+                    (os.POSIX_SPAWN_OPEN, 0, "/dev/null", os.O_RDWR, 0),
+                    (os.POSIX_SPAWN_DUP2, 0, 1),
+                    (os.POSIX_SPAWN_DUP2, 0, 2),
+                    (os.POSIX_SPAWN_DUP2, theirs.fileno(), 3),
+                ],
+                setsid=True,
+            )
+        except OSError as error:
+            ours.close()
+            raise SandboxError(f"cannot run the keeper {command[0]}: {error.strerror}") from error
+        finally:
+            theirs.close()
+        keeper = cls(pid, ids)
+        greeting = keeper._expect("hello")
+        keeper._channel = Channel(ours, keeper._message, keeper._gone)
+        try:
+            async with asyncio.timeout(_LAUNCH_S):
+                words = await greeting
+                if words[0] != "m":
+                    raise SandboxError(f"the keeper cannot work here: {' '.join(words[1:])}")
+                write_maps(pid, ids)
+        except BaseException:
+            await keeper.close()
+            raise
+        keeper._channel.send(["G"])
+        return keeper
+
+    async def start(
+        self,
+        fields: Sequence[str],
+        fds: Sequence[int],
+        on_exit: Callable[[Usage], None],
+    ) -> tuple[str, int]:
+        """Begin a sandbox; its name for the keeper and its init's process id."""
+        self._require()
+        ident = self._next()
+        reply = self._expect(ident)
+        self._exits[ident] = on_exit
+        self._channel.send([f"S{ident}", *fields], fds)
+        words = await reply
+        if words[0] != "s":
+            self._exits.pop(ident, None)
+            raise SandboxError(" ".join(words[2:]))
+        return ident, int(words[2])
+
+    async def end(self, ident: str, name: str, folder: int) -> None:
+        """Kill a sandbox with everything in it and remove `name` from the folder; also if it never began."""
+        self._require()
+        reply = self._expect(ident)
+        self._channel.send([f"E{ident}", f"n{name}"], [folder])
+        words = await reply
+        if words[0] == "g" and words[2] != "0":
+            raise SandboxError(f"could not remove the state of sandbox {name}")
+
+    async def remove(self, name: str, folder: int) -> None:
+        """Remove a tree that a sandbox left, whoever owns its files."""
+        await self.end(self._next(), name, folder)
+
+    async def run(self, argv: Sequence[str], fds: Sequence[int] = ()) -> int:
+        """Run a trusted program of the host as root of the outer user namespace; its exit code.
+
+        The descriptors become 0, 1, 2 and 3 of the program.
+        """
+        self._require()
+        ident = self._next()
+        reply = self._expect(ident)
+        self._channel.send([f"R{ident}", *(f"a{word}" for word in argv)], fds)
+        try:
+            return int((await reply)[2])
+        except asyncio.CancelledError:
+            self._channel.send([f"K{ident}"])
+            raise
+
+    async def close(self) -> None:
+        """End the keeper, and with it every sandbox."""
+        if hasattr(self, "_channel"):
+            self._channel.close()
+        self._gone()
+        try:
+            pidfd = os.pidfd_open(self.pid)
+        except OSError:
+            return
+        done = asyncio.Event()
+        loop = asyncio.get_running_loop()
+        loop.add_reader(pidfd, done.set)
+        try:
+            async with asyncio.timeout(5):
+                await done.wait()
+        except TimeoutError:
+            os.kill(self.pid, signal.SIGKILL)
+        finally:
+            loop.remove_reader(pidfd)
+            os.close(pidfd)
+        with contextlib.suppress(ChildProcessError):
+            os.waitpid(self.pid, 0)
+
+    def _next(self) -> str:
+        self._last += 1
+        return str(self._last)
+
+    def _expect(self, ident: str) -> asyncio.Future[list[str]]:
+        future: asyncio.Future[list[str]] = asyncio.get_running_loop().create_future()
+        self._waiting[ident] = future
+        return future
+
+    def _require(self) -> None:
+        if not self.alive:
+            raise SandboxError("the keeper of the sandboxes has died")
+
+    def _message(self, words: list[str], fds: list[int]) -> None:
+        del fds
+        if words[0] in {"m", "e"}:
+            words = [words[0], *words[1:]]
+            key = "hello"
+        else:
+            key = words[1]
+        if words[0] == "x":
+            if on_exit := self._exits.pop(key, None):
+                on_exit(Usage.parse(words[3:7]))
+            return
+        future = self._waiting.pop(key, None)
+        if future and not future.done():
+            future.set_result(words)
+
+    def _gone(self) -> None:
+        self.alive = False
+        exits, self._exits = self._exits, {}
+        for on_exit in exits.values():
+            on_exit(Usage())
+        waiting, self._waiting = self._waiting, {}
+        for future in waiting.values():
+            if not future.done():
+                future.set_exception(SandboxError("the keeper of the sandboxes has died"))

@@ -1,0 +1,288 @@
+/* PID 1 of a sandbox: makes its root, then runs commands that Proctor asks for and reaps what they leave.
+ *
+ * Each command has a supervisor, a subreaper: orphans of the command come to it, so that the whole tree can
+ * be ended at a time limit. When the command ends by itself, the supervisor goes and its daemons stay. */
+#include "proctor.h"
+#include <linux/if.h>
+#include <netinet/in.h>
+#include <poll.h>
+#include <sched.h>
+#include <sys/fsuid.h>
+#include <sys/ioctl.h>
+#include <sys/mount.h>
+#include <sys/prctl.h>
+#include <sys/resource.h>
+#include <sys/socket.h>
+#include <sys/wait.h>
+
+extern int failure_socket;
+
+struct supervisor {
+    struct supervisor *next;
+    pid_t pid;
+    char id[32];
+};
+
+static struct supervisor *supervisors;
+
+static long long cpu_us(const struct rusage *used)
+{
+    return (used->ru_utime.tv_sec + used->ru_stime.tv_sec) * 1000000LL + used->ru_utime.tv_usec +
+           used->ru_stime.tv_usec;
+}
+
+/* Kill the direct children until none is left: the children of the dead come to us, the subreaper. */
+static void kill_children(void)
+{
+    char path[64];
+    snprintf(path, sizeof path, "/proc/self/task/%d/children", getpid());
+    do {
+        FILE *list = fopen(path, "re");
+        int pid;
+        while (list && fscanf(list, "%d", &pid) == 1)
+            kill(pid, SIGKILL);
+        if (list)
+            fclose(list);
+    } while (wait(NULL) > 0 || errno == EINTR);
+}
+
+static _Noreturn void supervise(struct sandbox *sandbox, struct command *command)
+{
+    sigset_t wanted;
+    int status = 0, killed = 0;
+    sigemptyset(&wanted);
+    sigaddset(&wanted, SIGCHLD);
+    sigaddset(&wanted, SIGTERM);
+    sigprocmask(SIG_BLOCK, &wanted, NULL);
+    prctl(PR_SET_CHILD_SUBREAPER, 1);
+    pid_t main_pid = fork();
+    if (main_pid == 0)
+        run_command(sandbox, command);
+    if (main_pid < 0)
+        dprintf(command->fds[2], "proctor: cannot start a process: %s\n", strerror(errno));
+    for (int each = 0; each < 3; each++)
+        close(command->fds[each]);
+    for (int over = main_pid < 0; !over;) {
+        siginfo_t signal;
+        sigwaitinfo(&wanted, &signal);
+        if (signal.si_signo == SIGTERM && signal.si_pid <= 1) {
+            killed = 1;
+            kill_children();
+            break;
+        }
+        pid_t pid;
+        int each;
+        while ((pid = waitpid(-1, &each, WNOHANG)) > 0)
+            if (pid == main_pid) {
+                status = each;
+                over = 1;
+            }
+    }
+    struct rusage used;
+    getrusage(RUSAGE_CHILDREN, &used);
+    int code = main_pid < 0 ? 126 : killed ? 137 : WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status);
+    reply(sandbox->control, "d %s %d %d %lld %ld %ld %ld", command->id, code, killed, cpu_us(&used),
+          used.ru_maxrss, used.ru_inblock, used.ru_oublock);
+    _exit(0);
+}
+
+static void start_command(struct sandbox *sandbox, const struct message *message)
+{
+    struct command command = {.id = message->data + 1, .cwd = "/", .user = "root", .fds = {-1, -1, -1}};
+    size_t strings = 2;
+    for (const char *field = NULL; (field = next_field(message, field));)
+        strings++;
+    command.argv = calloc(strings, sizeof *command.argv);
+    command.env = calloc(strings, sizeof *command.env);
+    for (const char *field = message->data; command.argv && command.env && (field = next_field(message, field));) {
+        switch (*field) {
+        case 'a': command.argv[command.argc++] = (char *)field + 1; break;
+        case 'e': command.env[command.envc++] = (char *)field + 1; break;
+        case 'c': command.cwd = field + 1; break;
+        case 'u': command.user = field + 1; break;
+        case 'b': command.builtin = field + 1; break;
+        }
+    }
+    for (int each = 0; each < 3 && each < message->fd_count; each++) /* output, errors, input if there is any */
+        command.fds[(each + 1) % 3] = message->fds[each];
+    struct supervisor *supervisor = calloc(1, sizeof *supervisor);
+    pid_t pid = command.argc && supervisor ? fork() : -1;
+    if (pid == 0)
+        supervise(sandbox, &command);
+    if (pid < 0)
+        reply(sandbox->control, "d %s 126 0 0 0 0 0", command.id);
+    else {
+        *supervisor = (struct supervisor){.next = supervisors, .pid = pid};
+        snprintf(supervisor->id, sizeof supervisor->id, "%s", command.id);
+        supervisors = supervisor;
+        supervisor = NULL;
+    }
+    free(supervisor);
+    free(command.argv);
+    free(command.env);
+}
+
+static void forget(struct sandbox *sandbox, pid_t pid, int status)
+{
+    for (struct supervisor **link = &supervisors; *link; link = &(*link)->next)
+        if ((*link)->pid == pid) {
+            struct supervisor *gone = *link;
+            *link = gone->next;
+            if (!WIFEXITED(status)) /* it could not report any more */
+                reply(sandbox->control, "d %s 137 1 0 0 0 0", gone->id);
+            free(gone);
+            return;
+        }
+}
+
+static void reap(struct sandbox *sandbox, int options)
+{
+    pid_t pid;
+    int status;
+    while ((pid = waitpid(-1, &status, options)) > 0 || (pid < 0 && errno == EINTR))
+        if (pid > 0)
+            forget(sandbox, pid, status);
+}
+
+static void listen_inside(struct sandbox *sandbox, const char *id, int port)
+{
+    struct sockaddr_in address = {.sin_family = AF_INET, .sin_port = htons(port),
+                                  .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
+    int fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0), on = 1;
+    char text[64];
+    setsockopt(fd, SOL_SOCKET, SO_REUSEADDR, &on, sizeof on);
+    if (fd < 0 || bind(fd, (struct sockaddr *)&address, sizeof address) < 0 || listen(fd, 128) < 0)
+        reply(sandbox->control, "l %s %s", id, strerror(errno));
+    else {
+        snprintf(text, sizeof text, "l %s ok", id);
+        reply_fd(sandbox->control, fd, text);
+    }
+    close(fd);
+}
+
+static void measure(struct sandbox *sandbox, const char *id)
+{
+    if (fork() == 0) {
+        uint64_t bytes = 0, inodes = 0;
+        measure_tree(dup(sandbox->upper), &bytes, &inodes);
+        reply(sandbox->control, "u %s %llu %llu", id, (unsigned long long)bytes, (unsigned long long)inodes);
+        _exit(0);
+    }
+}
+
+static void handle(struct sandbox *sandbox, const struct message *message)
+{
+    const char *id = message->data + 1, *rest = next_field(message, message->data);
+    switch (message->data[0]) {
+    case 'X': start_command(sandbox, message); break;
+    case 'K':
+        for (struct supervisor *each = supervisors; each; each = each->next)
+            if (!strcmp(each->id, id))
+                kill(each->pid, SIGTERM);
+        break;
+    case 'C': /* end every process but this one */
+        do {
+            kill(-1, SIGKILL);
+            reap(sandbox, 0);
+        } while (kill(-1, 0) == 0);
+        reply(sandbox->control, "c %s", id);
+        break;
+    case 'L': listen_inside(sandbox, id, rest ? atoi(rest) : 0); break;
+    case 'U': measure(sandbox, id); break;
+    }
+}
+
+/* The inner user namespace: root there is nobody anywhere else, and it can make no further one. */
+static int make_inner(void)
+{
+    int ready[2], leave[2], fd = -1;
+    char byte, path[64], map[32];
+    snprintf(map, sizeof map, "0 0 %d", INNER_IDS);
+    if (pipe2(ready, O_CLOEXEC) < 0 || pipe2(leave, O_CLOEXEC) < 0)
+        fail("cannot make a pipe");
+    pid_t pid = fork();
+    if (pid == 0) {
+        close(leave[1]);
+        if (unshare(CLONE_NEWUSER) == 0 && write_file("/proc/sys/user/max_user_namespaces", "0") == 0 &&
+            write(ready[1], "y", 1) == 1)
+            read(leave[0], &byte, 1);
+        _exit(0);
+    }
+    close(ready[1]);
+    close(leave[0]);
+    if (pid > 0 && read(ready[0], &byte, 1) == 1) {
+        snprintf(path, sizeof path, "/proc/%d/uid_map", pid);
+        int mapped = write_file(path, map);
+        snprintf(path, sizeof path, "/proc/%d/gid_map", pid);
+        mapped |= write_file(path, map);
+        snprintf(path, sizeof path, "/proc/%d/ns/user", pid);
+        fd = mapped == 0 ? open(path, O_RDONLY | O_CLOEXEC) : -1;
+    }
+    if (fd < 0)
+        fail("cannot make the inner user namespace");
+    close(ready[0]);
+    close(leave[1]);
+    waitpid(pid, NULL, 0);
+    return fd;
+}
+
+static void raise_loopback(void)
+{
+    struct ifreq interface = {.ifr_name = "lo"};
+    int fd = socket(AF_INET, SOCK_DGRAM | SOCK_CLOEXEC, 0);
+    interface.ifr_flags = IFF_UP | IFF_RUNNING;
+    if (fd < 0 || ioctl(fd, SIOCSIFFLAGS, &interface) < 0)
+        fail("cannot raise the loopback");
+    close(fd);
+}
+
+static void ignore(int signal) { (void)signal; }
+
+_Noreturn void run_init(struct request *request)
+{
+    struct sandbox sandbox = {.request = request, .control = request->control};
+    sigset_t none, child;
+    for (int each = 0; each < request->cgroup_count; each++)
+        if (write(request->cgroup_fds[each], "0", 1) < 0 || close(request->cgroup_fds[each]) < 0)
+            fail("cannot enter control group %d", each);
+    if (unshare(CLONE_NEWCGROUP) < 0 && errno != EINVAL)
+        fail("cannot make a control group namespace");
+    setfsgid(0); /* what is made here belongs to the inside's root */
+    setfsuid(0);
+    prctl(PR_SET_DUMPABLE, 1); /* undone by the change above, like the next */
+    prctl(PR_SET_PDEATHSIG, SIGKILL);
+    write_file("/proc/self/oom_score_adj", "500");
+    if (sethostname(request->hostname, strlen(request->hostname)) < 0)
+        fail("cannot set the host name");
+    raise_loopback();
+    build_root(request, &sandbox.upper);
+    write_file("/proc/sys/net/ipv4/ip_unprivileged_port_start", "0");
+    sandbox.inner = make_inner();
+    if (mount("/proc/sys", "/proc/sys", NULL, MS_BIND, NULL) < 0 ||
+        mount(NULL, "/proc/sys", NULL, MS_REMOUNT | MS_BIND | MS_RDONLY | MS_NOSUID | MS_NODEV | MS_NOEXEC,
+              NULL) < 0)
+        fail("cannot make /proc/sys read-only");
+    if (load_filter(&sandbox, request->seccomp) < 0)
+        fail("cannot read the system call filter");
+    failure_socket = -1;
+    reply(sandbox.control, "ready");
+
+    sigemptyset(&none);
+    sigemptyset(&child);
+    sigaddset(&child, SIGCHLD);
+    sigprocmask(SIG_SETMASK, &child, NULL);
+    sigaction(SIGCHLD, &(struct sigaction){.sa_handler = ignore}, NULL);
+    for (;;) {
+        struct pollfd poll_control = {sandbox.control, POLLIN, 0};
+        int events = ppoll(&poll_control, 1, NULL, &none);
+        reap(&sandbox, WNOHANG);
+        if (events <= 0)
+            continue;
+        struct message message;
+        if (!receive_message(sandbox.control, &message))
+            _exit(0);
+        handle(&sandbox, &message);
+        for (int each = 0; each < message.fd_count; each++)
+            close(message.fds[each]);
+    }
+}

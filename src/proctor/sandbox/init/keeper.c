@@ -1,0 +1,271 @@
+/* The keeper: enters the outer user namespace, makes sandboxes, ends them, removes what they leave.
+ * It reads from Proctor alone and dies with it; every init dies with the keeper. */
+#include "proctor.h"
+#include <grp.h>
+#include <poll.h>
+#include <sched.h>
+#include <sys/prctl.h>
+#include <sys/resource.h>
+#include <sys/signalfd.h>
+#include <sys/socket.h>
+#include <sys/syscall.h>
+#include <sys/wait.h>
+
+extern int failure_socket;
+
+/* What the keeper watches: an init (stop: asked to end it), a remover, or a program it runs. */
+struct child {
+    struct child *next;
+    pid_t pid;
+    char kind;
+    int stop, folder;
+    char id[64], name[256];
+};
+
+static struct child *children;
+static const int proctor = 3;
+
+static struct child *remember(pid_t pid, char kind, const char *id)
+{
+    struct child *child = calloc(1, sizeof *child);
+    if (!child)
+        abort();
+    *child = (struct child){.next = children, .pid = pid, .kind = kind, .folder = -1};
+    snprintf(child->id, sizeof child->id, "%s", id);
+    return children = child;
+}
+
+static void read_request(const struct message *message, struct request *request)
+{
+    const struct { char tag; uint64_t *into; } numbers[] = {
+        {'s', &request->shm_bytes}, {'p', &request->nproc}, {'z', &request->fsize},
+        {'m', &request->data}, {'o', &request->nofile}, {'k', &request->capabilities}};
+    for (const char *field = NULL; (field = next_field(message, field));) {
+        const char *value = field + 1;
+        switch (*field) {
+        case 'S': request->id = value; break;
+        case 'd': request->state = value; break;
+        case 'h': request->hostname = value; break;
+        case 'w': request->workdir = value; break;
+        case 'c': request->cgroup_count = atoi(value); break;
+        case 'T': request->trees = 1; break;
+        case 'l': if (request->layer_count < MAX_LAYERS) request->layers[request->layer_count++] = value; break;
+        case 'b': if (request->bind_count < MAX_BINDS) request->binds[request->bind_count++] = value; break;
+        case 't': if (request->bind_count) request->bind_targets[request->bind_count - 1] = value; break;
+        case 'f': if (request->file_count < MAX_FILES) request->files[request->file_count++] = value; break;
+        case 'F': if (request->file_count) request->file_contents[request->file_count - 1] = value; break;
+        default:
+            for (size_t each = 0; each < sizeof numbers / sizeof *numbers; each++)
+                if (numbers[each].tag == *field)
+                    *numbers[each].into = strtoull(value, NULL, 0);
+        }
+    }
+    const int *fd = message->fds, *end = message->fds + message->fd_count;
+#define TAKE() (fd < end ? *fd++ : -1)
+    request->control = TAKE();
+    request->seccomp = TAKE();
+    for (int each = 0; each < request->cgroup_count && each < 16; each++)
+        request->cgroup_fds[each] = TAKE();
+    if (request->trees) {
+        request->state_fd = TAKE();
+        for (int each = 0; each < request->layer_count; each++)
+            request->layer_fds[each] = TAKE();
+        for (int each = 0; each < request->bind_count; each++)
+            request->bind_fds[each] = TAKE();
+    }
+}
+
+static void start_sandbox(const struct message *message)
+{
+    static struct request request;
+    memset(&request, 0, sizeof request);
+    read_request(message, &request);
+    int flags = CLONE_NEWNS | CLONE_NEWPID | CLONE_NEWNET | CLONE_NEWIPC | CLONE_NEWUTS;
+    pid_t pid = syscall(SYS_clone, flags | SIGCHLD, 0, 0, 0, 0);
+    if (pid == 0) {
+        prctl(PR_SET_PDEATHSIG, SIGKILL);
+        failure_socket = request.control;
+        run_init(&request);
+    }
+    if (pid < 0) {
+        reply(proctor, "f %s cannot make namespaces: %s", request.id, strerror(errno));
+        return;
+    }
+    remember(pid, 'i', request.id);
+    reply(proctor, "s %s %d", request.id, pid);
+}
+
+static void start_remover(const char *id, const char *name, int folder)
+{
+    pid_t pid = fork();
+    if (pid == 0)
+        _exit(remove_tree(folder, name) < 0 ? 1 : 0);
+    if (pid < 0)
+        reply(proctor, "g %s 1", id);
+    else
+        remember(pid, 'r', id);
+}
+
+/* E<id> n<name>, with the folder that holds <name>: end a sandbox and remove its state. */
+static void end_sandbox(const struct message *message)
+{
+    const char *id = message->data + 1, *name = next_field(message, message->data);
+    int folder = message->fd_count ? fcntl(message->fds[0], F_DUPFD_CLOEXEC, 3) : -1;
+    for (struct child *child = children; child; child = child->next)
+        if (child->kind == 'i' && !strcmp(child->id, id)) {
+            child->stop = 1;
+            child->folder = folder;
+            snprintf(child->name, sizeof child->name, "%s", name ? name + 1 : "");
+            kill(child->pid, SIGKILL);
+            return;
+        }
+    start_remover(id, name ? name + 1 : "", folder);
+    close(folder);
+}
+
+/* R<id> a<argument>…: a trusted program of the host, as root of the outer namespace. */
+static void run_program(const struct message *message)
+{
+    char *argv[256];
+    int argc = 0;
+    const char *id = message->data + 1;
+    for (const char *field = message->data; (field = next_field(message, field));)
+        if (*field == 'a' && argc < 255)
+            argv[argc++] = (char *)field + 1;
+    argv[argc] = NULL;
+    pid_t pid = fork();
+    if (pid == 0) {
+        char *env[] = {"PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin", "LC_ALL=C.UTF-8", NULL};
+        sigset_t none;
+        sigemptyset(&none);
+        sigprocmask(SIG_SETMASK, &none, NULL);
+        for (int fd = 0; fd < 3; fd++)
+            dup2(fd < message->fd_count ? message->fds[fd] : 2, fd);
+        int extra = message->fd_count > 3 ? fcntl(message->fds[3], F_DUPFD, 100) : -1;
+        if (extra >= 0)
+            dup2(extra, 3); /* `3` on the command line names it */
+        setsid();
+        if (setresgid(0, 0, 0) < 0 || setresuid(0, 0, 0) < 0 || argc == 0)
+            _exit(126);
+        prctl(PR_SET_PDEATHSIG, SIGKILL);
+        syscall(SYS_close_range, extra >= 0 ? 4 : 3, ~0U, 0);
+        environ = env;
+        execvp(argv[0], argv);
+        fail("cannot run %s", argv[0]);
+    }
+    if (pid < 0)
+        reply(proctor, "r %s 126", id);
+    else
+        remember(pid, 'p', id);
+}
+
+static void reap(void)
+{
+    int status;
+    pid_t pid;
+    struct rusage used;
+    while ((pid = wait4(-1, &status, WNOHANG, &used)) > 0) {
+        struct child **link = &children;
+        while (*link && (*link)->pid != pid)
+            link = &(*link)->next;
+        struct child *child = *link;
+        if (!child)
+            continue;
+        *link = child->next;
+        int code = WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status);
+        if (child->kind == 'i') {
+            reply(proctor, "x %s %d %lld %ld %ld %ld", child->id, code,
+                  (used.ru_utime.tv_sec + used.ru_stime.tv_sec) * 1000000LL + used.ru_utime.tv_usec +
+                      used.ru_stime.tv_usec,
+                  used.ru_maxrss, used.ru_inblock, used.ru_oublock);
+            if (child->stop)
+                start_remover(child->id, child->name, child->folder);
+            if (child->folder >= 0)
+                close(child->folder);
+        } else
+            reply(proctor, "%c %s %d", child->kind == 'r' ? 'g' : 'r', child->id, code);
+        free(child);
+    }
+}
+
+static void kill_program(const char *id)
+{
+    for (struct child *child = children; child; child = child->next)
+        if (child->kind == 'p' && !strcmp(child->id, id))
+            kill(child->pid, SIGKILL);
+}
+
+static void serve(int parent)
+{
+    sigset_t wanted;
+    sigemptyset(&wanted);
+    sigaddset(&wanted, SIGCHLD);
+    sigprocmask(SIG_BLOCK, &wanted, NULL);
+    int deaths = signalfd(-1, &wanted, SFD_CLOEXEC | SFD_NONBLOCK);
+    struct pollfd polls[] = {{proctor, POLLIN, 0}, {deaths, POLLIN, 0}, {parent, POLLIN, 0}};
+    for (;;) {
+        if (poll(polls, parent >= 0 ? 3 : 2, -1) < 0)
+            continue;
+        if (parent >= 0 && polls[2].revents)
+            return;
+        if (polls[1].revents) {
+            struct signalfd_siginfo drained;
+            while (read(deaths, &drained, sizeof drained) > 0)
+                ;
+            reap();
+        }
+        if (polls[0].revents) {
+            struct message message;
+            if (!receive_message(proctor, &message))
+                return;
+            switch (message.data[0]) {
+            case 'S': start_sandbox(&message); break;
+            case 'E': end_sandbox(&message); break;
+            case 'R': run_program(&message); break;
+            case 'K': kill_program(message.data + 1); break;
+            }
+            for (int each = 0; each < message.fd_count; each++)
+                close(message.fds[each]);
+        }
+    }
+}
+
+/* keeper UID GID: as root, become these first; the program itself is never root beyond this line. */
+int main(int argc, char **argv)
+{
+    struct message message;
+    pid_t creator = getppid();
+    syscall(SYS_close_range, 4, ~0U, 0);
+    int parent = syscall(SYS_pidfd_open, creator, 0);
+    if (parent >= 0)
+        fcntl(parent, F_SETFD, FD_CLOEXEC);
+    fcntl(proctor, F_SETFD, FD_CLOEXEC);
+    if (argc == 3) {
+        uid_t uid = strtoul(argv[1], NULL, 10);
+        gid_t gid = strtoul(argv[2], NULL, 10);
+        if (setgroups(0, NULL) < 0 || setresgid(gid, gid, gid) < 0 || setresuid(uid, uid, uid) < 0)
+            fail("cannot leave root");
+    }
+    if (geteuid() == 0) {
+        errno = EPERM;
+        fail("will not make sandboxes as root");
+    }
+    if (argc == 3)
+        memset(argv[1], 0, strlen(argv[1]) + 1 + strlen(argv[2])); /* nothing to read in /proc/1/cmdline */
+    prctl(PR_SET_NAME, "proctor");
+    prctl(PR_SET_DUMPABLE, 1);
+    failure_socket = proctor;
+    if (unshare(CLONE_NEWUSER) < 0)
+        fail("cannot make a user namespace");
+    reply(proctor, "m");
+    if (!receive_message(proctor, &message) || message.data[0] != 'G')
+        return 1;
+    if (setgroups(0, NULL) < 0)
+        fail("cannot leave the supplementary groups");
+    failure_socket = -1;
+    umask(022);
+    if (chdir("/") < 0)
+        return 1;
+    serve(parent);
+    return 0;
+}

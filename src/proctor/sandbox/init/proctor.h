@@ -1,0 +1,93 @@
+/* The keeper and the inits it makes: shared declarations.
+ *
+ * One keeper per Proctor process lives in a mapped user namespace ("outer") and makes sandboxes on request.
+ * Each sandbox has an init, PID 1 of its own namespaces, still with the outer namespace's credentials: what
+ * runs inside belongs to a second user namespace ("inner") and can neither signal, trace nor read the init.
+ *
+ * Messages are packets of NUL-terminated strings; the first byte of a string says what it is.
+ */
+#ifndef PROCTOR_H
+#define PROCTOR_H
+
+#define _GNU_SOURCE
+#include <errno.h>
+#include <fcntl.h>
+#include <signal.h>
+#include <stdarg.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <sys/types.h>
+#include <unistd.h>
+
+#define MAX_FDS 250
+#define MAX_MESSAGE (1 << 18)
+#define MAX_LAYERS 200
+#define MAX_BINDS 64
+#define MAX_FILES 16
+#define INNER_IDS 65536 /* ids inside; the keeper itself is id 65536 of the outer namespace */
+
+struct message {
+    char *data;
+    size_t size;
+    int fds[MAX_FDS];
+    int fd_count;
+};
+
+/* What one sandbox is made of, as asked for; strings point into the message. */
+struct request {
+    const char *id, *state, *hostname, *workdir;
+    const char *layers[MAX_LAYERS];
+    const char *binds[MAX_BINDS], *bind_targets[MAX_BINDS];
+    const char *files[MAX_FILES], *file_contents[MAX_FILES];
+    int layer_count, bind_count, file_count;
+    int cgroup_count, trees; /* trees: folders come as detached mounts, not as paths */
+    uint64_t capabilities, shm_bytes, nproc, fsize, data, nofile;
+    int control, seccomp;
+    int cgroup_fds[16], state_fd, layer_fds[MAX_LAYERS], bind_fds[MAX_BINDS];
+};
+
+/* What init needs for every command. */
+struct sandbox {
+    struct request *request;
+    int control, inner, upper;
+    void *filter;
+    size_t filter_size;
+};
+
+/* One command to run inside. */
+struct command {
+    const char *id, *cwd, *user, *builtin;
+    char **argv, **env;
+    int argc, envc;
+    int fds[3];
+};
+
+/* wire.c */
+int receive_message(int socket, struct message *message);
+const char *next_field(const struct message *message, const char *after);
+void reply(int socket, const char *format, ...) __attribute__((format(printf, 2, 3)));
+void reply_fd(int socket, int fd, const char *text);
+_Noreturn void fail(const char *format, ...) __attribute__((format(printf, 1, 2)));
+int write_file(const char *path, const char *text);
+int make_folders(char *path, mode_t mode);
+void close_all(void);
+
+/* root.c */
+void build_root(struct request *request, int *upper);
+
+/* init.c */
+_Noreturn void run_init(struct request *request);
+
+/* command.c */
+_Noreturn void run_command(struct sandbox *sandbox, struct command *command);
+int load_filter(struct sandbox *sandbox, int fd);
+
+/* files.c */
+int run_builtin(int argc, char **argv);
+int remove_tree(int folder, const char *name);
+int measure_tree(int folder, uint64_t *bytes, uint64_t *inodes);
+
+#endif

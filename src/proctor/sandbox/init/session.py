@@ -1,0 +1,201 @@
+"""Commands in one running sandbox, through the socket of its init."""
+
+from __future__ import annotations
+
+import asyncio
+import socket
+import time
+from collections.abc import Mapping, Sequence
+
+from proctor.errors import SandboxError
+from proctor.sandbox.base import ExecResult, OnOutput
+from proctor.sandbox.init.channel import Channel
+from proctor.sandbox.init.streams import Streams, close_quietly, input_descriptor
+
+_KILL_GRACE_S = 5.0
+"""How long the init may need to end a command's tree before everything inside is ended."""
+
+
+class Session:
+    """The controller's side of an init."""
+
+    def __init__(self, name: str) -> None:
+        self.name = name
+        self.cpu_s = 0.0
+        self.peak_process_bytes = 0
+        self.read_bytes = 0
+        self.write_bytes = 0
+        self._channel: Channel | None = None
+        self._ready: asyncio.Future[None] | None = None
+        self._waiting: dict[str, asyncio.Future[list[str]]] = {}
+        self._received: dict[str, int] = {}
+        self._lingering: list[Streams] = []
+        self._last = 0
+
+    def open(self) -> socket.socket:
+        """Begin listening; the socket returned is the init's end and the caller's to close."""
+        ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+        self._ready = asyncio.get_running_loop().create_future()
+        self._channel = Channel(ours, self._message, self._gone)
+        return theirs
+
+    async def ready(self, timeout_s: float) -> None:
+        """Wait until the root stands; SandboxError with the step that failed."""
+        assert self._ready is not None
+        try:
+            async with asyncio.timeout(timeout_s):
+                await self._ready
+        except TimeoutError:
+            raise SandboxError(f"sandbox {self.name} was not ready after {timeout_s:.0f} s") from None
+
+    @property
+    def alive(self) -> bool:
+        """Whether the init answers."""
+        return self._channel is not None and not self._channel.closed
+
+    async def run(
+        self,
+        argv: Sequence[str],
+        *,
+        env: Mapping[str, str],
+        cwd: str,
+        user: str,
+        stdin: bytes | int | None = None,
+        timeout_s: float | None = None,
+        on_output: OnOutput | None = None,
+        keep_bytes: int = 1 << 20,
+        builtin: bool = False,
+    ) -> ExecResult:
+        """Run a command to its end, or to its time limit and then the end of its whole tree."""
+        channel = self._require()
+        ident = self._next()
+        fields = [f"X{ident}", f"c{cwd}", f"u{user}"]
+        if builtin:
+            fields.append("b")
+        fields += [f"a{word}" for word in argv]
+        fields += [f"e{name}={value}" for name, value in env.items()]
+        if any("\0" in field for field in fields):
+            raise SandboxError("a command, its environment or its folder contains a NUL byte")
+        reader = input_descriptor(stdin) if isinstance(stdin, bytes) else stdin
+        streams = Streams(on_output, keep_bytes)
+        started = time.perf_counter()
+        try:
+            fds = [streams.out.writer, streams.err.writer]
+            channel.send(fields, fds if reader is None else [*fds, reader])
+        finally:
+            streams.out.started()
+            streams.err.started()
+            if reader is not None and isinstance(stdin, bytes):
+                close_quietly(reader)
+        try:
+            words, timed_out = await self._ended(ident, timeout_s)
+        except BaseException:
+            if not channel.closed:
+                channel.send([f"K{ident}"])
+            streams.close()
+            raise
+        return self._result(words, streams, time.perf_counter() - started, timed_out=timed_out)
+
+    async def end_processes(self) -> None:
+        """End every process but the init."""
+        ident = self._next()
+        self._require().send([f"C{ident}"])
+        await self._expect(ident)
+
+    async def listen(self, port: int) -> socket.socket:
+        """A listening socket on the inside's loopback, to be served out here."""
+        ident = self._next()
+        self._require().send([f"L{ident}", str(port)])
+        words = await self._expect(ident)
+        if ident not in self._received:
+            raise SandboxError(f"cannot listen inside {self.name}: {' '.join(words[2:])}")
+        return socket.socket(fileno=self._received.pop(ident))
+
+    async def disk_usage(self) -> tuple[int, int]:
+        """Bytes and inodes that the inside has added to its layers."""
+        ident = self._next()
+        self._require().send([f"U{ident}"])
+        words = await self._expect(ident)
+        return int(words[2]), int(words[3])
+
+    def close(self) -> None:
+        """Hang up; the init then ends, and all with it."""
+        if self._channel:
+            self._channel.close()
+        self._gone()
+        for streams in self._lingering:
+            streams.close()
+        self._lingering.clear()
+
+    async def _ended(self, ident: str, timeout_s: float | None) -> tuple[list[str], bool]:
+        future = self._expect(ident)
+        if timeout_s is None:
+            return await future, False
+        done, _ = await asyncio.wait([future], timeout=timeout_s)
+        if done:
+            return future.result(), False
+        channel = self._require()
+        channel.send([f"K{ident}"])
+        done, _ = await asyncio.wait([future], timeout=_KILL_GRACE_S)
+        if not done:
+            channel.send([f"C{self._next()}"])
+        return await future, True
+
+    def _result(self, words: list[str], streams: Streams, wall_s: float, *, timed_out: bool) -> ExecResult:
+        _, _, code, killed, cpu_us, rss_kb, blocks_in, blocks_out = words
+        self.cpu_s += int(cpu_us) / 1e6
+        self.peak_process_bytes = max(self.peak_process_bytes, int(rss_kb) * 1024)
+        self.read_bytes += int(blocks_in) * 512
+        self.write_bytes += int(blocks_out) * 512
+        result = ExecResult(
+            exit_code=int(code),
+            timed_out=timed_out and killed == "1",
+            wall_s=wall_s,
+            cpu_s=int(cpu_us) / 1e6,
+            peak_memory_bytes=int(rss_kb) * 1024,
+            stdout=streams.out.drain(),
+            stderr=streams.err.drain(),
+        )
+        if streams.out.open or streams.err.open:
+            self._lingering = [each for each in self._lingering if each.out.open or each.err.open]
+            self._lingering.append(streams)
+        return result
+
+    def _next(self) -> str:
+        self._last += 1
+        return str(self._last)
+
+    def _expect(self, ident: str) -> asyncio.Future[list[str]]:
+        future: asyncio.Future[list[str]] = asyncio.get_running_loop().create_future()
+        self._waiting[ident] = future
+        return future
+
+    def _require(self) -> Channel:
+        if self._channel is None or self._channel.closed:
+            raise SandboxError(f"sandbox {self.name} is not running")
+        return self._channel
+
+    def _message(self, words: list[str], fds: list[int]) -> None:
+        if words[0] in {"ready", "e"}:
+            if self._ready and not self._ready.done():
+                if words[0] == "ready":
+                    self._ready.set_result(None)
+                else:
+                    self._ready.set_exception(SandboxError(f"sandbox {self.name}: {' '.join(words[1:])}"))
+            return
+        future = self._waiting.pop(words[1], None)
+        if future is None or future.done():
+            close_quietly(*fds)
+            return
+        if fds:
+            self._received[words[1]] = fds[0]
+        future.set_result(words)
+
+    def _gone(self) -> None:
+        lost = SandboxError(f"sandbox {self.name} ended while it was in use")
+        if self._ready and not self._ready.done():
+            self._ready.set_exception(lost)
+        waiting, self._waiting = self._waiting, {}
+        for future in waiting.values():
+            if not future.done():
+                future.set_exception(lost)

@@ -1,0 +1,230 @@
+"""Limits on what the inside may use: control groups where they are writable, resource limits otherwise.
+
+Every limit says how it is enforced here, or that it is not: a result under an unenforced limit is marked.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from proctor.errors import SandboxError
+from proctor.sandbox.base import Limits
+
+_PERIOD_US = 100_000
+_CONTROLLERS = ("memory", "pids", "cpu")
+_SPARE_PIDS = 4
+"""Room for the init and its supervisors, which live in the same group."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Cgroups:
+    """Where control groups can be made: one folder for v2, one per controller for v1."""
+
+    version: int
+    parents: Mapping[str, Path]
+    """Controller → folder in which ours may be made."""
+    missing: Mapping[str, str] = field(default_factory=dict)
+    """Controller → why it cannot be used."""
+
+    def create(self, name: str, limits: Limits) -> Group:
+        """Make the groups of one sandbox and set its limits."""
+        folders = {
+            controller: parent / name
+            for controller, parent in self.parents.items()
+            if controller != "cpu" or limits.cpus is not None or self.version == 2
+        }
+        group = Group(version=self.version, folders=folders)
+        try:
+            for folder in set(folders.values()):
+                folder.mkdir(parents=True)
+            for controller, folder in folders.items():
+                for file, value in _settings(self.version, controller, limits):
+                    (folder / file).write_text(value)
+        except OSError as error:
+            group.remove()
+            raise SandboxError(f"cannot set a limit through control groups: {error}") from error
+        return group
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Group:
+    """The control groups of one sandbox."""
+
+    version: int
+    folders: Mapping[str, Path]
+
+    def open_procs(self) -> list[int]:
+        """Descriptors through which a process enters the groups."""
+        folders = dict.fromkeys(self.folders.values())
+        return [os.open(folder / "cgroup.procs", os.O_WRONLY | os.O_CLOEXEC) for folder in folders]
+
+    def oom_kills(self) -> int:
+        """Processes killed for memory so far."""
+        name = "memory.events" if self.version == 2 else "memory.oom_control"
+        return _keyed(self._read("memory", name)).get("oom_kill", 0)
+
+    def usage(self) -> dict[str, Any]:
+        """What the kernel counted; keys as in `SandboxInfo.ledger`."""
+        found: dict[str, Any] = {"oom_kills": self.oom_kills()}
+        peak = self._read("memory", "memory.peak" if self.version == 2 else "memory.max_usage_in_bytes")
+        if peak.strip().isdigit():
+            found["peak_memory_bytes"] = int(peak)
+        # Killed although its own limit was never reached: the host ran out, not the task.
+        if self.version == 2:
+            reached = _keyed(self._read("memory", "memory.events")).get("oom", 0)
+        else:
+            reached = int(self._read("memory", "memory.failcnt").strip() or 0)
+        found["host_oom"] = bool(found["oom_kills"] and not reached)
+        stat = _keyed(self._read("cpu", "cpu.stat"))
+        if "throttled_usec" in stat:
+            found["throttled_s"] = stat["throttled_usec"] / 1e6
+        elif "throttled_time" in stat:
+            found["throttled_s"] = stat["throttled_time"] / 1e9
+        return found
+
+    def remove(self) -> bool:
+        """Remove the groups, which must be empty; True when none is left."""
+        for folder in set(self.folders.values()):
+            with contextlib.suppress(OSError):
+                folder.rmdir()
+        return not any(folder.exists() for folder in self.folders.values())
+
+    def _read(self, controller: str, file: str) -> str:
+        folder = self.folders.get(controller)
+        try:
+            return (folder / file).read_text() if folder else ""
+        except OSError:
+            return ""
+
+
+def enforcement(limits: Limits, cgroups: Cgroups | None) -> dict[str, str]:
+    """For each limit that was asked for: how it holds here, or why not."""
+    through = f"cgroup v{cgroups.version}" if cgroups else ""
+    why = "no writable control groups"
+    has = {name: bool(cgroups and name in cgroups.parents) for name in _CONTROLLERS}
+    reason = {name: (cgroups.missing.get(name, why) if cgroups else why) for name in _CONTROLLERS}
+    found = {"network": f"network namespace: {limits.network}"}
+    if limits.cpus is not None:
+        found["cpus"] = through if has["cpu"] else f"not enforced: {reason['cpu']}"
+    if limits.memory_bytes is not None:
+        found["memory"] = through if has["memory"] else "rlimit: data size of each process"
+    if limits.pids is not None:
+        found["pids"] = through if has["pids"] else "rlimit: processes of each user inside"
+    if limits.storage_bytes is not None:
+        found["storage"] = "watched: everything is ended when over; rlimit: size of each file"
+    return found
+
+
+def rlimits(limits: Limits, cgroups: Cgroups | None) -> dict[str, int]:
+    """Resource limits for each process inside; they stand in where control groups cannot."""
+    have = cgroups.parents if cgroups else {}
+    found = {"nofile": 65_536}
+    if limits.pids is not None and "pids" not in have:
+        found["nproc"] = limits.pids
+    if limits.memory_bytes is not None and "memory" not in have:
+        found["data"] = limits.memory_bytes
+    if limits.storage_bytes is not None:
+        found["fsize"] = limits.storage_bytes
+    return found
+
+
+def find_cgroups(
+    name: str, *, mounts: Path = Path("/proc/self/mounts"), own: Path = Path("/proc/self/cgroup")
+) -> Cgroups | None:
+    """Where this process may make control groups; `name` is the folder of all of ours."""
+    try:
+        mounted = [line.split() for line in mounts.read_text().splitlines()]
+        paths = _own_paths(own.read_text())
+    except OSError:
+        return None
+    for _, folder, kind, *_ in mounted:
+        if kind == "cgroup2" and (found := _version_2(Path(folder), paths.get("", "/"), name)):
+            return found
+    return _version_1(mounted, paths, name)
+
+
+def remove_parents(cgroups: Cgroups) -> None:
+    """Remove the folders that `find_cgroups` made."""
+    for parent in set(cgroups.parents.values()):
+        with contextlib.suppress(OSError):
+            parent.rmdir()
+
+
+def _own_paths(text: str) -> dict[str, str]:
+    paths = {}
+    for line in text.splitlines():
+        _, controllers, path = line.split(":", 2)
+        for controller in controllers.split(","):
+            paths[controller] = path
+    return paths
+
+
+def _version_1(mounted: list[list[str]], paths: Mapping[str, str], name: str) -> Cgroups | None:
+    parents, missing = {}, {}
+    for controller in _CONTROLLERS:
+        roots = [Path(row[1]) for row in mounted if row[2] == "cgroup" and controller in row[3].split(",")]
+        if not roots or controller not in paths:
+            missing[controller] = f"no control group hierarchy for {controller}"
+            continue
+        try:
+            folder = roots[0] / paths[controller].lstrip("/") / name
+            folder.mkdir(exist_ok=True)
+            parents[controller] = folder
+        except OSError as error:
+            missing[controller] = f"control group {controller}: {error.strerror}"
+    return Cgroups(version=1, parents=parents, missing=missing) if parents else None
+
+
+def _version_2(root: Path, path: str, name: str) -> Cgroups | None:
+    """A delegated group: its processes move to a leaf, since only leaves may hold any."""
+    base = root / path.lstrip("/")
+    if not base.exists():
+        return None
+    try:
+        wanted = [each for each in _CONTROLLERS if each in (base / "cgroup.controllers").read_text().split()]
+        if not wanted:
+            return None
+        if base != root:
+            leaf = base / "proctor-self"
+            leaf.mkdir(exist_ok=True)
+            for pid in (base / "cgroup.procs").read_text().split():
+                with contextlib.suppress(OSError):
+                    (leaf / "cgroup.procs").write_text(pid)
+        enable = " ".join(f"+{each}" for each in wanted)
+        (base / "cgroup.subtree_control").write_text(enable)
+        folder = base / name
+        folder.mkdir(exist_ok=True)
+        (folder / "cgroup.subtree_control").write_text(enable)
+    except OSError:
+        return None
+    return Cgroups(
+        version=2,
+        parents=dict.fromkeys(wanted, folder),
+        missing={each: "not delegated" for each in _CONTROLLERS if each not in wanted},
+    )
+
+
+def _settings(version: int, controller: str, limits: Limits) -> list[tuple[str, str]]:
+    if controller == "memory" and limits.memory_bytes is not None:
+        value = str(limits.memory_bytes)
+        if version == 2:
+            return [("memory.max", value), ("memory.swap.max", "0")]
+        return [("memory.limit_in_bytes", value), ("memory.swappiness", "0")]
+    if controller == "pids" and limits.pids is not None:
+        return [("pids.max", str(limits.pids + _SPARE_PIDS))]
+    if controller == "cpu" and limits.cpus is not None:
+        quota = max(1000, int(limits.cpus * _PERIOD_US))
+        if version == 2:
+            return [("cpu.max", f"{quota} {_PERIOD_US}")]
+        return [("cpu.cfs_period_us", str(_PERIOD_US)), ("cpu.cfs_quota_us", str(quota))]
+    return []
+
+
+def _keyed(text: str) -> dict[str, int]:
+    pairs = (line.split() for line in text.splitlines())
+    return {pair[0]: int(pair[1]) for pair in pairs if len(pair) == 2 and pair[1].isdigit()}

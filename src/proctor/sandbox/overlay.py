@@ -1,0 +1,164 @@
+"""What the root of a sandbox is stacked from: read-only layers, or the host's own system by allow-list."""
+
+from __future__ import annotations
+
+import ctypes
+import hashlib
+import os
+import shutil
+import stat
+import tempfile
+from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from proctor.errors import SandboxError
+from proctor.sandbox.base import Root
+
+_HOST_ETC = (
+    "alternatives", "bash.bashrc", "ca-certificates", "ca-certificates.conf", "debian_version", "fonts",
+    "gai.conf", "host.conf", "inputrc", "ld.so.cache", "ld.so.conf", "ld.so.conf.d", "locale.alias",
+    "localtime", "mime.types", "nsswitch.conf", "os-release", "pki/tls/certs", "profile", "protocols",
+    "services", "shells", "ssl/certs", "ssl/openssl.cnf", "terminfo", "timezone",
+)  # fmt: skip
+_FOLDERS = {
+    "app": 0o755, "boot": 0o755, "dev": 0o755, "etc": 0o755, "home": 0o755, "logs": 0o755,
+    "logs/agent": 0o755, "logs/artifacts": 0o755, "logs/verifier": 0o755, "media": 0o755, "mnt": 0o755,
+    "opt": 0o755, "proc": 0o755, "root": 0o700, "run": 0o755, "srv": 0o755, "sys": 0o755, "tests": 0o755,
+    "tmp": 0o1777, "usr": 0o755, "var": 0o755, "var/cache": 0o755, "var/lib": 0o755, "var/log": 0o755,
+    "var/tmp": 0o1777,
+}  # fmt: skip
+_PASSWD = """\
+root:x:0:0:root:/root:/bin/bash
+daemon:x:1:1:daemon:/usr/sbin:/usr/sbin/nologin
+bin:x:2:2:bin:/bin:/usr/sbin/nologin
+sys:x:3:3:sys:/dev:/usr/sbin/nologin
+mail:x:8:8:mail:/var/mail:/usr/sbin/nologin
+www-data:x:33:33:www-data:/var/www:/usr/sbin/nologin
+user:x:1000:1000:user:/home/user:/bin/bash
+nobody:x:65534:65534:nobody:/nonexistent:/usr/sbin/nologin
+"""
+_GROUP = (
+    "root:x:0:\ndaemon:x:1:\nbin:x:2:\nsys:x:3:\ntty:x:5:\nmail:x:8:\nwww-data:x:33:\n"
+    "user:x:1000:\nnogroup:x:65534:\n"
+)
+_MOST_LAYERS = 200
+_OPEN_TREE = 428
+_CLONE_TREE = 1 | os.O_CLOEXEC | 0x8000  # OPEN_TREE_CLONE, AT_RECURSIVE
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Stack:
+    """The folders of one root: layers with the topmost first, and read-only binds."""
+
+    layers: tuple[Path, ...]
+    binds: tuple[tuple[Path, str], ...] = ()
+    files: dict[str, str] = field(default_factory=dict)
+
+    def sources(self) -> list[Path]:
+        """Every folder or file of the host, in the order in which the keeper wants them."""
+        return [*self.layers, *(source for source, _ in self.binds)]
+
+
+def stack(root: Root, *, host_layer: Path | None, name: str) -> Stack:
+    """What to mount for a root; `host_layer` is the skeleton made by `host_skeleton`."""
+    layers = [layer.absolute() for layer in reversed(root.layers)]
+    binds = [(source.absolute(), inside) for inside, source in root.binds.items()]
+    if root.host:
+        assert host_layer is not None
+        layers.append(host_layer)
+        binds = [*_host_binds(), *binds]
+    if not layers:
+        raise SandboxError(f"sandbox {name}: its root has no layers, and is not the host's system")
+    if len(layers) > _MOST_LAYERS:
+        raise SandboxError(f"sandbox {name}: {len(layers)} layers; at most {_MOST_LAYERS} can be stacked")
+    for source in (*layers, *(source for source, _ in binds)):
+        if not source.exists():
+            raise SandboxError(f"sandbox {name}: {source} does not exist; was the image cache cleared?")
+    hosts = f"127.0.0.1 localhost {name}\n::1 localhost\n"
+    return Stack(layers=tuple(layers), binds=tuple(binds), files={"/etc/hosts": hosts, "/etc/hostname": f"{name}\n"})
+
+
+def _host_binds() -> list[tuple[Path, str]]:
+    plain = (Path("/") / each for each in ("usr", "bin", "sbin", "lib", "lib32", "lib64"))
+    return [(folder, str(folder)) for folder in plain if folder.is_dir() and not folder.is_symlink()]
+
+
+async def host_skeleton(cache_dir: Path, own: Callable[[Path], Awaitable[None]]) -> Path:
+    """The lowest layer of a host root: empty folders and the few files of /etc that programs need.
+
+    `own` gives a tree to the inside's root. Made once per content; concurrent makers agree.
+    """
+    cache_dir.mkdir(parents=True, exist_ok=True)
+    building = Path(tempfile.mkdtemp(dir=cache_dir, prefix="host-root.building-"))
+    try:
+        digest = _fill_skeleton(building)
+        done = cache_dir / f"host-root-{digest}"
+        if not done.exists():
+            building.chmod(0o755)
+            await own(building)
+            try:
+                building.rename(done)
+            except OSError:
+                if not done.exists():
+                    raise
+        return done
+    finally:
+        shutil.rmtree(building, ignore_errors=True)
+
+
+def _fill_skeleton(root: Path) -> str:
+    for name, mode in _FOLDERS.items():
+        (root / name).mkdir(parents=True, exist_ok=True)
+        (root / name).chmod(mode)
+    for name in ("bin", "sbin", "lib", "lib32", "lib64", "libx32"):
+        host = Path("/") / name
+        if host.is_symlink():
+            (root / name).symlink_to(os.readlink(host))
+    (root / "var/run").symlink_to("/run")
+    digest = hashlib.sha256(str(sorted(_FOLDERS.items())).encode())
+    for name in _HOST_ETC:
+        _copy(Path("/etc") / name, root / "etc" / name, digest)
+    for name, text in (("passwd", _PASSWD), ("group", _GROUP), ("mtab", "")):
+        (root / "etc" / name).write_text(text)
+        digest.update(text.encode())
+    return digest.hexdigest()[:16]
+
+
+def _copy(source: Path, target: Path, digest: hashlib._Hash) -> None:
+    """Copy links as links and readable files as files; what this account may not read stays out."""
+    try:
+        status = source.lstat()
+        if stat.S_ISLNK(status.st_mode):
+            content = os.readlink(source).encode()
+            target.parent.mkdir(parents=True, exist_ok=True)
+            target.symlink_to(content.decode())
+        elif stat.S_ISDIR(status.st_mode):
+            target.mkdir(parents=True, exist_ok=True)
+            for each in sorted(source.iterdir()):
+                _copy(each, target / each.name, digest)
+            return
+        elif stat.S_ISREG(status.st_mode) and status.st_mode & stat.S_IROTH:
+            content = source.read_bytes()
+            target.parent.mkdir(parents=True, exist_ok=True)
+            target.write_bytes(content)
+            target.chmod(0o644)
+        else:
+            return
+    except OSError:
+        return
+    digest.update(os.fsencode(target.name) + b"\0" + content + b"\0")
+
+
+def open_trees(paths: Sequence[Path]) -> list[int]:
+    """Detached mounts of folders, which root opens for a keeper that could not reach them by path."""
+    libc = ctypes.CDLL(None, use_errno=True)
+    fds: list[int] = []
+    for path in paths:
+        fd = libc.syscall(_OPEN_TREE, -100, os.fsencode(path), _CLONE_TREE)
+        if fd < 0:
+            for each in fds:
+                os.close(each)
+            raise SandboxError(f"cannot open {path} as a mount: {os.strerror(ctypes.get_errno())}")
+        fds.append(fd)
+    return fds

@@ -1,0 +1,124 @@
+"""The system call filter of a sandbox, assembled here: what no task needs and an attacker would like.
+
+A deny-list on purpose: package managers, compilers, debuggers and tmux must work as in any container. The
+kernel's own checks (no capability outside the inner user namespace) are the wall; this takes away doors.
+"""
+
+from __future__ import annotations
+
+import errno
+import platform
+import struct
+from collections.abc import Iterable
+
+_ARCHES = {"x86_64": 0xC000003E, "aarch64": 0xC00000B7, "riscv64": 0xC00000F3}
+# name: (x86_64, the generic table of aarch64 and riscv64); None where the call does not exist
+_NUMBERS: dict[str, tuple[int | None, int | None]] = {
+    "acct": (163, 89),
+    "add_key": (248, 217),
+    "bpf": (321, 280),
+    "clock_settime": (227, 112),
+    "delete_module": (176, 106),
+    "finit_module": (313, 273),
+    "fsconfig": (431, 431),
+    "fsmount": (432, 432),
+    "fsopen": (430, 430),
+    "fspick": (433, 433),
+    "init_module": (175, 105),
+    "ioperm": (173, None),
+    "iopl": (172, None),
+    "kexec_file_load": (320, 294),
+    "kexec_load": (246, 104),
+    "keyctl": (250, 219),
+    "lookup_dcookie": (212, 18),
+    "mount": (165, 40),
+    "mount_setattr": (442, 442),
+    "move_mount": (429, 429),
+    "open_by_handle_at": (304, 265),
+    "open_tree": (428, 428),
+    "perf_event_open": (298, 241),
+    "pivot_root": (155, 41),
+    "quotactl": (179, 60),
+    "reboot": (169, 142),
+    "request_key": (249, 218),
+    "setns": (308, 268),
+    "settimeofday": (164, 170),
+    "swapoff": (168, 225),
+    "swapon": (167, 224),
+    "syslog": (103, 116),
+    "umount2": (166, 39),
+    "userfaultfd": (323, 282),
+    "vhangup": (153, 58),
+}
+# These answer "no such call": programs then take their other way, as on an older kernel.
+_ABSENT: dict[str, tuple[int, int]] = {
+    "clone3": (435, 435),
+    "io_uring_enter": (426, 426),
+    "io_uring_register": (427, 427),
+    "io_uring_setup": (425, 425),
+}
+_SOCKET, _IOCTL, _CLONE, _UNSHARE = (41, 198), (16, 29), (56, 220), (272, 97)
+_FAMILIES = (1, 2, 10, 16)  # unix, inet, inet6, netlink: not vsock, packet, alg, bluetooth …
+_TERMINAL_IOCTLS = (0x5412, 0x541C)  # TIOCSTI and TIOCLINUX put keystrokes into a terminal
+_NEWUSER = 0x10000000
+
+_LD, _JEQ, _JSET, _JGE, _RET = 0x20, 0x15, 0x45, 0x35, 0x06
+_ALLOW, _ERRNO = 0x7FFF0000, 0x00050000
+_NR, _ARCH, _ARG0, _ARG1 = 0, 4, 16, 24
+
+Instruction = tuple[int, int, int, int]
+
+
+def supported(machine: str | None = None) -> bool:
+    """Whether this processor's call numbers are known."""
+    return (machine or platform.machine()) in _ARCHES
+
+
+def build_filter(machine: str | None = None) -> bytes:
+    """The program as the kernel, and bubblewrap's --seccomp, read it."""
+    machine = machine or platform.machine()
+    column = 0 if machine == "x86_64" else 1
+    program: list[Instruction] = [
+        (_LD, 0, 0, _ARCH),
+        (_JEQ, 1, 0, _ARCHES[machine]),
+        _deny(errno.ENOSYS),
+        (_LD, 0, 0, _NR),
+    ]
+    if machine == "x86_64":
+        program += [(_JGE, 0, 1, 0x40000000), _deny(errno.ENOSYS)]
+    for table, code in ((_NUMBERS, errno.EPERM), (_ABSENT, errno.ENOSYS)):
+        for numbers in table.values():
+            if (number := numbers[column]) is not None:
+                program += [(_JEQ, 0, 1, number), _deny(code)]
+    program += _checks(
+        _SOCKET[column],
+        _ARG0,
+        [*((_JEQ, family, False) for family in _FAMILIES)],
+        deny=errno.EAFNOSUPPORT,
+        otherwise_allow=False,
+    )
+    program += _checks(_IOCTL[column], _ARG1, [(_JEQ, code, True) for code in _TERMINAL_IOCTLS])
+    program += _checks(_CLONE[column], _ARG0, [(_JSET, _NEWUSER, True)])
+    program += _checks(_UNSHARE[column], _ARG0, [(_JSET, _NEWUSER, True)])
+    program.append((_RET, 0, 0, _ALLOW))
+    return b"".join(struct.pack("=HBBI", *each) for each in program)
+
+
+def _deny(code: int) -> Instruction:
+    return (_RET, 0, 0, _ERRNO | code)
+
+
+def _checks(
+    number: int,
+    argument: int,
+    tests: Iterable[tuple[int, int, bool]],
+    *,
+    deny: int = errno.EPERM,
+    otherwise_allow: bool = True,
+) -> list[Instruction]:
+    """For one call: look at the low half of an argument, which is all the kernel uses of these."""
+    body: list[Instruction] = [(_LD, 0, 0, argument)]
+    for operation, value, denied in tests:
+        body += [(operation, 0, 1, value), _deny(deny) if denied else (_RET, 0, 0, _ALLOW)]
+    body.append((_RET, 0, 0, _ALLOW) if otherwise_allow else _deny(deny))
+    return [(_JEQ, 0, len(body), number), *body]

@@ -1,0 +1,165 @@
+"""Files into and out of a sandbox, as one stream of entries that a process inside writes or reads.
+
+The stream that comes out was written by the inside, so every name, kind and size in it is checked here; on
+the host nothing is ever followed, and nothing but plain files and folders is made.
+"""
+
+from __future__ import annotations
+
+import os
+import stat
+import struct
+from collections.abc import Iterator
+from pathlib import Path
+
+from proctor.errors import SandboxError
+from proctor.sandbox.base import Download
+
+_ENTRY = struct.Struct("=cIqQH")
+_BLOCK = 1 << 16
+_MOST_FILES = 200_000
+_MOST_NAMES = 100
+_PATH_MAX = 4096
+
+
+def pack(source: Path) -> Iterator[bytes]:
+    """A file or the content of a folder, as the stream that `receive` reads."""
+    status = source.lstat()
+    if stat.S_ISDIR(status.st_mode):
+        yield _header(b"D", status, 0, b"")
+        yield from _pack_folder(os.fsencode(source), b"")
+    elif stat.S_ISREG(status.st_mode):
+        yield from _pack_file(os.fsencode(source), b"")
+    else:
+        raise SandboxError(f"{source} is neither a file nor a folder; it is not copied into a sandbox")
+    yield _ENTRY.pack(b"E", 0, 0, 0, 0)
+
+
+def _pack_folder(folder: bytes, prefix: bytes) -> Iterator[bytes]:
+    with os.scandir(folder) as listing:
+        entries = sorted(listing, key=lambda entry: entry.name)
+    for entry in entries:
+        path = prefix + entry.name
+        if entry.is_symlink():
+            text = os.readlink(entry.path)
+            yield _ENTRY.pack(b"L", 0, 0, len(text), len(path)) + path + text
+        elif entry.is_dir():
+            yield _header(b"D", entry.stat(), 0, path)
+            yield from _pack_folder(entry.path, path + b"/")
+        elif entry.is_file():
+            yield from _pack_file(entry.path, path)
+
+
+def _pack_file(file: bytes, path: bytes) -> Iterator[bytes]:
+    fd = os.open(file, os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC | os.O_NONBLOCK)
+    try:
+        status = os.fstat(fd)
+        left = status.st_size
+        head = _header(b"F", status, left, path)
+        if left <= _BLOCK:
+            yield head + os.read(fd, left).ljust(left, b"\0")
+            return
+        yield head
+        while left:
+            data = os.read(fd, min(left, _BLOCK)) or bytes(min(left, _BLOCK))
+            left -= len(data)
+            yield data
+    finally:
+        os.close(fd)
+
+
+def _header(kind: bytes, status: os.stat_result, size: int, path: bytes) -> bytes:
+    return _ENTRY.pack(kind, status.st_mode & 0o777, int(status.st_mtime), size, len(path)) + path
+
+
+class Unpacker:
+    """Writes a stream from the inside below a target; feed it bytes as they come."""
+
+    def __init__(self, target: Path, max_bytes: int) -> None:
+        self._target = os.fsencode(target)
+        self._left = max_bytes
+        self._buffer = bytearray()
+        self._fd = -1
+        self._file_left = 0
+        self._files = self._bytes = self._dropped = 0
+        self._names: list[str] = []
+        self.complete = False
+        self.error = ""
+
+    def feed(self, data: bytes) -> None:
+        """Take more of the stream; after an error the rest is ignored."""
+        if self.error or self.complete:
+            return
+        self._buffer += data
+        try:
+            while self._step():
+                pass
+        except (OSError, ValueError) as error:
+            self.error = str(error)
+            self.close()
+
+    def result(self) -> Download:
+        """What was written."""
+        return Download(
+            files=self._files, bytes=self._bytes, dropped=tuple(self._names), dropped_count=self._dropped
+        )
+
+    def close(self) -> None:
+        """Let go of the file being written."""
+        if self._fd >= 0:
+            os.close(self._fd)
+            self._fd = -1
+
+    def _step(self) -> bool:
+        if self._file_left:
+            piece = bytes(self._buffer[: self._file_left])
+            if self._fd >= 0:
+                os.write(self._fd, piece)
+            del self._buffer[: len(piece)]
+            self._file_left -= len(piece)
+            if self._file_left:
+                return False
+            self.close()
+            return True
+        if len(self._buffer) < _ENTRY.size or self.complete:
+            return False
+        kind, mode, _, size, path_size = _ENTRY.unpack_from(self._buffer)
+        if path_size >= _PATH_MAX:
+            raise ValueError("a path in the download is too long")
+        if len(self._buffer) < _ENTRY.size + path_size:
+            return False
+        path = bytes(self._buffer[_ENTRY.size : _ENTRY.size + path_size])
+        del self._buffer[: _ENTRY.size + path_size]
+        self._entry(kind, mode, size, path)
+        return True
+
+    def _entry(self, kind: bytes, mode: int, size: int, path: bytes) -> None:
+        if kind == b"E":
+            self.complete = True
+            return
+        if path and any(part in (b"", b".", b"..") for part in path.split(b"/")) or b"\0" in path:
+            raise ValueError(f"the download names {path!r}, which is not a path below it")
+        if self._files + self._dropped >= _MOST_FILES:
+            raise ValueError(f"the download has more than {_MOST_FILES} entries")
+        target = self._target + b"/" + path if path else self._target
+        if kind == b"D":
+            os.makedirs(target, exist_ok=True)
+        elif kind == b"F" and size <= self._left:
+            if path:
+                os.makedirs(os.path.dirname(target), exist_ok=True)
+            flags = os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_NOFOLLOW | os.O_CLOEXEC
+            self._fd = os.open(target, flags, 0o600)
+            os.fchmod(self._fd, 0o600 | (mode & 0o111 and 0o100) | (mode & 0o044))
+            self._left -= size
+            self._files += 1
+            self._bytes += size
+            self._file_left = size
+            if not size:
+                self.close()
+        elif kind in (b"X", b"F"):
+            self._dropped += 1
+            self._file_left = size if kind == b"F" else 0
+            if len(self._names) < _MOST_NAMES:
+                self._names.append(os.fsdecode(path))
+        else:
+            raise ValueError(f"the download has an entry of unknown kind {kind!r}")
