@@ -21,7 +21,6 @@ from proctor.model.spec import (
 )
 from proctor.spec.load import from_mapping
 
-
 SCHEMA = json.loads((files("proctor.spec") / "schema.json").read_text())
 WORD = st.text(st.characters(codec="utf-8", exclude_characters="\0"), min_size=1, max_size=8).filter(
     str.strip
