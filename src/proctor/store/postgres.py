@@ -51,7 +51,7 @@ class PostgresDatabase:
                 max_overflow=28,
                 connect_args={"connect_timeout": 10},
             )
-        except exc.ArgumentError as error:
+        except (exc.ArgumentError, ValueError) as error:
             raise UsageError(f"the address of the store is not understood: {error}") from error
         except ImportError as error:
             raise MissingExtraError("psycopg", "postgres", "a PostgreSQL store") from error

@@ -76,8 +76,11 @@ class SqliteDatabase:
 
     def check(self) -> list[str]:
         """SQLite's own integrity and foreign key checks."""
-        found = [str(row[0]) for row in self.read("PRAGMA integrity_check(20)") if row[0] != "ok"]
-        orphans = self.read("PRAGMA foreign_key_check")
+        try:
+            found = [str(row[0]) for row in self.read("PRAGMA integrity_check(20)") if row[0] != "ok"]
+            orphans = self.read("PRAGMA foreign_key_check")
+        except StoreError as error:
+            return [str(error)]
         return found + [f"a row of {row[0]} belongs to no {row[2]}" for row in orphans[:20]]
 
     def close(self) -> None:

@@ -6,7 +6,10 @@ from pathlib import Path
 
 from alembic import command
 from alembic.config import Config
-from sqlalchemy import Connection, create_engine
+from sqlalchemy import URL, Connection, create_engine
+from sqlalchemy.exc import SQLAlchemyError
+
+from proctor.errors import StoreError
 
 
 def upgrade(connection: Connection, revision: str = "head") -> None:
@@ -16,7 +19,8 @@ def upgrade(connection: Connection, revision: str = "head") -> None:
 
 def upgrade_sqlite(path: str, revision: str = "head") -> None:
     """The same for a SQLite file. Foreign keys are off meanwhile: tables are rebuilt to change them."""
-    engine = create_engine(f"sqlite:///{path}", isolation_level="AUTOCOMMIT")
+    url = URL.create("sqlite", database=path)
+    engine = create_engine(url, isolation_level="AUTOCOMMIT", connect_args={"timeout": 30})
     try:
         with engine.connect() as connection:
             connection.exec_driver_sql("BEGIN IMMEDIATE")
@@ -26,6 +30,10 @@ def upgrade_sqlite(path: str, revision: str = "head") -> None:
             except BaseException:
                 connection.exec_driver_sql("ROLLBACK")
                 raise
+    except SQLAlchemyError as error:
+        raise StoreError(
+            f"{path}: the store could not be upgraded to the newest schema and is as it was: {error}"
+        ) from error
     finally:
         engine.dispose()
 

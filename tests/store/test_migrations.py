@@ -1,0 +1,194 @@
+"""Fresh stores, upgraded stores and the tables in Python are one schema, on both databases."""
+
+from __future__ import annotations
+
+import sqlite3
+from contextlib import closing
+from pathlib import Path
+
+import pytest
+from alembic.autogenerate import compare_metadata
+from alembic.migration import MigrationContext
+from alembic.script import ScriptDirectory
+from sqlalchemy import Connection, create_engine, inspect, text
+
+from proctor.errors import StoreError
+from proctor.store import database, migrations, sqlite, tables
+from proctor.store.open import open_store
+
+RUN = "20260101-aaaa"
+
+
+def test_the_newest_revision_is_the_one_the_store_asks_for():
+    script = ScriptDirectory.from_config(migrations.config())
+    assert script.get_heads() == [database.HEAD]
+
+
+def test_the_sql_for_new_files_is_made_from_the_tables():
+    written = Path(sqlite.__file__).with_name("schema.sql").read_text()
+    assert written == tables.sqlite_schema(), "run: python -m proctor.store.tables"
+
+
+def test_a_new_file_has_the_schema_that_the_migrations_make(tmp_path: Path):
+    open_store(str(tmp_path / "quick.db")).close()
+    migrations.upgrade_sqlite(str(tmp_path / "migrated.db"))
+    assert _described(tmp_path / "quick.db") == _described(tmp_path / "migrated.db")
+    assert _revision(tmp_path / "quick.db") == _revision(tmp_path / "migrated.db") == database.HEAD
+
+
+@pytest.mark.parametrize("made_by", ["schema.sql", "migrations"])
+def test_a_sqlite_store_has_the_tables_of_the_metadata(tmp_path: Path, made_by: str):
+    path = tmp_path / "n.db"
+    if made_by == "migrations":
+        migrations.upgrade_sqlite(str(path))
+    else:
+        open_store(str(path)).close()
+    engine = create_engine(f"sqlite:///{path}")
+    with engine.connect() as connection:
+        assert _differences(connection) == []
+    engine.dispose()
+
+
+@pytest.mark.needs("postgres")
+def test_a_postgres_store_has_the_tables_of_the_metadata(postgres_url: str):
+    with open_store(postgres_url) as store:
+        assert store.runs() == []
+    engine = create_engine(postgres_url.replace("postgresql:", "postgresql+psycopg:"))
+    with engine.connect() as connection:
+        assert _differences(connection) == []
+        partial = {
+            index["name"]: index["dialect_options"]["postgresql_where"]
+            for table in ("trials", "attempts")
+            for index in inspect(connection).get_indexes(table)
+            if index.get("dialect_options", {}).get("postgresql_where")
+        }
+    engine.dispose()
+    assert set(partial) == {"trials_pending", "trials_leased", "attempts_that_count", "attempts_by_subject"}
+
+
+def test_opening_an_older_file_upgrades_it_and_keeps_the_data(
+    tmp_path: Path, make, later_revision: str, monkeypatch: pytest.MonkeyPatch
+):
+    path = str(tmp_path / "n.db")
+    with open_store(path) as store:
+        make.answered(store)
+    monkeypatch.setattr(sqlite, "HEAD", later_revision)
+    monkeypatch.setattr(database, "HEAD", later_revision)
+    with open_store(path) as store:
+        assert store.counts(RUN) == {"passed": 3}
+        assert store._db.read("SELECT mood FROM runs")[0][0] == "calm"
+        assert store.check() == []
+    assert _revision(Path(path)) == later_revision
+
+
+@pytest.mark.needs("postgres")
+def test_opening_an_older_postgres_store_upgrades_it_and_keeps_the_data(
+    postgres_url: str, make, later_revision: str, monkeypatch: pytest.MonkeyPatch
+):
+    from proctor.store import postgres
+
+    with open_store(postgres_url) as store:
+        make.answered(store)
+    monkeypatch.setattr(postgres, "HEAD", later_revision)
+    monkeypatch.setattr(database, "HEAD", later_revision)
+    with open_store(postgres_url) as store:
+        assert store.counts(RUN) == {"passed": 3}
+        assert store._db.read("SELECT mood FROM runs")[0][0] == "calm"
+
+
+def test_a_failed_upgrade_leaves_the_file_as_it_was(
+    tmp_path: Path, make, later_revision: str, monkeypatch: pytest.MonkeyPatch
+):
+    path = str(tmp_path / "n.db")
+    with open_store(path) as store:
+        make.answered(store)
+        with store._db.write() as tx:
+            tx.change("ALTER TABLE runs ADD COLUMN mood TEXT")
+    monkeypatch.setattr(sqlite, "HEAD", later_revision)
+    monkeypatch.setattr(database, "HEAD", later_revision)
+    with pytest.raises(StoreError, match="could not be upgraded"):
+        open_store(path)
+    assert _revision(Path(path)) == "0001"
+
+
+@pytest.mark.parametrize("revision", ["9999", "banana"])
+def test_a_store_of_a_newer_version_is_refused_and_not_touched(store_url: str, make, revision: str):
+    with open_store(store_url) as store:
+        make.run(store)
+        with store._db.write() as tx:
+            tx.change("UPDATE proctor_schema SET version_num = :to", {"to": revision})
+    with pytest.raises(StoreError, match=rf"schema {revision} .* newer Proctor"):
+        open_store(store_url)
+
+
+@pytest.fixture
+def later_revision(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> str:
+    """A revision after the newest, that adds a column."""
+    folder = tmp_path / "later"
+    folder.mkdir()
+    (folder / "v0099.py").write_text(
+        "import sqlalchemy as sa\nfrom alembic import op\n"
+        f"revision = '0099'\ndown_revision = '{database.HEAD}'\n"
+        "def upgrade():\n"
+        "    op.add_column('runs', sa.Column('mood', sa.Text, server_default='calm'))\n"
+    )
+    plain = migrations.config
+
+    def config(connection: Connection | None = None):
+        settings = plain(connection)
+        packaged = Path(migrations.__file__).parent / "versions"
+        settings.set_main_option("version_locations", f"{packaged}\n{folder}")
+        settings.set_main_option("path_separator", "newline")
+        return settings
+
+    monkeypatch.setattr(migrations, "config", config)
+    return "0099"
+
+
+def _differences(connection: Connection) -> list[object]:
+    context = MigrationContext.configure(
+        connection, opts={"version_table": database.VERSION_TABLE, "compare_server_default": True}
+    )
+    return compare_metadata(context, tables.metadata)
+
+
+def _described(path: Path) -> dict[str, object]:
+    """Every table as SQLite understands it, whatever the words it was made with."""
+    with closing(sqlite3.connect(path)) as connection:
+        names = [row[0] for row in connection.execute("SELECT name FROM sqlite_schema WHERE type = 'table'")]
+        return {
+            name: {
+                "strict": connection.execute("SELECT strict FROM pragma_table_list(?)", [name]).fetchone(),
+                "columns": connection.execute("SELECT * FROM pragma_table_xinfo(?)", [name]).fetchall(),
+                "keys": connection.execute("SELECT * FROM pragma_foreign_key_list(?)", [name]).fetchall(),
+                "indexes": sorted(
+                    (index, unique, partial, _words(connection, index))
+                    for _, index, unique, _, partial in connection.execute(
+                        "SELECT * FROM pragma_index_list(?)", [name]
+                    )
+                ),
+                "checks": _checks(connection, name),
+            }
+            for name in sorted(names)
+        }
+
+
+def _words(connection: sqlite3.Connection, name: str) -> str:
+    found = connection.execute("SELECT sql FROM sqlite_schema WHERE name = ?", [name]).fetchone()[0]
+    return " ".join((found or "").split())
+
+
+def _checks(connection: sqlite3.Connection, name: str) -> list[str]:
+    lines = (
+        connection.execute("SELECT sql FROM sqlite_schema WHERE name = ?", [name]).fetchone()[0].splitlines()
+    )
+    return sorted(line.strip(" ,\t") for line in lines if "CHECK" in line or "AUTOINCREMENT" in line)
+
+
+def _revision(path: Path) -> str:
+    engine = create_engine(f"sqlite:///{path}")
+    try:
+        with engine.connect() as connection:
+            return connection.execute(text(f"SELECT version_num FROM {database.VERSION_TABLE}")).scalar_one()
+    finally:
+        engine.dispose()
