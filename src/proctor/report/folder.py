@@ -25,7 +25,7 @@ from proctor.report.series import NAME, Series, SeriesRow, encode_row, plain_tri
 from proctor.report.summary import run_fields, summary
 
 if TYPE_CHECKING:
-    from proctor.store.blobs import FolderBlobs
+    from proctor.store.blobs import Blobs
     from proctor.store.store import Store
 
 __all__ = ["RunFolder", "claim_folder", "encode_manifest", "summary"]
@@ -53,7 +53,7 @@ def claim_folder(base: Path, name: str, run_id: str) -> Path:
 class RunFolder:
     """One run's folder, open for writing. With `blobs` the artifacts are copied in as attempts end."""
 
-    def __init__(self, path: Path, *, blobs: FolderBlobs | None = None) -> None:
+    def __init__(self, path: Path, *, blobs: Blobs | None = None) -> None:
         self.path = path
         self._blobs = blobs
         self._series: Series | None = None
@@ -185,7 +185,8 @@ class RunFolder:
             )
         beside = target.with_name(f".{os.getpid()}.tmp")
         try:
-            shutil.copyfile(self._blobs.path(digest), beside)
+            with self._blobs.open(digest) as source, beside.open("wb") as copy:
+                shutil.copyfileobj(source, copy, 1 << 20)
             beside.replace(target)
         except OSError as error:
             beside.unlink(missing_ok=True)

@@ -1,4 +1,4 @@
-"""Who writes reports: the built-in ones, and any added by decorator or entry point. One failing stops no other."""
+"""Who writes reports: the built-in ones, and those added by decorator or entry point. None stops another."""
 
 from __future__ import annotations
 

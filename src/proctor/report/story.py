@@ -48,10 +48,9 @@ def _group(subject: str, trials: list[TrialResult]) -> Group:
     varying: dict[str, None] = {}
     for trial in trials:
         params = trial.planned.params
-        if params != first:
-            for name in {**first, **params}:
-                if name not in varying and _differs(first, params, name):
-                    varying[name] = None
+        for name in params if params.keys() == first.keys() else {**first, **params}:
+            if name not in varying and _differs(first, params, name):
+                varying[name] = None
     ordered = tuple(sorted(varying, key=list(first).index if set(varying) <= set(first) else str))
     fixed = {name: value for name, value in first.items() if name not in varying}
     return Group(subject, tuple(trials), ordered, fixed)

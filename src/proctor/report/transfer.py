@@ -26,7 +26,7 @@ from proctor.report.result import artifact_paths
 from proctor.report.series import SeriesRow, plain_attempt, plain_trial, read_series
 
 if TYPE_CHECKING:
-    from proctor.store.blobs import FolderBlobs
+    from proctor.store.blobs import Blobs
     from proctor.store.store import Store
 
 
@@ -39,7 +39,7 @@ class Imported:
     """False: the store had exactly this run already, and nothing was changed."""
 
 
-def export_run(store: Store, blobs: FolderBlobs, run_id: str, path: Path) -> Path:
+def export_run(store: Store, blobs: Blobs, run_id: str, path: Path) -> Path:
     """Write a run, as it is now, to a new folder with everything in it."""
     if path.exists() and (not path.is_dir() or any(path.iterdir())):
         raise UsageError(f"{path}: exists already; choose another place or remove it first")
@@ -63,7 +63,7 @@ def export_run(store: Store, blobs: FolderBlobs, run_id: str, path: Path) -> Pat
     return path
 
 
-def import_folder(store: Store, blobs: FolderBlobs, path: Path) -> Imported:
+def import_folder(store: Store, blobs: Blobs, path: Path) -> Imported:
     """Read a run folder into the store, if all of it is sound. The same run a second time changes nothing."""
     info, planned, warnings = read_manifest(path)
     _check_plan(path, info, planned)

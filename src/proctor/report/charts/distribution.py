@@ -26,7 +26,7 @@ class Sample:
 
 
 def histogram(sample: Sample, metric: str) -> str:
-    """One sample in full: histogram, box (p25 to p75) with whiskers (p5 to p95), and the values themselves."""
+    """One sample in full: histogram, box (p25 to p75) with whiskers (p5 to p95), and every value."""
     ordered = sorted(sample.values)
     middle = percentile(ordered, 50)
     unit = unit_for(metric, [middle])
@@ -165,7 +165,7 @@ def _edges(ordered: Sequence[float], *, log: bool) -> list[float]:
         reach = abs(low) * 0.02 or 0.5
         low, high = low - reach, high + reach
     width = 2 * (percentile(data, 75) - percentile(data, 25)) / len(data) ** (1 / 3)
-    count = min(50, max(6, math.ceil((high - low) / width))) if width > 0 else 20
+    count = max(6, math.ceil(min(50.0, (high - low) / width))) if width > 0 else 20
     edges = [low + (high - low) * number / count for number in range(count + 1)]
     return [10**edge for edge in edges] if log else edges
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 
 from proctor.model.describe import percentile
@@ -52,9 +53,9 @@ def _trend(values: Sequence[float]) -> str:
         return "too few to speak of a trend"
     first = percentile(sorted(values[:third]), 50)
     last = percentile(sorted(values[-third:]), 50)
-    if not first:
+    change = last / first - 1 if first else math.inf
+    if not math.isfinite(change):
         return "no trend"
-    change = last / first - 1
     direction = "higher" if change > 0 else "lower"
     return f"the last third is {significant(abs(change) * 100, 2)} % {direction} than the first"
 
@@ -105,7 +106,8 @@ def up_to(value: float, scale: Scale) -> float:
 
 def _relative(values: Sequence[float]) -> list[float]:
     middle = percentile(sorted(values), 50)
-    return [value / middle for value in values] if middle else [1.0 for _ in values]
+    ratios = [value / middle for value in values] if middle else []
+    return ratios if ratios and all(map(math.isfinite, ratios)) else [1.0 for _ in values]
 
 
 def _fit(label: str, width: float) -> str:

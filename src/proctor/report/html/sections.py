@@ -90,7 +90,7 @@ def failures(view: View) -> str:
 
 
 def _worth_telling(record: AttemptRecord) -> bool:
-    """An agent that tried and did not solve its task is a result; everything else that did not pass is news."""
+    """An agent that did not solve its task is a result; everything else that did not pass is news."""
     if record.outcome is Outcome.PASSED:
         return False
     return record.failure is not None or record.outcome not in {Outcome.FAILED, Outcome.PARTIAL}
