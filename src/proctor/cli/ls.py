@@ -43,14 +43,14 @@ def command(limit: int, name: str | None, status: str | None, as_json: bool) -> 
 
 
 def _print(runs: Sequence[RunInfo], stalled: set[str]) -> None:
-    from proctor.cli.table import print_table
+    from proctor.cli.table import print_table, printable
 
     print_table(
         ("run", "name", "status", "trials", "outcomes", "started", "took"),
         [
             (
                 run.id,
-                run.name,
+                printable(run.name),
                 status_text(run, stalled=run.id in stalled),
                 f"{run.done}/{run.total}",
                 outcomes_text(run.counts),

@@ -45,11 +45,11 @@ def command(ref: str, all_trials: bool, as_json: bool) -> int:
 
 def _print_run(store: Store, info: RunInfo) -> None:
     from proctor.cli.ls import date_text, outcomes_text, status_text, took_text
-    from proctor.cli.table import bold
+    from proctor.cli.table import bold, printable
 
     states = store.state_counts(info.id)
     left = ", ".join(f"{states[each]} {each}" for each in ("pending", "leased", "running") if states[each])
-    print(bold(f"{info.name}  {info.id}"))
+    print(bold(printable(f"{info.name}  {info.id}")))
     lines = {
         "status": status_text(info, stalled=info.id in store.stalled(time.time())),
         "trials": f"{info.done} of {info.total} done" + (f"; {left}" if left else ""),
@@ -65,15 +65,15 @@ def _print_run(store: Store, info: RunInfo) -> None:
     }
     for name, value in lines.items():
         if value not in {"", None}:
-            print(f"{name:<12}{value}")
+            print(f"{name:<11} {printable(value)}")
     for name, value in info.environment.items():
-        print(f"{name:<12}{_fact_text(name, value)}")
+        print(printable(f"{name:<11} {_fact_text(name, value)}"))
     for warning in store.warnings(info.id):
-        print(f"{'warning':<12}{warning}")
+        print(f"{'warning':<11} {printable(warning)}")
 
 
 def _print_trials(info: RunInfo, rows: Iterator[AttemptRow], *, all_trials: bool) -> None:
-    from proctor.cli.table import bold, seconds
+    from proctor.cli.table import bold, printable, seconds
 
     notes: set[str] = set()
     for number, row in enumerate(rows):
@@ -84,15 +84,14 @@ def _print_trials(info: RunInfo, rows: Iterator[AttemptRow], *, all_trials: bool
         took = record.ended_at - record.started_at if middle is None else middle
         again = f"  (attempt {record.number})" if record.number > 1 else ""
         more = "".join(f"  {text}" for text in (*_metrics(row), *_failure(row)))
-        print(
-            f"{row.trial.index:>6}  {record.outcome:<16}  {seconds(took):>9}  {row.trial.label}{more}{again}"
-        )
+        what = printable(f"{row.trial.label}{more}{again}")
+        print(f"{row.trial.index:>6}  {record.outcome:<16}  {seconds(took):>9}  {what}")
         notes.update(record.notes)
     hidden = 0 if all_trials else sum(info.counts.values()) - FIRST_TRIALS
     if hidden > 0:
         print(f"{'…':>6}  and {hidden} more; 'proctor show {info.id} --trials' lists all")
     for note in sorted(notes):
-        print(f"{'note':<12}{note}")
+        print(f"{'note':<11} {printable(note)}")
 
 
 def _print_json(store: Store, info: RunInfo, rows: Iterator[AttemptRow]) -> None:

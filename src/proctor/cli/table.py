@@ -52,3 +52,8 @@ def seconds(value: float | None) -> str:
     minutes, rest = divmod(round(value), 60)
     hours, minutes = divmod(minutes, 60)
     return f"{hours} h {minutes:02d} min" if hours else f"{minutes} min {rest:02d} s"
+
+
+def printable(text: object) -> str:
+    """Text that cannot steer a terminal: control characters and broken Unicode become `�`."""
+    return "".join(each if each.isprintable() else "�" for each in str(text))

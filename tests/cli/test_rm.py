@@ -1,0 +1,180 @@
+from __future__ import annotations
+
+import io
+import json
+import time
+from pathlib import Path
+
+import pytest
+
+from proctor.cli import rm
+from proctor.cli.main import main
+from proctor.model.outcome import Outcome
+from proctor.model.plan import Plan, PlannedTrial
+from proctor.model.record import AttemptRecord
+from proctor.model.run import RunInfo
+from proctor.model.trial import RunStatus
+from proctor.settings import load_settings
+from proctor.store.blobs import FolderBlobs
+from proctor.store.open import open_store
+from proctor.store.store import Store
+
+
+@pytest.fixture
+def store():
+    with open_store(load_settings().store_url) as opened:
+        yield opened
+
+
+@pytest.fixture
+def blobs() -> FolderBlobs:
+    return FolderBlobs(load_settings().blobs_dir)
+
+
+def add_run(
+    store: Store, blobs: FolderBlobs, run_id: str, *contents: bytes, folder: Path | None = None, age_days=0.0
+):
+    trial = PlannedTrial(key="k", index=0, kind="experiment", subject="s", subject_digest="d", body=0)
+    info = RunInfo(
+        id=run_id,
+        name="bench",
+        kind="experiment",
+        status=RunStatus.DONE,
+        created_at=time.time() - age_days * 86400,
+        seed=1,
+        folder=str(folder or ""),
+    )
+    store.create_run(info, Plan(trials=(trial,)))
+    (lease,) = store.claim(run_id, worker="w", now=1.0, lease_s=30)
+    artifacts = tuple(blobs.put_bytes(content, "a") for content in contents)
+    record = AttemptRecord(
+        key="k", number=1, outcome=Outcome.PASSED, started_at=1.0, ended_at=2.0, artifacts=artifacts
+    )
+    store.finish(lease, record, now=2.0, counts=True)
+    if folder:
+        folder.mkdir()
+        (folder / "manifest.json").write_text(json.dumps({"run": {"id": run_id}}))
+        (folder / "deep").mkdir()
+        (folder / "deep" / "file").touch()
+    return [artifact.digest for artifact in artifacts]
+
+
+def test_a_run_goes_with_its_own_blobs_and_folder(store: Store, blobs: FolderBlobs, tmp_path: Path, capsys):
+    own, shared = add_run(store, blobs, "run-1", b"own", b"shared", folder=tmp_path / "run-1")
+    add_run(store, blobs, "run-2", b"shared", folder=tmp_path / "run-2")
+    assert main(["rm", "run-1", "--yes"]) == 0
+    out = capsys.readouterr().out
+    assert out == f"removed run-1 (bench): 1 trials, 1 artifacts, folder {tmp_path / 'run-1'}\n"
+    assert [run.id for run in store.runs()] == ["run-2"]
+    assert (blobs.has(own), blobs.has(shared)) == (False, True)
+    assert not (tmp_path / "run-1").exists()
+    assert (tmp_path / "run-2" / "deep" / "file").exists()
+
+
+def test_the_folder_can_be_kept(store: Store, blobs: FolderBlobs, tmp_path: Path):
+    add_run(store, blobs, "run-1", folder=tmp_path / "run-1")
+    assert main(["rm", "latest", "--yes", "--keep-folder"]) == 0
+    assert (tmp_path / "run-1" / "manifest.json").exists()
+
+
+@pytest.mark.parametrize(
+    "manifest", [None, "{}", "[]", "not json", '{"run": {"id": "run-2"}}', '{"run_id": 7}']
+)
+def test_a_folder_that_is_not_surely_the_runs_is_left_alone(
+    store: Store, blobs: FolderBlobs, tmp_path: Path, capsys, manifest: str | None
+):
+    folder = tmp_path / "precious"
+    add_run(store, blobs, "run-1", folder=folder)
+    (folder / "manifest.json").unlink()
+    if manifest is not None:
+        (folder / "manifest.json").write_text(manifest)
+    assert main(["rm", "run-1", "--yes"]) == 0
+    assert f"left {folder} alone" in capsys.readouterr().out
+    assert (folder / "deep" / "file").exists()
+
+
+def test_a_folder_behind_a_link_is_left_alone(store: Store, blobs: FolderBlobs, tmp_path: Path, capsys):
+    folder = tmp_path / "real"
+    add_run(store, blobs, "run-1", folder=folder)
+    folder.rename(tmp_path / "elsewhere")
+    folder.symlink_to(tmp_path / "elsewhere")
+    assert main(["rm", "run-1", "--yes"]) == 0
+    assert (tmp_path / "elsewhere" / "deep" / "file").exists()
+
+
+def test_the_folder_one_stands_in_is_left_alone(
+    store: Store, blobs: FolderBlobs, tmp_path: Path, capsys, monkeypatch: pytest.MonkeyPatch
+):
+    add_run(store, blobs, "run-1", folder=tmp_path / "run-1")
+    monkeypatch.chdir(tmp_path / "run-1" / "deep")
+    assert main(["rm", "run-1", "--yes"]) == 0
+    assert "you are in it" in capsys.readouterr().out
+    assert (tmp_path / "run-1").exists()
+
+
+def test_a_folder_that_cannot_be_removed_is_said(
+    store: Store, blobs: FolderBlobs, tmp_path: Path, capsys, monkeypatch: pytest.MonkeyPatch
+):
+    def refuse(path: Path) -> None:
+        raise PermissionError(1, "Operation not permitted", str(path))
+
+    add_run(store, blobs, "run-1", folder=tmp_path / "run-1")
+    monkeypatch.setattr("shutil.rmtree", refuse)
+    assert main(["rm", "run-1", "--yes"]) == 5
+    assert "remove it by hand" in capsys.readouterr().err
+    assert store.runs() == []
+
+
+def test_old_runs_are_chosen_by_age_and_young_and_working_ones_stay(store: Store, blobs: FolderBlobs, capsys):
+    for run_id, age in (("old-1", 40.0), ("old-2", 31.0), ("young", 29.0), ("working", 50.0)):
+        add_run(store, blobs, run_id, age_days=age)
+    store.set_status("working", RunStatus.RUNNING, time.time())
+    assert main(["rm", "--older-than", "30", "--yes"]) == 0
+    assert {run.id for run in store.runs()} == {"young", "working"}
+    assert main(["rm", "--older-than", "30", "--yes"]) == 0
+    assert capsys.readouterr().out.splitlines()[-1] == "Nothing to remove."
+
+
+def test_a_run_at_work_is_not_removed_and_a_stalled_one_is(store: Store, blobs: FolderBlobs, capsys):
+    add_run(store, blobs, "run-1", age_days=1.0)
+    store.set_status("run-1", RunStatus.RUNNING, time.time())
+    assert main(["rm", "run-1", "--yes"]) == 2
+    assert "still at work" in capsys.readouterr().err
+    store.set_status("run-1", RunStatus.RUNNING, time.time() - 600)
+    assert main(["rm", "run-1", "--yes"]) == 0
+
+
+def test_while_others_work_a_fresh_blob_stays(store: Store, blobs: FolderBlobs):
+    (fresh,) = add_run(store, blobs, "run-1", b"fresh")
+    add_run(store, blobs, "working")
+    store.set_status("working", RunStatus.RUNNING, time.time())
+    assert main(["rm", "run-1", "--yes"]) == 0
+    assert blobs.has(fresh)
+    assert blobs.collect_garbage(store.live_blobs(), grace_s=0.0).removed == 1
+
+
+def test_without_yes_and_without_a_terminal_nothing_is_removed(store: Store, blobs: FolderBlobs, capsys):
+    add_run(store, blobs, "run-1")
+    assert main(["rm", "run-1"]) == 2
+    assert "add --yes" in capsys.readouterr().err
+    assert len(store.runs()) == 1
+
+
+@pytest.mark.parametrize(("answer", "left", "code"), [("n\n", 1, 130), ("y\n", 0, 0)])
+def test_a_terminal_is_asked(store: Store, blobs, capsys, monkeypatch, answer: str, left: int, code: int):
+    class Terminal(io.StringIO):
+        def isatty(self) -> bool:
+            return True
+
+    add_run(store, blobs, "run-1")
+    monkeypatch.setattr(rm.sys, "stdin", Terminal(answer))
+    assert main(["rm", "run-1"]) == code
+    assert "Remove 1 run for good?" in capsys.readouterr().out
+    assert len(store.runs()) == left
+
+
+def test_naming_nothing_or_nobody_is_exit_2(store: Store, blobs: FolderBlobs, capsys):
+    add_run(store, blobs, "run-1")
+    assert main(["rm"]) == 2
+    assert main(["rm", "run-1", "nobody", "--yes"]) == 2
+    assert len(store.runs()) == 1
