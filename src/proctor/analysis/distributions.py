@@ -37,11 +37,22 @@ def beta_cdf(x: float, a: float, b: float) -> float:
         return 0.0
     if x >= 1:
         return 1.0
-    front = math.exp(a * math.log(x) + b * math.log1p(-x) - log_beta(a, b))
     # The fraction converges fast on this side of the mean; the other side is its mirror image.
     if x < (a + 1) / (a + b + 2):
-        return min(1.0, front * _beta_fraction(x, a, b) / a)
-    return max(0.0, 1.0 - front * _beta_fraction(1 - x, b, a) / b)
+        return min(1.0, math.exp(_log_tail(x, a, b)))
+    return max(0.0, 1.0 - math.exp(_log_tail(1 - x, b, a)))
+
+
+def log_beta_cdf(x: float, a: float, b: float) -> float:
+    """Logarithm of `beta_cdf` for 0 < x < 1, where the probability itself would vanish."""
+    if x < (a + 1) / (a + b + 2):
+        return min(0.0, _log_tail(x, a, b))
+    return math.log1p(-min(math.exp(_log_tail(1 - x, b, a)), 1 - 1e-16))
+
+
+def _log_tail(x: float, a: float, b: float) -> float:
+    front = a * math.log(x) + b * math.log1p(-x) - log_beta(a, b)
+    return front + math.log(_beta_fraction(x, a, b) / a)
 
 
 def _beta_fraction(x: float, a: float, b: float) -> float:
@@ -135,7 +146,8 @@ def binomial_quantile(q: float, trials: int, p: float) -> int:
     low, high = 0, trials
     while low < high:
         middle = (low + high) // 2
-        if binomial_cdf(middle, trials, p) >= q:
+        # A probability that equals q may round to just below it.
+        if binomial_cdf(middle, trials, p) >= q * (1 - 1e-12):
             high = middle
         else:
             low = middle + 1

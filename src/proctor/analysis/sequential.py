@@ -14,7 +14,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from enum import StrEnum
 
-from proctor.analysis.distributions import beta_cdf, log_beta
+from proctor.analysis.distributions import log_beta, log_beta_cdf
 
 PRIOR = 2.0
 """Shape of the symmetric beta prior, cut to the side where the candidate is worse."""
@@ -68,14 +68,12 @@ def log_e_value(losses: int, wins: int, prior: float = PRIOR) -> float:
     """Logarithm of the evidence that the candidate loses more than half of the disagreements."""
     tosses = losses + wins
     # P(θ > 1/2) under the posterior, over the same under the prior, which is one half.
-    above = beta_cdf(0.5, wins + prior, losses + prior)
-    if above <= 0:
-        return -math.inf
+    above = log_beta_cdf(0.5, wins + prior, losses + prior)
     return (
         tosses * math.log(2)
         + log_beta(losses + prior, wins + prior)
         - log_beta(prior, prior)
-        + math.log(above)
+        + above
         + math.log(2)
     )
 

@@ -80,6 +80,9 @@ class TimesComparison:
     interval: Interval | None
     """Its interval. Noise between the runs is shared by all points and does not average out."""
     margin: float
+    """A certain change of at least this counts."""
+    promise: float
+    """"No worse" excludes a loss of more than this: the margin that was asked for, or what can be settled."""
     settles: float
     """A change below this would be missed more than once in twenty; more points make it larger."""
     noise: Noise
@@ -107,11 +110,10 @@ def compare_times(
     level: float = 0.95,
     seed: int = 0,
 ) -> TimesComparison:
-    """Judge every point and the sweep. Without a margin, the smallest that these data can settle is used."""
+    """Judge every point. Without a margin, nothing finer is promised than the data can settle."""
     draws = int(np.clip(4_000_000 / max(1, sum(len(each.a) + len(each.b) for each in samples)), 200, 2000))
     points = [_point(each, noise, level, seed + at, draws) for at, each in enumerate(samples)]
     settles = _settles([point.error for point in points], noise, level)
-    chosen = margin if margin is not None else max(MIN_MARGIN, settles)
     ratio, interval = _sweep(points, noise, level)
     found = TimesComparison(
         points=tuple(points),
@@ -119,7 +121,8 @@ def compare_times(
         higher_is_better=higher_is_better,
         ratio=ratio,
         interval=interval,
-        margin=chosen,
+        margin=MIN_MARGIN if margin is None else margin,
+        promise=max(MIN_MARGIN, settles) if margin is None else margin,
         settles=settles,
         noise=noise,
     )
@@ -132,7 +135,7 @@ def adjust_together(comparisons: Sequence[TimesComparison]) -> tuple[TimesCompar
     judged = []
     for each in comparisons:
         points = tuple(
-            replace(point, p_holm=p, verdict=_judge(point, p, each.margin, each.higher_is_better))
+            replace(point, p_holm=p, verdict=_judge(point, p, each))
             for point, p in zip(each.points, adjusted, strict=False)
         )
         judged.append(replace(each, points=points, verdict=overall(point.verdict for point in points)))
@@ -203,7 +206,7 @@ def _p_value(log_ratio: float, error: float, noise: Noise, between: float) -> fl
     return two_sided_t(log_ratio / error, df)
 
 
-def _judge(point: PointComparison, p_holm: float, margin: float, higher: bool) -> Verdict:
+def _judge(point: PointComparison, p_holm: float, study: TimesComparison) -> Verdict:
     if math.isnan(point.ratio):
         return Verdict.INCONCLUSIVE
     logs = [
@@ -211,8 +214,16 @@ def _judge(point: PointComparison, p_holm: float, margin: float, higher: bool) -
         for value in (point.ratio, point.interval.low, point.interval.high)
     ]
     alpha = 1 - point.interval.level
-    gain, low, high = logs if higher else (-logs[0], -logs[2], -logs[1])
-    return judge(gain=gain, low=low, high=high, p_value=p_holm, margin=math.log1p(margin), alpha=alpha)
+    gain, low, high = logs if study.higher_is_better else (-logs[0], -logs[2], -logs[1])
+    return judge(
+        gain=gain,
+        low=low,
+        high=high,
+        p_value=p_holm,
+        margin=math.log1p(study.margin),
+        promise=math.log1p(study.promise),
+        alpha=alpha,
+    )
 
 
 def _settles(errors: Sequence[float], noise: Noise, level: float) -> float:

@@ -19,7 +19,9 @@ if TYPE_CHECKING:
     "--metric", "metrics", multiple=True, help="What to compare; may be repeated. [duration_s, or reward]"
 )
 @click.option(
-    "--margin", default=None, help="Loss that is tolerated, as 5% or 0.05. [what the data can settle]"
+    "--margin",
+    default=None,
+    help="Loss that is tolerated, as 5% or 0.05. [5%, or what the data can settle if that is more]",
 )
 @click.option(
     "--higher-is-better/--lower-is-better", default=None, help="Direction, when the name does not tell."
@@ -181,9 +183,8 @@ def _print_score(found: Comparison) -> None:
     )
     print(f"errors that were not the agent's: A {found.score.a.errors}, B {found.score.b.errors}")
     if found.score.bounds.excluded:
-        print(
-            f"a difference of {100 * found.score.bounds.excluded.detectable:.1f} pp would be found 4 times in 5"
-        )
+        reach = 100 * found.score.bounds.excluded.detectable
+        print(f"a difference of {reach:.1f} pp would be found 4 times in 5")
 
 
 def _print_apart(found: Comparison) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 
-from proctor.analysis.times import PointComparison, TimesComparison
+from proctor.analysis.interval import Interval
 from proctor.analysis.verdict import Verdict
 from proctor.report.compare.judge import Comparison, MetricComparison, ScoreComparison
 from proctor.report.quantity import significant
@@ -28,25 +28,23 @@ def _times_sentence(each: MetricComparison, verdict: Verdict) -> str:
     times, count = each.times, len(each.times.points)
     hits = [point for point in times.points if point.verdict is verdict]
     of = f"{len(hits)} of {count} points" if count > 1 else times.points[0].name
-    margin = percent(times.margin)
     if verdict in {Verdict.WORSE, Verdict.BETTER}:
-        far = max(
-            hits or times.points, key=lambda point: abs(math.log(point.ratio)) if point.ratio > 0 else 0
-        )
-        word = "Worse" if verdict is Verdict.WORSE else "Better, and no point is worse"
+        far = max(hits, key=lambda point: abs(math.log(point.ratio)))
+        word = "Worse" if verdict is Verdict.WORSE else "Better, and nothing is worse"
         where = f"; most of all {far.name}," if count > 1 else ","
-        return f"{word}: {of} changed by {margin} or more in {each.metric}{where} {_ratio_text(far)}."
+        return (
+            f"{word}: {of} changed by {percent(times.margin)} or more in {each.metric}{where} "
+            f"B/A {_range(far.ratio, far.interval)}."
+        )
+    promise = percent(times.promise)
     if verdict is Verdict.INCONCLUSIVE:
         if not hits:
             return "Inconclusive: a point has a result in A and none in B."
-        return f"Inconclusive: {of} could be worse by more than {margin} in {each.metric}."
-    scope = "any of " if count > 1 else ""
+        return f"Inconclusive: {of} could be worse by more than {promise} in {each.metric}."
+    where = f"each of {count} points" if count > 1 else times.points[0].name
+    whole = f" B/A {_range(times.ratio, times.interval)}." if times.ratio and times.interval else ""
     small = " There is a change, and it is smaller than that." if verdict is Verdict.SMALL else ""
-    whole = f"B is {_overall(times)} A" if times.ratio else "B equals A"
-    return (
-        f"No worse: {whole}; a loss of more than {margin} in {each.metric} is excluded for "
-        f"{scope}{f'{count} points' if count > 1 else times.points[0].name}.{small}"
-    )
+    return f"No worse: a loss of more than {promise} in {each.metric} is excluded for {where}.{small}{whole}"
 
 
 def _score_sentence(score: ScoreComparison) -> str:
@@ -70,14 +68,8 @@ def _score_sentence(score: ScoreComparison) -> str:
     return f"{start}: {facts}{why}."
 
 
-def _overall(times: TimesComparison) -> str:
-    if times.ratio is None or times.interval is None:
-        return "?"
-    return f"{times.ratio:.3f} × ({times.interval.low:.3f} to {times.interval.high:.3f})"
-
-
-def _ratio_text(point: PointComparison) -> str:
-    return f"{point.ratio:.3f} × ({point.interval.low:.3f} to {point.interval.high:.3f})"
+def _range(value: float, interval: Interval) -> str:
+    return f"{value:.3f} ({interval.low:.3f} to {interval.high:.3f})"
 
 
 def caution(each: MetricComparison) -> str:
