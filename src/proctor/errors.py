@@ -5,6 +5,7 @@ ProctorError
 │   ├── SpecError         a spec file is wrong, with file:line:column
 │   ├── ParamError        a parameter does not fit its experiment
 │   ├── TaskError         a task folder or archive is wrong
+│   ├── SideError         one side of a comparison raised, hung, died or ran the wrong code
 │   └── NotFoundError     no such run, trial, experiment, agent …: HTTP 404
 ├── StoreError            the store cannot be read or written: exit 5, HTTP 503
 ├── FenceError            a result came with a lease that is no longer ours
@@ -77,6 +78,10 @@ class ParamError(UsageError):
 
 class TaskError(UsageError):
     """A task folder or archive is wrong."""
+
+
+class SideError(UsageError):
+    """One side of a comparison raised, hung, died or ran the wrong code; nothing was judged."""
 
 
 class NotFoundError(UsageError):

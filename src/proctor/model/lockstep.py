@@ -1,0 +1,111 @@
+"""What a lockstep pair recorded: two processes that took turns on one CPU, slot by slot."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Literal
+
+Clock = Literal["cpu", "wall"]
+
+SLOT_FIELDS = ("wall_ns", "cpu_ns", "involuntary", "voluntary", "faults", "waited_ns")
+"""The columns of a slot in a file."""
+
+
+@dataclass(frozen=True, slots=True)
+class Slot:
+    """One turn of one worker: `loops` calls, timed together."""
+
+    wall_ns: int
+    cpu_ns: int
+    involuntary: int = 0
+    """How often the kernel took the CPU away."""
+    voluntary: int = 0
+    """How often the code gave it up: it slept, or waited for a file or a lock."""
+    faults: int = 0
+    waited_ns: int = 0
+    """Ready to run, but another process had the CPU. 0 where the kernel does not say."""
+
+    def row(self) -> list[int]:
+        """As it is written, in the order of SLOT_FIELDS."""
+        return [getattr(self, name) for name in SLOT_FIELDS]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Schedule:
+    """How the workers of a pair share the time; the same for both sides."""
+
+    loops: int
+    """Calls per slot, calibrated on side A."""
+    warmup: int = 2
+    """Slots that are measured and dropped."""
+    kept: int = 20
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Pair:
+    """One fresh A worker and one fresh B worker, and perhaps a second A; warm-up slots are still in."""
+
+    number: int
+    schedule: Schedule
+    a: tuple[Slot, ...]
+    b: tuple[Slot, ...]
+    again: tuple[Slot, ...] = ()
+    """A second worker of side A in the same lockstep: the A/A check."""
+    order: str = ""
+    """Who had each turn: a, b, or c for the second A."""
+    cpu: int | None = None
+    """The CPU all were pinned to; None: not pinned."""
+    wall_s: float = 0.0
+    cpu_s: float = 0.0
+    """What this pair cost in all, process start included."""
+    steal_s: float = 0.0
+    """CPU time the host took from this machine meanwhile."""
+    pressure_s: float = 0.0
+    """Time in which some process of the machine waited for a CPU."""
+    confirms: bool = False
+    """Measured to confirm an earlier finding."""
+
+    def to_mapping(self) -> dict[str, Any]:
+        """Plain data; a slot is a row of SLOT_FIELDS."""
+        return {
+            "number": self.number,
+            "loops": self.schedule.loops,
+            "warmup": self.schedule.warmup,
+            "kept": self.schedule.kept,
+            "order": self.order,
+            "cpu": self.cpu,
+            "wall_s": self.wall_s,
+            "cpu_s": self.cpu_s,
+            "steal_s": self.steal_s,
+            "pressure_s": self.pressure_s,
+            "confirms": self.confirms,
+            "a": [slot.row() for slot in self.a],
+            "b": [slot.row() for slot in self.b],
+            "again": [slot.row() for slot in self.again],
+        }
+
+    @classmethod
+    def from_mapping(cls, data: Mapping[str, Any]) -> Pair:
+        """The inverse of `to_mapping`."""
+        known = {name: data[name] for name in cls.__dataclass_fields__ if name in data}
+        schedule = Schedule(loops=data["loops"], warmup=data["warmup"], kept=data["kept"])
+        sides = {side: slots_from(data.get(side, ())) for side in ("a", "b", "again")}
+        return cls(**{**known, **sides, "schedule": schedule})
+
+
+def slots_from(rows: Sequence[Sequence[int]]) -> tuple[Slot, ...]:
+    """Slots from their rows."""
+    return tuple(Slot(*row) for row in rows)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Calibration:
+    """What one worker of each side showed before the pairs: that it runs, and how long a call takes."""
+
+    schedule: Schedule
+    call_wall_s: float
+    call_cpu_s: float
+    spin_s: float = 0.0
+    """CPU time of one turn of the calibrated spin, for deliberate slowness."""
+    notes: tuple[str, ...] = field(default=())

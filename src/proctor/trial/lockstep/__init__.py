@@ -1,0 +1,1 @@
+"""Lockstep pairs: two versions measured by fresh processes that take turns on one CPU."""

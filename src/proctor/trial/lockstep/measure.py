@@ -1,0 +1,206 @@
+"""Measure lockstep pairs: fresh worker processes that take turns of half a millisecond on one CPU.
+
+The workers pass the turn among themselves over pipes, so nothing of ours runs between two slots.
+"""
+
+from __future__ import annotations
+
+import os
+import random
+import resource
+import time
+from collections.abc import Iterator, Sequence
+from contextlib import ExitStack, closing, contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from proctor.errors import SideError
+from proctor.model.lockstep import Calibration, Pair, Schedule, slots_from
+from proctor.trial.lockstep.process import Side, Worker, gather
+
+SLOT_S = 0.0005
+"""A slot's CPU time. Shorter slots lie closer together and cancel more noise; below this the handing over of
+the turn, and the caches it empties, would show in the times."""
+KEPT = 60
+WARMUP = 5
+DEFAULT_TIMEOUT_S = 60.0
+_SIDE_S = 0.03
+"""What all slots of one worker should take together when single calls are long."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Load:
+    """What a slot of one side holds: calls, and for deliberate slowness more calls and a calibrated spin."""
+
+    loops: int
+    extra_calls: int = 0
+    spins: int = 0
+
+
+def slot_load(side: Side, calibration: Calibration) -> Load:
+    """A fraction of a slot more: whole calls where the slot has enough of them, a spin for the rest."""
+    loops = calibration.schedule.loops
+    extra = side.slow * loops
+    whole = int(extra)
+    rest_s = (extra - whole) * max(calibration.call_cpu_s, calibration.call_wall_s)
+    spins = round(rest_s / calibration.spin_s) if calibration.spin_s else 0
+    return Load(loops=loops, extra_calls=whole, spins=spins)
+
+
+def turns(schedule: Schedule, workers: int, rng: random.Random) -> list[int]:
+    """Who has each turn. Every round gives one to each worker, in an order that is balanced and shuffled."""
+    rounds = schedule.warmup + schedule.kept
+    ways = [[(first + step) % workers for step in range(workers)] for first in range(workers)]
+    ways += [way[::-1] for way in ways] if workers > 2 else []
+    orders = [ways[number % len(ways)] for number in range(rounds)]
+    rng.shuffle(orders)
+    return [worker for order in orders for worker in order]
+
+
+def plan_slots(call_s: float, loops: int) -> Schedule:
+    """Many short slots; when a single call is longer than a slot, fewer of them."""
+    slot_s = max(call_s * loops, SLOT_S)
+    fewest = min(20, max(5, round(4 * _SIDE_S / slot_s)))
+    kept = min(KEPT, max(fewest, round(_SIDE_S / slot_s)))
+    return Schedule(loops=loops, warmup=max(1, min(WARMUP, kept // 10)), kept=kept)
+
+
+def probe(side: Side, *, cpu: int | None, timeout_s: float = DEFAULT_TIMEOUT_S) -> Calibration:
+    """Start one worker of a side: does it load and run, is it the right code, how long is a call?"""
+    with closing(Worker(side, hash_seed=0)) as worker:
+        _ready([worker], timeout_s)
+        worker.send({"do": "probe", "cpu": cpu, "gc": side.gc, "slot_ns": round(SLOT_S * 1e9)})
+        (answer,) = gather([worker], timeout_s=timeout_s, doing="execute_once")
+    result = answer["result"]
+    loops, (wall_ns, cpu_ns, *_) = result["loops"], result["slot"]
+    call_s = max(wall_ns - result["slot"][5], cpu_ns) / loops / 1e9
+    return Calibration(
+        schedule=plan_slots(call_s, loops),
+        call_wall_s=wall_ns / loops / 1e9,
+        call_cpu_s=cpu_ns / loops / 1e9,
+        spin_s=result["spin_ns"] / 1e9,
+    )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Turn:
+    """One pair to measure: its number, its CPU, and whether a second A takes part."""
+
+    number: int
+    cpu: int | None
+    again: bool = False
+    confirms: bool = False
+
+
+def measure_pair(
+    a: Side, b: Side, turn: Turn, calibration: Calibration, *, rng: random.Random, timeout_s: float
+) -> Pair:
+    """Start fresh workers, let them take turns, and collect every slot."""
+    roles = {"a": a, "b": b, **({"c": a} if turn.again else {})}
+    # Who starts first must not be who starts first every time.
+    names = rng.sample(sorted(roles), len(roles))
+    before, started, spent = _machine(), time.perf_counter(), _children_cpu_s()
+    order = turns(calibration.schedule, len(names), rng)
+    slots, pinned = _run([roles[name] for name in names], order, turn, calibration, rng, timeout_s)
+    rows = dict(zip(names, slots, strict=True))
+    after = _machine()
+    return Pair(
+        number=turn.number,
+        schedule=calibration.schedule,
+        a=slots_from(rows["a"]),
+        b=slots_from(rows["b"]),
+        again=slots_from(rows.get("c", ())),
+        order="".join(names[worker] for worker in order),
+        cpu=turn.cpu if pinned else None,
+        wall_s=time.perf_counter() - started,
+        cpu_s=_children_cpu_s() - spent,
+        steal_s=after[0] - before[0],
+        pressure_s=after[1] - before[1],
+        confirms=turn.confirms,
+    )
+
+
+def _run(
+    sides: Sequence[Side],
+    order: list[int],
+    turn: Turn,
+    calibration: Calibration,
+    rng: random.Random,
+    timeout_s: float,
+) -> tuple[list[Any], bool]:
+    """The slots of each side, and whether all were pinned."""
+    hash_seed = rng.randrange(1 << 32)
+    calls = len(order) * calibration.schedule.loops
+    limit_s = timeout_s + 20 * calls * max(calibration.call_wall_s, calibration.call_cpu_s)
+    with ExitStack() as stack:
+        with _pipes(len(sides)) as pipes:
+            workers = [
+                stack.enter_context(closing(Worker(side, hash_seed=hash_seed, pass_fds=_ring(pipes, number))))
+                for number, side in enumerate(sides)
+            ]
+        _ready(workers, timeout_s)
+        for number, worker in enumerate(workers):
+            load = slot_load(worker.side, calibration)
+            worker.send(
+                {
+                    "do": "turns",
+                    "me": number,
+                    "cpu": turn.cpu,
+                    "gc": worker.side.gc,
+                    "schedule": order,
+                    "loops": load.loops,
+                    "extra_calls": load.extra_calls,
+                    "spins": load.spins,
+                    "my_turn": pipes[number][0],
+                    "turns": [writer for _, writer in pipes],
+                }
+            )
+        results = [answer["result"] for answer in gather(workers, timeout_s=limit_s, doing="execute_once")]
+    return [result["slots"] for result in results], all(result["pinned"] for result in results)
+
+
+@contextmanager
+def _pipes(count: int) -> Iterator[list[tuple[int, int]]]:
+    """One pipe per worker, over which it is given the turn; ours are closed once the workers have theirs."""
+    pipes: list[tuple[int, int]] = []
+    try:
+        pipes.extend(os.pipe() for _ in range(count))
+        yield pipes
+    finally:
+        for reader, writer in pipes:
+            os.close(reader)
+            os.close(writer)
+
+
+def _ring(pipes: Sequence[tuple[int, int]], me: int) -> list[int]:
+    """My reading end, and the writing ends of the others: when a worker dies, whoever waits for it knows."""
+    return [pipes[me][0], *(writer for number, (_, writer) in enumerate(pipes) if number != me)]
+
+
+def _ready(workers: Sequence[Worker], timeout_s: float) -> None:
+    answers = gather(workers, timeout_s=timeout_s, doing="loading or its first call")
+    for worker, answer in zip(workers, answers, strict=True):
+        for name, file in answer["strangers"][:1]:
+            raise SideError(
+                f"{worker.side.who}: module '{name}' was imported from {file}, which is not this side's code "
+                f"in {worker.side.root}. Import the project from its own folder (PYTHONPATH or an editable "
+                "install), or compare two environments with python:"
+            )
+
+
+def _children_cpu_s() -> float:
+    usage = resource.getrusage(resource.RUSAGE_CHILDREN)
+    return usage.ru_utime + usage.ru_stime
+
+
+def _machine() -> tuple[float, float]:
+    """Stolen CPU time and time under CPU pressure since boot; 0 where the kernel does not say."""
+    steal_s = pressure_s = 0.0
+    try:
+        steal_s = int(Path("/proc/stat").read_text().split(None, 9)[8]) / os.sysconf("SC_CLK_TCK")
+        some = Path("/proc/pressure/cpu").read_text().partition("\n")[0]
+        pressure_s = int(some.rpartition("total=")[2]) / 1e6
+    except (OSError, ValueError, IndexError):
+        pass
+    return steal_s, pressure_s

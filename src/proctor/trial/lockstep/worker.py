@@ -1,0 +1,305 @@
+"""One side of a lockstep pair: a fresh process that loads the experiment and takes its turns when told.
+
+It is started as a script by the interpreter of its side and imports next to nothing, because starting it
+is the main price of a comparison and because that interpreter may not have Proctor installed.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import gc
+import json
+import os
+import resource
+import sys
+import time
+from itertools import repeat
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable
+    from typing import Any
+
+    Call = Callable[[Any], Any]
+
+_MOST_LOOPS = 10_000_000
+_SPIN_TURNS = 20_000
+
+
+class AbandonedError(Exception):
+    """The worker whose turn it was has gone; it will have told the parent why."""
+
+
+def main(reading_fd: int, writing_fd: int) -> int:
+    """Answer the orders that come over one pipe on the other: load, then `probe` or `turns`, then the end."""
+    for fd in (reading_fd, writing_fd):
+        os.set_inheritable(fd, False)
+    orders = os.fdopen(reading_fd, "r")
+    answers = os.fdopen(writing_fd, "w")
+
+    def answer(**message: Any) -> None:
+        answers.write(json.dumps(message) + "\n")
+        answers.flush()
+
+    phase, experiment, context = "load", None, None
+    try:
+        job = json.loads(orders.readline())
+        experiment, context = load(job)
+        phase = "setup"
+        experiment.setup(context)
+        phase = "execute_once"
+        experiment.execute_once(context)
+        answer(ready=True, strangers=strangers(job["root"], job["foreign"], job["shared"]))
+        order = json.loads(orders.readline() or "{}")
+        result = obey(order, experiment.execute_once, context) if order else {}
+        phase = "teardown"
+        experiment.teardown(context)
+        answer(result=result)
+    except AbandonedError:
+        answer(abandoned=True)
+        _tear_down(experiment, context)
+        return 1
+    except BaseException as error:  # noqa: BLE001 - whatever the experiment does is told to the parent
+        answer(failure=failure(phase, error))
+        if phase in {"setup", "execute_once"}:
+            _tear_down(experiment, context)
+        return 1
+    return 0
+
+
+def load(job: dict[str, Any]) -> tuple[Any, Any]:
+    """The experiment of this side, made with its parameters, and the context it will be called with."""
+    os.chdir(job["cwd"])
+    sys.path.append(job["root"])
+    if job["pycache"]:
+        sys.pycache_prefix = job["pycache"]
+    provide_proctor(job["proctor"])
+    from pathlib import Path
+
+    from proctor.experiments.base import ExperimentContext
+    from proctor.experiments.describe import instantiate
+
+    registered = _registered(job)
+    run_dir = Path(job["run_dir"])
+    context = ExperimentContext(run_id=job["run_id"], output_dir=run_dir, run_dir=run_dir, seed=job["seed"])
+    experiment = instantiate(registered, job["params"])
+    _seed(job["seed"])
+    return experiment, context
+
+
+def _registered(job: dict[str, Any]) -> Any:
+    """The registered class, from its own file or module alone where that is enough."""
+    from pathlib import Path
+
+    from proctor.experiments.load import load_file, load_module
+
+    loaded = []
+    if job["file"]:
+        loaded = [load_file(Path(job["file"]))]
+    elif job["module"]:
+        loaded = load_module(job["module"])
+    for each in loaded:
+        for entry in each.registered:
+            if entry.slug == job["slug"]:
+                return entry
+    from proctor.experiments.discover import find
+
+    return find(job["slug"], job["sources"])
+
+
+def provide_proctor(folder: str) -> None:
+    """Let `import proctor` find the package that started us, unless this side has its own."""
+    from importlib.util import find_spec, module_from_spec, spec_from_file_location
+
+    if find_spec("proctor") is not None:
+        return
+    spec = spec_from_file_location("proctor", f"{folder}/__init__.py", submodule_search_locations=[folder])
+    assert spec is not None
+    assert spec.loader is not None
+    module = module_from_spec(spec)
+    sys.modules["proctor"] = module
+    spec.loader.exec_module(module)
+
+
+def _seed(seed: int) -> None:
+    if "random" in sys.modules:
+        sys.modules["random"].seed(seed)
+    if "numpy.random" in sys.modules:
+        sys.modules["numpy.random"].seed(seed % 2**32)
+
+
+def strangers(root: str, foreign: Iterable[str], shared: Iterable[str]) -> list[list[str]]:
+    """Modules of the project that did not come from this side's folder: the wrong code would be measured."""
+    found = []
+    for name, module in list(sys.modules.items()):
+        file = getattr(module, "__file__", None)
+        top = name.partition(".")[0]
+        if not file or name == "__main__" or top in sys.stdlib_module_names or _inside(file, [root]):
+            continue
+        elsewhere = _inside(file, foreign) and not _inside(file, [*shared, sys.prefix])
+        homes = (f"{root}/{top}", f"{root}/src/{top}")
+        has_own = any(os.path.isfile(f"{home}/__init__.py") for home in homes)  # noqa: PTH113 - light
+        if (elsewhere and top != "proctor") or has_own:
+            found.append([name, file])
+    return found
+
+
+def _inside(file: str, folders: Iterable[str]) -> bool:
+    return any(file.startswith(folder.rstrip("/") + "/") for folder in folders)
+
+
+def obey(order: dict[str, Any], call: Call, context: Any) -> dict[str, Any]:
+    """Carry out the one order after loading."""
+    pinned = pin(order["cpu"])
+    gc.collect()
+    if not order["gc"]:
+        gc.freeze()
+        gc.disable()
+    work = probe if order["do"] == "probe" else take_turns
+    return {**work(call, context, order), "pinned": pinned}
+
+
+def pin(cpu: int | None) -> bool:
+    """Stay on one CPU, where the machine allows it."""
+    if cpu is None:
+        return False
+    try:
+        os.sched_setaffinity(0, {cpu})
+    except (AttributeError, OSError):
+        return False
+    return True
+
+
+def probe(call: Call, context: Any, order: dict[str, Any]) -> dict[str, Any]:
+    """How many calls make a slot, and what a slot and one turn of the spin cost.
+
+    A slot is measured in CPU time; code that mostly waits is measured in wall time, or it would never end.
+    """
+    clocks, target_ns = Clocks(), order["slot_ns"]
+
+    def cost(loops: int) -> tuple[int, list[int]]:
+        slot = min(clocks.slot(call, context, loops) for _ in range(2 if loops > 1 else 1))
+        wall, cpu, waited = slot[0], slot[1], slot[5]
+        return (cpu if cpu >= (wall - waited) / 2 else wall), slot
+
+    loops = 1
+    spent, slot = cost(loops)
+    while spent < target_ns / 2 and loops < _MOST_LOOPS:
+        loops = min(_MOST_LOOPS, loops * 10, max(loops * 2, loops * target_ns // max(spent, 1)))
+        spent, slot = cost(loops)
+    if loops > 1:
+        loops = max(1, round(loops * target_ns / spent))
+        spent, slot = cost(loops)
+    before = time.process_time_ns()
+    spin(_SPIN_TURNS)
+    spin_ns = (time.process_time_ns() - before) / _SPIN_TURNS
+    return {"loops": loops, "slot": slot, "spin_ns": spin_ns}
+
+
+def take_turns(call: Call, context: Any, order: dict[str, Any]) -> dict[str, Any]:
+    """Run my slots of the schedule, handing the turn to whoever comes next."""
+    me, schedule, loops = order["me"], order["schedule"], order["loops"] + order["extra_calls"]
+    for fd in (order["my_turn"], *(turn for number, turn in enumerate(order["turns"]) if number != me)):
+        os.set_inheritable(fd, False)
+    clocks = Clocks()
+    slots: list[list[int]] = []
+    collected = 0
+    for step, owner in enumerate(schedule):
+        if owner != me:
+            continue
+        if step and schedule[step - 1] != me and not os.read(order["my_turn"], 1):
+            raise AbandonedError
+        context.iteration_index = len(slots)
+        slots.append(clocks.slot(call, context, loops, order["spins"]))
+        if not order["gc"]:
+            collected += gc.collect()
+        if step + 1 < len(schedule) and schedule[step + 1] != me:
+            _hand_over(order["turns"][schedule[step + 1]])
+    peak_bytes = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
+    return {"slots": slots, "collected": collected, "peak_rss_bytes": peak_bytes}
+
+
+def _hand_over(turn: int) -> None:
+    try:
+        os.write(turn, b".")
+    except BrokenPipeError:
+        raise AbandonedError from None
+
+
+def spin(turns: int) -> None:
+    """Work that costs the same each time, for deliberate slowness."""
+    total = 0
+    for each in repeat(1, turns):
+        total += each
+
+
+class Clocks:
+    """Both clocks and the kernel's counters around one slot."""
+
+    def __init__(self) -> None:
+        try:
+            self._schedstat = os.open("/proc/self/schedstat", os.O_RDONLY | os.O_CLOEXEC)
+        except OSError:
+            self._schedstat = -1
+
+    def slot(self, call: Call, context: Any, loops: int, spins: int = 0) -> list[int]:
+        """Time `loops` calls together: a row of model.lockstep.SLOT_FIELDS."""
+        turns = repeat(None, loops)
+        waited, usage = self._waited_ns(), resource.getrusage(resource.RUSAGE_SELF)
+        cpu = time.process_time_ns()
+        wall = time.perf_counter_ns()
+        for _ in turns:
+            call(context)
+        if spins:
+            spin(spins)
+        wall = time.perf_counter_ns() - wall
+        cpu = time.process_time_ns() - cpu
+        after = resource.getrusage(resource.RUSAGE_SELF)
+        return [
+            wall,
+            cpu,
+            after.ru_nivcsw - usage.ru_nivcsw,
+            after.ru_nvcsw - usage.ru_nvcsw,
+            after.ru_minflt + after.ru_majflt - usage.ru_minflt - usage.ru_majflt,
+            self._waited_ns() - waited,
+        ]
+
+    def _waited_ns(self) -> int:
+        if self._schedstat < 0:
+            return 0
+        try:
+            return int(os.pread(self._schedstat, 64, 0).split()[1])
+        except (OSError, IndexError, ValueError):
+            return 0
+
+
+def failure(phase: str, error: BaseException) -> dict[str, str]:
+    """What went wrong, for the person who asked."""
+    import traceback
+
+    return {
+        "phase": phase,
+        "type": type(error).__name__,
+        "message": str(error)[:2000],
+        "traceback": "".join(traceback.format_exception(error))[-8000:],
+    }
+
+
+def _tear_down(experiment: Any, context: Any) -> None:
+    try:
+        experiment.teardown(context)
+    except BaseException as error:  # noqa: BLE001 - the first failure is the one that is told
+        sys.stderr.write(f"teardown raised as well: {error!r}\n")
+
+
+def die_with(life_fd: int) -> None:
+    """Have the kernel end this process, even in a hanging call, when the parent's end of a pipe closes."""
+    os.set_inheritable(life_fd, False)
+    fcntl.fcntl(life_fd, fcntl.F_SETOWN, os.getpid())
+    flags = fcntl.fcntl(life_fd, fcntl.F_GETFL)
+    fcntl.fcntl(life_fd, fcntl.F_SETFL, flags | os.O_ASYNC)
+
+
+if __name__ == "__main__":
+    die_with(int(sys.argv[3]))
+    sys.exit(main(int(sys.argv[1]), int(sys.argv[2])))

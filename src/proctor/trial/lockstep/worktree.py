@@ -1,0 +1,127 @@
+"""Check a revision out beside the working tree, and take it away again whatever happens."""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+import subprocess
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+from proctor.errors import UsageError
+from proctor.processes import read_process
+
+_PREFIX = "proctor-ab-"
+_OURS = re.compile(rf"/{_PREFIX}(\d+)-[^/]*/")
+
+
+@dataclass(frozen=True, slots=True)
+class Project:
+    """The folder that holds the spec and the code: a repository, or the nearest thing to one."""
+
+    root: Path
+    is_repository: bool
+
+
+def find_project(start: Path) -> Project:
+    """The repository around a folder, else the nearest folder with a pyproject.toml, else the folder."""
+    start = start.resolve()
+    if shutil.which("git"):
+        found = _git(start, "rev-parse", "--show-toplevel", check=False)
+        if found.returncode == 0 and found.stdout.strip():
+            return Project(Path(found.stdout.strip()).resolve(), is_repository=True)
+    for folder in (start, *start.parents):
+        if (folder / "pyproject.toml").is_file():
+            return Project(folder, is_repository=False)
+    return Project(start, is_repository=False)
+
+
+def commit_of(project: Project, revision: str) -> str:
+    """The full name of a commit."""
+    if not project.is_repository:
+        raise UsageError(
+            f"'{revision}' is a revision, and {project.root} is not in a git repository; compare two folders "
+            "with path:DIR, two environments with python:PATH or two parameter sets with params:NAME=VALUE"
+        )
+    found = _git(
+        project.root, "rev-parse", "-q", "--verify", "--end-of-options", f"{revision}^{{commit}}", check=False
+    )
+    if found.returncode != 0:
+        hint = f"; to compare the folder, write path:{revision}" if Path(revision).is_dir() else ""
+        raise UsageError(f"'{revision}' is not a revision of {project.root}{hint}")
+    return found.stdout.strip()
+
+
+def is_clean(project: Project) -> bool:
+    """Whether the tracked files are those of HEAD."""
+    return not _git(project.root, "status", "--porcelain", "--untracked-files=no").stdout.strip()
+
+
+@contextmanager
+def worktrees(project: Project) -> Iterator[Worktrees]:
+    """A place for checked-out revisions; all are gone afterwards, as are those a killed comparison left."""
+    if project.is_repository:
+        _sweep(project)
+    with tempfile.TemporaryDirectory(prefix=f"{_PREFIX}{os.getpid()}-") as folder:
+        trees = Worktrees(project, Path(folder).resolve())
+        try:
+            yield trees
+        finally:
+            for path in trees.paths:
+                _remove(project, path)
+
+
+class Worktrees:
+    """The revisions checked out for one comparison."""
+
+    def __init__(self, project: Project, folder: Path) -> None:
+        self.project = project
+        self.folder = folder
+        self.paths: list[Path] = []
+
+    def check_out(self, commit: str, name: str) -> Path:
+        """A folder with the files of a commit. Names of equal length keep the two sides alike."""
+        path = self.folder / name
+        self.paths.append(path)
+        # Hooks of the repository are for people who check out, not for us.
+        _git(self.project.root, "worktree", "add", "--detach", "--force", str(path), commit)
+        return path
+
+
+def _sweep(project: Project) -> None:
+    listed = _git(project.root, "worktree", "list", "--porcelain", check=False).stdout
+    for line in listed.splitlines():
+        name, _, path = line.partition(" ")
+        ours = _OURS.search(f"{path}/")
+        if name == "worktree" and ours and read_process(int(ours[1])) is None:
+            _remove(project, Path(path))
+            shutil.rmtree(Path(path).parent, ignore_errors=True)
+
+
+def _remove(project: Project, path: Path) -> None:
+    _git(project.root, "worktree", "remove", "--force", "--force", str(path), check=False)
+    if path.exists():
+        shutil.rmtree(path, ignore_errors=True)
+        _git(project.root, "worktree", "prune", check=False)
+
+
+def _git(folder: Path, *arguments: str, check: bool = True) -> subprocess.CompletedProcess[str]:
+    # Inside a hook git points these at the repository of the hook.
+    env = {name: value for name, value in os.environ.items() if not name.startswith("GIT_")}
+    done = subprocess.run(
+        ["git", "-c", "core.hooksPath=/dev/null", *arguments],
+        cwd=folder,
+        env=env | {"GIT_OPTIONAL_LOCKS": "0"},
+        stdin=subprocess.DEVNULL,
+        capture_output=True,
+        text=True,
+        errors="replace",
+        check=False,
+    )
+    if check and done.returncode != 0:
+        raise UsageError(f"git {arguments[0]} in {folder}: {done.stderr.strip() or 'failed'}")
+    return done
