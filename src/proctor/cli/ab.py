@@ -1,0 +1,251 @@
+"""`proctor ab`: measure two versions in lockstep pairs and give a verdict."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from proctor.errors import Exit
+
+if TYPE_CHECKING:
+    from proctor.analysis.lockstep import Rules
+    from proctor.engine.ab import Progress
+    from proctor.engine.ab_run import Comparison
+
+
+class Share(click.ParamType[float]):
+    """A fraction, written as 5% or 0.05."""
+
+    name = "percent"
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> float:
+        """Between 0 and 1, both excluded."""
+        if isinstance(value, float):
+            return value
+        text = str(value).strip()
+        try:
+            share = float(text.removesuffix("%")) / (100 if text.endswith("%") else 1)
+        except ValueError:
+            share = -1.0
+        if not 0 < share < 1:
+            self.fail(f"'{value}' is not a share such as 2% or 0.02", param, ctx)
+        return share
+
+
+class Duration(click.ParamType[float]):
+    """Seconds, written as 90, 90s, 1.5m or 1h."""
+
+    name = "time"
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> float:
+        """More than none."""
+        if isinstance(value, float):
+            return value
+        text = str(value).strip()
+        factor = {"s": 1.0, "m": 60.0, "h": 3600.0}.get(text[-1:])
+        try:
+            seconds = float(text[:-1] if factor else text) * (factor or 1)
+        except ValueError:
+            seconds = -1.0
+        if not 0 < seconds < float("inf"):
+            self.fail(f"'{value}' is not a time such as 90s or 1.5m", param, ctx)
+        return seconds
+
+
+def judging_options(function: Callable[..., Any]) -> Callable[..., Any]:
+    """The options that `ab` and `selftest` share."""
+    for option in reversed(
+        (
+            click.option(
+                "--margin",
+                type=Share(),
+                default="1%",
+                show_default=True,
+                help="Smallest change that matters.",
+            ),
+            click.option(
+                "--wall-margin", type=Share(), help="The same where the wall clock judges. [3 × margin]"
+            ),
+            click.option(
+                "--pairs",
+                type=click.IntRange(4, 2000),
+                default=20,
+                show_default=True,
+                help="At most so many pairs.",
+            ),
+            click.option("--time-budget", type=Duration(), help="Stop measuring after so long, such as 60s."),
+            click.option(
+                "--pin/--no-pin", default=True, help="Keep both workers of a pair on one CPU. [pin]"
+            ),
+            click.option("--set", "overrides", multiple=True, metavar="KEY=VALUE", help="Change the spec."),
+            click.option(
+                "--experiments", "sources", multiple=True, metavar="DIR_OR_MODULE", help="More experiments."
+            ),
+            click.option("--json", "as_json", is_flag=True, help="One JSON document instead of text."),
+        )
+    ):
+        function = option(function)
+    return function
+
+
+@click.command(name="ab")
+@click.argument("spec_file", metavar="SPEC", type=click.Path(path_type=Path), required=False)
+@click.option("--a", "a", multiple=True, metavar="SIDE", help="The baseline. [HEAD]")
+@click.option("--b", "b", multiple=True, metavar="SIDE", help="The candidate. [. (the working tree)]")
+@judging_options
+@click.option(
+    "--confirm/--no-confirm", default=True, help="See a difference twice before reporting it. [confirm]"
+)
+@click.option("--output", type=click.Path(path_type=Path), help="Where to save everything that was measured.")
+@click.option("--replay", type=click.Path(path_type=Path), help="Judge a saved comparison again.")
+def command(spec_file: Path | None, *, replay: Path | None, **asked: Any) -> int:
+    """Compare side B with side A at every parameter point of SPEC.
+
+    \b
+    A SIDE is
+      HEAD~1, main, v1.2      a git revision, checked out and removed again
+      . or path:DIR           the working tree, or another folder with the code
+      python:PATH             another interpreter or environment
+      params:n=10,mode=fast   other parameters
+    and may be given several times to combine them.
+
+    Exit code: 0 no worse, 1 slower by more than the margin, 2 bad input, 3 inconclusive.
+    """  # noqa: D301 - click wants the character itself
+    from proctor.errors import UsageError
+
+    if replay:
+        return _answer(_replayed(replay, asked), asked, saved=None)
+    if spec_file is None:
+        raise UsageError("name a spec, or a saved comparison with --replay")
+    comparison = _measured(spec_file, asked)
+    return _answer(comparison, asked, saved=_save(comparison, asked["output"]))
+
+
+def rules_from(asked: dict[str, Any]) -> Rules:
+    """The rules that the options mean."""
+    from proctor.analysis.lockstep import Rules, looks_for
+
+    margin = asked["margin"]
+    return Rules(
+        margin=margin,
+        wall_margin=asked["wall_margin"] or min(3 * margin, 0.9),
+        looks=looks_for(asked["pairs"]),
+    )
+
+
+def _measured(spec_file: Path, asked: dict[str, Any]) -> Comparison:
+    from proctor.engine.ab import Asked
+    from proctor.engine.ab_run import Contest, run
+    from proctor.job import experiment_sources, with_sources
+    from proctor.spec.load import load
+    from proctor.trial.lockstep.sides import parse
+
+    spec = with_sources(load(spec_file, overrides=asked["overrides"]), asked["sources"])
+    contest = Contest(
+        spec=spec,
+        sources=experiment_sources(spec),
+        a=parse(asked["a"], "--a"),
+        b=parse(asked["b"], "--b"),
+        pin=asked["pin"],
+    )
+    how = Asked(rules=rules_from(asked), confirm=asked["confirm"], time_budget_s=asked["time_budget"])
+    with stopping(), progress_line(quiet=asked["as_json"]) as tell:
+        return run(contest, how, on_progress=tell)
+
+
+def _replayed(path: Path, asked: dict[str, Any]) -> Comparison:
+    from dataclasses import replace
+
+    from proctor.engine.ab_file import read, replay
+
+    comparison = read(path)
+    rules = comparison.asked.rules
+    source = click.get_current_context().get_parameter_source
+    chosen = rules_from(asked)
+    if source("margin") is click.core.ParameterSource.COMMANDLINE:
+        rules = replace(rules, margin=chosen.margin, wall_margin=chosen.wall_margin)
+    if source("pairs") is click.core.ParameterSource.COMMANDLINE:
+        rules = replace(rules, looks=chosen.looks)
+    return replay(comparison, rules)
+
+
+def _save(comparison: Comparison, output: Path | None) -> Path:
+    import time
+
+    from proctor.engine.ab_file import save
+    from proctor.settings import load_settings
+
+    return save(comparison, path=output, folder=load_settings().output_dir, now=time.time())
+
+
+def _answer(comparison: Comparison, asked: dict[str, Any], *, saved: Path | None) -> int:
+    if asked["as_json"]:
+        from proctor.cli.table import print_json
+        from proctor.engine.ab_file import to_mapping
+
+        code = exit_code(comparison)
+        print_json(
+            to_mapping(comparison, slots=False) | {"file": saved and str(saved), "exit_code": int(code)}
+        )
+        return code
+    from proctor.cli.ab_text import print_comparison
+
+    print_comparison(comparison)
+    if saved:
+        print(f"  saved    {saved}")
+    return exit_code(comparison)
+
+
+def exit_code(comparison: Comparison) -> Exit:
+    """What the verdict means to a shell."""
+    return {"slower": Exit.WORSE, "inconclusive": Exit.INCONCLUSIVE}.get(comparison.verdict.value, Exit.OK)
+
+
+@contextmanager
+def stopping() -> Iterator[None]:
+    """Ctrl-C and termination unwind once; while we clean up, neither is heard again."""
+    import signal
+
+    from proctor.errors import Interrupted
+
+    def stop(signum: int, frame: object) -> None:  # noqa: ARG001 - the interpreter's signature
+        for each in before:
+            signal.signal(each, signal.SIG_IGN)
+        raise Interrupted("stopped; nothing was judged, and no process or worktree is left")
+
+    before = {each: signal.getsignal(each) for each in (signal.SIGINT, signal.SIGTERM)}
+    for each in before:
+        signal.signal(each, stop)
+    try:
+        yield
+    finally:
+        for each, handler in before.items():
+            signal.signal(each, handler)
+
+
+@contextmanager
+def progress_line(*, quiet: bool) -> Iterator[Callable[[Progress], None]]:
+    """One line on a terminal that says how far it is; nothing anywhere else."""
+    import sys
+
+    if quiet or not sys.stderr.isatty():
+        yield lambda _: None
+        return
+
+    def tell(progress: Progress) -> None:
+        where = f"point {progress.point + 1}/{progress.points}  " if progress.points > 1 else ""
+        what = "confirming" if progress.confirming else "pair"
+        change = f"  {progress.change:+.1%}" if progress.change is not None else ""
+        line = f"{where}{progress.label}  {what} {progress.pairs + 1}/{progress.most}{change}"
+        sys.stderr.write(f"\r\x1b[2K{line[:100]}")
+        sys.stderr.flush()
+
+    try:
+        yield tell
+    finally:
+        sys.stderr.write("\r\x1b[2K")
+        sys.stderr.flush()

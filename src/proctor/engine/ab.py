@@ -1,0 +1,261 @@
+"""Compare two sides: measure pairs, look, stop, correct for many points, confirm.
+
+The driver knows nothing about processes: it is given a function that measures one pair, so recorded or
+invented pairs serve as well as real ones.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+from proctor.analysis.lockstep import (
+    CONFIRM_LOOKS,
+    DIFFERENT,
+    FEWEST_PAIRS,
+    Finding,
+    Rules,
+    SelfCheck,
+    Verdict,
+    confirms,
+    judge,
+    self_check,
+)
+from proctor.analysis.multiple import holm
+from proctor.model.lockstep import Calibration, Pair
+
+SCHEMA_VERSION = 1
+AGAIN_EVERY = 4
+"""A second A worker takes part in one pair of so many."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Order:
+    """One pair to measure."""
+
+    point: int
+    number: int
+    again: bool = False
+    confirms: bool = False
+
+
+Measure = Callable[[Order], Pair]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Progress:
+    """Where a comparison stands."""
+
+    point: int
+    points: int
+    label: str
+    pairs: int
+    most: int
+    confirming: bool = False
+    change: float | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PointResult:
+    """What was found at one parameter point, with everything it was found from."""
+
+    label: str
+    params: Mapping[str, Any]
+    finding: Finding
+    check: SelfCheck
+    pairs: tuple[Pair, ...]
+    """Those that confirm are among them, marked."""
+    confirmed: bool | None = None
+    """None: there was nothing to confirm, or no confirmation was asked for."""
+    calibration: Calibration | None = None
+
+    @property
+    def verdict(self) -> Verdict:
+        """What may be said of this point."""
+        return self.finding.verdict or Verdict.INCONCLUSIVE
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Asked:
+    """How to compare, apart from the rules of judging."""
+
+    rules: Rules = field(default_factory=Rules)
+    confirm: bool = True
+    time_budget_s: float | None = None
+    """For all points together."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Subpoint:
+    """One parameter point to compare."""
+
+    label: str
+    params: Mapping[str, Any] = field(default_factory=dict)
+    calibration: Calibration | None = None
+
+
+def compare(
+    points: Sequence[Subpoint],
+    asked: Asked,
+    measure: Measure,
+    *,
+    on_progress: Callable[[Progress], None] = lambda _: None,
+    clock: Callable[[], float] = time.monotonic,
+) -> list[PointResult]:
+    """The whole comparison, point by point; then Holm over the points; then the confirmations."""
+    asked = replace(asked, rules=replace(asked.rules, points=len(points)))
+    started = clock()
+    results = []
+    for index, point in enumerate(points):
+        deadline = None
+        if asked.time_budget_s is not None:
+            left_s = asked.time_budget_s - (clock() - started)
+            deadline = clock() + left_s / (len(points) - index)
+        driver = _Driver(index, len(points), point, asked, measure, on_progress, clock)
+        results.append(driver.run(deadline))
+    results = corrected(results, asked.rules)
+    if asked.confirm:
+        for index, result in enumerate(results):
+            driver = _Driver(index, len(points), points[index], asked, measure, on_progress, clock)
+            results[index] = driver.confirm(result)
+    return results
+
+
+class _Driver:
+    """Measures one point."""
+
+    def __init__(
+        self,
+        index: int,
+        count: int,
+        point: Subpoint,
+        asked: Asked,
+        measure: Measure,
+        on_progress: Callable[[Progress], None],
+        clock: Callable[[], float],
+    ) -> None:
+        self.index, self.count, self.point, self.asked = index, count, point, asked
+        self.measure, self.on_progress, self.clock = measure, on_progress, clock
+
+    def run(self, deadline: float | None) -> PointResult:
+        """Measure until a look settles it, the pairs are spent, or the time is."""
+        rules, pairs = self.asked.rules, list[Pair]()
+        finding: Finding | None = None
+        while finding is None or finding.verdict is None:
+            self._tell(len(pairs), rules.looks[-1], finding)
+            pairs.append(
+                self.measure(Order(point=self.index, number=len(pairs), again=len(pairs) % AGAIN_EVERY == 1))
+            )
+            if len(pairs) < FEWEST_PAIRS:
+                continue
+            late = deadline is not None and self.clock() + _typical_s(pairs) > deadline
+            finding = judge(pairs, rules, final=late)
+            if late and finding.verdict is Verdict.INCONCLUSIVE:
+                finding = replace(finding, reason="the time budget was spent")
+        check = self_check(pairs, finding.clock, rules)
+        return PointResult(
+            label=self.point.label,
+            params=self.point.params,
+            finding=finding if check.passed else refused(finding, check),
+            check=check,
+            pairs=tuple(pairs),
+            calibration=self.point.calibration,
+        )
+
+    def confirm(self, result: PointResult) -> PointResult:
+        """See a difference again with fresh processes on another CPU, or take it back."""
+        if result.verdict not in DIFFERENT:
+            return result
+        fresh: list[Pair] = []
+        agreed = False
+        for look in CONFIRM_LOOKS:
+            while len(fresh) < look:
+                self._tell(len(fresh), CONFIRM_LOOKS[-1], result.finding, confirming=True)
+                number = len(result.pairs) + len(fresh) + 1
+                fresh.append(self.measure(Order(point=self.index, number=number, confirms=True)))
+            agreed = confirms(result.finding, fresh)
+            if agreed:
+                break
+        finding = result.finding if agreed else unconfirmed(result.finding)
+        return replace(result, finding=finding, pairs=(*result.pairs, *fresh), confirmed=agreed)
+
+    def _tell(self, pairs: int, most: int, finding: Finding | None, *, confirming: bool = False) -> None:
+        change = finding.change if finding else None
+        self.on_progress(
+            Progress(
+                point=self.index,
+                points=self.count,
+                label=self.point.label,
+                pairs=pairs,
+                most=most,
+                confirming=confirming,
+                change=change,
+            )
+        )
+
+
+def refused(finding: Finding, check: SelfCheck) -> Finding:
+    """No verdict: the measurement differs from itself."""
+    return replace(
+        finding,
+        verdict=Verdict.INCONCLUSIVE,
+        pairs_needed=None,
+        reason=f"no verdict: A differs from itself by {check.change:+.1%} in {check.pairs} A/A pairs, "
+        "so nothing that was measured here and now can be believed",
+    )
+
+
+def unconfirmed(finding: Finding) -> Finding:
+    """A difference that was seen once."""
+    return replace(
+        finding,
+        verdict=Verdict.INCONCLUSIVE,
+        reason=f"'{finding.verdict}' was seen once, but fresh processes did not confirm it",
+    )
+
+
+def corrected(results: Sequence[PointResult], rules: Rules) -> list[PointResult]:
+    """Holm over the points: what is certain among them all, and no more."""
+    adjusted = holm([result.finding.p_value for result in results])
+    return [
+        _with_p(result, p_value, rules) if len(results) > 1 and result.check.passed else result
+        for result, p_value in zip(results, adjusted, strict=True)
+    ]
+
+
+def _with_p(result: PointResult, p_value: float, rules: Rules) -> PointResult:
+    finding = replace(result.finding, p_value=p_value)
+    if p_value <= rules.error and finding.verdict is Verdict.INCONCLUSIVE:
+        beyond = Verdict.SLOWER if finding.change > 0 else Verdict.FASTER
+        verdict = beyond if abs(finding.change) >= finding.margin else Verdict.SMALL
+        finding = replace(finding, verdict=verdict, reason="", pairs_needed=None)
+    return replace(result, finding=finding)
+
+
+def overall(results: Sequence[PointResult]) -> Verdict:
+    """One verdict over all points: bad news first, then doubt, then good news."""
+    found = {result.verdict for result in results}
+    order = (Verdict.SLOWER, Verdict.INCONCLUSIVE, Verdict.FASTER, Verdict.SMALL)
+    return next((verdict for verdict in order if verdict in found), Verdict.SAME)
+
+
+def _typical_s(pairs: Sequence[Pair]) -> float:
+    return sorted(pair.wall_s for pair in pairs)[len(pairs) // 2]
+
+
+def rejudge(result: PointResult, rules: Rules, *, confirm: bool = True) -> PointResult:
+    """Judge recorded pairs again, look by look, under other rules or in a test."""
+    pairs = [pair for pair in result.pairs if not pair.confirms]
+    fresh = [pair for pair in result.pairs if pair.confirms]
+    findings = (judge(pairs[:look], rules) for look in rules.looks if FEWEST_PAIRS <= look <= len(pairs))
+    finding = next((each for each in findings if each.verdict), None) or judge(pairs, rules, final=True)
+    check = self_check(pairs, finding.clock, rules)
+    agreed = None
+    if not check.passed:
+        finding = refused(finding, check)
+    elif confirm and finding.verdict in DIFFERENT and len(fresh) >= CONFIRM_LOOKS[0]:
+        agreed = any(confirms(finding, fresh[:look]) for look in CONFIRM_LOOKS if look <= len(fresh))
+        finding = finding if agreed else unconfirmed(finding)
+    return replace(result, finding=finding, check=check, confirmed=agreed)

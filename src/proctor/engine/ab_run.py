@@ -1,0 +1,186 @@
+"""A comparison with real processes: from a spec and two sides to results."""
+
+from __future__ import annotations
+
+import os
+import random
+import resource
+import tempfile
+import time
+from collections.abc import Callable, Sequence
+from contextlib import ExitStack
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+from proctor.analysis.lockstep import Verdict
+from proctor.engine.ab import Asked, Order, PointResult, Progress, Subpoint, compare, overall
+from proctor.errors import UsageError
+from proctor.experiments.describe import info
+from proctor.experiments.discover import find
+from proctor.model.lockstep import Calibration, Pair
+from proctor.model.spec import Spec
+from proctor.processes import allowed_cpus
+from proctor.spec.sweep import points
+from proctor.trial.lockstep.measure import DEFAULT_TIMEOUT_S, Turn, measure_pair, probe
+from proctor.trial.lockstep.process import Side
+from proctor.trial.lockstep.sides import Place, Request, Subject, make_side, placed
+from proctor.trial.lockstep.worktree import find_project
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Comparison:
+    """Two sides compared at every parameter point of a spec."""
+
+    name: str
+    a: str
+    b: str
+    asked: Asked
+    results: tuple[PointResult, ...]
+    notes: tuple[str, ...] = ()
+    cpu_s: float = 0.0
+    wall_s: float = 0.0
+
+    @property
+    def verdict(self) -> Verdict:
+        """One word for all points."""
+        return overall(self.results)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Contest:
+    """What is compared."""
+
+    spec: Spec
+    sources: tuple[str, ...]
+    """Where the experiments are found."""
+    a: Request
+    b: Request
+    slow: float = 0.0
+    """Deliberate slowness of side B."""
+    pin: bool = True
+    first_point_only: bool = False
+
+
+def run(
+    contest: Contest,
+    asked: Asked,
+    *,
+    on_progress: Callable[[Progress], None] = lambda _: None,
+    rng: random.Random | None = None,
+) -> Comparison:
+    """Check out, calibrate, compare; afterwards no process and no worktree is left."""
+    started, spent = time.monotonic(), _cpu_s()
+    rng = rng or random.SystemRandom()
+    project = find_project(Path(contest.spec.base_dir))
+    with ExitStack() as stack:
+        (a, b), notes = stack.enter_context(placed(contest.a, contest.b, project))
+        pycache = ""
+        if os.environ.get("PYTHONDONTWRITEBYTECODE"):
+            pycache = stack.enter_context(tempfile.TemporaryDirectory(prefix="proctor-pyc-"))
+        duels = _duels(contest, a, b, pycache)
+        notes += _borrowed(duels)
+        bench = _Bench(duels, pin=contest.pin, timeout_s=contest.spec.timeout_s or DEFAULT_TIMEOUT_S, rng=rng)
+        subpoints = [bench.calibrate(number) for number in range(len(duels))]
+        results = compare(subpoints, asked, bench.measure, on_progress=on_progress)
+    return Comparison(
+        name=contest.spec.name,
+        a=a.label,
+        b=b.label + (f" made {contest.slow:.3g} × slower" if contest.slow else ""),
+        asked=asked,
+        results=tuple(results),
+        notes=(*notes, *bench.notes),
+        cpu_s=_cpu_s() - spent,
+        wall_s=time.monotonic() - started,
+    )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Duel:
+    """The two sides at one parameter point."""
+
+    label: str
+    params: dict[str, Any]
+    a: Side
+    b: Side
+
+
+def _duels(contest: Contest, a: Place, b: Place, pycache: str) -> list[_Duel]:
+    spec = contest.spec
+    if not spec.experiments:
+        raise UsageError(
+            f"{spec.name}: only experiments can be compared in lockstep, and this spec has tasks"
+        )
+    duels = []
+    for body in spec.experiments:
+        registered = find(body.experiment, contest.sources)
+        subject = Subject(
+            registered=registered,
+            sources=contest.sources,
+            project=find_project(Path(spec.base_dir)),
+            seed=spec.seed,
+            gc=body.gc == "enabled",
+        )
+        written = {*body.params, *body.sweep}
+        for point in points(body, info(registered), spec.seed):
+            # Defaults are left to each side: they may be what changed.
+            params = {name: value for name, value in point.items() if name in written}
+            inside = ", ".join(f"{name}={value}" for name, value in params.items())
+            duels.append(
+                _Duel(
+                    label=f"{body.experiment}({inside})" if inside else body.experiment,
+                    params=params,
+                    a=make_side(a, b, subject, params, pycache),
+                    b=replace(make_side(b, a, subject, params, pycache), slow=contest.slow),
+                )
+            )
+    return duels[:1] if contest.first_point_only else duels
+
+
+def _borrowed(duels: Sequence[_Duel]) -> list[str]:
+    """Say when a side lacks the experiment and runs the working tree's."""
+    return [
+        f"side {side.name} has no {Path(side.file).name} of its own; it runs {side.file}"
+        for side in (duels[0].a, duels[0].b)
+        if side.file and not Path(side.file).is_relative_to(side.root)
+    ]
+
+
+class _Bench:
+    """Where pairs are measured: which CPU, how long a slot, how long at most."""
+
+    def __init__(self, duels: Sequence[_Duel], *, pin: bool, timeout_s: float, rng: random.Random) -> None:
+        self.duels = duels
+        self.timeout_s = timeout_s
+        self.rng = rng
+        self.cpus: tuple[int, ...] = allowed_cpus() if pin else ()
+        self.calibrations: list[Calibration] = []
+        self.notes: list[str] = []
+
+    def calibrate(self, number: int) -> Subpoint:
+        """Prove that both sides run, and fit the slots to side A."""
+        duel = self.duels[number]
+        cpu = self.cpus[0] if self.cpus else None
+        calibration = probe(duel.a, cpu=cpu, timeout_s=self.timeout_s)
+        probe(duel.b, cpu=cpu, timeout_s=self.timeout_s)
+        self.calibrations.append(calibration)
+        return Subpoint(label=duel.label, params=duel.params, calibration=calibration)
+
+    def measure(self, order: Order) -> Pair:
+        """One pair; the next one is on the next CPU."""
+        duel = self.duels[order.point]
+        cpu = self.cpus[(order.number + order.point) % len(self.cpus)] if self.cpus else None
+        turn = Turn(number=order.number, cpu=cpu, again=order.again, confirms=order.confirms)
+        calibration = self.calibrations[order.point]
+        pair = measure_pair(duel.a, duel.b, turn, calibration, rng=self.rng, timeout_s=self.timeout_s)
+        if cpu is not None and pair.cpu is None:
+            self.cpus = ()
+            self.notes.append("this machine does not let processes be pinned to a CPU; pairs are noisier")
+        return pair
+
+
+def _cpu_s() -> float:
+    return sum(
+        usage.ru_utime + usage.ru_stime
+        for usage in map(resource.getrusage, (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN))
+    )
