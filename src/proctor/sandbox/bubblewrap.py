@@ -34,7 +34,6 @@ CAPABILITIES = sum(1 << number for number in (0, 1, 3, 4, 5, 6, 7, 8, 10, 18, 27
 net_bind_service, sys_chroot, mknod, audit_write, setfcap: the usual list of containers, without raw sockets."""
 PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 SHM_BYTES = 64 << 20
-HOST_NAME = "sandbox"
 _START_S = 60.0
 _INLINE_BYTES = 1 << 18
 _TRANSFER_S = 600.0
@@ -52,7 +51,8 @@ class Bubblewrap:
         self._compiled = compiled
         self._opening = asyncio.Lock()
         self._keeper: Keeper | None = None
-        self._host_layer: Path | None = None
+        self._layers: dict[str, Path] = {}
+        self._filter = -1
         self._running: set[BubblewrapSandbox] = set()
         self._numbers = itertools.count()
         self.folder = Path()
@@ -77,6 +77,9 @@ class Bubblewrap:
                 await self._remove_folder(self._keeper)
             await self._keeper.close()
             self._keeper = None
+        if self._filter >= 0:
+            os.close(self._filter)
+            self._filter = -1
         if self.cgroups:
             limiting.remove_parents(self.cgroups)
             self.cgroups = None
@@ -93,11 +96,24 @@ class Bubblewrap:
                 self._keeper = await self._open()
         return self._keeper
 
-    async def host_layer(self) -> Path:
-        """The skeleton under a root that is the host's own system."""
-        if self._host_layer is None:
-            self._host_layer = await overlay.host_skeleton(self._cache_dir, self.give_to_root)
-        return self._host_layer
+    async def stack(self, request: SandboxRequest) -> overlay.Stack:
+        """The layers and binds of a sandbox's root."""
+        resolver = network.RESOLVER if request.limits.network == "public" else None
+        top = f"top {resolver}"
+        if top not in self._layers:
+            self._layers[top] = await overlay.top_layer(self._cache_dir, self.give_to_root, resolver=resolver)
+        if request.root.host and "host" not in self._layers:
+            self._layers["host"] = await overlay.host_skeleton(self._cache_dir, self.give_to_root)
+        return overlay.stack(
+            request.root, top=self._layers[top], host_layer=self._layers.get("host"), name=request.name
+        )
+
+    def filter_descriptor(self) -> int:
+        """The system call filter, in a descriptor that all sandboxes share."""
+        if self._filter < 0:
+            self._filter = os.memfd_create("filter", os.MFD_CLOEXEC)
+            os.write(self._filter, build_filter())
+        return self._filter
 
     async def give_to_root(self, tree: Path) -> None:
         """Make a tree belong to root inside, so that it can be a layer."""
@@ -292,8 +308,7 @@ class BubblewrapSandbox:
 
     async def _make(self, keeper: Keeper) -> None:
         backend, request = self._backend, self._request
-        host_layer = await backend.host_layer() if request.root.host else None
-        stack = overlay.stack(request.root, host_layer=host_layer, name=HOST_NAME)
+        stack = await backend.stack(request)
         state = backend.folder / self._folder_name
         state.mkdir(mode=0o700)
         fds: list[int] = []
@@ -303,13 +318,12 @@ class BubblewrapSandbox:
                     self._group = backend.cgroups.create(self._folder_name, request.limits)
                     fds += self._group.open_procs()
                 fields = self._fields(state, stack, cgroup_count=len(fds))
-                fds.insert(0, _filter_descriptor())
                 if keeper.ids.as_root:
                     os.chown(state, keeper.ids.keeper_uid, keeper.ids.keeper_gid)
                     fds += overlay.open_trees([state, *stack.sources()])
                     fields.append("T")
                 self._ident, self.init_pid = await keeper.start(
-                    fields, [control.fileno(), *fds], self._exited
+                    fields, [control.fileno(), backend.filter_descriptor(), *fds], self._exited
                 )
             finally:
                 for fd in fds:
@@ -329,12 +343,9 @@ class BubblewrapSandbox:
     def _fields(self, state: Path, stack: overlay.Stack, *, cgroup_count: int) -> list[str]:
         tags = {"nproc": "p", "fsize": "z", "data": "m", "nofile": "o"}
         limits = limiting.rlimits(self._request.limits, self._backend.cgroups)
-        files = dict(stack.files)
-        if self._request.limits.network == "public":
-            files["/etc/resolv.conf"] = f"nameserver {network.RESOLVER}\n"
         fields = [
             f"d{state}",
-            f"h{HOST_NAME}",
+            f"h{overlay.HOST_NAME}",
             f"w{self._request.root.workdir}",
             f"c{cgroup_count}",
             f"s{SHM_BYTES}",
@@ -344,8 +355,6 @@ class BubblewrapSandbox:
         ]
         for source, target in stack.binds:
             fields += [f"b{source}", f"t{target}"]
-        for path, text in files.items():
-            fields += [f"f{path}", f"F{text}"]
         return fields
 
     async def _connect(self, keeper: Keeper) -> None:
@@ -407,12 +416,6 @@ class BubblewrapSandbox:
                 return
             await asyncio.sleep(0.001 * (attempt + 1))
         raise SandboxError(f"the control group of sandbox {self._request.name} could not be removed")
-
-
-def _filter_descriptor() -> int:
-    fd = os.memfd_create("filter", os.MFD_CLOEXEC)
-    os.write(fd, build_filter())
-    return fd
 
 
 def _last_line(result: ExecResult) -> str:

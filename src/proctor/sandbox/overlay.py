@@ -9,7 +9,8 @@ import shutil
 import stat
 import tempfile
 from collections.abc import Awaitable, Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
 
 from proctor.errors import SandboxError
@@ -42,6 +43,7 @@ _GROUP = (
     "root:x:0:\ndaemon:x:1:\nbin:x:2:\nsys:x:3:\ntty:x:5:\nmail:x:8:\nwww-data:x:33:\n"
     "user:x:1000:\nnogroup:x:65534:\n"
 )
+HOST_NAME = "sandbox"
 _MOST_LAYERS = 200
 _OPEN_TREE = 428
 _CLONE_TREE = 1 | os.O_CLOEXEC | 0x8000  # OPEN_TREE_CLONE, AT_RECURSIVE
@@ -53,30 +55,28 @@ class Stack:
 
     layers: tuple[Path, ...]
     binds: tuple[tuple[Path, str], ...] = ()
-    files: dict[str, str] = field(default_factory=dict)
 
     def sources(self) -> list[Path]:
         """Every folder or file of the host, in the order in which the keeper wants them."""
         return [*self.layers, *(source for source, _ in self.binds)]
 
 
-def stack(root: Root, *, host_layer: Path | None, name: str) -> Stack:
-    """What to mount for a root; `host_layer` is the skeleton made by `host_skeleton`."""
-    layers = [layer.absolute() for layer in reversed(root.layers)]
+def stack(root: Root, *, top: Path, host_layer: Path | None, name: str) -> Stack:
+    """What to mount for a root, with the layers of `small_layer` on top and of `host_skeleton` below."""
+    layers = [top, *(layer.absolute() for layer in reversed(root.layers))]
     binds = [(source.absolute(), inside) for inside, source in root.binds.items()]
     if root.host:
         assert host_layer is not None
         layers.append(host_layer)
         binds = [*_host_binds(), *binds]
-    if not layers:
+    if len(layers) == 1:
         raise SandboxError(f"sandbox {name}: its root has no layers, and is not the host's system")
     if len(layers) > _MOST_LAYERS:
         raise SandboxError(f"sandbox {name}: {len(layers)} layers; at most {_MOST_LAYERS} can be stacked")
     for source in (*layers, *(source for source, _ in binds)):
         if not source.exists():
             raise SandboxError(f"sandbox {name}: {source} does not exist; was the image cache cleared?")
-    hosts = f"127.0.0.1 localhost {name}\n::1 localhost\n"
-    return Stack(layers=tuple(layers), binds=tuple(binds), files={"/etc/hosts": hosts, "/etc/hostname": f"{name}\n"})
+    return Stack(layers=tuple(layers), binds=tuple(binds))
 
 
 def _host_binds() -> list[tuple[Path, str]]:
@@ -84,16 +84,39 @@ def _host_binds() -> list[tuple[Path, str]]:
     return [(folder, str(folder)) for folder in plain if folder.is_dir() and not folder.is_symlink()]
 
 
-async def host_skeleton(cache_dir: Path, own: Callable[[Path], Awaitable[None]]) -> Path:
-    """The lowest layer of a host root: empty folders and the few files of /etc that programs need.
+Own = Callable[[Path], Awaitable[None]]
+"""Gives a tree to the inside's root."""
 
-    `own` gives a tree to the inside's root. Made once per content; concurrent makers agree.
+
+async def host_skeleton(cache_dir: Path, own: Own) -> Path:
+    """The lowest layer of a host root: empty folders and the few files of /etc that programs need."""
+    return await _layer(cache_dir, "host-root", _fill_skeleton, own)
+
+
+async def top_layer(cache_dir: Path, own: Own, *, resolver: str | None) -> Path:
+    """What every sandbox has over its image: mount points, its own name, how it finds others.
+
+    A layer shared by all costs a sandbox nothing; files written into each would.
     """
+
+    def fill(root: Path) -> str:
+        texts = {"hostname": f"{HOST_NAME}\n", "hosts": f"127.0.0.1 localhost {HOST_NAME}\n::1 localhost\n"}
+        texts["resolv.conf"] = f"nameserver {resolver}\n" if resolver else ""
+        for name in ("dev", "etc", "proc", "sys"):
+            (root / name).mkdir(mode=0o755)
+        for name, text in texts.items():
+            (root / "etc" / name).write_text(text)
+        return hashlib.sha256(repr(texts).encode()).hexdigest()[:16]
+
+    return await _layer(cache_dir, "top", fill, own)
+
+
+async def _layer(cache_dir: Path, kind: str, fill: Callable[[Path], str], own: Own) -> Path:
+    """Make a layer once per content; concurrent makers agree."""
     cache_dir.mkdir(parents=True, exist_ok=True)
-    building = Path(tempfile.mkdtemp(dir=cache_dir, prefix="host-root.building-"))
+    building = Path(tempfile.mkdtemp(dir=cache_dir, prefix=f"{kind}.building-"))
     try:
-        digest = _fill_skeleton(building)
-        done = cache_dir / f"host-root-{digest}"
+        done = cache_dir / f"{kind}-{fill(building)}"
         if not done.exists():
             building.chmod(0o755)
             await own(building)
@@ -152,13 +175,17 @@ def _copy(source: Path, target: Path, digest: hashlib._Hash) -> None:
 
 def open_trees(paths: Sequence[Path]) -> list[int]:
     """Detached mounts of folders, which root opens for a keeper that could not reach them by path."""
-    libc = ctypes.CDLL(None, use_errno=True)
     fds: list[int] = []
     for path in paths:
-        fd = libc.syscall(_OPEN_TREE, -100, os.fsencode(path), _CLONE_TREE)
+        fd = _libc().syscall(_OPEN_TREE, -100, os.fsencode(path), _CLONE_TREE)
         if fd < 0:
             for each in fds:
                 os.close(each)
             raise SandboxError(f"cannot open {path} as a mount: {os.strerror(ctypes.get_errno())}")
         fds.append(fd)
     return fds
+
+
+@cache
+def _libc() -> ctypes.CDLL:
+    return ctypes.CDLL(None, use_errno=True)

@@ -192,37 +192,56 @@ static void handle(struct sandbox *sandbox, const struct message *message)
     }
 }
 
-/* The inner user namespace: root there is nobody anywhere else, and it can make no further one. */
-static int make_inner(void)
+/* A child that puts us into our control groups, which may wait for the kernel while we build the root, and
+ * then makes the inner user namespace: root there is nobody anywhere else, and can make no further one. */
+struct assistant {
+    pid_t pid;
+    int go, done;
+};
+
+static struct assistant start_assistant(struct request *request)
 {
-    int ready[2], leave[2], fd = -1;
-    char byte, path[64], map[32];
-    snprintf(map, sizeof map, "0 0 %d", INNER_IDS);
-    if (pipe2(ready, O_CLOEXEC) < 0 || pipe2(leave, O_CLOEXEC) < 0)
+    int go[2], done[2];
+    char byte;
+    if (pipe2(go, O_CLOEXEC) < 0 || pipe2(done, O_CLOEXEC) < 0)
         fail("cannot make a pipe");
-    pid_t pid = fork();
-    if (pid == 0) {
-        close(leave[1]);
-        if (unshare(CLONE_NEWUSER) == 0 && write_file("/proc/sys/user/max_user_namespaces", "0") == 0 &&
-            write(ready[1], "y", 1) == 1)
-            read(leave[0], &byte, 1);
+    struct assistant assistant = {fork(), go[1], done[0]};
+    if (assistant.pid == 0) {
+        close(go[1]);
+        for (int each = 0; each < request->cgroup_count; each++)
+            if (write(request->cgroup_fds[each], "1", 1) < 0) /* the process id of our parent, here */
+                fail("cannot enter control group %d", each);
+        if (read(go[0], &byte, 1) != 1 || unshare(CLONE_NEWUSER) < 0 ||
+            write_file("/proc/sys/user/max_user_namespaces", "0") < 0 || write(done[1], "y", 1) != 1)
+            fail("cannot make the inner user namespace");
+        read(go[0], &byte, 1);
         _exit(0);
     }
-    close(ready[1]);
-    close(leave[0]);
-    if (pid > 0 && read(ready[0], &byte, 1) == 1) {
-        snprintf(path, sizeof path, "/proc/%d/uid_map", pid);
+    close(go[0]);
+    close(done[1]);
+    for (int each = 0; each < request->cgroup_count; each++)
+        close(request->cgroup_fds[each]);
+    return assistant;
+}
+
+static int make_inner(struct assistant assistant)
+{
+    int fd = -1;
+    char byte, path[64], map[32];
+    snprintf(map, sizeof map, "0 0 %d", INNER_IDS);
+    if (assistant.pid > 0 && write(assistant.go, "y", 1) == 1 && read(assistant.done, &byte, 1) == 1) {
+        snprintf(path, sizeof path, "/proc/%d/uid_map", assistant.pid);
         int mapped = write_file(path, map);
-        snprintf(path, sizeof path, "/proc/%d/gid_map", pid);
+        snprintf(path, sizeof path, "/proc/%d/gid_map", assistant.pid);
         mapped |= write_file(path, map);
-        snprintf(path, sizeof path, "/proc/%d/ns/user", pid);
+        snprintf(path, sizeof path, "/proc/%d/ns/user", assistant.pid);
         fd = mapped == 0 ? open(path, O_RDONLY | O_CLOEXEC) : -1;
     }
     if (fd < 0)
-        fail("cannot make the inner user namespace");
-    close(ready[0]);
-    close(leave[1]);
-    waitpid(pid, NULL, 0);
+        fail("cannot map ids into the inner user namespace");
+    close(assistant.go);
+    close(assistant.done);
+    waitpid(assistant.pid, NULL, 0);
     return fd;
 }
 
@@ -242,11 +261,7 @@ _Noreturn void run_init(struct request *request)
 {
     struct sandbox sandbox = {.request = request, .control = request->control};
     sigset_t none, child;
-    for (int each = 0; each < request->cgroup_count; each++)
-        if (write(request->cgroup_fds[each], "0", 1) < 0 || close(request->cgroup_fds[each]) < 0)
-            fail("cannot enter control group %d", each);
-    if (unshare(CLONE_NEWCGROUP) < 0 && errno != EINVAL)
-        fail("cannot make a control group namespace");
+    struct assistant assistant = start_assistant(request);
     setfsgid(0); /* what is made here belongs to the inside's root */
     setfsuid(0);
     prctl(PR_SET_DUMPABLE, 1); /* undone by the change above, like the next */
@@ -257,7 +272,9 @@ _Noreturn void run_init(struct request *request)
     raise_loopback();
     build_root(request, &sandbox.upper);
     write_file("/proc/sys/net/ipv4/ip_unprivileged_port_start", "0");
-    sandbox.inner = make_inner();
+    sandbox.inner = make_inner(assistant);
+    if (unshare(CLONE_NEWCGROUP) < 0 && errno != EINVAL)
+        fail("cannot make a control group namespace");
     if (mount("/proc/sys", "/proc/sys", NULL, MS_BIND, NULL) < 0 ||
         mount(NULL, "/proc/sys", NULL, MS_REMOUNT | MS_BIND | MS_RDONLY | MS_NOSUID | MS_NODEV | MS_NOEXEC,
               NULL) < 0)

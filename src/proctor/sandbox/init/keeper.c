@@ -52,8 +52,6 @@ static void read_request(const struct message *message, struct request *request)
         case 'l': if (request->layer_count < MAX_LAYERS) request->layers[request->layer_count++] = value; break;
         case 'b': if (request->bind_count < MAX_BINDS) request->binds[request->bind_count++] = value; break;
         case 't': if (request->bind_count) request->bind_targets[request->bind_count - 1] = value; break;
-        case 'f': if (request->file_count < MAX_FILES) request->files[request->file_count++] = value; break;
-        case 'F': if (request->file_count) request->file_contents[request->file_count - 1] = value; break;
         default:
             for (size_t each = 0; each < sizeof numbers / sizeof *numbers; each++)
                 if (numbers[each].tag == *field)

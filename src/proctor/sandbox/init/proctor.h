@@ -26,7 +26,6 @@
 #define MAX_MESSAGE (1 << 18)
 #define MAX_LAYERS 200
 #define MAX_BINDS 64
-#define MAX_FILES 16
 #define INNER_IDS 65536 /* ids inside; the keeper itself is id 65536 of the outer namespace */
 
 struct message {
@@ -41,8 +40,7 @@ struct request {
     const char *id, *state, *hostname, *workdir;
     const char *layers[MAX_LAYERS];
     const char *binds[MAX_BINDS], *bind_targets[MAX_BINDS];
-    const char *files[MAX_FILES], *file_contents[MAX_FILES];
-    int layer_count, bind_count, file_count;
+    int layer_count, bind_count;
     int cgroup_count, trees; /* trees: folders come as detached mounts, not as paths */
     uint64_t capabilities, shm_bytes, nproc, fsize, data, nofile;
     int control, seccomp;

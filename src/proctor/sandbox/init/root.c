@@ -140,20 +140,6 @@ static void bind_sources(struct request *request)
     }
 }
 
-static void write_files(struct request *request)
-{
-    for (int each = 0; each < request->file_count; each++) {
-        unlink(request->files[each]); /* an image may have a link there */
-        int fd = open(request->files[each], O_CREAT | O_WRONLY | O_TRUNC | O_NOFOLLOW | O_CLOEXEC, 0644);
-        if (fd < 0)
-            continue; /* no /etc in the image: nobody there to read it */
-        const char *text = request->file_contents[each];
-        if (write(fd, text, strlen(text)) < 0)
-            fail("cannot write %s", request->files[each]);
-        close(fd);
-    }
-}
-
 void build_root(struct request *request, int *upper)
 {
     int device_fds[DEVICES];
@@ -190,7 +176,6 @@ void build_root(struct request *request, int *upper)
     close(request->state_fd);
     for (int each = 0; each < request->layer_count; each++)
         close(request->layer_fds[each]);
-    write_files(request);
     if (request->workdir && *request->workdir == '/') {
         char *workdir = strdup(request->workdir);
         struct stat status;
