@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import json
 import keyword
+import os
 import re
 from pathlib import Path
 
@@ -51,8 +53,9 @@ def count_by_loop(text):
 '''
 
 _SPEC = """\
-# Run:  proctor run {spec} --experiments {folder}
+# Run:  proctor run {spec}
 experiment: {name}
+sources: {sources}
 params:
   words: 2000
 sweep:
@@ -127,7 +130,7 @@ def experiment(name: str, folder: Path, specs: Path) -> int:
     values = {
         "name": name,
         "class_name": "".join(part.capitalize() for part in name.split("_")) or name,
-        "folder": folder,
+        "sources": json.dumps(os.path.relpath(folder, specs)),
         "spec": spec,
     }
     contents = {
@@ -141,7 +144,7 @@ def experiment(name: str, folder: Path, specs: Path) -> int:
     print("\nNext:")
     print(f"  pytest {folder / f'test_{name}.py'}")
     print(f"  proctor list {name} --experiments {folder}")
-    print(f"  proctor run {spec} --experiments {folder}")
+    print(f"  proctor run {spec}")
     return Exit.OK
 
 

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -46,23 +47,35 @@ def parameters(registered: Registered) -> tuple[Params, bool]:
 
 def instantiate(registered: Registered, params: Mapping[str, Any]) -> Experiment:
     """An instance with these parameters. ParamError when they do not fit; its own errors pass through."""
+    return prepared(registered, params)()
+
+
+def prepared(registered: Registered, params: Mapping[str, Any]) -> Callable[[], Experiment]:
+    """What makes that instance: all is checked here, and only the experiment's own code is left to run."""
     from proctor.experiments.load import make_neighbours_importable
     from proctor.spec.params import validate_params
 
     make_neighbours_importable(registered)
     cls = registered.cls
-    values = validate_params(_described(registered), params)
+    values = validate_params(_described_once(registered), params)
     if cls.param_schema:
         spelt_out = declared_defaults(cls.param_schema)
         values = {name: value for name, value in values.items() if value is not None or name in spelt_out}
-    experiment = cls.__new__(cls, **values)
-    experiment.params = dict(values)
-    if cls.__init__ is Experiment.__init__:
-        Experiment.__init__(experiment, values)
-    else:
-        positional, named = _arguments(cls, values)
+    own_constructor = cls.__init__ is not Experiment.__init__
+    positional, named = _arguments(cls, values) if own_constructor else ([values], {})
+
+    def make() -> Experiment:
+        experiment = cls.__new__(cls, **values)
+        experiment.params = dict(values)
         cls.__init__(experiment, *positional, **named)
-    return experiment
+        return experiment
+
+    return make
+
+
+@cache
+def _described_once(registered: Registered) -> ExperimentInfo:
+    return _described(registered)
 
 
 def _described(registered: Registered, digest: str = "") -> ExperimentInfo:

@@ -8,6 +8,7 @@ import types
 import typing
 from collections.abc import Callable, Mapping
 from enum import Enum
+from functools import cache
 from pathlib import PurePath
 from typing import Any, Literal, NamedTuple
 
@@ -95,9 +96,10 @@ def from_signature(constructor: Callable[..., Any]) -> tuple[Params, bool]:
     return params, takes_others
 
 
-def own_arguments(constructor: Callable[..., Any]) -> list[inspect.Parameter]:
+@cache
+def own_arguments(constructor: Callable[..., Any]) -> tuple[inspect.Parameter, ...]:
     """The arguments after `self`."""
-    return list(inspect.signature(constructor).parameters.values())[1:]
+    return tuple(inspect.signature(constructor).parameters.values())[1:]
 
 
 def takes_whole_mapping(argument: inspect.Parameter) -> bool:

@@ -6,7 +6,6 @@ the same log on any machine.
 
 from __future__ import annotations
 
-import hashlib
 import random
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
@@ -148,6 +147,8 @@ class Simulation:
 
 def log_digest(steps: Iterable[tuple[Iterable[tuple[object, ...]], Iterable[tuple[object, ...]]]]) -> str:
     """One digest over (states, actions) of all steps: equal for equal content, wherever it was kept."""
+    import hashlib
+
     whole = hashlib.sha256()
     for states, actions in steps:
         for row in states:
