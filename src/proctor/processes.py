@@ -7,7 +7,7 @@ import os
 import resource
 import signal
 import time
-from collections.abc import Collection, Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from functools import cache
@@ -235,18 +235,18 @@ def usage(who: int = resource.RUSAGE_SELF) -> Usage:
     return from_rusage(resource.getrusage(who))
 
 
-def from_rusage(raw: Any) -> Usage:
-    """The kernel's own structure, with units in the names."""
+def from_rusage(raw: Sequence[Any]) -> Usage:
+    """The kernel's own structure, or its plain tuple, with units in the names."""
     return Usage(
-        user_s=raw.ru_utime,
-        system_s=raw.ru_stime,
-        peak_rss_bytes=raw.ru_maxrss * 1024,
-        minor_faults=raw.ru_minflt,
-        major_faults=raw.ru_majflt,
-        voluntary_switches=raw.ru_nvcsw,
-        involuntary_switches=raw.ru_nivcsw,
-        read_bytes=raw.ru_inblock * 512,
-        write_bytes=raw.ru_oublock * 512,
+        user_s=raw[0],
+        system_s=raw[1],
+        peak_rss_bytes=raw[2] * 1024,
+        minor_faults=raw[6],
+        major_faults=raw[7],
+        voluntary_switches=raw[14],
+        involuntary_switches=raw[15],
+        read_bytes=raw[9] * 512,
+        write_bytes=raw[10] * 512,
     )
 
 

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
-from statistics import median
 from typing import Any
 
 from proctor.instruments.base import Resolved
@@ -15,10 +14,10 @@ from proctor.model.outcome import Outcome
 from proctor.model.record import Artifact, AttemptRecord, Failure
 from proctor.model.spec import ExperimentBody
 from proctor.model.trial import Lease
-from proctor.processes import describe_status
+from proctor.processes import describe_status, from_rusage
 from proctor.trial.forkserver.remote import Pass
 from proctor.trial.noise import judge
-from proctor.trial.point.calibrate import median_interval
+from proctor.trial.point.calibrate import median, median_interval
 from proctor.trial.point.values import flat_numbers
 
 _BOOKKEEPING = frozenset({"iteration", "involuntary_switches", "page_faults", "gc_collections"})
@@ -195,16 +194,29 @@ def _phases(passes: Passes, began_ns: int) -> dict[str, float]:
 
 def _ledger(timed: Pass) -> dict[str, Any]:
     report = timed.report or {}
-    used = report.get("usage") or timed.exit.get("usage") or {}
-    ledger: dict[str, Any] = dict(used)
-    if used:
-        ledger["cpu_s"] = used["user_s"] + used["system_s"] + used.get("children_cpu_s", 0.0)
+    ledger = _resources(timed)
     for name in ("loops", "gc", "warmup", "stopped"):
         if name in report:
             ledger[name] = report[name]
-    ledger["output_bytes"] = sum(timed.exit.get("output", {}).values())
+    ledger["output_bytes"] = timed.exit.get("output_bytes", 0)
     ledger["ended_processes"] = timed.exit.get("killed", 0)
     return ledger
+
+
+def _resources(timed: Pass) -> dict[str, Any]:
+    """What the measured process used: by its own account, or by the kernel's when it died without one."""
+    if timed.report is None:
+        raw = timed.exit.get("used")
+        return asdict(from_rusage(raw)) | {"cpu_s": raw[0] + raw[1]} if raw else {}
+    before, children_before, after, children_after = map(from_rusage, timed.report["used"])
+    used = {name: value - getattr(before, name) for name, value in asdict(after).items()}
+    children_cpu_s = children_after.cpu_s - children_before.cpu_s
+    return used | {
+        "cpu_s": after.cpu_s - before.cpu_s + children_cpu_s,
+        "children_cpu_s": children_cpu_s,
+        "peak_rss_bytes": after.peak_rss_bytes,
+        "start_rss_bytes": before.peak_rss_bytes,
+    }
 
 
 def _instruments(passes: Passes) -> dict[str, Any]:
@@ -212,7 +224,7 @@ def _instruments(passes: Passes) -> dict[str, Any]:
     timed = passes.timed
     found: dict[str, Any] = {}
     riding = {**((timed.report or {}).get("instruments") or {}), **timed.exit.get("samplers", {})}
-    spent_s = (timed.exit.get("usage") or {}).get("user_s", 0.0)
+    spent_s = _resources(timed).get("cpu_s", 0.0)
     for name, said in riding.items():
         found[name] = {"rides_along": True, **said}
         sampling_s = said.get("summary", {}).get("sampling_cpu_s")

@@ -1,4 +1,4 @@
-"""One attempt at a parameter point: the timed pass, one more for each instrument that needs it, the record."""
+"""One attempt at one parameter point: the timed pass, one for each instrument that needs it, the record."""
 
 from __future__ import annotations
 
@@ -171,7 +171,9 @@ class ExperimentExecutor:
     ) -> dict[str, Any]:
         """What lane and child are told, as plain data."""
         samplers = {spec.name for spec in riding if isinstance(create(spec), Sampler)}
-        plain = [{"name": spec.name, "options": dict(spec.options)} for spec in riding]
+        plain = [
+            {"name": spec.name, "options": dict(spec.options)} for spec in riding if spec.name != "timing"
+        ]
         return {
             "run_id": self.run_id,
             "params": dict(trial.params),

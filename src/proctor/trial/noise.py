@@ -6,10 +6,9 @@ import os
 import time
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
-from statistics import median
 from typing import Any
 
-from proctor.trial.point.calibrate import detectable_effect
+from proctor.trial.point.calibrate import detectable_effect, median
 
 _FREQUENCY = "/sys/devices/system/cpu/cpu0/cpufreq/scaling_cur_freq"
 _SHORT_S = 0.05
@@ -102,7 +101,7 @@ def judge(
     if wall_s > 0.01 and cpu_s < 0.9 * wall_s and switches / wall_s > SWITCHES_PER_S_LIMIT:
         notes.append(
             f"other programs took the CPU away {switches} times: cpu_s (median "
-            f"{median(row['cpu_s'] for row in good):.3g} s) says more about the code than duration_s"
+            f"{median([row['cpu_s'] for row in good]):.3g} s) says more about the code than duration_s"
         )
     return found, [*notes, *_machine_notes(noise, cores)]
 

@@ -22,6 +22,7 @@ from typing import Any, NoReturn
 from proctor.experiments.base import Registered
 from proctor.processes import become_subreaper, die_with_parent, kill_below
 from proctor.trial.forkserver.lane import HungUpError, Lane
+from proctor.trial.forkserver.rehearse import rehearse
 from proctor.trial.forkserver.wire import Message, receive, send
 from proctor.trial.point.failure import describe_failure
 
@@ -39,7 +40,7 @@ def main(handle: int, parent: int) -> None:
     hello = receive(control)
     registered = _prepare(control, hello[0]) if hello else None
     if hello and registered:
-        Server(control, registered, Path(hello[0]["scratch"])).serve()
+        Server(control, registered, hello[0]["scratch"]).serve()
 
 
 def _prepare(control: socket.socket, hello: Message) -> Registered | None:
@@ -59,6 +60,7 @@ def _prepare(control: socket.socket, hello: Message) -> Registered | None:
         stream.flush()
         if isinstance(stream, io.TextIOWrapper):
             stream.reconfigure(line_buffering=True)
+    rehearse()
     gc.collect()
     gc.freeze()
     send(control, {"ready": os.getpid(), "import_s": time.monotonic() - began})
@@ -81,9 +83,10 @@ def _preload(instruments: list[str]) -> None:
 class Server:
     """Forks lanes on request and clears up after those that died."""
 
-    def __init__(self, control: socket.socket, registered: Registered, scratch: Path) -> None:
+    def __init__(self, control: socket.socket, registered: Registered, scratch: str) -> None:
         self.control = control
         self.registered = registered
+        self.writes_files = _speaks_of_run_dir(registered)
         self.scratch = scratch
         self.lanes: set[int] = set()
         self.woken, self._wake = os.pipe()
@@ -105,7 +108,6 @@ class Server:
         signal.set_wakeup_fd(self._wake, warn_on_full_buffer=False)
         signal.signal(signal.SIGCHLD, lambda *_: None)
         signal.signal(signal.SIGTERM, _hang_up)
-        signal.signal(signal.SIGINT, signal.SIG_IGN)
         die_with_parent(signal.SIGTERM)
         poll = select.poll()
         poll.register(self.control, select.POLLIN)
@@ -130,7 +132,8 @@ class Server:
                 self.control.close()
                 os.close(self.woken)
                 os.close(self._wake)
-                Lane(socket.socket(fileno=handle), self.registered, self.scratch).serve()
+                lane = socket.socket(fileno=handle)
+                Lane(lane, self.registered, self.scratch, writes_files=self.writes_files).serve()
             finally:
                 os._exit(1)
         os.close(handle)
@@ -151,6 +154,14 @@ class Server:
             time.sleep(0.001)
         kill_below()
         shutil.rmtree(self.scratch, ignore_errors=True)
+
+
+def _speaks_of_run_dir(registered: Registered) -> bool:
+    """Whether the point's own folder had better exist before the timer starts."""
+    try:
+        return b"run_dir" in Path(registered.file).read_bytes()
+    except OSError:
+        return True
 
 
 def _hang_up(_signum: int, _frame: Any) -> NoReturn:

@@ -4,17 +4,16 @@ from __future__ import annotations
 
 import os
 import random
-import signal
 import socket
 import sys
 import traceback
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
+from dataclasses import dataclass
 from typing import Any, NoReturn
 
-from proctor.experiments.base import Registered
-from proctor.experiments.describe import instantiate
-from proctor.processes import die_with_parent
+from proctor.experiments.base import Experiment, Registered
+from proctor.experiments.describe import prepared
 from proctor.trial.forkserver.wire import PHASES, Link, LinkClosedError, SharedPage, receive
 from proctor.trial.point.measure import Point
 
@@ -23,20 +22,39 @@ _HARNESS = PHASES.index("harness")
 FAILED_EXIT = 70
 
 
-def run_once(
-    request: Mapping[str, Any],
-    handle: int,
-    *,
-    page: SharedPage,
-    registered: Registered,
-    outputs: Sequence[int],
-    parent: int,
-) -> NoReturn:
+@dataclass(frozen=True, slots=True)
+class Order:
+    """A point that is ready to be measured, as far as that can be prepared without running foreign code."""
+
+    point: Point
+    make: Callable[[], Experiment]
+
+    @classmethod
+    def prepare(cls, request: Mapping[str, Any], page: SharedPage, registered: Registered) -> Order:
+        """Check and build everything in the lane: what a fresh fork does not touch costs it no page."""
+        if not request["run_dir"]:
+            # A pass beside the timed one leaves its files where they are removed.
+            request = {**request, "run_dir": f"{request['scratch']}/run"}
+        try:
+            make = prepared(registered, request["params"])
+        except Exception as error:  # noqa: BLE001 - raised again where it is recorded
+            make = _raises(error)
+        return cls(Point(request, page), make)
+
+
+def _raises(error: Exception) -> Callable[[], Experiment]:
+    def make() -> Experiment:
+        raise error
+
+    return make
+
+
+def run_once(order: Order, handle: int, *, page: SharedPage, outputs: Sequence[int]) -> NoReturn:
     """Measure one point in this freshly forked process, and end it."""
     code = FAILED_EXIT
     try:
-        _settle(outputs, parent)
-        code = _measure(request, handle, page, registered)
+        _settle(outputs)
+        code = _measure(order, handle, page)
         _flush()
     except BaseException:  # noqa: BLE001 - the last boundary: the lane is told where it was, and reads stderr
         page.mark(_HARNESS)
@@ -51,15 +69,14 @@ def run_resident(
     page: SharedPage,
     registered: Registered,
     outputs: Sequence[int],
-    parent: int,
 ) -> NoReturn:
     """Measure one point after another in this same process, until the lane hangs up (`isolation: none`)."""
     code = FAILED_EXIT
     try:
-        _settle(outputs, parent)
+        _settle(outputs)
         while (received := receive(orders)) is not None:
             request, (handle,) = received
-            code = _measure(request, handle, page, registered)
+            code = _measure(Order.prepare(request, page, registered), handle, page)
             _flush()
             if code:
                 break
@@ -80,17 +97,12 @@ def seed_everything(seed: int) -> None:
         numpy_random.seed(seed % 2**32)
 
 
-def _measure(request: Mapping[str, Any], handle: int, page: SharedPage, registered: Registered) -> int:
+def _measure(order: Order, handle: int, page: SharedPage) -> int:
     """One point; 0, or an exit code when the harness cannot go on in this process."""
-    _use_scratch(request["scratch"])
-    if not request["run_dir"]:
-        request = {**request, "run_dir": f"{request['scratch']}/run"}
-        os.mkdir(request["run_dir"])  # noqa: PTH102 - a pass beside the timed one leaves its files nowhere
     with socket.socket(fileno=handle) as sock:
-        link = Link(sock, page)
         try:
-            seed_everything(request["seed"])
-            Point(request, link, page).run(lambda: instantiate(registered, request["params"]))
+            seed_everything(order.point.context.seed)
+            order.point.run(order.make, Link(sock, page))
         except LinkClosedError:
             page.mark(_LINK_CLOSED)
             # The number may belong to a file of the measured code by now: it is not ours to close.
@@ -99,25 +111,14 @@ def _measure(request: Mapping[str, Any], handle: int, page: SharedPage, register
     return 0
 
 
-def _settle(outputs: Sequence[int], parent: int) -> None:
-    """Become a session of our own that dies with its lane, reads nothing and prints into the lane's pipes."""
+def _settle(outputs: Sequence[int]) -> None:
+    """Become a session of our own that prints into the lane's pipes.
+
+    Whatever could be settled before the fork was: each page that is written here is written for every trial.
+    """
     os.setsid()
-    die_with_parent(signal.SIGKILL)
-    if os.getppid() != parent:
-        os._exit(FAILED_EXIT)
-    for signum in (signal.SIGTERM, signal.SIGCHLD):
-        signal.signal(signum, signal.SIG_DFL)
-    signal.signal(signal.SIGINT, signal.default_int_handler)
     for target, source in enumerate(outputs, start=1):
         os.dup2(source, target)
-
-
-def _use_scratch(folder: str) -> None:
-    """Temporary files go where the lane removes them, also when teardown never runs."""
-    os.environ["TMPDIR"] = folder
-    tempfile = sys.modules.get("tempfile")
-    if tempfile is not None:
-        tempfile.tempdir = None  # type: ignore[attr-defined]
 
 
 def _flush() -> None:

@@ -6,91 +6,89 @@ child; with one trial at a time there is no doubt whose it was. A trial is over 
 
 from __future__ import annotations
 
+import gc
 import os
 import select
 import shutil
 import signal
 import socket
+import tempfile
 import time
 from collections.abc import Callable
 from contextlib import suppress
-from dataclasses import asdict, dataclass, field
 from pathlib import Path
-from typing import Any, NoReturn
+from typing import NoReturn
 
 from proctor.experiments.base import Registered
-from proctor.processes import become_subreaper, collect, die_with_parent, from_rusage, kill_below
-from proctor.trial.forkserver.child import run_once, run_resident
+from proctor.processes import become_subreaper, collect, die_with_parent, kill_below
+from proctor.trial.forkserver.child import Order, run_once, run_resident
 from proctor.trial.forkserver.output import Output
 from proctor.trial.forkserver.samplers import Samplers
+from proctor.trial.forkserver.subject import Subject
 from proctor.trial.forkserver.wire import IDLE, PHASES, Mark, Message, SharedPage, receive, send
 from proctor.trial.noise import NoiseProbe
 from proctor.trial.point.failure import message_of
 
+COLLECT_EVERY = 1000
 HARNESS_GRACE_S = 60.0
 """How long the harness's own work in a child may take before the child counts as hung."""
 _FOREIGN = frozenset(map(PHASES.index, ("construct", "setup", "warmup", "execute_once", "teardown")))
-_INSTRUMENT = PHASES.index("instrument")
 
 
 class HungUpError(Exception):
     """The controller has gone, or wants this trial no longer."""
 
 
-@dataclass(slots=True)
-class Subject:
-    """The process under measurement. A resident one outlives its trial and is given orders over a socket."""
-
-    pid: int
-    handle: int
-    outputs: tuple[Output, Output]
-    orders: socket.socket | None = None
-    status: int | None = None
-    used: dict[str, Any] = field(default_factory=dict)
-
-    def wait(self) -> None:
-        """Collect it; it has ended or is about to."""
-        _, self.status, raw = os.wait4(self.pid, 0)
-        self.used = asdict(from_rusage(raw))
-
-    def close(self) -> None:
-        """Give the descriptors back."""
-        os.close(self.handle)
-        for output in self.outputs:
-            output.close()
-        if self.orders is not None:
-            self.orders.close()
-
-
 class Lane:
     """Serves trials from one socket until it is closed; leaves nothing running."""
 
-    def __init__(self, control: socket.socket, registered: Registered, scratch: Path) -> None:
+    def __init__(
+        self, control: socket.socket, registered: Registered, scratch: str, *, writes_files: bool
+    ) -> None:
         self.control = control
         self.registered = registered
-        self.scratch = scratch / f"{os.getpid()}"
+        self.scratch = f"{scratch}/{os.getpid()}"
+        self.writes_files = writes_files
         self.page = SharedPage()
         self.noise = NoiseProbe()
+        self.outputs = Output("stdout"), Output("stderr")
+        self.streams = {output.reader: output for output in self.outputs}
         self.resident: Subject | None = None
+        self.poll = select.poll()
+        for each in (control.fileno(), *self.streams):
+            self.poll.register(each, select.POLLIN)
+        self._served = 0
 
     def serve(self) -> NoReturn:
         """One trial after another. Whatever ends this lane, its offspring ends first."""
         code = 1
         try:
-            become_subreaper()
-            die_with_parent(signal.SIGTERM)
-            signal.signal(signal.SIGTERM, _hang_up)
+            self._settle()
             while (received := receive(self.control)) is not None:
                 message, fds = received
+                self._served += 1
+                if self._served % COLLECT_EVERY == 0:
+                    gc.unfreeze()
+                    gc.collect()
                 send(self.control, self._answer(message["trial"], fds[0]))
             code = 0
         except HungUpError:
             code = 0
         finally:
-            signal.signal(signal.SIGTERM, signal.SIG_IGN)
             kill_below()
             shutil.rmtree(self.scratch, ignore_errors=True)
             os._exit(code)
+
+    def _settle(self) -> None:
+        """What every child inherits: plain signals, a temporary folder that is emptied after each of them."""
+        become_subreaper()
+        die_with_parent(signal.SIGKILL)
+        for signum in (signal.SIGTERM, signal.SIGCHLD):
+            signal.signal(signum, signal.SIG_DFL)
+        gc.disable()
+        os.mkdir(self.scratch)  # noqa: PTH102 - text all along: it is sent to children
+        os.environ["TMPDIR"] = self.scratch
+        tempfile.tempdir = None
 
     def _answer(self, request: Message, handle: int) -> Message:
         """One trial; an error of the machine's (no memory for a fork, no room on disk) is told apart."""
@@ -106,114 +104,102 @@ class Lane:
             self._empty_scratch()
 
     def _trial(self, request: Message, handle: int) -> Message:
-        folder = Path(request["folder"])
-        _make_folder(folder)
-        _make_folder(self.scratch)
+        folder = request["folder"]
+        request["scratch"] = self.scratch
+        if self.writes_files:
+            _make_folder(folder)
         self.page.empty()
         self.page.clear()
+        for output in self.outputs:
+            output.reset()
         before = self.noise.begin()
         forked_ns = time.monotonic_ns()
         subject = self._resident(request, handle) if request["resident"] else self._fork(request, handle)
-        samplers = Samplers(request["samplers"], folder, subject.pid)
+        samplers = Samplers(request["samplers"], folder, subject.pid) if request["samplers"] else None
         try:
-            overdue = self._watch(subject, request, samplers)
+            overdue = self._watch(subject, request["timeout_s"], samplers)
             killed, unkillable = self._clear_up(subject, overdue=overdue)
-            ended_ns = time.monotonic_ns()
-            answer = self._describe(subject, overdue)
-            answer["output"] = _keep_output(subject.outputs, folder)
         finally:
             if subject.status is not None:
                 subject.close()
-                self.resident = None
-        answer |= {
-            "killed": killed,
-            "unkillable": unkillable,
-            "forked_ns": forked_ns,
-            "ended_ns": ended_ns,
-            "noise": self.noise.end(before),
-            "samplers": samplers.close(),
-        }
-        return answer | {"files": not _removed_empty(folder)}
+                self.resident = None if subject is self.resident else self.resident
+        answer = self._describe(subject, overdue)
+        answer["killed"], answer["unkillable"] = killed, unkillable
+        answer["forked_ns"], answer["ended_ns"] = forked_ns, time.monotonic_ns()
+        answer["noise"] = self.noise.end(before)
+        answer["samplers"] = samplers.close() if samplers else {}
+        answer["output_bytes"] = _keep_output(self.outputs, folder)
+        answer["files"] = _has_files(folder)
+        return answer
 
     def _fork(self, request: Message, handle: int) -> Subject:
-        return self._start(
-            lambda outputs, parent: run_once(
-                request | {"scratch": str(self.scratch)},
-                handle,
-                page=self.page,
-                registered=self.registered,
-                outputs=outputs,
-                parent=parent,
-            )
-        )
+        order = Order.prepare(request, self.page, self.registered)
+        writers = self.outputs[0].writer, self.outputs[1].writer
+        return self._start(lambda: run_once(order, handle, page=self.page, outputs=writers))
 
     def _resident(self, request: Message, handle: int) -> Subject:
         """Hand the trial to the process that stays; start it when there is none."""
         if self.resident is None:
             ours, theirs = socket.socketpair()
+            writers = self.outputs[0].writer, self.outputs[1].writer
             self.resident = self._start(
-                lambda outputs, parent: run_resident(
-                    theirs, page=self.page, registered=self.registered, outputs=outputs, parent=parent
-                ),
+                lambda: run_resident(theirs, page=self.page, registered=self.registered, outputs=writers),
                 ours,
             )
             theirs.close()
         assert self.resident.orders is not None
-        for output in self.resident.outputs:
-            output.reset()
-        send(self.resident.orders, request | {"scratch": str(self.scratch)}, [handle])
+        send(self.resident.orders, request, [handle])
         return self.resident
 
-    def _start(
-        self, run: Callable[[tuple[int, int], int], NoReturn], orders: socket.socket | None = None
-    ) -> Subject:
-        outputs = Output("stdout"), Output("stderr")
-        parent = os.getpid()
+    def _start(self, run: Callable[[], NoReturn], orders: socket.socket | None = None) -> Subject:
+        # Nothing of the lane's own is garbage to a child: frozen, its collector never touches a page of it.
+        gc.freeze()
         pid = os.fork()
         if pid == 0:
             try:
                 self.control.close()
                 if orders is not None:
                     orders.close()
-                run((outputs[0].writer, outputs[1].writer), parent)
+                run()
             finally:
                 os._exit(1)
-        return Subject(pid, os.pidfd_open(pid), outputs, orders)
+        return Subject(pid, os.pidfd_open(pid), orders)
 
-    def _watch(self, subject: Subject, request: Message, samplers: Samplers) -> Mark | None:
+    def _watch(self, subject: Subject, timeout_s: float | None, samplers: Samplers | None) -> Mark | None:
         """Wait until the trial is over; the mark where it stood still for too long, when it did."""
-        poll = select.poll()
-        streams = {output.reader: output for output in subject.outputs}
-        orders = subject.orders.fileno() if subject.orders else None
-        for each in (self.control.fileno(), subject.handle, orders, *streams):
-            if each is not None:
-                poll.register(each, select.POLLIN)
-        timeout_s = request["timeout_s"]
-        while True:
-            wait_s = min(self._left_s(timeout_s), samplers.wait_s())
-            ready = dict(poll.poll(None if wait_s == float("inf") else max(1, wait_s * 1000)))
-            for reader in ready.keys() & streams.keys():
-                streams[reader].read()
-            if subject.handle in ready:
-                subject.wait()
-                return None
-            if subject.orders and orders in ready:
-                if not subject.orders.recv(1):
+        orders = subject.orders.fileno() if subject.orders else -1
+        watched = [handle for handle in (subject.handle, orders) if handle >= 0]
+        for handle in watched:
+            self.poll.register(handle, select.POLLIN)
+        try:
+            while True:
+                ready = dict(self.poll.poll(self._wait_ms(timeout_s, samplers)))
+                for reader in ready.keys() & self.streams.keys():
+                    self.streams[reader].read()
+                if subject.handle in ready or (orders in ready and not subject.has_finished()):
                     subject.wait()
-                return None
-            if self.control.fileno() in ready:
-                raise HungUpError
-            samplers.look()
-            if self._left_s(timeout_s) <= 0:
-                return self.page.read_mark()
+                    return None
+                if orders in ready:
+                    return None
+                if self.control.fileno() in ready:
+                    raise HungUpError
+                if samplers:
+                    samplers.look()
+                mark = self.page.read_mark()
+                if _left_s(mark, timeout_s) <= 0:
+                    return mark
+        finally:
+            for handle in watched:
+                self.poll.unregister(handle)
 
-    def _left_s(self, timeout_s: float | None) -> float:
-        """Time until the child has stood at its mark for too long."""
-        if timeout_s is None:
-            return float("inf")
-        mark = self.page.read_mark()
-        allowed_s = timeout_s if mark.phase in _FOREIGN else timeout_s + HARNESS_GRACE_S
-        return allowed_s - (time.monotonic_ns() - mark.since_ns) / 1e9
+    def _wait_ms(self, timeout_s: float | None, samplers: Samplers | None) -> float | None:
+        """Until the next sample or time limit; None when nothing but the child is waited for."""
+        if timeout_s is None and samplers is None:
+            return None
+        wait_s = _left_s(self.page.read_mark(), timeout_s)
+        if samplers is not None:
+            wait_s = min(wait_s, samplers.wait_s())
+        return max(1.0, min(wait_s, 3600.0) * 1000)
 
     def _clear_up(self, subject: Subject, *, overdue: Mark | None) -> tuple[int, int]:
         """End what the trial left, and the subject when it overstayed: how many, and how many would not."""
@@ -226,7 +212,7 @@ class Lane:
         if collect(spare=spare):
             others, unkillable = kill_below(spare=spare)
             killed += others
-        for output in subject.outputs:
+        for output in self.outputs:
             output.drain()
         return killed, unkillable
 
@@ -235,7 +221,7 @@ class Lane:
         mark = overdue or self.page.read_mark()
         answer: Message = {
             "status": subject.status,
-            "usage": subject.used,
+            "used": subject.used,
             "phase": PHASES[mark.phase] if mark.phase < len(PHASES) else PHASES[IDLE],
             "iteration": mark.iteration,
             "timed_out": overdue is not None,
@@ -244,47 +230,51 @@ class Lane:
             from binascii import b2a_base64
 
             answer["backlog"] = b2a_base64(self.page.backlog).decode()
-            answer["last_words"] = subject.outputs[1].end_of(8_000)
+            answer["last_words"] = self.outputs[1].end_of(8_000)
         return answer
 
     def _empty_scratch(self) -> None:
-        try:
-            os.rmdir(self.scratch)  # noqa: PTH106 - once per trial, and Path costs as much as the call
-        except FileNotFoundError:
-            return
-        except OSError:
+        """Remove what the trial left in its temporary folder; the folder stays for the next."""
+        if _list(self.scratch) != []:
             shutil.rmtree(self.scratch, ignore_errors=True)
+            _make_folder(self.scratch)
 
 
-def _keep_output(outputs: tuple[Output, Output], folder: Path) -> dict[str, int]:
+def _keep_output(outputs: tuple[Output, Output], folder: str) -> int:
     """Write each stream that has something beside the trial's own files; the folder may have been deleted."""
     for output in outputs:
         if output.total_bytes:
             # On a full disk the measurement is still worth keeping without it.
             with suppress(OSError):
                 _make_folder(folder)
-                (folder / f"{output.name}.txt").write_bytes(output.text())
-    return {output.name: output.total_bytes for output in outputs}
+                Path(folder, f"{output.name}.txt").write_bytes(output.text())
+    return sum(output.total_bytes for output in outputs)
 
 
-def _make_folder(folder: Path) -> None:
+def _left_s(mark: Mark, timeout_s: float | None) -> float:
+    """Time until a child has stood at its mark for too long."""
+    if timeout_s is None:
+        return float("inf")
+    allowed_s = timeout_s if mark.phase in _FOREIGN else timeout_s + HARNESS_GRACE_S
+    return allowed_s - (time.monotonic_ns() - mark.since_ns) / 1e9
+
+
+def _make_folder(folder: str) -> None:
+    with suppress(FileExistsError):
+        os.makedirs(folder)  # noqa: PTH103 - text, once per trial
+
+
+def _has_files(folder: str) -> bool:
+    """Whether the trial left anything; an empty folder is removed."""
+    found = _list(folder)
+    if found == []:
+        with suppress(OSError):
+            os.rmdir(folder)  # noqa: PTH106 - text, once per trial
+    return bool(found)
+
+
+def _list(folder: str) -> list[str] | None:
     try:
-        os.mkdir(folder)  # noqa: PTH102 - once per trial, and Path costs as much as the call
-    except FileExistsError:
-        return
-    except FileNotFoundError:
-        folder.mkdir(parents=True, exist_ok=True)
-
-
-def _removed_empty(folder: Path) -> bool:
-    try:
-        os.rmdir(folder)  # noqa: PTH106 - as above
-    except FileNotFoundError:
-        return True
+        return os.listdir(folder)  # noqa: PTH208 - text, once per trial
     except OSError:
-        return False
-    return True
-
-
-def _hang_up(_signum: int, _frame: Any) -> NoReturn:
-    raise HungUpError
+        return None

@@ -15,7 +15,7 @@ from proctor.trial.point.failure import message_of
 class Samplers:
     """All of one trial's. One that fails is named in the summary; the trial goes on."""
 
-    def __init__(self, asked: Sequence[Mapping[str, Any]], folder: Path, pid: int) -> None:
+    def __init__(self, asked: Sequence[Mapping[str, Any]], folder: str, pid: int) -> None:
         self._all: dict[str, Sampler] = {}
         self._due: dict[str, float] = {}
         self._pid = pid
@@ -24,7 +24,7 @@ class Samplers:
             name = each["name"]
             instrument = self._try(name, create, InstrumentSpec(**each))
             if isinstance(instrument, Sampler):
-                instrument.open(folder / name)
+                instrument.open(Path(folder, name))
                 self._all[name] = instrument
                 self._due[name] = time.monotonic()
         self.look()

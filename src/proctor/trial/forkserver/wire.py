@@ -26,6 +26,8 @@ _BACKLOG_AT = 64
 BACKLOG_BYTES = (64 << 10) - _BACKLOG_AT
 FLUSH_EVERY_NS = 100_000_000
 
+_ENCODER = json.JSONEncoder(ensure_ascii=False, separators=(",", ":"), allow_nan=False, check_circular=False)
+
 Message = dict[str, Any]
 
 
@@ -39,7 +41,7 @@ class LinkClosedError(Exception):
 
 def encode(message: Mapping[str, Any]) -> bytes:
     """One frame."""
-    body = json.dumps(message, ensure_ascii=False, separators=(",", ":"), allow_nan=False).encode()
+    body = _ENCODER.encode(message).encode()
     return _HEADER.pack(len(body)) + body
 
 
@@ -200,8 +202,11 @@ class Link:
 
     def send(self, message: Mapping[str, Any]) -> None:
         """Send now, after everything that waits."""
+        data = encode(message)
+        if not self._page.append(data):
+            self.flush()
+            self._write(data)
         self.flush()
-        self._write(encode(message))
 
     def flush(self) -> None:
         """Send what waits."""

@@ -148,11 +148,12 @@ def detectable_effect(values: Sequence[float]) -> float | None:
     if len(values) < 15:
         return width
     size = len(values) / 5
-    medians = [_median(values[round(index * size) : round((index + 1) * size)]) for index in range(5)]
-    return max(width, (max(medians) - min(medians)) / _median(values))
+    medians = [median(values[round(index * size) : round((index + 1) * size)]) for index in range(5)]
+    return max(width, (max(medians) - min(medians)) / median(values))
 
 
-def _median(values: Sequence[float]) -> float:
+def median(values: Sequence[float]) -> float:
+    """The middle of some values."""
     ordered = sorted(values)
     half = len(ordered) // 2
     return ordered[half] if len(ordered) % 2 else (ordered[half - 1] + ordered[half]) / 2

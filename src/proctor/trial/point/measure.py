@@ -17,7 +17,6 @@ from typing import Any
 
 from proctor.experiments.base import Experiment, ExperimentContext
 from proctor.model.spec import Iterations
-from proctor.processes import Usage, usage
 from proctor.trial.forkserver.wire import PHASES, Link, SharedPage
 from proctor.trial.point.calibrate import StopRule, WarmupRule, calibrate_loops
 from proctor.trial.point.failure import describe_failure
@@ -55,17 +54,40 @@ def time_calls(
     return result, wall_ns, cpu() - cpu_ns
 
 
+class PointContext(ExperimentContext):
+    """A context whose `run_dir` comes into being when it is first asked for: most points never do."""
+
+    __slots__ = ("_made", "_run_dir")
+    _made: bool
+    _run_dir: Path
+
+    @property
+    def run_dir(self) -> Path:
+        """The folder for this parameter point alone."""
+        if not self._made:
+            self._run_dir.mkdir(parents=True, exist_ok=True)
+            self._made = True
+        return self._run_dir
+
+    @run_dir.setter
+    def run_dir(self, folder: Path) -> None:
+        self._run_dir = folder
+        self._made = False
+
+
 class Point:
     """One parameter point from construction to teardown. Every row and the report go over the link."""
 
-    def __init__(self, request: Mapping[str, Any], link: Link, page: SharedPage) -> None:
+    link: Link
+    """Set when the process that will be measured has come to be."""
+
+    def __init__(self, request: Mapping[str, Any], page: SharedPage) -> None:
         self.request = request
-        self.link = link
         self.page = page
         self.asked = Iterations(**request["iterations"])
         self.riders = Riders(request["instruments"], Path(request["instruments_dir"]))
         self.checker = Checker()
-        self.context = ExperimentContext(
+        self.context = PointContext(
             run_id=request["run_id"],
             output_dir=Path(request["output_dir"]),
             run_dir=Path(request["run_dir"]),
@@ -78,9 +100,10 @@ class Point:
         self.report: dict[str, Any] = {"notes": [], "phases_s": {}}
         self._collections = 0
 
-    def run(self, make: Callable[[], Experiment]) -> None:
+    def run(self, make: Callable[[], Experiment], link: Link) -> None:
         """The whole life. Teardown runs whatever happened before it, once there is something to tear down."""
-        before = usage(), usage(resource.RUSAGE_CHILDREN)
+        self.link = link
+        before = _used()
         try:
             experiment = self._guarded("construct", CONSTRUCT, make)
             if experiment is None:
@@ -118,7 +141,8 @@ class Point:
         self._freeze_gc()
         self._calibrate(call)
         self._warm_up(call)
-        self._freeze_gc()
+        if self.loops > 1 or self.asked.warmup:
+            self._freeze_gc()
         warm = time.monotonic()
         self.report["phases_s"]["warmup"] = warm - began
         self.riders.open()
@@ -251,28 +275,17 @@ class Point:
             gc.unfreeze()
         gc.enable()
 
-    def _send_report(self, started: tuple[Usage, Usage]) -> None:
-        before, children = started
-        after = usage()
-        self.report |= {
-            "failures": self.failures,
-            "loops": self.loops,
-            "not_finite": self.checker.not_finite,
-            "usage": {
-                "user_s": after.user_s - before.user_s,
-                "system_s": after.system_s - before.system_s,
-                "children_cpu_s": usage(resource.RUSAGE_CHILDREN).cpu_s - children.cpu_s,
-                "peak_rss_bytes": after.peak_rss_bytes,
-                "start_rss_bytes": before.peak_rss_bytes,
-                "minor_faults": after.minor_faults - before.minor_faults,
-                "major_faults": after.major_faults - before.major_faults,
-                "voluntary_switches": after.voluntary_switches - before.voluntary_switches,
-                "involuntary_switches": after.involuntary_switches - before.involuntary_switches,
-                "read_bytes": after.read_bytes - before.read_bytes,
-                "write_bytes": after.write_bytes - before.write_bytes,
-            },
-        }
+    def _send_report(self, before: tuple[Any, Any]) -> None:
+        self.report["failures"] = self.failures
+        self.report["loops"] = self.loops
+        self.report["not_finite"] = self.checker.not_finite
+        self.report["used"] = [*map(tuple, before), *map(tuple, _used())]
         self.link.send({"report": self.report})
+
+
+def _used() -> tuple[Any, Any]:
+    """What this process and its collected children have used, as the kernel counts it."""
+    return resource.getrusage(resource.RUSAGE_SELF), resource.getrusage(resource.RUSAGE_CHILDREN)
 
 
 def _collections() -> int:

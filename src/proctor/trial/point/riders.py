@@ -31,7 +31,7 @@ class Riders:
             if instrument is None or isinstance(instrument, Sampler):
                 continue
             self._try(name, instrument.open, self._folder / name)
-            if name not in self._errors and name != "timing":
+            if name not in self._errors:
                 self._inside.append((name, instrument))
 
     def enter(self) -> None:
