@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from typing import Any
 
-from proctor.trial.point.calibrate import detectable_effect, median
+from proctor.trial.point.calibrate import detectable_effect
 
 _FREQUENCY = "/sys/devices/system/cpu/cpu0/cpufreq/scaling_cur_freq"
 _SHORT_S = 0.05
@@ -99,28 +99,34 @@ def judge(
     if effect is not None and effect > asked_effect:
         notes.append(_too_noisy(effect, found["detectable_effect_cpu_s"], asked_effect))
     if wall_s > 0.01 and cpu_s < 0.9 * wall_s and switches / wall_s > SWITCHES_PER_S_LIMIT:
-        notes.append(
-            f"other programs took the CPU away {switches} times: cpu_s (median "
-            f"{median([row['cpu_s'] for row in good]):.3g} s) says more about the code than duration_s"
-        )
+        notes.append("other programs took the CPU away: cpu_s says more about the code than duration_s")
     return found, [*notes, *_machine_notes(noise, cores)]
 
 
 def _too_noisy(effect: float, effect_cpu: float | None, asked: float) -> str:
-    text = f"too noisy for the precision asked for: changes of duration_s below {effect:.1%} cannot be seen"
+    """Figures on a coarse scale, so that a report can count how many points have the same trouble."""
+    text = f"too noisy for the {asked * 100:.3g} % asked for: changes of duration_s below {_coarse(effect)}"
     if effect_cpu is not None and effect_cpu < effect / 2:
-        text += f" (cpu_s: {effect_cpu:.1%})"
-    return f"{text}, {asked:.1%} was asked for; more iterations, a quieter machine or 'proctor ab' would help"
+        text += f" (of cpu_s: {_coarse(effect_cpu)})"
+    return f"{text} cannot be seen; more iterations, a quieter machine or 'proctor ab' would help"
+
+
+def _coarse(fraction: float) -> str:
+    """The next of 1, 2, 5, 10, 20, 50 … percent above."""
+    for percent in (1, 2, 5, 10, 20, 50, 100):
+        if fraction * 100 <= percent:
+            return f"{percent} %"
+    return "100 % and more"
 
 
 def _machine_notes(noise: Mapping[str, float], cores: int) -> list[str]:
     notes = []
     if noise.get("steal_fraction", 0) > STEAL_LIMIT:
-        notes.append(f"the host took {noise['steal_fraction']:.1%} of the CPU time for other guests")
+        notes.append(f"the host gave more than {STEAL_LIMIT:.0%} of the CPU time to other guests")
     if noise.get("cpu_pressure", 0) > PRESSURE_LIMIT:
-        notes.append(f"for {noise['cpu_pressure']:.0%} of the time some process was waiting for a CPU")
+        notes.append(f"some process was waiting for a CPU more than {PRESSURE_LIMIT:.0%} of the time")
     if noise.get("load1", 0) > cores:
-        notes.append(f"the load was {noise['load1']:.1f} on {cores} cores")
+        notes.append(f"the load was above the number of cores ({cores})")
     return notes
 
 
