@@ -279,9 +279,46 @@ def test_a_wrong_name_gets_the_nearest_ones_and_what_is_broken(tmp_path):
         find("zzz")
 
 
+def test_links_to_files_and_folders_are_followed(tmp_path):
+    write(tmp_path / "real" / "one.py", "one")
+    (tmp_path / "links").mkdir()
+    (tmp_path / "links" / "two.py").symlink_to(tmp_path / "real" / "one.py")
+    (tmp_path / "folder").symlink_to(tmp_path / "real")
+    assert own([tmp_path / "links"]) == {"one"}
+    assert own([tmp_path / "folder", tmp_path / "real"]) == {"one"}
+
+
 def test_an_unreadable_file_is_reported(tmp_path):
     (tmp_path / "gone.py").symlink_to(tmp_path / "nowhere.py")
     assert discover([str(tmp_path)]).broken == ()
     loop = tmp_path / "loop.py"
     loop.write_bytes(b"\xff\xfe bad \x00")
     assert discover([str(tmp_path)]).broken[0].source == str(loop)
+
+
+def test_a_class_shared_by_two_files_is_one_class(tmp_path):
+    write(tmp_path / "shared.py", "shared")
+    for name in ("one", "two"):
+        body = "return {'same': isinstance(self, Mine) and issubclass(type(self), shared.Mine)}"
+        file = tmp_path / f"{name}.py"
+        file.write_text(
+            "from proctor import register_experiment\nfrom . import shared\nfrom .shared import Mine\n"
+            f"@register_experiment('{name}')\nclass Own(Mine):\n"
+            f"    def execute_once(self, context):\n        {body}\n"
+        )
+    assert own([tmp_path]) == {"shared", "one", "two"}
+    assert run("one", tmp_path) == run("two", tmp_path) == {"same": True}
+    assert own([tmp_path / "shared.py"]) == {"shared"}
+
+
+def test_a_sound_neighbour_of_a_module_that_fails_is_still_listed(tmp_path):
+    (tmp_path / "a_bad.py").write_text("from . import sound\n1 / 0\n")
+    write(tmp_path / "sound.py", "sound")
+    assert "sound" in discover([str(tmp_path)]).experiments
+
+
+def test_a_module_that_failed_is_tried_again(tmp_path):
+    write(tmp_path / "one.py", "one", imports="from .later import X")
+    assert len(discover([str(tmp_path)]).broken) == 1
+    (tmp_path / "later.py").write_text("X = 1\n")
+    assert own([tmp_path]) == {"one"}

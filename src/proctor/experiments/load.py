@@ -15,7 +15,7 @@ from importlib import import_module, invalidate_caches
 from importlib.machinery import ModuleSpec
 from importlib.util import find_spec, module_from_spec, spec_from_file_location
 from pathlib import Path
-from types import ModuleType, TracebackType
+from types import TracebackType
 
 from proctor.experiments.base import REGISTRY, Registered
 
@@ -31,9 +31,10 @@ class Loaded:
     error: str = ""
 
 
-_FILES: dict[Path, tuple[tuple[int, int], Loaded]] = {}
-"""File → its state when loaded and what it gave; an edited file is loaded anew."""
-_MODULES: dict[str, tuple[Registered, ...]] = {}
+_STAMPS: dict[str, tuple[int, int]] = {}
+"""Module → the state of its file when it was loaded; an edited file is loaded anew."""
+_BY_MODULE: dict[str, dict[str, Registered]] = {}
+"""Module → what it registered, whoever imported it first."""
 _NEIGHBOURS: list[str] = []
 """The folder last put on `sys.path` by `make_neighbours_importable`."""
 
@@ -121,66 +122,66 @@ def _wanted(stem: str) -> bool:
 
 def _load_file(file: Path, root: Path) -> Loaded:
     """One file below a folder of experiments. Loaded again only when it has changed."""
-    real, root = file.resolve(), root.resolve()
-    try:
-        stat = real.stat()
-    except OSError as error:
-        return Loaded(source=str(file), error=f"{file}: cannot be read: {error.strerror}")
+    inner = [part for part in file.relative_to(root).with_suffix("").parts if part != "__init__"]
+    root = root.resolve()
+    name = ".".join((_package_name(root), *inner))
+    stat = file.stat()
     stamp = (stat.st_mtime_ns, stat.st_size)
-    known = _FILES.get(real)
-    if known and known[0] == stamp:
-        return known[1]
-    loaded = _collect(str(file), root, lambda: _import_file(real, root))
-    _FILES[real] = (stamp, loaded)
-    return loaded
+    if _STAMPS.get(name, stamp) != stamp:
+        sys.modules.pop(name, None)
+        _BY_MODULE.pop(name, None)
+    _STAMPS[name] = stamp
+    return _collect(str(file), name, root, lambda: _import_below(root, name))
 
 
 def _load_module(name: str) -> Loaded:
-    loaded = _collect(name, _package_folder(name), lambda: import_module(name))
-    if loaded.error:
-        return loaded
-    earlier = (*_MODULES.get(name, ()), *(each for each in REGISTRY.values() if each.cls.__module__ == name))
-    _MODULES[name] = tuple({each.slug: each for each in (*earlier, *loaded.registered)}.values())
-    return Loaded(source=name, registered=_MODULES[name])
+    return _collect(name, name, _package_folder(name), lambda: import_module(name))
 
 
-def _collect(source: str, folder: Path | None, load: Callable[[], object]) -> Loaded:
+def _collect(source: str, name: str, folder: Path | None, load: Callable[[], object]) -> Loaded:
     """Run an import, keep what it registered apart, and turn whatever it raises into one line."""
+    earlier = {each.slug: each for each in REGISTRY.values() if each.cls.__module__ == name}
     before = dict(REGISTRY)
     REGISTRY.clear()
+    error = ""
     try:
         # A module that prints while imported must not end up inside a command's JSON.
         with contextlib.redirect_stdout(sys.stderr):
             load()
-        return Loaded(source=source, registered=tuple(REGISTRY.values()))
     except KeyboardInterrupt:
         raise
-    except BaseException as error:  # noqa: BLE001 - it is the author's code: even SystemExit is only a bug of it
-        return Loaded(source=source, error=_why(error, source, folder))
+    except BaseException as problem:  # noqa: BLE001 - the author's code: even SystemExit is only a bug of it
+        error = _why(problem, source, folder)
     finally:
+        gained = dict(REGISTRY)
         REGISTRY.clear()
         REGISTRY.update(before)
+    for slug, each in gained.items():
+        if each.cls.__module__ in sys.modules:  # a module that failed is not, its sound neighbours are
+            _BY_MODULE.setdefault(each.cls.__module__, {})[slug] = each
+    if error:
+        return Loaded(source=source, error=error)
+    return Loaded(source=source, registered=tuple((earlier | _BY_MODULE.get(name, {}) | gained).values()))
 
 
-def _import_file(file: Path, root: Path) -> ModuleType:
-    relative = file.relative_to(root).with_suffix("")
-    parts = [part for part in relative.parts if part != "__init__"]
+def _import_below(root: Path, name: str) -> None:
     invalidate_caches()
     with _importable(root), _forget_neighbours(root):
-        package = _folder_package(root, anew=not parts)
-        name = ".".join((package, *parts))
-        if parts:
-            sys.modules.pop(name, None)
-        return import_module(name)
+        _make_package(root)
+        import_module(name)
 
 
-def _folder_package(folder: Path, *, anew: bool = False) -> str:
-    """The made-up package that stands for a folder; its `__init__.py` is run when there is one."""
+def _package_name(folder: Path) -> str:
     import hashlib
 
-    name = f"{_PREFIX}{hashlib.sha256(str(folder).encode()).hexdigest()[:12]}"
-    if name in sys.modules and not anew:
-        return name
+    return f"{_PREFIX}{hashlib.sha256(str(folder).encode()).hexdigest()[:12]}"
+
+
+def _make_package(folder: Path) -> None:
+    """The made-up package that stands for a folder; its `__init__.py` is run when there is one."""
+    name = _package_name(folder)
+    if name in sys.modules:
+        return
     init = folder / "__init__.py"
     spec = ModuleSpec(name, None, is_package=True)
     spec.submodule_search_locations = [str(folder)]
@@ -193,7 +194,6 @@ def _folder_package(folder: Path, *, anew: bool = False) -> str:
         except BaseException:
             del sys.modules[name]
             raise
-    return name
 
 
 @contextlib.contextmanager
