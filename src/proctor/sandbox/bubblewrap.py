@@ -37,7 +37,7 @@ SHM_BYTES = 64 << 20
 _START_S = 60.0
 _INLINE_BYTES = 1 << 18
 _TRANSFER_S = 600.0
-_FALLBACK = Path(__file__).parent / "init" / "fallback.py"
+_FALLBACK = "proctor.sandbox.init.fallback"
 
 
 class Bubblewrap:
@@ -143,7 +143,7 @@ class Bubblewrap:
     async def _open(self) -> Keeper:
         ids = find_ids()
         program = await asyncio.to_thread(keeper_program, self._cache_dir) if self._compiled else None
-        command = [str(program)] if program else [sys.executable, "-I", "-S", str(_FALLBACK)]
+        argv = ["proctor"] if program else [sys.executable, "-I", "-m", _FALLBACK]
         name = reaper.owner_name()
         self.folder = self._state_dir / name
         self.folder.mkdir(parents=True, exist_ok=True, mode=0o700)
@@ -154,7 +154,7 @@ class Bubblewrap:
         if self.cgroups is None:
             self.cgroups = limiting.find_cgroups(f"proctor-{name}")
         groups = sorted({str(path) for path in self.cgroups.parents.values()}) if self.cgroups else []
-        keeper = await Keeper.launch(command, ids)
+        keeper = await Keeper.launch(str(program or sys.executable), argv, ids)
         reaper.write_owner(self.folder, keeper=keeper.pid, cgroups=groups)
         self.watch.folder = self.folder
         await reaper.reap(self._state_dir, keeper.remove)

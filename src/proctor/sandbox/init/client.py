@@ -51,14 +51,14 @@ class Keeper:
         self.alive = True
 
     @classmethod
-    async def launch(cls, command: Sequence[str], ids: Ids) -> Keeper:
+    async def launch(cls, program: str, argv: Sequence[str], ids: Ids) -> Keeper:
         """Start the program with an empty environment and no descriptor but its socket, then map its ids."""
         ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         drop = [str(ids.keeper_uid), str(ids.keeper_gid)] if ids.as_root else []
         try:
             pid = os.posix_spawn(
-                command[0],
-                ["proctor", *command[1:], *drop],
+                program,
+                [*argv, *drop],
                 {},
                 file_actions=[
                     (os.POSIX_SPAWN_OPEN, 0, "/dev/null", os.O_RDWR, 0),
@@ -70,7 +70,7 @@ class Keeper:
             )
         except OSError as error:
             ours.close()
-            raise SandboxError(f"cannot run the keeper {command[0]}: {error.strerror}") from error
+            raise SandboxError(f"cannot run the keeper {program}: {error.strerror}") from error
         finally:
             theirs.close()
         keeper = cls(pid, ids)

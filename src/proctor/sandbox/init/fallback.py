@@ -1,0 +1,160 @@
+"""The keeper without a compiler: the same messages, with bubblewrap making the namespaces.
+
+Slower (a Python process per sandbox) and with one weakness: the process that keeps a sandbox open can be
+killed from the inside, which then ends. Everything else holds as with the compiled keeper.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import gc
+import os
+import select
+import signal
+import socket
+import sys
+from dataclasses import dataclass
+from typing import NoReturn
+
+from proctor.sandbox.init import kernel
+from proctor.sandbox.init.warden import Warden, forked
+from proctor.sandbox.init.wire import Message, receive, reply
+
+_SOCKET = 3
+_PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
+
+
+@dataclass(slots=True)
+class _Child:
+    """A warden, a remover or a program, known by a descriptor that tells of its end."""
+
+    pid: int
+    kind: str
+    ident: str
+    pidfd: int
+    folder: int = -1
+    name: str = ""
+
+
+class Keeper:
+    """Serves one Proctor process."""
+
+    def __init__(self, sock: socket.socket) -> None:
+        self._socket = sock
+        self._children: dict[int, _Child] = {}
+
+    def serve(self, parent: int) -> None:
+        """Work until Proctor hangs up or dies."""
+        while True:
+            ready, _, _ = select.select([self._socket, parent, *self._children], [], [])
+            if parent in ready:
+                return
+            for pidfd in set(ready) & set(self._children):
+                self._ended(self._children.pop(pidfd))
+            if self._socket in ready:
+                message = receive(self._socket)
+                if message is None:
+                    return
+                self._handle(message)
+                message.close()
+
+    def _handle(self, message: Message) -> None:
+        if message.kind == "S":
+            pid = forked(lambda: Warden(message).run())
+            self._remember(pid, "warden", message.ident)
+            reply(self._socket, "s", message.ident, pid)
+        elif message.kind == "R":
+            self._remember(forked(lambda: _become(message)), "program", message.ident)
+        elif message.kind == "E":
+            self._end(message)
+        elif message.kind == "K":
+            for child in self._children.values():
+                if child.kind == "program" and child.ident == message.ident:
+                    os.kill(child.pid, signal.SIGKILL)
+
+    def _end(self, message: Message) -> None:
+        folder = os.dup(message.fds[0])
+        for child in self._children.values():
+            if child.kind == "warden" and child.ident == message.ident:
+                child.folder, child.name = folder, message.one("n")
+                os.kill(child.pid, signal.SIGTERM)
+                return
+        self._remove(message.ident, message.one("n"), folder)
+
+    def _remove(self, ident: str, name: str, folder: int) -> None:
+        def work() -> None:
+            os.setresgid(0, 0, 0)
+            os.setresuid(0, 0, 0)
+            os.fchdir(folder)
+            os.execve("/bin/rm", ["rm", "-rf", "--", name], {})
+
+        self._remember(forked(work), "remover", ident)
+        os.close(folder)
+
+    def _remember(self, pid: int, kind: str, ident: str) -> None:
+        pidfd = os.pidfd_open(pid)
+        self._children[pidfd] = _Child(pid, kind, ident, pidfd)
+
+    def _ended(self, child: _Child) -> None:
+        os.close(child.pidfd)
+        _, status, used = os.wait4(child.pid, 0)
+        code = os.waitstatus_to_exitcode(status)
+        code = code if code >= 0 else 128 - code
+        if child.kind == "warden":
+            cpu_us = int((used.ru_utime + used.ru_stime) * 1e6)
+            figures = (cpu_us, used.ru_maxrss, used.ru_inblock, used.ru_oublock)
+            reply(self._socket, "x", child.ident, code, *figures)
+            if child.folder >= 0:
+                self._remove(child.ident, child.name, child.folder)
+        else:
+            reply(self._socket, "g" if child.kind == "remover" else "r", child.ident, code)
+
+
+def _become(message: Message) -> None:
+    """Become a trusted program of the host, as root of the outer user namespace."""
+    given = [os.dup(fd) if fd < 10 else fd for fd in message.fds]
+    for number, fd in enumerate(given[:4]):
+        os.dup2(fd, number)
+    os.closerange(max(3, len(given[:4])), 65_536)
+    os.setsid()
+    os.setresgid(0, 0, 0)
+    os.setresuid(0, 0, 0)
+    kernel.die_with_parent()
+    argv = list(message.all("a"))
+    os.execvpe(argv[0], argv, {"PATH": _PATH, "LC_ALL": "C.UTF-8"})
+
+
+def main(arguments: list[str]) -> NoReturn:
+    """Leave root if we are root, enter a user namespace, wait to be mapped, serve."""
+    parent = os.pidfd_open(os.getppid())
+    os.set_inheritable(_SOCKET, False)  # noqa: FBT003 - the library's own signature
+    sock = socket.socket(fileno=_SOCKET)
+    try:
+        if arguments:
+            uid, gid = (int(word) for word in arguments)
+            os.setgroups([])
+            os.setresgid(gid, gid, gid)
+            os.setresuid(uid, uid, uid)
+        if os.geteuid() == 0:
+            raise PermissionError(1, "will not make sandboxes as root")
+        kernel.be_dumpable()
+        kernel.unshare(kernel.NEWUSER)
+    except OSError as error:
+        reply(sock, "e", error.strerror)
+        sys.exit(1)
+    reply(sock, "m")
+    if receive(sock) is None:
+        sys.exit(1)
+    os.setgroups([])
+    kernel.hide_arguments()
+    gc.freeze()
+    gc.disable()  # the children of this process share its memory as long as nothing walks over it
+    os.umask(0o022)
+    os.chdir("/")
+    with contextlib.suppress(KeyboardInterrupt):
+        Keeper(sock).serve(parent)
+    os._exit(0)
+
+
+if __name__ == "__main__":
+    main(sys.argv[1:])
