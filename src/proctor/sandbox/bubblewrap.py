@@ -30,8 +30,8 @@ from proctor.sandbox.storage import StorageWatch, Watched
 from proctor.sandbox.userns import find_ids
 
 CAPABILITIES = sum(1 << number for number in (0, 1, 3, 4, 5, 6, 7, 8, 10, 18, 27, 29, 31))
-"""What root inside may do, and only there: chown, dac_override, fowner, fsetid, kill, setgid, setuid, setpcap,
-net_bind_service, sys_chroot, mknod, audit_write, setfcap: the usual list of containers, without raw sockets."""
+"""What root inside may do, and only there: chown, dac_override, fowner, fsetid, kill, setgid, setuid,
+setpcap, net_bind_service, sys_chroot, mknod, audit_write, setfcap. As in other containers, less net_raw."""
 PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 SHM_BYTES = 64 << 20
 _START_S = 60.0
@@ -45,9 +45,9 @@ class Bubblewrap:
 
     name = "bubblewrap"
 
-    def __init__(self, home: Path, *, compiled: bool = True) -> None:
+    def __init__(self, home: Path, *, cache_dir: Path | None = None, compiled: bool = True) -> None:
         self._state_dir = home.absolute() / "sandboxes"
-        self._cache_dir = home.absolute() / "cache"
+        self._cache_dir = (cache_dir or home / "cache").absolute()
         self._compiled = compiled
         self._opening = asyncio.Lock()
         self._keeper: Keeper | None = None
@@ -123,10 +123,8 @@ class Bubblewrap:
                 raise SandboxError(f"cannot give {tree} to the ids of the sandboxes")
             return
         uid, gid = keeper.ids.first_uid, keeper.ids.first_gid
-        for folder, _, files in os.walk(tree):
-            os.lchown(folder, uid, gid)
-            for name in (*files, *(each for each in os.listdir(folder) if each not in files)):
-                os.lchown(os.path.join(folder, name), uid, gid)
+        for path in (tree, *tree.rglob("*")):
+            os.lchown(path, uid, gid)
 
     def unique(self, name: str) -> str:
         """A folder name for a sandbox, safe and never used before by this process."""

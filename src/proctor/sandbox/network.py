@@ -66,13 +66,15 @@ class PublicNetwork:
             os.close(fd)
         try:
             await _readable(ready, _READY_S)
-            if not os.read(ready, 1):
-                raise SandboxError("slirp4netns could not connect the sandbox (is /dev/net/tun there?)")
+            connected = os.read(ready, 1)
         except BaseException:
             await self.stop()
             raise
         finally:
             os.close(ready)
+        if not connected:
+            await self.stop()
+            raise SandboxError("slirp4netns could not connect the sandbox (is /dev/net/tun there?)")
         # Clouds hand out credentials on link-local addresses; the inside cannot take this route away again.
         await keeper.run(
             ["nsenter", f"--net=/proc/{init_pid}/ns/net", "ip", "route", "add", "blackhole", "169.254.0.0/16"]
@@ -170,7 +172,7 @@ async def _connect(host: str, port: int) -> tuple[asyncio.StreamReader, asyncio.
     literal = _is_address(host)
     for _, _, _, _, address in found:
         if literal or ipaddress.ip_address(address[0]).is_global:
-            return await asyncio.open_connection(address[0], port, limit=1 << 16)
+            return await asyncio.open_connection(str(address[0]), port, limit=1 << 16)
     raise OSError(f"{host} has no public address")
 
 

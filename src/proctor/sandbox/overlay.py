@@ -29,7 +29,7 @@ _FOLDERS = {
     "tmp": 0o1777, "usr": 0o755, "var": 0o755, "var/cache": 0o755, "var/lib": 0o755, "var/log": 0o755,
     "var/tmp": 0o1777,
 }  # fmt: skip
-_PASSWD = """\
+_ACCOUNTS = """\
 root:x:0:0:root:/root:/bin/bash
 daemon:x:1:1:daemon:/usr/sbin:/usr/sbin/nologin
 bin:x:2:2:bin:/bin:/usr/sbin/nologin
@@ -137,12 +137,12 @@ def _fill_skeleton(root: Path) -> str:
     for name in ("bin", "sbin", "lib", "lib32", "lib64", "libx32"):
         host = Path("/") / name
         if host.is_symlink():
-            (root / name).symlink_to(os.readlink(host))
+            (root / name).symlink_to(host.readlink())
     (root / "var/run").symlink_to("/run")
     digest = hashlib.sha256(str(sorted(_FOLDERS.items())).encode())
     for name in _HOST_ETC:
         _copy(Path("/etc") / name, root / "etc" / name, digest)
-    for name, text in (("passwd", _PASSWD), ("group", _GROUP), ("mtab", "")):
+    for name, text in (("passwd", _ACCOUNTS), ("group", _GROUP), ("mtab", "")):
         (root / "etc" / name).write_text(text)
         digest.update(text.encode())
     return digest.hexdigest()[:16]
@@ -153,9 +153,9 @@ def _copy(source: Path, target: Path, digest: hashlib._Hash) -> None:
     try:
         status = source.lstat()
         if stat.S_ISLNK(status.st_mode):
-            content = os.readlink(source).encode()
+            content = os.fsencode(source.readlink())
             target.parent.mkdir(parents=True, exist_ok=True)
-            target.symlink_to(content.decode())
+            target.symlink_to(source.readlink())
         elif stat.S_ISDIR(status.st_mode):
             target.mkdir(parents=True, exist_ok=True)
             for each in sorted(source.iterdir()):

@@ -69,9 +69,7 @@ def find_ids(
         raise SandboxError(msg)
     if not (shutil.which("newuidmap") and shutil.which("newgidmap")):
         raise SandboxError("newuidmap and newgidmap are missing: install the package uidmap (shadow-utils)")
-    return Ids(
-        first_uid=first_user, first_gid=first_group, keeper_uid=uid, keeper_gid=gid, as_root=False
-    )
+    return Ids(first_uid=first_user, first_gid=first_group, keeper_uid=uid, keeper_gid=gid, as_root=False)
 
 
 def write_maps(pid: int, ids: Ids) -> None:

@@ -80,9 +80,7 @@ class Channel:
     def _readable(self) -> None:
         while not self.closed:
             try:
-                data, fds, _, _ = socket.recv_fds(
-                    self._socket, _REPLY_BYTES, 4, socket.MSG_CMSG_CLOEXEC
-                )
+                data, fds, _, _ = socket.recv_fds(self._socket, _REPLY_BYTES, 4, socket.MSG_CMSG_CLOEXEC)
             except BlockingIOError:
                 return
             except OSError:

@@ -1,4 +1,4 @@
-"""Proctor's side of the keeper: launch it once, then ask it for sandboxes, their end, and trusted programs."""
+"""Proctor's side of the keeper: launch it once, then ask for sandboxes, their end, and trusted programs."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ class Keeper:
         ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         drop = [str(ids.keeper_uid), str(ids.keeper_gid)] if ids.as_root else []
         try:
-            pid = os.posix_spawn(
+            pid = os.posix_spawn(  # noqa: ASYNC221 - once per process; it does not wait
                 program,
                 [*argv, *drop],
                 {},
@@ -78,10 +78,8 @@ class Keeper:
         keeper._channel = Channel(ours, keeper._message, keeper._gone)
         try:
             async with asyncio.timeout(_LAUNCH_S):
-                words = await greeting
-                if words[0] != "m":
-                    raise SandboxError(f"the keeper cannot work here: {' '.join(words[1:])}")
-                write_maps(pid, ids)
+                _check_greeting(await greeting)
+                await asyncio.to_thread(write_maps, pid, ids)
         except BaseException:
             await keeper.close()
             raise
@@ -155,7 +153,7 @@ class Keeper:
             loop.remove_reader(pidfd)
             os.close(pidfd)
         with contextlib.suppress(ChildProcessError):
-            os.waitpid(self.pid, 0)
+            os.waitpid(self.pid, 0)  # noqa: ASYNC222 - it has ended
 
     def _next(self) -> str:
         self._last += 1
@@ -172,11 +170,7 @@ class Keeper:
 
     def _message(self, words: list[str], fds: list[int]) -> None:
         del fds
-        if words[0] in {"m", "e"}:
-            words = [words[0], *words[1:]]
-            key = "hello"
-        else:
-            key = words[1]
+        key = "hello" if words[0] in {"m", "e"} else words[1]
         if words[0] == "x":
             if on_exit := self._exits.pop(key, None):
                 on_exit(Usage.parse(words[3:7]))
@@ -194,3 +188,8 @@ class Keeper:
         for future in waiting.values():
             if not future.done():
                 future.set_exception(SandboxError("the keeper of the sandboxes has died"))
+
+
+def _check_greeting(words: Sequence[str]) -> None:
+    if words[0] != "m":
+        raise SandboxError(f"the keeper cannot work here: {' '.join(words[1:])}")

@@ -46,12 +46,12 @@ class Keeper:
     def serve(self, parent: int) -> None:
         """Work until Proctor hangs up or dies."""
         while True:
-            ready, _, _ = select.select([self._socket, parent, *self._children], [], [])
+            ready = set(select.select([_SOCKET, parent, *self._children], [], [])[0])
             if parent in ready:
                 return
-            for pidfd in set(ready) & set(self._children):
+            for pidfd in ready & set(self._children):
                 self._ended(self._children.pop(pidfd))
-            if self._socket in ready:
+            if _SOCKET in ready:
                 message = receive(self._socket)
                 if message is None:
                     return
@@ -86,7 +86,7 @@ class Keeper:
             os.setresgid(0, 0, 0)
             os.setresuid(0, 0, 0)
             os.fchdir(folder)
-            os.execve("/bin/rm", ["rm", "-rf", "--", name], {})
+            os.execve("/bin/rm", ["rm", "-rf", "--", name], {})  # noqa: S606 - a list, no shell
 
         self._remember(forked(work), "remover", ident)
         os.close(folder)
@@ -121,13 +121,13 @@ def _become(message: Message) -> None:
     os.setresuid(0, 0, 0)
     kernel.die_with_parent()
     argv = list(message.all("a"))
-    os.execvpe(argv[0], argv, {"PATH": _PATH, "LC_ALL": "C.UTF-8"})
+    os.execvpe(argv[0], argv, {"PATH": _PATH, "LC_ALL": "C.UTF-8"})  # noqa: S606 - a list, no shell
 
 
 def main(arguments: list[str]) -> NoReturn:
     """Leave root if we are root, enter a user namespace, wait to be mapped, serve."""
     parent = os.pidfd_open(os.getppid())
-    os.set_inheritable(_SOCKET, False)  # noqa: FBT003 - the library's own signature
+    os.set_inheritable(_SOCKET, False)
     sock = socket.socket(fileno=_SOCKET)
     try:
         if arguments:

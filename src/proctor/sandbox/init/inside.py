@@ -3,6 +3,9 @@
 The counterpart of `command.c` and `files.c`. Nothing may be imported after the root has changed.
 """
 
+# Names are bytes, or nothing may be imported any more; pathlib serves neither.
+# ruff: noqa: PTH101, PTH102, PTH103, PTH108, PTH112, PTH114, PTH115, PTH119, PTH120, PTH123, PTH208, PTH211
+
 from __future__ import annotations
 
 import ctypes
@@ -81,7 +84,7 @@ def _away(*fds: int) -> list[int]:
 
 def _lines(path: str, fields: int) -> list[list[str]]:
     try:
-        with open(path, "rb") as file:  # noqa: PTH123 - pathlib costs imports that are not there any more
+        with open(path, "rb") as file:
             text = file.read(1 << 20).decode(errors="replace")
     except OSError:
         return []
@@ -144,7 +147,8 @@ def _execute(command: Command, env: Mapping[str, str]) -> None:
     problem: OSError = FileNotFoundError(2, os.strerror(2))
     for folder in folders:
         try:
-            os.execve(f"{folder}/{name}" if folder else name, list(command.argv), dict(env))
+            path = f"{folder}/{name}" if folder else name
+            os.execve(path, list(command.argv), dict(env))  # noqa: S606 - a list, no shell
         except OSError as error:
             if not isinstance(error, FileNotFoundError | NotADirectoryError):
                 problem = error

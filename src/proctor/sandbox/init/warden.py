@@ -1,5 +1,8 @@
 """One sandbox of the keeper without a compiler: bubblewrap makes it, a warden outside runs commands in it."""
 
+# Names are bytes, or nothing may be imported any more; pathlib serves neither.
+# ruff: noqa: PTH101, PTH102, PTH103, PTH108, PTH112, PTH114, PTH115, PTH119, PTH120, PTH123, PTH208, PTH211
+
 from __future__ import annotations
 
 import contextlib
@@ -20,6 +23,7 @@ from proctor.sandbox.init.wire import Message, receive, reply
 
 _STAGE = "/tmp"  # noqa: S108 - covered by a tmpfs of our own before anything is put there
 _PAUSE = "/dev/.proctor"
+_SHARED_MEMORY = "/dev/shm"  # noqa: S108 - the one inside
 _READY_S = 20.0
 _ENTERED = {
     "net": kernel.NEWNET,
@@ -120,10 +124,10 @@ class Warden:
     def _launch(self, binds: list[str]) -> subprocess.Popen[bytes]:
         reader, writer = os.pipe()
         command = [
-            "bwrap", "--unshare-pid", "--unshare-net", "--unshare-ipc", "--unshare-uts", "--unshare-cgroup-try",
-            "--hostname", self._request.one("h"), "--die-with-parent", "--new-session", "--clearenv",
+            "bwrap", "--unshare-pid", "--unshare-net", "--unshare-ipc", "--unshare-uts",
+            "--unshare-cgroup-try", "--hostname", self._request.one("h"), "--die-with-parent", "--new-session", "--clearenv",
             "--cap-drop", "ALL", "--bind", f"{_STAGE}/r", "/", *binds, "--proc", "/proc", "--dev", "/dev",
-            "--perms", "1777", "--size", self._request.one("s"), "--tmpfs", "/dev/shm",
+            "--perms", "1777", "--size", self._request.one("s"), "--tmpfs", _SHARED_MEMORY,
             *_pause_arguments(), "--remount-ro", "/dev", "--info-fd", str(writer),
             "--seccomp", str(self._filter_fd), "--", *_pause_command(),
         ]  # fmt: skip
@@ -147,7 +151,10 @@ class Warden:
             process.stdin.write(b"x")
             process.stdin.flush()
         # The program that keeps the sandbox open echoes once everything is mounted.
-        if not select.select([process.stdout], [], [], _READY_S)[0] or os.read(process.stdout.fileno(), 1) != b"x":
+        if (
+            not select.select([process.stdout], [], [], _READY_S)[0]
+            or os.read(process.stdout.fileno(), 1) != b"x"
+        ):
             process.kill()
             said = process.stderr.read(300).decode(errors="replace").strip()
             raise OSError(f"bubblewrap could not make the sandbox: {said or 'it did not answer'}")
@@ -158,7 +165,9 @@ class Warden:
     def _enter(self) -> None:
         """Hold the namespaces; from now on our children are inside its process namespace."""
         folder = f"/proc/{self._init}/ns"
-        self._namespaces = [(os.open(f"{folder}/{name}", os.O_RDONLY), kind) for name, kind in _ENTERED.items()]
+        self._namespaces = [
+            (os.open(f"{folder}/{name}", os.O_RDONLY), kind) for name, kind in _ENTERED.items()
+        ]
 
         def open_ports() -> None:
             kernel.setns(self._namespaces[0][0], kernel.NEWNET)
@@ -171,12 +180,14 @@ class Warden:
         os.close(pid_namespace)
 
     def _serve(self) -> None:
+        assert self._bubblewrap.stdout is not None
+        control, pause = self._control.fileno(), self._bubblewrap.stdout.fileno()
         while True:
             with contextlib.suppress(InterruptedError):
-                ready, _, _ = select.select([self._control, self._bubblewrap.stdout], [], [], 0.2)
-                if self._bubblewrap.stdout in ready:
+                ready, _, _ = select.select([control, pause], [], [], 0.2)
+                if pause in ready:
                     return
-                if self._control in ready:
+                if control in ready:
                     message = receive(self._control)
                     if message is None:
                         return
@@ -274,7 +285,7 @@ def _living() -> Iterator[int]:
     """Processes of this process namespace that are not yet dead."""
     for name in os.listdir("/proc"):
         if name.isdecimal():
-            with contextlib.suppress(OSError), open(f"/proc/{name}/stat") as file:  # noqa: PTH123
+            with contextlib.suppress(OSError), open(f"/proc/{name}/stat") as file:
                 if file.read().rpartition(")")[2].split()[0] not in {"Z", "X"}:
                     yield int(name)
 
@@ -283,7 +294,7 @@ def _kill_children() -> None:
     """Kill the direct children until none is left: the children of the dead come to us."""
     pid = os.getpid()
     while True:
-        with contextlib.suppress(OSError), open(f"/proc/self/task/{pid}/children") as listed:  # noqa: PTH123
+        with contextlib.suppress(OSError), open(f"/proc/self/task/{pid}/children") as listed:
             for each in listed.read().split():
                 os.kill(int(each), signal.SIGKILL)
         try:
@@ -323,10 +334,10 @@ def _libraries() -> dict[str, str]:
     found = {}
     for line in Path("/proc/self/maps").read_text().splitlines():
         path = line.split(maxsplit=5)[-1]
-        name = os.path.basename(path)  # noqa: PTH119 - a string of the kernel
+        name = os.path.basename(path)
         if name.startswith("ld-"):
             found["ld"] = path
-        elif name.startswith("libc.so") or name.startswith("libc-"):
+        elif name.startswith(("libc.so", "libc-")):
             found["libc.so.6"] = path
     return found
 
