@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import shutil
 import signal
 import sqlite3
@@ -17,6 +18,7 @@ import pytest
 
 from proctor.errors import StoreError, UsageError
 from proctor.model.trial import RunStatus
+from proctor.store import queries
 from proctor.store.open import open_store
 from proctor.store.store import Store
 
@@ -175,6 +177,36 @@ class TestLocks:
             other.rollback()
             waiting.join(20)
             assert store.run(RUN).status is RunStatus.RUNNING
+
+
+@pytest.mark.parametrize(
+    "sql",
+    [
+        queries.CLAIMABLE.format(row_lock=""),
+        queries.CLAIM,
+        queries.BEGIN,
+        queries.RENEW,
+        queries.FINISH,
+        queries.UNFENCE,
+        *(
+            queries.HELD.format(where=where, tail="")
+            for where in (queries.EXPIRED, queries.OF_WORKER, queries.OF_RUN)
+        ),
+        queries.WORKERS.format(where=queries.OF_RUN),
+        queries.STATES,
+        queries.LAST_SIGNS,
+        queries.ATTEMPTS_PAGE,
+        queries.TRIALS_PAGE,
+        queries.RECENT_OF_SUBJECT,
+        queries.EVENTS.format(where=queries.EVENT_OF_RUN),
+    ],
+)
+def test_no_statement_on_the_way_of_a_trial_walks_a_whole_run(sqlite_store: Store, sql: str):
+    params = dict.fromkeys(re.findall(r":([a-z_]+)", sql))
+    steps = [row[3] for row in sqlite_store._db.read(f"EXPLAIN QUERY PLAN {sql}", params)]
+    walks = [step for step in steps if step.startswith("SCAN") and "trials_leased" not in step]
+    walks += [step for step in steps if step.endswith("(run_id=?)") and "autoindex_trials" in step]
+    assert walks == []
 
 
 @pytest.mark.needs("root")

@@ -113,7 +113,8 @@ def release_worker(db: Database, worker: str, now: float) -> list[Lease]:
 
 def cancel(db: Database, run_id: str, now: float) -> int:
     """Nothing more of the run will start; what runs loses its lease. How many trials that ended."""
-    held_of_run = queries.HELD.format(where=queries.OF_RUN, tail=db.row_lock.removesuffix(" SKIP LOCKED"))
+    wait = db.row_lock.removesuffix(" SKIP LOCKED")
+    held_of_run = queries.HELD.format(where=queries.OF_RUN, tail=f"ORDER BY idx {wait}")
     failure = _failure("Cancelled", "the run was cancelled")
     number = 0
     with db.write() as tx:
@@ -182,7 +183,8 @@ def _take_back(db: Database, where: str, params: dict[str, Any], now: float, why
         return []
     taken: list[Lease] = []
     with db.write() as tx:
-        for row in tx.execute(queries.HELD.format(where=where, tail=db.row_lock), params):
+        held = tx.execute(queries.HELD.format(where=where, tail=db.row_lock), params)
+        for row in sorted(held, key=lambda each: (each[0], each[2])):
             run_id, key, idx, worker, fence, attempts, expires_at = row[:7]
             _unfence(tx, row, now, TrialState.PENDING, _failure("WorkerLost", f"worker {worker} {why}"))
             taken.append(Lease(run_id, key, idx, worker, fence, attempts + 1, expires_at))

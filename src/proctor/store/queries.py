@@ -74,7 +74,7 @@ WHERE {_HELD}
 """
 HELD = """
 SELECT run_id, key, idx, worker, fence, attempts, expires_at, state, started_at
-FROM trials WHERE expires_at IS NOT NULL AND {where} ORDER BY run_id, idx {tail}
+FROM trials WHERE expires_at IS NOT NULL AND {where} {tail}
 """
 EXPIRED = "expires_at <= :now"
 OF_WORKER = "worker = :worker"

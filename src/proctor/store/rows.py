@@ -36,7 +36,7 @@ class AttemptRow:
 def dump(value: Any) -> str:
     """JSON in ASCII: whatever text holds, NUL and lone surrogates too, both databases take it."""
     try:
-        return json.dumps(value, separators=(",", ":"), default=_plain)
+        return _ENCODER.encode(value)
     except (TypeError, ValueError, RecursionError) as error:
         raise StoreError(f"a value cannot be stored as JSON: {error}") from error
 
@@ -196,3 +196,7 @@ def _plain(value: Any) -> Any:
         return dict(value)
     message = f"{type(value).__name__} is not JSON"
     raise TypeError(message)
+
+
+_ENCODER = json.JSONEncoder(separators=(",", ":"), default=_plain)
+"""Made once: `json.dumps` with options makes one per call, which costs more than a short document."""

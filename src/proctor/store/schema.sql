@@ -18,6 +18,8 @@ CREATE INDEX runs_by_age ON runs (created_at, id);
 
 CREATE INDEX runs_by_name ON runs (name, created_at);
 
+CREATE INDEX runs_by_status ON runs (status, created_at);
+
 CREATE TABLE attempts (
   run_id TEXT NOT NULL,
   idx INTEGER NOT NULL,
@@ -102,7 +104,7 @@ CREATE TABLE trials (
 )
  STRICT;
 
-CREATE INDEX trials_leased ON trials (expires_at) WHERE expires_at IS NOT NULL;
+CREATE INDEX trials_leased ON trials (run_id, expires_at) WHERE expires_at IS NOT NULL;
 
 CREATE INDEX trials_pending ON trials (run_id, idx) WHERE state = 'pending';
 

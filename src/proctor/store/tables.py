@@ -54,6 +54,7 @@ runs = Table(
     Column("detail", LargeBinary, nullable=False),
     Index("runs_by_age", "created_at", "id"),
     Index("runs_by_name", "name", "created_at"),
+    Index("runs_by_status", "status", "created_at"),
     sqlite_strict=True,
 )
 
@@ -108,6 +109,7 @@ Index(
 )
 Index(
     "trials_leased",
+    trials.c.run_id,
     trials.c.expires_at,
     sqlite_where=text("expires_at IS NOT NULL"),
     postgresql_where=text("expires_at IS NOT NULL"),

@@ -55,6 +55,7 @@ def _runs() -> None:
     )
     op.create_index("runs_by_age", "runs", ["created_at", "id"])
     op.create_index("runs_by_name", "runs", ["name", "created_at"])
+    op.create_index("runs_by_status", "runs", ["status", "created_at"])
     op.create_table(
         "run_counts",
         _of_run(),
@@ -100,7 +101,7 @@ def _trials() -> None:
         sqlite_strict=True,
     )
     _partial_index("trials_pending", "trials", ["run_id", "idx"], "state = 'pending'")
-    _partial_index("trials_leased", "trials", ["expires_at"], "expires_at IS NOT NULL")
+    _partial_index("trials_leased", "trials", ["run_id", "expires_at"], "expires_at IS NOT NULL")
 
 
 def _attempts() -> None:
