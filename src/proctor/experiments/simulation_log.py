@@ -56,17 +56,8 @@ def main_file(connection: sqlite3.Connection) -> str:
 
 def file_bytes(file: Path) -> int:
     """The size of a database on disk, its write-ahead log included; 0 when there is none."""
-    return sum(path.stat().st_size for path in _files(file) if path.exists())
-
-
-def remove_database(file: Path) -> None:
-    """Delete a database and what SQLite keeps beside it."""
-    for path in _files(file):
-        path.unlink(missing_ok=True)
-
-
-def _files(file: Path) -> list[Path]:
-    return [file.with_name(file.name + suffix) for suffix in ("", "-wal", "-shm", "-journal")]
+    both = (file, file.with_name(f"{file.name}-wal"))
+    return sum(path.stat().st_size for path in both if path.exists())
 
 
 def _stored_steps(
