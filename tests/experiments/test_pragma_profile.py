@@ -106,3 +106,12 @@ def test_teardown_after_a_setup_that_failed_is_harmless(tmp_path):
     with pytest.raises(sqlite3.OperationalError):
         experiment.setup(ExperimentContext(run_dir=tmp_path / "missing"))
     experiment.teardown(ExperimentContext())
+
+
+def test_what_a_killed_process_left_behind_does_no_harm(tmp_path):
+    for suffix in ("", "-journal", "-wal"):
+        (tmp_path / f"pragma_profile.db{suffix}").write_bytes(b"left over")
+    experiment, context = start(tmp_path, profile="safety")
+    experiment.execute_once(context)
+    experiment.teardown(context)
+    assert list(tmp_path.iterdir()) == []

@@ -98,7 +98,7 @@ class PragmaProfile(Experiment):
         """Make the file, put the pragmas in force and prove that they are."""
         p = self.params
         self.file = Path(context.run_dir) / "pragma_profile.db"
-        self.file.unlink(missing_ok=True)
+        self._remove_files()
         self.payload = random.Random(context.seed).randbytes(p["payload_bytes"])  # noqa: S311 - repeatable, no secret
         self.operations = plan_operations(
             context.seed, p["operations"], p["records"], WRITE_SHARE[p["workload"]]
@@ -145,8 +145,7 @@ class PragmaProfile(Experiment):
                 self._check_rows(self.connection)
         finally:
             self.connection.close()
-            for path in self.file.parent.glob(f"{self.file.name}*"):
-                path.unlink(missing_ok=True)
+            self._remove_files()
 
     def _run(self, connection: sqlite3.Connection) -> tuple[int, list[int], list[int], list[int]]:
         reads: list[int] = []
@@ -170,6 +169,11 @@ class PragmaProfile(Experiment):
             execute("COMMIT")
             commits.append(perf_counter_ns() - before)
         return total, reads, writes, commits
+
+    def _remove_files(self) -> None:
+        """With what SQLite keeps beside it: a journal left by a killed process would be played back."""
+        for path in self.file.parent.glob(f"{self.file.name}*"):
+            path.unlink(missing_ok=True)
 
     def _check_rows(self, connection: sqlite3.Connection) -> None:
         rows = dict(connection.execute("SELECT key, value FROM item"))
