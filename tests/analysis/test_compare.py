@@ -157,3 +157,10 @@ def test_a_ratio_of_medians_is_of_medians():
 def test_a_ratio_refuses_values_at_zero():
     with pytest.raises(ValueError, match="above zero"):
         paired_ratio({"a": [0.0], "b": [1.0]}, {"a": [1.0], "b": [1.0]})
+
+
+def test_the_wider_claim_is_never_the_more_certain_one():
+    found = paired_scores(
+        {f"t{at}": [1, 1, 0] for at in range(20)}, {f"t{at}": [0, 0, 1] for at in range(20)}
+    )
+    assert found.tasks_like_these.width >= found.these_tasks.width

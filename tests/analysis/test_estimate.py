@@ -169,3 +169,8 @@ def test_intra_task_correlation_needs_repeats_and_tasks():
     assert intra_task_correlation([[1, 0]]) is None
     assert intra_task_correlation([[1, 1], [1, 1]]) is None
     assert intra_task_correlation([[1, 1], [0, 0]]) == 1
+
+
+def test_the_wider_claim_is_never_the_more_certain_one():
+    regular = score([[1, 1, 0]] * 20)
+    assert regular.tasks_like_these.width >= regular.these_tasks.width

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from proctor.analysis.resample import bootstrap, mean, median, quantile, resamples, sign_flip
+from proctor.analysis.resample import bootstrap, mean, median, median_ranks, quantile, resamples, sign_flip
 
 
 def test_the_same_seed_gives_the_same_draws():
@@ -75,3 +75,15 @@ def test_sampled_sign_flips_are_near_the_t_test_and_never_zero():
     assert not ours.exact
     assert ours.p_value == pytest.approx(stats.ttest_1samp(differences, 0).pvalue, abs=0.01)
     assert sign_flip([1.0] * 60, seed=1).p_value > 0
+
+
+@pytest.mark.parametrize("count", [1, 2, 5, 8, 31])
+def test_ranks_of_resampled_medians_have_the_distribution_of_real_resamples(count):
+    values = np.sort(np.random.default_rng(count).lognormal(0, 1, count))
+    real = resamples(values, median, seed=1, draws=20_000)
+    lower, upper = median_ranks(count, seed=2, draws=20_000)
+    quick = (values[lower] + values[upper]) / 2
+    for q in (0.05, 0.25, 0.5, 0.75, 0.95):
+        # The same share of both lies below any value; quantiles themselves jump between the few values.
+        cut = np.quantile(real, q)
+        assert np.mean(quick <= cut) == pytest.approx(np.mean(real <= cut), abs=0.02)

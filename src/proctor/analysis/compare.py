@@ -206,19 +206,25 @@ def _tasks_like_these(pairs: Pairs, differences: Array, level: float) -> Interva
     count = tasks + 1
     centre = float(differences.sum()) / count
     second = (float((differences**2).sum()) + _pseudo(pairs)) / count
-    return _normal(
-        centre, math.sqrt((second - centre**2) / count), level, "adjusted normal on task differences"
-    )
+    error = math.sqrt((second - centre**2) / count)
+    # Luck inside tasks is part of the spread between them: the wider claim is never the more certain one.
+    return _normal(centre, max(error, _inside(pairs) or 0.0), level, "adjusted normal on task differences")
 
 
 def _these_tasks(pairs: Pairs, differences: Array, level: float) -> Interval | None:
     """From the variance inside tasks; None when a task has a single rollout on a side and shows none."""
-    if min(len(side) for pair in pairs for side in pair) < 2 or not _bounded(pairs):
+    error = _inside(pairs)
+    if error is None or not _bounded(pairs):
         return None
-    count = len(pairs) + 1
+    centre = float(differences.sum()) / (len(pairs) + 1)
+    return _normal(centre, error, level, "adjusted normal, stratified by task")
+
+
+def _inside(pairs: Pairs) -> float | None:
+    if min(len(side) for pair in pairs for side in pair) < 2:
+        return None
     inside = math.fsum(float(side.var(ddof=1)) / len(side) for pair in pairs for side in pair)
-    error = math.sqrt(inside + _pseudo(pairs)) / count
-    return _normal(float(differences.sum()) / count, error, level, "adjusted normal, stratified by task")
+    return math.sqrt(inside + _pseudo(pairs)) / (len(pairs) + 1)
 
 
 def _pseudo(pairs: Pairs) -> float:

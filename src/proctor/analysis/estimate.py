@@ -185,25 +185,39 @@ def _tasks_like_these(
     share = _variance(means) / extreme if extreme > 0 else prior
     share = min(max(share, fewest if binary else 0.0), 1.0)
     share = ((tasks - 1) * share + PRIOR_TASKS * prior) / (tasks - 1 + PRIOR_TASKS)
-    return wilson(value, tasks / share, level, "wilson, clustered by task")
+    # Luck inside tasks is part of the spread between them: the wider claim is never the more certain one.
+    worth = min(tasks / share, _rollouts_worth(suite, value)) if _repeats(suite) else tasks / share
+    return wilson(value, worth, level, "wilson, clustered by task")
 
 
 def _these_tasks(
-    suite: Sequence[Sequence[float]], means: Sequence[float], value: float, level: float
+    suite: Sequence[Sequence[float]],
+    means: Sequence[float],  # noqa: ARG001 - same shape as its sibling
+    value: float,
+    level: float,
 ) -> Interval:
-    """Wilson, with the number of rollouts inflated by how much of the variance lies between tasks.
+    """Wilson, with the number of rollouts inflated by how much of the variance lies between tasks."""
+    return wilson(value, _rollouts_worth(suite, value), level, "wilson, stratified by task")
+
+
+def _rollouts_worth(suite: Sequence[Sequence[float]], value: float) -> float:
+    """How many coin tosses the rollouts are worth.
 
     `share` is the variance inside tasks over the variance if all tasks were alike; it is pulled towards 1,
     which is cautious. A task with one rollout shows no variance inside and is counted as if it had all of it.
     """
-    tasks = len(means)
+    tasks = len(suite)
     extreme = value * (1 - value)
     slots = math.fsum(1 / len(task) for task in suite)
     inside = math.fsum((_variance(task) if len(task) > 1 else extreme) / len(task) for task in suite)
     share = min(max(inside / (extreme * slots), 0.0), 1.0) if extreme > 0 else 1.0
     known = sum(len(task) - 1 for task in suite)
     share = (known * share + PRIOR_ROLLOUTS) / (known + PRIOR_ROLLOUTS)
-    return wilson(value, tasks * tasks / slots / share, level, "wilson, stratified by task")
+    return tasks * tasks / slots / share
+
+
+def _repeats(suite: Sequence[Sequence[float]]) -> bool:
+    return any(len(task) > 1 for task in suite)
 
 
 def _tasks_like_these_unbounded(

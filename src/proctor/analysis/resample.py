@@ -13,6 +13,7 @@ from proctor.analysis.distributions import normal_cdf, normal_quantile
 from proctor.analysis.interval import Interval
 
 Array = NDArray[np.float64]
+IntArray = NDArray[np.intp]
 Statistic = Callable[[Array], Array]
 """Takes samples along the last axis and gives one number for each."""
 
@@ -56,6 +57,26 @@ def resamples(
         rows = min(block, draws - start)
         parts.append(statistic(data[generator.integers(0, data.size, (rows, data.size))]))
     return np.concatenate(parts)
+
+
+def median_ranks(count: int, *, seed: int, draws: int) -> tuple[IntArray, IntArray]:
+    """Which two of the ordered values a resample's median lies between, for every draw.
+
+    The median of n draws with replacement is an order statistic of n uniform numbers in disguise, and those
+    follow beta distributions: so a draw costs two numbers, not n, and is exact.
+    """
+    generator = np.random.default_rng([seed, count])
+    half = count // 2
+    if count % 2:
+        lower = upper = generator.beta(half + 1, half + 1, draws)
+    else:
+        lower = generator.beta(half, half + 1, draws)
+        upper = lower + (1 - lower) * generator.beta(1, half, draws)
+    last = count - 1
+    return (
+        np.minimum((lower * count).astype(np.intp), last),
+        np.minimum((upper * count).astype(np.intp), last),
+    )
 
 
 def bootstrap(

@@ -8,16 +8,19 @@ of the same code when there are any and from a documented default when there are
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
+from typing import NamedTuple
 
 import numpy as np
 
 from proctor.analysis.distributions import normal_quantile, t_quantile, two_sided_t
 from proctor.analysis.interval import Interval
 from proctor.analysis.multiple import holm
-from proctor.analysis.resample import Array, median, resamples
+from proctor.analysis.resample import Array, IntArray, median_ranks
 from proctor.analysis.verdict import Verdict, judge, overall
+
+Ranks = tuple[IntArray, IntArray]
 
 DEFAULT_NOISE = 0.05
 """Run-to-run spread of a median wall time (as a log) where no history says better. On the shared machine on
@@ -111,8 +114,9 @@ def compare_times(
     seed: int = 0,
 ) -> TimesComparison:
     """Judge every point. Without a margin, nothing finer is promised than the data can settle."""
-    draws = int(np.clip(4_000_000 / max(1, sum(len(each.a) + len(each.b) for each in samples)), 200, 2000))
-    points = [_point(each, noise, level, seed + at, draws) for at, each in enumerate(samples)]
+    draws = int(np.clip(20_000_000 / max(1, len(samples)), 250, 2000))
+    spreads = _spreads(samples, level, seed, draws)
+    points = [_point(each, spread, noise, level) for each, spread in zip(samples, spreads, strict=True)]
     settles = _settles([point.error for point in points], noise, level)
     ratio, interval = _sweep(points, noise, level)
     found = TimesComparison(
@@ -142,60 +146,92 @@ def adjust_together(comparisons: Sequence[TimesComparison]) -> tuple[TimesCompar
     return tuple(judged)
 
 
-def _point(samples: Samples, noise: Noise, level: float, seed: int, draws: int) -> PointComparison:
-    a, b = np.asarray(samples.a, dtype=float), np.asarray(samples.b, dtype=float)
-    middle_a, middle_b = float(np.median(a)), float(np.median(b))
-    blank = PointComparison(
-        name=samples.name,
-        count_a=a.size,
-        count_b=b.size,
-        median_a=middle_a,
-        median_b=middle_b,
-        ratio=1.0,
-        interval=Interval(1.0, 1.0, level, "equal"),
-        p_value=1.0,
-        p_holm=1.0,
-        verdict=Verdict.INCONCLUSIVE,
-        error=0.0,
-    )
-    if min(a.min(), b.min()) <= 0:
-        if middle_a == middle_b:
-            return replace(blank, note="equal medians; no ratio, as a value is not above zero")
-        nothing = Interval(0.0, math.inf, level, "none")
-        return replace(blank, ratio=math.nan, interval=nothing, note="no ratio: a value is not above zero")
-    log_ratio = math.log(middle_b / middle_a)
-    below, above, inside = _within(a, b, log_ratio, level, seed, draws)
+def _point(samples: Samples, spread: _Spread, noise: Noise, level: float) -> PointComparison:
+    ratio, interval, p_value, error, note = 1.0, Interval(1.0, 1.0, level, "equal"), 1.0, 0.0, ""
     between = math.sqrt(2) * noise.sigma
-    quantile = t_quantile(0.5 + level / 2, noise.df)
-    error = math.hypot(inside, between)
-    note = "one value on a side: its own spread is unknown" if min(a.size, b.size) == 1 else ""
-    if error == 0 and note and log_ratio != 0:
-        nothing = Interval(0.0, math.inf, level, "none")
-        return replace(blank, ratio=middle_b / middle_a, interval=nothing, note=note)
-    return replace(
-        blank,
-        ratio=middle_b / middle_a,
-        interval=Interval(
-            math.exp(log_ratio - math.hypot(below, quantile * between)),
-            math.exp(log_ratio + math.hypot(above, quantile * between)),
+    single = min(len(samples.a), len(samples.b)) == 1
+    if spread.lowest <= 0:
+        note = "no ratio: a value is not above zero"
+        if spread.median_a != spread.median_b:
+            ratio, interval = math.nan, Interval(0.0, math.inf, level, "none")
+    elif single and between == 0 and spread.median_a != spread.median_b:
+        note = "one value on a side: its own spread is unknown"
+        ratio, interval = spread.median_b / spread.median_a, Interval(0.0, math.inf, level, "none")
+    else:
+        note = "one value on a side: its own spread is unknown" if single else ""
+        ratio = spread.median_b / spread.median_a
+        error = math.hypot(spread.error, between)
+        reach = t_quantile(0.5 + level / 2, noise.df) * between
+        interval = Interval(
+            ratio * math.exp(-math.hypot(spread.below, reach)),
+            ratio * math.exp(math.hypot(spread.above, reach)),
             level,
             "bootstrap, widened by run-to-run noise",
-        ),
-        p_value=_p_value(log_ratio, error, noise, between),
+        )
+        p_value = _p_value(math.log(ratio), error, noise, between)
+    return PointComparison(
+        name=samples.name,
+        count_a=len(samples.a),
+        count_b=len(samples.b),
+        median_a=spread.median_a,
+        median_b=spread.median_b,
+        ratio=ratio,
+        interval=interval,
+        p_value=p_value,
+        p_holm=p_value,
+        verdict=Verdict.INCONCLUSIVE,
         error=error,
         note=note,
     )
 
 
-def _within(
-    a: Array, b: Array, log_ratio: float, level: float, seed: int, draws: int
-) -> tuple[float, float, float]:
-    """How far the bootstrap interval reaches below and above the log ratio, and its standard error."""
-    drawn = np.log(resamples(b, median, seed=2 * seed, draws=draws)) - np.log(
-        resamples(a, median, seed=2 * seed + 1, draws=draws)
-    )
-    low, high = np.quantile(drawn, [(1 - level) / 2, (1 + level) / 2])
-    return max(0.0, log_ratio - float(low)), max(0.0, float(high) - log_ratio), float(drawn.std())
+class _Spread(NamedTuple):
+    """What the values of one point say: medians, and how far the log ratio may be off on either side."""
+
+    median_a: float
+    median_b: float
+    below: float
+    above: float
+    error: float
+    lowest: float
+
+
+def _spreads(samples: Sequence[Samples], level: float, seed: int, draws: int) -> list[_Spread]:
+    """Bootstrap all points; those with equally many values at once, which makes large sweeps quick."""
+    groups: dict[tuple[int, int], list[int]] = {}
+    for at, each in enumerate(samples):
+        groups.setdefault((len(each.a), len(each.b)), []).append(at)
+    found: dict[int, _Spread] = {}
+    for (count_a, count_b), members in groups.items():
+        ranks_a = median_ranks(count_a, seed=2 * seed + 1, draws=draws)
+        ranks_b = median_ranks(count_b, seed=2 * seed, draws=draws)
+        block = max(1, 2_000_000 // max(draws, count_a, count_b))
+        for start in range(0, len(members), block):
+            chosen = members[start : start + block]
+            a = np.sort(np.array([samples[at].a for at in chosen], dtype=np.float64), axis=1)
+            b = np.sort(np.array([samples[at].b for at in chosen], dtype=np.float64), axis=1)
+            found |= zip(chosen, _bootstrapped(a, b, ranks_a, ranks_b, level), strict=True)
+    return [found[at] for at in range(len(samples))]
+
+
+def _bootstrapped(a: Array, b: Array, ranks_a: Ranks, ranks_b: Ranks, level: float) -> Iterator[_Spread]:
+    middle_a, middle_b = _middle(a), _middle(b)
+    # Values at zero or below make logarithms that nobody reads: those points get no ratio.
+    with np.errstate(divide="ignore", invalid="ignore"):
+        logs = np.log(middle_b / middle_a)
+        drawn = np.log((b[:, ranks_b[0]] + b[:, ranks_b[1]]) / (a[:, ranks_a[0]] + a[:, ranks_a[1]]))
+        errors = drawn.std(axis=1)
+        drawn.sort(axis=1)
+        tail = int((1 - level) / 2 * (drawn.shape[1] - 1))
+        below = np.maximum(logs - drawn[:, tail], 0.0)
+        above = np.maximum(drawn[:, -1 - tail] - logs, 0.0)
+    columns = (middle_a, middle_b, below, above, errors, np.minimum(a[:, 0], b[:, 0]))
+    return map(_Spread._make, zip(*(column.tolist() for column in columns), strict=True))
+
+
+def _middle(ordered: Array) -> Array:
+    count = ordered.shape[1]
+    return np.asarray((ordered[:, (count - 1) // 2] + ordered[:, count // 2]) / 2)
 
 
 def _p_value(log_ratio: float, error: float, noise: Noise, between: float) -> float:

@@ -7,9 +7,12 @@ from typing import TYPE_CHECKING, Any
 import click
 
 if TYPE_CHECKING:
+    from proctor.analysis.times import PointComparison
     from proctor.report.compare.judge import Comparison, MetricComparison
     from proctor.report.compare.results import ResultSet
     from proctor.settings import Settings
+
+MAX_ROWS = 200
 
 
 @click.command(name="compare")
@@ -112,13 +115,13 @@ def _noise(a: ResultSet, b: ResultSet, metrics: tuple[str, ...], settings: Setti
 
 
 def _print(found: Comparison) -> None:
-    from proctor.cli.table import bold
+    from proctor.cli.table import bold, printable
     from proctor.report.compare.sentence import caution, sentence
 
-    print(bold(sentence(found)))
-    print(f"A: {found.label_a}\nB: {found.label_b}")
+    print(bold(printable(sentence(found))))
+    print(f"A: {printable(found.label_a)}\nB: {printable(found.label_b)}")
     for warning in found.warnings:
-        print(f"! {warning}")
+        print(f"! {printable(warning)}")
     if found.score:
         _print_score(found)
     for each in found.metrics:
@@ -126,16 +129,16 @@ def _print(found: Comparison) -> None:
             _print_metric(each)
     _print_apart(found)
     for text in dict.fromkeys(filter(None, map(caution, found.metrics))):
-        print(f"\n{text}")
+        print(f"\n{printable(text)}")
 
 
 def _print_metric(each: MetricComparison) -> None:
-    from proctor.cli.table import print_table
+    from proctor.cli.table import print_table, printable
     from proctor.report.quantity import show
 
     rows = [
         (
-            point.name,
+            printable(point.name),
             show(each.metric, point.median_a),
             show(each.metric, point.median_b),
             f"{point.ratio:.3f}",
@@ -144,13 +147,22 @@ def _print_metric(each: MetricComparison) -> None:
             f"{point.count_a}/{point.count_b}",
             f"{point.verdict.value}{f' ({point.note})' if point.note else ''}",
         )
-        for point in each.times.points
+        for point in _most_telling(each)
     ]
     better = "higher is better" if each.times.higher_is_better else "lower is better"
     level = 100 * each.times.points[0].interval.level
-    print(f"\n{each.metric}, {better}; margin {100 * each.times.margin:.3g} %; p after Holm")
+    margin = f"margin {100 * each.times.margin:.3g} %"
+    print(f"\n{printable(each.metric)}, {better}; {margin}; p after Holm")
     headers = ("point", "A", "B", "B/A", f"{level:.3g} % interval", "p", "n", "verdict")
     print_table(headers, rows, right=(1, 2, 3, 5, 6))
+    if len(rows) < len(each.times.points):
+        print(f"and {len(each.times.points) - len(rows)} more points; --json has them all")
+
+
+def _most_telling(each: MetricComparison) -> list[PointComparison]:
+    """All points in their order, or of very many those with the smallest p-values."""
+    points = list(each.times.points)
+    return points if len(points) <= MAX_ROWS else sorted(points, key=lambda point: point.p_value)[:MAX_ROWS]
 
 
 def _print_score(found: Comparison) -> None:
@@ -189,19 +201,24 @@ def _print_score(found: Comparison) -> None:
 
 def _print_apart(found: Comparison) -> None:
     """What was not compared, each with its reason."""
-    from proctor.cli.table import print_table
+    from proctor.cli.table import print_table, printable
 
     if found.failures:
+        rows = [tuple(map(printable, (each.name, each.a, each.b))) for each in found.failures[:MAX_ROWS]]
         print("\nnot compared, because a side has no result:")
-        print_table(("point", "A", "B"), [(each.name, each.a, each.b) for each in found.failures])
+        print_table(("point", "A", "B"), rows)
+        if len(rows) < len(found.failures):
+            print(f"and {len(found.failures) - len(rows)} more; --json has them all")
     for each in found.metrics:
         if each.absent:
-            print(f"\nwithout {each.metric} on a side: {_some(each.absent)}")
+            print(f"\nwithout {printable(each.metric)} on a side: {_some(each.absent)}")
     for side, names in (("A", found.only_a), ("B", found.only_b)):
         if names:
             print(f"\nonly in {side}: {_some(names)}")
 
 
 def _some(names: tuple[str, ...]) -> str:
+    from proctor.cli.table import printable
+
     more = f" and {len(names) - 10} more" if len(names) > 10 else ""
-    return ", ".join(names[:10]) + more
+    return printable(", ".join(names[:10]) + more)

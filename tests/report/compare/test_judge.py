@@ -1,0 +1,239 @@
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from proctor.analysis.times import Noise
+from proctor.analysis.verdict import Verdict
+from proctor.errors import Exit, UsageError
+from proctor.model.outcome import Outcome
+from proctor.report.compare.document import to_mapping
+from proctor.report.compare.judge import compare, is_better_higher, is_time
+from proctor.report.compare.results import from_run
+from proctor.report.compare.sentence import caution, percent, sentence
+
+QUIET = {"duration_s": Noise(sigma=0.01, source="test")}
+STEADY = [1.0, 1.01, 0.99, 1.005, 0.995, 1.0, 1.002]
+SLOW = [value * 1.3 for value in STEADY]
+
+
+def sides(run, a, b, **more):
+    return from_run(run(a), ()), from_run(run(b, run_id="run-b", **more), ())
+
+
+def test_a_slower_run_is_worse_and_says_where(run):
+    found = compare(
+        *sides(run, [({"n": 1}, STEADY), ({"n": 2}, STEADY)], [({"n": 1}, STEADY), ({"n": 2}, SLOW)]),
+        noise=QUIET,
+    )
+    assert found.verdict is Verdict.WORSE
+    assert found.exit_code is Exit.WORSE
+    assert sentence(found).startswith("Worse: 1 of 2 points")
+    assert "sort(n=2)" in sentence(found)
+    assert found.warnings == ()
+
+
+def test_an_equal_run_is_no_worse(run):
+    found = compare(*sides(run, [({}, STEADY)], [({}, STEADY)]), noise=QUIET)
+    assert found.exit_code is Exit.OK
+    assert sentence(found).startswith("No worse: a loss of more than")
+
+
+def test_a_faster_run_is_better(run):
+    found = compare(*sides(run, [({}, SLOW)], [({}, STEADY)]), noise=QUIET)
+    assert found.verdict is Verdict.BETTER
+    assert sentence(found).startswith("Better, and nothing is worse: sort changed")
+
+
+def test_a_small_certain_change_is_named(run):
+    slower = [value * 1.04 for value in STEADY]
+    found = compare(
+        *sides(run, [({}, STEADY)], [({}, slower)]),
+        noise={"duration_s": Noise(sigma=0.001, source="test")},
+        margin=0.1,
+    )
+    assert found.verdict is Verdict.SMALL
+    assert "smaller than that" in sentence(found)
+
+
+def test_without_history_a_narrow_margin_is_inconclusive_and_the_caution_says_why(run):
+    found = compare(*sides(run, [({}, STEADY)], [({}, STEADY)]), margin=0.02)
+    assert found.exit_code is Exit.INCONCLUSIVE
+    assert sentence(found) == "Inconclusive: sort could be worse by more than 2.0 % in duration_s."
+    assert "rarely settle less than 29 %" in caution(found.metrics[0])
+    assert "proctor ab" in caution(found.metrics[0])
+
+
+def test_differences_of_machine_python_packages_and_spec_are_warned_of(run):
+    found = compare(
+        *sides(
+            run,
+            [({}, STEADY)],
+            [({}, STEADY)],
+            parallel=4,
+            environment={
+                "hostname": "bench-2",
+                "python": {"version": "3.12.1"},
+                "packages": {"numpy": "2.2.0"},
+            },
+        )
+    )
+    assert [warning.split()[0] for warning in found.warnings] == ["machine", "python", "packages", "spec"]
+
+
+def test_a_point_that_fails_now_is_worse_and_is_listed(run):
+    found = compare(
+        *sides(
+            run, [({"n": 1}, STEADY), ({"n": 2}, STEADY)], [({"n": 1}, STEADY), ({"n": 2}, Outcome.FAILED)]
+        )
+    )
+    assert found.verdict is Verdict.WORSE
+    assert found.failures[0].new
+    assert found.failures[0].b == "failed: ValueError in execute_once"
+    assert sentence(found) == "Worse: sort(n=2) had a result in A and fails in B."
+
+
+@pytest.mark.parametrize("lost", [Outcome.SANDBOX_ERROR, None])
+def test_a_point_lost_to_the_machine_leaves_the_question_open(run, lost):
+    found = compare(
+        *sides(run, [({"n": 1}, STEADY), ({"n": 2}, STEADY)], [({"n": 1}, STEADY), ({"n": 2}, lost)])
+    )
+    assert found.verdict is Verdict.INCONCLUSIVE
+    assert not found.failures[0].new
+    assert "none in B" in sentence(found)
+
+
+def test_a_point_that_failed_before_is_listed_and_blames_nobody(run):
+    found = compare(
+        *sides(
+            run, [({"n": 1}, STEADY), ({"n": 2}, Outcome.FAILED)], [({"n": 1}, STEADY), ({"n": 2}, STEADY)]
+        )
+    )
+    assert found.exit_code is Exit.OK
+    assert [failure.name for failure in found.failures] == ["sort(n=2)"]
+
+
+def test_when_every_point_failed_on_both_sides_nothing_is_said(run):
+    found = compare(*sides(run, [({}, Outcome.FAILED)], [({}, Outcome.FAILED)]))
+    assert found.exit_code is Exit.INCONCLUSIVE
+    assert sentence(found) == "Inconclusive: no point has a result on both sides."
+
+
+def test_unmatched_points_are_listed(run):
+    found = compare(
+        *sides(run, [({"n": 1}, STEADY), ({"n": 2}, STEADY)], [({"n": 1}, STEADY), ({"n": 3}, STEADY)])
+    )
+    assert (found.only_a, found.only_b) == (("sort(n=2)",), ("sort(n=3)",))
+
+
+def test_several_metrics_are_one_family(run):
+    a, b = (from_run(run([({}, values)]), ("duration_s", "ops_per_s")) for values in (STEADY, SLOW))
+    found = compare(a, b, metrics=("duration_s", "ops_per_s"), noise=QUIET)
+    assert [each.times.verdict for each in found.metrics] == [Verdict.WORSE, Verdict.WORSE]
+    assert [each.times.higher_is_better for each in found.metrics] == [False, True]
+
+
+def test_a_metric_that_only_the_attempt_reports_is_one_value(run):
+    a, b = (from_run(run([({}, STEADY)]), ("bytes",)) for _ in range(2))
+    found = compare(a, b, metrics=("bytes",))
+    assert found.metrics[0].times.points[0].count_a == 1
+    assert found.exit_code is Exit.OK
+    assert caution(found.metrics[0]) == ""
+
+
+def test_a_metric_that_nobody_has_names_the_nearest(run):
+    a, b = (from_run(run([({}, STEADY)]), ("duration",)) for _ in range(2))
+    with pytest.raises(UsageError, match="did you mean 'duration_s'"):
+        compare(a, b, metrics=("duration",))
+    with pytest.raises(UsageError, match="there are: bytes, duration_s"):
+        compare(a, b, metrics=("zzz",))
+
+
+def test_runs_without_a_common_point_are_refused(run):
+    a, b = sides(run, [({"n": 1}, STEADY), ({"n": 2}, STEADY)], [({"m": 3}, STEADY), ({"m": 4}, STEADY)])
+    with pytest.raises(UsageError, match="share no point"):
+        compare(a, b)
+    with pytest.raises(UsageError, match="has no points"):
+        compare(a, from_run(run([]), ()))
+
+
+def test_an_experiment_and_a_task_run_are_refused(run, task_run):
+    with pytest.raises(UsageError, match="nothing to compare"):
+        compare(from_run(run([({}, STEADY)]), ()), from_run(task_run({"t": [1]}), ()))
+
+
+def test_trials_without_a_result_are_noted(run):
+    a, b = sides(run, [({"n": 1}, STEADY), ({"n": 2}, None)], [({"n": 1}, STEADY), ({"n": 2}, STEADY)])
+    assert "A: 1 of 2 trials have no result" in compare(a, b).warnings
+
+
+def test_task_runs_are_compared_by_paired_task_means(task_run):
+    good = {f"t{at}": [1, 1, 0, 1] for at in range(30)}
+    bad = {f"t{at}": [0, 0, 0, 1] for at in range(30)}
+    found = compare(from_run(task_run(good), ()), from_run(task_run(bad, run_id="b"), ()))
+    assert found.verdict is Verdict.WORSE
+    assert sentence(found).startswith("Worse: B -50.0 pp over 30 tasks")
+    back = compare(from_run(task_run(bad), ()), from_run(task_run(good), ()))
+    assert sentence(back).startswith("Better: B +50.0 pp")
+    same = compare(from_run(task_run(good), ()), from_run(task_run(good), ()), margin=0.2)
+    assert sentence(same).startswith("No worse than 20.0 pp")
+
+
+def test_errors_that_straddle_the_decision_make_it_inconclusive(task_run):
+    good = {f"t{at}": [1, 1, 1, 1] for at in range(40)}
+    lossy = {f"t{at}": [1, 1, Outcome.SANDBOX_ERROR, Outcome.PROVIDER_ERROR] for at in range(40)}
+    found = compare(from_run(task_run(good), ()), from_run(task_run(lossy), ()), margin=0.1)
+    assert found.exit_code is Exit.INCONCLUSIVE
+    assert "how errors are counted decides" in sentence(found)
+    assert found.score.b.errors == 80
+
+
+def test_several_agents_in_a_run_are_kept_apart(task_run):
+    side = from_run(task_run({"t": [1, 0]}, agents=("x", "y")), ())
+    assert [task.name for task in side.tasks] == ["t × x", "t × y"]
+
+
+def test_costs_of_task_runs_are_compared_too(task_run):
+    a, b = (from_run(task_run({"t": [1, 0], "u": [1, 1]}), ("cost_usd",)) for _ in range(2))
+    found = compare(a, b, metrics=("cost_usd",))
+    assert found.score is None
+    assert found.exit_code is Exit.OK
+
+
+def test_no_common_scored_task_says_so(task_run):
+    a = from_run(task_run({"t": [Outcome.SANDBOX_ERROR]}), ())
+    found = compare(a, from_run(task_run({"t": [1]}), ()))
+    assert sentence(found) == "Inconclusive: no task was scored on both sides."
+
+
+def test_the_document_is_plain_json(run, task_run):
+    for found in (
+        compare(*sides(run, [({}, [1.0]), ({"n": 2}, [0.0])], [({}, [2.0]), ({"n": 2}, [1.0])])),
+        compare(from_run(task_run({"t": [1]}), ()), from_run(task_run({"t": [1]}), ())),
+    ):
+        document = json.loads(json.dumps(to_mapping(found), allow_nan=False))
+        assert document["exit_code"] in {0, 1, 3}
+        assert document["sentence"]
+
+
+@pytest.mark.parametrize(
+    ("metric", "higher", "ticks"),
+    [
+        ("duration_s", False, True),
+        ("ops_per_s", True, True),
+        ("throughput", True, True),
+        ("peak_bytes", False, False),
+        ("cache_hit_rate", True, False),
+        ("reward", True, False),
+        ("latency_ms", False, True),
+        ("stops", False, False),
+    ],
+)
+def test_the_name_of_a_metric_says_its_direction_and_whether_it_ticks(metric, higher, ticks):
+    assert is_better_higher(metric) is higher
+    assert is_time(metric) is ticks
+
+
+def test_an_endless_percentage_is_any():
+    assert percent(float("inf")) == "any"
