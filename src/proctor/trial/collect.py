@@ -88,7 +88,7 @@ class Collector:
         """A file or folder the task names; one that is not there is simply not there."""
         source = path if path.startswith("/") else f"{workdir}/{path}"
         target = folder / "artifacts" / "files"
-        with suppress(SandboxError):
+        with suppress(SandboxError, FileNotFoundError):
             target.mkdir(parents=True, exist_ok=True)
             await sandbox.download(source, target, max_bytes=MAX_ARTIFACT_BYTES)
         return [self._keep(file, str(file.relative_to(folder))) for file in sorted(_plain_files(target))]

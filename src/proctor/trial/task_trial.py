@@ -6,11 +6,11 @@ import asyncio
 import os
 import time
 import traceback
-from collections.abc import Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol
 
 from proctor.agents.base import AgentContext, AgentFailed, Allowance, BudgetExhausted
 from proctor.agents.trajectory import Trajectory
@@ -19,7 +19,7 @@ from proctor.model.outcome import Outcome, from_reward
 from proctor.model.plan import PlannedTrial
 from proctor.model.record import Artifact, AttemptRecord, Failure
 from proctor.model.spec import SandboxSpec
-from proctor.model.task import Step, Task
+from proctor.model.task import Step, Task, TaskEnvironment
 from proctor.model.trial import Lease
 from proctor.sandbox.base import Root, Sandbox, SandboxRequest
 from proctor.trial.collect import Collector, base_of
@@ -34,6 +34,13 @@ from proctor.trial.verify import Verdict, verify, verify_rubrics
 MakeSandbox = Callable[[SandboxRequest], Sandbox]
 
 
+class MakeRoot(Protocol):
+    """Makes the root file system of a task, or of its separate verifier."""
+
+    def __call__(self, task: Task, environment: TaskEnvironment | None = None, /) -> Awaitable[Root]:
+        """The root; ImageError when it cannot be made."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TaskSetting:
     """What all trials of a run share."""
@@ -42,8 +49,8 @@ class TaskSetting:
     run_dir: Path
     sandbox: SandboxSpec
     make_sandbox: MakeSandbox
-    make_root: Callable[[Task], Any]
-    """An awaitable of the task's Root; built once per digest however many trials ask."""
+    make_root: MakeRoot
+    """Builds once per digest, however many trials ask."""
     collector: Collector
     timeout_s: float | None = None
     allowance: Allowance = field(default_factory=Allowance)
@@ -341,7 +348,7 @@ class TaskExecutor:
         """One attempt. A task that cannot even be read is the author's fault, not a crash."""
         try:
             plan = self.plans(trial)
-        except (TaskError, ProctorError) as error:
+        except ProctorError as error:
             now = self.setting.clock()
             return AttemptRecord(
                 key=trial.key,

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import tempfile
 from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Literal
 
-from proctor.errors import SandboxError
 from proctor.model.outcome import Outcome, from_reward
 from proctor.model.record import Failure
 from proctor.model.task import Rubric, VerifierSpec
@@ -17,7 +16,7 @@ from proctor.trial.logs import Logs
 from proctor.trial.task.reward import Reward, RewardInvalid, RewardMissing, read_reward
 
 _MAX_LOGS_BYTES = 64 << 20
-_FRESH = "rm -rf /logs/verifier /tests && mkdir -p /logs/verifier /tests && chmod 755 /logs/verifier /tests"
+_FRESH = ("/tests", "/logs/verifier")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -76,19 +75,15 @@ def judge(folder: Path, exit_code: int) -> Verdict:
 
 async def prepare(sandbox: Sandbox, tests: Path) -> None:
     """End what the agent left running, then bring the tests and an empty reward folder."""
-    await end_processes(sandbox)
-    result = await sandbox.exec(["/bin/sh", "-c", _FRESH], cwd="/", user="root", timeout_s=60)
-    if result.exit_code:
-        raise SandboxError(
-            f"the verifier's folders could not be made: {result.stderr.decode(errors='replace')}"
-        )
+    await end_processes(sandbox, fresh=_FRESH)
     await sandbox.upload(tests, "/tests")
 
 
 async def download_logs(sandbox: Sandbox, keep: Path) -> None:
     """What the verifier wrote, brought out without following anything."""
     keep.mkdir(parents=True, exist_ok=True)
-    await sandbox.download("/logs/verifier", keep, max_bytes=_MAX_LOGS_BYTES)
+    with suppress(FileNotFoundError):
+        await sandbox.download("/logs/verifier", keep, max_bytes=_MAX_LOGS_BYTES)
 
 
 async def verify_rubrics(
@@ -148,8 +143,3 @@ def rubric_verdict(rows: list[dict[str, object]]) -> Verdict:
 
 def _broken(outcome: Outcome, kind: str, message: str) -> Verdict:
     return Verdict(outcome=outcome, failure=Failure(phase="verify", type=kind, message=message))
-
-
-def scratch() -> tempfile.TemporaryDirectory[str]:
-    """A folder for files on their way between two sandboxes."""
-    return tempfile.TemporaryDirectory(prefix="proctor-")

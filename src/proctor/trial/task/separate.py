@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import tempfile
+from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -44,7 +45,7 @@ async def open_separate(
         await sandbox.exec(["/bin/mkdir", "-p", workdir_of(task, root), workdir, "/logs/artifacts"], cwd="/")
         for path in (workdir, "/logs/artifacts", *task.artifacts):
             source = path if path.startswith("/") else f"{workdir}/{path}"
-            with tempfile.TemporaryDirectory(prefix="proctor-") as scratch:
+            with tempfile.TemporaryDirectory(prefix="proctor-") as scratch, suppress(FileNotFoundError):
                 await agents_place.download(source, Path(scratch), max_bytes=_MAX_BYTES)
                 await sandbox.upload(Path(scratch), source)
     except BaseException:
