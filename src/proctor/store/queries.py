@@ -27,7 +27,11 @@ INSERT INTO trials (run_id, idx, key, kind, subject, subject_digest, body, agent
 VALUES (:run, :idx, :key, :kind, :subject, :subject_digest, :body, :agent, :agent_version, :model, :rollout,
         :doc, 'pending', 0, 0, 0)
 """
-RUNS = f"SELECT {RUN_COLUMNS} FROM runs WHERE {{where}} ORDER BY created_at DESC, id DESC LIMIT :limit"
+_PAGE_OF_RUNS = "FROM runs WHERE {where} ORDER BY created_at DESC, id DESC LIMIT :limit"
+RUNS = f"SELECT {RUN_COLUMNS} {_PAGE_OF_RUNS}"
+COUNTS_OF_RUNS = f"""
+SELECT run_id, state, outcome, trials FROM run_counts WHERE run_id IN (SELECT id {_PAGE_OF_RUNS})
+"""
 ONE_NAME = "lower(name) LIKE lower(:name) ESCAPE '!'"
 ONE_STATUS = "status = :status"
 BEFORE = "(created_at, id) < (SELECT created_at, id FROM runs WHERE id = :before)"

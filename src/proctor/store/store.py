@@ -71,6 +71,7 @@ class Store:
     def batch(self) -> Iterator[None]:
         """Everything this thread writes in the block commits together: one commit instead of several.
 
+        Nothing may be awaited inside: another task of the thread would write into the same transaction.
         A FenceError caught inside leaves the rest of the batch as it is; one that escapes undoes it all.
         """
         with self._db.write():
@@ -115,16 +116,20 @@ class Store:
         where += [queries.ONE_NAME] if name is not None else []
         where += [queries.ONE_STATUS] if status is not None else []
         where += [queries.BEFORE] if before is not None else []
-        found = self._db.read(
-            queries.RUNS.format(where=" AND ".join(where)),
-            {
-                "limit": limit,
-                "name": _pattern(name or ""),
-                "status": RunStatus(status).value if status is not None else "",
-                "before": before,
-            },
-        )
-        return [rows.run_info(row, self._counts(row[0])) for row in found]
+        page = " AND ".join(where)
+        params = {
+            "limit": limit,
+            "name": _pattern(name or ""),
+            "status": RunStatus(status).value if status is not None else "",
+            "before": before,
+        }
+        found = self._db.read(queries.RUNS.format(where=page), params)
+        counts: dict[str, dict[tuple[str, str], int]] = {}
+        for run_id, state, outcome, number in self._db.read(
+            queries.COUNTS_OF_RUNS.format(where=page), params
+        ):
+            counts.setdefault(run_id, {})[state, outcome] = number
+        return [rows.run_info(row, counts.get(row[0], {})) for row in found]
 
     def run(self, ref: str) -> RunInfo:
         """One run, whole: by id, beginning of id, name, `latest`, `latest~1` or folder."""
