@@ -22,7 +22,7 @@ from proctor.model.trial import Lease, RunStatus, TrialState
 from proctor.plan.expand import expand
 from proctor.report.data import RunData
 from proctor.report.folder import RunFolder, claim_folder
-from proctor.settings import Settings
+from proctor.settings import Settings, load_settings
 from proctor.spec.load import from_mapping
 from proctor.store.blobs import FolderBlobs
 from proctor.store.open import open_store
@@ -44,8 +44,12 @@ class Job:
         return Path(self.info.folder)
 
 
-def plan_spec(spec: Spec) -> Plan:
+def plan_spec(spec: Spec, settings: Settings | None = None) -> Plan:
     """Expand a spec with what is installed and discoverable here."""
+    return _plan_tasks(spec, settings or load_settings()) if spec.tasks else _plan_experiments(spec)
+
+
+def _plan_experiments(spec: Spec) -> Plan:
     from proctor.experiments.describe import info
     from proctor.experiments.discover import find
     from proctor.instruments.base import resolve
@@ -55,6 +59,26 @@ def plan_spec(spec: Spec) -> Plan:
     for body in spec.experiments:
         resolve(body.instrumentation)
     return expand(spec, experiments=experiments)
+
+
+def _plan_tasks(spec: Spec, settings: Settings) -> Plan:
+    """Agents are made here once, so that a wrong name or option stops the run before it starts."""
+    from proctor.agents.registry import make_agent
+    from proctor.tasks.dataset import find_tasks
+    from proctor.trial.task.prepare import with_content
+
+    base = Path(spec.base_dir)
+    found = [find_tasks(entry, base, settings.cache_dir) for entry in spec.tasks]
+    versions = {
+        name: make_agent(name, entry.agent_options).version for entry in spec.tasks for name in entry.agents
+    }
+    by_content = replace(spec, tasks=tuple(with_content(entry, base) for entry in spec.tasks))
+    plan = expand(by_content, tasks=[(*each.tasks, *each.broken) for each in found], agent_versions=versions)
+    complaints = [
+        *(f"{task.name}: {task.error}" for each in found for task in each.broken),
+        *(warning for each in found for task in each.tasks for warning in task.warnings),
+    ]
+    return replace(plan, warnings=(*plan.warnings, *complaints))
 
 
 def experiment_sources(spec: Spec) -> tuple[str, ...]:
@@ -69,7 +93,7 @@ def create(spec: Spec, written: Mapping[str, Any], settings: Settings) -> Job:
     """Plan a run, write it to the store and begin its folder. Nothing executes yet."""
     from proctor.trial.environment import capture_environment, capture_vcs
 
-    plan = plan_spec(spec)
+    plan = plan_spec(spec, settings)
     if not plan.trials:
         raise UsageError(f"{spec.name}: the spec expands to no trial at all")
     created_at = time.time()
@@ -90,7 +114,8 @@ def create(spec: Spec, written: Mapping[str, Any], settings: Settings) -> Job:
         versions=versions(),
         plan_digest=plan.digest,
     )
-    base = Path(spec.output_dir) if spec.output_dir else settings.output_dir
+    usual = settings.rollouts_dir if spec.tasks else settings.output_dir
+    base = Path(spec.output_dir) if spec.output_dir else usual
     info = replace(info, folder=str(claim_folder(base, info.name, info.id).resolve()))
     RunFolder(Path(info.folder)).begin(info, plan)
     with open_store(settings.store_url) as store:
@@ -104,7 +129,7 @@ def reopen(ref: str, settings: Settings) -> Job:
         info = store.run(ref)
         plan = Plan(trials=tuple(store.planned(info.id)))
     spec = from_mapping(info.resolved, file=f"run {info.id}")
-    now = {trial.key for trial in plan_spec(spec).trials}
+    now = {trial.key for trial in plan_spec(spec, settings).trials}
     changed = [trial for trial in plan.trials if trial.key not in now]
     if changed:
         raise UsageError(
@@ -161,6 +186,8 @@ def unfinished(store: Store, run_id: str) -> int:
 
 
 def _executor(job: Job, blobs: FolderBlobs, worker: str) -> Executor:
+    if job.spec.tasks:
+        return _task_executor(job, blobs, worker)
     from proctor.trial.experiment_trial import ExperimentExecutor
 
     spec = job.spec
@@ -174,6 +201,31 @@ def _executor(job: Job, blobs: FolderBlobs, worker: str) -> Executor:
         blobs=blobs,
         worker=worker,
     )
+
+
+def _task_executor(job: Job, blobs: FolderBlobs, worker: str) -> Executor:
+    from proctor.sandbox.choose import open_backend
+    from proctor.sandbox.image import Images
+    from proctor.trial.collect import Collector
+    from proctor.trial.task.prepare import Preparation
+    from proctor.trial.task_trial import TaskExecutor, TaskSetting
+
+    spec, settings = job.spec, job.settings
+    name = settings.sandbox if spec.sandbox.backend == "auto" else spec.sandbox.backend
+    backend = open_backend(name, settings.home / "sandboxes")
+    setting = TaskSetting(
+        run_id=job.info.id,
+        run_dir=job.folder,
+        sandbox=spec.sandbox,
+        backend=backend,
+        make_root=Images(settings.cache_dir / "images", backend).root,
+        collector=Collector(job.folder, blobs),
+        timeout_s=spec.timeout_s,
+        model_base_url=settings.model_base_url,
+        model_token=settings.model_api_key,
+        worker=worker,
+    )
+    return TaskExecutor(setting, Preparation(spec, settings.cache_dir).plan)
 
 
 class _Saving:

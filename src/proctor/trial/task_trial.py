@@ -21,7 +21,7 @@ from proctor.model.record import Artifact, AttemptRecord, Failure
 from proctor.model.spec import SandboxSpec
 from proctor.model.task import Step, Task, TaskEnvironment
 from proctor.model.trial import Lease
-from proctor.sandbox.base import Root, Sandbox, SandboxRequest
+from proctor.sandbox.base import Backend, Root, Sandbox, SandboxRequest
 from proctor.trial.collect import Collector, base_of
 from proctor.trial.logs import Logs
 from proctor.trial.phases import Phases
@@ -30,8 +30,6 @@ from proctor.trial.task.prepare import TaskTrialPlan
 from proctor.trial.task.request import limits_for, workdir_of
 from proctor.trial.task.variables import fill
 from proctor.trial.verify import Verdict, verify, verify_rubrics
-
-MakeSandbox = Callable[[SandboxRequest], Sandbox]
 
 
 class MakeRoot(Protocol):
@@ -48,7 +46,7 @@ class TaskSetting:
     run_id: str
     run_dir: Path
     sandbox: SandboxSpec
-    make_sandbox: MakeSandbox
+    backend: Backend
     make_root: MakeRoot
     """Builds once per digest, however many trials ask."""
     collector: Collector
@@ -150,7 +148,7 @@ class TaskAttempt:
             env={**root.env, **env},
             labels={"run": self.setting.run_id, "trial": self.trial.key[:16], "worker": self.setting.worker},
         )
-        sandbox = self.setting.make_sandbox(request)
+        sandbox = self.setting.backend.sandbox(request)
         await sandbox.start()
         self.sandbox = sandbox
         if root.host:
@@ -343,9 +341,13 @@ class TaskExecutor:
     def __init__(self, setting: TaskSetting, plans: Callable[[PlannedTrial], TaskTrialPlan]) -> None:
         self.setting = setting
         self.plans = plans
+        self._reaped = False
 
     async def execute(self, trial: PlannedTrial, lease: Lease) -> AttemptRecord:
         """One attempt. A task that cannot even be read is the author's fault, not a crash."""
+        if not self._reaped:
+            self._reaped = True
+            await self.setting.backend.reap()
         try:
             plan = self.plans(trial)
         except ProctorError as error:
@@ -362,4 +364,5 @@ class TaskExecutor:
         return await TaskAttempt(self.setting, plan, trial, lease).run()
 
     async def close(self) -> None:
-        """Nothing is kept warm."""
+        """End what the back end keeps warm."""
+        await self.setting.backend.close()

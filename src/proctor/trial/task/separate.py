@@ -31,7 +31,7 @@ async def open_separate(
     """A fresh sandbox with the agent's collected files in place, ready for the tests."""
     await end_processes(agents_place)
     root = await setting.make_root(task, spec.environment)
-    sandbox = setting.make_sandbox(
+    sandbox = setting.backend.sandbox(
         SandboxRequest(
             name=f"{setting.run_id}-{trial.index}-{lease.attempt}-{lease.fence}-verifier",
             root=root,
