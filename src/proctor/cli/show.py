@@ -66,10 +66,12 @@ def _print_run(store: Store, info: RunInfo) -> None:
     for name, value in lines.items():
         if value not in {"", None}:
             print(f"{name:<11} {printable(value)}")
-    for name, value in info.environment.items():
-        print(printable(f"{name:<11} {_fact_text(name, value)}"))
     for warning in store.warnings(info.id):
         print(f"{'warning':<11} {printable(warning)}")
+    facts = {name: _fact_text(name, value) for name, value in info.environment.items() if value is not None}
+    width = max(map(len, facts), default=0)
+    for number, (name, text) in enumerate(facts.items()):
+        print(("" if number else "\n") + printable(f"{name:<{width}}  {text}"))
 
 
 def _print_trials(info: RunInfo, rows: Iterator[AttemptRow], *, all_trials: bool) -> None:
@@ -150,7 +152,7 @@ def _fact_text(name: str, value: Any) -> str:
         return ", ".join(f"{each:g}" if isinstance(each, float) else str(each) for each in value)
     if name.endswith("_bytes") and isinstance(value, int | float):
         return size_text(int(value))
-    return "–" if value is None else str(value)
+    return str(value)
 
 
 def _pairs(value: Mapping[str, Any]) -> str:
