@@ -68,10 +68,7 @@ def top_functions(profile: cProfile.Profile, count: int) -> list[dict[str, Any]]
 _HARNESS_CALLS = (
     "perf_counter_ns",
     "process_time_ns",
-    "getrusage",
     "lsprof.Profiler",
-    "monotonic_ns",
-    "get_stats",
 )
 
 

@@ -10,6 +10,7 @@ from typing import Any, ClassVar
 from proctor.instruments.base import Sampler
 
 MAX_SAMPLES = 20_000
+FAMILY_EVERY_S = 1.0
 
 
 class Psutil(Sampler):
@@ -25,6 +26,8 @@ class Psutil(Sampler):
         self._last: tuple[float, float] | None = None
         self._sampling_cpu_s = 0.0
         self._dropped = 0
+        self._family: list[Any] = []
+        self._family_at = float("-inf")
 
     def sample(self, pid: int) -> None:
         """One row: the process and, unless told otherwise, everything below it."""
@@ -33,16 +36,24 @@ class Psutil(Sampler):
         began = time.thread_time()
         now = time.monotonic()
         try:
-            process = psutil.Process(pid)
-            family = [process, *(process.children(recursive=True) if self.options["children"] else ())]
+            self._find_family(pid, now)
         except psutil.Error:
             return
-        readings = [reading for each in family if (reading := _read(each))]
+        readings = [reading for each in self._family if (reading := _read(each))]
         if readings and len(self._rows) < MAX_SAMPLES:
             self._rows.append(self._row(now, readings))
         else:
             self._dropped += bool(readings)
         self._sampling_cpu_s += time.thread_time() - began
+
+    def _find_family(self, pid: int, now: float) -> None:
+        """Who to look at. Finding children means reading every process there is, so not at every look."""
+        import psutil
+
+        if now - self._family_at >= FAMILY_EVERY_S:
+            process = psutil.Process(pid)
+            self._family = [process, *(process.children(recursive=True) if self.options["children"] else ())]
+            self._family_at = now
 
     def _row(self, now: float, readings: list[dict[str, float]]) -> dict[str, float]:
         total = {name: sum(each[name] for each in readings) for name in readings[0]}
@@ -85,6 +96,8 @@ def _read(process: Any) -> dict[str, float] | None:
 
     try:
         with process.oneshot():
+            if process.status() == psutil.STATUS_ZOMBIE:
+                return None
             cpu = process.cpu_times()
             memory = process.memory_info()
             threads = process.num_threads()

@@ -290,6 +290,8 @@ def _report_notes(report: Mapping[str, Any], count: int) -> Iterator[str]:
 
 
 def _exit_notes(exit_: Mapping[str, Any]) -> Iterator[str]:
+    if exit_.get("phase") == "link closed":
+        yield "the measured code closed descriptors that were not its own, the harness's among them"
     if exit_.get("killed") and not exit_.get("timed_out"):
         yield f"processes that the trial had started still ran at its end and were ended: {exit_['killed']}"
     if exit_.get("unkillable"):

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import faulthandler
 import gc
-import io
 import os
 import resource
 import select
@@ -58,8 +57,6 @@ def _prepare(control: socket.socket, hello: Message) -> Registered | None:
         return None
     for stream in (sys.stdout, sys.stderr):
         stream.flush()
-        if isinstance(stream, io.TextIOWrapper):
-            stream.reconfigure(line_buffering=True)
     rehearse()
     gc.collect()
     gc.freeze()

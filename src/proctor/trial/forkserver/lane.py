@@ -196,7 +196,10 @@ class Lane:
         """Until the next sample or time limit; None when nothing but the child is waited for."""
         if timeout_s is None and samplers is None:
             return None
-        wait_s = _left_s(self.page.read_mark(), timeout_s)
+        wait_s = 3600.0
+        if timeout_s is not None:
+            # The child may move on to a shorter limit meanwhile: never sleep past the shortest there is.
+            wait_s = min(timeout_s, _left_s(self.page.read_mark(), timeout_s))
         if samplers is not None:
             wait_s = min(wait_s, samplers.wait_s())
         return max(1.0, min(wait_s, 3600.0) * 1000)

@@ -27,6 +27,7 @@ CONSTRUCT, SETUP, WARMUP, EXECUTE, TEARDOWN, INSTRUMENT, END = map(PHASES.index,
 COLLECT_ABOVE = 2_000
 """Container objects made since the last collection, above which one happens before the next slot."""
 _FULL_TRACEBACKS = 5
+_SHORT_ERROR = 200
 OWN_COLUMNS = ("iteration", "duration_s", "cpu_s", "involuntary_switches", "page_faults", "gc_collections")
 
 
@@ -211,25 +212,25 @@ class Point:
         self.report["gc"] = {"policy": self.request["gc"], "collections_in_slots": self._collections}
 
     def _iteration(self, call: Callable[[Any], Any], index: int) -> dict[str, Any]:
-        """One slot and its row. The instruments start before the counters, and stop after them."""
+        """One slot and its row. Instruments are entered last and left first: they see little but the code."""
         self.context.iteration_index = index
         self._before_slot()
-        self.riders.enter()
         used = resource.getrusage(resource.RUSAGE_SELF)
         children = resource.getrusage(resource.RUSAGE_CHILDREN)
         collections = _collections()
         self.page.mark(EXECUTE, index)
+        self.riders.enter()
         try:
             returned, wall_ns, cpu_ns = time_calls(call, self.context, self.loops)
+            self.riders.exit()
             self.link.end_if_forked()
             after = resource.getrusage(resource.RUSAGE_SELF)
             after_children = resource.getrusage(resource.RUSAGE_CHILDREN)
             collected = _collections() - collections
-            self.riders.exit()
             values = self.checker.plain(returned)
         except BaseException as error:  # noqa: BLE001 - measured code may raise anything
-            self.link.end_if_forked()
             self.riders.exit()
+            self.link.end_if_forked()
             return self._failed(index, error)
         finally:
             self.page.clear()
@@ -254,8 +255,10 @@ class Point:
         first = len(self.failures) < _FULL_TRACEBACKS
         if first:
             self.failures.append(failure | {"iteration": index})
-        kept = {"iteration": index, "error": f"{failure['type']}: {failure['message']}"}
-        return kept | ({"traceback": failure["traceback"]} if first else {})
+        text = f"{failure['type']}: {failure['message']}"
+        if first:
+            return {"iteration": index, "error": text, "traceback": failure["traceback"]}
+        return {"iteration": index, "error": text[:_SHORT_ERROR]}
 
     def _before_slot(self) -> None:
         """With the collector off, cyclic garbage is collected here, between slots, when there is enough."""

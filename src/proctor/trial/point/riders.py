@@ -35,18 +35,18 @@ class Riders:
                 self._inside.append((name, instrument))
 
     def enter(self) -> None:
-        """Before the counters and the timer."""
+        """Just before the timer."""
         for name, instrument in self._inside:
             if name not in self._errors:
-                self._try(name, instrument.__enter__)
                 self._entered.append((name, instrument))
+                self._try(name, instrument.__enter__)
 
     def exit(self) -> None:
-        """After the timer; safe to call when some were never entered."""
-        while self._entered:
-            name, instrument = self._entered.pop()
+        """Just after the timer; safe to call when some were never entered."""
+        for name, instrument in reversed(self._entered):
             if name not in self._errors:
                 self._try(name, instrument.__exit__, None, None, None)
+        self._entered.clear()
 
     def metrics(self) -> dict[str, float]:
         """Numbers of the last iteration, each under its instrument's name."""
