@@ -271,7 +271,9 @@ class BubblewrapSandbox:
             if keeper.alive:
                 folder = os.open(self._backend.folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
                 try:
-                    await keeper.end(self._ident or f"never-{self._folder_name}", self._folder_name, folder)
+                    self._ledger["disk_bytes"] = await keeper.end(
+                        self._ident or f"never-{self._folder_name}", self._folder_name, folder
+                    )
                 finally:
                     os.close(folder)
         finally:

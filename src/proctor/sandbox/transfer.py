@@ -5,7 +5,7 @@ the host nothing is ever followed, and nothing but plain files and folders is ma
 """
 
 # Names are bytes, or nothing may be imported any more; pathlib serves neither.
-# ruff: noqa: PTH101, PTH102, PTH103, PTH108, PTH112, PTH114, PTH115, PTH119, PTH120, PTH123, PTH208, PTH211
+# ruff: noqa: PTH103, PTH115, PTH120
 
 from __future__ import annotations
 

@@ -104,18 +104,22 @@ class Keeper:
             raise SandboxError(" ".join(words[2:]))
         return ident, int(words[2])
 
-    async def end(self, ident: str, name: str, folder: int) -> None:
-        """Kill a sandbox with everything in it and remove `name` from the folder; also if it never began."""
+    async def end(self, ident: str, name: str, folder: int) -> int:
+        """Kill a sandbox with all that is in it and remove `name` from the folder, also if it never began.
+
+        The bytes that its upper folder had.
+        """
         self._require()
         reply = self._expect(ident)
         self._channel.send([f"E{ident}", f"n{name}"], [folder])
         words = await reply
         if words[0] == "g" and words[2] != "0":
             raise SandboxError(f"could not remove the state of sandbox {name}")
+        return int(words[3])
 
     async def remove(self, name: str, folder: int) -> None:
         """Remove a tree that a sandbox left, whoever owns its files."""
-        await self.end(self._next(), name, folder)
+        await self.end(f"remove-{self._next()}", name, folder)
 
     async def run(self, argv: Sequence[str], fds: Sequence[int] = ()) -> int:
         """Run a trusted program of the host as root of the outer user namespace; its exit code.

@@ -17,7 +17,7 @@ from dataclasses import dataclass
 from typing import NoReturn
 
 from proctor.sandbox.init import kernel
-from proctor.sandbox.init.warden import Warden, forked
+from proctor.sandbox.init.warden import Warden, forked, measure
 from proctor.sandbox.init.wire import Message, receive, reply
 
 _SOCKET = 3
@@ -34,6 +34,7 @@ class _Child:
     pidfd: int
     folder: int = -1
     name: str = ""
+    used_bytes: int = 0
 
 
 class Keeper:
@@ -83,17 +84,20 @@ class Keeper:
 
     def _remove(self, ident: str, name: str, folder: int) -> None:
         def work() -> None:
+            os.fchdir(folder)
             os.setresgid(0, 0, 0)
             os.setresuid(0, 0, 0)
-            os.fchdir(folder)
             os.execve("/bin/rm", ["rm", "-rf", "--", name], {})  # noqa: S606 - a list, no shell
 
-        self._remember(forked(work), "remover", ident)
+        os.fchdir(folder)
+        used_bytes, _ = measure(f"{name}/upper")
+        os.chdir("/")
+        self._remember(forked(work), "remover", ident, used_bytes)
         os.close(folder)
 
-    def _remember(self, pid: int, kind: str, ident: str) -> None:
+    def _remember(self, pid: int, kind: str, ident: str, used_bytes: int = 0) -> None:
         pidfd = os.pidfd_open(pid)
-        self._children[pidfd] = _Child(pid, kind, ident, pidfd)
+        self._children[pidfd] = _Child(pid, kind, ident, pidfd, used_bytes=used_bytes)
 
     def _ended(self, child: _Child) -> None:
         os.close(child.pidfd)
@@ -107,7 +111,7 @@ class Keeper:
             if child.folder >= 0:
                 self._remove(child.ident, child.name, child.folder)
         else:
-            reply(self._socket, "g" if child.kind == "remover" else "r", child.ident, code)
+            reply(self._socket, "g" if child.kind == "remover" else "r", child.ident, code, child.used_bytes)
 
 
 def _become(message: Message) -> None:

@@ -96,10 +96,17 @@ static void start_sandbox(const struct message *message)
 static void start_remover(const char *id, const char *name, int folder)
 {
     pid_t pid = fork();
-    if (pid == 0)
-        _exit(remove_tree(folder, name) < 0 ? 1 : 0);
+    if (pid == 0) {
+        char path[300];
+        uint64_t bytes = 0, inodes = 0;
+        snprintf(path, sizeof path, "%s/upper", name);
+        measure_tree(openat(folder, path, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC), &bytes, &inodes);
+        int code = remove_tree(folder, name) < 0;
+        reply(proctor, "g %s %d %llu", id, code, (unsigned long long)bytes);
+        _exit(0);
+    }
     if (pid < 0)
-        reply(proctor, "g %s 1", id);
+        reply(proctor, "g %s 1 0", id);
     else
         remember(pid, 'r', id);
 }
@@ -180,8 +187,10 @@ static void reap(void)
                 start_remover(child->id, child->name, child->folder);
             if (child->folder >= 0)
                 close(child->folder);
-        } else
-            reply(proctor, "%c %s %d", child->kind == 'r' ? 'g' : 'r', child->id, code);
+        } else if (child->kind == 'p')
+            reply(proctor, "r %s %d", child->id, code);
+        else if (code) /* it could not report any more */
+            reply(proctor, "g %s %d 0", child->id, code);
         free(child);
     }
 }

@@ -1,7 +1,7 @@
 """The few system calls that Python 3.11 does not offer, for the keeper without a compiler."""
 
 # Names are bytes, or nothing may be imported any more; pathlib serves neither.
-# ruff: noqa: PTH101, PTH102, PTH103, PTH108, PTH112, PTH114, PTH115, PTH119, PTH120, PTH123, PTH208, PTH211
+# ruff: noqa: PTH123
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
 """One sandbox of the keeper without a compiler: bubblewrap makes it, a warden outside runs commands in it."""
 
 # Names are bytes, or nothing may be imported any more; pathlib serves neither.
-# ruff: noqa: PTH101, PTH102, PTH103, PTH108, PTH112, PTH114, PTH115, PTH119, PTH120, PTH123, PTH208, PTH211
+# ruff: noqa: PTH102, PTH119, PTH123, PTH208
 
 from __future__ import annotations
 
@@ -54,8 +54,7 @@ class Warden:
         self._request = request
         fds = iter(request.fds)
         self._control = socket.socket(fileno=next(fds))
-        self._filter_fd = next(fds)
-        self._filter = os.pread(self._filter_fd, 1 << 16, 0)
+        self._filter = os.pread(next(fds), 1 << 16, 0)
         self._cgroups = [next(fds) for _ in range(int(request.one("c", "0")))]
         self._sources = list(fds)
         self._supervisors: dict[int, str] = {}
@@ -123,22 +122,25 @@ class Warden:
 
     def _launch(self, binds: list[str]) -> subprocess.Popen[bytes]:
         reader, writer = os.pipe()
+        filter_fd = os.memfd_create("filter")  # bubblewrap reads from its position: not one that is shared
+        os.write(filter_fd, self._filter)
+        os.lseek(filter_fd, 0, os.SEEK_SET)
         command = [
             "bwrap", "--unshare-pid", "--unshare-net", "--unshare-ipc", "--unshare-uts",
-            "--unshare-cgroup-try", "--hostname", self._request.one("h"), "--die-with-parent", "--new-session", "--clearenv",
+            "--unshare-cgroup-try", "--hostname", self._request.one("h"), "--die-with-parent",
+            "--new-session", "--clearenv",
             "--cap-drop", "ALL", "--bind", f"{_STAGE}/r", "/", *binds, "--proc", "/proc", "--dev", "/dev",
             "--perms", "1777", "--size", self._request.one("s"), "--tmpfs", _SHARED_MEMORY,
             *_pause_arguments(), "--remount-ro", "/dev", "--info-fd", str(writer),
-            "--seccomp", str(self._filter_fd), "--", *_pause_command(),
+            "--seccomp", str(filter_fd), "--", *_pause_command(),
         ]  # fmt: skip
-        os.lseek(self._filter_fd, 0, os.SEEK_SET)
         process = subprocess.Popen(
             command,
             env={},
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
-            pass_fds=(writer, self._filter_fd),
+            pass_fds=(writer, filter_fd),
             user=0,
             group=0,
             extra_groups=[],
@@ -217,7 +219,7 @@ class Warden:
         elif message.kind == "L":
             os.waitpid(forked(lambda: self._listen(ident, int(message.fields[1]))), 0)
         elif message.kind == "U":
-            forked(lambda: reply(self._control, "u", ident, *_measure(f"{_STAGE}/s/upper")))
+            forked(lambda: reply(self._control, "u", ident, *measure(f"{_STAGE}/s/upper")))
 
     def _reap(self) -> None:
         for pid, ident in list(self._supervisors.items()):
@@ -352,7 +354,8 @@ def _pause_command() -> list[str]:
     return [*loader, f"{_PAUSE}/cat"]
 
 
-def _measure(folder: str) -> tuple[int, int]:
+def measure(folder: str) -> tuple[int, int]:
+    """Bytes on disk and inodes of a tree."""
     used = inodes = 0
     for place, folders, files in os.walk(folder):
         for name in (*folders, *files):
