@@ -116,6 +116,29 @@ def test_a_mistake_is_a_sentence_and_exit_code_two(
     assert message in capsys.readouterr().err
 
 
+def test_a_task_spec_is_planned_too(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    for name, text in {
+        "task.toml": 'schema_version = "1.0"\n',
+        "instruction.md": "Do it.\n",
+        "environment/Dockerfile": "FROM debian:bookworm-slim\n",
+        "tests/test.sh": "echo 1 > /logs/verifier/reward.txt\n",
+        "solution/solve.sh": "true\n",
+    }.items():
+        path = folder / "hello" / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(text)
+    (folder / "t.yaml").write_text(
+        "tasks: [hello]\nagents: [oracle, nop]\nmodels: [m, null]\nrollouts: 2\nsweep: {LEVEL: [1, 2]}\n"
+    )
+    assert main(["plan", "t.yaml"]) == 0
+    out = capsys.readouterr().out
+    assert "t: 16 trials, seed 0" in out
+    assert "hello: 2 rollouts by oracle, nop with m, no model" in out
+    assert "hello × oracle/m #1  LEVEL=1" in out
+    assert main(["plan", "t.yaml", "--set", "model=", "--set", "sweep="]) == 0
+    assert "hello: 2 rollouts by oracle, nop\n" in capsys.readouterr().out
+
+
 def test_a_note_about_the_plan_is_printed(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["plan", "s.yaml", "--experiments", "mine", "--set", "params.n=[1, 1]"]) == 0
     assert "Note: demo: 'n' lists a value more than once; each is measured once." in capsys.readouterr().out
@@ -127,7 +150,7 @@ def remember(folder: Path, seconds: float) -> None:
     from proctor.spec.load import load
     from proctor.store.open import open_store
 
-    plan = plan_spec(with_sources(load(folder / "s.yaml"), ["mine"]))
+    plan = plan_spec(with_sources(load(folder / "s.yaml"), ["mine"]), load_settings())
     info = RunInfo(
         id="r1", name="s", kind="experiment", status=RunStatus.RUNNING, created_at=1, seed=0, total=len(plan)
     )

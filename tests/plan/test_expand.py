@@ -240,6 +240,12 @@ def test_errors_found_while_planning_point_into_the_file(
     assert str(caught.value).removeprefix(f"{tmp_path}/").startswith(message)
 
 
+def test_a_parameter_that_is_missing_is_asked_for_where_the_experiment_stands(tmp_path: Path) -> None:
+    needy = ExperimentInfo(slug="demo", digest="d", params={"n": ParamInfo(name="n", type="int")})
+    with pytest.raises(ParamError, match=r"s.yaml:2:1: 'demo' needs 'n'"):
+        expand(loaded(tmp_path, "seed: 1\nexperiment: demo"), experiments={"demo": needy})
+
+
 def test_without_any_experiment_the_error_says_so() -> None:
     with pytest.raises(NotFoundError, match="'demo' is not an experiment; no experiment is known here"):
         expand(from_mapping({"experiment": "demo"}))
@@ -353,12 +359,12 @@ def test_the_tasks_of_every_entry_must_be_given() -> None:
 
 
 def test_a_plan_without_end_is_refused_early(monkeypatch: pytest.MonkeyPatch) -> None:
-    with pytest.raises(SpecError, match="more than 100,000 trials"):
-        rolled({"tasks": [{"path": "x", "rollouts": 10**12}]}, [ONE])
     wide = {"tasks": [{"path": "x", "sweep": {name: list(range(100)) for name in "ABCDEFGH"}}]}
     with pytest.raises(SpecError, match=r"the sweep has 10,000,000,000,000,000 points"):
         rolled(wide, [ONE])
     monkeypatch.setattr(expand_module, "MAX_TRIALS", 3)
+    with pytest.raises(SpecError, match="more than 3 trials"):
+        rolled({"tasks": [{"path": "x", "rollouts": 10**12}]}, [ONE])
     assert len(planned({"experiment": "demo", "sweep": {"n": [1, 2, 3]}})) == 3
     with pytest.raises(SpecError, match="more than 3 trials"):
         planned({"experiments": [{"experiment": name, "sweep": {"n": [1, 2]}} for name in KNOWN]})

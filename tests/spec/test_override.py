@@ -74,6 +74,12 @@ def test_a_key_of_a_body_is_set_in_every_body(tmp_path: Path) -> None:
     assert [entry.rollouts for entry in changed(tmp_path, TASKS, "rollouts=4").tasks] == [4, 4]
 
 
+def test_an_empty_value_also_takes_back_what_stands_at_the_top_for_all(tmp_path: Path) -> None:
+    shared = TASKS + "agents: [x, y]\n"
+    assert changed(tmp_path, shared).tasks[1].agents == ("x", "y")
+    assert changed(tmp_path, shared, "agent=").tasks[1].agents == ("oracle",)
+
+
 @pytest.mark.parametrize("override", ["parallelism=3", "parallel=3"])
 def test_old_names_work_in_overrides_over_old_and_new_names_in_files(tmp_path: Path, override: str) -> None:
     for name in ("parallel", "parallelism"):

@@ -122,7 +122,7 @@ SPECS = st.builds(
 ) | st.builds(Spec, tasks=st.lists(ENTRIES, min_size=1, max_size=2).map(tuple), **SHARED)
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=60)
 @given(SPECS)
 def test_a_spec_survives_the_way_through_json_unchanged(spec: Spec) -> None:
     stored = json.dumps(spec.to_mapping(), allow_nan=False)
@@ -131,7 +131,7 @@ def test_a_spec_survives_the_way_through_json_unchanged(spec: Spec) -> None:
     assert json.dumps(again.to_mapping()) == stored
 
 
-@settings(max_examples=50, deadline=None)
+@settings(max_examples=25)
 @given(SPECS)
 def test_every_resolved_spec_fits_the_published_schema(spec: Spec) -> None:
     jsonschema.Draft7Validator(SCHEMA).validate(spec.to_mapping())

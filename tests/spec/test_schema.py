@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import re
+import shlex
 from importlib.resources import files
 from pathlib import Path
 from typing import Any
@@ -12,7 +14,7 @@ import pytest
 
 from proctor.errors import SpecError
 from proctor.spec import bodies, dialects, grammar
-from proctor.spec.load import from_mapping, written
+from proctor.spec.load import from_mapping, load, written
 
 SCHEMA = json.loads((files("proctor.spec") / "schema.json").read_text())
 FIXTURES = sorted((Path(__file__).parent / "fixtures").iterdir())
@@ -126,8 +128,31 @@ def test_the_schema_has_every_key_of_the_grammar() -> None:
     assert set(bodies.TASK_KEYS) <= set(definitions["task_entry"]["properties"])
 
 
+REFERENCE = Path(__file__).parents[2] / "docs" / "reference" / "spec.md"
+
+
+def test_every_example_of_the_reference_loads(tmp_path: Path) -> None:
+    examples = re.findall(r"^```(yaml|toml|json)\n(.*?)^```", REFERENCE.read_text(), re.DOTALL | re.MULTILINE)
+    assert len(examples) >= 3
+    for suffix, text in examples:
+        path = tmp_path / f"example.{suffix}"
+        path.write_text(text)
+        load(path)
+        assert fits(written(path))
+
+
+def test_the_overrides_of_the_reference_are_understood(tmp_path: Path) -> None:
+    path = tmp_path / "example.yaml"
+    path.write_text("experiments: [a]\n")
+    [line] = re.findall(r"^--set .*$", REFERENCE.read_text(), re.MULTILINE)
+    overrides = [word for word in shlex.split(line) if word != "--set"]
+    load(path, overrides=[each for each in overrides if not each.startswith("tasks")])
+    path.write_text("tasks: [a]\n")
+    load(path, overrides=[each for each in overrides if each.startswith(("tasks", "seed", "notes"))])
+
+
 def test_the_reference_has_every_key_of_the_grammar() -> None:
-    reference = (Path(__file__).parents[2] / "docs" / "reference" / "spec.md").read_text()
+    reference = REFERENCE.read_text()
     keys = {
         *grammar.SHARED_KEYS,
         *bodies.EXPERIMENT_KEYS,

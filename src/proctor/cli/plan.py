@@ -13,7 +13,7 @@ from proctor.errors import Exit
 
 if TYPE_CHECKING:
     from proctor.model.plan import Plan, PlannedTrial
-    from proctor.model.spec import ExperimentBody, Spec
+    from proctor.model.spec import ExperimentBody, Spec, TaskEntry
     from proctor.plan.estimate import Estimate
 
 SHOWN = 40
@@ -36,17 +36,19 @@ SHOWN = 40
 def command(
     spec_file: Path, overrides: tuple[str, ...], sources: tuple[str, ...], everything: bool, as_json: bool
 ) -> int:
-    """Print what SPEC would run. Nothing is executed and nothing is written.
+    """Print what SPEC would run. Nothing is executed and no run is made.
 
     The time is estimated from earlier runs of the same experiments or tasks in the store, when there are any.
     """
     from proctor.job import plan_spec, with_sources
     from proctor.plan.estimate import estimate
+    from proctor.settings import load_settings
     from proctor.spec.load import load
 
+    settings = load_settings()
     spec = with_sources(load(spec_file, overrides=overrides), sources)
-    plan = plan_spec(spec)
-    expected = estimate(plan, _history(plan), parallel=spec.parallel)
+    plan = plan_spec(spec, settings)
+    expected = estimate(plan, _history(plan, settings.store_url), parallel=spec.parallel)
     if as_json:
         _print_json(spec, plan, expected)
     else:
@@ -54,14 +56,13 @@ def command(
     return Exit.OK
 
 
-def _history(plan: Plan) -> Mapping[str, float]:
+def _history(plan: Plan, store_url: str) -> Mapping[str, float]:
     """What earlier runs took. A store that cannot be read costs the estimate, not the plan."""
     from proctor.errors import StoreError
-    from proctor.settings import load_settings
     from proctor.store.open import open_store
 
     try:
-        with open_store(load_settings().store_url, create=False) as store:
+        with open_store(store_url, create=False) as store:
             return store.history({trial.subject for trial in plan.trials})
     except StoreError as error:
         print(f"proctor: no estimate: {error}", file=sys.stderr)
@@ -93,6 +94,8 @@ def _print_plan(spec: Spec, plan: Plan, expected: Estimate, *, everything: bool)
     print(bold(f"{spec.name}: {_counted(len(plan), 'trial')}, seed {spec.seed}"))
     for body in spec.experiments:
         print(f"  {body.experiment}: {_measuring(body)}")
+    for entry in spec.tasks:
+        print(f"  {entry.path}: {_counted(entry.rollouts, 'rollout')} by {_by(entry)}")
     print()
     shown = plan.trials if everything else plan.trials[:SHOWN]
     print_table(("#", "trial", "key"), _rows(shown, _varying(plan)), right=(0,))
@@ -109,19 +112,30 @@ def _rows(trials: Sequence[PlannedTrial], varying: Mapping[int, frozenset[str]])
 
     rows = []
     for trial in trials:
-        params = {name: value for name, value in trial.params.items() if name in varying[trial.body]}
-        rows.append((trial.index + 1, replace(trial, params=params).label, trial.key[:12]))
+        shown = {name: value for name, value in _values(trial).items() if name in varying[trial.body]}
+        if trial.kind == "experiment":
+            label = replace(trial, params=shown).label
+        else:
+            label = "  ".join((trial.label, *(f"{name}={value}" for name, value in shown.items())))
+        rows.append((trial.index + 1, label, trial.key[:12]))
     return rows
 
 
+def _values(trial: PlannedTrial) -> Mapping[str, Any]:
+    """What a sweep can vary: parameters of an experiment, environment variables of a task."""
+    variables: Mapping[str, Any] = trial.overrides.get("environment_variables", {})
+    return trial.params if trial.kind == "experiment" else variables
+
+
 def _varying(plan: Plan) -> dict[int, frozenset[str]]:
-    """For each body the parameters that differ between its points; the rest would only widen the table."""
+    """For each body what differs between its trials; the rest would only widen the table."""
     first: dict[int, Mapping[str, Any]] = {}
     varying: dict[int, set[str]] = {}
     for trial in plan.trials:
-        start = first.setdefault(trial.body, trial.params)
+        values = _values(trial)
+        start = first.setdefault(trial.body, values)
         names = varying.setdefault(trial.body, set())
-        names.update(name for name, value in trial.params.items() if value != start.get(name))
+        names.update(name for name, value in values.items() if value != start.get(name))
     return {body: frozenset(names) for body, names in varying.items()}
 
 
@@ -131,6 +145,12 @@ def _measuring(body: ExperimentBody) -> str:
     until = f" (at most {each.max_time_s:g} s)" if each.measured == "auto" else ""
     instruments = ", ".join(instrument.name for instrument in body.instrumentation) or "no instrument"
     return f"{warmup}{each.measured} measured at each point{until}, with {instruments}"
+
+
+def _by(entry: TaskEntry) -> str:
+    models = ", ".join(model or "no model" for model in entry.models)
+    agents = ", ".join(entry.agents)
+    return agents if entry.models == (None,) else f"{agents} with {models}"
 
 
 def _expectation(spec: Spec, expected: Estimate) -> str:

@@ -9,7 +9,7 @@ from json.decoder import scanstring  # type: ignore[attr-defined]  # the library
 from typing import Any
 
 from proctor.errors import SpecError
-from proctor.spec.node import MAX_DEPTH, Mark, Node, scalar
+from proctor.spec.node import MAX_DEPTH, Mark, Node, scalar, spend
 
 _SPACE = re.compile(r"[ \t\r\n]*")
 _NUMBER = re.compile(r"(-?(?:0|[1-9][0-9]*))(\.[0-9]+)?([eE][-+]?[0-9]+)?")
@@ -37,6 +37,7 @@ class _Scanner:
         self.source = source
         self.lines = Lines(source, file)
         self.at = 0
+        self.count = 0
 
     def error(self, message: str, at: int | None = None) -> SpecError:
         return self.lines.mark(self.at if at is None else at).error(f"not valid JSON: {message}")
@@ -49,6 +50,8 @@ class _Scanner:
     def value(self, depth: int = 0) -> Node:
         following = self.skip()
         mark = self.lines.mark(self.at)
+        self.count += 1
+        spend(self.count, mark)
         if depth > MAX_DEPTH:
             raise mark.error(f"nested deeper than {MAX_DEPTH} levels")
         if following == "{":

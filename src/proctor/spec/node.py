@@ -56,6 +56,12 @@ class Node:
         return self.key_mark or self.mark
 
 
+def spend(count: int, mark: Mark) -> None:
+    """Refuse a document with more values than any spec needs."""
+    if count > MAX_NODES:
+        raise mark.error(f"more than {MAX_NODES:,} values; a spec is smaller")
+
+
 def plain(node: Node) -> Any:
     """The value without places."""
     if isinstance(node.value, dict):

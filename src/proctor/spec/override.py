@@ -54,7 +54,8 @@ def _targets(root: Node, path: list[str]) -> list[list[str]]:
     for several, keys in (("experiments", EXPERIMENT_KEYS), ("tasks", TASK_KEYS)):
         listed = root.value.get(several)
         if path[0] in keys and listed is not None and isinstance(listed.value, list):
-            return [[several, str(at), *path] for at in range(len(listed.value))]
+            top = [path] if path[0] in root.value else []
+            return [*top, *([several, str(at), *path] for at in range(len(listed.value)))]
     return [path]
 
 

@@ -12,7 +12,7 @@ from typing import Any
 
 from proctor.errors import SpecError
 from proctor.spec.json_positions import Lines
-from proctor.spec.node import MAX_DEPTH, Mark, Node, scalar
+from proctor.spec.node import MAX_DEPTH, Mark, Node, scalar, spend
 
 Path = tuple[str | int, ...]
 _PLACE = re.compile(
@@ -23,6 +23,8 @@ _DIGITS = re.compile(r"[0-9_]{4000,}")
 _SPACE = re.compile(r"[ \t]*")
 _BARE = re.compile(r"[A-Za-z0-9_-]+")
 _ATOM = re.compile(r"[^,\]}#\n]*")
+# tomllib takes quadratic time over the parts of a dotted key. Anchored at the start of a word: linear itself.
+_ENDLESS_KEY = re.compile(r"""(?<![\w"'-])(?:[\w"'-]++[ \t]*+\.[ \t]*+){200}""", re.ASCII)
 _STRINGS = (
     re.compile(r'"""(?:[^\\]|\\.)*?"{3,5}(?!")', re.DOTALL),
     re.compile(r"'''.*?'{3,5}(?!')", re.DOTALL),
@@ -145,6 +147,9 @@ class _Scanner:
 
 def parse_toml(source: str, file: str = "") -> Node | None:
     """The tree of one TOML document; None when there is nothing in it."""
+    if endless := _ENDLESS_KEY.search(source):
+        mark = Lines(source, file).mark(endless.start())
+        raise mark.error(f"nested deeper than {MAX_DEPTH} levels by a dotted key")
     try:
         data = tomllib.loads(source)
     except tomllib.TOMLDecodeError as error:
@@ -157,7 +162,7 @@ def parse_toml(source: str, file: str = "") -> Node | None:
         raise mark.error("not valid TOML: the number has too many digits") from None
     if not data:
         return None
-    _check_depth(data, file)
+    _check_size(data, file)
     scanner = _Scanner(source, file)
     scanner.run()
     return _tree(data, (), scanner, Mark(file, 1, 1))
@@ -176,12 +181,14 @@ def _syntax(error: tomllib.TOMLDecodeError, source: str, file: str) -> SpecError
     return SpecError(f"not valid TOML: {message}", file=file, line=line, column=column)
 
 
-def _check_depth(data: Any, file: str) -> None:
-    level, depth = [data], 0
+def _check_size(data: Any, file: str) -> None:
+    level, depth, count = [data], 0, 0
     while level:
         if depth > MAX_DEPTH:
             raise SpecError(f"nested deeper than {MAX_DEPTH} levels", file=file)
         inner = [each.values() if isinstance(each, dict) else each for each in level]
+        count += sum(map(len, inner))
+        spend(count, Mark(file))
         level = [item for items in inner for item in items if isinstance(item, dict | list)]
         depth += 1
 

@@ -14,7 +14,7 @@ import yaml
 
 from proctor.errors import SpecError
 from proctor.spec.json_positions import Lines
-from proctor.spec.node import MAX_DEPTH, MAX_NODES, Mark, Node, scalar
+from proctor.spec.node import MAX_DEPTH, Mark, Node, scalar, spend
 
 _WORDS: dict[str, Any] = {
     **dict.fromkeys(("", "~", "null", "Null", "NULL")),
@@ -148,8 +148,7 @@ class _Builder:
 
     def _spend(self, mark: Mark) -> None:
         self.count += 1
-        if self.count > MAX_NODES:
-            raise mark.error(f"more than {MAX_NODES:,} values once aliases are followed; a spec is smaller")
+        spend(self.count, mark)
 
 
 def parse_yaml(source: str, file: str = "") -> Node | None:
