@@ -9,6 +9,11 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+from hypothesis import HealthCheck, settings
+
+# A busy machine must not fail a property: how long an example takes says nothing about it.
+settings.register_profile("proctor", deadline=None, suppress_health_check=[HealthCheck.too_slow])
+settings.load_profile("proctor")
 
 POSTGRES_HINTS = ("/usr/lib/postgresql", "/usr/local/bin")
 
