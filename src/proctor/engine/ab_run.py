@@ -86,7 +86,7 @@ def run(
     return Comparison(
         name=contest.spec.name,
         a=a.label,
-        b=b.label + (f" made {contest.slow:.3g} × slower" if contest.slow else ""),
+        b=b.label + (f", {contest.slow:.1%} slower on purpose" if contest.slow else ""),
         asked=asked,
         results=tuple(results),
         notes=(*notes, *bench.notes),

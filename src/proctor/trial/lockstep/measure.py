@@ -1,4 +1,4 @@
-"""Measure lockstep pairs: fresh worker processes that take turns of half a millisecond on one CPU.
+"""Measure lockstep pairs: fresh worker processes that take turns of a fifth of a millisecond on one CPU.
 
 The workers pass the turn among themselves over pipes, so nothing of ours runs between two slots.
 """
@@ -19,13 +19,13 @@ from proctor.errors import SideError
 from proctor.model.lockstep import Calibration, Pair, Schedule, slots_from
 from proctor.trial.lockstep.process import Side, Worker, gather
 
-SLOT_S = 0.0005
-"""A slot's CPU time. Shorter slots lie closer together and cancel more noise; below this the handing over of
-the turn, and the caches it empties, would show in the times."""
-KEPT = 60
-WARMUP = 5
+SLOT_S = 0.0002
+"""A slot's CPU time. The machine's speed changes from millisecond to millisecond, so the shorter the slots, the
+more of that cancels; below this, handing over the turn would show in the times."""
+KEPT = 200
+WARMUP = 10
 DEFAULT_TIMEOUT_S = 60.0
-_SIDE_S = 0.03
+_SIDE_S = 0.04
 """What all slots of one worker should take together when single calls are long."""
 
 
@@ -150,6 +150,7 @@ def _run(
                     "gc": worker.side.gc,
                     "schedule": order,
                     "loops": load.loops,
+                    "lead": int(load.loops > 1),
                     "extra_calls": load.extra_calls,
                     "spins": load.spins,
                     "my_turn": pipes[number][0],

@@ -23,7 +23,8 @@ if TYPE_CHECKING:
     Call = Callable[[Any], Any]
 
 _MOST_LOOPS = 10_000_000
-_SPIN_TURNS = 20_000
+_SPIN_TURNS = 5_000
+_LOOKS = 5
 
 
 class AbandonedError(Exception):
@@ -177,8 +178,8 @@ def probe(call: Call, context: Any, order: dict[str, Any]) -> dict[str, Any]:
     """
     clocks, target_ns = Clocks(), order["slot_ns"]
 
-    def cost(loops: int) -> tuple[int, list[int]]:
-        slot = min(clocks.slot(call, context, loops) for _ in range(2 if loops > 1 else 1))
+    def cost(loops: int, looks: int = 1) -> tuple[int, list[int]]:
+        slot = min(clocks.slot(call, context, loops) for _ in range(looks))
         wall, cpu, waited = slot[0], slot[1], slot[5]
         return (cpu if cpu >= (wall - waited) / 2 else wall), slot
 
@@ -188,12 +189,20 @@ def probe(call: Call, context: Any, order: dict[str, Any]) -> dict[str, Any]:
         loops = min(_MOST_LOOPS, loops * 10, max(loops * 2, loops * target_ns // max(spent, 1)))
         spent, slot = cost(loops)
     if loops > 1:
+        spent, slot = cost(loops, _LOOKS)
         loops = max(1, round(loops * target_ns / spent))
-        spent, slot = cost(loops)
-    before = time.process_time_ns()
-    spin(_SPIN_TURNS)
-    spin_ns = (time.process_time_ns() - before) / _SPIN_TURNS
-    return {"loops": loops, "slot": slot, "spin_ns": spin_ns}
+        spent, slot = cost(loops, _LOOKS)
+    return {"loops": loops, "slot": slot, "spin_ns": spin_ns()}
+
+
+def spin_ns() -> float:
+    """CPU time of one turn of the spin, at its best."""
+    best = float("inf")
+    for _ in range(_LOOKS):
+        before = time.process_time_ns()
+        spin(_SPIN_TURNS)
+        best = min(best, (time.process_time_ns() - before) / _SPIN_TURNS)
+    return best
 
 
 def take_turns(call: Call, context: Any, order: dict[str, Any]) -> dict[str, Any]:
@@ -210,7 +219,7 @@ def take_turns(call: Call, context: Any, order: dict[str, Any]) -> dict[str, Any
         if step and schedule[step - 1] != me and not os.read(order["my_turn"], 1):
             raise AbandonedError
         context.iteration_index = len(slots)
-        slots.append(clocks.slot(call, context, loops, order["spins"]))
+        slots.append(clocks.slot(call, context, loops, order["spins"], order["lead"]))
         if not order["gc"]:
             collected += gc.collect()
         if step + 1 < len(schedule) and schedule[step + 1] != me:
@@ -242,9 +251,14 @@ class Clocks:
         except OSError:
             self._schedstat = -1
 
-    def slot(self, call: Call, context: Any, loops: int, spins: int = 0) -> list[int]:
-        """Time `loops` calls together: a row of model.lockstep.SLOT_FIELDS."""
+    def slot(self, call: Call, context: Any, loops: int, spins: int = 0, lead: int = 0) -> list[int]:
+        """Time `loops` calls together: a row of model.lockstep.SLOT_FIELDS.
+
+        The `lead` calls before them are not timed: they fill the caches that the other side had emptied.
+        """
         turns = repeat(None, loops)
+        for _ in repeat(None, lead):
+            call(context)
         waited, usage = self._waited_ns(), resource.getrusage(resource.RUSAGE_SELF)
         cpu = time.process_time_ns()
         wall = time.perf_counter_ns()

@@ -1,0 +1,93 @@
+"""`proctor selftest`: prove on the user's own experiment that the gate would fire, and only then."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from proctor.cli.ab import Share, judging_options
+from proctor.errors import Exit
+
+if TYPE_CHECKING:
+    from proctor.engine.ab_run import Comparison
+
+
+@click.command(name="selftest")
+@click.argument("spec_file", metavar="SPEC", type=click.Path(path_type=Path))
+@click.option("--slow", type=Share(), default="5%", show_default=True, help="How much slower side B is made.")
+@judging_options
+def command(spec_file: Path, *, slow: float, as_json: bool, **asked: Any) -> int:
+    """Compare SPEC's first parameter point with itself, then with itself made slower on purpose.
+
+    The slower side does more of its own work: extra calls of execute_once, and for what is less than a whole
+    call a calibrated spin. Exit code: 0 the first comparison found no difference and the second one did,
+    1 one of them was wrong, 3 the machine could not tell.
+    """
+    same, slower = _compare_both(spec_file, slow, as_json, asked)
+    code = judge(same, slower)
+    if as_json:
+        _print_json(same, slower, slow, code)
+    else:
+        _print(same, slower, slow, code)
+    return code
+
+
+def judge(same: Comparison, slower: Comparison) -> Exit:
+    """Whether both comparisons came out as they must."""
+    from proctor.analysis.lockstep import DIFFERENT
+
+    if same.verdict in DIFFERENT or slower.verdict.value in {"faster", "same"}:
+        return Exit.WORSE
+    return Exit.OK if slower.verdict.value == "slower" else Exit.INCONCLUSIVE
+
+
+def _compare_both(
+    spec_file: Path, slow: float, quiet: bool, asked: dict[str, Any]
+) -> tuple[Comparison, Comparison]:
+    from dataclasses import replace
+
+    from proctor.cli.ab import progress_line, rules_from, stopping
+    from proctor.engine.ab import Asked
+    from proctor.engine.ab_run import Contest, run
+    from proctor.job import experiment_sources, with_sources
+    from proctor.spec.load import load
+    from proctor.trial.lockstep.sides import Request
+
+    spec = with_sources(load(spec_file, overrides=asked["overrides"]), asked["sources"])
+    here = Request(folder=".")
+    contest = Contest(
+        spec=spec, sources=experiment_sources(spec), a=here, b=here, pin=asked["pin"], first_point_only=True
+    )
+    budget_s = asked["time_budget"] and asked["time_budget"] / 2
+    how = Asked(rules=rules_from(asked), time_budget_s=budget_s)
+    with stopping(), progress_line(quiet=quiet) as tell:
+        return run(contest, how, on_progress=tell), run(replace(contest, slow=slow), how, on_progress=tell)
+
+
+def _print(same: Comparison, slower: Comparison, slow: float, code: Exit) -> None:
+    from proctor.cli.ab_text import sentence
+    from proctor.cli.table import bold
+
+    words = {
+        Exit.OK: f"the gate works here: nothing was seen where nothing was, and a slowdown of {slow:.1%} was",
+        Exit.WORSE: "the gate was wrong here: do not rely on it on this machine now",
+        Exit.INCONCLUSIVE: f"the machine could not tell: a slowdown of {slow:.1%} may go unnoticed here now",
+    }
+    print(bold(words[code]))
+    print(f"  {same.results[0].label}")
+    for name, comparison in (("the same code", same), (f"{slow:.1%} slower", slower)):
+        result = comparison.results[0]
+        print(f"  {name:14} {sentence(result)}; {len(result.pairs)} pairs, {comparison.cpu_s:.1f} s CPU")
+    for note in dict.fromkeys((*same.notes, *slower.notes)):
+        if not note.startswith("both sides"):
+            print(f"  note: {note}")
+
+
+def _print_json(same: Comparison, slower: Comparison, slow: float, code: Exit) -> None:
+    from proctor.cli.table import print_json
+    from proctor.engine.ab_file import to_mapping
+
+    documents = {"same": to_mapping(same, slots=False), "slower": to_mapping(slower, slots=False)}
+    print_json({"slow": slow, "works": code is Exit.OK, "exit_code": int(code), **documents})
