@@ -91,7 +91,10 @@ def _patch(name: str, before: bytes | None, after: bytes | None) -> str:
         "/dev/null" if before is None else f"a/{name}",
         "/dev/null" if after is None else f"b/{name}",
     )
-    header = f"diff --git a/{name} b/{name}\n"
+    mode = (
+        "new file mode 100644\n" if before is None else "deleted file mode 100644\n" if after is None else ""
+    )
+    header = f"diff --git a/{name} b/{name}\n{mode}"
     return header + "".join(
         line if line.endswith("\n") else f"{line}\n\\ No newline at end of file\n" for line in lines
     )

@@ -1,0 +1,122 @@
+from __future__ import annotations
+
+import json
+import subprocess
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from proctor.errors import SandboxError, TaskError
+from proctor.model.spec import TaskEntry
+from proctor.model.task import Repository, Task
+from proctor.sandbox.base import Root, SandboxRequest
+from proctor.sandbox.fake import Fake, FakeResult
+from proctor.trial.collect import base_of
+from proctor.trial.task.prepare import with_content
+from proctor.trial.task.workspace import Workspace, fetch, workspace_for
+
+
+@pytest.fixture
+def repository(tmp_path: Path) -> tuple[Path, str]:
+    folder = tmp_path / "origin"
+    git = ["git", "-c", "user.name=t", "-c", "user.email=t@example.org", "-C", str(folder)]
+    subprocess.run(["git", "init", "-q", "-b", "main", str(folder)], check=True)
+    (folder / "sub").mkdir()
+    (folder / "sub/a.txt").write_text("first\n")
+    subprocess.run([*git, "add", "-A"], check=True)
+    subprocess.run([*git, "commit", "-qm", "one"], check=True)
+    first = subprocess.run(
+        [*git, "rev-parse", "HEAD"], check=True, capture_output=True, text=True
+    ).stdout.strip()
+    (folder / "sub/a.txt").write_text("second\n")
+    subprocess.run([*git, "commit", "-qam", "two"], check=True)
+    return folder, first
+
+
+def test_a_repository_is_fetched_once_at_its_start_commit(repository, tmp_path):
+    folder, first = repository
+    wanted = Repository(git_url=str(folder), start_commit_sha=first)
+    place = fetch(wanted, tmp_path / "cache")
+    assert (place / "sub/a.txt").read_text() == "first\n"
+    (place / "marker").touch()
+    assert (fetch(wanted, tmp_path / "cache") / "marker").exists()
+    newest = fetch(replace(wanted, start_commit_sha=""), tmp_path / "cache")
+    assert (newest / "sub/a.txt").read_text() == "second\n"
+    assert not [each for each in (tmp_path / "cache/repositories").iterdir() if each.name.startswith(".")]
+
+
+def test_a_folder_of_the_repository_can_be_the_workspace(repository, tmp_path):
+    task = Task(
+        name="t", path=tmp_path, digest="d", repository=Repository(git_url=str(repository[0]), subdir="sub")
+    )
+    assert (workspace_for(task, {}, tmp_path, tmp_path / "cache").source / "a.txt").exists()
+    outside = replace(task, repository=replace(task.repository, subdir="../.."))
+    with pytest.raises(TaskError, match="not a folder of the repository"):
+        workspace_for(outside, {}, tmp_path, tmp_path / "cache")
+
+
+@pytest.mark.parametrize("url", ["--upload-pack=evil", "/does/not/exist"])
+def test_a_repository_that_cannot_be_had_is_the_tasks_error(url, tmp_path):
+    with pytest.raises(TaskError):
+        fetch(Repository(git_url=url), tmp_path)
+    assert not list(tmp_path.glob("repositories/*"))
+
+
+@pytest.mark.anyio
+async def test_files_are_laid_out_in_order_and_the_source_is_only_read(tmp_path):
+    (tmp_path / "source").mkdir()
+    (tmp_path / "source/keep.txt").write_text("keep")
+    (tmp_path / "extra").mkdir()
+    (tmp_path / "extra/e.txt").write_text("extra")
+    commands = []
+
+    def handle(command):
+        commands.append(command.argv[-1])
+        return FakeResult()
+
+    sandbox = Fake(handler=handle).sandbox(SandboxRequest(name="x", root=Root(host=True)))
+    await sandbox.start()
+    workspace = Workspace(
+        source=tmp_path / "source",
+        remove=("old file",),
+        add=(("n/new.txt", b"new"), ("more", tmp_path / "extra"), ("one.txt", tmp_path / "extra/e.txt")),
+    )
+    await workspace.lay_out(sandbox, "/app")
+    assert commands == [
+        "mkdir -p /app /logs/agent /logs/verifier /logs/artifacts",
+        "rm -rf -- '/app/old file'",
+    ]
+    assert {name: data for name, data in sandbox.files.items() if name.startswith("/app")} == {
+        "/app/keep.txt": b"keep",
+        "/app/n/new.txt": b"new",
+        "/app/more/e.txt": b"extra",
+        "/app/one.txt": b"extra",
+    }
+    before = base_of(Root(layers=(tmp_path / "extra",)), workspace, "/app")
+    assert before("app/n/new.txt") == b"new"
+    assert before("app/keep.txt") == b"keep"
+    assert before("e.txt") == b"extra"
+    assert before("app/../../etc/passwd") is None
+
+
+@pytest.mark.anyio
+async def test_a_folder_that_cannot_be_made_is_the_sandboxs_error():
+    backend = Fake(handler=lambda command: FakeResult(exit_code=1, stderr=b"no room"))
+    sandbox = backend.sandbox(SandboxRequest(name="x", root=Root(host=True)))
+    await sandbox.start()
+    with pytest.raises(SandboxError, match="no room"):
+        await Workspace().lay_out(sandbox, "/app")
+
+
+def test_the_plan_sees_the_content_of_overrides_and_not_their_path(tmp_path):
+    (tmp_path / "extra.txt").write_text("one")
+    (tmp_path / "o.json").write_text(json.dumps({"overlay_files": {"x": "extra.txt"}}))
+    entry = TaskEntry(path="t", overrides="o.json")
+    first = with_content(entry, tmp_path).overrides
+    (tmp_path / "extra.txt").write_text("two")
+    assert with_content(entry, tmp_path).overrides != first
+    assert with_content(replace(entry, overrides=None), tmp_path).overrides is None
+    (tmp_path / "extra.txt").unlink()
+    with pytest.raises(TaskError, match=r"extra\.txt"):
+        with_content(entry, tmp_path)
