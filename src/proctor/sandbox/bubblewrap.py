@@ -37,7 +37,10 @@ SHM_BYTES = 64 << 20
 _START_S = 60.0
 _INLINE_BYTES = 1 << 18
 _TRANSFER_S = 600.0
-_FALLBACK = "proctor.sandbox.init.fallback"
+_FALLBACK = (
+    f"import sys; sys.path.insert(0, {str(Path(__file__).parents[2])!r}); "
+    "from proctor.sandbox.init.fallback import main; main(sys.argv[1:])"
+)
 
 
 class Bubblewrap:
@@ -141,7 +144,7 @@ class Bubblewrap:
     async def _open(self) -> Keeper:
         ids = find_ids()
         program = await asyncio.to_thread(keeper_program, self._cache_dir) if self._compiled else None
-        argv = ["proctor"] if program else [sys.executable, "-I", "-m", _FALLBACK]
+        argv = ["proctor"] if program else [sys.executable, "-I", "-c", _FALLBACK]
         name = reaper.owner_name()
         self.folder = self._state_dir / name
         self.folder.mkdir(parents=True, exist_ok=True, mode=0o700)

@@ -158,7 +158,3 @@ def main(arguments: list[str]) -> NoReturn:
     with contextlib.suppress(KeyboardInterrupt):
         Keeper(sock).serve(parent)
     os._exit(0)
-
-
-if __name__ == "__main__":
-    main(sys.argv[1:])
