@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import tomllib
 from collections.abc import Mapping
 from dataclasses import dataclass, fields
 from pathlib import Path
@@ -75,6 +74,8 @@ def load_settings(environ: Mapping[str, str] | None = None, file: Path | None = 
 
 
 def _from_file(path: Path) -> dict[str, Any]:
+    import tomllib
+
     try:
         values = tomllib.loads(path.read_text())
     except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import os
-import shutil
 import sys
 from collections.abc import Sequence
 from typing import Any
@@ -22,7 +21,7 @@ def print_table(
     """Columns as wide as they need, cut at the terminal's edge. `right`: columns set flush right."""
     cells = [[("" if cell is None else str(cell)) for cell in row] for row in (headers, *rows)]
     widths = [max(len(row[column]) for row in cells) for column in range(len(headers))]
-    edge = shutil.get_terminal_size((120, 24)).columns if sys.stdout.isatty() else 10_000
+    edge = _terminal_width() if sys.stdout.isatty() else 10_000
     for number, row in enumerate(cells):
         line = "  ".join(
             cell.rjust(width) if column in right else cell.ljust(width)
@@ -30,6 +29,13 @@ def print_table(
         ).rstrip()
         line = line if len(line) <= edge else line[: edge - 1] + "…"
         print(bold(line) if number == 0 else line)
+
+
+def _terminal_width() -> int:
+    try:
+        return os.get_terminal_size(sys.stdout.fileno()).columns or 120
+    except OSError:
+        return 120
 
 
 def bold(text: str) -> str:
