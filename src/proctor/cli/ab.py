@@ -140,7 +140,7 @@ def rules_from(asked: dict[str, Any]) -> Rules:
 def _measured(spec_file: Path, asked: dict[str, Any]) -> Comparison:
     from proctor.engine.ab import Asked
     from proctor.engine.ab_run import Contest, run
-    from proctor.job import experiment_sources, with_sources
+    from proctor.job.planning import experiment_sources, with_sources
     from proctor.spec.load import load
     from proctor.trial.lockstep.sides import parse
 

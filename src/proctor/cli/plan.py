@@ -40,7 +40,7 @@ def command(
 
     The time is estimated from earlier runs of the same experiments or tasks in the store, when there are any.
     """
-    from proctor.job import plan_spec, with_sources
+    from proctor.job.planning import plan_spec, with_sources
     from proctor.plan.estimate import estimate
     from proctor.settings import load_settings
     from proctor.spec.load import load

@@ -12,7 +12,7 @@ import click
 def command(run: str, verbose: int, as_json: bool) -> int:
     """Go on with RUN (id, name or `latest`) after an interruption, a crash or kill -9."""
     from proctor.cli.run import carry_out
-    from proctor.job import reopen, unfinished
+    from proctor.job.running import reopen, unfinished
     from proctor.settings import load_settings
     from proctor.store.open import open_store
 

@@ -10,7 +10,7 @@ import click
 from proctor.errors import Exit
 
 if TYPE_CHECKING:
-    from proctor.job import Job
+    from proctor.job.running import Job
     from proctor.report.data import RunData
 
 
@@ -46,7 +46,8 @@ def command(
     """
     from dataclasses import replace
 
-    from proctor.job import create, with_sources
+    from proctor.job.planning import with_sources
+    from proctor.job.running import create
     from proctor.settings import load_settings
     from proctor.spec.load import load, written
 
@@ -67,7 +68,7 @@ def carry_out(job: Job, *, verbose: int, as_json: bool, done: int = 0) -> int:
     from proctor.cli.live import Live
     from proctor.cli.table import print_json
     from proctor.engine.stop import Stop
-    from proctor.job import execute
+    from proctor.job.running import execute
     from proctor.model.trial import RunStatus
     from proctor.report.data import RunData
     from proctor.report.folder import summary

@@ -51,7 +51,7 @@ def _compare_both(
     from proctor.cli.ab import progress_line, rules_from, stopping
     from proctor.engine.ab import Asked
     from proctor.engine.ab_run import Contest, run
-    from proctor.job import experiment_sources, with_sources
+    from proctor.job.planning import experiment_sources, with_sources
     from proctor.spec.load import load
     from proctor.trial.lockstep.sides import Request
 

@@ -5,7 +5,8 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import Callable
-from dataclasses import replace
+from contextlib import suppress
+from dataclasses import dataclass
 
 from proctor.engine.base import Executor, Listener
 from proctor.engine.retry import retry_delay_s
@@ -20,6 +21,15 @@ from proctor.store.store import Store
 
 _POLL_S = 1.0
 """How often to look for trials that another process made ready."""
+
+
+@dataclass(frozen=True, slots=True)
+class Held:
+    """A trial this engine has claimed and begun."""
+
+    trial: PlannedTrial
+    lease: Lease
+    started_at: float
 
 
 class LocalEngine:
@@ -49,55 +59,85 @@ class LocalEngine:
         self.retries = retries or Retries()
         self.lease_s = lease_s
         self.clock = clock
-        self._running: dict[asyncio.Task[None], Lease] = {}
+        self._running: dict[asyncio.Task[AttemptRecord], Held] = {}
         self._ready_at: dict[str, float] = {}
 
     async def run(self) -> None:
         """Return when no trial is left, or when asked to stop and what ran is saved."""
         heartbeat = asyncio.create_task(self._renew_forever())
         stopping = asyncio.create_task(self.stop.changed())
+        ended: list[tuple[Held, AttemptRecord]] = []
         try:
             while True:
-                self._fill()
-                waiting = set(self._running)
-                if not waiting and (self.stop.draining or not await self._wait_for_retry(stopping)):
+                self._turn(ended)
+                if self._running:
+                    ended = await self._step(stopping, heartbeat)
+                elif self.stop.draining or not await self._wait_for_retry(stopping):
                     break
-                if waiting:
-                    await self._step(waiting, stopping, heartbeat)
+                else:
+                    ended = []
                 if stopping.done():
                     stopping = asyncio.create_task(self.stop.changed())
         finally:
             await self._end(heartbeat, stopping)
 
-    def _fill(self) -> None:
-        """Claim as many trials as there is room for, and start them."""
-        room = self.parallel - len(self._running)
-        if self.stop.draining or room <= 0:
+    def _turn(self, ended: list[tuple[Held, AttemptRecord]]) -> None:
+        """Commit what has ended and claim what comes next, in one transaction; then tell, then start."""
+        room = 0 if self.stop.draining else self.parallel - len(self._running)
+        if not ended and room <= 0:
             return
-        leases = self.store.claim(
-            self.run_id, worker=self.worker, now=self.clock(), lease_s=self.lease_s, limit=room
-        )
+        told: list[tuple[PlannedTrial, AttemptRecord, bool]] = []
+        with self.store.batch():
+            for held, record in ended:
+                with suppress(FenceError):
+                    told.append((held.trial, record, self._commit(held.lease, record)))
+            claimed = self._claim(room)
+        for trial, record, counts in told:
+            self.listener.ended(trial, record, counts)
+        for held in claimed:
+            self._ready_at.pop(held.lease.key, None)
+            self._running[asyncio.create_task(self.executor.execute(held.trial, held.lease))] = held
+            self.listener.started(held.trial, held.lease)
+
+    def _claim(self, room: int) -> list[Held]:
+        if room <= 0:
+            return []
+        now = self.clock()
+        leases = self.store.claim(self.run_id, worker=self.worker, now=now, lease_s=self.lease_s, limit=room)
         for lease in leases:
-            task = asyncio.create_task(self._attempt(lease))
-            self._running[task] = lease
-            self._ready_at.pop(lease.key, None)
+            self.store.begin(lease, now)
+        return [Held(self.store.trial(self.run_id, lease.key), lease, now) for lease in leases]
+
+    def _commit(self, lease: Lease, record: AttemptRecord) -> bool:
+        """Whether the attempt counts; if not, its trial is to be tried again."""
+        delay = retry_delay_s(record.outcome, lease.attempt, self.retries)
+        now = self.clock()
+        if delay is None:
+            self.store.finish(lease, record, now=now, counts=True)
+            return True
+        self.store.finish(lease, record, now=now, counts=False, ready_at=now + delay)
+        self._ready_at[lease.key] = now + delay
+        return False
 
     async def _step(
-        self, waiting: set[asyncio.Task[None]], stopping: asyncio.Task[None], heartbeat: asyncio.Task[None]
-    ) -> None:
+        self, stopping: asyncio.Task[None], heartbeat: asyncio.Task[None]
+    ) -> list[tuple[Held, AttemptRecord]]:
         """Wait until an attempt ends or a person speaks; errors of the harness itself surface here."""
-        done, _ = await asyncio.wait({*waiting, stopping, heartbeat}, return_when=asyncio.FIRST_COMPLETED)
+        await asyncio.wait({*self._running, stopping, heartbeat}, return_when=asyncio.FIRST_COMPLETED)
         if self.stop.now:
             for task in self._running:
                 task.cancel()
             await asyncio.wait(self._running)
-            done |= set(self._running)
-        if heartbeat in done:
+        if heartbeat.done():
             heartbeat.result()
-        for task in done & set(self._running):
-            del self._running[task]
-            if not task.cancelled():
-                task.result()
+        ended = []
+        for task in [task for task in self._running if task.done()]:
+            held = self._running.pop(task)
+            if task.cancelled():
+                self._save_cancelled(held)
+            else:
+                ended.append((held, task.result()))
+        return ended
 
     async def _wait_for_retry(self, stopping: asyncio.Task[None]) -> bool:
         """Whether a trial is waiting for its next attempt; sleeps until one may start."""
@@ -107,38 +147,14 @@ class LocalEngine:
         await asyncio.wait({stopping}, timeout=min(max(0.01, delay), _POLL_S))
         return True
 
-    async def _attempt(self, lease: Lease) -> None:
-        """One attempt from lease to commit. A lost lease means that someone else's result counts."""
-        trial = self.store.trial(self.run_id, lease.key)
-        started_at = self.clock()
-        try:
-            self.store.begin(lease, started_at)
-            self.listener.started(trial, lease)
-            record = await self.executor.execute(trial, lease)
-            self._commit(trial, lease, record)
-        except FenceError:
-            return
-        except asyncio.CancelledError:
-            self._save_cancelled(trial, lease, started_at)
-            raise
-
-    def _commit(self, trial: PlannedTrial, lease: Lease, record: AttemptRecord) -> None:
-        delay = retry_delay_s(record.outcome, lease.attempt, self.retries)
-        now = self.clock()
-        if delay is None:
-            self.store.finish(lease, record, now=now, counts=True)
-        else:
-            self._ready_at[lease.key] = now + delay
-            self.store.finish(lease, record, now=now, counts=False, ready_at=now + delay)
-        self.listener.ended(trial, record, delay is None)
-
-    def _save_cancelled(self, trial: PlannedTrial, lease: Lease, started_at: float) -> None:
+    def _save_cancelled(self, held: Held) -> None:
         """Keep the attempt that a person ended; its trial stays to be done."""
+        lease = held.lease
         record = AttemptRecord(
             key=lease.key,
             number=lease.attempt,
             outcome=Outcome.CANCELLED,
-            started_at=started_at,
+            started_at=held.started_at,
             ended_at=self.clock(),
             failure=Failure(phase="run", type="Cancelled", message="stopped before it ended"),
             worker=self.worker,
@@ -147,22 +163,19 @@ class LocalEngine:
             self.store.finish(lease, record, now=self.clock(), counts=False)
         except FenceError:
             return
-        self.listener.ended(trial, record, counts=False)
+        self.listener.ended(held.trial, record, counts=False)
 
     async def _renew_forever(self) -> None:
         """Keep our leases; stop at once what has passed to another worker or was cancelled."""
         while True:
             await asyncio.sleep(self.lease_s / 3)
-            held = list(self._running.values())
-            if not held:
+            leases = [held.lease for held in self._running.values()]
+            if not leases:
                 continue
-            now = self.clock()
-            lost = {lease.key for lease in self.store.renew(held, now=now, lease_s=self.lease_s)}
-            for task, lease in self._running.items():
-                if lease.key in lost:
+            lost = {lease.key for lease in self.store.renew(leases, now=self.clock(), lease_s=self.lease_s)}
+            for task, held in self._running.items():
+                if held.lease.key in lost:
                     task.cancel()
-                else:
-                    self._running[task] = replace(lease, expires_at=now + self.lease_s)
 
     async def _end(self, *helpers: asyncio.Task[None]) -> None:
         for task in (*self._running, *helpers):

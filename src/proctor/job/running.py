@@ -1,10 +1,10 @@
-"""One run from spec to report: the wiring that the command line, the Python API and the service share."""
+"""Create a run, execute it, take it up again, close its books."""
 
 from __future__ import annotations
 
 import secrets
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -14,15 +14,15 @@ from proctor.engine.lease import is_dead, worker_id
 from proctor.engine.local import LocalEngine
 from proctor.engine.stop import Stop
 from proctor.errors import UsageError
+from proctor.job.planning import experiment_sources, plan_spec
 from proctor.model.plan import Plan, PlannedTrial
 from proctor.model.record import AttemptRecord
 from proctor.model.run import RunInfo
 from proctor.model.spec import Spec
 from proctor.model.trial import Lease, RunStatus, TrialState
-from proctor.plan.expand import expand
 from proctor.report.data import RunData
 from proctor.report.folder import RunFolder, claim_folder
-from proctor.settings import Settings, load_settings
+from proctor.settings import Settings
 from proctor.spec.load import from_mapping
 from proctor.store.blobs import FolderBlobs
 from proctor.store.open import open_store
@@ -42,51 +42,6 @@ class Job:
     def folder(self) -> Path:
         """Where its files are."""
         return Path(self.info.folder)
-
-
-def plan_spec(spec: Spec, settings: Settings | None = None) -> Plan:
-    """Expand a spec with what is installed and discoverable here."""
-    return _plan_tasks(spec, settings or load_settings()) if spec.tasks else _plan_experiments(spec)
-
-
-def _plan_experiments(spec: Spec) -> Plan:
-    from proctor.experiments.describe import info
-    from proctor.experiments.discover import find
-    from proctor.instruments.base import resolve
-
-    slugs = {body.experiment for body in spec.experiments}
-    experiments = {slug: info(find(slug, experiment_sources(spec))) for slug in sorted(slugs)}
-    for body in spec.experiments:
-        resolve(body.instrumentation)
-    return expand(spec, experiments=experiments)
-
-
-def _plan_tasks(spec: Spec, settings: Settings) -> Plan:
-    """Agents are made here once, so that a wrong name or option stops the run before it starts."""
-    from proctor.agents.registry import make_agent
-    from proctor.tasks.dataset import find_tasks
-    from proctor.trial.task.prepare import with_content
-
-    base = Path(spec.base_dir)
-    found = [find_tasks(entry, base, settings.cache_dir) for entry in spec.tasks]
-    versions = {
-        name: make_agent(name, entry.agent_options).version for entry in spec.tasks for name in entry.agents
-    }
-    by_content = replace(spec, tasks=tuple(with_content(entry, base) for entry in spec.tasks))
-    plan = expand(by_content, tasks=[(*each.tasks, *each.broken) for each in found], agent_versions=versions)
-    complaints = [
-        *(f"{task.name}: {task.error}" for each in found for task in each.broken),
-        *(warning for each in found for task in each.tasks for warning in task.warnings),
-    ]
-    return replace(plan, warnings=(*plan.warnings, *complaints))
-
-
-def experiment_sources(spec: Spec) -> tuple[str, ...]:
-    """The spec's own sources; folders are read against the spec's folder, then against this one."""
-    base = Path(spec.base_dir)
-    return tuple(
-        str((base / source).resolve()) if (base / source).exists() else source for source in spec.sources
-    )
 
 
 def create(spec: Spec, written: Mapping[str, Any], settings: Settings) -> Job:
@@ -254,9 +209,3 @@ def versions() -> dict[str, str]:
     from importlib.metadata import version
 
     return {"proctor": version("proctor-bench"), "python": platform.python_version()}
-
-
-def with_sources(spec: Spec, sources: Sequence[str]) -> Spec:
-    """The spec, with more places to look for experiments."""
-    absolute = (str(Path(each).resolve()) if Path(each).exists() else each for each in sources)
-    return replace(spec, sources=(*spec.sources, *absolute))
