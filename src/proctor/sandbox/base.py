@@ -53,6 +53,8 @@ class SandboxRequest:
     limits: Limits = field(default_factory=Limits)
     env: Mapping[str, str] = field(default_factory=dict)
     labels: Mapping[str, str] = field(default_factory=dict)
+    state: Path | None = None
+    """Changes saved from an earlier sandbox of the same root (`save_state`), to begin with."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -21,6 +21,7 @@ from typing import Any
 from proctor.errors import SandboxError
 from proctor.sandbox import limits as limiting
 from proctor.sandbox import network, overlay, reaper, transfer
+from proctor.sandbox import state as saved_state
 from proctor.sandbox.base import Download, ExecResult, OnOutput, SandboxInfo, SandboxRequest
 from proctor.sandbox.init.build import keeper_program
 from proctor.sandbox.init.client import Keeper, Usage
@@ -291,6 +292,16 @@ class BubblewrapSandbox:
             if result.exit_code:
                 raise SandboxError(f"cannot make {', '.join(fresh)} anew: {_last_line(result)}")
 
+    async def save_state(self, target: Path, *, max_bytes: int) -> bool:
+        """End every process, then write a tar of all that changed; False when that is too much to keep."""
+        await self._session.end_processes()
+        return await saved_state.save(self._require_keeper(), self._state_folder, target, max_bytes=max_bytes)
+
+    async def take_layer(self, target: Path) -> None:
+        """End every process and move all that changed to `target`; all that is left to do then is stop."""
+        await self._session.end_processes()
+        await saved_state.move(self._require_keeper(), self._state_folder, target)
+
     def info(self) -> SandboxInfo:
         """What it is, which limits hold, what it used."""
         session = self._session
@@ -309,11 +320,22 @@ class BubblewrapSandbox:
             ledger=ledger | self._ledger,
         )
 
+    @property
+    def _state_folder(self) -> Path:
+        return self._backend.folder / self._folder_name
+
+    def _require_keeper(self) -> Keeper:
+        if self._keeper is None:
+            raise SandboxError(f"sandbox {self._request.name} is not running")
+        return self._keeper
+
     async def _make(self, keeper: Keeper) -> None:
         backend, request = self._backend, self._request
         stack = await backend.stack(request)
-        state = backend.folder / self._folder_name
+        state = self._state_folder
         state.mkdir(mode=0o700)
+        if request.state:
+            await saved_state.restore(keeper, state, request.state)
         fds: list[int] = []
         with self._session.open() as control:
             try:

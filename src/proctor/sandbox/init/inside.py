@@ -190,8 +190,10 @@ def _receive(target: str) -> None:
         path = _read(path_size)
         place = base + b"/" + path if path else base
         if kind == b"D":
+            given = not path and os.path.isdir(place)  # /tmp stays as open as it was
             os.makedirs(place, exist_ok=True)
-            os.chmod(place, mode & 0o777)
+            if not given:
+                os.chmod(place, mode & 0o777)
             continue
         os.makedirs(os.path.dirname(place), exist_ok=True)
         if os.path.isdir(place) and not os.path.islink(place):

@@ -60,7 +60,7 @@ static void mount_overlay(struct request *request)
         place(request->layer_fds[each], request->trees, name);
         used += snprintf(options + used, sizeof options - used, "%s%s", each ? ":" : "", name);
     }
-    if ((mkdir("s/upper", 0755) < 0 || mkdir("s/work", 0755) < 0) && errno != EEXIST)
+    if ((mkdir("s/upper", 0755) < 0 && errno != EEXIST) || (mkdir("s/work", 0755) < 0 && errno != EEXIST))
         fail("cannot make the upper folder");
     /* volatile: the upper is thrown away, so nobody waits for its disk */
     snprintf(options + used, sizeof options - used, ",volatile");

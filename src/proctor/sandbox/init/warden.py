@@ -109,8 +109,9 @@ class Warden:
             else:
                 kernel.mount(f"/proc/self/fd/{fd}", name, None, kernel.MS_BIND | kernel.MS_REC)
         for name in ("r", "s/upper", "s/work"):
-            os.mkdir(name, 0o755)
-            os.chown(name, 0, 0)
+            if not Path(name).is_dir():
+                os.mkdir(name, 0o755)
+                os.chown(name, 0, 0)
         lower = ":".join(names[1:])
         options = f"userxattr,upperdir=s/upper,workdir=s/work,lowerdir={lower}"
         kernel.mount("overlay", "r", "overlay", kernel.MS_NODEV, options + ",volatile")

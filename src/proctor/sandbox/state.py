@@ -1,0 +1,115 @@
+"""What changed in a sandbox, saved as a tar, moved away as a layer, or put back before a start.
+
+Trees of the inside belong to its own users and hold whatever it wrote: they are touched by programs in the
+sandboxes' user namespace only, reached through a descriptor of the state folder, and never followed.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import os
+import secrets
+import sys
+from pathlib import Path
+
+from proctor.errors import SandboxError
+from proctor.sandbox import unpack
+from proctor.sandbox.init.client import Keeper
+
+_BLOCK = 512
+_SAVE = (
+    'ulimit -c 0; ulimit -f "$1" && exec tar --create --file=- --directory=/proc/self/fd/3/upper '
+    "--numeric-owner --sparse --sort=name --one-file-system --warning=none --format=posix "
+    "--pax-option=delete=atime,delete=ctime,delete=mtime --xattrs '--xattrs-include=user.overlay.opaque' ."
+)
+"""A file size limit stops what would be too large: tar then dies of a signal."""
+_TAR_DONE = (0, 1)
+"""1: a file could not be read entirely; the rest is there."""
+
+
+async def save(keeper: Keeper, folder: Path, target: Path, *, max_bytes: int) -> bool:
+    """Write the changes of the sandbox whose state is in `folder`; False when they are too much to keep."""
+    writing = target.with_name(f".{target.name}.{secrets.token_hex(4)}")
+    with contextlib.ExitStack() as opened:
+        opened.callback(writing.unlink, missing_ok=True)
+        flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC
+        out = _kept(opened, os.open(writing, flags, 0o600))
+        null = _kept(opened, os.open(os.devnull, os.O_RDWR | os.O_CLOEXEC))
+        state = _kept(opened, _open_folder(folder))
+        command = ["sh", "-c", _SAVE, "sh", str(max(1, max_bytes // _BLOCK))]
+        if await keeper.run(command, [null, out, null, state]) not in _TAR_DONE:
+            return False
+        writing.replace(target)
+        return True
+
+
+async def restore(keeper: Keeper, folder: Path, state: Path) -> None:
+    """Fill the state folder of a sandbox that has not started with the changes saved from another."""
+    ids = keeper.ids
+    if ids.as_root:
+        for name in ("upper", "work"):
+            (folder / name).mkdir(mode=0o755)
+            os.chown(folder / name, ids.first_uid, ids.first_gid)
+    elif await keeper.run(["mkdir", "-m", "755", *(str(folder / name) for name in ("upper", "work"))]):
+        raise SandboxError(f"cannot make the folders of a saved state in {folder}")
+    await unpack_below(keeper, state, folder, "upper")
+
+
+async def unpack_below(keeper: Keeper, archive: Path | int, folder: Path, name: str) -> None:
+    """Unpack a tar into the existing folder `name` of `folder`, for the users of the inside."""
+    with contextlib.ExitStack() as opened:
+        source = archive if isinstance(archive, int) else os.open(archive, os.O_RDONLY | os.O_CLOEXEC)
+        if not isinstance(archive, int):
+            opened.callback(os.close, source)
+        if keeper.ids.as_root:
+            target = _kept(opened, _open_folder(folder / name))
+            problem = await asyncio.to_thread(_unpack_here, source, target, keeper)
+        else:
+            problem = await _unpack_there(keeper, source, folder / name)
+    if problem:
+        raise SandboxError(f"cannot unpack {archive if isinstance(archive, Path) else 'a layer'}: {problem}")
+
+
+async def move(keeper: Keeper, folder: Path, target: Path) -> None:
+    """Move the changes of a sandbox that will not run again to `target`, as a layer."""
+    if keeper.ids.as_root:
+        (folder / "upper").rename(target)
+        return
+    with contextlib.ExitStack() as opened:
+        null = _kept(opened, os.open(os.devnull, os.O_RDWR | os.O_CLOEXEC))
+        state = _kept(opened, _open_folder(folder))
+        parent = _kept(opened, _open_folder(target.parent))
+        command = ["mv", "-T", "--", "/proc/self/fd/3/upper", f"/proc/self/fd/0/{target.name}"]
+        if await keeper.run(command, [parent, null, null, state]):
+            raise SandboxError(f"cannot move the changes of a sandbox to {target}")
+
+
+def _unpack_here(source: int, target: int, keeper: Keeper) -> str:
+    try:
+        with open(source, "rb", closefd=False) as stream:
+            unpack.unpack(stream, target, first_uid=keeper.ids.first_uid, first_gid=keeper.ids.first_gid)
+    except unpack.UnpackError as error:
+        return str(error)
+    return ""
+
+
+async def _unpack_there(keeper: Keeper, source: int, target: Path) -> str:
+    with contextlib.ExitStack() as opened:
+        said = _kept(opened, os.memfd_create("errors", os.MFD_CLOEXEC))
+        command = [sys.executable, "-I", "-S", "-B", unpack.__file__]
+        folder = _kept(opened, _open_folder(target))
+        code = await keeper.run(command, [source, said, said, folder])
+        if code == 0:
+            return ""
+        text = os.pread(said, 2000, 0).decode(errors="replace").strip()
+        return text.splitlines()[-1] if text else f"exit code {code}"
+
+
+def _open_folder(path: Path) -> int:
+    return os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC)
+
+
+def _kept(opened: contextlib.ExitStack, fd: int) -> int:
+    opened.callback(os.close, fd)
+    return fd
