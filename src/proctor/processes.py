@@ -77,6 +77,12 @@ def read_process(pid: int) -> Process | None:
     )
 
 
+def start_ticks(pid: int) -> int | None:
+    """When a process began, in clock ticks since boot; None when there is none, or only its zombie."""
+    process = read_process(pid)
+    return None if process is None or process.gone else process.start_ticks
+
+
 def all_processes() -> Iterator[Process]:
     """Every process that this one may see."""
     for name in os.listdir("/proc"):  # noqa: PTH208 - names only, and quickly

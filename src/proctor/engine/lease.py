@@ -5,13 +5,14 @@ from __future__ import annotations
 import os
 import secrets
 import socket
-from pathlib import Path
+
+from proctor.processes import start_ticks
 
 
 def worker_id() -> str:
     """A name for this process that no later one can have: host, pid, its start time, a nonce."""
     pid = os.getpid()
-    return f"{socket.gethostname()}:{pid}:{_start_ticks(pid)}:{secrets.token_hex(3)}"
+    return f"{socket.gethostname()}:{pid}:{start_ticks(pid)}:{secrets.token_hex(3)}"
 
 
 def is_dead(worker: str) -> bool:
@@ -21,13 +22,4 @@ def is_dead(worker: str) -> bool:
     ticks = rest.partition(":")[0]
     if host != socket.gethostname() or not pid.isdigit():
         return False
-    return _start_ticks(int(pid)) != ticks
-
-
-def _start_ticks(pid: int) -> str:
-    """When a process started, in ticks since boot; empty when there is none. A zombie is gone."""
-    try:
-        fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
-    except OSError:
-        return ""
-    return "" if fields[0] in {"Z", "X"} else fields[19]
+    return str(start_ticks(int(pid))) != ticks
