@@ -99,15 +99,17 @@ def seed_everything(seed: int) -> None:
 
 def _measure(order: Order, handle: int, page: SharedPage) -> int:
     """One point; 0, or an exit code when the harness cannot go on in this process."""
-    with socket.socket(fileno=handle) as sock:
-        try:
-            seed_everything(order.point.context.seed)
-            order.point.run(order.make, Link(sock, page))
-        except LinkClosedError:
-            page.mark(_LINK_CLOSED)
-            # The number may belong to a file of the measured code by now: it is not ours to close.
-            sock.detach()
-            return FAILED_EXIT
+    sock = socket.socket(fileno=handle)
+    link = Link(sock, page)
+    with suppress(LinkClosedError):
+        seed_everything(order.point.context.seed)
+        order.point.run(order.make, link)
+    if link.lost:
+        # The number may belong to a file of the measured code by now: it is not ours to close.
+        sock.detach()
+        page.mark(_LINK_CLOSED)
+        return FAILED_EXIT
+    sock.close()
     return 0
 
 

@@ -14,6 +14,7 @@ import signal
 import socket
 import tempfile
 import time
+from binascii import b2a_base64
 from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
@@ -229,10 +230,9 @@ class Lane:
             "iteration": mark.iteration,
             "timed_out": overdue is not None,
         }
+        if backlog := self.page.backlog:
+            answer["backlog"] = b2a_base64(backlog).decode()
         if subject.status:
-            from binascii import b2a_base64
-
-            answer["backlog"] = b2a_base64(self.page.backlog).decode()
             answer["last_words"] = self.outputs[1].end_of(8_000)
         return answer
 

@@ -36,7 +36,7 @@ class WireError(SandboxError):
 
 
 class LinkClosedError(Exception):
-    """The measured code closed the harness's socket, or put something else in its place."""
+    """The measured code closed the harness's socket, and the page cannot hold what there is to say."""
 
 
 def encode(message: Mapping[str, Any]) -> bytes:
@@ -143,6 +143,7 @@ class SharedPage:
 
     def __init__(self) -> None:
         self._memory = mmap.mmap(-1, _BACKLOG_AT + BACKLOG_BYTES)
+        self.full = False
 
     def mark(self, phase: int, iteration: int = 0) -> None:
         """Say where we are; the time limit of this phase starts now."""
@@ -169,12 +170,16 @@ class SharedPage:
     def append(self, data: bytes) -> bool:
         """Keep a frame; False when there is no room. The length is written last, so no half frame is seen."""
         (length,) = _LENGTH.unpack_from(self._memory, _LENGTH_AT)
-        if length + len(data) > BACKLOG_BYTES:
+        if self.full or length + len(data) > BACKLOG_BYTES:
             return False
         start = _BACKLOG_AT + length
         self._memory[start : start + len(data)] = data
         _LENGTH.pack_into(self._memory, _LENGTH_AT, length + len(data))
         return True
+
+    def fill(self) -> None:
+        """Take nothing more: after a gap nothing that follows can be trusted."""
+        self.full = True
 
     def empty(self) -> None:
         """The backlog has been sent."""
@@ -190,30 +195,40 @@ class Link:
         self._identity = _identity(sock)
         self._pid = os.getpid()
         self._flushed_ns = time.monotonic_ns()
+        self.lost = False
+        """Whether the socket is no longer ours to write to."""
 
     def row(self, message: Mapping[str, Any]) -> None:
         """Keep a row; it is sent with others when a tenth of a second has passed or the page is full."""
-        data = encode(message)
-        fits = self._page.append(data)
-        if not fits or time.monotonic_ns() - self._flushed_ns > FLUSH_EVERY_NS:
+        self._keep(encode(message))
+        if time.monotonic_ns() - self._flushed_ns > FLUSH_EVERY_NS:
             self.flush()
-        if not fits and not self._page.append(data):
-            self._write(data)
 
     def send(self, message: Mapping[str, Any]) -> None:
         """Send now, after everything that waits."""
-        data = encode(message)
-        if not self._page.append(data):
-            self.flush()
-            self._write(data)
+        self._keep(encode(message))
         self.flush()
 
+    def _keep(self, data: bytes) -> None:
+        """Put a frame into the page, or past it when it is too large; LinkClosedError when neither works."""
+        if self._page.append(data):
+            return
+        if not self.lost:
+            self.flush()
+            if self._page.append(data):
+                return
+            self._write(data)
+        if self.lost:
+            self._page.fill()
+            raise LinkClosedError
+
     def flush(self) -> None:
-        """Send what waits."""
+        """Send what waits. When the socket is lost it stays in the page, where the lane finds it."""
         waiting = self._page.backlog
-        if waiting:
+        if waiting and not self.lost:
             self._write(waiting)
-            self._page.empty()
+            if not self.lost:
+                self._page.empty()
         self._flushed_ns = time.monotonic_ns()
 
     def end_if_forked(self) -> None:
@@ -224,11 +239,12 @@ class Link:
     def _write(self, data: bytes) -> None:
         self.end_if_forked()
         try:
-            if _identity(self._sock) != self._identity:
-                raise LinkClosedError
-            self._sock.sendall(data)
+            # The number may be a file of the measured code's by now: look before writing into it.
+            self.lost = _identity(self._sock) != self._identity
+            if not self.lost:
+                self._sock.sendall(data)
         except OSError:
-            raise LinkClosedError from None
+            self.lost = True
 
 
 def _identity(sock: socket.socket) -> tuple[int, int]:

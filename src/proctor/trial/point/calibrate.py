@@ -124,7 +124,7 @@ def median_rank(count: int) -> int | None:
     Largest k with P(Binomial(count, 1/2) < k) ≤ 2.5 %; beyond 200 values by the normal approximation.
     """
     if count > _EXACT_UP_TO:
-        return math.floor((count - 1.959964 * math.sqrt(count)) / 2)
+        return math.floor((count + 1 - 1.959964 * math.sqrt(count)) / 2)
     allowed = 2**count / 40
     below, rank = 0, 0
     while below + math.comb(count, rank) <= allowed:
