@@ -78,7 +78,7 @@ def test_a_full_disk_is_a_clear_error_and_nothing_is_half_written(tmp_path):
 )
 def test_json_from_a_stranger_is_refused_with_its_place(text, reason):
     with pytest.raises(UsageError, match=reason) as error:
-        decode(text, "here:1")
+        decode(text if isinstance(text, bytes) else text.encode(), "here:1")
     assert str(error.value).startswith("here:1")
 
 

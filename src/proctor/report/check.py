@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any, Literal, NamedTuple, cast
+from sys import intern
+from typing import Any, NamedTuple
 
 from proctor.errors import UsageError
 from proctor.model.outcome import Outcome
@@ -86,6 +87,7 @@ _RUN = {
     "counts": _MAPPING,
 }
 _SIGNED = {"seed"}
+_ABSENT = object()
 
 
 def _take(data: Any, fields: Mapping[str, _Field], place: str) -> dict[str, Any]:
@@ -94,21 +96,26 @@ def _take(data: Any, fields: Mapping[str, _Field], place: str) -> dict[str, Any]
         raise UsageError(f"{place}: a JSON object is expected here")
     taken: dict[str, Any] = {}
     for name, field in fields.items():
-        if name not in data:
-            if field.required:
-                raise UsageError(f"{place}: '{name}' is missing")
-            continue
-        value = data[name]
-        if value is None:
-            if not field.nullable:
-                raise UsageError(f"{place}: '{name}' must not be null")
-        elif not isinstance(value, field.kinds) or isinstance(value, bool):
-            wanted = " or ".join(kind.__name__ for kind in field.kinds)
-            raise UsageError(f"{place}: '{name}' is {type(value).__name__}, must be {wanted}")
-        elif isinstance(value, int) and not (-_LARGEST if name in _SIGNED else 0) <= value <= _LARGEST:
+        value = data.get(name, _ABSENT)
+        kind = type(value)
+        if kind not in field.kinds:
+            if value is _ABSENT and not field.required:
+                continue
+            if value is not None or not field.nullable:
+                raise _wrong(value, field, place, name)
+        elif kind is int and not (-_LARGEST if name in _SIGNED else 0) <= value <= _LARGEST:
             raise UsageError(f"{place}: '{name}' is out of range")
         taken[name] = value
     return taken
+
+
+def _wrong(value: Any, field: _Field, place: str, name: str) -> UsageError:
+    if value is _ABSENT:
+        return UsageError(f"{place}: '{name}' is missing")
+    if value is None:
+        return UsageError(f"{place}: '{name}' must not be null")
+    wanted = " or ".join(kind.__name__ for kind in field.kinds)
+    return UsageError(f"{place}: '{name}' is {type(value).__name__}, must be {wanted}")
 
 
 def trial_from(data: Any, place: str) -> PlannedTrial:
@@ -116,7 +123,8 @@ def trial_from(data: Any, place: str) -> PlannedTrial:
     taken = _take(data, _TRIAL, place)
     if taken["kind"] not in {"experiment", "task"}:
         raise UsageError(f"{place}: 'kind' is {taken['kind'][:40]!r}, must be experiment or task")
-    taken["kind"] = cast("Literal['experiment', 'task']", taken["kind"])
+    for name in ("kind", "subject", "subject_digest"):
+        taken[name] = intern(taken[name])  # alike in thousands of trials
     return PlannedTrial(**taken)
 
 

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
+from functools import wraps
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from sys import intern
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from proctor.errors import NotFoundError, UsageError
 from proctor.model.outcome import Outcome
@@ -22,8 +24,12 @@ from proctor.report.series import SeriesRow, read_series
 if TYPE_CHECKING:
     from proctor.store.store import Store
 
+T = TypeVar("T")
+
 ITERATIONS_KEPT = 250_000
 """Iteration rows held in memory for the charts; the rest stay in the store or the folder."""
+LEAN_FROM = 5_000
+"""Runs of more trials than this share their strings: each JSON row brings its own copy of every name."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,6 +71,8 @@ class RunData:
     trimmed: bool = False
     """Whether iteration rows were left behind to save memory; `rows` still has them."""
     source: Callable[[], Iterator[SeriesRow]] | None = field(default=None, compare=False, repr=False)
+    memo: dict[str, Any] = field(default_factory=dict, init=False, compare=False, repr=False)
+    """What `once` has worked out from this data."""
 
     @property
     def finished(self) -> list[TrialResult]:
@@ -95,11 +103,26 @@ class RunData:
     def from_folder(cls, path: Path) -> RunData:
         """A run as its folder has it; without the store, on any machine."""
         info, planned, warnings = read_manifest(path)
+        by_key = {trial.key: trial for trial in planned}
 
         def source() -> Iterator[SeriesRow]:
-            return read_series(path, run_id=info.id)
+            return read_series(path, run_id=info.id, trials=by_key)
 
         return _gather(info, planned, source, warnings=warnings)
+
+
+def once(function: Callable[[RunData], T]) -> Callable[[RunData], T]:
+    """Work something out of a run once, however many reports ask for it."""
+
+    @wraps(function)
+    def asked(data: RunData) -> T:
+        name = function.__name__
+        if name not in data.memo:
+            data.memo[name] = function(data)
+        found: T = data.memo[name]
+        return found
+
+    return asked
 
 
 def read_manifest(path: Path) -> tuple[RunInfo, list[PlannedTrial], tuple[str, ...]]:
@@ -153,6 +176,7 @@ def _gather(
     """Attempts to their trials. The same attempt twice, or two that count: the later row is right."""
     metric = metric_of(info.kind)
     budget = ITERATIONS_KEPT
+    lean = info.total > LEAN_FROM
     attempts: dict[str, dict[int, AttemptRecord]] = {}
     counted: dict[str, int] = {}
     intervals: dict[str, tuple[float, float] | None] = {}
@@ -162,9 +186,9 @@ def _gather(
             counted[record.key] = record.number
             intervals[record.key] = _interval(record, metric)
         budget -= len(record.iterations)
-        if budget < 0 and record.iterations:
-            record = replace(record, iterations=())
-        attempts.setdefault(record.key, {})[record.number] = record
+        if lean or budget < 0:
+            record = _lean(record, row.trial, iterations=budget >= 0)
+        attempts.setdefault(row.trial.key, {})[record.number] = record
     trials = []
     for trial in planned:
         tries = attempts.get(trial.key, {})
@@ -182,3 +206,22 @@ def _gather(
 def _interval(record: AttemptRecord, metric: str) -> tuple[float, float] | None:
     values = (number(row.get(metric)) for row in record.iterations)
     return median_interval(sorted(value for value in values if value is not None))
+
+
+def _lean(record: AttemptRecord, trial: PlannedTrial, *, iterations: bool) -> AttemptRecord:
+    """The same record in a third of the memory."""
+    return replace(
+        record,
+        key=trial.key,
+        worker=intern(record.worker),
+        phases_s=_shared(record.phases_s),
+        metrics={
+            intern(name): _shared(stats) if isinstance(stats, dict) else stats
+            for name, stats in record.metrics.items()
+        },
+        iterations=tuple(map(_shared, record.iterations)) if iterations else (),
+    )
+
+
+def _shared(row: Mapping[str, Any]) -> dict[str, Any]:
+    return {intern(name): value for name, value in row.items()}

@@ -7,6 +7,7 @@ import json
 import os
 import re
 import stat
+import sys
 from hashlib import sha256
 from pathlib import Path
 from typing import Any
@@ -15,6 +16,7 @@ from proctor.errors import StoreError, UsageError
 
 MAX_DOCUMENT_BYTES = 1 << 30
 _MAX_DIGITS = 300
+_LARGEST = sys.float_info.max
 _UNSAFE = re.compile(r"[^A-Za-z0-9._-]+")
 
 
@@ -43,6 +45,23 @@ def write_atomic(path: Path, content: str | bytes) -> None:
         raise write_error(path, error) from error
 
 
+def write_once(path: str, text: str) -> None:
+    """A small file that nothing refers to yet, in one write; no rename, for there may be thousands."""
+    try:
+        fd = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC | os.O_NOFOLLOW, 0o644)
+        try:
+            rest = memoryview(text.encode("utf-8", "replace"))
+            while rest:
+                rest = rest[os.write(fd, rest) :]
+        except OSError:
+            Path(path).unlink()
+            raise
+        finally:
+            os.close(fd)
+    except OSError as error:
+        raise write_error(Path(path), error) from error
+
+
 def make_folder(path: Path) -> None:
     """The folder and those above it."""
     try:
@@ -51,25 +70,30 @@ def make_folder(path: Path) -> None:
         raise write_error(path, error) from error
 
 
-def encode(value: Any, *, indent: int | None = None) -> str:
+_COMPACT = json.JSONEncoder(ensure_ascii=False, allow_nan=False, separators=(",", ":"))
+_INDENTED = json.JSONEncoder(ensure_ascii=False, allow_nan=False, indent=1)
+_ESCAPED = json.JSONEncoder(separators=(",", ":"))
+
+
+def encode(value: Any, *, indent: bool = False) -> str:
     """JSON that any parser reads: what is not finite becomes null, a lone surrogate is escaped."""
-    separators = (",", ": ") if indent else (",", ":")
+    encoder = _INDENTED if indent else _COMPACT
     try:
-        text = json.dumps(value, ensure_ascii=False, allow_nan=False, indent=indent, separators=separators)
+        text = encoder.encode(value)
     except ValueError:
         value = _finite(value)
-        text = json.dumps(value, ensure_ascii=False, indent=indent, separators=separators)
+        text = encoder.encode(value)
     if not text.isascii():
         try:
             text.encode()
         except UnicodeEncodeError:
-            return json.dumps(value, indent=indent, separators=separators)
+            return _ESCAPED.encode(value)
     return text
 
 
 def write_json(path: Path, value: Any) -> None:
     """One JSON document, indented for people."""
-    write_atomic(path, encode(value, indent=1) + "\n")
+    write_atomic(path, encode(value, indent=True) + "\n")
 
 
 def _finite(value: Any) -> Any:
@@ -82,10 +106,13 @@ def _finite(value: Any) -> Any:
     return value
 
 
-def decode(text: str | bytes, place: str) -> Any:
+_LONG = re.compile(rb"[0-9]{301}")
+
+
+def decode(text: bytes, place: str) -> Any:
     """JSON from a stranger: no NaN, no infinite or absurdly long number, no bottomless nesting."""
     try:
-        return json.loads(text, parse_constant=_refuse, parse_float=_float, parse_int=_int)
+        return (_CAREFUL if _LONG.search(text) else _QUICK).decode(text.decode())
     except RecursionError:
         raise UsageError(f"{place}: nested too deeply") from None
     except ValueError as error:
@@ -98,15 +125,19 @@ def _refuse(constant: str) -> Any:
 
 def _float(text: str) -> float:
     value = float(text)
-    if value in {float("inf"), float("-inf")}:
-        raise ValueError(f"the number {text[:40]} is out of range")
-    return value
+    if -_LARGEST <= value <= _LARGEST:
+        return value
+    raise ValueError(f"the number {text[:40]} is out of range")
 
 
 def _int(text: str) -> int:
     if len(text) > _MAX_DIGITS:
         raise ValueError(f"a number of {len(text)} digits is out of range")
     return int(text)
+
+
+_QUICK = json.JSONDecoder(parse_constant=_refuse, parse_float=_float)
+_CAREFUL = json.JSONDecoder(parse_constant=_refuse, parse_float=_float, parse_int=_int)
 
 
 def regular_file(root: Path, relative: str) -> Path:

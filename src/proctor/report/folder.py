@@ -18,7 +18,7 @@ from proctor.model.plan import Plan, PlannedTrial
 from proctor.model.record import SCHEMA_VERSION, AttemptRecord
 from proctor.model.run import RunInfo
 from proctor.report.data import RunData, read_manifest
-from proctor.report.files import encode, make_folder, safe_name, write_atomic, write_error
+from proctor.report.files import encode, make_folder, safe_name, write_atomic, write_error, write_once
 from proctor.report.reporters import ReporterFailure, write_reports
 from proctor.report.result import ResultWriter, artifact_paths, trial_folder
 from proctor.report.series import NAME, Series, SeriesRow, encode_row, plain_trial, read_series
@@ -55,6 +55,7 @@ class RunFolder:
 
     def __init__(self, path: Path, *, blobs: Blobs | None = None) -> None:
         self.path = path
+        self._base = str(path)
         self._blobs = blobs
         self._series: Series | None = None
         self._written: Written | None = None
@@ -173,7 +174,7 @@ class RunFolder:
         if row.counts:
             folder = trial_folder(row.trial)
             self._make(folder)
-            write_atomic(self.path / folder / "result.json", self._writer.encode(row.trial, row.record))
+            write_once(f"{self._base}/{folder}/result.json", self._writer.encode(row.trial, row.record))
 
     def _copy(self, digest: str, relative: str) -> None:
         assert self._blobs is not None
@@ -194,7 +195,10 @@ class RunFolder:
 
     def _make(self, relative: str) -> None:
         if relative not in self._made:
-            make_folder(self.path / relative)
+            try:
+                os.makedirs(f"{self._base}/{relative}", exist_ok=True)  # noqa: PTH103 - once per trial
+            except OSError as error:
+                raise write_error(self.path / relative, error) from error
             self._made.add(relative)
 
 
@@ -211,4 +215,4 @@ def encode_manifest(info: RunInfo, plan: Plan) -> str:
     }
     trials = ",\n".join(f"  {encode(plain_trial(trial))}" for trial in plan.trials)
     about = encode({"digest": plan.digest, "total": len(plan), "warnings": plan.warnings})
-    return f'{encode(head, indent=1)[:-2]},\n "plan": {about[:-1]},"trials":[\n{trials}\n ]}}\n}}\n'
+    return f'{encode(head, indent=True)[:-2]},\n "plan": {about[:-1]},"trials":[\n{trials}\n ]}}\n}}\n'

@@ -93,6 +93,8 @@ def significant(value: float, digits: int = 3) -> str:
 
 def number(value: object) -> float | None:
     """A finite float, or nothing: what charts and tables may count on. True and false are no numbers."""
+    if type(value) is float:
+        return value if math.isfinite(value) else None
     if isinstance(value, bool) or not isinstance(value, int | float):
         return None
     try:

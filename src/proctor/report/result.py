@@ -82,14 +82,13 @@ class ResultWriter:
         self._environment = encode(info.environment)
 
     def encode(self, trial: PlannedTrial, record: AttemptRecord) -> str:
-        """A field per line and an iteration per line: readable, and fast to write."""
-        lines = []
-        for name, value in run_result(self.info, trial, record).items():
-            if name == "environment":
-                text = self._environment
-            elif name == "iteration_metrics" and value:
-                text = "[\n  " + ",\n  ".join(encode(row) for row in value) + "\n ]"
-            else:
-                text = encode(value)
-            lines.append(f' "{name}": {text}')
-        return "{\n" + ",\n".join(lines) + "\n}\n"
+        """The large parts on lines of their own, an iteration per line: readable, and fast to write."""
+        document = run_result(self.info, trial, record)
+        rows, metrics = document.pop("iteration_metrics"), document.pop("metrics")
+        document.pop("environment")
+        listed = ",\n  ".join(map(encode, rows))
+        return (
+            f'{encode(document)[:-1]},\n "metrics": {encode(metrics)},\n'
+            f' "iteration_metrics": [\n  {listed}\n ],\n'
+            f' "environment": {self._environment}\n}}\n'
+        )

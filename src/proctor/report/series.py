@@ -74,16 +74,22 @@ def encode_row(run_id: str, row: SeriesRow) -> bytes:
     return encode(data).encode("utf-8", "replace") + b"\n"
 
 
-def decode_row(data: Mapping[str, Any], place: str) -> SeriesRow:
+def decode_row(data: Mapping[str, Any], place: str, trials: Mapping[str, PlannedTrial]) -> SeriesRow:
     """One line read back, every field checked."""
     counts = data.get("counts")
     if not isinstance(counts, bool):
         raise UsageError(f"{place}: 'counts' must be true or false")
-    return SeriesRow(trial_from(data, place), attempt_from(data, place), counts)
+    record = attempt_from(data, place)
+    return SeriesRow(trials.get(record.key) or trial_from(data, place), record, counts)
 
 
-def read_series(folder: Path, *, run_id: str | None = None) -> Iterator[SeriesRow]:
-    """The rows of a run folder's series; none when it has no such file. A torn last line is passed over."""
+def read_series(
+    folder: Path, *, run_id: str | None = None, trials: Mapping[str, PlannedTrial] | None = None
+) -> Iterator[SeriesRow]:
+    """The rows of a run folder's series; none when it has no such file. A torn last line is passed over.
+
+    With `trials`, by key, a row's trial is taken from there and not read again from every row.
+    """
     if not os.path.lexists(folder / NAME):
         return
     path = regular_file(folder, NAME)
@@ -103,7 +109,7 @@ def read_series(folder: Path, *, run_id: str | None = None) -> Iterator[SeriesRo
                 raise UsageError(
                     f"{place}: a row of run {data.get('run_id')!r:.80} in the folder of run {run_id!r}"
                 )
-            yield decode_row(data, place)
+            yield decode_row(data, place, trials or {})
 
 
 class Series:

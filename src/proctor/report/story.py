@@ -10,7 +10,7 @@ from typing import Any
 from proctor.model.canonical import canonical_json
 from proctor.model.outcome import Outcome
 from proctor.model.trial import RunStatus
-from proctor.report.data import RunData, TrialResult, metric_of
+from proctor.report.data import RunData, TrialResult, metric_of, once
 from proctor.report.quantity import percent, show, significant, unit_for
 
 NOISY = 0.10
@@ -35,6 +35,7 @@ class Group:
         return ", ".join(parts) or self.subject
 
 
+@once
 def groups(data: RunData) -> tuple[Group, ...]:
     """Trials by the spec's body and subject, in plan order."""
     found: dict[tuple[int, str], list[TrialResult]] = {}
@@ -73,6 +74,7 @@ def short(value: Any, limit: int = 40) -> str:
     return text if len(text) <= limit else text[: limit - 1] + "…"
 
 
+@once
 def headline(data: RunData) -> str:
     """One sentence: what was measured and what came out."""
     finished = len(data.finished)
@@ -107,7 +109,6 @@ def _measured(data: RunData) -> str:
         return f"{what} gave no timing: {_ways(failed)}."
     if len(data.trials) == 1:
         return f"{what} takes {_one(ranked[0][1], metric)}.{_bad(failed)}"
-    labels = {id(trial): group.label(trial) for group in groups(data) for trial in group.trials}
     (low, fastest), (high, slowest) = ranked[0], ranked[-1]
     if len(names) > 1:
         text = f"{what} were measured at {len(data.trials)} points"
@@ -116,12 +117,16 @@ def _measured(data: RunData) -> str:
     if len(ranked) > 1:
         ratio = f", {significant(high / low, 2)} times as long" if low > 0 and high / low >= 1.05 else ""
         text += (
-            f": the median goes from {show(metric, low)} ({labels[id(fastest)]}) "
-            f"to {show(metric, high)} ({labels[id(slowest)]}){ratio}"
+            f": the median goes from {show(metric, low)} ({_label(data, fastest)}) "
+            f"to {show(metric, high)} ({_label(data, slowest)}){ratio}"
         )
     else:
         text += f"; the one that succeeded takes {_one(fastest, metric)}"
     return f"{text}.{_bad(failed)}"
+
+
+def _label(data: RunData, trial: TrialResult) -> str:
+    return next(group.label(trial) for group in groups(data) if any(each is trial for each in group.trials))
 
 
 def _one(trial: TrialResult, metric: str) -> str:
@@ -154,6 +159,7 @@ def _rolled_out(data: RunData) -> str:
     return text + (f" Not scored: {_ways(apart)}." if apart else "")
 
 
+@once
 def warnings(data: RunData) -> list[str]:
     """What a reader must know before quoting a number, each with how many trials it touches."""
     found = list(data.warnings)

@@ -118,7 +118,7 @@ def write(data: RunData, folder: Path) -> None:
     """Write `summary.json`, `metrics.json`, the spec for another run, and a single point's `result.json`."""
     info = data.info
     head = encode(
-        {"schema_version": SCHEMA_VERSION, "run_id": info.id, "metric": metric_of(info.kind)}, indent=1
+        {"schema_version": SCHEMA_VERSION, "run_id": info.id, "metric": metric_of(info.kind)}, indent=True
     )
     rows = ",\n".join(f"  {encode(row)}" for row in metric_rows(data))
     write_atomic(folder / "metrics.json", f'{head[:-2]},\n "trials": [\n{rows}\n ]\n}}\n')

@@ -167,4 +167,4 @@ def _attempts(rows: Iterable[SeriesRow]) -> dict[tuple[str, int], str]:
 
 def _fingerprint(value: Any) -> str:
     """The digest of what a value is once written and read back."""
-    return digest(decode(encode(value), "a record"))
+    return digest(decode(encode(value).encode(), "a record"))

@@ -16,6 +16,7 @@ from proctor.report.story import Group, short
 
 MOST_ROWS = 24
 MOST_FACETS = 6
+MOST_MARKS = 300
 _SPREAD = (
     "Box: the middle half of the values; whiskers: p5 to p95; heavy line: median; dots: the values themselves"
 )
@@ -129,13 +130,23 @@ def _lines(trials: Sequence[TrialResult], first: str, second: str, metric: str, 
             drawn.append(Line(short(value) if second else "", marks))
     if not drawn or len({mark.x for each in drawn for mark in each.marks}) < 2:
         return ""
+    measured = sum(len(each.marks) for each in drawn)
+    drawn = [Line(each.label, _thin(each.marks, MOST_MARKS // len(drawn))) for each in drawn]
     bars = any(mark.interval for each in drawn for mark in each.marks)
     caption = "Median of each point" + (", with its 95 % interval" if bars else "") + "."
-    absent = len(trials) - sum(len(each.marks) for each in drawn)
+    absent = len(trials) - measured
     if absent:
         caption += f" {absent} point{'s' * (absent > 1)} without a value left out."
+    if measured > sum(len(each.marks) for each in drawn):
+        caption += f" Of {measured} points {sum(len(each.marks) for each in drawn)} are drawn."
     chart = sweep.lines(drawn, parameter=first, metric=metric, second=second)
     return figure(chart, f"{metric_title(metric).capitalize()} over {first}{where}", caption)
+
+
+def _thin(marks: Sequence[Mark], limit: int) -> Sequence[Mark]:
+    if len(marks) <= limit:
+        return marks
+    return [marks[round(at * (len(marks) - 1) / (limit - 1))] for at in range(limit)]
 
 
 def _map(trials: Sequence[TrialResult], first: str, second: str, metric: str, where: str) -> str:
