@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 from proctor.report.compare.facts import differences, gather, run_facts, same_machine
+from proctor.trial.environment import capture_environment
 
 
 def test_facts_are_found_under_the_names_that_each_tool_uses():
@@ -56,4 +57,11 @@ def test_hostile_environments_do_no_harm():
     deep: dict[str, object] = {}
     for _ in range(50):
         deep = {"x": deep}
-    assert gather({"a": deep, "packages": "none", "hostname": None, "cores": True}) == {}
+    assert gather({"a": deep, "packages": "none", "hostname": None, "cores": [8]}) == {}
+
+
+def test_the_environment_that_a_run_records_gives_every_group():
+    facts = gather(capture_environment())
+    assert {"host", "cpu", "cores", "cores allowed", "memory", "system"} <= facts["machine"].keys()
+    assert {"version", "implementation", "compiler"} == facts["python"].keys()
+    assert "numpy" in facts["packages"]

@@ -14,7 +14,11 @@ MUST_MATCH: dict[str, dict[str, tuple[str, ...]]] = {
         "host": ("hostname", "host", "node", "machine.hostname", "machine"),
         "cpu": ("cpu_model", "cpu_model_name", "cpu.brand_raw", "cpu.model", "cpu", "processor"),
         "cores": ("cpu_count", "cores", "cpu.count", "num_cpu", "cpu.cores", "logical_cores"),
+        "cores allowed": ("cores_allowed",),
+        "CPU quota": ("cpu_quota",),
         "memory": ("memory_bytes", "memory_total_bytes", "ram", "memory.total_bytes"),
+        "turbo": ("turbo",),
+        "smt": ("smt",),
         "governor": ("governor", "cpu_governor", "cpu.governor", "frequency_governor"),
         "container": ("container", "container.kind"),
         "system": ("platform", "os", "system", "kernel"),
@@ -105,7 +109,7 @@ def _flatten(value: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, 
         if isinstance(item, Mapping):
             if prefix.count(".") < 3:
                 yield from _flatten(item, f"{path}.")
-        elif isinstance(item, str | int | float) and not isinstance(item, bool):
+        elif isinstance(item, str | int | float):
             yield path, str(item)
 
 
