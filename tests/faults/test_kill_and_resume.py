@@ -72,7 +72,7 @@ def kill_at(process: subprocess.Popen[str], home: Path, count: int) -> None:
     while process.poll() is None and attempts_so_far(home) < count and time.monotonic() < deadline:
         time.sleep(0.002)
     process.send_signal(signal.SIGKILL)
-    process.wait(30)
+    process.communicate(timeout=30)
 
 
 @pytest.mark.parametrize("number", range(ROUNDS))
