@@ -25,7 +25,7 @@ more of that cancels; below this, handing over the turn would show in the times.
 KEPT = 200
 WARMUP = 10
 DEFAULT_TIMEOUT_S = 60.0
-_SIDE_S = 0.04
+_SIDE_S = 0.08
 """What all slots of one worker should take together when single calls are long."""
 
 
@@ -61,7 +61,7 @@ def turns(schedule: Schedule, workers: int, rng: random.Random) -> list[int]:
 def plan_slots(call_s: float, loops: int) -> Schedule:
     """Many short slots; when a single call is longer than a slot, fewer of them."""
     slot_s = max(call_s * loops, SLOT_S)
-    fewest = min(20, max(5, round(4 * _SIDE_S / slot_s)))
+    fewest = min(20, max(5, round(2 * _SIDE_S / slot_s)))
     kept = min(KEPT, max(fewest, round(_SIDE_S / slot_s)))
     return Schedule(loops=loops, warmup=max(1, min(WARMUP, kept // 10)), kept=kept)
 

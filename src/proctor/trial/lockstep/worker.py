@@ -25,6 +25,8 @@ if TYPE_CHECKING:
 _MOST_LOOPS = 10_000_000
 _SPIN_TURNS = 5_000
 _LOOKS = 5
+_GARBAGE = 500
+"""Between slots, collect when so many objects have been left over; each collection empties caches."""
 
 
 class AbandonedError(Exception):
@@ -188,8 +190,9 @@ def probe(call: Call, context: Any, order: dict[str, Any]) -> dict[str, Any]:
     while spent < target_ns / 2 and loops < _MOST_LOOPS:
         loops = min(_MOST_LOOPS, loops * 10, max(loops * 2, loops * target_ns // max(spent, 1)))
         spent, slot = cost(loops)
-    if loops > 1:
+    if spent < _LOOKS * target_ns * 10:
         spent, slot = cost(loops, _LOOKS)
+    if loops > 1:
         loops = max(1, round(loops * target_ns / spent))
         spent, slot = cost(loops, _LOOKS)
     return {"loops": loops, "slot": slot, "spin_ns": spin_ns()}
@@ -220,7 +223,7 @@ def take_turns(call: Call, context: Any, order: dict[str, Any]) -> dict[str, Any
             raise AbandonedError
         context.iteration_index = len(slots)
         slots.append(clocks.slot(call, context, loops, order["spins"], order["lead"]))
-        if not order["gc"]:
+        if not order["gc"] and gc.get_count()[0] > _GARBAGE:
             collected += gc.collect()
         if step + 1 < len(schedule) and schedule[step + 1] != me:
             _hand_over(order["turns"][schedule[step + 1]])

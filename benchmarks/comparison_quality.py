@@ -1,0 +1,363 @@
+"""How often comparison tools are right, side by side, while another program loads every core.
+
+Identical code must be called different by none of them; a version that does 5 % or 2 % more of the same work
+should be found. Every tool gets the same code in the same moments, in turn.
+
+    python benchmarks/comparison_quality.py --rounds 100 --peer-rounds 20
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import math
+import os
+import re
+import resource
+import shutil
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from statistics import fmean, median, variance
+
+CASES = {"identical": (20, 20), "+5 %": (20, 21), "+2 %": (50, 51)}
+"""Units of work per call on side A and on side B."""
+ALL_TOOLS = ("lockstep", "pyperf", "pytest-benchmark mean:5%", "pytest-benchmark min:5%", "hyperfine + Welch")
+
+WORK = '''
+"""One version of the code: {units} units of work per call."""
+import json
+import random
+
+UNITS = {units}
+NUMBERS = [random.Random(1).random() * step for step in range(100)]
+RECORD = {{"name": "proctor", "values": [1.5, 2.5, 3.5], "tags": ["a", "b"], "nested": {{"x": 1, "y": None}}}}
+
+
+def sort():
+    for _ in range(UNITS):
+        sorted(NUMBERS)
+
+
+def json_round():
+    for _ in range(UNITS):
+        json.loads(json.dumps(RECORD))
+'''
+EXPERIMENT = '''
+from proctor import Experiment, register_experiment
+
+import work
+
+
+@register_experiment("workload")
+class Workload(Experiment):
+    """The function under comparison."""
+
+    def __init__(self, function: str = "sort"):
+        self.function = getattr(work, function)
+
+    def execute_once(self, context):
+        self.function()
+        return {}
+'''
+PYPERF = """
+import sys, pyperf
+sys.path.insert(0, {folder!r})
+import work
+pyperf.Runner().bench_func({function!r}, getattr(work, {function!r}))
+"""
+PYTEST = """
+import sys
+sys.path.insert(0, {folder!r})
+import work
+def test_{function}(benchmark):
+    benchmark(getattr(work, {function!r}))
+"""
+SCRIPT = """
+import sys
+sys.path.insert(0, {folder!r})
+import work
+for _ in range(1000):
+    work.{function}()
+"""
+
+
+@dataclass(frozen=True)
+class Answer:
+    """What one tool said of one comparison: slower, faster, or nothing."""
+
+    tool: str
+    case: str
+    function: str
+    claim: str
+    detail: str
+    cpu_s: float
+    wall_s: float
+
+
+def main() -> int:
+    asked = _arguments()
+    rows: list[Answer] = []
+    with tempfile.TemporaryDirectory() as name, _burners(asked.burners):
+        folder = Path(name)
+        for number in range(max(asked.rounds, asked.slow_rounds, asked.peer_rounds)):
+            for row in _round(number, folder, asked):
+                rows.append(row)
+                what = f"{row.tool:26} {row.case:10} {row.function:10}"
+                print(f"{number:4} {what} {row.claim or '-':7} {row.detail}", flush=True)
+            if asked.rows:
+                asked.rows.write_text(json.dumps([vars(row) for row in rows], indent=1))
+    print()
+    print(table(rows))
+    return 0 if "lockstep" not in asked.tools or acceptable(rows) else 1
+
+
+def _arguments() -> argparse.Namespace:
+    parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
+    parser.add_argument(
+        "--rounds", type=int, default=20, help="comparisons of identical code by lockstep pairs"
+    )
+    parser.add_argument("--slow-rounds", type=int, help="of each slower version [rounds]")
+    parser.add_argument("--peer-rounds", type=int, help="of each case by each other tool [rounds / 5]")
+    parser.add_argument("--tools", default="all", help=f"all, or some of: {', '.join(ALL_TOOLS)}")
+    parser.add_argument("--burners", type=int, default=os.cpu_count(), help="programs that load the machine")
+    parser.add_argument(
+        "--peer-python", default=sys.executable, help="interpreter with pyperf and pytest-benchmark"
+    )
+    parser.add_argument("--rows", type=Path, help="keep every answer in this JSON file")
+    asked = parser.parse_args()
+    asked.slow_rounds = asked.rounds if asked.slow_rounds is None else asked.slow_rounds
+    asked.peer_rounds = max(1, asked.rounds // 5) if asked.peer_rounds is None else asked.peer_rounds
+    wanted = (
+        ALL_TOOLS
+        if asked.tools == "all"
+        else [tool for tool in ALL_TOOLS if tool.startswith(tuple(asked.tools.split(",")))]
+    )
+    asked.tools = [tool for tool in wanted if _available(tool, asked.peer_python)]
+    return asked
+
+
+def _available(tool: str, python: str) -> bool:
+    if tool == "lockstep":
+        return True
+    if tool.startswith("hyperfine"):
+        there = shutil.which("hyperfine") is not None
+    else:
+        module = tool.partition(" ")[0].replace("-", "_")
+        there = (
+            subprocess.run([python, "-c", f"import {module}"], capture_output=True, check=False).returncode
+            == 0
+        )
+    if not there:
+        print(f"left out, not installed: {tool}")
+    return there
+
+
+def _round(number: int, folder: Path, asked: argparse.Namespace) -> Iterator[Answer]:
+    function = ("sort", "json_round")[number % 2]
+    for case, units in CASES.items():
+        place = folder / f"{number}-{units[1]}"
+        sides = _versions(place, units)
+        limit = asked.rounds if case == "identical" else asked.slow_rounds
+        for tool in asked.tools:
+            if number < (limit if tool == "lockstep" else asked.peer_rounds):
+                yield from _ask(tool, case, function, sides, asked.peer_python)
+        shutil.rmtree(place)
+
+
+def _versions(folder: Path, both: tuple[int, int]) -> tuple[Path, Path]:
+    """Two folders of the same shape that differ in how much work a call does."""
+    sides = (folder / "a", folder / "b")
+    for side, units in zip(sides, both, strict=True):
+        (side / "experiments").mkdir(parents=True)
+        (side / "work.py").write_text(WORK.format(units=units))
+        (side / "experiments" / "workload.py").write_text(EXPERIMENT)
+        (side / "pyproject.toml").write_text("")
+    return sides
+
+
+def _ask(tool: str, case: str, function: str, sides: tuple[Path, Path], python: str) -> Iterator[Answer]:
+    asker: dict[str, Callable[..., dict[str, tuple[str, str]]]] = {
+        "lockstep": _lockstep,
+        "pyperf": _pyperf,
+        "pytest-benchmark mean:5%": _pytest_benchmark,
+        "hyperfine + Welch": _hyperfine,
+    }
+    if tool not in asker:
+        return  # min:5% comes with mean:5%, from the same measurements
+    before, started = _children_cpu_s(), time.perf_counter()
+    claims = asker[tool](function, sides, python)
+    cpu_s, wall_s = _children_cpu_s() - before, time.perf_counter() - started
+    for name, (claim, detail) in claims.items():
+        yield Answer(name, case, function, claim, detail, cpu_s, wall_s)
+
+
+def _lockstep(function: str, sides: tuple[Path, Path], _python: str) -> dict[str, tuple[str, str]]:
+    spec = sides[0] / "spec.json"
+    spec.write_text(json.dumps({"experiment": "workload", "params": {"function": function}}))
+    command = [
+        sys.executable,
+        "-m",
+        "proctor.cli.main",
+        "ab",
+        str(spec),
+        "--experiments",
+        str(sides[0] / "experiments"),
+    ]
+    command += [
+        "--a",
+        f"path:{sides[0]}",
+        "--b",
+        f"path:{sides[1]}",
+        "--json",
+        "--output",
+        str(sides[0] / "out.json"),
+    ]
+    done = subprocess.run(
+        command, capture_output=True, text=True, cwd=sides[0], env=_environment(), check=False
+    )
+    if done.returncode not in {0, 1, 3}:
+        sys.exit(f"proctor ab failed: {done.stderr}")
+    data = json.loads(done.stdout)
+    point = data["points"][0]
+    claim = {"slower": "slower", "faster": "faster"}.get(point["verdict"], "")
+    if point["verdict"] == "small":
+        claim = "slower" if point["change"] > 0 else "faster"
+    pairs = len(point["log_ratios"])
+    detail = (
+        f"{point['verdict']} {point['change']:+.2%} [{point['low']:+.2%} {point['high']:+.2%}] {pairs} pairs"
+    )
+    return {
+        "lockstep": (
+            claim,
+            f"{detail} noise {point['noise']:.2%} {data['cpu_s']:.1f} s CPU {point['reason']}",
+        )
+    }
+
+
+def _pyperf(function: str, sides: tuple[Path, Path], python: str) -> dict[str, tuple[str, str]]:
+    files = []
+    for side in sides:
+        script, out = side / "bench_pyperf.py", side / "pyperf.json"
+        script.write_text(PYPERF.format(folder=str(side), function=function))
+        _run([python, str(script), "--fast", "-q", "-o", str(out)])
+        files.append(str(out))
+    said = _run([python, "-m", "pyperf", "compare_to", *files])
+    found = re.search(r"([\d.]+)x (slower|faster)", said)
+    return {"pyperf": (found[2], found[0]) if found else ("", "not significant")}
+
+
+def _pytest_benchmark(function: str, sides: tuple[Path, Path], python: str) -> dict[str, tuple[str, str]]:
+    stats = []
+    for side in sides:
+        script, out = side / "test_it.py", side / "pytest.json"
+        script.write_text(PYTEST.format(folder=str(side), function=function))
+        _run(
+            [python, "-m", "pytest", "-q", "-p", "no:cacheprovider", f"--benchmark-json={out}", str(script)],
+            cwd=side,
+        )
+        stats.append(json.loads(out.read_text())["benchmarks"][0]["stats"])
+    answers = {}
+    for name in ("mean", "min"):
+        ratio = stats[1][name] / stats[0][name]
+        claim = "slower" if ratio > 1.05 else "faster" if ratio < 1 / 1.05 else ""
+        answers[f"pytest-benchmark {name}:5%"] = (claim, f"{ratio - 1:+.2%}")
+    return answers
+
+
+def _hyperfine(function: str, sides: tuple[Path, Path], _python: str) -> dict[str, tuple[str, str]]:
+    commands = []
+    for side in sides:
+        script = side / "script.py"
+        script.write_text(SCRIPT.format(folder=str(side), function=function))
+        commands.append(f"{sys.executable} {script}")
+    out = sides[0] / "hyperfine.json"
+    _run(["hyperfine", "-N", "--style", "none", "--warmup", "1", "--export-json", str(out), *commands])
+    a, b = (result["times"] for result in json.loads(out.read_text())["results"])
+    change = fmean(b) / fmean(a) - 1
+    claim = ("slower" if change > 0 else "faster") if welch(a, b) < 0.05 else ""
+    return {"hyperfine + Welch": (claim, f"{change:+.2%}")}
+
+
+def welch(a: list[float], b: list[float]) -> float:
+    """Two-sided p-value of Welch's t-test."""
+    from proctor.analysis.distributions import two_sided_t
+
+    parts = [variance(each) / len(each) for each in (a, b)]
+    df = sum(parts) ** 2 / sum(part**2 / (len(each) - 1) for part, each in zip(parts, (a, b), strict=True))
+    return two_sided_t((fmean(b) - fmean(a)) / math.sqrt(sum(parts)), df)
+
+
+def _run(command: list[str], cwd: Path | None = None) -> str:
+    done = subprocess.run(command, capture_output=True, text=True, cwd=cwd, env=_environment(), check=False)
+    if done.returncode:
+        sys.exit(f"{' '.join(command)} failed:\n{done.stdout}{done.stderr}")
+    return done.stdout
+
+
+def _environment() -> dict[str, str]:
+    return {name: value for name, value in os.environ.items() if name != "PYTHONDONTWRITEBYTECODE"}
+
+
+@contextmanager
+def _burners(count: int) -> Iterator[None]:
+    processes = [subprocess.Popen([sys.executable, "-c", "while True: pass"]) for _ in range(count)]
+    try:
+        yield
+    finally:
+        for process in processes:
+            process.kill()
+            process.wait()
+
+
+def _children_cpu_s() -> float:
+    usage = resource.getrusage(resource.RUSAGE_CHILDREN)
+    return usage.ru_utime + usage.ru_stime
+
+
+def table(rows: list[Answer]) -> str:
+    """The published table."""
+    lines = [
+        "| tool and gate | false verdicts on identical code | finds +5 % | finds +2 % | wrong sign "
+        "| CPU s each, median (worst) |",
+        "|---|---|---|---|---|---|",
+    ]
+    for tool in dict.fromkeys(row.tool for row in rows):
+        mine = [row for row in rows if row.tool == tool]
+        cells = [_share(mine, "identical", {"slower", "faster"})]
+        cells += [_share(mine, case, {"slower"}) for case in ("+5 %", "+2 %")]
+        slowed = [row for row in mine if row.case != "identical"]
+        cells.append(f"{sum(row.claim == 'faster' for row in slowed)} of {len(slowed)}")
+        cost = [row.cpu_s for row in mine]
+        lines.append(f"| {tool} | {' | '.join(cells)} | {median(cost):.1f} ({max(cost):.1f}) |")
+    return "\n".join(lines)
+
+
+def _share(rows: list[Answer], case: str, claims: set[str]) -> str:
+    asked = [row for row in rows if row.case == case]
+    return f"{sum(row.claim in claims for row in asked)} of {len(asked)}"
+
+
+def acceptable(rows: list[Answer]) -> bool:
+    """The promise about lockstep pairs, where enough rounds were asked for."""
+    mine = {case: [row for row in rows if row.tool == "lockstep" and row.case == case] for case in CASES}
+    found = {
+        case: fmean(row.claim == "slower" for row in each) if each else 1.0 for case, each in mine.items()
+    }
+    false = sum(bool(row.claim) for row in mine["identical"])
+    cpu_s = median(row.cpu_s for each in mine.values() for row in each)
+    return (
+        false <= max(2, 0.02 * len(mine["identical"]))
+        and found["+5 %"] >= 0.95
+        and found["+2 %"] >= 0.75
+        and cpu_s <= 6
+    )
+
+
+if __name__ == "__main__":
+    sys.exit(main())
