@@ -353,7 +353,7 @@ class BubblewrapSandbox:
             finally:
                 for fd in fds:
                     os.close(fd)
-        await self._session.ready(_START_S)
+        self.init_pid = await self._session.ready(_START_S) or self.init_pid
         await self._connect(keeper)
         self._env = {"PATH": PATH, **self._env, **request.root.env, **request.env}
         backend.watch.add(

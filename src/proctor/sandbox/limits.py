@@ -181,32 +181,35 @@ def _version_1(mounted: list[list[str]], paths: Mapping[str, str], name: str) ->
 
 
 def _version_2(root: Path, path: str, name: str) -> Cgroups | None:
-    """A delegated group: its processes move to a leaf, since only leaves may hold any."""
-    base = root / path.lstrip("/")
-    if not base.exists():
-        return None
-    try:
-        wanted = [each for each in _CONTROLLERS if each in (base / "cgroup.controllers").read_text().split()]
-        if not wanted:
-            return None
-        if base != root:
-            leaf = base / "proctor-self"
-            leaf.mkdir(exist_ok=True)
-            for pid in (base / "cgroup.procs").read_text().split():
-                with contextlib.suppress(OSError):
-                    (leaf / "cgroup.procs").write_text(pid)
-        enable = " ".join(f"+{each}" for each in wanted)
-        (base / "cgroup.subtree_control").write_text(enable)
-        folder = base / name
-        folder.mkdir(exist_ok=True)
-        (folder / "cgroup.subtree_control").write_text(enable)
-    except OSError:
-        return None
-    return Cgroups(
-        version=2,
-        parents=dict.fromkeys(wanted, folder),
-        missing={each: "not delegated" for each in _CONTROLLERS if each not in wanted},
-    )
+    """A group below the root of the hierarchy, for root, or below our own when it was delegated to us."""
+    own = root / path.lstrip("/")
+    for base in dict.fromkeys([root, own] if os.geteuid() == 0 else [own]):
+        try:
+            controllers = (base / "cgroup.controllers").read_text().split()
+            wanted = [each for each in _CONTROLLERS if each in controllers]
+            if not wanted:
+                continue
+            enable = " ".join(f"+{each}" for each in wanted)
+            if base != root:
+                _move_to_leaf(base)
+            (base / "cgroup.subtree_control").write_text(enable)
+            folder = base / name
+            folder.mkdir(exist_ok=True)
+            (folder / "cgroup.subtree_control").write_text(enable)
+        except OSError:
+            continue
+        missing = {each: "not delegated" for each in _CONTROLLERS if each not in wanted}
+        return Cgroups(version=2, parents=dict.fromkeys(wanted, folder), missing=missing)
+    return None
+
+
+def _move_to_leaf(group: Path) -> None:
+    """Only a leaf may hold processes once its parent has controllers: ours go to one."""
+    leaf = group / "proctor-self"
+    leaf.mkdir(exist_ok=True)
+    for pid in (group / "cgroup.procs").read_text().split():
+        with contextlib.suppress(OSError):
+            (leaf / "cgroup.procs").write_text(pid)
 
 
 def _settings(version: int, controller: str, limits: Limits) -> list[tuple[str, str]]:

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import os
+import time
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -14,6 +15,8 @@ from pathlib import Path
 PERIOD_S = 0.5
 GRAIN_BYTES = 16 << 20
 FLOOR_BYTES = 1 << 30
+SHARE = 20
+"""Looking takes at most one part in this many of the time, however many sandboxes there are."""
 INODE_BYTES = 4096
 """Each file counts as at least this much: a million empty ones fill a disk too."""
 
@@ -52,6 +55,12 @@ class StorageWatch:
             self._task.cancel()
             self._task = None
 
+    @property
+    def grain_bytes(self) -> int:
+        """How much the disk must shrink before trees are measured."""
+        limits = [each.limit_bytes for each in self.watched.values() if each.limit_bytes is not None]
+        return min([GRAIN_BYTES, *(limit // 4 for limit in limits)])
+
     async def look(self) -> None:
         """Measure everyone and end who is over."""
         self._free = self._free_bytes()
@@ -68,8 +77,10 @@ class StorageWatch:
         while True:
             await asyncio.sleep(PERIOD_S)
             free = self._free_bytes()
-            if self._free is None or free < self._free - GRAIN_BYTES or free < self.floor_bytes:
+            if self._free is None or free < self._free - self.grain_bytes or free < self.floor_bytes:
+                started = time.monotonic()
                 await self.look()
+                await asyncio.sleep(min(30.0, SHARE * (time.monotonic() - started)))
             elif free > self._free:
                 self._free = free
 

@@ -4,9 +4,6 @@ Runs in this process when Proctor is root, else as a program in the sandboxes' u
 be given to any of their users. It stands alone for that: nothing of Proctor is imported here.
 """
 
-# Everything is relative to a descriptor, which pathlib does not know.
-# ruff: noqa: PTH101, PTH102, PTH106, PTH108, PTH211
-
 from __future__ import annotations
 
 import contextlib

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import ctypes
 import os
+import resource
 import shutil
 import signal
 import struct
@@ -44,9 +45,17 @@ def fail(what: str, error: OSError | None = None) -> None:
     os._exit(127 if isinstance(error, FileNotFoundError) or error is None else 126)
 
 
-def run_command(
-    command: Command, fds: Sequence[int], *, inner: int, capabilities: int, filter_bytes: bytes
-) -> None:
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Bounds:
+    """What holds for every command of a sandbox."""
+
+    inner: int
+    capabilities: int
+    filter_bytes: bytes
+    limits: Mapping[int, int]
+
+
+def run_command(command: Command, fds: Sequence[int], bounds: Bounds) -> None:
     """Become an ordinary process of the inside and run; does not return."""
     os.setsid()
     null = os.open("/dev/null", os.O_RDWR)
@@ -59,16 +68,20 @@ def run_command(
         signal.signal(number, signal.SIG_DFL)
     os.umask(0o022)
     try:
-        setns(inner, NEWUSER)
+        for what, wanted in {resource.RLIMIT_CORE: 0, **bounds.limits}.items():
+            hard = resource.getrlimit(what)[1]
+            value = wanted if hard == resource.RLIM_INFINITY else min(wanted, hard)
+            resource.setrlimit(what, (value, value))
+        setns(bounds.inner, NEWUSER)
         uid, gid, groups, home = _identity(command.user)
         os.closerange(3, 65_536)
         os.chdir(command.cwd)
         os.setgroups(groups)
         os.setresgid(gid, gid, gid)
-        _set_filter(filter_bytes)
+        _set_filter(bounds.filter_bytes)
         call("prctl", 8, 1, 0, 0, 0)  # keep capabilities over the next line
         os.setresuid(uid, uid, uid)
-        _drop_capabilities(capabilities if uid == 0 or command.builtin else 0)
+        _drop_capabilities(bounds.capabilities if uid == 0 or command.builtin else 0)
         if command.builtin:
             _builtin(command.argv)
             os._exit(0)

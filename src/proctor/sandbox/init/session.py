@@ -26,7 +26,7 @@ class Session:
         self.read_bytes = 0
         self.write_bytes = 0
         self._channel: Channel | None = None
-        self._ready: asyncio.Future[None] | None = None
+        self._ready: asyncio.Future[int | None] | None = None
         self._waiting: dict[str, asyncio.Future[list[str]]] = {}
         self._received: dict[str, int] = {}
         self._lingering: list[Streams] = []
@@ -39,12 +39,15 @@ class Session:
         self._channel = Channel(ours, self._message, self._gone)
         return theirs
 
-    async def ready(self, timeout_s: float) -> None:
-        """Wait until the root stands; SandboxError with the step that failed."""
+    async def ready(self, timeout_s: float) -> int | None:
+        """Wait until the root stands; SandboxError with the step that failed.
+
+        The process id of the init, where the keeper could not tell it.
+        """
         assert self._ready is not None
         try:
             async with asyncio.timeout(timeout_s):
-                await self._ready
+                return await self._ready
         except TimeoutError:
             raise SandboxError(f"sandbox {self.name} was not ready after {timeout_s:.0f} s") from None
 
@@ -179,7 +182,7 @@ class Session:
         if words[0] in {"ready", "e"}:
             if self._ready and not self._ready.done():
                 if words[0] == "ready":
-                    self._ready.set_result(None)
+                    self._ready.set_result(int(words[1]) if len(words) > 1 else None)
                 else:
                     self._ready.set_exception(SandboxError(f"sandbox {self.name}: {' '.join(words[1:])}"))
             return

@@ -18,13 +18,19 @@ from pathlib import Path
 from typing import NoReturn
 
 from proctor.sandbox.init import kernel
-from proctor.sandbox.init.inside import IDS, Command, run_command
+from proctor.sandbox.init.inside import IDS, Bounds, Command, run_command
 from proctor.sandbox.init.wire import Message, receive, reply
 
 _STAGE = "/tmp"  # noqa: S108 - covered by a tmpfs of our own before anything is put there
 _PAUSE = "/dev/.proctor"
 _SHARED_MEMORY = "/dev/shm"  # noqa: S108 - the one inside
 _READY_S = 20.0
+_LIMITS = {
+    "p": resource.RLIMIT_NPROC,
+    "z": resource.RLIMIT_FSIZE,
+    "m": resource.RLIMIT_DATA,
+    "o": resource.RLIMIT_NOFILE,
+}
 _ENTERED = {
     "net": kernel.NEWNET,
     "ipc": kernel.NEWIPC,
@@ -72,7 +78,7 @@ class Warden:
         except (OSError, ValueError, subprocess.SubprocessError) as error:
             reply(self._control, "e", error)
             os._exit(1)
-        reply(self._control, "ready")
+        reply(self._control, "ready", self._init)
         for number in (signal.SIGTERM, signal.SIGCHLD):
             signal.signal(number, self._signalled)
         try:
@@ -240,12 +246,15 @@ class Warden:
         kernel.die_with_parent()
         self._go_inside()
         kernel.adopt_orphans()
-        capabilities = int(self._request.one("k"))
-        main = forked(
-            lambda: run_command(
-                command, fds, inner=self._inner, capabilities=capabilities, filter_bytes=self._filter
-            )
+        bounds = Bounds(
+            inner=self._inner,
+            capabilities=int(self._request.one("k")),
+            filter_bytes=self._filter,
+            limits={
+                what: int(self._request.one(tag)) for tag, what in _LIMITS.items() if self._request.one(tag)
+            },
         )
+        main = forked(lambda: run_command(command, fds, bounds))
         for fd in fds:
             os.close(fd)
         code, killed = None, 0

@@ -1,0 +1,5 @@
+"""Root file systems for sandboxes: from Dockerfiles, images and the host's own system, kept as layers."""
+
+from proctor.sandbox.image.images import Images
+
+__all__ = ["Images"]

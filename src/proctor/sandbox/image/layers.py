@@ -1,0 +1,165 @@
+"""Layers on disk, each made once: by name, under a lock, in a place of its own, then renamed.
+
+What stands under its name is complete. What a killed process left stands under another name and is removed.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import fcntl
+import itertools
+import os
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
+from pathlib import Path
+from typing import Protocol
+
+from proctor.sandbox import reaper
+from proctor.sandbox.init.client import Keeper
+
+_BUILDING = ".building-"
+_FIRST_WAIT_S = 0.005
+_LONGEST_WAIT_S = 0.25
+
+Make = Callable[[Path], Awaitable[None]]
+"""Makes a layer at a path where nothing is yet."""
+
+
+class HasKeeper(Protocol):
+    """A back end whose keeper can act on files of the sandboxes' users."""
+
+    async def keeper(self) -> Keeper:
+        """The running keeper."""
+
+
+class LayerStore:
+    """The layers below one folder, shared by all processes of one account."""
+
+    def __init__(self, folder: Path, backend: HasKeeper) -> None:
+        self.folder = folder.absolute()
+        self.layers = self.folder / "layers"
+        self.locks = self.folder / "locks"
+        self.users = self.folder / "users"
+        self._backend = backend
+        self._numbers = itertools.count()
+        self._used: set[str] = set()
+        self._opened = False
+
+    async def open(self) -> None:
+        """Make the folders and remove what killed builders left. Cheap from the second time on."""
+        if self._opened:
+            return
+        keeper = await self._backend.keeper()
+        for folder in (self.folder, self.layers, self.locks, self.users):
+            folder.mkdir(parents=True, exist_ok=True)
+        self.layers.chmod(0o700)
+        if keeper.ids.as_root:
+            os.chown(self.layers, keeper.ids.keeper_uid, keeper.ids.keeper_gid)
+        self._opened = True
+        for name in os.listdir(self.layers):
+            if name.startswith(_BUILDING) and not _owner_lives(name.removeprefix(_BUILDING)):
+                await self.remove(name)
+
+    async def keeper(self) -> Keeper:
+        """The keeper of the back end."""
+        return await self._backend.keeper()
+
+    def find(self, key: str) -> Path | None:
+        """A layer that is there, from now on in use by this process."""
+        if key not in self._used:
+            with self._collection_lock(fcntl.LOCK_SH):
+                if not (self.layers / key).is_dir():
+                    return None
+                self._note_use(key)
+        return self.layers / key
+
+    async def obtain(self, key: str, make: Make) -> Path:
+        """A layer, made now if nobody made it before; others who want it wait."""
+        if found := self.find(key):
+            return found
+        async with self._locked(key):
+            if found := self.find(key):
+                return found
+            building = f"{_BUILDING}{reaper.owner_name()}-{next(self._numbers)}"
+            try:
+                await make(self.layers / building)
+                with self._collection_lock(fcntl.LOCK_SH):
+                    (self.layers / building).rename(self.layers / key)
+                    self._note_use(key)
+            except BaseException:
+                await asyncio.shield(self.remove(building))
+                raise
+        return self.layers / key
+
+    async def remove(self, name: str) -> None:
+        """Remove a layer, or the beginning of one, whoever owns its files."""
+        if not os.path.lexists(self.layers / name):
+            return
+        keeper = await self._backend.keeper()
+        parent = os.open(self.layers, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+        try:
+            await keeper.remove(name, parent)
+        finally:
+            os.close(parent)
+
+    def in_use(self) -> set[str]:
+        """Layers that living processes use; the notes of dead ones are removed."""
+        found: set[str] = set()
+        for file in self.users.iterdir():
+            if _owner_lives(file.name):
+                found |= set(file.read_text().split())
+            else:
+                file.unlink(missing_ok=True)
+        return found
+
+    def last_used(self, key: str) -> float:
+        """When a process last began to use a layer."""
+        for place in (self.locks / key, self.layers / key):
+            with contextlib.suppress(OSError):
+                return place.stat().st_mtime
+        return 0.0
+
+    @contextlib.contextmanager
+    def collecting(self) -> Iterator[None]:
+        """While it lasts, nobody begins to use a layer."""
+        with self._collection_lock(fcntl.LOCK_EX):
+            yield
+
+    def _note_use(self, key: str) -> None:
+        (self.locks / key).touch()
+        with (self.users / reaper.owner_name()).open("a") as file:
+            file.write(f"{key}\n")
+        self._used.add(key)
+
+    @contextlib.contextmanager
+    def _collection_lock(self, kind: int) -> Iterator[None]:
+        fd = os.open(self.folder / "lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+        try:
+            fcntl.flock(fd, kind)
+            yield
+        finally:
+            os.close(fd)
+
+    @contextlib.asynccontextmanager
+    async def _locked(self, key: str) -> AsyncIterator[None]:
+        fd = os.open(self.locks / key, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+        wait_s = _FIRST_WAIT_S
+        try:
+            while True:
+                try:
+                    fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                    break
+                except BlockingIOError:
+                    await asyncio.sleep(wait_s)
+                    wait_s = min(2 * wait_s, _LONGEST_WAIT_S)
+            yield
+        finally:
+            os.close(fd)
+
+
+def _owner_lives(name: str) -> bool:
+    pid, _, rest = name.partition("-")
+    began = rest.partition("-")[0]
+    if not (pid.isdigit() and began.isdigit()):
+        return False
+    return reaper.start_time(int(pid)) == int(began)

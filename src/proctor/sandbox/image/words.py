@@ -1,0 +1,108 @@
+"""Words of an instruction, with quotes taken off and `$NAME` and `${NAME:-default}` filled in."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+
+_NAME = re.compile(r"[A-Za-z_]\w*")
+_SPACE = " \t\n"
+
+
+class UnknownExpansion(ValueError):
+    """A `${…}` of a kind that is not known here."""
+
+
+def expand(text: str, variables: Mapping[str, str]) -> str:
+    """The text as one word."""
+    words = _Words(text, variables, split=False).read()
+    return words[0] if words else ""
+
+
+def expand_document(text: str, variables: Mapping[str, str]) -> str:
+    """A document with its variables filled in; quotes are text there."""
+    words = _Words(text, variables, split=False, quotes="").read()
+    return words[0] if words else ""
+
+
+def split(text: str, variables: Mapping[str, str]) -> list[str]:
+    """The text as words."""
+    return _Words(text, variables, split=True).read()
+
+
+class _Words:
+    def __init__(self, text: str, variables: Mapping[str, str], *, split: bool, quotes: str = "\"'") -> None:
+        self._text = text
+        self._at = 0
+        self._variables = variables
+        self._split = split
+        self._quotes = quotes
+        self._words: list[str] = []
+        self._word: str | None = None
+
+    def read(self) -> list[str]:
+        quote = ""
+        while self._at < len(self._text):
+            char = self._text[self._at]
+            self._at += 1
+            if quote == "'" and char != "'":
+                self._add(char)
+            elif char == quote:
+                quote = ""
+            elif not quote and char in self._quotes:
+                quote = char
+                self._add("")
+            elif char == "\\" and self._at < len(self._text):
+                self._add(self._escaped(inside=bool(quote) or not self._quotes))
+            elif char == "$":
+                self._add(self._variable())
+            elif self._split and not quote and char in _SPACE:
+                self._end()
+            else:
+                self._add(char)
+        self._end()
+        return self._words
+
+    def _add(self, text: str) -> None:
+        self._word = (self._word or "") + text
+
+    def _end(self) -> None:
+        if self._word is not None:
+            self._words.append(self._word)
+            self._word = None
+
+    def _escaped(self, quote: str) -> str:
+        char = self._text[self._at]
+        self._at += 1
+        return f"\\{char}" if quote and char not in '"$\\' else char
+
+    def _variable(self) -> str:
+        if self._text[self._at : self._at + 1] == "{":
+            return self._braced()
+        name = _NAME.match(self._text, self._at)
+        if not name:
+            return "$"
+        self._at = name.end()
+        return self._variables.get(name[0], "")
+
+    def _braced(self) -> str:
+        end, depth = self._at + 1, 1
+        while end < len(self._text) and depth:
+            depth += {"{": 1, "}": -1}.get(self._text[end], 0)
+            end += 1
+        body = self._text[self._at + 1 : end - 1]
+        self._at = end
+        name = _NAME.match(body)
+        if depth or not name:
+            raise UnknownExpansion(f"${{{body}}}")
+        value, rest = self._variables.get(name[0]), body[name.end() :]
+        if not rest:
+            return value or ""
+        kind = re.match(r":?[-+]", rest)
+        if not kind:
+            raise UnknownExpansion(f"${{{body}}}")
+        given = bool(value) if kind[0].startswith(":") else value is not None
+        other = expand(rest[kind.end() :], self._variables)
+        if kind[0].endswith("+"):
+            return other if given else ""
+        return (value or "") if given else other

@@ -1,0 +1,82 @@
+"""The watch over disk use, with a disk and sandboxes of our own."""
+
+from __future__ import annotations
+
+import asyncio
+from pathlib import Path
+
+import pytest
+
+from proctor.sandbox import storage
+from proctor.sandbox.storage import StorageWatch, Watched
+
+pytestmark = pytest.mark.anyio
+
+
+class Tree:
+    def __init__(self, used=0, inodes=0):
+        self.used, self.inodes, self.measured, self.reasons = used, inodes, 0, []
+
+    async def measure(self):
+        self.measured += 1
+        return self.used, self.inodes
+
+    async def end(self, reason):
+        self.reasons.append(reason)
+
+    def watched(self, limit_bytes=None):
+        return Watched(limit_bytes=limit_bytes, measure=self.measure, end=self.end)
+
+
+async def test_who_is_over_the_limit_is_ended_and_others_are_not(tmp_path):
+    watch = StorageWatch(tmp_path, floor_bytes=0)
+    small, large, files, free = Tree(10), Tree(2000), Tree(10, inodes=5), Tree(10**9)
+    for name, tree, limit in (("s", small, 100), ("l", large, 1000), ("f", files, 10_000), ("u", free, None)):
+        watch.watched[name] = tree.watched(limit)
+    await watch.look()
+    assert (small.reasons, free.reasons) == ([], [])
+    assert large.reasons == ["storage limit of 1000 bytes exceeded"]
+    assert len(files.reasons) == 1, "files count even when empty"
+
+
+async def test_a_nearly_full_disk_ends_the_largest(tmp_path):
+    watch = StorageWatch(tmp_path, floor_bytes=1 << 62)
+    one, two = Tree(10), Tree(20)
+    watch.watched = {"1": one.watched(), "2": two.watched()}
+    await watch.look()
+    assert one.reasons == []
+    assert two.reasons == ["the disk of the host is nearly full"]
+
+
+async def test_trees_are_measured_only_after_the_disk_shrank(tmp_path, monkeypatch):
+    monkeypatch.setattr(storage, "PERIOD_S", 0.001)
+    free = [1 << 40]
+    looked = asyncio.Event()
+
+    def free_bytes(self):
+        looked.set()
+        return free[0]
+
+    monkeypatch.setattr(StorageWatch, "_free_bytes", free_bytes)
+    watch = StorageWatch(Path("/"), floor_bytes=0)
+    tree = Tree(5000)
+    watch.add("t", tree.watched(1 << 30))
+    for _ in range(3):
+        looked.clear()
+        await asyncio.wait_for(looked.wait(), 10)
+    assert tree.measured == 0
+    free[0] -= storage.GRAIN_BYTES + 1
+    async with asyncio.timeout(10):
+        while not tree.measured:
+            looked.clear()
+            await looked.wait()
+    watch.remove("t")
+    watch.remove("t")
+    assert watch._task is None
+
+
+async def test_a_small_limit_is_watched_more_closely(tmp_path):
+    watch = StorageWatch(tmp_path, floor_bytes=0)
+    assert watch.grain_bytes == storage.GRAIN_BYTES
+    watch.watched["t"] = Tree().watched(4 << 20)
+    assert watch.grain_bytes == 1 << 20
