@@ -41,8 +41,9 @@ soak: ## long runs: many kill -9 rounds, many trials
 	@scripts/setup.sh dev $(SYSTEM_TEST)
 	@PROCTOR_SOAK=1 $(PY) -m pytest -n $(JOBS) -m fault tests
 
-docs: ## check that every command and file named in the docs exists and works
+docs: ## write the generated reference, then check that every command and file in the docs works
 	@scripts/setup.sh dev
+	@$(PY) scripts/reference.py
 	@$(PY) -m pytest tests/test_docs.py
 
 doctor: setup ## what works on this machine, and why not

@@ -1,0 +1,75 @@
+"""Write docs/reference/commands.md and settings.md from the code: help, exit codes, settings."""
+
+from __future__ import annotations
+
+import ast
+import inspect
+from dataclasses import fields
+from pathlib import Path
+
+import click
+
+from proctor.cli.main import COMMANDS, group
+from proctor.errors import EXIT_MEANING
+from proctor.settings import Settings
+
+FOLDER = Path(__file__).parent.parent / "docs/reference"
+
+
+def commands() -> str:
+    """Every command with its own help."""
+    parts = ["# Commands", "", "| command | what it does |", "|---|---|"]
+    parts += [f"| `proctor {name}` | {line} |" for name, line in COMMANDS.items()]
+    parts += ["", "## Exit codes", "", "| code | meaning |", "|---|---|"]
+    parts += [f"| {int(code)} | {meaning} |" for code, meaning in EXIT_MEANING.items()]
+    context = click.Context(group, info_name="proctor", max_content_width=100)
+    for name in COMMANDS:
+        command = group.get_command(context, name)
+        assert command is not None
+        parts += ["", f"## proctor {name}", "", "```text", help_of(command, context, name), "```"]
+        if isinstance(command, click.Group):
+            inner = click.Context(command, parent=context, info_name=name)
+            for child in command.list_commands(inner):
+                found = command.get_command(inner, child)
+                assert found is not None
+                parts += ["", "```text", help_of(found, inner, child), "```"]
+    return "\n".join(parts) + "\n"
+
+
+def help_of(command: click.Command, parent: click.Context, name: str) -> str:
+    """What `--help` prints, at a fixed width."""
+    context = click.Context(command, parent=parent, info_name=name, terminal_width=100)
+    return "\n".join(line.rstrip() for line in command.get_help(context).splitlines())
+
+
+def settings() -> str:
+    """Every setting with its default and its documentation."""
+    tree = ast.parse(inspect.getsource(Settings)).body[0]
+    assert isinstance(tree, ast.ClassDef)
+    docs = {}
+    for field, doc in zip(tree.body, tree.body[1:], strict=False):
+        if (
+            isinstance(field, ast.AnnAssign)
+            and isinstance(doc, ast.Expr)
+            and isinstance(doc.value, ast.Constant)
+        ):
+            docs[getattr(field.target, "id", "")] = " ".join(str(doc.value.value).split())
+    parts = [
+        "# Settings",
+        "",
+        "Read from the environment, or from `proctor.toml` in the working folder (`PROCTOR_SETTINGS` names",
+        "another file) under the name in small letters without the prefix. The environment wins.",
+        "",
+        "| variable | default | meaning |",
+        "|---|---|---|",
+    ]
+    for each in fields(Settings):
+        shown = f"`{each.default}`" if str(each.default) else "empty"
+        parts.append(f"| `PROCTOR_{each.name.upper()}` | {shown} | {docs.get(each.name, '')} |")
+    return "\n".join(parts) + "\n"
+
+
+if __name__ == "__main__":
+    FOLDER.mkdir(parents=True, exist_ok=True)
+    (FOLDER / "commands.md").write_text(commands())
+    (FOLDER / "settings.md").write_text(settings())
