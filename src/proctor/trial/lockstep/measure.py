@@ -20,8 +20,8 @@ from proctor.model.lockstep import Calibration, Pair, Schedule, slots_from
 from proctor.trial.lockstep.process import Side, Worker, gather
 
 SLOT_S = 0.0002
-"""A slot's CPU time. The machine's speed changes from millisecond to millisecond, so the shorter the slots, the
-more of that cancels; below this, handing over the turn would show in the times."""
+"""A slot's CPU time. The machine's speed changes from millisecond to millisecond: the shorter the slots, the
+more of that cancels. Below this, handing over the turn would show in the times."""
 KEPT = 200
 WARMUP = 10
 DEFAULT_TIMEOUT_S = 60.0
