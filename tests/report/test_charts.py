@@ -35,7 +35,8 @@ def test_ticks_are_inside_the_axis_and_a_handful(low, span):
     if scale.high > scale.low:
         found = ticks(scale)
         assert 2 <= len(found) <= 12
-        assert all(scale.low - span * 1e-6 <= tick <= scale.high + span * 1e-6 for tick in found)
+        near = span * 1e-6 + abs(low) * 1e-12
+        assert all(scale.low - near <= tick <= scale.high + near for tick in found)
         assert found == sorted(found)
 
 
@@ -73,7 +74,7 @@ def test_thinning_keeps_the_extremes():
 def test_a_few_far_values_leave_the_axis_and_are_told():
     usual = [1 + 0.01 * (at % 7) for at in range(100)]
     assert window(sorted([*usual, 50.0]))[-1] < 2
-    assert window(sorted([*usual, *[50.0] * 20]))[-1] == 50
+    assert window(sorted([*usual, *[50.0] * 30]))[-1] == 50
     assert window([1.0] * 10) == [1.0] * 10
     svg = distribution.histogram(Sample("a", [*usual, 50.0]), "duration_s")
     assert "1 more, up to 50.0 s" in svg

@@ -87,6 +87,15 @@ def test_the_run_result_has_the_promised_fields(tmp_path, runs):
     assert (result["tags"], result["notes"], result["status"]) == (["nightly"], "", "success")
 
 
+def test_an_interval_that_was_measured_with_is_kept_as_it_is(tmp_path, runs):
+    trial = runs.planned()
+    record = runs.attempt(trial, [1.0, 2.0])
+    stats = {**record.metrics["duration_s"], "p50_low": 1.1, "p50_high": 1.9}
+    data = runs.of([(trial, [replace(record, metrics={"duration_s": stats})])])
+    RunFolder(tmp_path).finish(data)
+    assert RunData.from_folder(tmp_path).trials[0].interval == (1.1, 1.9)
+
+
 def test_two_runs_of_one_second_in_one_folder_never_collide(tmp_path):
     with ThreadPoolExecutor(8) as pool:
         claimed = list(pool.map(lambda _: claim_folder(tmp_path, "a/b", "run"), range(24)))

@@ -225,7 +225,7 @@ def test_a_new_kind_of_report_adds_a_section(runs):
 
 def test_numbers_stay_with_their_units():
     assert prose("takes 1.2 ms (95 % interval 1 – 2 µs)") == (
-        "takes 1.2\u00a0ms (95\u00a0% interval 1\u00a0–\u00a02\u00a0µs)"
+        "takes 1.2\u00a0ms (95\u00a0% interval 1\u00a0–\u2060\u00a02\u00a0µs)"
     )
 
 

@@ -4,7 +4,17 @@ import math
 
 import pytest
 
-from proctor.report.quantity import Unit, duration, metric_title, number, percent, show, significant, unit_for
+from proctor.report.quantity import (
+    Unit,
+    duration,
+    metric_title,
+    number,
+    percent,
+    show,
+    significant,
+    span,
+    unit_for,
+)
 
 
 @pytest.mark.parametrize(
@@ -48,6 +58,12 @@ def test_a_span_has_as_many_digits_as_tell_its_ends_apart():
     assert unit.span(0.001, 0.002) == "1.00 – 2.00 ms"
     assert Unit("$").span(1, 2) == "$1.00 – $2.00"
     assert Unit("").span(1, 2) == "1.00 – 2.00"
+
+
+def test_a_span_over_units_names_both():
+    assert span("duration_s", 0.00022, 0.00847) == "220 µs – 8.47 ms"
+    assert span("duration_s", 0.00022, 0.00047) == "220 – 470 µs"
+    assert span("duration_s", 0.0, 0.5) == "0 – 500 ms"
 
 
 def test_one_unit_serves_a_whole_axis():

@@ -101,6 +101,18 @@ def test_warnings_are_gathered_counted_and_never_repeated(runs):
     assert any("needed more than one attempt" in each for each in warnings(runs.failures()))
 
 
+def test_notes_that_differ_in_figures_only_are_told_once(runs):
+    pairs = []
+    for at, limit in enumerate((20, 50, 50)):
+        trial = runs.planned(at, {"a": at})
+        pairs.append(
+            (trial, [runs.attempt(trial, [1.0] * 6, notes=(f"changes below {limit} % cannot be seen",))])
+        )
+    assert warnings(runs.of(pairs)) == [
+        "changes below 50 % cannot be seen (3 of 3 trials, with other figures at some)"
+    ]
+
+
 def test_noise_and_too_few_iterations_are_warned_of(runs):
     loud, lone = runs.planned(0, {"a": 1}), runs.planned(1, {"a": 2})
     data = runs.of(

@@ -104,7 +104,7 @@ async def execute(job: Job, *, listener: Listener, stop: Stop) -> RunStatus:
             if is_dead(other):
                 store.release_worker(other, now=time.time())
         store.reap(time.time(), info.id)
-        folder = RunFolder(job.folder)
+        folder = RunFolder(job.folder, blobs=FolderBlobs(settings.blobs_dir))
         folder.reopen(store)
         store.set_status(info.id, RunStatus.RUNNING, time.time())
         engine = LocalEngine(

@@ -166,6 +166,12 @@ def metric_of(kind: str) -> str:
     return "duration_s" if kind == "experiment" else "reward"
 
 
+def stated_interval(stats: Mapping[str, Any]) -> tuple[float, float] | None:
+    """The interval of the median that whoever measured has already worked out."""
+    low, high = number(stats.get("p50_low")), number(stats.get("p50_high"))
+    return (low, high) if low is not None and high is not None else None
+
+
 def _gather(
     info: RunInfo,
     planned: Iterable[PlannedTrial],
@@ -204,6 +210,9 @@ def _gather(
 
 
 def _interval(record: AttemptRecord, metric: str) -> tuple[float, float] | None:
+    stats = record.metrics.get(metric)
+    if isinstance(stats, dict) and (known := stated_interval(stats)):
+        return known
     values = (number(row.get(metric)) for row in record.iterations)
     return median_interval(sorted(value for value in values if value is not None))
 

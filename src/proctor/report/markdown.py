@@ -11,7 +11,7 @@ from proctor.model.outcome import Outcome
 from proctor.report.data import RunData, TrialResult, metric_of
 from proctor.report.files import write_atomic
 from proctor.report.html.view import moment
-from proctor.report.quantity import MISSING, duration, show, unit_for
+from proctor.report.quantity import MISSING, duration, show, span
 from proctor.report.story import Group, groups, headline, short, warnings
 
 MOST_ROWS = 200
@@ -75,10 +75,9 @@ def _numbers(trial: TrialResult, metric: str) -> list[str]:
     if middle is None:
         reward = trial.counted.reward if trial.counted else None
         return [outcome, show(metric, reward), *[MISSING] * 4]
-    unit = unit_for(metric, [middle])
-    interval = unit.span(*trial.interval) if trial.interval else MISSING
-    rest = [unit.show(trial.stat(metric, name)) for name in ("mean", "p95")]
-    return [outcome, unit.show(middle), interval, *rest, str(int(trial.stat(metric, "count") or 1))]
+    interval = span(metric, *trial.interval) if trial.interval else MISSING
+    rest = [show(metric, trial.stat(metric, name)) for name in ("mean", "p95")]
+    return [outcome, show(metric, middle), interval, *rest, str(int(trial.stat(metric, "count") or 1))]
 
 
 def _failures(data: RunData) -> str:

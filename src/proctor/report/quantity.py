@@ -77,6 +77,14 @@ def show(metric: str, value: float | None) -> str:
     return unit_for(metric, [value]).show(value)
 
 
+def span(metric: str, low: float, high: float) -> str:
+    """From one value to another: in one unit, or each in its own when they lie far apart."""
+    unit = unit_for(metric, [low or high])
+    if abs(high * unit.factor) >= 1000:
+        return f"{show(metric, low)} – {show(metric, high)}"
+    return unit.span(low, high)
+
+
 def significant(value: float, digits: int = 3) -> str:
     """Rounded to so many digits, never in exponents between 1e-4 and 1e9, thousands set apart."""
     if value == 0:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -11,11 +12,12 @@ from proctor.model.canonical import canonical_json
 from proctor.model.outcome import Outcome
 from proctor.model.trial import RunStatus
 from proctor.report.data import RunData, TrialResult, metric_of, once
-from proctor.report.quantity import percent, show, significant, unit_for
+from proctor.report.quantity import percent, show, significant, span
 
 NOISY = 0.10
 """Middle spread, as a fraction of the median, above which a point is called noisy."""
 FEW = 6
+_FIGURE = re.compile(r"\d[\d.,]*")
 
 
 @dataclass(frozen=True, slots=True)
@@ -135,8 +137,7 @@ def _one(trial: TrialResult, metric: str) -> str:
     if count == 1:
         text = f"{show(metric, trial.stat(metric, 'p50'))} (one iteration)"
     if trial.interval:
-        unit = unit_for(metric, [trial.stat(metric, "p50") or 0.0])
-        text += f", 95 % interval {unit.span(*trial.interval)}"
+        text += f", 95 % interval {span(metric, *trial.interval)}"
     return text
 
 
@@ -166,12 +167,7 @@ def warnings(data: RunData) -> list[str]:
     noise = data.info.environment.get("warnings", ())
     if isinstance(noise, list | tuple):
         found += [str(each) for each in noise]
-    notes = Counter(
-        note for trial in data.finished if trial.counted for note in dict.fromkeys(trial.counted.notes)
-    )
-    total = len(data.finished)
-    for note, count in notes.most_common(20):
-        found.append(note if total == 1 else f"{note} ({count} of {total} trials)")
+    found += _notes(data.finished)
     if data.info.kind == "experiment":
         found += _spread(data.finished)
     retried = sum(1 for trial in data.trials if len(trial.attempts) > 1)
@@ -180,6 +176,22 @@ def warnings(data: RunData) -> list[str]:
             f"{retried} of {len(data.trials)} trials needed more than one attempt; every attempt is kept"
         )
     return list(dict.fromkeys(found))
+
+
+def _notes(trials: list[TrialResult]) -> list[str]:
+    """What attempts noted, each once: of notes that differ in figures only the commonest is told."""
+    alike: dict[str, Counter[str]] = {}
+    for trial in trials:
+        for note in dict.fromkeys(trial.counted.notes if trial.counted else ()):
+            alike.setdefault(_FIGURE.sub("#", note), Counter())[note] += 1
+    found = []
+    for variants in sorted(alike.values(), key=lambda each: -each.total())[:20]:
+        text = variants.most_common(1)[0][0]
+        if len(trials) > 1:
+            differ = ", with other figures at some" if len(variants) > 1 else ""
+            text += f" ({variants.total()} of {len(trials)} trials{differ})"
+        found.append(text)
+    return found
 
 
 def _spread(trials: list[TrialResult]) -> list[str]:

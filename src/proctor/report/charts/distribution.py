@@ -57,7 +57,7 @@ def window(ordered: Sequence[float]) -> list[float]:
     low, high = percentile(ordered, 25), percentile(ordered, 75)
     reach = 6 * (high - low)
     inside = [value for value in ordered if low - reach <= value <= high + reach]
-    few = len(ordered) - len(inside) <= max(1, len(ordered) // 20)
+    few = len(ordered) - len(inside) <= max(1, len(ordered) // 10)
     if not reach or not few or ordered[-1] - ordered[0] < 2 * (inside[-1] - inside[0]):
         return list(ordered)
     return inside

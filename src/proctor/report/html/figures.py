@@ -9,7 +9,7 @@ from typing import Any
 from proctor.report.charts import distribution, iterations, sweep
 from proctor.report.charts.distribution import Sample
 from proctor.report.charts.sweep import Cell, Line, Mark
-from proctor.report.data import TrialResult
+from proctor.report.data import TrialResult, metric_of, stated_interval
 from proctor.report.html.view import figure
 from proctor.report.quantity import metric_title, number
 from proctor.report.story import Group, short
@@ -176,7 +176,10 @@ def _map(trials: Sequence[TrialResult], first: str, second: str, metric: str, wh
 
 
 def _interval(trial: TrialResult, metric: str) -> tuple[float, float] | None:
-    return trial.interval if metric == "duration_s" else None
+    if metric == metric_of(trial.planned.kind):
+        return trial.interval
+    stats = trial.counted.metrics.get(metric) if trial.counted else None
+    return stated_interval(stats) if isinstance(stats, dict) else None
 
 
 def _numeric(group: Group, name: str) -> bool:

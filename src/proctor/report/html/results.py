@@ -9,7 +9,7 @@ from proctor.model.outcome import Outcome
 from proctor.report.data import TrialResult
 from proctor.report.html.figures import charts, sweep_charts
 from proctor.report.html.view import View, badge, details, facts, section, table
-from proctor.report.quantity import MISSING, duration, metric_title, show, unit_for
+from proctor.report.quantity import MISSING, duration, metric_title, show, span
 from proctor.report.story import Group, short
 
 MOST_ROWS = 200
@@ -50,15 +50,14 @@ def _tiles(trial: TrialResult, metric: str) -> str:
     middle = trial.stat(metric, "p50")
     if middle is None:
         return f"<p>{badge(trial.outcome)}</p>"
-    unit = unit_for(metric, [middle])
-    interval = unit.span(*trial.interval) if trial.interval else MISSING
+    interval = span(metric, *trial.interval) if trial.interval else MISSING
     low, high = trial.stat(metric, "min"), trial.stat(metric, "max")
-    reach = unit.span(low, high) if low is not None and high is not None else MISSING
+    reach = span(metric, low, high) if low is not None and high is not None else MISSING
     tiles = [
-        ("median", unit.show(middle)),
+        ("median", show(metric, middle)),
         ("95 % interval of the median", interval),
-        ("mean", unit.show(trial.stat(metric, "mean"))),
-        ("p95", unit.show(trial.stat(metric, "p95"))),
+        ("mean", show(metric, trial.stat(metric, "mean"))),
+        ("p95", show(metric, trial.stat(metric, "p95"))),
         ("min – max", reach),
         ("iterations", f"{int(trial.stat(metric, 'count') or 0):,}".replace(",", "\u202f")),
     ]
@@ -108,17 +107,16 @@ def _numbers(trial: TrialResult, metric: str) -> list[str]:
     outcome = badge(trial.outcome) + extra
     if middle is None:
         return [outcome, *[MISSING] * 5]
-    unit = unit_for(metric, [middle])
     interval = MISSING
     if trial.interval:
         half = (trial.interval[1] - trial.interval[0]) / 2 / middle if middle else 0
-        interval = f"{escape(unit.span(*trial.interval))} <small>±{half:.1%}</small>"
+        interval = f"{escape(span(metric, *trial.interval))} <small>±{half:.1%}</small>"
     return [
         outcome,
-        f"<b>{escape(unit.show(middle))}</b>",
+        f"<b>{escape(show(metric, middle))}</b>",
         interval,
-        escape(unit.show(trial.stat(metric, "mean"))),
-        escape(unit.show(trial.stat(metric, "p95"))),
+        escape(show(metric, trial.stat(metric, "mean"))),
+        escape(show(metric, trial.stat(metric, "p95"))),
         str(int(trial.stat(metric, "count") or 1)),
     ]
 

@@ -33,7 +33,8 @@ Section = Callable[[View], str]
 
 def prose(text: str) -> str:
     """A sentence, with numbers kept on one line with their units."""
-    return re.sub(r"(?<=\d) (?=(?:[nµm]?s|min|h|[KMG]?i?B|%|–)\b|%|–)|(?<=–) (?=\d)", "\u00a0", escape(text))
+    joined = re.sub(r"(?<=\d) (?=(?:[nµm]?s|min|h|[KMG]?i?B)\b|%|–)", "\u00a0", escape(text))
+    return joined.replace("– ", "–\u2060\u00a0")
 
 
 def section(title: str, body: str, *, name: str) -> str:
