@@ -143,7 +143,7 @@ static void enter(struct sandbox *sandbox, struct command *command, struct ident
     limit(RLIMIT_FSIZE, request->fsize);
     limit(RLIMIT_DATA, request->data);
     limit(RLIMIT_NOFILE, request->nofile);
-    if (setns(sandbox->inner, CLONE_NEWUSER) < 0)
+    if (sandbox->inner >= 0 && setns(sandbox->inner, CLONE_NEWUSER) < 0)
         fail("cannot enter the inner user namespace");
     lookup(command->user, identity);
     close_all();

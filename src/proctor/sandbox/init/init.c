@@ -257,10 +257,35 @@ static void raise_loopback(void)
 
 static void ignore(int signal) { (void)signal; }
 
+/* Say that all is made, then do what is asked until Proctor hangs up. */
+_Noreturn void serve_commands(struct sandbox *sandbox)
+{
+    sigset_t none, child;
+    failure_socket = -1;
+    reply(sandbox->control, "ready");
+    sigemptyset(&none);
+    sigemptyset(&child);
+    sigaddset(&child, SIGCHLD);
+    sigprocmask(SIG_SETMASK, &child, NULL);
+    sigaction(SIGCHLD, &(struct sigaction){.sa_handler = ignore}, NULL);
+    for (;;) {
+        struct pollfd poll_control = {sandbox->control, POLLIN, 0};
+        int events = ppoll(&poll_control, 1, NULL, &none);
+        reap(sandbox, WNOHANG);
+        if (events <= 0)
+            continue;
+        struct message message;
+        if (!receive_message(sandbox->control, &message))
+            _exit(0);
+        handle(sandbox, &message);
+        for (int each = 0; each < message.fd_count; each++)
+            close(message.fds[each]);
+    }
+}
+
 _Noreturn void run_init(struct request *request)
 {
     struct sandbox sandbox = {.request = request, .control = request->control};
-    sigset_t none, child;
     struct assistant assistant = start_assistant(request);
     setfsgid(0); /* what is made here belongs to the inside's root */
     setfsuid(0);
@@ -281,25 +306,5 @@ _Noreturn void run_init(struct request *request)
         fail("cannot make /proc/sys read-only");
     if (load_filter(&sandbox, request->seccomp) < 0)
         fail("cannot read the system call filter");
-    failure_socket = -1;
-    reply(sandbox.control, "ready");
-
-    sigemptyset(&none);
-    sigemptyset(&child);
-    sigaddset(&child, SIGCHLD);
-    sigprocmask(SIG_SETMASK, &child, NULL);
-    sigaction(SIGCHLD, &(struct sigaction){.sa_handler = ignore}, NULL);
-    for (;;) {
-        struct pollfd poll_control = {sandbox.control, POLLIN, 0};
-        int events = ppoll(&poll_control, 1, NULL, &none);
-        reap(&sandbox, WNOHANG);
-        if (events <= 0)
-            continue;
-        struct message message;
-        if (!receive_message(sandbox.control, &message))
-            _exit(0);
-        handle(&sandbox, &message);
-        for (int each = 0; each < message.fd_count; each++)
-            close(message.fds[each]);
-    }
+    serve_commands(&sandbox);
 }

@@ -35,7 +35,7 @@ static struct child *remember(pid_t pid, char kind, const char *id)
     return children = child;
 }
 
-static void read_request(const struct message *message, struct request *request)
+void read_request(const struct message *message, struct request *request)
 {
     const struct { char tag; uint64_t *into; } numbers[] = {
         {'s', &request->shm_bytes}, {'p', &request->nproc}, {'z', &request->fsize},
@@ -237,11 +237,14 @@ static void serve(int parent)
     }
 }
 
-/* keeper UID GID: as root, become these first; the program itself is never root beyond this line. */
+/* keeper UID GID: as root, become these first; the program itself is never root beyond this line.
+ * keeper container SOCKET: be the init of a container that somebody else made. */
 int main(int argc, char **argv)
 {
     struct message message;
     pid_t creator = getppid();
+    if (argc == 3 && !strcmp(argv[1], "container"))
+        run_in_container(argv[2]);
     syscall(SYS_close_range, 4, ~0U, 0);
     int parent = syscall(SYS_pidfd_open, creator, 0);
     if (parent >= 0)

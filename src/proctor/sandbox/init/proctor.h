@@ -78,6 +78,13 @@ void build_root(struct request *request, int *upper);
 
 /* init.c */
 _Noreturn void run_init(struct request *request);
+_Noreturn void serve_commands(struct sandbox *sandbox);
+
+/* container.c */
+_Noreturn void run_in_container(const char *path);
+
+/* keeper.c */
+void read_request(const struct message *message, struct request *request);
 
 /* command.c */
 _Noreturn void run_command(struct sandbox *sandbox, struct command *command);
