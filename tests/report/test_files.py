@@ -11,7 +11,6 @@ from proctor.report.files import (
     encode,
     read_document,
     regular_file,
-    safe_name,
     write_atomic,
     write_json,
 )
@@ -113,15 +112,3 @@ def test_a_document_must_be_an_object_of_bearable_size(tmp_path, monkeypatch):
     monkeypatch.setattr("proctor.report.files.MAX_DOCUMENT_BYTES", 2)
     with pytest.raises(UsageError, match="larger than"):
         read_document(tmp_path, "a.json")
-
-
-def test_names_become_harmless_and_stay_different():
-    assert safe_name("sort_list-2.0") == "sort_list-2.0"
-    names = {
-        safe_name(text) for text in ("org/task", "org task", "../..", "..", "", "\0", "ä" * 300, ".hidden")
-    }
-    assert len(names) == 8
-    for name in names:
-        assert "/" not in name
-        assert not name.startswith(".")
-        assert len(name) <= 90

@@ -14,7 +14,7 @@ import click
 def command(ref: str, path: Path | None, as_json: bool) -> None:
     """Write RUN to a new folder PATH (default: <name>-<id> here) with its artifacts and reports."""
     from proctor.cli.table import print_json
-    from proctor.report.files import safe_name
+    from proctor.model.place import safe_name
     from proctor.report.transfer import export_run
     from proctor.settings import load_settings
     from proctor.store.blobs import FolderBlobs

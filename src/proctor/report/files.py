@@ -8,7 +8,6 @@ import os
 import re
 import stat
 import sys
-from hashlib import sha256
 from pathlib import Path
 from typing import Any
 
@@ -17,7 +16,6 @@ from proctor.errors import StoreError, UsageError
 MAX_DOCUMENT_BYTES = 1 << 30
 _MAX_DIGITS = 300
 _LARGEST = sys.float_info.max
-_UNSAFE = re.compile(r"[^A-Za-z0-9._-]+")
 
 
 def write_error(path: Path, error: OSError) -> StoreError:
@@ -168,11 +166,3 @@ def read_document(root: Path, name: str) -> dict[str, Any]:
     if not isinstance(value, dict):
         raise UsageError(f"{path}: a JSON object is expected here")
     return value
-
-
-def safe_name(text: str) -> str:
-    """A name for a file or folder that is harmless anywhere; different texts stay different."""
-    name = _UNSAFE.sub("-", text).strip("-.")[:80]
-    return (
-        name if name == text else f"{name or 'x'}-{sha256(text.encode('utf-8', 'replace')).hexdigest()[:6]}"
-    )

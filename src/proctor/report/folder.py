@@ -14,13 +14,14 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from proctor.errors import StoreError, UsageError
+from proctor.model.place import safe_name, trial_folder
 from proctor.model.plan import Plan, PlannedTrial
-from proctor.model.record import SCHEMA_VERSION, AttemptRecord
+from proctor.model.record import SCHEMA_VERSION, Artifact, AttemptRecord
 from proctor.model.run import RunInfo
 from proctor.report.data import RunData, read_manifest
-from proctor.report.files import encode, make_folder, safe_name, write_atomic, write_error, write_once
+from proctor.report.files import encode, make_folder, write_atomic, write_error, write_once
 from proctor.report.reporters import ReporterFailure, write_reports
-from proctor.report.result import ResultWriter, artifact_paths, trial_folder
+from proctor.report.result import ResultWriter, artifact_paths
 from proctor.report.series import NAME, Series, SeriesRow, encode_row, plain_trial, read_series
 from proctor.report.summary import run_fields, summary
 
@@ -170,15 +171,18 @@ class RunFolder:
             for artifact, relative in zip(
                 row.record.artifacts, artifact_paths(row.trial, row.record), strict=True
             ):
-                self._copy(artifact.digest, relative)
+                self._copy(artifact, relative)
         if row.counts:
             folder = trial_folder(row.trial)
             self._make(folder)
             write_once(f"{self._base}/{folder}/result.json", self._writer.encode(row.trial, row.record))
 
-    def _copy(self, digest: str, relative: str) -> None:
+    def _copy(self, artifact: Artifact, relative: str) -> None:
+        """Bring one in, unless whoever measured has left it in its place already."""
         assert self._blobs is not None
-        target = self.path / relative
+        digest, target = artifact.digest, self.path / relative
+        if target.is_file() and not target.is_symlink() and target.stat().st_size == artifact.size_bytes:
+            return
         self._make(os.path.dirname(relative))  # noqa: PTH120 - a relative path as text, made many times
         if not self._blobs.has(digest):
             raise StoreError(

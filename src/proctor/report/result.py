@@ -2,33 +2,42 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
 from proctor.model.outcome import Outcome
+from proctor.model.place import attempt_folder, safe_name, trial_folder
 from proctor.model.plan import PlannedTrial
 from proctor.model.record import SCHEMA_VERSION, AttemptRecord
 from proctor.model.run import RunInfo
-from proctor.report.files import encode, safe_name
+from proctor.report.files import encode
 from proctor.report.series import plain_attempt
 
 
-def trial_folder(trial: PlannedTrial) -> str:
-    """Where a trial's files are, inside the run folder. The index makes it unique."""
-    return f"trials/{safe_name(trial.subject)}/{trial.index}"
-
-
 def artifact_paths(trial: PlannedTrial, record: AttemptRecord) -> list[str]:
-    """Where each artifact of an attempt is, inside the run folder; the same on export and on import."""
-    base = trial_folder(trial) + ("/artifacts" if record.number <= 1 else f"/artifacts-{record.number}")
+    """Where each artifact of an attempt is, inside the run folder; the same on export and on import.
+
+    An experiment's lie together under `artifacts`. A task's attempt has a folder of its own, in which the
+    artifact's name is its path.
+    """
+    if trial.kind == "task":
+        base = attempt_folder(trial, record.number)
+    else:
+        base = trial_folder(trial) + ("/artifacts" if record.number <= 1 else f"/artifacts-{record.number}")
+    part_name: Callable[[str], str] = _as_written if trial.kind == "task" else safe_name
     paths: list[str] = []
     for each in record.artifacts:
-        parts = [safe_name(part) for part in each.name.split("/") if part not in {"", ".", ".."}]
+        parts = [part_name(part) for part in each.name.split("/") if part not in {"", ".", ".."}]
         path = f"{base}/{'/'.join(parts) or 'artifact'}"
         if path in paths:
             path = f"{base}/{safe_name(each.digest)[:12]}-{len(paths)}-{parts[-1] if parts else 'artifact'}"
         paths.append(path)
     return paths
+
+
+def _as_written(part: str) -> str:
+    """A task names its own files; only what no file system takes is changed."""
+    return safe_name(part) if "\0" in part or len(part.encode("utf-8", "replace")) > 255 else part
 
 
 def run_result(info: RunInfo, trial: PlannedTrial, record: AttemptRecord) -> dict[str, Any]:

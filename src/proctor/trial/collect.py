@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any, Protocol, runtime_checkable
 
 from proctor.errors import SandboxError
+from proctor.model.place import attempt_folder
 from proctor.model.plan import PlannedTrial
 from proctor.model.record import Artifact
 from proctor.model.task import Task
@@ -50,9 +51,7 @@ class Collector:
 
     def folder(self, trial: PlannedTrial, attempt: int) -> Path:
         """`trials/<task>/<n>` for the first attempt; later ones stand beside it."""
-        name = trial.subject.replace("/", "__")
-        place = self.run_dir / "trials" / name / str(trial.index)
-        return place if attempt == 1 else place.with_name(f"{trial.index}.attempt-{attempt}")
+        return self.run_dir / attempt_folder(trial, attempt)
 
     async def collect(
         self, sandbox: Sandbox, task: Task, workdir: str, base: Base, folder: Path, redactor: Redactor
