@@ -1,0 +1,1 @@
+"""What is said of agents on tasks: numbers, pictures, and the documented rollout folder."""

@@ -1,0 +1,190 @@
+"""What each agent and model came to: pass rates with intervals, three readings of errors, pass@k, use."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from proctor.analysis.estimate import (
+    AtK,
+    Denominators,
+    TaskRewards,
+    denominators,
+    pass_at_k,
+    pass_hat_k,
+)
+from proctor.analysis.flaky import Stability, TaskStability, task_stability
+from proctor.model.describe import describe
+from proctor.model.record import AttemptRecord
+from proctor.report.data import RunData, TrialResult, once
+from proctor.report.quantity import number
+from proctor.report.rollouts.table import Arm, Cell, Table, arrange
+
+ALL_K_UP_TO = 10
+LEDGER = ("peak_memory_bytes", "cpu_s", "throttled_s", "oom_kills", "read_bytes", "write_bytes", "disk_bytes")
+USAGE = ("prompt_tokens", "completion_tokens", "cost_usd", "requests", "steps", "tool_calls")
+
+
+@dataclass(frozen=True, slots=True)
+class ArmScore:
+    """One competitor over all its tasks."""
+
+    arm: Arm
+    cells: tuple[Cell, ...]
+    passes: Denominators
+    """Of the share that passed."""
+    rewards: Denominators
+    """Of the mean reward; the same unless some rewards were partial."""
+    at_k: tuple[AtK, ...]
+    hat_k: tuple[AtK, ...]
+    stability: tuple[TaskStability, ...]
+    """One per cell, in the same order."""
+
+    @property
+    def trials(self) -> list[TrialResult]:
+        """Every trial of the arm."""
+        return [trial for cell in self.cells for trial in cell.trials]
+
+    @property
+    def scored(self) -> int:
+        """How many rollouts count."""
+        return sum(len(cell.rewards) for cell in self.cells)
+
+    @property
+    def passed(self) -> int:
+        """How many of them passed."""
+        return sum(cell.passed for cell in self.cells)
+
+    @property
+    def errors(self) -> int:
+        """How many ended in an error that was not the agent's."""
+        return sum(cell.errors for cell in self.cells)
+
+    @property
+    def missing(self) -> int:
+        """How many have no result."""
+        return sum(cell.missing for cell in self.cells)
+
+    @property
+    def partial(self) -> bool:
+        """Whether a reward between none and all makes the mean reward another number than the pass rate."""
+        return any(0 < reward < 1 for cell in self.cells for reward in cell.rewards)
+
+    @property
+    def flaky(self) -> int:
+        """How many tasks both passed and failed."""
+        return sum(each.stability is Stability.FLAKY for each in self.stability)
+
+
+@dataclass(frozen=True, slots=True)
+class Rollouts:
+    """A whole run of rollouts."""
+
+    table: Table
+    arms: tuple[ArmScore, ...]
+    """In plan order."""
+
+    @property
+    def best(self) -> ArmScore:
+        """The arm with the highest pass rate; the first of equals."""
+        return max(self.arms, key=lambda each: each.passes.excluded.value if each.passes.excluded else -1.0)
+
+    @property
+    def most_rollouts(self) -> int:
+        """The longest row of any cell."""
+        return max(len(cell.trials) for cell in self.table.cells.values())
+
+
+@once
+def rollouts(data: RunData) -> Rollouts:
+    """The numbers of a run of task trials."""
+    table = arrange(data)
+    return Rollouts(table, tuple(_score(arm, tuple(table.of(arm))) for arm in table.arms))
+
+
+def _score(arm: Arm, cells: tuple[Cell, ...]) -> ArmScore:
+    counts = [(len(cell.rewards), cell.passed) for cell in cells]
+    ks = wanted_k(max((scored for scored, _ in counts), default=0))
+    at = (pass_at_k(counts, k) for k in ks)
+    hat = (pass_hat_k(counts, k) for k in ks)
+    return ArmScore(
+        arm=arm,
+        cells=cells,
+        passes=denominators([_passes(cell) for cell in cells]),
+        rewards=denominators(
+            [TaskRewards(name=cell.row.label, scored=cell.rewards, errors=cell.errors) for cell in cells]
+        ),
+        at_k=tuple(each for each in at if each),
+        hat_k=tuple(each for each in hat if each),
+        stability=tuple(
+            task_stability(cell.row.label, [reward >= 1 for reward in cell.rewards]) for cell in cells
+        ),
+    )
+
+
+def _passes(cell: Cell) -> TaskRewards:
+    passes = tuple(float(reward >= 1) for reward in cell.rewards)
+    return TaskRewards(name=cell.row.label, scored=passes, errors=cell.errors)
+
+
+def wanted_k(most: int) -> list[int]:
+    """Every k while there are few, then steps of a half more; the largest always."""
+    found = list(range(1, min(most, ALL_K_UP_TO) + 1))
+    while found and found[-1] < most:
+        found.append(min(most, math.ceil(found[-1] * 1.5)))
+    return found
+
+
+def took_s(record: AttemptRecord) -> float:
+    """How long an attempt took."""
+    return record.ended_at - record.started_at
+
+
+def durations(trials: Iterable[TrialResult]) -> dict[str, float | int]:
+    """How long the attempts that count took."""
+    return describe(took_s(trial.counted) for trial in trials if trial.counted)
+
+
+def phases(trials: Iterable[TrialResult]) -> dict[str, dict[str, float | int]]:
+    """Each phase of the attempts that count."""
+    return _columns(trial.counted.phases_s for trial in trials if trial.counted)
+
+
+def ledger(trials: Iterable[TrialResult]) -> dict[str, dict[str, float | int]]:
+    """What the attempts that count used of the machine; only what was measured."""
+    found = _columns(trial.counted.ledger for trial in trials if trial.counted)
+    return {name: found[name] for name in LEDGER if name in found}
+
+
+def usage(trials: Iterable[TrialResult]) -> dict[str, float]:
+    """Totals of tokens, money and calls over every attempt: what did not count was paid for too."""
+    totals: dict[str, float] = {}
+    for trial in trials:
+        for record in trial.attempts:
+            for name in USAGE:
+                amount = number(record.usage.get(name))
+                if amount:
+                    totals[name] = totals.get(name, 0.0) + amount
+    return {name: totals[name] for name in USAGE if name in totals}
+
+
+def enforced(trials: Iterable[TrialResult]) -> dict[str, str]:
+    """How each limit was enforced, or why not; the first word on each."""
+    found: dict[str, str] = {}
+    for trial in trials:
+        limits = trial.counted.ledger.get("enforced") if trial.counted else None
+        for name, how in limits.items() if isinstance(limits, Mapping) else ():
+            found.setdefault(str(name), str(how))
+    return found
+
+
+def _columns(rows: Iterable[Mapping[str, Any]]) -> dict[str, dict[str, float | int]]:
+    columns: dict[str, list[float]] = {}
+    for row in rows:
+        for name, value in row.items():
+            amount = number(value)
+            if amount is not None:
+                columns.setdefault(name, []).append(amount)
+    return {name: describe(values) for name, values in columns.items()}

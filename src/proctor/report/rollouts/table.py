@@ -1,0 +1,187 @@
+"""Rollouts as a table: a row per task, a column per agent, model and swept variables, trials in each cell."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from proctor.model.canonical import canonical_json
+from proctor.model.outcome import Blame, Outcome
+from proctor.report.data import RunData, TrialResult
+
+_FOR_THE_AGENT = ("agent_options",)
+"""What a spec changes that makes another competitor of an agent, not another task of a task."""
+
+
+@dataclass(frozen=True, slots=True)
+class Arm:
+    """One competitor: an agent, its model, and the variables that were swept."""
+
+    agent: str
+    model: str | None
+    variables: tuple[tuple[str, str], ...]
+    label: str
+
+
+@dataclass(frozen=True, slots=True)
+class Row:
+    """One task, as one entry of the spec has it."""
+
+    task: str
+    path: str
+    label: str
+
+
+@dataclass(frozen=True, slots=True)
+class Cell:
+    """One arm on one task, its trials in order of rollout."""
+
+    row: Row
+    arm: Arm
+    trials: tuple[TrialResult, ...]
+
+    @property
+    def rewards(self) -> tuple[float, ...]:
+        """What the scored rollouts earned."""
+        return tuple(reward for trial in self.trials if (reward := reward_of(trial)) is not None)
+
+    @property
+    def passed(self) -> int:
+        """How many earned everything."""
+        return sum(reward >= 1 for reward in self.rewards)
+
+    @property
+    def errors(self) -> int:
+        """How many ended in an error that was not the agent's."""
+        return sum(is_error(trial.outcome) for trial in self.trials)
+
+    @property
+    def missing(self) -> int:
+        """How many have no result: not run yet, skipped or cancelled."""
+        return len(self.trials) - len(self.rewards) - self.errors
+
+
+@dataclass(frozen=True, slots=True)
+class Table:
+    """Every trial of a run in its place."""
+
+    rows: tuple[Row, ...]
+    arms: tuple[Arm, ...]
+    cells: Mapping[tuple[Row, Arm], Cell]
+
+    def of(self, arm: Arm) -> list[Cell]:
+        """The arm's cells in the order of the rows; tasks it was not asked to do are left out."""
+        found = (self.cells.get((row, arm)) for row in self.rows)
+        return [cell for cell in found if cell is not None]
+
+
+def reward_of(trial: TrialResult) -> float | None:
+    """What a trial counts in the score; nothing when it does not count."""
+    record = trial.counted
+    if record is None or not record.outcome.scored:
+        return None
+    return record.reward if record.reward is not None else float(record.outcome is Outcome.PASSED)
+
+
+def is_error(outcome: Outcome | None) -> bool:
+    """Ended, and neither by the agent's doing nor by a person's wish."""
+    return outcome is not None and not outcome.scored and outcome.blame is not Blame.PERSON
+
+
+def arrange(data: RunData) -> Table:
+    """Put every trial in its cell. Tasks that most rollouts pass come first, then in plan order."""
+    varying = _varying([_variables(trial) for trial in data.trials])
+    arm_keys, row_keys = _Keys(), _Keys()
+    cells: dict[tuple[str, str], list[TrialResult]] = {}
+    for trial in data.trials:
+        arm = arm_keys.add(_arm_identity(trial, varying), trial)
+        row = row_keys.add(_row_identity(trial), trial)
+        cells.setdefault((row, arm), []).append(trial)
+    arms = dict(zip(arm_keys.first, _arms(arm_keys.first, varying), strict=True))
+    rows = dict(zip(row_keys.first, _rows(row_keys.first), strict=True))
+    placed = {
+        (rows[row], arms[arm]): Cell(
+            rows[row], arms[arm], tuple(sorted(trials, key=lambda each: each.planned.rollout))
+        )
+        for (row, arm), trials in cells.items()
+    }
+    return Table(_by_success(list(rows.values()), placed), tuple(arms.values()), placed)
+
+
+class _Keys:
+    """Identities in the order in which they were first seen, each with the first trial that has it."""
+
+    def __init__(self) -> None:
+        self.first: dict[str, TrialResult] = {}
+
+    def add(self, identity: Sequence[Any], trial: TrialResult) -> str:
+        key = canonical_json(identity)
+        self.first.setdefault(key, trial)
+        return key
+
+
+def _variables(trial: TrialResult) -> dict[str, str]:
+    found = trial.planned.overrides.get("environment_variables")
+    return {str(name): str(value) for name, value in found.items()} if isinstance(found, dict) else {}
+
+
+def _varying(rows: Sequence[Mapping[str, str]]) -> list[str]:
+    names = dict.fromkeys(name for row in rows for name in row)
+    return [name for name in names if len({row.get(name) for row in rows}) > 1]
+
+
+def _arm_identity(trial: TrialResult, varying: Sequence[str]) -> list[Any]:
+    planned, variables = trial.planned, _variables(trial)
+    options = [planned.overrides.get(name) for name in _FOR_THE_AGENT]
+    swept = [variables.get(name) for name in varying]
+    return [planned.agent, planned.agent_version, planned.model, options, swept]
+
+
+def _row_identity(trial: TrialResult) -> list[Any]:
+    planned = trial.planned
+    aside = {"environment_variables", *_FOR_THE_AGENT}
+    changed = {name: value for name, value in planned.overrides.items() if name not in aside}
+    return [planned.subject, planned.subject_digest, changed]
+
+
+def _arms(found: Mapping[str, TrialResult], varying: Sequence[str]) -> list[Arm]:
+    made = []
+    for trial in found.values():
+        planned, variables = trial.planned, _variables(trial)
+        swept = tuple((name, variables[name]) for name in varying if name in variables)
+        parts = [planned.agent or "no agent", *([planned.model] if planned.model else [])]
+        made.append((planned, swept, " · ".join([*parts, *(f"{name}={value}" for name, value in swept)])))
+    labels = _distinct([label for *_, label in made])
+    return [
+        Arm(planned.agent or "no agent", planned.model, swept, label)
+        for (planned, swept, _), label in zip(made, labels, strict=True)
+    ]
+
+
+def _rows(found: Mapping[str, TrialResult]) -> list[Row]:
+    trials = list(found.values())
+    labels = _distinct([trial.planned.subject for trial in trials])
+    return [
+        Row(trial.planned.subject, trial.planned.path or "", label)
+        for trial, label in zip(trials, labels, strict=True)
+    ]
+
+
+def _distinct(labels: Sequence[str]) -> list[str]:
+    """The same labels, numbered where two are alike."""
+    seen: dict[str, int] = {}
+    result = []
+    for label in labels:
+        seen[label] = seen.get(label, 0) + 1
+        result.append(label if labels.count(label) == 1 else f"{label} ({seen[label]})")
+    return result
+
+
+def _by_success(rows: list[Row], cells: Mapping[tuple[Row, Arm], Cell]) -> tuple[Row, ...]:
+    passed = dict.fromkeys(rows, 0)
+    scored = dict.fromkeys(rows, 0)
+    for (row, _), cell in cells.items():
+        passed[row] += cell.passed
+        scored[row] += len(cell.rewards)
+    return tuple(sorted(rows, key=lambda row: -passed[row] / scored[row] if scored[row] else 1.0))
