@@ -33,10 +33,12 @@ class Selected:
 
     @property
     def is_folder(self) -> bool:
+        """Whether it is a folder, not a link to one."""
         return stat.S_ISDIR(self.status.st_mode)
 
     @property
     def is_link(self) -> bool:
+        """Whether it is a symbolic link."""
         return stat.S_ISLNK(self.status.st_mode)
 
 
@@ -61,7 +63,7 @@ class Context:
                 continue
             elif stat.S_ISREG(status.st_mode):
                 found.append(Selected(source=place, name=relative.rpartition("/")[2], status=status))
-        if not found and not self._is_folder(pattern, where):
+        if not found and not self.is_folder(pattern, where):
             hint = " (`.dockerignore` leaves it out)" if self._exists(pattern) else ""
             raise TaskError(f"{where}: '{pattern}' is not in the build context {self.folder}{hint}")
         return found
@@ -74,7 +76,9 @@ class Context:
             for name in sorted((*folders, *files)):
                 path = f"{place}/{name}"
                 info = os.lstat(path)
-                seen.update(f"{path}\0{info.st_size}\0{info.st_mtime_ns}\0{info.st_ino}\0{info.st_mode}\n".encode())
+                seen.update(
+                    f"{path}\0{info.st_size}\0{info.st_mtime_ns}\0{info.st_ino}\0{info.st_mode}\n".encode()
+                )
         return seen.hexdigest()
 
     def _matches(self, pattern: str, where: str) -> list[str]:
@@ -90,9 +94,9 @@ class Context:
         if not parts:
             yield prefix
         elif place and place.is_dir():
-            for name in os.listdir(place):
-                if fnmatch.fnmatchcase(name, _go_pattern(parts[0])):
-                    yield from self._glob(f"{prefix}/{name}".lstrip("/"), parts[1:], where)
+            for each in place.iterdir():
+                if fnmatch.fnmatchcase(each.name, _go_pattern(parts[0])):
+                    yield from self._glob(f"{prefix}/{each.name}".lstrip("/"), parts[1:], where)
 
     def _resolve(self, relative: str, where: str) -> Path | None:
         """A path with its links followed, each as if the context were `/`; None when nothing is there."""
@@ -117,7 +121,7 @@ class Context:
             links += 1
             if links > _MOST_LINKS:
                 raise TaskError(f"{where}: '{relative}' is a link that leads in circles")
-            text = os.readlink(place)
+            text = str(place.readlink())
             done = [] if text.startswith("/") else done
             waiting += text.split("/")[::-1]
         return self.folder.joinpath(*done)
@@ -129,13 +133,20 @@ class Context:
             for name in sorted((*folders, *files)):
                 path = f"{relative}/{prefix}{name}".lstrip("/")
                 status = os.lstat(f"{place}/{name}")
-                kept = stat.S_ISDIR(status.st_mode) or stat.S_ISREG(status.st_mode) or stat.S_ISLNK(status.st_mode)
+                kept = (
+                    stat.S_ISDIR(status.st_mode)
+                    or stat.S_ISREG(status.st_mode)
+                    or stat.S_ISLNK(status.st_mode)
+                )
                 if kept and not self._ignored(path):
                     yield Selected(source=Path(place, name), name=prefix + name, status=status)
             if not self._has_exceptions:
-                folders[:] = [each for each in folders if not self._ignored(f"{relative}/{prefix}{each}".lstrip("/"))]
+                folders[:] = [
+                    each for each in folders if not self._ignored(f"{relative}/{prefix}{each}".lstrip("/"))
+                ]
 
-    def _is_folder(self, pattern: str, where: str) -> bool:
+    def is_folder(self, pattern: str, where: str = "") -> bool:
+        """Whether a source of COPY is one folder."""
         if re.search(r"[*?\[]", pattern):
             return False
         place = self._resolve(pattern, where)
@@ -146,7 +157,10 @@ class Context:
 
     @cached_property
     def _rules(self) -> list[tuple[re.Pattern[str], bool]]:
-        for file in (self._dockerfile.with_name(f"{self._dockerfile.name}.dockerignore"), self.folder / ".dockerignore"):
+        for file in (
+            self._dockerfile.with_name(f"{self._dockerfile.name}.dockerignore"),
+            self.folder / ".dockerignore",
+        ):
             if file.is_file() and not file.is_symlink() and file.stat().st_size <= _MOST_IGNORE_BYTES:
                 return list(_rules(file.read_text(errors="replace")))
         return []
@@ -173,7 +187,7 @@ def digest(selected: Sequence[Selected]) -> str:
         if each.is_folder:
             content = "folder"
         elif each.is_link:
-            content = f"link {os.readlink(each.source)}"
+            content = f"link {each.source.readlink()}"
         else:
             with each.source.open("rb") as file:
                 content = f"file {hashlib.file_digest(file, 'sha256').hexdigest()}"
@@ -192,7 +206,7 @@ def stage(selected: Sequence[Selected], folder: Path) -> None:
             continue
         target.unlink(missing_ok=True)
         if each.is_link:
-            target.symlink_to(os.readlink(each.source))
+            target.symlink_to(each.source.readlink())
             continue
         try:
             os.link(each.source, target, follow_symlinks=False)
@@ -213,19 +227,19 @@ def _rules(text: str) -> Iterator[tuple[re.Pattern[str], bool]]:
 def _regex(pattern: str) -> str:
     """`*` and `?` stop at a slash; `**` does not."""
     pieces = []
-    for token in re.findall(r"\*\*/?|\*|\?|\[[^\]]*\]|\\.|.", pattern):
-        if token == "**/":
+    for piece in re.findall(r"\*\*/?|\*|\?|\[[^\]]*\]|\\.|.", pattern):
+        if piece == "**/":
             pieces.append("(?:.*/)?")
-        elif token == "**":
+        elif piece == "**":
             pieces.append(".*")
-        elif token == "*":
+        elif piece == "*":
             pieces.append("[^/]*")
-        elif token == "?":
+        elif piece == "?":
             pieces.append("[^/]")
-        elif token.startswith("[") and len(token) > 2:
-            pieces.append(token.replace("[!", "[^"))
+        elif piece.startswith("[") and len(piece) > 2:
+            pieces.append(piece.replace("[!", "[^"))
         else:
-            pieces.append(re.escape(token[-1]))
+            pieces.append(re.escape(piece[-1]))
     return "".join(pieces)
 
 

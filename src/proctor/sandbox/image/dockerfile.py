@@ -108,7 +108,7 @@ class _Reader:
 
     def _joined(self) -> str:
         """One logical line: continuations joined, comments between them left out."""
-        pieces = []
+        pieces: list[str] = []
         while self._next < len(self._lines):
             line = self._lines[self._next]
             self._next += 1

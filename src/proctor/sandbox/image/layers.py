@@ -56,9 +56,9 @@ class LayerStore:
         if keeper.ids.as_root:
             os.chown(self.layers, keeper.ids.keeper_uid, keeper.ids.keeper_gid)
         self._opened = True
-        for name in os.listdir(self.layers):
-            if name.startswith(_BUILDING) and not _owner_lives(name.removeprefix(_BUILDING)):
-                await self.remove(name)
+        for layer in list(self.layers.glob(f"{_BUILDING}*")):
+            if not _owner_lives(layer.name.removeprefix(_BUILDING)):
+                await self.remove(layer.name)
 
     async def keeper(self) -> Keeper:
         """The keeper of the back end."""
@@ -80,16 +80,20 @@ class LayerStore:
         async with self._locked(key):
             if found := self.find(key):
                 return found
-            building = f"{_BUILDING}{reaper.owner_name()}-{next(self._numbers)}"
+            building = self._building()
             try:
                 await make(self.layers / building)
-                with self._collection_lock(fcntl.LOCK_SH):
-                    (self.layers / building).rename(self.layers / key)
-                    self._note_use(key)
-            except BaseException:
+                self._put(building, key)
+            finally:
                 await asyncio.shield(self.remove(building))
-                raise
         return self.layers / key
+
+    def discard(self, key: str) -> str:
+        """Take a layer out of use while `collecting`; the name under which it can then be removed."""
+        name = self._building()
+        (self.layers / key).rename(self.layers / name)
+        (self.locks / key).unlink(missing_ok=True)
+        return name
 
     async def remove(self, name: str) -> None:
         """Remove a layer, or the beginning of one, whoever owns its files."""
@@ -124,6 +128,18 @@ class LayerStore:
         """While it lasts, nobody begins to use a layer."""
         with self._collection_lock(fcntl.LOCK_EX):
             yield
+
+    def _building(self) -> str:
+        return f"{_BUILDING}{reaper.owner_name()}-{next(self._numbers)}"
+
+    def _put(self, building: str, key: str) -> None:
+        with self._collection_lock(fcntl.LOCK_SH):
+            try:
+                (self.layers / building).rename(self.layers / key)
+            except OSError:
+                if not (self.layers / key).is_dir():  # else another made the same
+                    raise
+            self._note_use(key)
 
     def _note_use(self, key: str) -> None:
         (self.locks / key).touch()

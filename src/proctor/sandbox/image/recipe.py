@@ -21,7 +21,7 @@ _IGNORED = frozenset(
 """What a container does by itself; here the harness decides what runs."""
 
 
-class Unsupported(Exception):
+class UnsupportedError(Exception):
     """An instruction that only podman or docker can follow."""
 
     def __init__(self, line: int, what: str) -> None:
@@ -121,8 +121,8 @@ def _chain(instructions: Sequence[Instruction], where: str) -> tuple[str, list[I
 def _from(each: Instruction, given: Mapping[str, str], where: str) -> tuple[str, str]:
     try:
         found = words.split(each.text, {**_platform(), **given})
-    except words.UnknownExpansion as error:
-        raise Unsupported(each.line, f"{error} in FROM") from None
+    except words.UnknownExpansionError as error:
+        raise UnsupportedError(each.line, f"{error} in FROM") from None
     named = len(found) == 3 and found[1].upper() == "AS"
     if not found or not (named or len(found) == 1):
         raise TaskError(f"{where}:{each.line}: FROM takes an image, and perhaps 'AS name'")
@@ -130,14 +130,14 @@ def _from(each: Instruction, given: Mapping[str, str], where: str) -> tuple[str,
 
 
 def plan(instructions: Sequence[Instruction], base: Settings, where: str) -> Recipe:
-    """Work out the steps over a base; Unsupported names what only an engine can do."""
+    """Work out the steps over a base; UnsupportedError names what only an engine can do."""
     _, body, given = _chain(instructions, where)
     planner = _Planner(base, given, where)
     for each in body:
         try:
             planner.take(each)
-        except words.UnknownExpansion as error:
-            raise Unsupported(each.line, f"{error} in {each.name}") from None
+        except words.UnknownExpansionError as error:
+            raise UnsupportedError(each.line, f"{error} in {each.name}") from None
     return planner.recipe()
 
 
@@ -155,7 +155,7 @@ class _Planner:
 
     def take(self, each: Instruction) -> None:
         if each.name == "ONBUILD":
-            raise Unsupported(each.line, "ONBUILD")
+            raise UnsupportedError(each.line, "ONBUILD")
         takers = {
             "ADD": self._take_copy,
             "ARG": self._take_argument,
@@ -216,7 +216,7 @@ class _Planner:
     def _take_run(self, each: Instruction) -> None:
         for name, value in each.flags:
             if name != "network" or value not in {"default", "none"}:
-                raise Unsupported(each.line, f"RUN --{name}")
+                raise UnsupportedError(each.line, f"RUN --{name}")
         argv = tuple(each.json_words() or ())
         if not argv:
             argv = (*self._shell, self._script(each))
@@ -230,7 +230,7 @@ class _Planner:
         if not without_marks(each.text):
             script = "".join(document.content for document in each.heredocs)
             if script.startswith("#!"):
-                raise Unsupported(each.line, "RUN of a document with #!")
+                raise UnsupportedError(each.line, "RUN of a document with #!")
             return script
         return "\n".join([each.text, *(f"{one.content}{one.name}" for one in each.heredocs)])
 
@@ -238,13 +238,13 @@ class _Planner:
         flags, adds = dict(each.flags), each.name == "ADD"
         for name in flags:
             if name not in {"chown", "chmod", "link"}:
-                raise Unsupported(each.line, f"{each.name} --{name}")
+                raise UnsupportedError(each.line, f"{each.name} --{name}")
         found = each.json_words() or words.split(without_marks(each.text), self._variables)
         *sources, target = found or [""]
         if not target or not (sources or each.heredocs):
             raise TaskError(f"{self._where}:{each.line}: {each.name} takes sources and a target")
         if adds and any("://" in source or source.startswith("git@") for source in sources):
-            raise Unsupported(each.line, "ADD of an address")
+            raise UnsupportedError(each.line, "ADD of an address")
         if len(sources) + len(each.heredocs) > 1 and not target.endswith("/"):
             raise TaskError(
                 f"{self._where}:{each.line}: with several sources the target must end with '/': {target}/"

@@ -9,7 +9,7 @@ _NAME = re.compile(r"[A-Za-z_]\w*")
 _SPACE = " \t\n"
 
 
-class UnknownExpansion(ValueError):
+class UnknownExpansionError(ValueError):
     """A `${…}` of a kind that is not known here."""
 
 
@@ -71,10 +71,11 @@ class _Words:
             self._words.append(self._word)
             self._word = None
 
-    def _escaped(self, quote: str) -> str:
+    def _escaped(self, *, inside: bool) -> str:
+        """What a backslash makes of the next character; inside quotes it is mostly a backslash."""
         char = self._text[self._at]
         self._at += 1
-        return f"\\{char}" if quote and char not in '"$\\' else char
+        return f"\\{char}" if inside and char not in f"{self._quotes[:1]}$\\" else char
 
     def _variable(self) -> str:
         if self._text[self._at : self._at + 1] == "{":
@@ -94,13 +95,13 @@ class _Words:
         self._at = end
         name = _NAME.match(body)
         if depth or not name:
-            raise UnknownExpansion(f"${{{body}}}")
+            raise UnknownExpansionError(f"${{{body}}}")
         value, rest = self._variables.get(name[0]), body[name.end() :]
         if not rest:
             return value or ""
         kind = re.match(r":?[-+]", rest)
         if not kind:
-            raise UnknownExpansion(f"${{{body}}}")
+            raise UnknownExpansionError(f"${{{body}}}")
         given = bool(value) if kind[0].startswith(":") else value is not None
         other = expand(rest[kind.end() :], self._variables)
         if kind[0].endswith("+"):
