@@ -97,7 +97,7 @@ def rows(samples: Sequence[Sample], metric: str, *, relative: bool = False) -> s
         scale_unit, name, kind = unit_for(metric, middles), metric_title(metric), metric
         held = [value for values in drawn for value in (values[0], values[-1])]
     step = 32.0 if len(samples) <= 16 else 25.0
-    left = min(330.0, 26 + 6.7 * max(len(sample.label) for sample in samples))
+    left = min(340.0, 22 + 7.2 * max(len(sample.label) for sample in samples))
     right, top = WIDTH - 104.0, 8.0
     bottom = top + step * len(samples) + 6
     scale = linear(held, left, right) if relative else fitting(held, left, right)
@@ -134,7 +134,7 @@ def _row(ordered: Sequence[float], scale: Scale, y: float, reach: float) -> list
 
 
 def _cut(label: str, room: float) -> str:
-    most = max(8, int((room - 26) / 6.7))
+    most = max(8, int((room - 22) / 7.2))
     return label if len(label) <= most else label[: most - 1] + "…"
 
 

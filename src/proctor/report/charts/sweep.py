@@ -115,17 +115,21 @@ def _whisker(mark_: Mark, across: Scale, up: Scale) -> list[str]:
 
 
 def _names(drawn: Sequence[Line], across: Scale, up: Scale, right: float, second: str) -> list[str]:
-    """Each line's name at its end, pushed apart where lines end together."""
-    ends = sorted((up(each.marks[-1].value), number, each) for number, each in enumerate(drawn) if each.marks)
+    """Each line's name where it ends, pushed apart at the edge where lines end together."""
     parts = [text(right + 12, min(up.start, up.stop) - 14, second, "dim")]
+    ends = sorted((up(each.marks[-1].value), number) for number, each in enumerate(drawn))
     last = -math.inf
-    for y, number, each in ends:
-        last = max(y, last + 15)
-        label = each.label if len(each.label) <= 22 else each.label[:21] + "…"
-        x = across(each.marks[-1].x)
-        if abs(last - y) > 2 or right - x > 20:
-            parts.append(line(x + 6, y, right + 8, last, "grid"))
-        parts.append(f'<g class="c{number % MOST_LINES}">{text(right + 12, last + 4, label, "f halo")}</g>')
+    for y, number in ends:
+        label = drawn[number].label if len(drawn[number].label) <= 22 else drawn[number].label[:21] + "…"
+        x = across(drawn[number].marks[-1].x)
+        if right - x > 60:
+            name = text(x + 10, y + 4, label, "f halo")
+        else:
+            last = max(y, last + 15)
+            if last - y > 2 or right - x > 20:
+                parts.append(line(x + 6, y, right + 8, last, "grid"))
+            name = text(right + 12, last + 4, label, "f halo")
+        parts.append(f'<g class="c{number % MOST_LINES}">{name}</g>')
     return parts
 
 

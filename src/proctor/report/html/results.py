@@ -55,7 +55,7 @@ def _tiles(trial: TrialResult, metric: str) -> str:
     reach = span(metric, low, high) if low is not None and high is not None else MISSING
     tiles = [
         ("median", show(metric, middle)),
-        ("95 % interval of the median", interval),
+        ("95 % interval", interval),
         ("mean", show(metric, trial.stat(metric, "mean"))),
         ("p95", show(metric, trial.stat(metric, "p95"))),
         ("min – max", reach),
