@@ -35,7 +35,8 @@ import json
 import random
 
 UNITS = {units}
-NUMBERS = [random.Random(1).random() * step for step in range(100)]
+SOURCE = random.Random(1)
+NUMBERS = [SOURCE.random() for _ in range(100)]
 RECORD = {{"name": "proctor", "values": [1.5, 2.5, 3.5], "tags": ["a", "b"], "nested": {{"x": 1, "y": None}}}}
 
 

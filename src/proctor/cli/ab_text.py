@@ -69,7 +69,7 @@ def sentence(result: PointResult) -> str:
             return f"{verdict}: B is {size:.1%} {way} than A ({span})"
         case "small":
             return (
-                f"small: B is {size:.1%} {way} than A ({span}), less than the margin of {finding.margin:.2g}"
+                f"small: B is {size:.1%} {way} than A ({span}), less than the margin of {finding.margin:.1%}"
             )
         case "same":
             return f"same: B differs from A by less than {finding.margin:.1%} ({span})"

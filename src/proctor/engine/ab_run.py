@@ -5,10 +5,11 @@ from __future__ import annotations
 import os
 import random
 import resource
+import sys
 import tempfile
 import time
-from collections.abc import Callable, Sequence
-from contextlib import ExitStack
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -112,12 +113,14 @@ def _duels(contest: Contest, a: Place, b: Place, pycache: str) -> list[_Duel]:
             f"{spec.name}: only experiments can be compared in lockstep, and this spec has tasks"
         )
     duels = []
+    project = find_project(Path(spec.base_dir))
     for body in spec.experiments:
-        registered = find(body.experiment, contest.sources)
+        with _importable(project.root, a.root):
+            registered = find(body.experiment, contest.sources)
         subject = Subject(
             registered=registered,
             sources=contest.sources,
-            project=find_project(Path(spec.base_dir)),
+            project=project,
             seed=spec.seed,
             gc=body.gc == "enabled",
         )
@@ -135,6 +138,17 @@ def _duels(contest: Contest, a: Place, b: Place, pycache: str) -> list[_Duel]:
                 )
             )
     return duels[:1] if contest.first_point_only else duels
+
+
+@contextmanager
+def _importable(*roots: Path) -> Iterator[None]:
+    """Let an experiment import the project as it will in a worker, after everything installed."""
+    before = list(sys.path)
+    sys.path.extend(str(folder) for root in roots for folder in (root / "src", root) if folder.is_dir())
+    try:
+        yield
+    finally:
+        sys.path[:] = before
 
 
 def _borrowed(duels: Sequence[_Duel]) -> list[str]:

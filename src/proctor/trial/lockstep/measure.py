@@ -25,7 +25,7 @@ more of that cancels. Below this, handing over the turn would show in the times.
 KEPT = 200
 WARMUP = 10
 DEFAULT_TIMEOUT_S = 60.0
-_SIDE_S = 0.08
+_SIDE_S = 0.05
 """What all slots of one worker should take together when single calls are long."""
 
 
