@@ -203,3 +203,18 @@ def test_a_file_that_changes_while_it_is_read_is_noticed(tmp_path, place, other)
     with pytest.raises(UsageError, match="changed while it was read"):
         import_folder(other[0], Swapping(tmp_path / "x"), tmp_path / "out")
     assert other[0].runs() == []
+
+
+def test_a_task_that_leaves_a_file_named_like_ours_keeps_both(tmp_path, runs, other):
+    blobs = FolderBlobs(tmp_path / "blobs")
+    trial = runs.planned(0, {}, subject="org/task", kind="task", agent="oracle")
+    files = tuple(
+        blobs.put_bytes(name.encode(), name) for name in ("result.json", "logs/result.json", "a b/ü.txt")
+    )
+    record = runs.attempt(trial, (), reward=1.0, artifacts=files)
+    data = runs.of([(trial, [record])])
+    with open_store(str(tmp_path / "a.db")) as store:
+        store.import_run(data.info, [trial], [(record, True)])
+        export_run(store, blobs, data.info.id, tmp_path / "out")
+    assert import_folder(*other, tmp_path / "out").added
+    assert [row.record.artifacts for row in other[0].attempts(data.info.id)] == [files]

@@ -25,11 +25,12 @@ def artifact_paths(trial: PlannedTrial, record: AttemptRecord) -> list[str]:
     else:
         base = trial_folder(trial) + ("/artifacts" if record.number <= 1 else f"/artifacts-{record.number}")
     part_name: Callable[[str], str] = _as_written if trial.kind == "task" else safe_name
+    own = f"{trial_folder(trial)}/result.json"
     paths: list[str] = []
     for each in record.artifacts:
         parts = [part_name(part) for part in each.name.split("/") if part not in {"", ".", ".."}]
         path = f"{base}/{'/'.join(parts) or 'artifact'}"
-        if path in paths:
+        if path in paths or path == own:
             path = f"{base}/{safe_name(each.digest)[:12]}-{len(paths)}-{parts[-1] if parts else 'artifact'}"
         paths.append(path)
     return paths
