@@ -5,6 +5,7 @@ Only what barely disturbs the measurement rides along with the timed pass; the r
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
@@ -94,6 +95,9 @@ _Registrable = TypeVar("_Registrable", bound=Callable[..., Any])
 INSTRUMENTS: dict[str, Callable[..., Any]] = {}
 """Name → class, registered by decorator. Built-in ones and entry points are loaded when asked for."""
 
+_PLACES: dict[str, tuple[str, str]] = {}
+"""Name → file and definition that registered it."""
+
 _BUILT_IN = {
     "timing": "proctor.instruments.timing:Timing",
     "psutil": "proctor.instruments.psutil:Psutil",
@@ -108,10 +112,12 @@ _BUILT_IN = {
 
 def register_instrument(name: str) -> Callable[[_Registrable], _Registrable]:
     """Make an instrument known under `name`: an `Instrument`, or anything that makes a context manager."""
+    file = sys._getframe(1).f_code.co_filename  # noqa: SLF001 - known without importing inspect
 
     def register(make: _Registrable) -> _Registrable:
-        known = INSTRUMENTS.get(name)
-        if name in _BUILT_IN or (known is not None and not _same(known, make)):
+        # A module that is imported twice registers the same thing twice, and that is fine.
+        place = (file, make.__qualname__)
+        if name in _BUILT_IN or _PLACES.setdefault(name, place) != place:
             raise UsageError(f"an instrument called '{name}' exists already; choose another name")
         if isinstance(make, type) and issubclass(make, Instrument):
             make.name = name
@@ -119,25 +125,6 @@ def register_instrument(name: str) -> Callable[[_Registrable], _Registrable]:
         return make
 
     return register
-
-
-def _same(one: Any, other: Any) -> bool:
-    """One definition, imported twice."""
-    return bool(
-        one.__qualname__ == other.__qualname__
-        and _code_file(one) is not None
-        and _code_file(one) == _code_file(other)
-    )
-
-
-def _code_file(make: Any) -> str | None:
-    code = getattr(getattr(make, "__wrapped__", make), "__code__", None)
-    if code is not None:
-        return str(code.co_filename)
-    for value in vars(make).values():
-        if code := getattr(value, "__code__", None):
-            return str(code.co_filename)
-    return None
 
 
 def names() -> list[str]:

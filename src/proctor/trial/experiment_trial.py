@@ -216,19 +216,20 @@ class ExperimentExecutor:
         """Run the point in processes of their own under another program."""
         instrument.open(folder / instrument.name)
         instrument.folder.mkdir(parents=True, exist_ok=True)
-        for calls in instrument.runs():
-            request = {
-                "slug": body.experiment,
-                "sources": list(self.sources),
-                "params": dict(trial.params),
-                "seed": trial.seed,
-                "run_id": self.run_id,
-                "calls": calls,
-            }
-            command = [sys.executable, "-m", "proctor.trial.point.once", json.dumps(request)]
-            error = await self._under(instrument, instrument.wrap(command, calls))
-            if error:
-                return {"error": error}
+        request = {
+            "slug": body.experiment,
+            "sources": list(self.sources),
+            "params": dict(trial.params),
+            "seed": trial.seed,
+            "run_id": self.run_id,
+        }
+        commands = [
+            instrument.wrap(_once_command({**request, "calls": calls}), calls) for calls in instrument.runs()
+        ]
+        # What such a program counts does not depend on what else the machine does.
+        errors = await asyncio.gather(*(self._under(instrument, command) for command in commands))
+        if any(errors):
+            return {"error": next(filter(None, errors))}
         return {"summary": dict(await asyncio.to_thread(instrument.close))}
 
     async def _under(self, instrument: Wrapper, command: Sequence[str]) -> str:
@@ -253,6 +254,10 @@ class ExperimentExecutor:
         if process.returncode:
             return said.decode("utf-8", "replace")[-2000:].strip() or f"exit code {process.returncode}"
         return ""
+
+
+def _once_command(request: Mapping[str, Any]) -> list[str]:
+    return [sys.executable, "-m", "proctor.trial.point.once", json.dumps(request)]
 
 
 def _resolve(body: ExperimentBody, sources: Sequence[str]) -> Resolved:

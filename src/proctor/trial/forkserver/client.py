@@ -22,6 +22,7 @@ from proctor.trial.forkserver.remote import Lane, Link, Pass
 from proctor.trial.forkserver.wire import Message
 
 START_TIMEOUT_S = 300.0
+CLOSE_TIMEOUT_S = 10.0
 MARKER = "PROCTOR_FORKSERVER"
 
 
@@ -141,7 +142,7 @@ class ForkServer:
         for lane in (*self._idle, *self._busy):
             lane.hang_up()
         self._link.hang_up()
-        await asyncio.wait({self._link.closed}, timeout=10)
+        await asyncio.wait({self._link.closed}, timeout=CLOSE_TIMEOUT_S)
         for lane in (*self._idle, *self._busy):
             lane.close()
         self._link.close()
@@ -155,7 +156,7 @@ class ForkServer:
     def _collect(self) -> bool:
         """Wait for the server's end, then insist; whether it ended in order."""
         try:
-            self._process.wait(timeout=10)
+            self._process.wait(timeout=CLOSE_TIMEOUT_S)
         except subprocess.TimeoutExpired:
             self._process.send_signal(signal.SIGKILL)
             self._process.wait()

@@ -104,6 +104,8 @@ class Point:
     def run(self, make: Callable[[], Experiment], link: Link) -> None:
         """The whole life. Teardown runs whatever happened before it, once there is something to tear down."""
         self.link = link
+        # A lane keeps its own collector off; measured code starts with Python's defaults.
+        gc.enable()
         before = _used()
         try:
             experiment = self._guarded("construct", CONSTRUCT, make)
