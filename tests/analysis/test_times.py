@@ -158,3 +158,25 @@ def test_a_short_history_is_no_history_and_a_quiet_one_has_a_floor():
 
 def test_the_same_seed_gives_the_same_comparison():
     assert compare_times(sweep(1.1), noise=QUIET, seed=3) == compare_times(sweep(1.1), noise=QUIET, seed=3)
+
+
+def test_code_that_waited_for_a_cpu_is_believed_less():
+    calm, busy = (
+        compare_times(
+            [Samples(name="x", a=(1.0, 1.01, 0.99), b=(1.6, 1.61, 1.59), waited_a=share, waited_b=share)],
+            noise=QUIET,
+            margin=0.05,
+        )
+        for share in (0.0, 0.6)
+    )
+    assert calm.verdict is Verdict.WORSE
+    assert busy.verdict is Verdict.INCONCLUSIVE
+    assert busy.settles > 5 * calm.settles
+
+
+def test_a_history_that_was_noisier_than_the_waiting_is_not_widened_twice():
+    point = Samples(name="x", a=(1.0, 1.0), b=(1.1, 1.1), waited_a=0.2, waited_b=0.2)
+    history = Noise(sigma=0.5, source="history", df=9)
+    assert compare_times([point], noise=history).points[0].error == pytest.approx(0.5 * math.sqrt(2))
+    guess = Noise(sigma=0.5, source="default")
+    assert compare_times([point], noise=guess).points[0].error > 0.5 * math.sqrt(2)

@@ -26,9 +26,14 @@ DEFAULT_NOISE = 0.05
 """Run-to-run spread of a median wall time (as a log) where no history says better. On the shared machine on
 which other tools were tried, identical code differed by over 5 % in 28 % of pairs by the minimum and by over
 10 % in 46 % by the median: spreads of 3 % and 9 %. This lies between."""
+WAITING = 0.7
+"""How much of the stretch that waiting for a CPU causes (1/(1 - share), as a log) counts as noise. With eight
+to sixteen busy processes on two cores, 231 pairs of runs of identical code then gave 3 false verdicts."""
 NOISE_FLOOR = 0.01
 """No history makes us believe less than this: even pairs run milliseconds apart miss some changes of 2 %."""
 MIN_MARGIN = 0.05
+MAX_PROMISE = 0.5
+"""Not to be worse by more than this is the least that "no worse" may mean."""
 HISTORY_NEEDED = 3
 """Repeats of earlier runs, beyond the first of each point, before history replaces the default."""
 
@@ -50,6 +55,9 @@ class Samples:
     name: str
     a: tuple[float, ...]
     b: tuple[float, ...]
+    waited_a: float = 0.0
+    """Share of the time in which the code was ready and waited for a CPU, where that was recorded."""
+    waited_b: float = 0.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -126,7 +134,7 @@ def compare_times(
         ratio=ratio,
         interval=interval,
         margin=MIN_MARGIN if margin is None else margin,
-        promise=max(MIN_MARGIN, settles) if margin is None else margin,
+        promise=min(max(MIN_MARGIN, settles), MAX_PROMISE) if margin is None else margin,
         settles=settles,
         noise=noise,
     )
@@ -148,7 +156,7 @@ def adjust_together(comparisons: Sequence[TimesComparison]) -> tuple[TimesCompar
 
 def _point(samples: Samples, spread: _Spread, noise: Noise, level: float) -> PointComparison:
     ratio, interval, p_value, error, note = 1.0, Interval(1.0, 1.0, level, "equal"), 1.0, 0.0, ""
-    between = math.sqrt(2) * noise.sigma
+    between = _between(samples, noise)
     single = min(len(samples.a), len(samples.b)) == 1
     if spread.lowest <= 0:
         note = "no ratio: a value is not above zero"
@@ -183,6 +191,17 @@ def _point(samples: Samples, spread: _Spread, noise: Noise, level: float) -> Poi
         error=error,
         note=note,
     )
+
+
+def _between(samples: Samples, noise: Noise) -> float:
+    """Spread of the log ratio from run to run. A history has seen its own waiting; a default has not."""
+    usual = math.sqrt(2) * noise.sigma
+    waiting = math.hypot(_waiting(samples.waited_a), _waiting(samples.waited_b))
+    return math.hypot(usual, waiting) if math.isinf(noise.df) else max(usual, waiting)
+
+
+def _waiting(share: float) -> float:
+    return -WAITING * math.log1p(-min(max(share, 0.0), 0.95))
 
 
 class _Spread(NamedTuple):

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 
 import pytest
 
@@ -237,3 +238,39 @@ def test_the_name_of_a_metric_says_its_direction_and_whether_it_ticks(metric, hi
 
 def test_an_endless_percentage_is_any():
     assert percent(float("inf")) == "any"
+
+
+def with_ledger(data, **noise):
+    trials = tuple(
+        replace(trial, counted=replace(trial.counted, ledger={"noise": noise}), attempts=())
+        for trial in data.trials
+    )
+    trials = tuple(replace(trial, attempts=(trial.counted,)) for trial in trials)
+    return replace(data, trials=trials)
+
+
+def test_waiting_for_a_cpu_widens_wall_times_and_is_said(run):
+    a = from_run(run([({}, STEADY)]), ())
+    b = from_run(with_ledger(run([({}, SLOW)]), cpu_over_wall=0.4, cpu_pressure=0.9), ())
+    found = compare(a, b, noise=QUIET)
+    assert b.points[0].waited == pytest.approx(0.54)
+    assert found.verdict is not Verdict.WORSE
+    assert found.warnings == ("B: the code waited for a CPU up to 54% of the time",)
+
+
+@pytest.mark.parametrize("noise", [{}, {"cpu_over_wall": None, "cpu_pressure": 1.0}, {"cpu_over_wall": "x"}])
+def test_waiting_that_was_not_recorded_is_none(run, noise):
+    assert from_run(with_ledger(run([({}, STEADY)]), **noise), ()).points[0].waited == 0
+
+
+def test_idle_code_on_a_calm_machine_did_not_wait(run):
+    side = from_run(with_ledger(run([({}, STEADY)]), cpu_over_wall=0.1, cpu_pressure=0.0), ())
+    assert side.points[0].waited == 0
+
+
+def test_times_that_tell_nothing_are_called_that(run):
+    found = compare(
+        *sides(run, [({}, STEADY)], [({}, STEADY)]), noise={"duration_s": Noise(sigma=0.5, source="x")}
+    )
+    assert "cannot settle even a doubling" in caution(found.metrics[0])
+    assert found.exit_code is Exit.INCONCLUSIVE

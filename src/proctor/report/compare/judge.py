@@ -23,6 +23,7 @@ from proctor.report.compare.pairing import Pairing, pair
 from proctor.report.compare.results import ResultPoint, ResultSet
 
 SCORE_MARGIN = 0.05
+WAITED_TOO_LONG = 0.1
 _RATES = ("per_s", "throughput", "ops", "hit_rate", "speedup", "accuracy", "reward", "score")
 _TIMES = ("_s", "_ms", "_us", "_ns", "_seconds", "_sec")
 
@@ -114,6 +115,7 @@ def compare(
     together = adjust_together([each.times for each in found])
     found = [replace(each, times=times) for each, times in zip(found, together, strict=True)]
     warnings = [*differences(a.facts, b.facts), *([pairing.warning] if pairing.warning else [])]
+    warnings += [*_waiting("A", a), *_waiting("B", b)]
     warnings += [f"A: {note}" for note in a.notes] + [f"B: {note}" for note in b.notes]
     return Comparison(
         label_a=a.label,
@@ -156,8 +158,16 @@ def _metric(
     noise: Noise,
     seed: int,
 ) -> MetricComparison:
+    # The CPU clock stands still while code waits; caches and cores that others use still cost it.
+    weight = 0.0 if not is_time(metric) else 0.65 if "cpu" in metric.lower() else 1.0
     samples = [
-        Samples(name=one.name, a=one.samples[metric], b=two.samples[metric])
+        Samples(
+            name=one.name,
+            a=one.samples[metric],
+            b=two.samples[metric],
+            waited_a=weight * one.waited,
+            waited_b=weight * two.waited,
+        )
         for one, two in pairs
         if one.samples.get(metric) and two.samples.get(metric)
     ]
@@ -179,6 +189,14 @@ def _score(a: ResultSet, b: ResultSet, margin: float | None, seed: int) -> Score
         margin=chosen,
         verdict=bounds.judge(chosen),
     )
+
+
+def _waiting(side: str, found: ResultSet) -> list[str]:
+    most = max((point.waited for point in found.points), default=0.0)
+    if most < WAITED_TOO_LONG:
+        return []
+    hint = "; its cpu_s says more" if "cpu_s" in found.metrics else ""
+    return [f"{side}: the code waited for a CPU up to {most:.0%} of the time{hint}"]
 
 
 def _failures(pairing: Pairing) -> tuple[Failure, ...]:

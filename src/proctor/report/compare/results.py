@@ -26,6 +26,8 @@ class ResultPoint:
     failed: str = ""
     """Why it has no result to compare; empty when it has."""
     blame: Blame | None = None
+    waited: float = 0.0
+    """Share of the time in which the code was ready and waited for a CPU, as far as it was recorded."""
     key: str = ""
     """Identity of code and parameters; the same key means the same code. Empty when unknown."""
 
@@ -107,10 +109,22 @@ def _points(
                 samples=samples,
                 failed=_why_failed(record),
                 blame=record.outcome.blame if record else None,
+                waited=_waited(record) if record else 0.0,
                 key=trial.key,
             )
         )
     return tuple(points)
+
+
+def _waited(record: AttemptRecord) -> float:
+    """Time off the CPU counts as waiting to the extent that something was waiting for a CPU meanwhile."""
+    noise = record.ledger.get("noise")
+    if not isinstance(noise, Mapping):
+        return 0.0
+    busy, pressure = number(noise.get("cpu_over_wall")), number(noise.get("cpu_pressure"))
+    if busy is None or pressure is None:
+        return 0.0
+    return min(max((1 - busy) * pressure, 0.0), 1.0)
 
 
 def _why_failed(record: AttemptRecord | None) -> str:

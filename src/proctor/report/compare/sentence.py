@@ -77,8 +77,11 @@ def caution(each: MetricComparison) -> str:
     times = each.times
     if times.noise.sigma <= 0 or not times.points:
         return ""
+    reach = f"can rarely settle less than {percent(times.settles)}"
+    if times.settles >= 1:
+        reach = "cannot settle even a doubling"
     return (
-        f"Stored times from different moments can rarely settle less than {percent(times.settles)} here "
+        f"Stored times from different moments {reach} here "
         f"(run-to-run noise {percent(times.noise.sigma)}, {times.noise.source}). "
         "To settle less, measure both sides together: proctor ab."
     )
@@ -86,7 +89,9 @@ def caution(each: MetricComparison) -> str:
 
 def percent(fraction: float) -> str:
     """A fraction as a percentage of two digits."""
-    return f"{significant(100 * fraction, 2)} %" if math.isfinite(fraction) else "any"
+    if not math.isfinite(fraction):
+        return "any"
+    return f"{100 * fraction:.0f} %" if fraction >= 0.1 else f"{significant(100 * fraction, 2)} %"
 
 
 def points(fraction: float) -> str:
