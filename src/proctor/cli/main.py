@@ -24,6 +24,7 @@ COMMANDS = {
     "import": "Read a run folder into the store.",
     "list": "List experiments.",
     "new": "Scaffold an experiment.",
+    "images": "List images for sandboxes, import one from a file, remove what is unused.",
     "doctor": "Check this machine and say what works, what does not, and why.",
 }
 """Name → one line of help. The module is `proctor.cli.<name>`, with `_command` behind Python keywords."""

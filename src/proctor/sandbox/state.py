@@ -46,14 +46,20 @@ async def save(keeper: Keeper, folder: Path, target: Path, *, max_bytes: int) ->
 
 async def restore(keeper: Keeper, folder: Path, state: Path) -> None:
     """Fill the state folder of a sandbox that has not started with the changes saved from another."""
-    ids = keeper.ids
-    if ids.as_root:
-        for name in ("upper", "work"):
-            (folder / name).mkdir(mode=0o755)
-            os.chown(folder / name, ids.first_uid, ids.first_gid)
-    elif await keeper.run(["mkdir", "-m", "755", *(str(folder / name) for name in ("upper", "work"))]):
-        raise SandboxError(f"cannot make the folders of a saved state in {folder}")
+    await make_folders(keeper, folder / "upper", folder / "work")
     await unpack_below(keeper, state, folder, "upper")
+
+
+async def make_folders(keeper: Keeper, *paths: Path) -> None:
+    """Make folders that belong to the inside's root."""
+    ids = keeper.ids
+    if not ids.as_root:
+        if await keeper.run(["mkdir", "-m", "755", "--", *map(str, paths)]):
+            raise SandboxError(f"cannot make {', '.join(map(str, paths))} for the users of the sandboxes")
+        return
+    for path in paths:
+        path.mkdir(mode=0o755)
+        os.chown(path, ids.first_uid, ids.first_gid)
 
 
 async def unpack_below(keeper: Keeper, archive: Path | int, folder: Path, name: str) -> None:

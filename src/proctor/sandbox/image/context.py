@@ -81,6 +81,11 @@ class Context:
                 )
         return seen.hexdigest()
 
+    def content_digest(self, dockerfile: Path) -> str:
+        """What the whole context and the Dockerfile hold, whenever they were written."""
+        files = digest([each for each in self._below(self.folder, "") if not each.is_folder])
+        return hashlib.sha256(dockerfile.read_bytes() + files.encode()).hexdigest()
+
     def _matches(self, pattern: str, where: str) -> list[str]:
         parts = [part for part in pattern.split("/") if part not in {"", "."}]
         if ".." in parts:

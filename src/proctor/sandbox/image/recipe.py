@@ -11,7 +11,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 from proctor.errors import TaskError
-from proctor.sandbox.image import words
+from proctor.sandbox.image import dockerfile as words
 from proctor.sandbox.image.dockerfile import Instruction, without_marks
 
 SHELL = ("/bin/sh", "-c")
