@@ -1,5 +1,8 @@
 """What hostile programs try from inside a real sandbox. Each attack is contained, and says so here."""
 
+# Scripts for the inside are kept whole, and another process is waited for by looking.
+# ruff: noqa: ASYNC110, ASYNC220, ASYNC221, E501
+
 from __future__ import annotations
 
 import asyncio

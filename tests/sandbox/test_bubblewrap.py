@@ -1,5 +1,8 @@
 """Real sandboxes, made by the compiled keeper and by bubblewrap's own program."""
 
+# Scripts for the inside are kept whole, and a process there is waited for by looking.
+# ruff: noqa: ASYNC110, E501
+
 from __future__ import annotations
 
 import asyncio

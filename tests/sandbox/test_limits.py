@@ -58,7 +58,8 @@ def test_version_1_takes_each_hierarchy_that_is_writable(tmp_path):
     for name in ("memory", "cpu,cpuacct"):
         (tmp_path / name / "here").mkdir(parents=True)
     (tmp_path / "mounts").write_text(
-        f"cgroup {tmp_path}/memory cgroup rw,memory 0 0\ncgroup {tmp_path}/cpu,cpuacct cgroup rw,cpu,cpuacct 0 0\n"
+        f"cgroup {tmp_path}/memory cgroup rw,memory 0 0\n"
+        f"cgroup {tmp_path}/cpu,cpuacct cgroup rw,cpu,cpuacct 0 0\n"
     )
     (tmp_path / "own").write_text("3:memory:/here\n2:cpu,cpuacct:/here\n1:pids:/\n0::/\n")
     found = find_cgroups("proctor-x", mounts=tmp_path / "mounts", own=tmp_path / "own")

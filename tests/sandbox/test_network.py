@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import asyncio
-import os
 import shutil
 import socket
+from pathlib import Path
 
 import pytest
 
@@ -48,7 +48,7 @@ async def fetch(sandbox, url):
 @pytest.mark.anyio
 @pytest.mark.needs("bubblewrap")
 @pytest.mark.skipif(
-    not shutil.which("slirp4netns") or not os.path.exists("/dev/net/tun"), reason="needs slirp4netns"
+    not shutil.which("slirp4netns") or not Path("/dev/net/tun").exists(), reason="needs slirp4netns"
 )
 async def test_a_public_network_reaches_out_but_not_to_the_host_s_loopback(make):
     outside = await asyncio.start_server(answer, own_address(), 0)

@@ -88,7 +88,7 @@ async def test_root_opens_folders_as_detached_mounts(tmp_path):
     fds = overlay.open_trees([tmp_path])
     assert os.fstat(fds[0]).st_ino == tmp_path.stat().st_ino
     os.close(fds[0])
-    before = len(os.listdir("/proc/self/fd"))
+    before = len(list(Path("/proc/self/fd").iterdir()))
     with pytest.raises(SandboxError, match="gone"):
         overlay.open_trees([tmp_path, tmp_path / "gone"])
-    assert len(os.listdir("/proc/self/fd")) == before
+    assert len(list(Path("/proc/self/fd").iterdir())) == before

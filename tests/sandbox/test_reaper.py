@@ -1,5 +1,8 @@
 """Who is alive, and what a dead owner leaves."""
 
+# The test is about processes and has nothing else to do meanwhile.
+# ruff: noqa: ASYNC220
+
 from __future__ import annotations
 
 import json

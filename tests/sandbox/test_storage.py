@@ -60,7 +60,7 @@ async def test_trees_are_measured_only_after_the_disk_shrank(tmp_path, monkeypat
     monkeypatch.setattr(StorageWatch, "_free_bytes", free_bytes)
     watch = StorageWatch(Path("/"), floor_bytes=0)
     tree = Tree(5000)
-    watch.add("t", tree.watched(1 << 30))
+    watch.add("t", tree.watched(1 << 20))
     for _ in range(3):
         looked.clear()
         await asyncio.wait_for(looked.wait(), 10)
@@ -75,8 +75,10 @@ async def test_trees_are_measured_only_after_the_disk_shrank(tmp_path, monkeypat
     assert watch._task is None
 
 
-async def test_a_small_limit_is_watched_more_closely(tmp_path):
+async def test_trees_are_measured_the_more_often_the_smaller_the_limit(tmp_path):
     watch = StorageWatch(tmp_path, floor_bytes=0)
+    assert watch.grain_bytes > 1 << 60, "without a limit only the floor matters"
+    watch.watched["large"] = Tree().watched(8 << 30)
+    assert watch.grain_bytes == 1 << 30
+    watch.watched["small"] = Tree().watched(1 << 20)
     assert watch.grain_bytes == storage.GRAIN_BYTES
-    watch.watched["t"] = Tree().watched(4 << 20)
-    assert watch.grain_bytes == 1 << 20

@@ -7,16 +7,13 @@ from __future__ import annotations
 
 import asyncio
 import os
-import time
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
 from pathlib import Path
 
 PERIOD_S = 0.5
-GRAIN_BYTES = 16 << 20
+GRAIN_BYTES = 4 << 20
 FLOOR_BYTES = 1 << 30
-SHARE = 20
-"""Looking takes at most one part in this many of the time, however many sandboxes there are."""
 INODE_BYTES = 4096
 """Each file counts as at least this much: a million empty ones fill a disk too."""
 
@@ -57,9 +54,9 @@ class StorageWatch:
 
     @property
     def grain_bytes(self) -> int:
-        """How much the disk must shrink before trees are measured."""
+        """How much the disk must shrink before trees are measured: a share of the smallest limit."""
         limits = [each.limit_bytes for each in self.watched.values() if each.limit_bytes is not None]
-        return min([GRAIN_BYTES, *(limit // 4 for limit in limits)])
+        return max(GRAIN_BYTES, min(limits) // 8) if limits else 1 << 62
 
     async def look(self) -> None:
         """Measure everyone and end who is over."""
@@ -69,7 +66,7 @@ class StorageWatch:
             each.used_bytes = max(used, inodes * INODE_BYTES)
             if each.limit_bytes is not None and each.used_bytes > each.limit_bytes and name in self.watched:
                 await each.end(f"storage limit of {each.limit_bytes} bytes exceeded")
-        if self.watched and self._free_bytes() < self.floor_bytes:
+        if self.watched and self._nearly_full():
             largest = max(self.watched.values(), key=lambda each: each.used_bytes)
             await largest.end("the disk of the host is nearly full")
 
@@ -77,13 +74,19 @@ class StorageWatch:
         while True:
             await asyncio.sleep(PERIOD_S)
             free = self._free_bytes()
-            if self._free is None or free < self._free - self.grain_bytes or free < self.floor_bytes:
-                started = time.monotonic()
+            if self._free is None or free < self._free - self.grain_bytes or self._nearly_full():
                 await self.look()
-                await asyncio.sleep(min(30.0, SHARE * (time.monotonic() - started)))
             elif free > self._free:
                 self._free = free
 
     def _free_bytes(self) -> int:
+        """What is left in bytes and in inodes, added up: it shrinks when either does."""
+        return sum(self._left())
+
+    def _nearly_full(self) -> bool:
+        return min(self._left()) < self.floor_bytes
+
+    def _left(self) -> tuple[int, int]:
         status = os.statvfs(self.folder)
-        return min(status.f_bavail * status.f_frsize, status.f_favail * INODE_BYTES or 1 << 62)
+        inodes = status.f_favail if status.f_files else 1 << 40  # some file systems do not count them
+        return status.f_bavail * status.f_frsize, inodes * INODE_BYTES
