@@ -23,6 +23,7 @@ COMPUTE_BOUND = 0.9
 CONFIRM_ERROR = 0.1
 CONFIRM_LOOKS = (4, 6, 10)
 _CHECK_ERROR = 0.002
+_POWER = 0.8
 FEWEST_PAIRS = 4
 """Nothing is said about fewer."""
 _MOST_PAIRS = 2000
@@ -246,7 +247,7 @@ def _finding(
         level=1 - error,
         p_value=p_value,
         noise=now.spread,
-        detectable=math.expm1(half + t_quantile(0.8, now.df) * now.error),
+        detectable=math.expm1(half + t_quantile(_POWER, now.df) * now.error),
         pairs_needed=needed,
     )
 
@@ -261,7 +262,7 @@ def _verdict(now: Centre, margin: float, error: float, same_error: float, *, las
 
 
 def pairs_needed(now: Centre, margin: float, rules: Rules) -> int | None:
-    """How many pairs in all would probably settle it, if the difference is what it seems to be."""
+    """How many pairs in all would settle it four times in five, if the difference is what it seems to be."""
     share = spent(rules.looks)[-1]
     size = abs(now.value)
     count = now.count
@@ -269,8 +270,9 @@ def pairs_needed(now: Centre, margin: float, rules: Rules) -> int | None:
         count += max(1, count // 20)
         degrees = count - 2 * int(TRIM * count) - 1
         one = now.spread / math.sqrt(count)
-        certain = t_quantile(1 - rules.error * share / rules.points / 2, degrees) * one < size
-        same = t_quantile(1 - rules.same_error * share / 2, degrees) * one < margin - size
+        luck = t_quantile(_POWER, degrees)
+        certain = (t_quantile(1 - rules.error * share / rules.points / 2, degrees) + luck) * one < size
+        same = (t_quantile(1 - rules.same_error * share / 2, degrees) + luck) * one < margin - size
         if certain or same:
             return count
     return None
