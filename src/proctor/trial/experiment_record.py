@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field, fields
 from pathlib import Path
 from typing import Any
 
@@ -14,13 +14,15 @@ from proctor.model.outcome import Outcome
 from proctor.model.record import Artifact, AttemptRecord, Failure
 from proctor.model.spec import ExperimentBody
 from proctor.model.trial import Lease
-from proctor.processes import describe_status, from_rusage
+from proctor.processes import Usage, describe_status, from_rusage
 from proctor.trial.forkserver.remote import Pass
 from proctor.trial.noise import judge
 from proctor.trial.point.calibrate import median, median_interval
 from proctor.trial.point.values import flat_numbers
 
 _BOOKKEEPING = frozenset({"iteration", "involuntary_switches", "page_faults", "gc_collections"})
+_COUNTS = tuple(each.name for each in fields(Usage))
+_CORES = os.cpu_count() or 1
 _STOPPED = {
     "interval": "the interval of the median was narrow enough",
     "max_time_s": "max_time_s was spent before the interval was narrow enough",
@@ -71,9 +73,11 @@ def build_record(
         rows,
         timed.exit.get("noise", {}),
         asked_effect=body.iterations.target_width,
-        cores=os.cpu_count() or 1,
+        cores=_CORES,
     )
-    ledger = _ledger(timed) | {"noise": noise, "instruments": _instruments(passes)}
+    used = _resources(timed)
+    ledger = used | _circumstances(timed)
+    ledger |= {"noise": noise, "instruments": _instruments(passes, used.get("cpu_s", 0.0))}
     metrics = aggregate(rows)
     for name, each in passes.own.items():
         mine = [
@@ -192,9 +196,9 @@ def _phases(passes: Passes, began_ns: int) -> dict[str, float]:
     return phases
 
 
-def _ledger(timed: Pass) -> dict[str, Any]:
+def _circumstances(timed: Pass) -> dict[str, Any]:
     report = timed.report or {}
-    ledger = _resources(timed)
+    ledger: dict[str, Any] = {}
     for name in ("loops", "gc", "warmup", "stopped"):
         if name in report:
             ledger[name] = report[name]
@@ -207,11 +211,13 @@ def _resources(timed: Pass) -> dict[str, Any]:
     """What the measured process used: by its own account, or by the kernel's when it died without one."""
     if timed.report is None:
         raw = timed.exit.get("used")
-        return asdict(from_rusage(raw)) | {"cpu_s": raw[0] + raw[1]} if raw else {}
+        if not raw:
+            return {}
+        total = from_rusage(raw)
+        return {name: getattr(total, name) for name in _COUNTS} | {"cpu_s": total.cpu_s}
     before, children_before, after, children_after = map(from_rusage, timed.report["used"])
-    used = {name: value - getattr(before, name) for name, value in asdict(after).items()}
     children_cpu_s = children_after.cpu_s - children_before.cpu_s
-    return used | {
+    return {name: getattr(after, name) - getattr(before, name) for name in _COUNTS} | {
         "cpu_s": after.cpu_s - before.cpu_s + children_cpu_s,
         "children_cpu_s": children_cpu_s,
         "peak_rss_bytes": after.peak_rss_bytes,
@@ -219,12 +225,11 @@ def _resources(timed: Pass) -> dict[str, Any]:
     }
 
 
-def _instruments(passes: Passes) -> dict[str, Any]:
+def _instruments(passes: Passes, spent_s: float) -> dict[str, Any]:
     """What each instrument says, and what it cost: CPU per call against the timed pass."""
     timed = passes.timed
     found: dict[str, Any] = {}
     riding = {**((timed.report or {}).get("instruments") or {}), **timed.exit.get("samplers", {})}
-    spent_s = _resources(timed).get("cpu_s", 0.0)
     for name, said in riding.items():
         found[name] = {"rides_along": True, **said}
         sampling_s = said.get("summary", {}).get("sampling_cpu_s")

@@ -56,6 +56,10 @@ class ExperimentExecutor:
         self.worker = worker
         self.clock = clock
         self._resolved = tuple(_resolve(body, self.sources) for body in self.bodies)
+        self._asked = tuple(
+            self._ask(body, resolved.riding)
+            for body, resolved in zip(self.bodies, self._resolved, strict=True)
+        )
         self._servers: dict[str, ForkServer] = {}
         self._broken: dict[str, Mapping[str, Any]] = {}
         self._starting = asyncio.Lock()
@@ -146,8 +150,7 @@ class ExperimentExecutor:
         """The timed pass, then the others; those only when the timed one gave something to look into."""
         resolved = self._resolved[trial.body]
         passes = Passes(folder=self._folder(trial, lease), resolved=resolved)
-        request = self._request(trial, body, passes.folder, resolved.riding)
-        request |= {"resident": body.isolation == "none"}
+        request = self._request(trial, str(passes.folder))
         passes.timed = await server.run(request)
         began = time.monotonic()
         if passes.timed.report is not None and passes.timed.good_rows():
@@ -166,22 +169,15 @@ class ExperimentExecutor:
         name = "artifacts" if lease.attempt <= 1 else f"artifacts-{lease.attempt}"
         return self.run_dir / "trials" / trial.subject / str(trial.index) / name
 
-    def _request(
-        self, trial: PlannedTrial, body: ExperimentBody, folder: Path, riding: Sequence[InstrumentSpec]
-    ) -> dict[str, Any]:
-        """What lane and child are told, as plain data."""
+    def _ask(self, body: ExperimentBody, riding: Sequence[InstrumentSpec]) -> dict[str, Any]:
+        """What lane and child are told about every point of a body, as plain data."""
         samplers = {spec.name for spec in riding if isinstance(create(spec), Sampler)}
         plain = [
             {"name": spec.name, "options": dict(spec.options)} for spec in riding if spec.name != "timing"
         ]
         return {
             "run_id": self.run_id,
-            "params": dict(trial.params),
-            "seed": trial.seed,
             "output_dir": str(self.run_dir),
-            "run_dir": str(folder),
-            "folder": str(folder),
-            "instruments_dir": str(folder),
             "instrument_names": [spec.name for spec in body.instrumentation],
             "instruments": [each for each in plain if each["name"] not in samplers],
             "samplers": [each for each in plain if each["name"] in samplers],
@@ -189,6 +185,17 @@ class ExperimentExecutor:
             "loops": body.loops,
             "gc": body.gc,
             "timeout_s": self.timeout_s,
+            "resident": body.isolation == "none",
+        }
+
+    def _request(self, trial: PlannedTrial, folder: str) -> dict[str, Any]:
+        """The same, for one point."""
+        return self._asked[trial.body] | {
+            "params": dict(trial.params),
+            "seed": trial.seed,
+            "run_dir": folder,
+            "folder": folder,
+            "instruments_dir": folder,
         }
 
     def _own_request(

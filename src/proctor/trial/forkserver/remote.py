@@ -49,7 +49,7 @@ class Link:
         self._decoder = Decoder()
         self._on_message = on_message
         self._loop = asyncio.get_running_loop()
-        self._loop.add_reader(sock, self._readable)
+        self._loop.add_reader(sock.fileno(), self._readable)
 
     def _readable(self) -> None:
         try:
@@ -64,7 +64,8 @@ class Link:
             self._ended()
 
     def _ended(self) -> None:
-        self._loop.remove_reader(self.sock)
+        if self.sock.fileno() >= 0:
+            self._loop.remove_reader(self.sock.fileno())
         if not self.closed.done():
             self.closed.set_result(None)
 
@@ -172,7 +173,7 @@ class Stream:
         self._done = done
         self._decoder = Decoder(limit_bytes=MAX_PASS_BYTES)
         self._loop = asyncio.get_running_loop()
-        self._loop.add_reader(sock, self._readable)
+        self._loop.add_reader(sock.fileno(), self._readable)
         self.broken: asyncio.Future[str] = self._loop.create_future()
 
     def _readable(self) -> bool:
@@ -184,12 +185,12 @@ class Stream:
         except BlockingIOError:
             return False
         except (WireError, OSError, ValueError) as error:
-            self._loop.remove_reader(self._sock)
+            self._loop.remove_reader(self._sock.fileno())
             if not self.broken.done():
                 self.broken.set_result(str(error))
             return False
         if not data:
-            self._loop.remove_reader(self._sock)
+            self._loop.remove_reader(self._sock.fileno())
         return bool(data)
 
     def drain(self) -> None:
@@ -199,5 +200,5 @@ class Stream:
 
     def close(self) -> None:
         """Give the socket back."""
-        self._loop.remove_reader(self._sock)
+        self._loop.remove_reader(self._sock.fileno())
         self._sock.close()
