@@ -72,5 +72,7 @@ def test_the_readme_says_what_each_file_is(runs):
     assert "SWEEP_SUMMARY.md" not in markdown.readme(runs.single())
 
 
-def test_rollouts_show_their_reward(runs):
-    assert "| org/fix-the-bug × oracle/m1 #1 |" in markdown.report(runs.rollouts()).replace("\\", "")
+def test_rollouts_show_a_sign_for_each(runs):
+    text = markdown.report(runs.rollouts()).replace("\\", "")
+    assert "| org/fix-the-bug | `" in text
+    assert "`S` sandbox error (not scored)" in text

@@ -65,7 +65,8 @@ def test_several_experiments_are_counted(runs):
 
 def test_rollouts_count_what_was_scored_and_name_the_rest(runs):
     text = headline(runs.rollouts())
-    assert "0 of 2 scored trials on 2 tasks passed (0 %). Not scored: 6 sandbox error." in text
+    assert "0 of 2 scored rollouts." in text
+    assert "Left out, because it was not the agent's doing: 6 sandbox errors." in text
     score = summary(runs.rollouts())["score"]
     assert score == {
         "scored": 2,

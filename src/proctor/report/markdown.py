@@ -41,7 +41,11 @@ def report(data: RunData) -> str:
         parts.append(
             "## Before you quote these numbers\n\n" + "".join(f"- {plain(each)}\n" for each in found)
         )
-    several = groups(data)
+    if info.kind == "task":
+        from proctor.report.rollouts.markdown import results
+
+        parts.append(results(data))
+    several = groups(data) if info.kind == "experiment" else ()
     for group in several:
         title = plain(group.subject) if len(several) > 1 else "Results"
         fixed = ", ".join(f"{name}={short(value)}" for name, value in group.fixed.items())
@@ -125,11 +129,22 @@ def _facts(data: RunData) -> str:
     )
 
 
+_OF_POINTS = (
+    "- `trials/<subject>/<index>/result.json`: each point's result; profiles and logs under `artifacts/`\n"
+)
+_OF_ROLLOUTS = (
+    "- `summary.md`: scores, matrix and tasks; `task_results/<task>.json`: one file per task\n"
+    "- `runs.txt`: the folder of each rollout, `trials/<task>/<index>`: `result.json`, "
+    "`evaluation_results.json`, `scoring_results.md`, `trajectory.json`, `logs/`, `artifacts/diff.patch`\n"
+)
+
+
 def readme(data: RunData) -> str:
     """What the folder holds, for someone who finds it without knowing Proctor."""
     info = data.info
     when = moment(info.started_at or info.created_at)
     sweep = "- `SWEEP_SUMMARY.md`: every parameter point in one table\n" if is_sweep(data) else ""
+    each = _OF_ROLLOUTS if info.kind == "task" else _OF_POINTS
     return f"""# {plain(info.name)}
 
 {plain(headline(data), 2000)}
@@ -141,8 +156,7 @@ A Proctor {info.kind} run, `{plain(info.id)}`, {when}, {info.status.value}.
 {sweep}- `manifest.json`: what was to be run: spec, environment, version control, plan
 - `series.jsonl`: one JSON object per attempt, in the order they ended; all that was measured
 - `metrics.json`: the aggregates of each trial; `summary.json`: the run in one page
-- `trials/<subject>/<index>/result.json`: each point's result; its profiles and logs under `artifacts/`
-- `spec.json`: the spec with every default filled in
+{each}- `spec.json`: the spec with every default filled in
 
 ```
 proctor run spec.json      # run it again

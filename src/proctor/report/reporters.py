@@ -42,8 +42,9 @@ def built_in() -> dict[str, Reporter]:
     """The reporters that are always there; imported when a report is written, not before."""
     from proctor.report import markdown, summary
     from proctor.report.html import page
+    from proctor.report.rollouts import folder as rollouts
 
-    return {"json": summary.write, "md": markdown.write, "html": page.write}
+    return {"json": summary.write, "md": markdown.write, "html": page.write, "rollouts": rollouts.write}
 
 
 def available() -> dict[str, Reporter | str]:

@@ -12,7 +12,7 @@ from proctor.model.canonical import canonical_json
 from proctor.model.outcome import Outcome
 from proctor.model.trial import RunStatus
 from proctor.report.data import RunData, TrialResult, metric_of, once
-from proctor.report.quantity import percent, show, significant, span
+from proctor.report.quantity import show, significant, span
 
 NOISY = 0.10
 """Middle spread, as a fraction of the median, above which a point is called noisy."""
@@ -151,13 +151,10 @@ def _bad(failed: list[TrialResult]) -> str:
 
 
 def _rolled_out(data: RunData) -> str:
-    judged = [trial for trial in data.finished if trial.outcome and trial.outcome.scored]
-    passed = sum(1 for trial in judged if trial.outcome is Outcome.PASSED)
-    tasks = len({trial.planned.subject for trial in data.trials})
-    text = f"{passed} of {len(judged)} scored trials on {tasks} task{'s' * (tasks != 1)} passed"
-    text += f" ({percent(passed / len(judged))})." if judged else "."
-    apart = [trial for trial in data.finished if trial.outcome and not trial.outcome.scored]
-    return text + (f" Not scored: {_ways(apart)}." if apart else "")
+    from proctor.report.rollouts.scores import rollouts
+    from proctor.report.rollouts.words import headline as said
+
+    return said(rollouts(data))
 
 
 @once

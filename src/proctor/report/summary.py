@@ -7,7 +7,6 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from proctor.model.outcome import Outcome
 from proctor.model.record import SCHEMA_VERSION
 from proctor.model.run import RunInfo
 from proctor.report.data import RunData, TrialResult, metric_of
@@ -60,7 +59,10 @@ def summary(data: RunData) -> dict[str, Any]:
         "subjects": [_subject(group.subject, group.trials, metric_of(info.kind)) for group in groups(data)],
     }
     if info.kind == "task":
-        document["score"] = score(data.trials)
+        from proctor.report.rollouts import document as rolled_out
+
+        document["score"] = rolled_out.overview(data)
+        document["arms"] = rolled_out.arms(data)
     return document
 
 
@@ -72,25 +74,6 @@ def _subject(subject: str, trials: tuple[TrialResult, ...], metric: str) -> dict
         "outcomes": dict(Counter(trial.outcome.value for trial in trials if trial.outcome)),
         "median_min": min(medians, default=None),
         "median_max": max(medians, default=None),
-    }
-
-
-def score(trials: tuple[TrialResult, ...]) -> dict[str, float | int | None]:
-    """The mean reward with the errors left out, counted as zero, and at best."""
-    outcomes = [trial.outcome for trial in trials]
-    judged = [
-        (trial.counted.reward if trial.counted.reward is not None else float(trial.outcome is Outcome.PASSED))
-        for trial in trials
-        if trial.counted and trial.counted.outcome.scored
-    ]
-    errors = sum(1 for outcome in outcomes if outcome is None or not outcome.scored)
-    total = len(judged) + errors
-    return {
-        "scored": len(judged),
-        "errors": errors,
-        "errors_excluded": sum(judged) / len(judged) if judged else None,
-        "errors_as_zero": sum(judged) / total if total else None,
-        "best_case": (sum(judged) + errors) / total if total else None,
     }
 
 

@@ -20,6 +20,7 @@ from proctor.report.html.sections import (
     reproduce,
 )
 from proctor.report.html.view import Section, View
+from proctor.report.rollouts import page as rollouts
 
 SECTIONS: tuple[Section, ...] = (
     head,
@@ -33,23 +34,40 @@ SECTIONS: tuple[Section, ...] = (
     reproduce,
 )
 """In reading order. Each gives its part of the page, or nothing."""
+TASK_SECTIONS: tuple[Section, ...] = (
+    head,
+    notices,
+    rollouts.score,
+    rollouts.tasks,
+    failures,
+    attempts,
+    rollouts.resources,
+    artifacts,
+    environment,
+    reproduce,
+)
+"""The same for agents on tasks."""
 
+ROLLOUTS_CSS = rollouts.CSS
 CSS = (Path(__file__).parent / "report.css").read_text() + CHART_CSS
 
 # No script may run and nothing may be fetched, whatever ends up in the page.
 _POLICY = "default-src 'none'; style-src 'unsafe-inline'; img-src data:; base-uri 'none'; form-action 'none'"
 
 
-def render(data: RunData, sections: Sequence[Section] = SECTIONS) -> str:
+def render(data: RunData, sections: Sequence[Section] | None = None) -> str:
     """The whole page."""
     view = View.of(data)
-    body = "".join(part(view) for part in sections)
+    rolled_out = data.info.kind == "task"
+    usual = TASK_SECTIONS if rolled_out else SECTIONS
+    body = "".join(part(view) for part in (usual if sections is None else sections))
+    css = CSS + ROLLOUTS_CSS if rolled_out else CSS
     version = data.info.versions.get("proctor", "")
     return (
         '<!doctype html><html lang="en"><head><meta charset="utf-8">'
         f'<meta http-equiv="Content-Security-Policy" content="{escape(_POLICY)}">'
         '<meta name="viewport" content="width=device-width,initial-scale=1">'
-        f"<title>{escape(data.info.name)} · Proctor</title><style>{CSS}</style></head><body><main>{body}"
+        f"<title>{escape(data.info.name)} · Proctor</title><style>{css}</style></head><body><main>{body}"
         f"<footer>Written by Proctor {escape(str(version))} from series.jsonl beside this page. "
         "One file, no script, nothing fetched.</footer></main></body></html>\n"
     )

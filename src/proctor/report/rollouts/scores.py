@@ -73,6 +73,17 @@ class ArmScore:
         return any(0 < reward < 1 for cell in self.cells for reward in cell.rewards)
 
     @property
+    def common_k(self) -> int:
+        """The largest k that every scored task has rollouts for; beyond it other tasks are compared."""
+        return min((len(cell.rewards) for cell in self.cells if cell.rewards), default=0)
+
+    @property
+    def curve(self) -> list[tuple[AtK, AtK]]:
+        """pass@k and pass^k over the same tasks at every k."""
+        pairs = zip(self.at_k, self.hat_k, strict=True)
+        return [(at, hat) for at, hat in pairs if at.k <= self.common_k]
+
+    @property
     def flaky(self) -> int:
         """How many tasks both passed and failed."""
         return sum(each.stability is Stability.FLAKY for each in self.stability)
@@ -106,7 +117,8 @@ def rollouts(data: RunData) -> Rollouts:
 
 def _score(arm: Arm, cells: tuple[Cell, ...]) -> ArmScore:
     counts = [(len(cell.rewards), cell.passed) for cell in cells]
-    ks = wanted_k(max((scored for scored, _ in counts), default=0))
+    known = [scored for scored, _ in counts if scored]
+    ks = sorted({*wanted_k(max(known, default=0)), *known})
     at = (pass_at_k(counts, k) for k in ks)
     hat = (pass_hat_k(counts, k) for k in ks)
     return ArmScore(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 
-from proctor.analysis.estimate import AtK, Score
+from proctor.analysis.estimate import Score
 from proctor.analysis.flaky import Stability
 from proctor.analysis.interval import Interval
 from proctor.model.outcome import Outcome
@@ -80,11 +80,12 @@ def score_text(score: Score | None) -> str:
     return f"{rate(score.value)} ({span(score.these_tasks)})" if score else MISSING
 
 
-def at_k_text(each: AtK | None) -> str:
-    """pass@k or pass^k, and over how many tasks when some had too few rollouts."""
-    if each is None:
+def denominators_text(arm: ArmScore) -> str:
+    """What the errors leave open: the pass rate with them as failures, and with them as passes."""
+    zero, best = arm.passes.as_zero, arm.passes.best_case
+    if zero is None or best is None:
         return MISSING
-    return rate(each.value) + (f" of {each.tasks} tasks" if each.short_tasks else "")
+    return f"{rate(zero.value)} – {rate(best.value)}" if arm.errors else rate(zero.value)
 
 
 def reward_text(reward: float | None) -> str:
@@ -106,7 +107,7 @@ def headline(run: Rollouts) -> str:
         if score is None:
             return f"{only.arm.label} has no scored rollout on {plural(tasks, 'task')}.{_left_out(run)}"
         text = (
-            f"{only.arm.label} passes {rate(score.value)} of {plural(tasks, 'task')} "
+            f"{only.arm.label} passes {rate(score.value)} on {plural(tasks, 'task')} "
             f"(95 % interval {span(score.these_tasks)}): "
             f"{only.passed} of {plural(only.scored, 'scored rollout')}."
         )
@@ -129,9 +130,12 @@ def _left_out(run: Rollouts) -> str:
     if not errors:
         return ""
     ways = Counter(meaning(outcome) for outcome in errors)
-    listed = ", ".join(f"{count} {name}" for name, count in ways.most_common())
-    verb = "is" if len(errors) == 1 else "are"
-    return f" Not the agent's doing and left out {verb}: {listed}."
+    listed = ", ".join(_several(count, name) for name, count in ways.most_common())
+    return f" Left out, because it was not the agent's doing: {listed}."
+
+
+def _several(count: int, name: str) -> str:
+    return plural(count, name) if name.endswith(("error", "timeout")) else f"{count} {name}"
 
 
 def error_range(arm: ArmScore) -> str:

@@ -1,0 +1,249 @@
+"""The sections of a task run's page: the score, the matrix, tasks one by one, and what it all used."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from html import escape
+from pathlib import Path
+
+from proctor.analysis.flaky import Stability, TaskStability
+from proctor.report.data import TrialResult
+from proctor.report.html.view import View, badge, details, facts, figure, section, table
+from proctor.report.quantity import MISSING, duration, metric_title, show
+from proctor.report.rollouts import charts, scores
+from proctor.report.rollouts.matrix import MOST_ROWS, legend, matrix
+from proctor.report.rollouts.scores import ArmScore, Rollouts, rollouts
+from proctor.report.rollouts.words import (
+    STABILITY,
+    denominators_text,
+    error_range,
+    plural,
+    rate,
+    reward_text,
+    span,
+)
+
+CSS = (Path(__file__).parent / "rollouts.css").read_text()
+MOST_TRIALS = 300
+_MATRIX = (
+    "One field per rollout, tasks that pass most often first; a field leads to its trial's folder. "
+    "Hatched fields with a capital letter are errors that were not the agent's: they are not in the score."
+)
+_RATES = (
+    "Broad bar: 95 % interval for these tasks, rolled out again. Thin line: the same for other tasks like "
+    "these. Dashed ends, where there are any: errors counted as failures, and as passes."
+)
+_CURVES = "Solid, pass@k: the chance that at least one of k rollouts passes. Dashed, pass^k: that all k do."
+
+
+def score(view: View) -> str:
+    """The numbers, then the picture."""
+    run = rollouts(view.data)
+    body = _tiles(run.arms[0]) if len(run.arms) == 1 else _arm_table(run)
+    if len(run.arms) > 1 and any(arm.passes.excluded for arm in run.arms):
+        body += figure(charts.pass_rates(run.arms), "Pass rate with its uncertainty", _RATES)
+    return section("Score", body, name="score") + _matrix(view, run) + _curves(run)
+
+
+def _matrix(view: View, run: Rollouts) -> str:
+    body = (
+        f'<div class="scroll"><div class="matrix">{matrix(run)}</div></div>{legend(list(view.data.trials))}'
+    )
+    caption = _MATRIX
+    if len(run.table.rows) > MOST_ROWS:
+        caption += f" The first {MOST_ROWS} of {len(run.table.rows)} tasks are drawn."
+    return section(
+        "Every rollout", f"<figure>{body}<figcaption>{caption}</figcaption></figure>", name="matrix"
+    )
+
+
+def _curves(run: Rollouts) -> str:
+    arms = [arm for arm in run.arms if len(arm.curve) > 1]
+    if not arms:
+        return ""
+    caption = _CURVES + (" Shaded: 95 % interval of pass@k." if len(arms) == 1 else "")
+    if len(arms) > charts.MOST_CURVES:
+        caption += f" The first {charts.MOST_CURVES} of {len(arms)} are drawn."
+    if any(arm.common_k < len(cell.trials) for arm in arms for cell in arm.cells if cell.rewards):
+        caption += " A curve ends where the first task has no more scored rollouts."
+    drawn = figure(charts.at_k_curves(run.arms), "How much several tries help", caption)
+    return section("pass@k", drawn, name="pass-at-k")
+
+
+def _tiles(arm: ArmScore) -> str:
+    excluded = arm.passes.excluded
+    tiles = [
+        ("pass rate", rate(excluded.value) if excluded else MISSING),
+        ("95 % interval, these tasks", span(excluded.these_tasks if excluded else None)),
+        ("95 % interval, tasks like these", span(excluded.tasks_like_these if excluded else None)),
+        ("errors as zero", rate(arm.passes.as_zero.value) if arm.passes.as_zero else MISSING),
+        ("best case", rate(arm.passes.best_case.value) if arm.passes.best_case else MISSING),
+    ]
+    if len(arm.curve) > 1:
+        at, hat = arm.curve[-1]
+        tiles += [(f"pass@{at.k}", rate(at.value)), (f"pass^{hat.k}", rate(hat.value))]
+    if arm.partial and arm.rewards.excluded:
+        tiles.append(("mean reward", reward_text(arm.rewards.excluded.value)))
+    tiles.append(("flaky tasks", f"{arm.flaky} of {len(arm.cells)}"))
+    inside = "".join(f"<div><dt>{escape(name)}</dt><dd>{escape(value)}</dd></div>" for name, value in tiles)
+    return f'<dl class="tiles">{inside}</dl>{_said_of_errors([arm])}'
+
+
+def _arm_table(run: Rollouts) -> str:
+    most = min((arm.common_k for arm in run.arms if arm.scored), default=0)
+    partial = any(arm.partial for arm in run.arms)
+    headers = ["agent", "pass rate", "95 % interval", "errors as zero – best case"]
+    headers += [f"pass@{most}", f"pass^{most}"] if most > 1 else []
+    headers += ["mean reward"] if partial else []
+    headers += ["flaky tasks", "errors", "median time"]
+    rows = [_arm_row(arm, most, partial=partial) for arm in run.arms]
+    body = table(headers, rows, numeric=range(1, len(headers)))
+    return f'<div class="arms">{body}</div>' + _said_of_errors(run.arms)
+
+
+def _arm_row(arm: ArmScore, most: int, *, partial: bool) -> list[str]:
+    excluded = arm.passes.excluded
+    cells = [
+        f"<b>{escape(arm.arm.label)}</b>",
+        f"<b>{rate(excluded.value if excluded else None)}</b>",
+        span(excluded.these_tasks if excluded else None),
+        denominators_text(arm),
+    ]
+    if most > 1:
+        pair = next((pair for pair in arm.curve if pair[0].k == most), None)
+        cells += [rate(each.value) for each in pair] if pair else [MISSING] * 2
+    if partial:
+        cells.append(reward_text(arm.rewards.excluded.value if arm.rewards.excluded else None))
+    errors = f"{arm.errors} of {len(arm.trials)}" if arm.errors else "0"
+    middle = scores.durations(arm.trials).get("p50")
+    return [*cells, f"{arm.flaky} of {len(arm.cells)}", errors, escape(duration(middle))]
+
+
+def _said_of_errors(arms: Sequence[ArmScore]) -> str:
+    said = [
+        f"{escape(arm.arm.label)}: {plural(arm.errors, 'error')} left out; {error_range(arm)}."
+        for arm in arms
+        if arm.errors and error_range(arm)
+    ]
+    said += [
+        f"{escape(arm.arm.label)}: {plural(arm.missing, 'rollout')} without a result."
+        for arm in arms
+        if arm.missing
+    ]
+    notes = dict.fromkeys(
+        note for arm in arms for note in (arm.passes.excluded.notes if arm.passes.excluded else ())
+    )
+    said += [escape(f"{note[0].upper()}{note[1:]}.") for note in notes]
+    return "".join(f"<p class=note>{each}</p>" for each in said)
+
+
+def tasks(view: View) -> str:
+    """Each task and agent: how often it passed, how sure that is, whether it flips."""
+    run = rollouts(view.data)
+    partial = any(arm.partial for arm in run.arms)
+    several = len(run.arms) > 1
+    headers = ["task", *(["agent"] if several else []), "passed", "", "95 % interval", "stability"]
+    headers += ["mean reward"] if partial else []
+    headers += ["errors", "median time"]
+    rows = []
+    for row in run.table.rows[:MOST_ROWS]:
+        cells = [(arm, each) for arm in run.arms if (each := run.table.cells.get((row, arm.arm)))]
+        for at, (arm, cell) in enumerate(cells):
+            found = arm.stability[arm.cells.index(cell)]
+            scored = len(cell.rewards)
+            share = cell.passed / scored if scored else 0.0
+            mean = sum(cell.rewards) / scored if scored else None
+            rows.append(
+                [
+                    escape(row.label) if at == 0 else "",
+                    *([escape(arm.arm.label)] if several else []),
+                    f"{cell.passed} of {scored}" if scored else MISSING,
+                    f'<span class="bar" aria-hidden="true"><i style="width:{share:.0%}"></i></span>',
+                    span(found.interval),
+                    _stability(found),
+                    *([reward_text(mean)] if partial else []),
+                    str(cell.errors) if cell.errors else "",
+                    escape(duration(scores.durations(cell.trials).get("p50"))),
+                ]
+            )
+    first = 2 if several else 1
+    numeric = (first, first + 2, *range(first + 4, len(headers)))
+    body = table(headers, rows, numeric=numeric) + details("Every trial", _trials(view.data.trials))
+    return section("Tasks", body, name="tasks")
+
+
+def _stability(found: TaskStability) -> str:
+    word = STABILITY[found.stability]
+    tone = {Stability.FLAKY: "warn", Stability.ALWAYS_PASSES: "good"}.get(found.stability, "")
+    return f'<span class="badge {tone}">{word}</span>'
+
+
+def _trials(trials: Sequence[TrialResult]) -> str:
+    rows = []
+    for trial in trials[:MOST_TRIALS]:
+        planned, record = trial.planned, trial.counted
+        usage = record.usage if record else {}
+        tokens = sum(usage.get(name) or 0 for name in ("prompt_tokens", "completion_tokens"))
+        rows.append(
+            [
+                escape(planned.subject),
+                escape(planned.agent or MISSING),
+                escape(planned.model or MISSING),
+                str(planned.rollout + 1),
+                badge(trial.outcome),
+                reward_text(record.reward if record else None),
+                escape(duration(scores.took_s(record) if record else None)),
+                str(usage.get("tool_calls") or ""),
+                escape(show("tokens", tokens)) if tokens else "",
+                escape(show("cost_usd", usage["cost_usd"])) if usage.get("cost_usd") else "",
+            ]
+        )
+    headers = ["task", "agent", "model", "#", "outcome", "reward", "took", "tool calls", "tokens", "cost"]
+    text = table(headers, rows, numeric=(3, 5, 6, 7, 8, 9))
+    if len(trials) > MOST_TRIALS:
+        text += f"<p class=note>The first {MOST_TRIALS} of {len(trials)}; series.jsonl has them all.</p>"
+    return text
+
+
+def resources(view: View) -> str:
+    """Where the time of a trial went, what it took of the machine, and which limits really held."""
+    run = rollouts(view.data)
+    body = ""
+    if drawn := charts.phase_bars(run.arms):
+        body += figure(drawn, "An average trial, phase by phase", "Mean over the attempts that count.")
+    body += _ledger(run) + _usage(run)
+    limits = scores.enforced(view.data.trials)
+    if limits:
+        body += details("Which limits were enforced, and how", facts(limits.items()))
+    return section("Time and resources", body, name="resources")
+
+
+def _ledger(run: Rollouts) -> str:
+    found = {arm.arm.label: scores.ledger(arm.trials) for arm in run.arms}
+    names = [name for name in scores.LEDGER if any(name in each for each in found.values())]
+    if not names:
+        return ""
+    rows = []
+    for label, columns in found.items():
+        cells = []
+        for name in names:
+            each = columns.get(name, {})
+            middle, most = each.get("p50"), each.get("max")
+            said = show(name, middle)
+            cells.append(escape(said if middle == most else f"{said}, most {show(name, most)}"))
+        rows.append([escape(label), *cells])
+    headers = ["median of a trial", *(metric_title(name) for name in names)]
+    return f"<h3>Resource ledger</h3>{table(headers, rows, numeric=range(1, len(headers)))}"
+
+
+def _usage(run: Rollouts) -> str:
+    found = {arm.arm.label: scores.usage(arm.trials) for arm in run.arms}
+    names = [name for name in scores.USAGE if any(name in each for each in found.values())]
+    if not names:
+        return ""
+    rows = [
+        [escape(label), *(escape(show(name, totals.get(name))) for name in names)]
+        for label, totals in found.items()
+    ]
+    headers = ["total", *(metric_title(name) for name in names)]
+    return f"<h3>Model use</h3>{table(headers, rows, numeric=range(1, len(headers)))}"
