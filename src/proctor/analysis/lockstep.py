@@ -263,14 +263,13 @@ def _verdict(now: Centre, margin: float, error: float, same_error: float, *, las
 
 def pairs_needed(now: Centre, margin: float, rules: Rules) -> int | None:
     """How many pairs in all would settle it four times in five, if the difference is what it seems to be."""
-    share = spent(rules.looks)[-1]
     size = abs(now.value)
     count = now.count
     while count < _MOST_PAIRS:
         count += max(1, count // 20)
         degrees = count - 2 * int(TRIM * count) - 1
         one = now.spread / math.sqrt(count)
-        luck = t_quantile(_POWER, degrees)
+        share, luck = spent(looks_for(count))[-1], t_quantile((1 + _POWER) / 2, degrees)
         certain = (t_quantile(1 - rules.error * share / rules.points / 2, degrees) + luck) * one < size
         same = (t_quantile(1 - rules.same_error * share / 2, degrees) + luck) * one < margin - size
         if certain or same:
