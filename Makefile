@@ -4,7 +4,8 @@ SHELL := /bin/bash
 # Bytecode is what keeps start-up fast; a machine may have switched it off.
 unexport PYTHONDONTWRITEBYTECODE
 PY := .venv/bin/python
-SYSTEM_TEST := bubblewrap chromium hyperfine postgresql slirp4netns tmux uidmap valgrind
+SYSTEM_RUN := bubblewrap git sqlite3 python3 python3-pytest
+SYSTEM_TEST := $(SYSTEM_RUN) chromium hyperfine mmdebstrap podman postgresql runc slirp4netns tmux uidmap valgrind
 JOBS ?= 2
 
 .PHONY: help setup demo test check bench soak docs clean doctor lock
@@ -13,7 +14,7 @@ help: ## list what can be made
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## (.*)/  make \1\t\2/' | expand -t 16
 
 setup: ## install what running needs, in .venv
-	@scripts/setup.sh run bubblewrap
+	@scripts/setup.sh run $(SYSTEM_RUN)
 
 demo: setup ## a sweep, a comparison and a report, in under two minutes
 	@scripts/demo.sh

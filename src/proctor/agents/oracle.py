@@ -28,9 +28,13 @@ class Oracle:
         if solution is None:
             raise AgentFailed(f"{task.name}: no solution/solve.sh, so there is no oracle for it")
         await sandbox.upload(solution, "/solution")
-        script = "chmod +x /solution/solve.sh 2>/dev/null; exec /bin/bash /solution/solve.sh"
         result, text = await run_shell(
-            sandbox, context, script, log="oracle.txt", env=task.solution_env, timeout_s=context.timeout_s
+            sandbox,
+            context,
+            ["/bin/bash", "/solution/solve.sh"],
+            log="oracle.txt",
+            env=task.solution_env,
+            timeout_s=context.timeout_s,
         )
         call = {"tool_call_id": "1", "function_name": "solve.sh", "arguments": {}}
         context.trajectory.add("agent", "Run the solution.", tool_calls=[call], results=[("1", text)])

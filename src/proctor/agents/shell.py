@@ -1,4 +1,4 @@
-"""Run one shell command for an agent, with its output in the log and in the trajectory."""
+"""Run one command for an agent, with its output in the log and at hand for the trajectory."""
 
 from __future__ import annotations
 
@@ -14,14 +14,17 @@ _OBSERVED_BYTES = 32_000
 async def run_shell(
     sandbox: Sandbox,
     context: AgentContext,
-    script: str,
+    script: str | list[str],
     *,
     log: str,
     env: Mapping[str, str] | None = None,
     cwd: str | None = None,
     timeout_s: float | None = None,
 ) -> tuple[ExecResult, str]:
-    """The result, and its output as a reader would quote it. Output beyond the agent's limit ends it."""
+    """The result, and its output as a reader would quote it. Output beyond the agent's limit ends it.
+
+    A list is run as it is; a text is a script for the shell.
+    """
     seen = 0
     too_much = False
 
@@ -34,7 +37,7 @@ async def run_shell(
             too_much = True
 
     result = await sandbox.exec(
-        ["/bin/sh", "-c", script],
+        ["/bin/sh", "-c", script] if isinstance(script, str) else script,
         env={**context.env, **(env or {})},
         cwd=cwd or context.workdir,
         user=context.user,

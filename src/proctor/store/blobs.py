@@ -58,6 +58,7 @@ class FolderBlobs:
     def __init__(self, root: Path, *, sync: bool = False) -> None:
         self.root = root
         self._sync = sync
+        self._made = False
 
     def put_bytes(self, data: bytes, name: str, media_type: str = "application/octet-stream") -> Artifact:
         """Keep some bytes; the same bytes are kept once."""
@@ -70,8 +71,16 @@ class FolderBlobs:
 
     def put_file(self, path: Path, name: str, media_type: str = "application/octet-stream") -> Artifact:
         """Keep a file's content as it is while it is read; it may be larger than memory."""
+        with path.open("rb") as source:
+            piece = source.read(_PIECE_BYTES)
+            if len(piece) < _PIECE_BYTES:
+                return self.put_bytes(piece, name, media_type)
+            source.seek(0)
+            return self._put_stream(source, name, media_type)
+
+    def _put_stream(self, source: BinaryIO, name: str, media_type: str) -> Artifact:
         hasher, size = hashlib.sha256(), 0
-        with path.open("rb") as source, self._partial() as partial:
+        with self._partial() as partial:
             while piece := source.read(_PIECE_BYTES):
                 hasher.update(piece)
                 size += len(piece)
@@ -152,7 +161,9 @@ class FolderBlobs:
         """A file of one's own beside the blobs; gone at the end unless it was settled."""
         path = self.root / f"{_PARTIAL}{os.getpid()}-{os.urandom(8).hex()}"
         try:
-            self.root.mkdir(parents=True, exist_ok=True)
+            if not self._made:
+                self.root.mkdir(parents=True, exist_ok=True)
+                self._made = True
             with path.open("xb") as partial:
                 yield partial
         except OSError as error:
@@ -169,8 +180,11 @@ class FolderBlobs:
         if self._sync:
             os.fsync(partial.fileno())
         target = self.path(digest)
-        target.parent.mkdir(parents=True, exist_ok=True)
-        Path(partial.name).replace(target)
+        try:
+            os.replace(partial.name, target)  # noqa: PTH105 - several per trial
+        except FileNotFoundError:
+            target.parent.mkdir(parents=True, exist_ok=True)
+            os.replace(partial.name, target)  # noqa: PTH105 - same
 
 
 def _stat(path: Path) -> tuple[int, float]:

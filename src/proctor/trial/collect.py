@@ -10,6 +10,7 @@ import mimetypes
 from collections.abc import Iterator
 from contextlib import suppress
 from dataclasses import asdict
+from functools import cache
 from pathlib import Path
 from typing import Any, Protocol, runtime_checkable
 
@@ -32,6 +33,9 @@ class Blobs(Protocol):
 
     def put_file(self, path: Path, name: str, media_type: str = ...) -> Artifact:
         """Keep a file."""
+
+    def put_bytes(self, data: bytes, name: str, media_type: str = ...) -> Artifact:
+        """Keep some bytes."""
 
 
 @runtime_checkable
@@ -72,15 +76,12 @@ class Collector:
         if not await sandbox.save_state(state, max_bytes=MAX_STATE_BYTES):
             return []
         diff = diff_state(state, workdir, base)
-        artifacts = folder / "artifacts"
-        artifacts.mkdir(exist_ok=True)
-        (artifacts / "diff.patch").write_bytes(redactor.whole(diff.patch.encode()))
         counts = {key: value for key, value in asdict(diff).items() if key != "patch"}
-        (artifacts / "repo_info.json").write_text(json.dumps({"workdir": workdir, **counts}, indent=2) + "\n")
+        info = json.dumps({"workdir": workdir, **counts}, indent=2) + "\n"
         return [
             self._keep(state, "state.tar"),
-            self._keep(artifacts / "diff.patch", "artifacts/diff.patch"),
-            self._keep(artifacts / "repo_info.json", "artifacts/repo_info.json"),
+            self._keep_bytes(folder, "artifacts/diff.patch", redactor.whole(diff.patch.encode())),
+            self._keep_bytes(folder, "artifacts/repo_info.json", info.encode()),
         ]
 
     async def _declared(self, sandbox: Sandbox, path: str, workdir: str, folder: Path) -> list[Artifact]:
@@ -94,12 +95,10 @@ class Collector:
 
     def write(self, folder: Path, *, trajectory: bytes, rubrics: list[dict[str, Any]]) -> list[Artifact]:
         """What Proctor itself knows of the attempt, and the logs that were streamed."""
-        folder.mkdir(parents=True, exist_ok=True)
-        (folder / "trajectory.json").write_bytes(trajectory)
-        kept = [self._keep(folder / "trajectory.json", "trajectory.json")]
+        kept = [self._keep_bytes(folder, "trajectory.json", trajectory)]
         if rubrics:
-            (folder / "rubrics.json").write_text(json.dumps(rubrics, indent=2) + "\n")
-            kept.append(self._keep(folder / "rubrics.json", "rubrics.json"))
+            text = json.dumps(rubrics, indent=2) + "\n"
+            kept.append(self._keep_bytes(folder, "rubrics.json", text.encode()))
         for part in ("logs", "verifier"):
             kept += [
                 self._keep(file, str(file.relative_to(folder)))
@@ -108,7 +107,26 @@ class Collector:
         return kept
 
     def _keep(self, file: Path, name: str) -> Artifact:
-        return self.blobs.put_file(file, name, mimetypes.guess_type(name)[0] or "application/octet-stream")
+        return self.blobs.put_file(file, name, _media_type(name))
+
+    def _keep_bytes(self, folder: Path, name: str, data: bytes) -> Artifact:
+        place = f"{folder}/{name}"
+        try:
+            _write(place, data)
+        except FileNotFoundError:
+            Path(place).parent.mkdir(parents=True, exist_ok=True)
+            _write(place, data)
+        return self.blobs.put_bytes(data, name, _media_type(name))
+
+
+def _write(place: str, data: bytes) -> None:
+    with open(place, "wb") as file:  # noqa: PTH123 - several per trial
+        file.write(data)
+
+
+@cache
+def _media_type(name: str) -> str:
+    return mimetypes.guess_type(name)[0] or "application/octet-stream"
 
 
 def _plain_files(folder: Path) -> Iterator[Path]:

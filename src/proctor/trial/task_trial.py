@@ -119,7 +119,8 @@ class TaskAttempt:
             await self._start(root, env)
         assert self.sandbox is not None
         with self.phases.phase("setup"):
-            await self.plan.workspace.lay_out(self.sandbox, self.workdir)
+            made = self.workdir == root.workdir
+            await self.plan.workspace.lay_out(self.sandbox, self.workdir, made=made)
             await self._wait_healthy(self.sandbox)
         if self.task.steps:
             await self._run_steps(self.sandbox, env)

@@ -46,7 +46,7 @@ async def verify(
         logs.write("verifier.txt", data)
 
     result = await sandbox.exec(
-        ["/bin/sh", "-c", "chmod +x /tests/*.sh 2>/dev/null; exec /bin/bash /tests/test.sh"],
+        ["/bin/bash", "/tests/test.sh"],
         env=env,
         cwd=cwd,
         user=spec.user,

@@ -84,7 +84,7 @@ async def test_files_are_laid_out_in_order_and_the_source_is_only_read(tmp_path)
     )
     await workspace.lay_out(sandbox, "/app")
     assert commands == [
-        "mkdir -p /app /logs/agent /logs/verifier /logs/artifacts",
+        "mkdir -p /app",
         "rm -rf -- '/app/old file'",
     ]
     assert {name: data for name, data in sandbox.files.items() if name.startswith("/app")} == {

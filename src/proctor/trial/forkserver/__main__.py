@@ -10,7 +10,6 @@ import gc
 import os
 import resource
 import select
-import shutil
 import signal
 import socket
 import sys
@@ -18,9 +17,10 @@ import time
 from pathlib import Path
 from typing import Any, NoReturn
 
+from proctor.errors import UsageError
 from proctor.experiments.base import Registered
 from proctor.processes import become_subreaper, die_with_parent, kill_below
-from proctor.trial.forkserver.lane import HungUpError, Lane
+from proctor.trial.forkserver.lane import HungUpError, Lane, remove_tree
 from proctor.trial.forkserver.rehearse import rehearse
 from proctor.trial.forkserver.wire import Message, receive, send
 from proctor.trial.point.failure import describe_failure
@@ -44,14 +44,12 @@ def main(handle: int, parent: int) -> None:
 
 def _prepare(control: socket.socket, hello: Message) -> Registered | None:
     """Import the experiment and what will be needed beside it, then freeze the heap for cheap forks."""
-    from proctor.experiments.discover import find
-
     sys.path[:] = hello["path"]
     send(control, {"importing": hello["slug"]})
     began = time.monotonic()
     try:
-        registered = find(hello["slug"], hello["sources"])
-        _preload(hello["preload"])
+        registered = _load(hello)
+        _preload(hello["preload"], hello["sources"])
     except BaseException as error:  # noqa: BLE001 - a module may raise anything at all when it is imported
         send(control, {"invalid": describe_failure("import", error)})
         return None
@@ -64,13 +62,39 @@ def _prepare(control: socket.socket, hello: Message) -> Registered | None:
     return registered
 
 
-def _preload(instruments: list[str]) -> None:
+def _load(hello: Message) -> Registered:
+    """Import the one module that has the experiment, when it is known; else look through all of them.
+
+    Every module that is not loaded makes each fork cheaper.
+    """
+    from proctor.experiments.load import load_file, load_module
+
+    slug, module, file = hello["slug"], hello["module"], hello["file"]
+    if module.startswith("proctor.experiments."):
+        found = load_module(module)[:1]
+    else:
+        found = [load_file(Path(file))] if file else []
+    for registered in (each for loaded in found for each in loaded.registered):
+        if registered.slug == slug:
+            return registered
+    from proctor.experiments.discover import find
+
+    return find(slug, hello["sources"])
+
+
+def _preload(instruments: list[str], sources: list[str]) -> None:
     """What every child would otherwise import for itself."""
     import proctor.spec.params  # noqa: F401 - for its side effect of being loaded
     from proctor.instruments.base import find
 
     for name in instruments:
-        find(name)
+        try:
+            find(name)
+        except UsageError:
+            # It is registered by another module than the experiment's.
+            from proctor.experiments.discover import discover
+
+            discover(sources)
     if "psutil" in instruments:
         import psutil  # noqa: F401
     if "numpy" in sys.modules:
@@ -150,7 +174,7 @@ class Server:
             self.lanes -= {pid for pid in self.lanes if os.waitpid(pid, os.WNOHANG)[0]}
             time.sleep(0.001)
         kill_below()
-        shutil.rmtree(self.scratch, ignore_errors=True)
+        remove_tree(self.scratch)
 
 
 def _speaks_of_run_dir(registered: Registered) -> bool:

@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from proctor.errors import SandboxError
+from proctor.experiments.base import REGISTRY
 from proctor.processes import kill_all, marked
 from proctor.trial.forkserver.output import Output
 from proctor.trial.forkserver.remote import Lane, Link, Pass
@@ -42,8 +43,11 @@ class ForkServer:
         self.import_s = 0.0
         self._token = secrets.token_hex(8)
         self._scratch = Path(tempfile.mkdtemp(prefix="proctor-"))
+        known = REGISTRY.get(slug)
         self._hello = {
             "slug": slug,
+            "module": known.cls.__module__ if known else "",
+            "file": known.file if known else "",
             "sources": list(sources),
             "path": sys.path,
             "preload": list(preload),

@@ -9,10 +9,9 @@ from __future__ import annotations
 import gc
 import os
 import select
-import shutil
 import signal
 import socket
-import tempfile
+import sys
 import time
 from binascii import b2a_base64
 from collections.abc import Callable
@@ -77,7 +76,7 @@ class Lane:
             code = 0
         finally:
             kill_below()
-            shutil.rmtree(self.scratch, ignore_errors=True)
+            remove_tree(self.scratch)
             os._exit(code)
 
     def _settle(self) -> None:
@@ -89,7 +88,8 @@ class Lane:
         gc.disable()
         os.mkdir(self.scratch)  # noqa: PTH102 - text all along: it is sent to children
         os.environ["TMPDIR"] = self.scratch
-        tempfile.tempdir = None
+        if (tempfile := sys.modules.get("tempfile")) is not None:
+            tempfile.tempdir = None  # type: ignore[attr-defined]
 
     def _answer(self, request: Message, handle: int) -> Message:
         """One trial; an error of the machine's (no memory for a fork, no room on disk) is told apart."""
@@ -239,7 +239,7 @@ class Lane:
     def _empty_scratch(self) -> None:
         """Remove what the trial left in its temporary folder; the folder stays for the next."""
         if _list(self.scratch) != []:
-            shutil.rmtree(self.scratch, ignore_errors=True)
+            remove_tree(self.scratch)
             _make_folder(self.scratch)
 
 
@@ -260,6 +260,15 @@ def _left_s(mark: Mark, timeout_s: float | None) -> float:
         return float("inf")
     allowed_s = timeout_s if mark.phase in _FOREIGN else timeout_s + HARNESS_GRACE_S
     return allowed_s - (time.monotonic_ns() - mark.since_ns) / 1e9
+
+
+def remove_tree(folder: str) -> None:
+    """Remove a folder and all in it, when it is there."""
+    # Loaded when there is something to remove: it brings along every archive format there is.
+    if os.path.lexists(folder):
+        import shutil
+
+        shutil.rmtree(folder, ignore_errors=True)
 
 
 def _make_folder(folder: str) -> None:

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import random
 import socket
-import tempfile
 from dataclasses import asdict
 from typing import Any
 
@@ -31,24 +30,23 @@ def rehearse() -> None:
     """Go through a whole point, over and over, and leave no trace but warm code."""
     state = random.getstate()
     page = SharedPage()
-    with tempfile.TemporaryDirectory(prefix="proctor-") as folder:
-        request = {
-            "run_id": "",
-            "params": {},
-            "seed": 0,
-            "output_dir": folder,
-            "run_dir": folder,
-            "instruments_dir": folder,
-            "instrument_names": [],
-            "instruments": [],
-            "iterations": asdict(Iterations()),
-            "loops": 1,
-            "gc": "disabled",
-            "resident": True,
-        }
-        for _ in range(TIMES):
-            ours, theirs = socket.socketpair()
-            with ours, theirs:
-                random.seed(0)
-                Point(request, page).run(_Nothing, Link(theirs, page))
+    request = {
+        "run_id": "",
+        "params": {},
+        "seed": 0,
+        "output_dir": ".",
+        "run_dir": ".",
+        "instruments_dir": ".",
+        "instrument_names": [],
+        "instruments": [],
+        "iterations": asdict(Iterations()),
+        "loops": 1,
+        "gc": "disabled",
+        "resident": True,
+    }
+    for _ in range(TIMES):
+        ours, theirs = socket.socketpair()
+        with ours, theirs:
+            random.seed(0)
+            Point(request, page).run(_Nothing, Link(theirs, page))
     random.setstate(state)

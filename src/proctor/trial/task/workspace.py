@@ -14,10 +14,12 @@ from typing import Any
 from proctor.errors import SandboxError, TaskError
 from proctor.model.canonical import digest
 from proctor.model.task import Repository, Task
-from proctor.sandbox.base import Sandbox
+from proctor.sandbox.base import Sandbox, end_processes
 from proctor.tasks.overrides import additions, removals
 
 _GIT_TIMEOUT_S = 600
+_LOGS = ("/logs/agent", "/logs/artifacts")
+"""Folders that agents and tests expect; made without running anything inside."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -29,10 +31,11 @@ class Workspace:
     remove: tuple[str, ...] = ()
     add: tuple[tuple[str, bytes | Path], ...] = field(default=())
 
-    async def lay_out(self, sandbox: Sandbox, workdir: str) -> None:
-        """Make the working folder and put everything in its place."""
-        script = f"mkdir -p {shlex.quote(workdir)} /logs/agent /logs/verifier /logs/artifacts"
-        await _must(sandbox, script, "the working folder could not be made")
+    async def lay_out(self, sandbox: Sandbox, workdir: str, *, made: bool = False) -> None:
+        """Put everything in its place. `made`: the image already has the working folder."""
+        await end_processes(sandbox, fresh=_LOGS)
+        if not made:
+            await _must(sandbox, f"mkdir -p {shlex.quote(workdir)}", "the working folder could not be made")
         if self.source:
             await sandbox.upload(self.source, workdir)
         if self.remove:

@@ -1,0 +1,140 @@
+"""Run one task through Harbor's own trial loop: harbor_trials.py TASK ROLLOUTS spawn|podman. Prints JSON.
+
+Runs in an interpreter that has Harbor (3.12 or later); `task_trials.py` calls it. `spawn` is the barest
+environment Harbor accepts: commands are processes of this machine in a folder, so what is measured is the
+loop around them.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import importlib.metadata
+import json
+import resource
+import shutil
+import subprocess
+import sys
+import tempfile
+import time
+from pathlib import Path
+from typing import Any
+
+from harbor.environments.base import BaseEnvironment, ExecResult
+from harbor.models.environment_type import EnvironmentType
+from harbor.models.trial.config import AgentConfig, EnvironmentConfig, TaskConfig, TrialConfig
+from harbor.trial.trial import Trial
+
+
+class Spawn(BaseEnvironment):  # the methods are Harbor's
+    """No isolation at all: paths inside are folders below a scratch folder."""
+
+    @staticmethod
+    def type() -> EnvironmentType:
+        return EnvironmentType.DOCKER
+
+    @property
+    def is_mounted(self) -> bool:
+        return False
+
+    @property
+    def supports_gpus(self) -> bool:
+        return False
+
+    @property
+    def can_disable_internet(self) -> bool:
+        return True
+
+    def _validate_definition(self) -> None:
+        return None
+
+    async def start(self, force_build: bool) -> None:  # noqa: ARG002 - Harbor's signature
+        self.root = Path(tempfile.mkdtemp(prefix="harbor-spawn-"))
+        (self.root / "app").mkdir()
+
+    async def stop(self, delete: bool) -> None:  # noqa: ARG002 - Harbor's signature
+        shutil.rmtree(self.root, ignore_errors=True)
+
+    def inside(self, path: str) -> Path:
+        return self.root / str(path).lstrip("/")
+
+    async def upload_file(self, source_path: Any, target_path: str) -> None:
+        self.inside(target_path).parent.mkdir(parents=True, exist_ok=True)
+        shutil.copy2(source_path, self.inside(target_path))
+
+    async def upload_dir(self, source_dir: Any, target_dir: str) -> None:
+        shutil.copytree(source_dir, self.inside(target_dir), dirs_exist_ok=True)
+
+    async def download_file(self, source_path: str, target_path: Any) -> None:
+        Path(target_path).parent.mkdir(parents=True, exist_ok=True)
+        shutil.copy2(self.inside(source_path), target_path)
+
+    async def download_dir(self, source_dir: str, target_dir: Any) -> None:
+        self.inside(source_dir).mkdir(parents=True, exist_ok=True)
+        shutil.copytree(self.inside(source_dir), target_dir, dirs_exist_ok=True)
+
+    async def exec(self, command: str, **options: Any) -> ExecResult:  # noqa: ARG002 - Harbor's signature
+        for name in ("/app", "/logs", "/tests", "/solution"):
+            command = command.replace(name, str(self.root) + name)
+        script = f"mkdir -p {self.root}/logs/agent {self.root}/logs/verifier; cd {self.root}/app; {command}"
+        for file in (*self.root.glob("tests/*.sh"), *self.root.glob("solution/*.sh")):
+            text = file.read_text()
+            if str(self.root) not in text:
+                for name in ("/app", "/logs"):
+                    text = text.replace(name, str(self.root) + name)
+                file.write_text(text)
+        process = await asyncio.create_subprocess_shell(
+            script, stdout=subprocess.PIPE, stderr=subprocess.PIPE
+        )
+        out, err = await process.communicate()
+        return ExecResult(stdout=out.decode(), stderr=err.decode(), return_code=process.returncode or 0)
+
+
+def cpu_s() -> float:
+    return sum(
+        getattr(resource.getrusage(who), name)
+        for who in (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN)
+        for name in ("ru_utime", "ru_stime")
+    )
+
+
+async def main(task: Path, rollouts: int, kind: str) -> None:
+    environment = (
+        EnvironmentConfig(import_path="harbor_trials:Spawn")
+        if kind == "spawn"
+        else EnvironmentConfig(type=kind)
+    )
+    with tempfile.TemporaryDirectory() as trials:
+
+        async def one() -> None:
+            config = TrialConfig(
+                task=TaskConfig(path=task),
+                trials_dir=Path(trials),
+                agent=AgentConfig(name="oracle"),
+                environment=environment,
+            )
+            trial = await Trial.create(config)
+            result = await trial.run()
+            if result.exception_info:
+                raise RuntimeError(str(result.exception_info))
+
+        await one()
+        before, began = cpu_s(), time.perf_counter()
+        for _ in range(rollouts):
+            await one()
+        cpu, wall = cpu_s() - before, time.perf_counter() - began
+    memory = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
+    print(
+        json.dumps(
+            {
+                "all_ms": cpu / rollouts * 1e3,
+                "trials_per_s": rollouts / wall,
+                "memory_mb": memory,
+                "version": importlib.metadata.version("harbor"),
+            }
+        )
+    )
+
+
+if __name__ == "__main__":
+    sys.path.insert(0, str(Path(__file__).parent))
+    asyncio.run(main(Path(sys.argv[1]), int(sys.argv[2]), sys.argv[3]))

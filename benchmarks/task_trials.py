@@ -1,0 +1,153 @@
+"""What a trial of a task costs: CPU of the harness and of everything, against Harbor's own trial loop.
+
+CPU seconds are of this process and of all its children, so sandboxes, agents and verifiers are in them.
+`--harbor PYTHON` names an interpreter in which Harbor is installed (3.12 or later); without it that row is
+left out. Harbor runs the same task through an environment that only spawns processes (its own overhead),
+and through podman when `--harbor-podman` is given.
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import json
+import os
+import resource
+import subprocess
+import sys
+import tempfile
+import time
+from pathlib import Path
+
+from proctor.engine.stop import Stop
+from proctor.job.running import create, execute
+from proctor.settings import Settings
+from proctor.spec.load import from_mapping
+
+HARBOR = Path(__file__).with_name("harbor_trials.py")
+
+
+def make_task(folder: Path, files: int = 0) -> Path:
+    """A task whose solution is one echo, with as many other files as asked for."""
+    contents = {
+        "task.toml": 'schema_version = "1.4"\n[environment]\nnetwork_mode = "no-network"\n',
+        "instruction.md": "Write hello to /app/hello.txt.\n",
+        "environment/Dockerfile": "FROM debian:bookworm-slim\nWORKDIR /app\n",
+        "solution/solve.sh": "#!/bin/bash\necho hello > /app/hello.txt\n",
+        "tests/test.sh": "#!/bin/bash\ngrep -q hello /app/hello.txt && echo 1 > /logs/verifier/reward.txt\n",
+    }
+    contents |= {f"environment/data/{number}.txt": f"{number}\n" * 50 for number in range(files)}
+    for name, text in contents.items():
+        place = folder / name
+        place.parent.mkdir(parents=True, exist_ok=True)
+        place.write_text(text)
+        if name.endswith(".sh"):
+            place.chmod(0o755)
+    return folder
+
+
+class Silent:
+    """Counts outcomes, prints nothing."""
+
+    def __init__(self) -> None:
+        self.outcomes: dict[str, int] = {}
+
+    def started(self, trial: object, lease: object) -> None:
+        """Nothing to say."""
+
+    def ended(self, trial: object, record: object, counts: bool) -> None:  # noqa: ARG002 - the engine's call
+        """One more."""
+        name = str(record.outcome)  # type: ignore[attr-defined]
+        self.outcomes[name] = self.outcomes.get(name, 0) + 1
+
+
+def cpu_s(who: int) -> float:
+    usage = resource.getrusage(who)
+    return usage.ru_utime + usage.ru_stime
+
+
+def run_proctor(task: Path, rollouts: int, parallel: int, sandbox: str) -> dict[str, float]:
+    """Per-trial figures of one run, after a first trial that builds the image."""
+    with tempfile.TemporaryDirectory() as home:
+        settings = Settings(home=Path(home) / ".proctor", rollouts_dir=Path(home) / "rollouts")
+        for count in (1, rollouts):
+            entry = {"path": str(task), "agent": "oracle", "rollouts": count}
+            spec = from_mapping({"name": "cost", "tasks": [entry], "parallel": parallel, "sandbox": sandbox})
+            before = cpu_s(resource.RUSAGE_SELF), cpu_s(resource.RUSAGE_CHILDREN), time.perf_counter()
+            ear = Silent()
+            job = create(spec, {}, settings)
+            asyncio.run(run_job(job, ear))
+            own = cpu_s(resource.RUSAGE_SELF) - before[0]
+            below = cpu_s(resource.RUSAGE_CHILDREN) - before[1]
+            wall = time.perf_counter() - before[2]
+            assert ear.outcomes == {"passed": count}, ear.outcomes
+    memory = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
+    return {
+        "harness_ms": own / rollouts * 1e3,
+        "all_ms": (own + below) / rollouts * 1e3,
+        "trials_per_s": rollouts / wall,
+        "memory_mb": memory,
+    }
+
+
+async def run_job(job: object, ear: Silent) -> None:
+    await execute(job, listener=ear, stop=Stop())  # type: ignore[arg-type]
+
+
+def run_harbor(python: str, task: Path, rollouts: int, environment: str) -> dict[str, float] | None:
+    """The same task through Harbor's trial loop, in its own interpreter."""
+    done = subprocess.run(
+        [python, str(HARBOR), str(task), str(rollouts), environment],
+        capture_output=True,
+        text=True,
+        check=False,
+        env={**os.environ, "HARBOR_TELEMETRY": "0", "LITELLM_LOCAL_MODEL_COST_MAP": "True"},
+    )
+    if done.returncode:
+        print(f"harbor ({environment}) did not run: {done.stderr.strip().splitlines()[-1:]}", file=sys.stderr)
+        return None
+    found: dict[str, float] = json.loads(done.stdout.splitlines()[-1])
+    return found
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--sizes", type=int, nargs="+", default=[10, 100, 1000])
+    parser.add_argument("--parallel", type=int, default=2)
+    parser.add_argument("--harbor", metavar="PYTHON")
+    parser.add_argument("--harbor-rollouts", type=int, default=20)
+    parser.add_argument("--harbor-podman", action="store_true")
+    options = parser.parse_args()
+    print(f"{'what':<44} {'harness ms':>10} {'all ms':>8} {'trials/s':>9} {'MB':>6}   (CPU per trial)")
+    with tempfile.TemporaryDirectory() as scratch:
+        small = make_task(Path(scratch) / "small")
+        large = make_task(Path(scratch) / "large", files=400)
+        for count in options.sizes:
+            show(
+                f"proctor, bubblewrap, {count} trials",
+                run_proctor(small, count, options.parallel, "bubblewrap"),
+            )
+        show(
+            "proctor, bubblewrap, task of 400 files, 100",
+            run_proctor(large, 100, options.parallel, "bubblewrap"),
+        )
+        if options.harbor:
+            for environment in ("spawn", *(["podman"] if options.harbor_podman else [])):
+                count = options.harbor_rollouts if environment == "spawn" else 3
+                found = run_harbor(options.harbor, small, count, environment)
+                if found:
+                    show(f"harbor {found.pop('version', '')}, {environment}, {count} trials", found)
+
+
+def show(name: str, found: dict[str, float]) -> None:
+    cells = [found.get(key) for key in ("harness_ms", "all_ms", "trials_per_s", "memory_mb")]
+    widths = (10, 8, 9, 6)
+    text = " ".join(
+        f"{cell:{w}.1f}" if cell is not None else " " * (w - 1) + "–"
+        for cell, w in zip(cells, widths, strict=True)
+    )
+    print(f"{name:<44} {text}", flush=True)
+
+
+if __name__ == "__main__":
+    main()
