@@ -22,6 +22,8 @@ from itertools import repeat
 from pathlib import Path
 from typing import Any
 
+from proctor.experiments.base import REGISTRY
+from proctor.experiments.discover import find
 from proctor.model.plan import PlannedTrial
 from proctor.model.record import AttemptRecord
 from proctor.model.spec import ExperimentBody, Spec
@@ -50,6 +52,9 @@ def cpu_s() -> float:
 
 
 async def through_executor(folder: Path, trials: int) -> None:
+    REGISTRY.clear()
+    # As planning does: servers then know which module to import.
+    find("harness_no_op", [str(folder / "no_op.py")])
     executor = ExperimentExecutor(
         bodies=[ExperimentBody(experiment="harness_no_op")],
         run_id="bench",
