@@ -78,7 +78,7 @@ def test_version_2_limits_are_written_and_usage_is_read(tmp_path):
     group = Cgroups(version=2, parents=dict.fromkeys(("memory", "pids", "cpu"), parent)).create("s", ALL)
     folder = parent / "s"
     assert (folder / "memory.max").read_text() == "1000"
-    assert (folder / "memory.swap.max").read_text() == "0"
+    assert not (folder / "memory.swap.max").exists(), "a kernel without swap has no such file"
     assert (folder / "pids.max").read_text() == "14"
     assert (folder / "cpu.max").read_text() == "150000 100000"
     tree(

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from proctor.errors import SandboxError
 from proctor.sandbox import storage
 from proctor.sandbox.storage import StorageWatch, Watched
 
@@ -82,3 +83,15 @@ async def test_trees_are_measured_the_more_often_the_smaller_the_limit(tmp_path)
     assert watch.grain_bytes == 1 << 30
     watch.watched["small"] = Tree().watched(1 << 20)
     assert watch.grain_bytes == storage.GRAIN_BYTES
+
+
+async def test_a_sandbox_that_ended_meanwhile_does_not_end_the_watch(tmp_path):
+    class Gone(Tree):
+        async def measure(self):
+            raise SandboxError("gone")
+
+    watch = StorageWatch(tmp_path, floor_bytes=0)
+    large = Tree(2000)
+    watch.watched = {"gone": Gone().watched(1), "large": large.watched(1000)}
+    await watch.look()
+    assert len(large.reasons) == 1

@@ -149,6 +149,7 @@ class Bubblewrap:
         name = reaper.owner_name()
         self.folder = self._state_dir / name
         self.folder.mkdir(parents=True, exist_ok=True, mode=0o700)
+        overlay.spread(self.folder)
         if ids.as_root:
             for folder in (self._state_dir, self.folder):
                 os.chown(folder, ids.keeper_uid, ids.keeper_gid)

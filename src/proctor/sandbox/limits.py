@@ -17,6 +17,8 @@ from proctor.sandbox.base import Limits
 
 _PERIOD_US = 100_000
 _CONTROLLERS = ("memory", "pids", "cpu")
+_OPTIONAL = ("memory.swap.max", "memory.swappiness")
+"""Absent where the kernel counts no swap."""
 _SPARE_PIDS = 4
 """Room for the init and its supervisors, which live in the same group."""
 
@@ -44,7 +46,8 @@ class Cgroups:
                 folder.mkdir(parents=True)
             for controller, folder in folders.items():
                 for file, value in _settings(self.version, controller, limits):
-                    (folder / file).write_text(value)
+                    if file not in _OPTIONAL or (folder / file).exists():
+                        (folder / file).write_text(value)
         except OSError as error:
             group.remove()
             raise SandboxError(f"cannot set a limit through control groups: {error}") from error

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import contextlib
 import ctypes
+import fcntl
 import hashlib
 import os
 import shutil
 import stat
+import struct
 import tempfile
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
@@ -46,6 +49,7 @@ _GROUP = (
 HOST_NAME = "sandbox"
 _MOST_LAYERS = 200
 _OPEN_TREE = 428
+_GET_FLAGS, _SET_FLAGS, _TOP_OF_HIERARCHY = 0x80086601, 0x40086602, 0x00020000
 _CLONE_TREE = 1 | os.O_CLOEXEC | 0x8000  # OPEN_TREE_CLONE, AT_RECURSIVE
 
 
@@ -79,9 +83,10 @@ def stack(root: Root, *, top: Path, host_layer: Path | None, name: str) -> Stack
     return Stack(layers=tuple(layers), binds=tuple(binds))
 
 
-def _host_binds() -> list[tuple[Path, str]]:
+@cache
+def _host_binds() -> tuple[tuple[Path, str], ...]:
     plain = (Path("/") / each for each in ("usr", "bin", "sbin", "lib", "lib32", "lib64"))
-    return [(folder, str(folder)) for folder in plain if folder.is_dir() and not folder.is_symlink()]
+    return tuple((folder, str(folder)) for folder in plain if folder.is_dir() and not folder.is_symlink())
 
 
 Own = Callable[[Path], Awaitable[None]]
@@ -171,6 +176,22 @@ def _copy(source: Path, target: Path, digest: hashlib._Hash) -> None:
     except OSError:
         return
     digest.update(os.fsencode(target.name) + b"\0" + content + b"\0")
+
+
+def spread(folder: Path) -> None:
+    """Have ext4 place each folder made in this one somewhere else on the disk.
+
+    It passes over inodes deleted in the last minutes one by one, and sandboxes come and go in great numbers:
+    without this, making a file takes the longer the more of them there were (6 ms instead of 1 for a start).
+    """
+    with contextlib.suppress(OSError):
+        fd = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+        try:
+            flags = bytearray(struct.calcsize("l"))
+            fcntl.ioctl(fd, _GET_FLAGS, flags)
+            fcntl.ioctl(fd, _SET_FLAGS, struct.pack("l", struct.unpack("l", flags)[0] | _TOP_OF_HIERARCHY))
+        finally:
+            os.close(fd)
 
 
 def open_trees(paths: Sequence[Path]) -> list[int]:

@@ -11,6 +11,8 @@ from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from proctor.errors import SandboxError
+
 PERIOD_S = 0.5
 GRAIN_BYTES = 4 << 20
 FLOOR_BYTES = 1 << 30
@@ -62,7 +64,10 @@ class StorageWatch:
         """Measure everyone and end who is over."""
         self._free = self._free_bytes()
         for name, each in list(self.watched.items()):
-            used, inodes = await each.measure()
+            try:
+                used, inodes = await each.measure()
+            except SandboxError:
+                continue  # it ended meanwhile
             each.used_bytes = max(used, inodes * INODE_BYTES)
             if each.limit_bytes is not None and each.used_bytes > each.limit_bytes and name in self.watched:
                 await each.end(f"storage limit of {each.limit_bytes} bytes exceeded")

@@ -26,7 +26,8 @@ class Channel:
         self._on_close = on_close
         self._queue: deque[tuple[bytes, Sequence[int]]] = deque()
         self._loop = asyncio.get_running_loop()
-        self._loop.add_reader(sock, self._readable)
+        self._fd = sock.fileno()
+        self._loop.add_reader(self._fd, self._readable)
         self.closed = False
 
     def send(self, fields: Sequence[str | bytes], fds: Sequence[int] = ()) -> None:
@@ -44,8 +45,8 @@ class Channel:
         """Hang up; no callback follows."""
         if not self.closed:
             self.closed = True
-            self._loop.remove_reader(self._socket)
-            self._loop.remove_writer(self._socket)
+            self._loop.remove_reader(self._fd)
+            self._loop.remove_writer(self._fd)
             while self._queue:
                 _close_all(self._queue.popleft()[1])
             self._socket.close()
@@ -56,7 +57,7 @@ class Channel:
         if not self._queue and self._try_send(data, fds):
             return
         self._queue.append((data, [os.dup(fd) for fd in fds]))
-        self._loop.add_writer(self._socket, self._writable)
+        self._loop.add_writer(self._fd, self._writable)
 
     def _try_send(self, data: bytes, fds: Sequence[int]) -> bool:
         try:
@@ -75,21 +76,21 @@ class Channel:
         while self._queue and self._try_send(*self._queue[0]):
             _close_all(self._queue.popleft()[1])
         if not self._queue and not self.closed:
-            self._loop.remove_writer(self._socket)
+            self._loop.remove_writer(self._fd)
 
     def _readable(self) -> None:
-        while not self.closed:
-            try:
-                data, fds, _, _ = socket.recv_fds(self._socket, _REPLY_BYTES, 4, socket.MSG_CMSG_CLOEXEC)
-            except BlockingIOError:
-                return
-            except OSError:
-                data, fds = b"", []
-            if not data:
-                self.close()
-                self._on_close()
-                return
+        # One message at a time: there is rarely a second, and the loop comes back if there is.
+        try:
+            data, fds, _, _ = socket.recv_fds(self._socket, _REPLY_BYTES, 4, socket.MSG_CMSG_CLOEXEC)
+        except BlockingIOError:
+            return
+        except OSError:
+            data, fds = b"", []
+        if data:
             self._on_message(data.decode(errors="replace").split(" "), fds)
+        else:
+            self.close()
+            self._on_close()
 
 
 def _close_all(fds: Sequence[int]) -> None:

@@ -243,7 +243,7 @@ int main(int argc, char **argv)
 {
     struct message message;
     pid_t creator = getppid();
-    if (argc == 3 && !strcmp(argv[1], "container"))
+    if (argc >= 3 && !strcmp(argv[1], "container"))
         run_in_container(argv[2]);
     syscall(SYS_close_range, 4, ~0U, 0);
     int parent = syscall(SYS_pidfd_open, creator, 0);

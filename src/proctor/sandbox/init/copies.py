@@ -1,0 +1,95 @@
+"""Files in and out of a sandbox through its init, and folders made anew."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import tempfile
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+from proctor.errors import SandboxError
+from proctor.sandbox import transfer
+from proctor.sandbox.base import Download, ExecResult
+from proctor.sandbox.init.session import Session
+
+_INLINE_BYTES = 1 << 18
+_TRANSFER_S = 600.0
+
+
+async def upload(session: Session, source: Path, target: str, *, spool: Path) -> None:
+    """Copy a file, or a folder's content, to an absolute path inside."""
+    if not target.startswith("/"):
+        raise SandboxError(f"upload to {target!r}: the path inside must be absolute")
+    if target.endswith("/") and not source.is_dir():
+        target += source.name
+    stream = await _packed(source, spool)
+    try:
+        result = await builtin(session, ["receive", target.rstrip("/") or "/"], stdin=stream)
+    finally:
+        os.close(stream)
+    if result.exit_code:
+        raise SandboxError(f"upload to {target} in {session.name} failed: {last_line(result)}")
+
+
+async def download(session: Session, source: str, target: Path, *, max_bytes: int) -> Download:
+    """Copy a file or a folder's content out; links, devices and the like are dropped."""
+    unpacker = transfer.Unpacker(target, max_bytes)
+
+    def take(stream: str, data: bytes) -> None:
+        if stream == "stdout":
+            unpacker.feed(data)
+
+    try:
+        result = await builtin(session, ["send", source, str(max_bytes)], on_output=take)
+    finally:
+        unpacker.close()
+    if result.exit_code == 127 and not unpacker.result().files:
+        raise FileNotFoundError(f"{source} does not exist in sandbox {session.name}")
+    if unpacker.error or not unpacker.complete:
+        reason = unpacker.error or last_line(result) or "the stream ended early"
+        raise SandboxError(f"download of {source} from {session.name} failed: {reason}")
+    return unpacker.result()
+
+
+async def make_fresh(session: Session, paths: Sequence[str]) -> None:
+    """Make each path an empty folder of root, whatever stood there."""
+    result = await builtin(session, ["fresh", *paths])
+    if result.exit_code:
+        raise SandboxError(f"cannot make {', '.join(paths)} anew: {last_line(result)}")
+
+
+async def builtin(session: Session, argv: Sequence[str], **options: Any) -> ExecResult:
+    """Run something of the init's own, as root of the inside."""
+    options.setdefault("timeout_s", _TRANSFER_S)
+    return await session.run(argv, env={}, cwd="/", user="0:0", builtin=True, keep_bytes=4096, **options)
+
+
+def last_line(result: ExecResult) -> str:
+    """What the init said last."""
+    lines = result.stderr.decode(errors="replace").strip().splitlines()
+    return lines[-1].removeprefix("proctor: ") if lines else ""
+
+
+async def _packed(source: Path, spool: Path) -> int:
+    """The stream of an upload, in memory when small."""
+    pieces = transfer.pack(source)
+    small = bytearray()
+    for piece in pieces:
+        small += piece
+        if len(small) > _INLINE_BYTES:
+            return await asyncio.to_thread(_spooled, bytes(small), pieces, spool)
+    fd = os.memfd_create("upload", os.MFD_CLOEXEC)
+    os.write(fd, small)
+    os.lseek(fd, 0, os.SEEK_SET)
+    return fd
+
+
+def _spooled(first: bytes, rest: Iterator[bytes], folder: Path) -> int:
+    with tempfile.TemporaryFile(dir=folder) as file:
+        file.write(first)
+        for piece in rest:
+            file.write(piece)
+        file.seek(0)
+        return os.dup(file.fileno())
