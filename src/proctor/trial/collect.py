@@ -57,20 +57,19 @@ class Collector:
         """`trials/<task>/<n>` for the first attempt; later ones stand beside it."""
         return self.run_dir / attempt_folder(trial, attempt)
 
-    async def collect(
-        self, sandbox: Sandbox, task: Task, workdir: str, base: Base, folder: Path, redactor: Redactor
-    ) -> list[Artifact]:
-        """State, diff and declared artifacts, as far as they can be had."""
+    async def collect(self, sandbox: Sandbox, task: Task, workdir: str, folder: Path) -> list[Artifact]:
+        """The artifacts that the task declares, as far as they can be had."""
         found: list[Artifact] = []
-        if isinstance(sandbox, KeepsState):
-            found += await self._state(sandbox, workdir, base, folder, redactor)
         for path in (*task.artifacts, *(each for step in task.steps for each in step.artifacts)):
             found += await self._declared(sandbox, path, workdir, folder)
         return found
 
-    async def _state(
-        self, sandbox: KeepsState, workdir: str, base: Base, folder: Path, redactor: Redactor
+    async def state(
+        self, sandbox: Sandbox, workdir: str, base: Base, folder: Path, redactor: Redactor
     ) -> list[Artifact]:
+        """Everything the agent changed, and the patch of it; nothing from a sandbox that cannot tell."""
+        if not isinstance(sandbox, KeepsState):
+            return []
         state = folder / "state.tar"
         folder.mkdir(parents=True, exist_ok=True)
         if not await sandbox.save_state(state, max_bytes=MAX_STATE_BYTES):

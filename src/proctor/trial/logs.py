@@ -6,7 +6,8 @@ two-gigabyte log costs a few megabytes and still shows how the work ended.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+from functools import partial
 from pathlib import Path
 
 from proctor.trial.redact import RedactedStream, Redactor
@@ -19,9 +20,16 @@ class LogFile:
     """One log on disk: `name` holds the head, `name.1` and `name.2` take turns as the tail until `close`."""
 
     def __init__(
-        self, path: Path, redactor: Redactor, *, head_bytes: int = HEAD_BYTES, tail_bytes: int = TAIL_BYTES
+        self,
+        path: Path,
+        redactor: Redactor,
+        *,
+        head_bytes: int = HEAD_BYTES,
+        tail_bytes: int = TAIL_BYTES,
+        heard: Callable[[bytes], None] | None = None,
     ) -> None:
         self.path = path
+        self._heard = heard
         self.total = 0
         self._stream: RedactedStream = redactor.stream()
         self._head_left = head_bytes
@@ -53,6 +61,8 @@ class LogFile:
         if not data:
             return
         self.total += len(data)
+        if self._heard:
+            self._heard(data)
         head, rest = data[: self._head_left], data[self._head_left :]
         if head:
             self._head_left -= len(head)
@@ -76,18 +86,22 @@ class LogFile:
 
 
 class Logs:
-    """The logs of one attempt, made as they are first written to."""
+    """The logs of one attempt, made as they are first written to. A listener hears what is written."""
 
-    def __init__(self, folder: Path, redactor: Redactor) -> None:
+    def __init__(
+        self, folder: Path, redactor: Redactor, listener: Callable[[str, bytes], None] | None = None
+    ) -> None:
         self.folder = folder
         self.redactor = redactor
+        self.listener = listener
         self._files: dict[str, LogFile] = {}
 
     def write(self, name: str, data: bytes) -> None:
         """Append to the log `name`, which is a plain file name."""
         if name not in self._files:
             self.folder.mkdir(parents=True, exist_ok=True)
-            self._files[name] = LogFile(self.folder / Path(name).name, self.redactor)
+            heard = partial(self.listener, name) if self.listener else None
+            self._files[name] = LogFile(self.folder / Path(name).name, self.redactor, heard=heard)
         self._files[name].write(data)
 
     def close(self) -> Mapping[str, int]:

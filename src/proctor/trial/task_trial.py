@@ -9,6 +9,7 @@ import traceback
 from collections.abc import Awaitable, Callable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -58,6 +59,8 @@ class TaskSetting:
     """Where `${VAR}` of a task is looked up."""
     worker: str = ""
     clock: Callable[[], float] = time.time
+    on_log: Callable[[PlannedTrial, str, bytes], None] | None = None
+    """Hears what agents and tests print, as it is written: trial, log, bytes without secrets."""
 
 
 class TaskAttempt:
@@ -72,7 +75,8 @@ class TaskAttempt:
         self.folder = setting.collector.folder(trial, lease.attempt)
         secrets = {**secrets_in(setting.given), "MODEL_TOKEN": setting.model_token}
         self.redactor = Redactor({name: value for name, value in secrets.items() if value})
-        self.logs = Logs(self.folder / "logs", self.redactor)
+        heard = partial(setting.on_log, trial) if setting.on_log else None
+        self.logs = Logs(self.folder / "logs", self.redactor, heard)
         self.phases = Phases()
         self.trajectory = Trajectory(
             session_id=f"{setting.run_id}/{trial.key[:16]}/{lease.attempt}",
@@ -89,6 +93,8 @@ class TaskAttempt:
         self.usage: dict[str, Any] = {}
         self.ledger: dict[str, Any] = {}
         self.notes: list[str] = list(self.task.warnings)
+        self.state: list[Artifact] = []
+        """What the agent left, before the tests came."""
         self.artifacts: list[Artifact] = []
         self.sandbox: Sandbox | None = None
 
@@ -119,19 +125,21 @@ class TaskAttempt:
             await self._start(root, env)
         assert self.sandbox is not None
         with self.phases.phase("setup"):
-            made = self.workdir == root.workdir
-            await self.plan.workspace.lay_out(self.sandbox, self.workdir, made=made)
-            await self._wait_healthy(self.sandbox)
+            await self._set_up(self.sandbox, root)
         if self.task.steps:
             await self._run_steps(self.sandbox, env)
         else:
             verdict = await self._one_leg(self.sandbox, env, None)
             self._take(verdict)
         with self.phases.phase("collect"):
-            base = base_of(root, self.plan.workspace, self.workdir)
             self.artifacts += await self.setting.collector.collect(
-                self.sandbox, self.task, self.workdir, base, self.folder, self.redactor
+                self.sandbox, self.task, self.workdir, self.folder
             )
+
+    async def _set_up(self, sandbox: Sandbox, root: Root) -> None:
+        made = self.workdir == root.workdir
+        await self.plan.workspace.lay_out(sandbox, self.workdir, made=made)
+        await self._wait_healthy(sandbox)
 
     def _environment(self) -> dict[str, str]:
         where = f"{self.task.path / 'task.toml'}: [environment.env]"
@@ -140,14 +148,16 @@ class TaskAttempt:
             **self.plan.env,
         }
 
-    async def _start(self, root: Root, env: Mapping[str, str]) -> None:
+    async def _start(self, root: Root, env: Mapping[str, str], state: Path | None = None) -> None:
         self.workdir = workdir_of(self.task, root)
+        self.base = base_of(root, self.plan.workspace, self.workdir)
         request = SandboxRequest(
             name=f"{self.setting.run_id}-{self.trial.index}-{self.lease.attempt}-{self.lease.fence}",
             root=root,
             limits=limits_for(self.task, self.setting.sandbox),
             env={**root.env, **env},
             labels={"run": self.setting.run_id, "trial": self.trial.key[:16], "worker": self.setting.worker},
+            state=state,
         )
         sandbox = self.setting.backend.sandbox(request)
         await sandbox.start()
@@ -189,6 +199,10 @@ class TaskAttempt:
         """The agent works, then its work is judged, whatever became of the agent."""
         with self.phases.phase("agent"):
             await self._run_agent(sandbox, env, step)
+        with self.phases.phase("collect"):
+            self.state = await self.setting.collector.state(
+                sandbox, self.workdir, self.base, self.folder, self.redactor
+            )
         with self.phases.phase("verify"):
             return await self._verify(sandbox, env, step)
 
@@ -321,7 +335,7 @@ class TaskAttempt:
             reward=self.reward if outcome.scored else None,
             failure=self.failure,
             phases_s=self.phases.seconds,
-            metrics={"rewards": self.parts, **({"steps": self.steps} if self.steps else {})},
+            metrics=self._metrics(),
             ledger=self.ledger,
             usage={
                 **self.usage,
@@ -330,10 +344,14 @@ class TaskAttempt:
                 "cost_usd": self.trajectory.total("cost_usd"),
                 "tool_calls": self.trajectory.tool_calls,
             },
-            artifacts=(*self.artifacts, *files),
+            artifacts=(*self.state, *self.artifacts, *files),
             notes=tuple(self.notes),
             worker=self.setting.worker,
         )
+
+    def _metrics(self) -> dict[str, Any]:
+        found: dict[str, Any] = {"rewards": self.parts, "steps": self.steps, "rubrics": self.rubrics}
+        return {name: value for name, value in found.items() if value or name == "rewards"}
 
 
 class TaskExecutor:

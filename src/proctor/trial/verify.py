@@ -15,6 +15,8 @@ from proctor.sandbox.base import Sandbox, end_processes
 from proctor.trial.logs import Logs
 from proctor.trial.task.reward import Reward, RewardInvalid, RewardMissing, read_reward
 
+LOG = "eval.log"
+"""What the tests print."""
 _MAX_LOGS_BYTES = 64 << 20
 _FRESH = ("/tests", "/logs/verifier")
 
@@ -43,7 +45,7 @@ async def verify(
     await prepare(sandbox, tests)
 
     def on_output(_: Literal["stdout", "stderr"], data: bytes) -> None:
-        logs.write("verifier.txt", data)
+        logs.write(LOG, data)
 
     result = await sandbox.exec(
         ["/bin/bash", "/tests/test.sh"],
@@ -102,14 +104,14 @@ async def verify_rubrics(
     for rubric in rubrics:
         scores = []
         for script in rubric.tests:
-            logs.write("verifier.txt", f"== {rubric.id}: {script}\n".encode())
+            logs.write(LOG, f"== {rubric.id}: {script}\n".encode())
             result = await sandbox.exec(
                 ["/bin/sh", "-c", 'chmod +x "$0"; exec "$0"', f"/tests/{script}"],
                 env=env,
                 cwd=cwd,
                 user=spec.user,
                 timeout_s=spec.timeout_s,
-                on_output=lambda _, data: logs.write("verifier.txt", data),
+                on_output=lambda _, data: logs.write(LOG, data),
                 keep_bytes=4096,
             )
             await end_processes(sandbox)
