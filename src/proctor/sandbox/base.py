@@ -40,6 +40,8 @@ class Root:
     user: str = "root"
     image: str | None = None
     """For podman and docker: the reference of the built image."""
+    compose: Path | None = None
+    """For podman and docker: the file whose main service the sandbox is, with its companions beside it."""
     digest: str = ""
 
 

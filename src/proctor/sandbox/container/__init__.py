@@ -1,0 +1,1 @@
+"""Sandboxes that are containers of podman or docker: one implementation, two tables of differences."""

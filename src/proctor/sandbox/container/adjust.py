@@ -1,0 +1,133 @@
+"""Find out what an engine must be told to work on this machine, by making real containers, and remember it.
+
+Some machines refuse the usual runtime (a mixed control group hierarchy), the usual resource limits (no right
+to raise them) or control groups at all. Nothing is assumed: each way is tried with a container of nothing but
+our init, and the first that works is kept for this boot.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+import io
+import json
+import os
+import resource
+import shutil
+import tarfile
+import tempfile
+from collections.abc import Iterator
+from contextlib import suppress
+from dataclasses import asdict
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from proctor.errors import SandboxError
+from proctor.sandbox import reaper
+from proctor.sandbox.base import Limits, Root, SandboxRequest
+from proctor.sandbox.container.engine import Adjustment, call
+from proctor.sandbox.container.sandbox import ContainerSandbox
+from proctor.sandbox.container.static import init_program
+
+if TYPE_CHECKING:
+    from proctor.sandbox.container.backend import Containers
+
+_TRY_S = 60.0
+_MOST = {"nofile": (resource.RLIMIT_NOFILE, 1 << 20), "nproc": (resource.RLIMIT_NPROC, 1 << 14)}
+"""podman lowers its own limit of processes to 32,768 and may not give more than it has."""
+
+
+async def remembered(backend: Containers) -> Adjustment:
+    """What was found before during this boot, or what is found now."""
+    file = await _file(backend)
+    with suppress(OSError, ValueError, TypeError):
+        known = json.loads(file.read_text())
+        return Adjustment(
+            options=tuple(known["options"]), ulimits=tuple(known["ulimits"]), cgroups=bool(known["cgroups"])
+        )
+    found = await find(backend)
+    file.parent.mkdir(parents=True, exist_ok=True)
+    with tempfile.NamedTemporaryFile("w", dir=file.parent, delete=False) as writing:
+        json.dump(asdict(found), writing)
+    os.replace(writing.name, file)  # noqa: PTH105 - a name, not a path
+    return found
+
+
+async def find(backend: Containers) -> Adjustment:
+    """The first way that works; SandboxError with the reason that each had not to."""
+    image = await _probe_image(backend)
+    reasons: list[str] = []
+    try:
+        for fit in candidates(backend):
+            reason = await _tried(backend, fit, image)
+            if not reason:
+                return fit
+            reasons.append(reason)
+    finally:
+        with suppress(SandboxError):
+            await call([backend.engine.program, "image", "rm", "--force", image])
+    told = "; ".join(dict.fromkeys(reasons))
+    raise SandboxError(f"{backend.name} cannot run a container here: {told}")
+
+
+def candidates(backend: Containers) -> Iterator[Adjustment]:
+    """Ways to try, the plainest first; without control groups only when nothing works with them."""
+    engine = backend.engine
+    runtimes = [each for each in engine.runtimes if shutil.which(each)]
+    options = [(), *(("--runtime", each) for each in runtimes)]
+    for cgroups in (True, False):
+        for each in options:
+            for ulimits in ((), own_ulimits()):
+                yield Adjustment(options=each, ulimits=ulimits, cgroups=cgroups)
+
+
+def own_ulimits() -> tuple[str, ...]:
+    """Limits no higher than those of this very process, which it may give to others."""
+    words: list[str] = []
+    for name, (what, most) in _MOST.items():
+        hard = resource.getrlimit(what)[1]
+        value = most if hard == resource.RLIM_INFINITY else min(hard, most)
+        words += ["--ulimit", f"{name}={value}:{value}"]
+    return tuple(words)
+
+
+async def _tried(backend: Containers, fit: Adjustment, image: str) -> str:
+    """Why a way does not work; empty when it does."""
+    limits = Limits(pids=64, memory_bytes=64 << 20, cpus=1.0)
+    request = SandboxRequest(name="probe", root=Root(image=image), limits=limits)
+    sandbox = ContainerSandbox(backend, request, fit)
+    try:
+        async with asyncio.timeout(_TRY_S):
+            await sandbox.start()
+            await sandbox.end_processes(fresh=["/fresh"])
+    except (SandboxError, TimeoutError) as error:
+        return str(error) or "it took too long"
+    finally:
+        await sandbox.stop()
+    return ""
+
+
+async def _probe_image(backend: Containers) -> str:
+    """An image with nothing in it but empty folders; the init comes as in every container."""
+    await asyncio.to_thread(init_program, backend.cache_dir)
+    name = f"localhost/proctor-probe:{reaper.owner_name()}"
+    with tempfile.TemporaryFile() as file:
+        with tarfile.open(fileobj=file, mode="w") as archive:
+            for folder in ("dev", "etc", "proc", "run", "sys", "tmp"):
+                entry = tarfile.TarInfo(folder)
+                entry.type, entry.mode = tarfile.DIRTYPE, 0o755
+                archive.addfile(entry)
+            empty = tarfile.TarInfo("etc/passwd")
+            archive.addfile(empty, io.BytesIO())
+        file.seek(0)
+        said = await call([backend.engine.program, "import", "-", name], stdin=file.fileno())
+    if said.code:
+        raise SandboxError(f"{backend.name} cannot import an image: {said.reason}")
+    return name
+
+
+async def _file(backend: Containers) -> Path:
+    """One file per engine version, account, boot and limits: what was found holds as long as these do."""
+    facts = (await backend.ask("--version"), reaper.boot_id(), os.geteuid(), own_ulimits())
+    digest = hashlib.sha256(repr(facts).encode()).hexdigest()[:16]
+    return backend.cache_dir / f"{backend.name}-{digest}.json"

@@ -1,0 +1,113 @@
+"""The command line of one container. Pure: what is asked for in, arguments out."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+from proctor.errors import SandboxError
+from proctor.sandbox import limits as limiting
+from proctor.sandbox.base import Limits, SandboxRequest
+from proctor.sandbox.container.engine import Adjustment, Engine
+
+HOST_NAME = "sandbox"
+SHM_BYTES = 64 << 20
+CONTROL = "control"
+INIT = "/run/.proctor/init"
+SOCKET_FOLDER = "/run/.proctor/socket"
+"""Where the init and the folder of its socket are inside, both read-only."""
+ARGUMENTS = ("container", f"{SOCKET_FOLDER}/{CONTROL}")
+CAPABILITIES = {
+    "CHOWN": 0, "DAC_OVERRIDE": 1, "FOWNER": 3, "FSETID": 4, "KILL": 5, "SETGID": 6, "SETUID": 7,
+    "SETPCAP": 8, "NET_BIND_SERVICE": 10, "SYS_CHROOT": 18, "SETFCAP": 31,
+}  # fmt: skip
+"""What root inside may do: what package managers need. No device nodes, no raw sockets."""
+_SPARE_PIDS = 4
+"""Room for the init and its supervisors."""
+_TAGS = {"nproc": "p", "fsize": "z", "data": "m", "nofile": "o"}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Place:
+    """What a container gets from this machine."""
+
+    name: str
+    labels: Mapping[str, str]
+    program: Path
+    folder: Path
+    """Holds the socket and nothing else."""
+    selinux: bool = False
+    """SELinux would keep the init from a socket of ours unless the container is left unlabelled."""
+
+
+def run_command(engine: Engine, fit: Adjustment, request: SandboxRequest, place: Place) -> list[str]:
+    """The command that starts a container with our init as its first process."""
+    image = request.root.image
+    if not image:
+        raise SandboxError(f"a sandbox of {engine.name} needs an image, and {request.name} has none")
+    return [
+        engine.program, *fit.options, "run", "--detach", "--rm", "--name", place.name,
+        *(word for name, value in place.labels.items() for word in ("--label", f"{name}={value}")),
+        "--pull", "never", "--hostname", HOST_NAME, "--user", "0:0", "--workdir", "/",
+        "--cap-drop", "all", *(word for name in CAPABILITIES for word in ("--cap-add", name)),
+        *(word for option in security_options(place) for word in ("--security-opt", option)),
+        "--no-healthcheck", "--log-driver", "none", "--shm-size", str(SHM_BYTES),
+        *network_options(engine, request.limits),
+        *limit_options(request.limits, fit),
+        *fit.ulimits,
+        *engine.run,
+        *(word for source, target in mounts(request, place) for word in ("--mount", _bind(source, target))),
+        "--entrypoint", INIT, image, *ARGUMENTS,
+    ]  # fmt: skip
+
+
+def security_options(place: Place) -> tuple[str, ...]:
+    """No program gains rights, set-uid or not."""
+    return ("no-new-privileges", *(("label=disable",) if place.selinux else ()))
+
+
+def network_options(engine: Engine, limits: Limits) -> tuple[str, ...]:
+    """`none` and `allowlist` have no network at all; the latter's proxy listens inside."""
+    return engine.public if limits.network == "public" else ("--network", "none")
+
+
+def limit_options(limits: Limits, fit: Adjustment) -> tuple[str, ...]:
+    """Limits through control groups, where the engine can set them here."""
+    if not fit.cgroups:
+        return ()
+    pids = -1 if limits.pids is None else limits.pids + _SPARE_PIDS
+    found = ["--pids-limit", str(pids)]
+    if limits.memory_bytes is not None:
+        size = f"{limits.memory_bytes}b"
+        found += ["--memory", size, "--memory-swap", size]
+    if limits.cpus is not None:
+        found += ["--cpus", f"{limits.cpus:g}"]
+    return tuple(found)
+
+
+def mounts(request: SandboxRequest, place: Place) -> Iterator[tuple[Path, str]]:
+    """What of the host is bound in, read-only."""
+    yield place.program, INIT
+    yield place.folder, SOCKET_FOLDER
+    for target, source in request.root.binds.items():
+        yield source, target
+
+
+def init_fields(request: SandboxRequest, fit: Adjustment) -> list[str]:
+    """What the init is told: the folder to work in, capabilities to keep and limits of each process."""
+    stand_ins = {"nproc", "data"} if fit.cgroups else set()
+    limits = limiting.rlimits(request.limits, None)
+    mask = sum(1 << number for number in CAPABILITIES.values())
+    return [
+        "S1",
+        f"w{request.root.workdir}",
+        f"k{mask}",
+        *(f"{_TAGS[name]}{value}" for name, value in limits.items() if name not in stand_ins),
+    ]
+
+
+def _bind(source: Path, target: str) -> str:
+    if "," in f"{source}{target}" or '"' in f"{source}{target}":
+        raise SandboxError(f"cannot bind {source} into a container: its path has a comma or a quote")
+    return f"type=bind,src={source},dst={target},ro"

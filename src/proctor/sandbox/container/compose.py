@@ -1,0 +1,134 @@
+"""A sandbox with companions: a compose project whose main service is the container that we serve.
+
+The task's file stays as it is. A second one, laid over it, gives the main service our init, limits and
+network, and every part of the project the labels by which it is found again.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+from collections.abc import Mapping
+from typing import Any
+
+from proctor.errors import SandboxError
+from proctor.sandbox.base import SandboxRequest
+from proctor.sandbox.container import composition
+from proctor.sandbox.container.command import (
+    ARGUMENTS,
+    CAPABILITIES,
+    HOST_NAME,
+    INIT,
+    Place,
+    limit_options,
+    mounts,
+    security_options,
+)
+from proctor.sandbox.container.engine import Adjustment, Engine, call
+
+_UP_S = 600.0
+_DOWN_S = 120.0
+_PASSED = ("PATH", "HOME", "USER", "TMPDIR", "XDG_RUNTIME_DIR", "XDG_DATA_HOME", "XDG_CONFIG_HOME")
+_PASSED_PREFIXES = ("DOCKER_", "CONTAINER", "REGISTRY_")
+_LIMIT_KEYS = {
+    "--pids-limit": "pids_limit",
+    "--memory": "mem_limit",
+    "--memory-swap": "memswap_limit",
+    "--cpus": "cpus",
+}
+
+
+def compose_program(engine: Engine) -> tuple[str, ...]:
+    """The program that serves compose files; SandboxError says what to install."""
+    for words in engine.compose:
+        if shutil.which(words[0]):
+            return words
+    raise SandboxError(
+        f"the task has a compose file, and nothing here serves those for {engine.name}: {engine.compose_hint}"
+    )
+
+
+class ComposeProject:
+    """One project per sandbox."""
+
+    def __init__(self, engine: Engine, fit: Adjustment, request: SandboxRequest, place: Place) -> None:
+        assert request.root.compose is not None
+        self._engine = engine
+        self._program = compose_program(engine)
+        self._over = place.folder.with_suffix(".json")
+        composed = composition.read(request.root.compose)
+        self._over.write_text(json.dumps(overlay(composed, fit, request, place)))
+        self._files = ["-p", place.name, "-f", str(composed.file), "-f", str(self._over)]
+        self._env = _environment(request.env)
+        self._folder = composed.file.parent
+
+    async def up(self) -> None:
+        """`up --detach`."""
+        said = await call([*self._program, *self._files, "up", "-d"], timeout_s=_UP_S, env=self._env)
+        if said.code:
+            raise SandboxError(f"{self._program[-1]} could not start the task's services: {said.last_lines}")
+
+    async def down(self) -> None:
+        """`down` without a grace period, volumes and networks included."""
+        command = [*self._program, *self._files, "down", "-t", "0", "-v"]
+        said = await call(command, timeout_s=_DOWN_S, env=self._env)
+        self._over.unlink(missing_ok=True)
+        if said.code:
+            raise SandboxError(f"{self._program[-1]} could not remove the task's services: {said.reason}")
+
+
+def overlay(
+    composed: composition.Composition, fit: Adjustment, request: SandboxRequest, place: Place
+) -> dict[str, Any]:
+    """What is laid over a task's compose file."""
+    labels = dict(place.labels)
+    services: dict[str, Any] = {name: {"labels": labels} for name in composed.services}
+    services[composed.main] |= _main_service(fit, request, place)
+    closed = {} if request.limits.network == "public" else {"internal": True}
+    networks = {name: {**closed, "labels": labels} for name in ("default", *composed.networks)}
+    return {"services": services, "networks": networks}
+
+
+def _main_service(fit: Adjustment, request: SandboxRequest, place: Place) -> dict[str, Any]:
+    options = limit_options(request.limits, fit)
+    limits: dict[str, Any] = {
+        _LIMIT_KEYS[name]: value for name, value in zip(options[::2], options[1::2], strict=True)
+    }
+    if "pids_limit" in limits:
+        limits["pids_limit"] = int(limits["pids_limit"])
+    return {
+        "image": request.root.image,
+        "pull_policy": "never",
+        "entrypoint": [INIT, *ARGUMENTS],
+        "command": [],
+        "user": "0:0",
+        "working_dir": "/",
+        "hostname": HOST_NAME,
+        "restart": "no",
+        "healthcheck": {"disable": True},
+        "cap_drop": ["ALL"],
+        "cap_add": list(CAPABILITIES),
+        "security_opt": list(security_options(place)),
+        "volumes": [f"{source}:{target}:ro" for source, target in mounts(request, place)],
+        **_ulimits(fit),
+        **limits,
+    }
+
+
+def _ulimits(fit: Adjustment) -> dict[str, Any]:
+    pairs = [word.split("=") for word in fit.ulimits if "=" in word]
+    found = {name: int(value.split(":")[0]) for name, value in pairs}
+    return (
+        {"ulimits": {name: {"soft": value, "hard": value} for name, value in found.items()}} if found else {}
+    )
+
+
+def _environment(given: Mapping[str, str]) -> dict[str, str]:
+    """What `${VAR}` in the file may stand for: the task's own variables, never those of this machine."""
+    kept = {
+        name: value
+        for name, value in os.environ.items()
+        if name in _PASSED or name.startswith(_PASSED_PREFIXES)
+    }
+    return {**given, **kept}

@@ -1,0 +1,148 @@
+"""A task's compose file, read and checked. What would reach beyond its own containers is refused.
+
+The engine would do what the file says with the rights of whoever runs Proctor, so only keys that are known to
+stay inside are let through: no privileges, no devices, no folders of the host but the task's own.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from proctor.errors import TaskError
+
+_MOST_BYTES = 256 << 10
+_TOP = {"version", "name", "services", "networks", "volumes"}
+_SERVICE = {
+    "build", "cap_drop", "command", "cpus", "depends_on", "deploy", "entrypoint", "env_file", "environment",
+    "expose", "healthcheck", "hostname", "image", "init", "labels", "mem_limit", "networks", "pids_limit",
+    "platform", "pull_policy", "read_only", "restart", "shm_size", "stdin_open", "stop_grace_period",
+    "stop_signal", "tmpfs", "tty", "ulimits", "user", "volumes", "working_dir",
+}  # fmt: skip
+_BUILD = {"context", "dockerfile", "args", "target"}
+_NETWORK = {"driver", "internal", "labels"}
+_VOLUME = {"labels", "driver"}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Composition:
+    """What matters of a compose file."""
+
+    file: Path
+    main: str
+    services: tuple[str, ...]
+    networks: tuple[str, ...]
+    image: str | None
+    """The image of the main service, when it names one and has nothing to build."""
+    context: Path | None
+    """The folder from which the main service is built."""
+    dockerfile: Path | None
+
+
+def read(file: Path) -> Composition:
+    """Read and check; TaskError names the place and what is wrong there."""
+    folder = file.parent.resolve()
+    data = _load(file)
+    _known(data, _TOP, f"{file}")
+    services = _mapping(data.get("services"), f"{file}: services")
+    if not services:
+        raise TaskError(f"{file}: there is no service")
+    for name, service in services.items():
+        _check_service(_mapping(service, f"{file}: service {name}"), folder, f"{file}: service {name}")
+    networks = _mapping(data.get("networks"), f"{file}: networks")
+    for name, network in networks.items():
+        where = f"{file}: network {name}"
+        _known(_mapping(network, where), _NETWORK, where)
+        if _mapping(network, where).get("driver", "bridge") != "bridge":
+            raise TaskError(f"{where}: only the driver bridge is allowed")
+    for name, volume in _mapping(data.get("volumes"), f"{file}: volumes").items():
+        _known(_mapping(volume, f"{file}: volume {name}"), _VOLUME, f"{file}: volume {name}")
+    main = _main(list(services), file)
+    context, dockerfile = _build_of(_mapping(services[main], ""), folder, f"{file}: service {main}")
+    image = _mapping(services[main], "").get("image")
+    return Composition(
+        file=file,
+        main=main,
+        services=tuple(services),
+        networks=tuple(networks),
+        image=str(image) if image and context is None else None,
+        context=context,
+        dockerfile=dockerfile,
+    )
+
+
+def _load(file: Path) -> Mapping[str, Any]:
+    try:
+        if file.stat().st_size > _MOST_BYTES:
+            raise TaskError(f"{file}: a compose file of more than {_MOST_BYTES} bytes")
+        data = yaml.safe_load(file.read_text())
+    except (OSError, ValueError, yaml.YAMLError) as error:
+        raise TaskError(f"{file}: not a compose file: {error}") from error
+    return _mapping(data, f"{file}")
+
+
+def _main(names: list[str], file: Path) -> str:
+    if "main" in names:
+        return "main"
+    if len(names) == 1:
+        return names[0]
+    raise TaskError(f"{file}: which of {', '.join(names)} is the sandbox? Name it 'main'")
+
+
+def _mapping(value: Any, where: str) -> Mapping[str, Any]:
+    if value is None:
+        return {}
+    if not isinstance(value, dict) or not all(isinstance(key, str) for key in value):
+        raise TaskError(f"{where}: a mapping is expected")
+    return value
+
+
+def _known(value: Mapping[str, Any], keys: set[str], where: str) -> None:
+    for key in value:
+        if key not in keys and not key.startswith("x-"):
+            raise TaskError(f"{where}: '{key}' is not allowed in a task's compose file")
+
+
+def _check_service(service: Mapping[str, Any], folder: Path, where: str) -> None:
+    _known(service, _SERVICE, where)
+    for volume in service.get("volumes") or ():
+        _check_volume(volume, folder, where)
+    files = service.get("env_file") or ()
+    for each in [files] if isinstance(files, str) else files:
+        _inside(str(each), folder, f"{where}: env_file")
+    _build_of(service, folder, where)
+
+
+def _check_volume(volume: Any, folder: Path, where: str) -> None:
+    if isinstance(volume, str):
+        source = volume.partition(":")[0] if ":" in volume else ""
+        bound = source.startswith((".", "/", "~", "$"))
+    else:
+        given = _mapping(volume, f"{where}: volumes")
+        source = str(given.get("source", ""))
+        bound = given.get("type") not in {"volume", "tmpfs"}
+    if bound:
+        _inside(source, folder, f"{where}: volumes")
+
+
+def _inside(path: str, folder: Path, where: str) -> Path:
+    """A path of the task's own folder, also after every link."""
+    place = (folder / path).resolve()
+    if "$" in path or path.startswith("~") or not place.is_relative_to(folder):
+        raise TaskError(f"{where}: '{path}' is outside of the task's folder {folder}")
+    return place
+
+
+def _build_of(service: Mapping[str, Any], folder: Path, where: str) -> tuple[Path | None, Path | None]:
+    build = service.get("build")
+    if build is None:
+        return None, None
+    given = {"context": build} if isinstance(build, str) else _mapping(build, f"{where}: build")
+    _known(given, _BUILD, f"{where}: build")
+    context = _inside(str(given.get("context", ".")), folder, f"{where}: build")
+    dockerfile = _inside(str(given.get("dockerfile", "Dockerfile")), context, f"{where}: build")
+    return context, dockerfile

@@ -1,0 +1,113 @@
+"""A container engine's command line. podman and docker differ in this table and nowhere else."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import os
+import signal
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from proctor.errors import SandboxError
+
+ASK_S = 60.0
+_LAST_LINES = 20
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Engine:
+    """How one engine is spoken to."""
+
+    name: str
+    program: str
+    run: tuple[str, ...]
+    """Options of every container, beyond those that both engines know."""
+    remove: tuple[str, ...]
+    """The command that kills and removes containers at once, up to their names."""
+    public: tuple[str, ...]
+    """Options for network `public`: without the host's loopback where there is a way."""
+    owners: str
+    """Format of `ps` that gives id, owner and place of each container, between tabs."""
+    build: tuple[str, ...]
+    """The command that builds an image, up to its options."""
+    build_marks: bool
+    """Whether a build leaves working containers that can be told by a build argument."""
+    compose: tuple[tuple[str, ...], ...]
+    """Programs that serve compose files, in the order to try."""
+    compose_hint: str
+    runtimes: tuple[str, ...] = ()
+    """Runtimes to try by name when the usual one fails."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Adjustment:
+    """What an engine must be told to work on this machine; found by trying, see `container.adjust`."""
+
+    options: tuple[str, ...] = ()
+    """Before the command: another runtime."""
+    ulimits: tuple[str, ...] = ()
+    """For containers and builds: limits that this account may set."""
+    cgroups: bool = True
+    """Whether limits through control groups are accepted."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Said:
+    """What a command of the engine answered."""
+
+    code: int
+    out: str
+    err: str
+
+    @property
+    def reason(self) -> str:
+        """Its last words, for an error message."""
+        lines = (self.err.strip() or self.out.strip()).splitlines()
+        return lines[-1].removeprefix("Error: ") if lines else f"exit code {self.code}"
+
+    @property
+    def last_lines(self) -> str:
+        """The last lines of both streams."""
+        return "\n".join(f"{self.out}\n{self.err}".strip().splitlines()[-_LAST_LINES:])
+
+
+async def call(
+    argv: Sequence[str],
+    *,
+    timeout_s: float | None = ASK_S,
+    env: Mapping[str, str] | None = None,
+    stdin: int | None = None,
+) -> Said:
+    """Run a command of the engine to its end; SandboxError when it cannot run or takes too long."""
+    try:
+        process = await asyncio.create_subprocess_exec(
+            *argv,
+            stdin=asyncio.subprocess.DEVNULL if stdin is None else stdin,
+            stdout=asyncio.subprocess.PIPE,
+            stderr=asyncio.subprocess.PIPE,
+            env=env,
+            start_new_session=True,
+        )
+    except OSError as error:
+        raise SandboxError(f"cannot run {argv[0]}: {error.strerror}") from error
+    try:
+        async with asyncio.timeout(timeout_s):
+            out, err = await process.communicate()
+    except TimeoutError:
+        await end(process)
+        told = " ".join(argv[:3])
+        raise SandboxError(f"`{told} …` did not end within {timeout_s:g} s") from None
+    except BaseException:
+        await end(process)
+        raise
+    return Said(
+        code=process.returncode or 0, out=out.decode(errors="replace"), err=err.decode(errors="replace")
+    )
+
+
+async def end(process: asyncio.subprocess.Process) -> None:
+    """Kill a command with its session."""
+    with contextlib.suppress(ProcessLookupError):
+        os.killpg(process.pid, signal.SIGKILL)
+    await asyncio.shield(process.wait())

@@ -1,0 +1,211 @@
+"""Images for containers: found, pulled or built by the engine itself, once per content."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import fcntl
+import itertools
+import json
+import os
+import shutil
+from collections.abc import AsyncIterator, Sequence
+from pathlib import Path
+from typing import Any
+
+from proctor.errors import ImageError, SandboxError, TaskError
+from proctor.model.task import Task, TaskEnvironment
+from proctor.sandbox import reaper
+from proctor.sandbox.base import Root
+from proctor.sandbox.container import composition, leftovers
+from proctor.sandbox.container.backend import Containers
+from proctor.sandbox.container.engine import ASK_S, Said, call
+from proctor.sandbox.image.context import Context
+
+LABEL = "proctor.image"
+_LAST_LINES = 20
+_LAST_BYTES = 16 << 10
+_WAIT_S = 0.1
+_TRIES = 2
+"""How often a failing build is tried in one process; after that its error is repeated."""
+
+Key = tuple[object, ...]
+
+
+class ContainerImages:
+    """Makes roots. One per process; those who ask for the same root wait for one build."""
+
+    def __init__(self, cache_dir: Path, backend: Containers) -> None:
+        self._cache_dir = cache_dir
+        self._backend = backend
+        self._roots: dict[Key, asyncio.Task[Root]] = {}
+        self._failures: dict[Key, int] = {}
+        self._numbers = itertools.count()
+
+    async def root(self, task: Task, environment: TaskEnvironment | None = None) -> Root:
+        """The root of a task, or of one of its environments; ImageError says which step failed and how."""
+        wanted = environment or task.environment
+        key = (task.digest, wanted.image, wanted.folder, wanted.dockerfile, wanted.compose)
+        making = self._roots.get(key)
+        if making is None or self._may_retry(key, making):
+            making = asyncio.get_running_loop().create_task(self._make(wanted))
+            self._roots[key] = making
+        return await asyncio.shield(making)
+
+    async def close(self) -> None:
+        """End builds that are still going on."""
+        for making in self._roots.values():
+            making.cancel()
+        await asyncio.gather(*self._roots.values(), return_exceptions=True)
+        self._roots.clear()
+
+    def _may_retry(self, key: Key, making: asyncio.Task[Root]) -> bool:
+        """A build that failed may do better once more; a broken task will not."""
+        if not making.done() or making.cancelled():
+            return making.done()
+        error = making.exception()
+        if error is None or isinstance(error, TaskError):
+            return False
+        self._failures[key] = self._failures.get(key, 0) + 1
+        return self._failures[key] < _TRIES
+
+    async def _make(self, wanted: TaskEnvironment) -> Root:
+        try:
+            async with asyncio.timeout(wanted.build_timeout_s):
+                return await self._root(wanted)
+        except TimeoutError:
+            within = f"{wanted.build_timeout_s:g} s (build_timeout_sec)"
+            raise ImageError(f"the image was not built within {within}") from None
+        except ImageError:
+            raise
+        except SandboxError as error:
+            raise ImageError(str(error)) from error
+
+    async def _root(self, wanted: TaskEnvironment) -> Root:
+        image, folder, dockerfile = wanted.image, wanted.folder, wanted.dockerfile
+        if wanted.compose:
+            composed = composition.read(wanted.compose)
+            image = image or composed.image
+            folder, dockerfile = composed.context or folder, composed.dockerfile or dockerfile
+        found = await self._inspect(image) if image else None
+        if found is None and dockerfile:
+            found = await self._built(folder or dockerfile.parent, dockerfile)
+        elif found is None and image:
+            found = await self._pulled(image)
+        if found is None:
+            raise ImageError(
+                f"neither an image nor a Dockerfile is given, and {self._backend.name} needs one"
+            )
+        config = found.get("Config") or {}
+        pairs = [str(each).partition("=") for each in config.get("Env") or ()]
+        ident = str(found["Id"]).removeprefix("sha256:")
+        return Root(
+            image=ident,
+            compose=wanted.compose,
+            env={name: value for name, _, value in pairs},
+            workdir=str(config.get("WorkingDir") or "/"),
+            user=str(config.get("User") or "root"),
+            digest=ident,
+        )
+
+    async def _inspect(self, reference: str) -> dict[str, Any] | None:
+        said = await self._engine("image", "inspect", "--format", "{{json .}}", reference)
+        with contextlib.suppress(ValueError):
+            found = json.loads(said.out) if said.code == 0 else None
+            if isinstance(found, dict) and found.get("Id"):
+                return found
+        return None
+
+    async def _pulled(self, reference: str) -> dict[str, Any] | None:
+        said = await self._engine("pull", "--quiet", reference, timeout_s=None)
+        found = await self._inspect(reference) if said.code == 0 else None
+        if found is None:
+            raise ImageError(
+                f"image {reference} is not in the storage of {self._backend.name} and cannot be pulled: "
+                f"{said.reason}"
+            )
+        return found
+
+    async def _built(self, folder: Path, dockerfile: Path) -> dict[str, Any] | None:
+        if not dockerfile.is_file():
+            raise TaskError(f"{dockerfile}: there is no such Dockerfile")
+        digest = await asyncio.to_thread(Context(folder, dockerfile).content_digest, dockerfile)
+        tag = f"localhost/proctor-task:{digest[:40]}"
+        found = await self._inspect(tag)
+        if found is None:
+            async with self._alone(digest):
+                found = await self._inspect(tag)
+                if found is None:
+                    await self._build(folder, dockerfile, tag, digest)
+                    found = await self._inspect(tag)
+        return found
+
+    @contextlib.asynccontextmanager
+    async def _alone(self, digest: str) -> AsyncIterator[None]:
+        """One build per content on this machine: other processes wait here."""
+        folder = self._cache_dir / "locks"
+        folder.mkdir(parents=True, exist_ok=True)
+        fd = os.open(folder / digest[:40], os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+        try:
+            while True:
+                try:
+                    fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                    break
+                except BlockingIOError:
+                    await asyncio.sleep(_WAIT_S)
+            yield
+        finally:
+            os.close(fd)
+
+    async def _build(self, folder: Path, dockerfile: Path, tag: str, digest: str) -> None:
+        backend, engine = self._backend, self._backend.engine
+        fit = await backend.adjustment()
+        owner = reaper.owner_name()
+        mark = f"{owner}.{next(self._numbers)}"
+        place = leftovers.build_folder(backend.open_folder()) / mark
+        place.mkdir(parents=True, mode=0o700)
+        log = self._cache_dir / "logs" / f"{digest[:40]}.txt"
+        log.parent.mkdir(parents=True, exist_ok=True)
+        marks = ["--build-arg", f"{leftovers.BUILD}={mark}"] if engine.build_marks else []
+        command = [
+            engine.program, *fit.options, *engine.build, *fit.ulimits, *marks, "--label", f"{LABEL}={digest}",
+            "--tag", tag, "--file", str(dockerfile), str(folder),
+        ]  # fmt: skip
+        env = {**os.environ, "TMPDIR": str(place), leftovers.BUILD: mark}
+        try:
+            code = await self._logged(command, env, log)
+        except BaseException:
+            await leftovers.end_build_of(engine, fit, mark, place)
+            raise
+        finally:
+            shutil.rmtree(place, ignore_errors=True)
+        if code:
+            shown = "".join(f"\n  | {line}" for line in _last_lines(log))
+            raise ImageError(
+                f"{dockerfile}: {engine.name} build ended with exit code {code} (all of it: {log}){shown}"
+            )
+
+    @staticmethod
+    async def _logged(command: Sequence[str], env: dict[str, str], log: Path) -> int:
+        """Run a build, with what it says in a file. Cancelled, it goes on: its end needs care."""
+        with log.open("wb") as out:
+            process = await asyncio.create_subprocess_exec(
+                *command,
+                stdin=asyncio.subprocess.DEVNULL,
+                stdout=out,
+                stderr=asyncio.subprocess.STDOUT,
+                env=env,
+                start_new_session=True,
+            )
+        return await process.wait()
+
+    async def _engine(self, *arguments: str, timeout_s: float | None = ASK_S) -> Said:
+        fit = await self._backend.adjustment()
+        return await call([self._backend.engine.program, *fit.options, *arguments], timeout_s=timeout_s)
+
+
+def _last_lines(log: Path) -> list[str]:
+    with contextlib.suppress(OSError), log.open("rb") as file:
+        file.seek(max(0, log.stat().st_size - _LAST_BYTES))
+        return file.read().decode(errors="replace").splitlines()[-_LAST_LINES:]
+    return []

@@ -1,0 +1,108 @@
+"""Containers and builds of Proctor processes that were killed: found by their labels, and removed."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import json
+import os
+import shutil
+import signal
+import time
+from pathlib import Path
+
+from proctor import processes
+from proctor.errors import SandboxError
+from proctor.sandbox import reaper
+from proctor.sandbox.container.engine import Adjustment, Engine, call
+from proctor.sandbox.container.launch import remove
+
+OWNER, PLACE, BUILD = "proctor.owner", "proctor.place", "PROCTOR_BUILD"
+_BUILDS = "builds"
+_LEAVE_S = 15.0
+
+
+def place_name() -> str:
+    """Whose process ids these are: one process namespace during one boot of the machine."""
+    return f"{Path('/proc/self/ns/pid').stat().st_ino}-{reaper.boot_id()}"
+
+
+def is_dead(owner: str, place: str) -> bool:
+    """Whether the owner that a label names is gone. Owners in other process namespaces cannot be seen."""
+    namespace, _, boot = place.partition("-")
+    ours, _, now = place_name().partition("-")
+    pid, _, began = owner.partition("-")
+    if namespace != ours or not pid.isdigit() or not began.isdigit():
+        return False
+    return boot != now or processes.start_ticks(int(pid)) != int(began)
+
+
+def build_folder(state: Path) -> Path:
+    """Where the builds of an owner keep their temporary files."""
+    return state / _BUILDS
+
+
+async def reap(engine: Engine, fit: Adjustment, state_dir: Path) -> tuple[str, ...]:
+    """Remove what dead owners left; a line for each thing."""
+    done = [f"container {each}" for each in await _dead_containers(engine, fit)]
+    if done:
+        await remove(engine, fit, [each.removeprefix("container ") for each in done])
+    for folder, _ in reaper.orphans(state_dir):
+        for place in sorted(build_folder(folder).glob("*")):
+            done += await end_build_of(engine, fit, place.name, place)
+        shutil.rmtree(folder, ignore_errors=True)
+        done.append(f"folder {folder}")
+    return tuple(done)
+
+
+async def end_build_of(engine: Engine, fit: Adjustment, mark: str, place: Path) -> list[str]:
+    """End a build that bears a mark; remove its working containers and its temporary files in `place`."""
+    done = []
+    for process in processes.marked(f"{BUILD}={mark}"):
+        await asyncio.to_thread(_end_build, process.pid)
+        done.append(f"build process {process.pid}")
+    for step in sorted(place.glob("buildah*")):
+        for runtime in filter(shutil.which, ("crun", "runc")):
+            with contextlib.suppress(SandboxError):
+                if (await call([runtime, "delete", "--force", f"buildah-{step.name}"])).code == 0:
+                    done.append(f"build step {step.name}")
+    if engine.build_marks and (containers := await _working_containers(engine, fit, mark)):
+        await remove(engine, fit, containers)
+        done += [f"build container {each}" for each in containers]
+    shutil.rmtree(place, ignore_errors=True)
+    return done
+
+
+def _end_build(pid: int) -> None:
+    """Kill what a build runs and let the engine tidy up after it; kill the engine too if it does not go."""
+    deadline = time.monotonic() + _LEAVE_S
+    while processes.start_ticks(pid) is not None and time.monotonic() < deadline:
+        processes.kill_all(processes.descendants(pid))
+        time.sleep(0.05)
+    with contextlib.suppress(OSError):
+        os.kill(pid, signal.SIGKILL)
+
+
+async def _dead_containers(engine: Engine, fit: Adjustment) -> list[str]:
+    said = await call(
+        [engine.program, *fit.options, "ps", "--all", "--no-trunc", "--filter", f"label={OWNER}",
+         "--format", engine.owners]
+    )  # fmt: skip
+    if said.code:
+        raise SandboxError(f"{engine.name} cannot list containers: {said.reason}")
+    rows = [line.split("\t") for line in said.out.splitlines()]
+    return [row[0] for row in rows if len(row) == 3 and is_dead(row[1], row[2])]
+
+
+async def _working_containers(engine: Engine, fit: Adjustment, mark: str) -> list[str]:
+    """Containers of builds have no labels, but they note the arguments of their build."""
+    base = [engine.program, *fit.options]
+    said = await call([*base, "ps", "--all", "--external", "--no-trunc", "--format", "{{.ID}}"])
+    root = await call([*base, "info", "--format", "{{.Store.GraphRoot}}"])
+    found = []
+    for ident in said.out.split():
+        for file in Path(root.out.strip()).glob(f"*-containers/{ident}/userdata/buildah.json"):
+            with contextlib.suppress(OSError, ValueError):
+                if json.loads(file.read_text()).get("Args", {}).get(BUILD) == mark:
+                    found.append(ident)
+    return found

@@ -1,0 +1,151 @@
+"""What the kernel knows of a running container: its control groups, and the folder of its changes."""
+
+from __future__ import annotations
+
+import asyncio
+import re
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from proctor.errors import SandboxError
+from proctor.sandbox.base import Limits
+from proctor.sandbox.container.engine import call
+from proctor.sandbox.limits import Group
+
+_CONTROLLERS = ("memory", "pids", "cpu", "cpuacct")
+_MEASURE_S = 60.0
+
+
+def group_of(pid: int, proc: Path = Path("/proc")) -> Group | None:
+    """The control groups of a process, as far as they can be read here."""
+    try:
+        mounted = [line.split() for line in (proc / "self/mounts").read_text().splitlines()]
+        lines = [line.split(":", 2) for line in (proc / str(pid) / "cgroup").read_text().splitlines()]
+    except OSError:
+        return None
+    paths = {each: path for _, names, path in lines for each in names.split(",")}
+    folders: dict[str, Path] = {}
+    for _, folder, kind, options, *_ in mounted:
+        if kind == "cgroup2" and (found := _below(folder, paths.get("", ""))):
+            if (found / "memory.current").exists():
+                return Group(version=2, folders=dict.fromkeys(("memory", "pids", "cpu"), found))
+        elif kind == "cgroup":
+            for name in set(_CONTROLLERS) & set(options.split(",")):
+                if found := _below(folder, paths.get(name, "")):
+                    folders[name] = found
+    return Group(version=1, folders=folders) if folders else None
+
+
+def _below(root: str, path: str) -> Path | None:
+    """A group other than the root, whose limits would be everyone's."""
+    folder = Path(root) / path.lstrip("/")
+    return folder if path.strip("/") and ".." not in path and folder.is_dir() else None
+
+
+def used(group: Group) -> dict[str, Any]:
+    """What a container used so far; keys as in `SandboxInfo.ledger`."""
+    found = group.usage()
+    if group.version == 1:
+        nanoseconds = _read(group, "cpuacct", "cpuacct.usage").strip()
+        if nanoseconds.isdigit():
+            found["cpu_s"] = int(nanoseconds) / 1e9
+    elif match := re.search(r"^usage_usec (\d+)", _read(group, "cpu", "cpu.stat"), re.MULTILINE):
+        found["cpu_s"] = int(match[1]) / 1e6
+    return found
+
+
+def enforcement(limits: Limits, group: Group | None, *, network: str, storage: bool) -> dict[str, str]:
+    """For each limit that was asked for: how it holds, as read back from the kernel, or why not."""
+    found = {"network": network}
+    has = _in_force(group) if group else {}
+    through = f"cgroup v{group.version}" if group else ""
+    if limits.cpus is not None:
+        found["cpus"] = through if has.get("cpu") else "not enforced: the engine set no cpu limit here"
+    if limits.memory_bytes is not None:
+        found["memory"] = through if has.get("memory") else "rlimit: data size of each process"
+    if limits.pids is not None:
+        found["pids"] = through if has.get("pids") else "rlimit: processes of each user inside"
+    if limits.storage_bytes is not None:
+        whole = (
+            "watched: everything is ended when over"
+            if storage
+            else "not enforced as a whole: the container's changes cannot be measured here"
+        )
+        found["storage"] = f"{whole}; rlimit: size of each file"
+    return found
+
+
+def _in_force(group: Group) -> dict[str, bool]:
+    two = group.version == 2
+    files = {
+        "memory": "memory.max" if two else "memory.limit_in_bytes",
+        "pids": "pids.max",
+        "cpu": "cpu.max" if two else "cpu.cfs_quota_us",
+    }
+    found = {}
+    for name, file in files.items():
+        text = _read(group, name, file).split()
+        found[name] = bool(text) and text[0].isdigit() and int(text[0]) < 1 << 60
+    return found
+
+
+def _read(group: Group, controller: str, file: str) -> str:
+    folder = group.folders.get(controller)
+    try:
+        return (folder / file).read_text() if folder else ""
+    except OSError:
+        return ""
+
+
+def changes(pid: int, proc: Path = Path("/proc")) -> tuple[Path, ...]:
+    """The folder on the host into which a container's changes go, then the files it was given to write.
+
+    Nothing when the folder cannot be known.
+    """
+    try:
+        inside = _mounted(proc / str(pid))
+        here = _mounted(proc / "self")
+    except (OSError, ValueError, IndexError):
+        return ()
+    top = next((each for each in inside if each[2] == "/"), None)
+    upper = re.search(r"(?:^|,)upperdir=(/[^,]+)", top[4]) if top and top[3] == "overlay" else None
+    if not upper or not Path(upper[1]).is_absolute():
+        return ()
+    files = [_host_path(device, root, here) for device, root, target, *_ in inside if target in _GIVEN]
+    return (Path(upper[1]), *(each for each in files if each))
+
+
+_GIVEN = ("/etc/hosts", "/etc/hostname", "/etc/resolv.conf", "/run/.containerenv")
+_Mount = tuple[str, str, str, str, str]
+
+
+def _mounted(process: Path) -> list[_Mount]:
+    """Device, path on it, place, kind and options of each mount that a process sees."""
+    found = []
+    for line in (process / "mountinfo").read_text().splitlines():
+        left, _, right = line.partition(" - ")
+        fields, kind = left.split(), right.split()
+        found.append((fields[2], fields[3], fields[4], kind[0], kind[-1]))
+    return found
+
+
+def _host_path(device: str, root: str, here: Sequence[_Mount]) -> Path | None:
+    """Where a path of a device is in our own view."""
+    for mounted, base, target, *_ in here:
+        if mounted == device and Path(root).is_relative_to(base):
+            return Path(target) / Path(root).relative_to(base)
+    return None
+
+
+async def disk_usage(places: Sequence[Path], enter: Sequence[str]) -> tuple[int, int]:
+    """Bytes and inodes of all these together; `enter` is what may read it all."""
+    counts = []
+    for unit in ("--block-size=1", "--inodes"):
+        command = [*enter, "du", "--summarize", "--total", "--one-file-system", unit, "--", *map(str, places)]
+        counts.append(asyncio.create_task(call(command, timeout_s=_MEASURE_S)))
+    said = await asyncio.gather(*counts)
+    totals = [each.out.splitlines()[-1].split()[0] for each in said if each.out.strip()]
+    if len(totals) != len(counts) or not all(total.isdigit() for total in totals):
+        raise SandboxError(f"cannot measure {places[0]}: {said[0].reason}")
+    return int(totals[0]), int(totals[1])

@@ -1,0 +1,41 @@
+"""Sandboxes that are podman containers, of root or of an ordinary user."""
+
+from __future__ import annotations
+
+import shutil
+from pathlib import Path
+
+from proctor.sandbox.container.backend import Containers
+from proctor.sandbox.container.engine import Engine
+from proctor.sandbox.container.static import missing_compiler
+
+_SLIRP = ("--network", "slirp4netns:allow_host_loopback=false")
+
+
+def engine() -> Engine:
+    """podman, as it is installed here."""
+    return Engine(
+        name="podman",
+        program="podman",
+        run=("--http-proxy=false",),
+        remove=("rm", "--force", "--time", "0", "--volumes", "--ignore"),
+        public=_SLIRP if shutil.which("slirp4netns") else (),
+        owners='{{.ID}}\t{{index .Labels "proctor.owner"}}\t{{index .Labels "proctor.place"}}',
+        build=("build", "--isolation", "oci", "--network", "host", "--force-rm"),
+        build_marks=True,
+        compose=(("podman-compose",),),
+        compose_hint="install podman-compose",
+        runtimes=("crun", "runc"),
+    )
+
+
+def open_podman(home: Path, *, cache_dir: Path | None = None) -> Containers:
+    """The back end."""
+    return Containers(engine(), home, cache_dir=cache_dir)
+
+
+def obstacle() -> str:
+    """Why podman sandboxes cannot work here, as far as a quick look can tell."""
+    if not shutil.which("podman"):
+        return "podman is not installed"
+    return missing_compiler()
