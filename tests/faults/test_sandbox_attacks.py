@@ -194,6 +194,15 @@ async def test_doors_of_the_kernel_are_shut_by_the_filter(start):
 
 
 @both
+async def test_accounts_that_are_no_file_do_not_hold_up_a_command(start):
+    sandbox = await start()
+    for trick in ("mkfifo /etc/passwd", "ln -s /dev/zero /etc/passwd", "mkdir /etc/passwd"):
+        await sh(sandbox, f"rm -rf /etc/passwd; {trick}")
+        assert (await sandbox.exec(["true"], timeout_s=30)).exit_code == 0
+        assert (await sandbox.exec(["true"], user="user", timeout_s=30)).exit_code == 127
+
+
+@both
 async def test_there_is_no_terminal_of_the_caller_to_write_to(start):
     sandbox = await start()
     result = await sh(sandbox, "echo x > /dev/tty; tty; ps -o sid= -p $$; echo $$; ls /proc/self/fd | wc -l")

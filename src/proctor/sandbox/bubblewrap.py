@@ -224,11 +224,11 @@ class BubblewrapSandbox:
             on_output=on_output,
             keep_bytes=keep_bytes,
         )
-        if result.exit_code and self._group:
-            kills, before = self._group.oom_kills(), self._oom_seen
-            self._oom_seen = kills
-            return replace(result, oom_killed=kills > before)
-        return result
+        if self._group is None:
+            return result
+        kills, before = self._group.oom_kills(), self._oom_seen
+        self._oom_seen = kills
+        return replace(result, oom_killed=True) if kills > before else result
 
     async def upload(self, source: Path, target: str) -> None:
         """Copy a file, or a folder's content, to an absolute path inside."""
@@ -409,16 +409,15 @@ class BubblewrapSandbox:
                 return await asyncio.to_thread(self._spool, bytes(small), pieces)
         fd = os.memfd_create("upload", os.MFD_CLOEXEC)
         os.write(fd, small)
-        os.lseek(fd, 0, os.SEEK_SET)
-        return fd
+        return _read_only(fd)
 
     def _spool(self, first: bytes, rest: Any) -> int:
         with tempfile.TemporaryFile(dir=self._backend.folder) as file:
             file.write(first)
             for piece in rest:
                 file.write(piece)
-            file.seek(0)
-            return os.dup(file.fileno())
+            file.flush()
+            return _read_only(os.dup(file.fileno()))
 
     async def _end_for_storage(self, reason: str) -> None:
         self._ledger["storage_exceeded"] = reason
@@ -442,6 +441,14 @@ class BubblewrapSandbox:
                 return
             await asyncio.sleep(0.001 * (attempt + 1))
         raise SandboxError(f"the control group of sandbox {self._request.name} could not be removed")
+
+
+def _read_only(fd: int) -> int:
+    """The same file from its beginning: what goes inside must not be writable there."""
+    try:
+        return os.open(f"/proc/self/fd/{fd}", os.O_RDONLY | os.O_CLOEXEC)
+    finally:
+        os.close(fd)
 
 
 def _last_line(result: ExecResult) -> str:
