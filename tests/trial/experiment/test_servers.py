@@ -184,3 +184,22 @@ def _scratch(pids: list[int]) -> Path:
             if entry.startswith(b"TMPDIR=") and b"/proctor-" in entry:
                 return Path(entry.decode().partition("=")[2]).parent
     raise AssertionError("no temporary folder in any environment")
+
+
+def test_a_report_that_makes_no_sense_is_the_codes_own_error(bench, run, monkeypatch):
+    executor = bench.executor(ExperimentBody(experiment="counting"))
+
+    async def nonsense(*_):
+        return {"neither": "rows nor report"}
+
+    monkeypatch.setattr(ForkServer, "run", nonsense)
+
+    async def one():
+        try:
+            return await executor.execute(bench.trial(0, {}, slug="counting"), bench.lease(0))
+        finally:
+            await executor.close()
+
+    record = run(one)
+    assert record.outcome is Outcome.AGENT_ERROR
+    assert record.failure.type == "BadReport"
