@@ -10,6 +10,7 @@ from pathlib import Path
 
 import click
 
+from proctor.cli import new_task
 from proctor.errors import Exit, UsageError
 
 _NAME = re.compile(r"[a-z][a-z0-9_]{0,63}")
@@ -113,6 +114,9 @@ def command() -> None:
     """Scaffold something new."""
 
 
+command.add_command(new_task.command)
+
+
 @command.command("experiment")
 @click.argument("name")
 @click.option(
@@ -138,7 +142,7 @@ def experiment(name: str, folder: Path, specs: Path) -> int:
         spec: _SPEC,
         folder / f"test_{name}.py": _TEST,
     }
-    _write_all({path: content.format(**values) for path, content in contents.items()})
+    write_all({path: content.format(**values) for path, content in contents.items()})
     for path in contents:
         print(f"wrote {path}")
     print("\nNext:")
@@ -164,7 +168,7 @@ def _check_name(name: str) -> None:
         raise UsageError(f"'{name}' is already an experiment, at {taken.place}; choose another name")
 
 
-def _write_all(contents: dict[Path, str]) -> None:
+def write_all(contents: dict[Path, str]) -> None:
     """All or none: nothing is written when one of the files exists."""
     for path in contents:
         if path.exists() or path.is_symlink():

@@ -66,6 +66,7 @@ def carry_out(job: Job, *, verbose: int, as_json: bool, done: int = 0) -> int:
     import sys
 
     from proctor.cli.live import Live
+    from proctor.cli.live_tasks import TaskLive
     from proctor.cli.table import print_json
     from proctor.engine.stop import Stop
     from proctor.job.running import execute
@@ -73,7 +74,12 @@ def carry_out(job: Job, *, verbose: int, as_json: bool, done: int = 0) -> int:
     from proctor.report.data import RunData
     from proctor.report.folder import summary
 
-    with Live(len(job.plan), done=done, verbose=bool(verbose), quiet=as_json) as live:
+    shown: Live | TaskLive
+    if job.spec.tasks:
+        shown = TaskLive(job.plan.trials, done=done, verbose=verbose, quiet=as_json)
+    else:
+        shown = Live(len(job.plan), done=done, verbose=bool(verbose), quiet=as_json)
+    with shown as live:
 
         def heard(requests: int) -> None:
             live.say(
@@ -85,7 +91,8 @@ def carry_out(job: Job, *, verbose: int, as_json: bool, done: int = 0) -> int:
         async def go() -> RunStatus:
             stop = Stop(heard)
             with stop.on_signals():
-                return await execute(job, listener=live, stop=stop)
+                streams = live.logged if isinstance(live, TaskLive) and verbose > 1 and not as_json else None
+                return await execute(job, listener=live, stop=stop, on_log=streams)
 
         live.say(f"run {job.info.id}: {job.spec.name}, {len(job.plan)} trials")
         for warning in job.plan.warnings:
@@ -98,6 +105,9 @@ def carry_out(job: Job, *, verbose: int, as_json: bool, done: int = 0) -> int:
     else:
         print_result(data)
         print(f"\nreport: {job.folder / 'report.html'}")
+    if status is RunStatus.CANCELLED:
+        print(f"run {job.info.id} was cancelled; what had ended is saved", file=sys.stderr)
+        return Exit.INTERRUPTED
     if status is RunStatus.INTERRUPTED:
         print(f"interrupted; go on with: proctor resume {job.info.id}", file=sys.stderr)
         return Exit.INTERRUPTED
@@ -119,9 +129,14 @@ def exit_code(data: RunData) -> Exit:
 
 
 def print_result(data: RunData, *, limit: int = 30) -> None:
-    """The table at the end: one row per parameter point."""
+    """The table at the end: one row per parameter point; the matrix and the scores of rollouts."""
     from proctor.cli.table import print_table, seconds
 
+    if data.info.kind == "task":
+        from proctor.cli.rollouts_text import print_rollouts
+
+        print_rollouts(data)
+        return
     rows: list[list[Any]] = []
     for trial in data.trials[:limit]:
         metrics = trial.counted.metrics if trial.counted else {}

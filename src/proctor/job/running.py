@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import secrets
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -28,6 +28,9 @@ from proctor.store.blobs import FolderBlobs
 from proctor.store.open import open_store
 from proctor.store.store import Store
 
+REGRADES = "regrades"
+"""In place of a written spec: the run whose workspaces are judged again."""
+
 
 @dataclass(frozen=True, slots=True)
 class Job:
@@ -44,11 +47,13 @@ class Job:
         return Path(self.info.folder)
 
 
-def create(spec: Spec, written: Mapping[str, Any], settings: Settings) -> Job:
-    """Plan a run, write it to the store and begin its folder. Nothing executes yet."""
+def create(
+    spec: Spec, written: Mapping[str, Any], settings: Settings, *, plan: Plan | None = None
+) -> Job:
+    """Plan a run, or take a plan made elsewhere, write it to the store and begin its folder."""
     from proctor.trial.environment import capture_environment, capture_vcs
 
-    plan = plan_spec(spec, settings)
+    plan = plan or plan_spec(spec, settings)
     if not plan.trials:
         raise UsageError(f"{spec.name}: the spec expands to no trial at all")
     created_at = time.time()
@@ -95,7 +100,11 @@ def reopen(ref: str, settings: Settings) -> Job:
     return Job(info, spec, plan, settings)
 
 
-async def execute(job: Job, *, listener: Listener, stop: Stop) -> RunStatus:
+OnLog = Callable[[PlannedTrial, str, bytes], None]
+"""Hears what agents and tests print: trial, log, bytes."""
+
+
+async def execute(job: Job, *, listener: Listener, stop: Stop, on_log: OnLog | None = None) -> RunStatus:
     """Run what is pending, then write the report. Saves whatever happens."""
     settings, info = job.settings, job.info
     worker = worker_id()
@@ -110,7 +119,7 @@ async def execute(job: Job, *, listener: Listener, stop: Stop) -> RunStatus:
         engine = LocalEngine(
             store=store,
             run_id=info.id,
-            executor=_executor(job, FolderBlobs(settings.blobs_dir), worker),
+            executor=_executor(job, FolderBlobs(settings.blobs_dir), worker, on_log),
             listener=_Saving(folder, listener),
             stop=stop,
             worker=worker,
@@ -121,7 +130,9 @@ async def execute(job: Job, *, listener: Listener, stop: Stop) -> RunStatus:
         status = RunStatus.INTERRUPTED
         try:
             await engine.run()
-            if not unfinished(store, info.id):
+            if store.run(info.id).status is RunStatus.CANCELLED:
+                status = RunStatus.CANCELLED
+            elif not unfinished(store, info.id):
                 status = RunStatus.DONE
         finally:
             finish(store, info.id, status, folder)
@@ -140,9 +151,9 @@ def unfinished(store: Store, run_id: str) -> int:
     return sum(states.get(state, 0) for state in (TrialState.PENDING, TrialState.LEASED, TrialState.RUNNING))
 
 
-def _executor(job: Job, blobs: FolderBlobs, worker: str) -> Executor:
+def _executor(job: Job, blobs: FolderBlobs, worker: str, on_log: OnLog | None) -> Executor:
     if job.spec.tasks:
-        return _task_executor(job, blobs, worker)
+        return _task_executor(job, blobs, worker, on_log)
     from proctor.trial.experiment_trial import ExperimentExecutor
 
     spec = job.spec
@@ -158,9 +169,8 @@ def _executor(job: Job, blobs: FolderBlobs, worker: str) -> Executor:
     )
 
 
-def _task_executor(job: Job, blobs: FolderBlobs, worker: str) -> Executor:
-    from proctor.sandbox.choose import open_backend
-    from proctor.sandbox.image import Images
+def _task_executor(job: Job, blobs: FolderBlobs, worker: str, on_log: OnLog | None) -> Executor:
+    from proctor.sandbox.choose import open_backend, open_images
     from proctor.trial.collect import Collector
     from proctor.trial.task.prepare import Preparation
     from proctor.trial.task_trial import TaskExecutor, TaskSetting
@@ -173,14 +183,21 @@ def _task_executor(job: Job, blobs: FolderBlobs, worker: str) -> Executor:
         run_dir=job.folder,
         sandbox=spec.sandbox,
         backend=backend,
-        make_root=Images(settings.cache_dir / "images", backend).root,
+        make_root=open_images(backend, settings.cache_dir / "images").root,
         collector=Collector(job.folder, blobs),
         timeout_s=spec.timeout_s,
         model_base_url=settings.model_base_url,
         model_token=settings.model_api_key,
         worker=worker,
+        on_log=on_log,
     )
-    return TaskExecutor(setting, Preparation(spec, settings.cache_dir).plan)
+    plans = Preparation(spec, settings.cache_dir).plan
+    if regrades := job.info.spec.get(REGRADES):
+        from proctor.job.regrade import Workspaces
+        from proctor.trial.regrade import RegradeExecutor
+
+        return RegradeExecutor(setting, plans, Workspaces(str(regrades), settings, blobs).of)
+    return TaskExecutor(setting, plans)
 
 
 class _Saving:

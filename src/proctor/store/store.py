@@ -296,6 +296,11 @@ class Store:
             found |= {name: percentile(sorted(values), 50) for name, values in times.items()}
         return found
 
+    def recent(self, subject: str, *, limit: int = 400) -> list[tuple[PlannedTrial, Outcome]]:
+        """How the latest trials of a subject ended, newest first."""
+        found = self._db.read(queries.RECENT_OF_SUBJECT, {"subject": rows.column(subject), "limit": limit})
+        return [(rows.planned_trial(trial), Outcome(outcome)) for _, outcome, *trial in found]
+
     # Inside
 
     def _counts(self, run_id: str) -> dict[tuple[str, str], int]:

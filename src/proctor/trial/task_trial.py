@@ -380,7 +380,10 @@ class TaskExecutor:
                 failure=Failure(phase="read", type=type(error).__name__, message=str(error)),
                 worker=self.setting.worker,
             )
-        return await TaskAttempt(self.setting, plan, trial, lease).run()
+        return await self._attempt(plan, trial, lease).run()
+
+    def _attempt(self, plan: TaskTrialPlan, trial: PlannedTrial, lease: Lease) -> TaskAttempt:
+        return TaskAttempt(self.setting, plan, trial, lease)
 
     async def close(self) -> None:
         """End what the back end keeps warm."""

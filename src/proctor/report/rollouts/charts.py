@@ -70,7 +70,7 @@ def at_k_curves(arms: Sequence[ArmScore]) -> str:
     arms = [arm for arm in arms if len(arm.curve) > 1][:MOST_CURVES]
     most = max(arm.common_k for arm in arms)
     left, top, bottom = 52.0, 16.0, 270.0
-    right = WIDTH - 210.0
+    right = WIDTH - 270.0
     across, up = Scale(1.0, float(most), left, right), Scale(0.0, 1.0, bottom, top)
     parts = []
     for fifth in range(6):
@@ -88,8 +88,9 @@ def at_k_curves(arms: Sequence[ArmScore]) -> str:
             parts.append(_band(at_k, across, up))
         for kind, series in (("pass@k", at_k), ("pass^k", hat_k)):
             parts += _curve(kind, series, number, across, up)
-            who = f"{arm.arm.label} " if len(arms) > 1 else ""
-            ends.append((up(series[-1].value), number, f"{who}{kind} {rate(series[-1].value)}"))
+            who = f" {arm.arm.label}" if len(arms) > 1 else ""
+            last = f"{kind.removesuffix('k')}{series[-1].k}"
+            ends.append((up(series[-1].value), number, f"{last} {rate(series[-1].value)}{who}"))
         parts.append("</g>")
     parts += _ends(ends, right)
     told = "; ".join(
@@ -125,7 +126,7 @@ def _ends(ends: list[tuple[float, int, str]], right: float) -> list[str]:
     parts, last = [], -math.inf
     for y, number, label in sorted(ends):
         last = max(y, last + 15)
-        shown = label if len(label) <= 30 else label[:29] + "…"
+        shown = label if len(label) <= 38 else label[:37] + "…"
         parts.append(line(right + 6, y, right + 14, last, "grid"))
         parts.append(f'<g class="c{number}">{text(right + 18, last + 4, shown, "f")}</g>')
     return parts

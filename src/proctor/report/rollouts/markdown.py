@@ -38,7 +38,7 @@ def results(data: RunData) -> str:
 
 
 def _scores(run: Rollouts) -> str:
-    most = min((arm.common_k for arm in run.arms if arm.scored), default=0)
+    most = run.shared_k
     headers = [
         "agent",
         "model",
@@ -68,8 +68,7 @@ def _score(arm: ArmScore, most: int) -> list[str]:
         denominators_text(arm),
     ]
     if most > 1:
-        pair = next((pair for pair in arm.curve if pair[0].k == most), None)
-        cells += [rate(each.value) for each in pair] if pair else [MISSING] * 2
+        cells += [rate(each) for each in arm.at(most)]
     return [
         *cells,
         reward_text(arm.rewards.excluded.value if arm.rewards.excluded else None),

@@ -90,12 +90,12 @@ def _tiles(arm: ArmScore) -> str:
 
 
 def _arm_table(run: Rollouts) -> str:
-    most = min((arm.common_k for arm in run.arms if arm.scored), default=0)
+    most = run.shared_k
     partial = any(arm.partial for arm in run.arms)
     headers = ["agent", "pass rate", "95 % interval", "errors as zero – best case"]
     headers += [f"pass@{most}", f"pass^{most}"] if most > 1 else []
     headers += ["mean reward"] if partial else []
-    headers += ["flaky tasks", "errors", "median time"]
+    headers += ["flaky tasks", "errors"]
     rows = [_arm_row(arm, most, partial=partial) for arm in run.arms]
     body = table(headers, rows, numeric=range(1, len(headers)))
     return f'<div class="arms">{body}</div>' + _said_of_errors(run.arms)
@@ -110,13 +110,11 @@ def _arm_row(arm: ArmScore, most: int, *, partial: bool) -> list[str]:
         denominators_text(arm),
     ]
     if most > 1:
-        pair = next((pair for pair in arm.curve if pair[0].k == most), None)
-        cells += [rate(each.value) for each in pair] if pair else [MISSING] * 2
+        cells += [rate(each) for each in arm.at(most)]
     if partial:
         cells.append(reward_text(arm.rewards.excluded.value if arm.rewards.excluded else None))
     errors = f"{arm.errors} of {len(arm.trials)}" if arm.errors else "0"
-    middle = scores.durations(arm.trials).get("p50")
-    return [*cells, f"{arm.flaky} of {len(arm.cells)}", errors, escape(duration(middle))]
+    return [*cells, f"{arm.flaky} of {len(arm.cells)}", errors]
 
 
 def _said_of_errors(arms: Sequence[ArmScore]) -> str:

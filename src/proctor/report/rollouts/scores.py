@@ -83,6 +83,10 @@ class ArmScore:
         pairs = zip(self.at_k, self.hat_k, strict=True)
         return [(at, hat) for at, hat in pairs if at.k <= self.common_k]
 
+    def at(self, k: int) -> tuple[float | None, float | None]:
+        """pass@k and pass^k over all tasks."""
+        return next(((at.value, hat.value) for at, hat in self.curve if at.k == k), (None, None))
+
     @property
     def flaky(self) -> int:
         """How many tasks both passed and failed."""
@@ -103,9 +107,10 @@ class Rollouts:
         return max(self.arms, key=lambda each: each.passes.excluded.value if each.passes.excluded else -1.0)
 
     @property
-    def most_rollouts(self) -> int:
-        """The longest row of any cell."""
-        return max(len(cell.trials) for cell in self.table.cells.values())
+    def shared_k(self) -> int:
+        """The largest k at which every arm with a score has pass@k over all its tasks; 0 when none has."""
+        known = [{at.k for at, _ in arm.curve} for arm in self.arms if arm.scored]
+        return max(set.intersection(*known), default=0) if known else 0
 
 
 @once

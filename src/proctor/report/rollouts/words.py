@@ -85,7 +85,7 @@ def denominators_text(arm: ArmScore) -> str:
     zero, best = arm.passes.as_zero, arm.passes.best_case
     if zero is None or best is None:
         return MISSING
-    return f"{rate(zero.value)} – {rate(best.value)}" if arm.errors else rate(zero.value)
+    return f"{zero.value * 100:.0f}–{best.value * 100:.0f} %" if arm.errors else rate(zero.value)
 
 
 def reward_text(reward: float | None) -> str:
@@ -118,9 +118,9 @@ def headline(run: Rollouts) -> str:
     )
     if not ranked:
         return f"None of {len(arms)} agents has a scored rollout on {plural(tasks, 'task')}.{_left_out(run)}"
-    shown = ranked if len(ranked) <= 3 else [ranked[0], ranked[1], ranked[-1]]
+    shown = ranked if len(ranked) <= 4 else [ranked[0], ranked[1], ranked[-1]]
     parts = [f"{each.arm.label} {score_text(each.passes.excluded)}" for each in shown]
-    dots = ", …, " if len(ranked) > 3 else ", "
+    dots = ", …, " if len(ranked) > 4 else ", "
     listed = ", ".join(parts[:-1]) + dots + parts[-1]
     return f"Pass rates over {plural(tasks, 'task')}: {listed}.{_left_out(run)}"
 

@@ -1,0 +1,62 @@
+"""`proctor cancel`: end a run for good; what has ended is kept."""
+
+from __future__ import annotations
+
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from proctor.errors import Exit
+
+if TYPE_CHECKING:
+    from proctor.model.run import RunInfo
+    from proctor.settings import Settings
+    from proctor.store.store import Store
+
+
+@click.command(name="cancel")
+@click.argument("ref", metavar="RUN")
+@click.option("--json", "as_json", is_flag=True, help="Print JSON.")
+def command(ref: str, as_json: bool) -> int:
+    """Cancel RUN: an id, the beginning of one, a name, 'latest' or a run folder.
+
+    Nothing more of it starts. What runs loses its lease and is ended within seconds by whoever runs it.
+    """
+    from proctor.cli.table import print_json
+    from proctor.model.trial import RunStatus
+    from proctor.settings import load_settings
+    from proctor.store.open import open_store
+
+    settings = load_settings()
+    with open_store(settings.store_url, create=False) as store:
+        info = store.run(ref)
+        over = info.status in {RunStatus.DONE, RunStatus.CANCELLED}
+        running = [] if over else store.workers(info.id)
+        ended = 0
+        if not over:
+            store.set_status(info.id, RunStatus.CANCELLED, time.time())
+            ended = store.cancel(info.id, time.time())
+            if not running:
+                _close_books(store, info, settings)
+    if as_json:
+        status = info.status if over else RunStatus.CANCELLED
+        print_json({"run": info.id, "status": status.value, "cancelled_trials": ended, "workers": running})
+    elif over:
+        print(f"run {info.id} is {info.status.value} already; nothing was changed")
+    else:
+        said = f"cancelled run {info.id} ({info.name}): {ended} trials will not be done"
+        print(said + ("; what runs is being ended" if running else ""))
+    return Exit.OK
+
+
+def _close_books(store: Store, info: RunInfo, settings: Settings) -> None:
+    """Nobody else will: write the summary and the reports of what there is."""
+    from proctor.report.data import RunData
+    from proctor.report.folder import RunFolder
+    from proctor.store.blobs import FolderBlobs
+
+    if info.folder and Path(info.folder).is_dir():
+        folder = RunFolder(Path(info.folder), blobs=FolderBlobs(settings.blobs_dir))
+        folder.finish(RunData.from_store(store, info.id))

@@ -1,0 +1,61 @@
+"""`proctor summarize`: pass rates, matrix and tasks of a run of rollouts."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import click
+
+from proctor.errors import Exit, NotFoundError, UsageError
+
+if TYPE_CHECKING:
+    from proctor.report.data import RunData
+
+
+@click.command(name="summarize")
+@click.argument("name", metavar="NAME", default="latest")
+@click.option("--latest", is_flag=True, help="The newest run of that name; this is the default.")
+@click.option(
+    "--rollout", metavar="STAMP", help="The run with this stamp: its folder's name, or its beginning."
+)
+@click.option("--json", "as_json", is_flag=True, help="Print JSON.")
+def command(name: str, latest: bool, rollout: str | None, as_json: bool) -> int:
+    """Summarize the rollouts of NAME: a run's name, its id, its folder, or 'latest'."""
+    from proctor.cli.rollout_ref import check
+    from proctor.cli.table import print_json
+
+    check(latest, rollout)
+    data = load(name, rollout)
+    if data.info.kind != "task":
+        raise UsageError(f"run {data.info.id} measured experiments; see 'proctor show {data.info.id}'")
+    if as_json:
+        from proctor.report.summary import summary
+
+        print_json({**summary(data), "folder": data.info.folder})
+        return Exit.OK
+    from proctor.cli.rollouts_text import print_rollouts
+    from proctor.cli.table import bold, printable
+
+    print(bold(printable(f"{data.info.name}  {data.info.id}  {data.info.status.value}")))
+    print_rollouts(data)
+    if data.info.folder:
+        print(f"\nfolder: {printable(data.info.folder)}")
+    return Exit.OK
+
+
+def load(name: str, rollout: str | None) -> RunData:
+    """The run from the store; from its folder when the store does not know it."""
+    from proctor.cli.rollout_ref import find_folder, find_run
+    from proctor.report.data import RunData
+    from proctor.settings import load_settings
+    from proctor.store.open import open_store
+
+    settings = load_settings()
+    with open_store(settings.store_url, create=False) as store:
+        try:
+            return RunData.from_store(store, find_run(store, name, rollout).id)
+        except NotFoundError:
+            folder = find_folder(settings, name, rollout)
+            if folder is None:
+                raise
+            return RunData.from_folder(folder)

@@ -1,0 +1,93 @@
+"""`proctor watch`: follow a run that goes on anywhere, event by event, and take up where one left off."""
+
+from __future__ import annotations
+
+import json
+import sys
+import time
+from typing import TYPE_CHECKING
+
+import click
+
+from proctor.errors import Exit
+
+if TYPE_CHECKING:
+    from proctor.model.event import Event
+    from proctor.store.store import Store
+
+_OVER = ("done", "interrupted", "cancelled")
+_PAGE = 1000
+
+
+@click.command(name="watch")
+@click.argument("ref", metavar="RUN", default="latest")
+@click.option("--after", type=click.IntRange(0), default=0, metavar="ID", help="Only events after this one.")
+@click.option(
+    "--interval", type=click.FloatRange(0.05), default=0.5, show_default=True, help="Seconds between looks."
+)
+@click.option("--no-follow", is_flag=True, help="Print what has happened and end.")
+@click.option("--json", "as_json", is_flag=True, help="A JSON object per line.")
+def command(ref: str, after: int, interval: float, no_follow: bool, as_json: bool) -> int:
+    """Follow RUN (an id, a name, 'latest') until it is over. Events are numbered; --after goes on there."""
+    from proctor.settings import load_settings
+    from proctor.store.open import open_store
+
+    with open_store(load_settings().store_url, create=False) as store:
+        run_id = store.run(ref).id
+        last = after
+        try:
+            last = _follow(store, run_id, after, interval, follow=not no_follow, as_json=as_json)
+        except KeyboardInterrupt as stopped:
+            last = stopped.args[0] if stopped.args else last
+            print(f"go on with: proctor watch {run_id} --after {last}", file=sys.stderr)
+            return Exit.INTERRUPTED
+        if not as_json and store.run(run_id).status not in _OVER:
+            print(f"go on with: proctor watch {run_id} --after {last}", file=sys.stderr)
+    return Exit.OK
+
+
+def _follow(store: Store, run_id: str, after: int, interval_s: float, *, follow: bool, as_json: bool) -> int:
+    """Print events until the run is over; the number of the last one. An interruption carries it."""
+    labels: dict[str, str] = {}
+    try:
+        while True:
+            # Asked before the events are read: what happened before the end is then surely among them.
+            over = not follow or store.run(run_id).status in _OVER
+            while events := store.events(after=after, run_id=run_id, limit=_PAGE):
+                for event in events:
+                    _print(store, event, labels, as_json=as_json)
+                    after = event.id
+                sys.stdout.flush()
+            if over:
+                return after
+            time.sleep(interval_s)
+    except KeyboardInterrupt:
+        raise KeyboardInterrupt(after) from None
+
+
+def _print(store: Store, event: Event, labels: dict[str, str], *, as_json: bool) -> None:
+    from proctor.cli.table import printable, seconds
+
+    if event.trial_key and event.trial_key not in labels:
+        labels[event.trial_key] = store.trial(event.run_id, event.trial_key).label
+    label = labels.get(event.trial_key or "", "")
+    if as_json:
+        plain = {
+            "id": event.id,
+            "run_id": event.run_id,
+            "at": event.at,
+            "kind": event.kind,
+            "trial_key": event.trial_key,
+            "label": label or None,
+            "data": dict(event.data),
+        }
+        print(json.dumps(plain, ensure_ascii=False))
+        return
+    when = time.strftime("%H:%M:%S", time.localtime(event.at))
+    said = [label] if label else []
+    if event.data.get("outcome"):
+        said.append(str(event.data["outcome"]))
+        said.append(seconds(event.data.get("duration_s")))
+    elif event.data:
+        said.append(", ".join(f"{name} {value}" for name, value in event.data.items()))
+    print(f"{event.id:>8}  {when}  {event.kind:<16}  {printable('  '.join(said))}".rstrip())

@@ -1,0 +1,179 @@
+"""Run the episodes in this process: warm up, then the engine. `guard` decides which process that is."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping
+from contextlib import suppress
+from dataclasses import dataclass
+
+from proctor.engine.base import Executor, Listener
+from proctor.engine.lease import is_dead, worker_id
+from proctor.engine.local import LocalEngine
+from proctor.engine.stop import Stop
+from proctor.errors import ProctorError
+from proctor.job.running import Job, finish, unfinished
+from proctor.model.outcome import Outcome
+from proctor.model.plan import PlannedTrial
+from proctor.model.record import AttemptRecord, Failure
+from proctor.model.task import Task
+from proctor.model.trial import Lease, RunStatus
+from proctor.report.folder import RunFolder
+from proctor.sandbox.base import Backend, Root, SandboxRequest
+from proctor.sandbox.choose import open_backend, open_images
+from proctor.store.blobs import FolderBlobs
+from proctor.store.open import open_store
+from proctor.trial.collect import Collector
+from proctor.trial.task.prepare import Preparation
+from proctor.trial.task.request import limits_for
+from proctor.trial.task_trial import TaskExecutor, TaskSetting
+
+
+@dataclass(frozen=True, slots=True)
+class Guilt:
+    """An episode that ended the process it ran in, alone: it is not tried again."""
+
+    outcome: Outcome
+    message: str
+    started_at: float
+    ended_at: float
+
+
+async def drive(
+    job: Job,
+    *,
+    listener: Listener,
+    stop: Stop,
+    guilty: Mapping[str, Guilt],
+    parallel: int,
+) -> RunStatus:
+    """Bring what is pending to its end and write the run's own reports."""
+    settings, info, worker = job.settings, job.info, worker_id()
+    blobs = FolderBlobs(settings.blobs_dir)
+    with open_store(settings.store_url) as store:
+        for other in store.workers(info.id):
+            if is_dead(other):
+                store.release_worker(other, now=time.time())
+        folder = RunFolder(job.folder, blobs=blobs)
+        folder.reopen(store)
+        executor = make_executor(job, blobs, worker)
+        await warm_up(executor, job)
+        store.set_status(info.id, RunStatus.RUNNING, time.time())
+        engine = LocalEngine(
+            store=store,
+            run_id=info.id,
+            executor=_Sparing(executor, guilty, worker),
+            listener=_Saving(folder, listener),
+            stop=stop,
+            worker=worker,
+            parallel=parallel,
+            retries=job.spec.retries,
+            lease_s=settings.lease_s,
+        )
+        await engine.run()
+        left = unfinished(store, info.id)
+        if not left or stop.draining:
+            finish(store, info.id, RunStatus.INTERRUPTED if left else RunStatus.DONE, folder)
+        folder.close()
+        return RunStatus.INTERRUPTED if left else RunStatus.DONE
+
+
+def make_executor(job: Job, blobs: FolderBlobs, worker: str) -> TaskExecutor:
+    """What executes the episodes: real sandboxes, or the pretended ones when those were asked for."""
+    spec, settings = job.spec, job.settings
+    setting = TaskSetting(
+        run_id=job.info.id,
+        run_dir=job.folder,
+        sandbox=spec.sandbox,
+        backend=(backend := _backend(job)),
+        make_root=open_images(backend, settings.cache_dir / "images").root,
+        collector=Collector(job.folder, blobs),
+        timeout_s=spec.timeout_s,
+        model_base_url=settings.model_base_url,
+        model_token=settings.model_api_key,
+        worker=worker,
+    )
+    return TaskExecutor(setting, Preparation(spec, settings.cache_dir).plan)
+
+
+def _backend(job: Job) -> Backend:
+    if job.spec.sandbox.backend == "fake":
+        from proctor.job.perf.pretend import pretended
+
+        return pretended()
+    return open_backend(job.spec.sandbox.backend, job.settings.home / "sandboxes")
+
+
+async def warm_up(executor: TaskExecutor, job: Job) -> None:
+    """Build every image and start one sandbox on each, so that the first episodes are like the others.
+
+    What fails here fails again in an episode, where it is recorded.
+    """
+    setting = executor.setting
+    await setting.backend.reap()
+    roots: dict[str, None] = {}
+    for path, trial in {trial.path: trial for trial in job.plan.trials}.items():
+        with suppress(ProctorError):
+            task = executor.plans(trial).task
+            root = await setting.make_root(task)
+            if (name := root.digest or str(path)) not in roots:
+                roots[name] = None
+                await _try_out(setting, task, root, trial.index)
+
+
+async def _try_out(setting: TaskSetting, task: Task, root: Root, number: int) -> None:
+    request = SandboxRequest(
+        name=f"{setting.run_id}-warm-{number}",
+        root=root,
+        limits=limits_for(task, setting.sandbox),
+        env=root.env,
+        labels={"run": setting.run_id, "worker": setting.worker},
+    )
+    sandbox = setting.backend.sandbox(request)
+    await sandbox.start()
+    try:
+        await sandbox.exec(["/bin/true"], cwd="/", timeout_s=30)
+    finally:
+        await sandbox.stop()
+
+
+class _Sparing:
+    """Executes, save the episodes that are known to end the process: those get their record at once."""
+
+    def __init__(self, executor: Executor, guilty: Mapping[str, Guilt], worker: str) -> None:
+        self.executor = executor
+        self.guilty = guilty
+        self.worker = worker
+
+    async def execute(self, trial: PlannedTrial, lease: Lease) -> AttemptRecord:
+        guilt = self.guilty.get(trial.key)
+        if guilt is None:
+            return await self.executor.execute(trial, lease)
+        return AttemptRecord(
+            key=trial.key,
+            number=lease.attempt,
+            outcome=guilt.outcome,
+            started_at=guilt.started_at,
+            ended_at=guilt.ended_at,
+            reward=0.0,
+            failure=Failure(phase="agent", type="HarnessEnded", message=guilt.message),
+            worker=self.worker,
+        )
+
+    async def close(self) -> None:
+        await self.executor.close()
+
+
+class _Saving:
+    """Writes each attempt to the run folder before anyone else hears of it."""
+
+    def __init__(self, folder: RunFolder, listener: Listener) -> None:
+        self.folder = folder
+        self.listener = listener
+
+    def started(self, trial: PlannedTrial, lease: Lease) -> None:
+        self.listener.started(trial, lease)
+
+    def ended(self, trial: PlannedTrial, record: AttemptRecord, counts: bool) -> None:
+        self.folder.append(trial, record, counts)
+        self.listener.ended(trial, record, counts)

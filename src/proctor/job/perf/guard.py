@@ -1,0 +1,267 @@
+"""Run the episodes in a child process, so that none of them can take the harness with it.
+
+An agent is a class that runs in the engine's process: it may call `os._exit`, crash the interpreter or never
+give the event loop back. When the child dies or goes silent, what ran then is tried again one at a time;
+an episode that ends its process alone is guilty, gets its outcome, and the others go on as before.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import select
+import signal
+import sys
+import time
+import traceback
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import AbstractContextManager, contextmanager, suppress
+from dataclasses import dataclass, field
+from typing import Any, NoReturn
+
+from proctor.engine.base import Listener
+from proctor.engine.stop import Stop
+from proctor.errors import Exit, ProctorError, SandboxError
+from proctor.job.perf.drive import Guilt, drive
+from proctor.job.perf.system import SystemSampler
+from proctor.job.running import Job
+from proctor.model.outcome import Outcome
+from proctor.model.plan import PlannedTrial
+from proctor.model.record import AttemptRecord
+from proctor.model.trial import Lease, RunStatus
+from proctor.processes import describe_status, kill_tree
+from proctor.store.open import open_store
+
+BEAT_S = 0.5
+"""How often the child says that its event loop turns."""
+GRACE_S = 10.0
+"""How much longer than an episode's time limit the loop may stand still."""
+
+MakeListener = Callable[[], AbstractContextManager[Listener]]
+
+
+@dataclass(slots=True)
+class Ended:
+    """How a child came to its end."""
+
+    status: int = 0
+    silent: bool = False
+    """It was killed, because its event loop stood still."""
+    said: dict[str, Any] = field(default_factory=dict)
+    """Its last word; nothing when it died."""
+
+
+class Guard:
+    """Keeps a child at work until every episode has an outcome."""
+
+    def __init__(
+        self, job: Job, make_listener: MakeListener, sampler: SystemSampler, *, grace_s: float = GRACE_S
+    ) -> None:
+        self.job = job
+        self.make_listener = make_listener
+        self.sampler = sampler
+        self.silence_s = (job.spec.timeout_s or 600.0) + grace_s
+        self.guilty: dict[str, Guilt] = {}
+        self._child: int | None = None
+
+    def run(self) -> RunStatus:
+        """Return when all is done or a person stopped it; raise what the harness itself ran into."""
+        alone = 0
+        for _ in range(3 * len(self.job.plan) + 3):
+            with self._forwarded_signals():
+                ended = self._watch(*self._fork(alone))
+            if ended.said:
+                alone = 0
+                status = self._heard(ended.said)
+                if status is not RunStatus.PENDING:
+                    return status
+            else:
+                alone = self._suspects(ended)
+        raise SandboxError("the harness keeps dying, and no single episode is to blame")
+
+    def _heard(self, said: Mapping[str, Any]) -> RunStatus:
+        if "error" in said:
+            raise _Told(str(said["error"]), Exit(int(said["exit"])))
+        if said["status"] == RunStatus.INTERRUPTED and not said["stopped"]:
+            return RunStatus.PENDING
+        return RunStatus(said["status"])
+
+    def _suspects(self, ended: Ended) -> int:
+        """Take back what ran when the child died: one is guilty, several are tried again alone."""
+        now = time.time()
+        with open_store(self.job.settings.store_url) as store:
+            leases = [
+                lease
+                for worker in store.workers(self.job.info.id)
+                if f":{self._child}:" in worker
+                for lease in store.release_worker(worker, now=now)
+            ]
+            lost = {row.record.key: row.record for row in store.attempts(self.job.info.id) if not row.counts}
+        how = "stood still" if ended.silent else f"ended with {describe_status(ended.status)}"
+        if not leases:
+            raise SandboxError(f"the process of the harness {how} while no episode ran; see its output above")
+        if len(leases) == 1:
+            key = leases[0].key
+            self.guilty[key] = Guilt(
+                outcome=Outcome.AGENT_TIMEOUT if ended.silent else Outcome.AGENT_ERROR,
+                message=f"the process {how} while this episode, and no other, ran in it",
+                started_at=lost[key].started_at if key in lost else now,
+                ended_at=now,
+            )
+            return 0
+        return len(leases)
+
+    def _fork(self, alone: int) -> tuple[int, int]:
+        """Start a child; its id and the pipe on which it speaks."""
+        reader, writer = os.pipe()
+        sys.stdout.flush()
+        sys.stderr.flush()
+        pid = os.fork()
+        if pid == 0:
+            os.close(reader)
+            _be_child(self.job, self.make_listener, self.guilty, alone, writer)
+        os.close(writer)
+        self._child = self.sampler.pid = pid
+        return pid, reader
+
+    def _watch(self, pid: int, reader: int) -> Ended:
+        """Listen and sample until the child has gone."""
+        ended, heard, text = Ended(), time.monotonic(), b""
+        try:
+            while True:
+                ready, _, _ = select.select([reader], [], [], min(self.sampler.wait_s(), BEAT_S))
+                self.sampler.tick()
+                if ready:
+                    piece = os.read(reader, 65536)
+                    heard = time.monotonic()
+                    text = (text + piece)[-(1 << 20) :]
+                    if not piece:
+                        break
+                elif time.monotonic() - heard > self.silence_s:
+                    ended.silent = True
+                    kill_tree(pid)
+                    break
+        finally:
+            os.close(reader)
+            _, ended.status = os.waitpid(pid, 0)
+            self.sampler.sample()
+        last = text.replace(b".", b"", 0).rsplit(b"\n", 2)
+        with suppress(ValueError, IndexError):
+            if not ended.silent and ended.status == 0:
+                ended.said = json.loads(last[-2].lstrip(b"."))
+        return ended
+
+    @contextmanager
+    def _forwarded_signals(self) -> Iterator[None]:
+        """The child decides what Ctrl-C means; this process stays to write down what came of it."""
+
+        def forward(number: int, _: object) -> None:
+            if self._child is not None:
+                with suppress(ProcessLookupError):
+                    os.kill(self._child, number)
+
+        try:
+            before = {each: signal.signal(each, forward) for each in (signal.SIGINT, signal.SIGTERM)}
+        except ValueError:  # not in the main thread, where signals do not arrive anyway
+            before = {}
+        try:
+            yield
+        finally:
+            for number, handler in before.items():
+                signal.signal(number, handler)
+
+
+class _Told(ProctorError):
+    """What the child ran into, with the exit code it stands for."""
+
+    def __init__(self, message: str, code: Exit) -> None:
+        super().__init__(message)
+        self.exit_code = code
+
+
+def _be_child(
+    job: Job, make_listener: MakeListener, guilty: Mapping[str, Guilt], alone: int, writer: int
+) -> NoReturn:
+    """Do the work and say how it went; never return into the parent's stack."""
+    said: dict[str, Any]
+    with suppress(OSError):
+        os.setpgid(0, 0)  # a Ctrl-C reaches it once, through the parent
+    try:
+        said = asyncio.run(work(job, make_listener, guilty, alone, writer))
+    except ProctorError as error:
+        said = {"error": str(error), "exit": int(error.exit_code)}
+    except BaseException:  # noqa: BLE001 - it cannot be raised across processes, so it is told
+        said = {"error": f"the harness failed:\n{traceback.format_exc()}", "exit": int(Exit.INFRASTRUCTURE)}
+    with suppress(OSError, ValueError):
+        os.write(writer, b"\n" + json.dumps(said).encode() + b"\n")
+        sys.stdout.flush()
+        sys.stderr.flush()
+    os._exit(0)
+
+
+async def work(
+    job: Job, make_listener: MakeListener, guilty: Mapping[str, Guilt], alone: int, writer: int
+) -> dict[str, Any]:
+    """Drive the engine with a heart beat. `alone`: so many episodes one at a time, then give up the turn."""
+    stop = Stop()
+    person = 0
+
+    def asked(_: int) -> None:
+        nonlocal person
+        person += 1
+
+    beating = asyncio.create_task(_beat(writer, stop))
+    with make_listener() as listener, _signals(stop, asked):
+        counting = _Counting(listener, alone, stop)
+        status = await drive(
+            job, listener=counting, stop=stop, guilty=guilty, parallel=1 if alone else job.spec.parallel
+        )
+    beating.cancel()
+    return {"status": status.value, "stopped": person > 0}
+
+
+@contextmanager
+def _signals(stop: Stop, asked: Callable[[int], None]) -> Iterator[None]:
+    loop = asyncio.get_running_loop()
+
+    def on(times: int) -> None:
+        asked(times)
+        stop.request(times=times)
+
+    loop.add_signal_handler(signal.SIGINT, on, 1)
+    loop.add_signal_handler(signal.SIGTERM, on, 2)
+    try:
+        yield
+    finally:
+        loop.remove_signal_handler(signal.SIGINT)
+        loop.remove_signal_handler(signal.SIGTERM)
+
+
+async def _beat(writer: int, stop: Stop) -> None:
+    """Say that the loop turns; when nobody listens any more, the parent was killed and this must end too."""
+    while True:
+        try:
+            os.write(writer, b".")
+        except OSError:
+            stop.request(times=2)
+            return
+        await asyncio.sleep(BEAT_S)
+
+
+class _Counting:
+    """Passes on what it hears, and after so many episodes asks for no more."""
+
+    def __init__(self, listener: Listener, left: int, stop: Stop) -> None:
+        self.listener = listener
+        self.left = left
+        self.stop = stop
+
+    def started(self, trial: PlannedTrial, lease: Lease) -> None:
+        self.listener.started(trial, lease)
+
+    def ended(self, trial: PlannedTrial, record: AttemptRecord, counts: bool) -> None:
+        self.listener.ended(trial, record, counts)
+        self.left -= 1
+        if self.left == 0:
+            self.stop.request()

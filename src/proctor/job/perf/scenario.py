@@ -1,0 +1,198 @@
+"""What the harness repeats: a list of (task, agent) with how often, on which seed, and how each should end.
+
+A pass is the whole list once, weights included. Episodes go round in passes, so a short run has the same mix
+as a long one, and seeds come back, so that the same seed can be held against itself.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any
+
+from proctor.errors import UsageError
+from proctor.job.planning import plan_spec
+from proctor.model.canonical import derive_seed
+from proctor.model.outcome import Outcome
+from proctor.model.plan import Plan, PlannedTrial, trial_key
+from proctor.model.spec import Retries, SandboxSpec, Spec, TaskEntry
+from proctor.settings import Settings
+from proctor.spec import node
+from proctor.spec.load import parse
+from proctor.spec.node import Node
+
+DEFAULT = Path(__file__).parents[2] / "perf_tasks" / "scenario.yaml"
+SEEDS = 2
+"""How many seeds an entry without one of its own uses in turn."""
+MAX_EPISODES = 100_000
+_ENTRY_KEYS = ("task", "agent", "model", "options", "seed", "weight", "repeat", "expect")
+_KEYS = ("name", "seed", "scenario")
+_SYNONYMS = {"tasks": "task", "episodes": "scenario", "entries": "scenario", "agent_options": "options"}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Entry:
+    """One line of a scenario."""
+
+    task: str
+    agent: str = "oracle"
+    model: str | None = None
+    options: Mapping[str, Any] = field(default_factory=dict)
+    seed: int | None = None
+    weight: int = 1
+    expect: tuple[Outcome, ...] = (Outcome.PASSED,)
+    """The outcomes that are no failure."""
+
+    def to_mapping(self) -> dict[str, Any]:
+        """As the manifest shows it."""
+        return {
+            "task": self.task,
+            "agent": self.agent,
+            "model": self.model,
+            "options": dict(self.options),
+            "seed": self.seed,
+            "weight": self.weight,
+            "expect": [each.value for each in self.expect],
+        }
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Scenario:
+    """All lines, and the folder that their paths are read against."""
+
+    name: str
+    entries: tuple[Entry, ...]
+    base_dir: Path
+    seed: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Episodes:
+    """The plan of a run of the harness, and what each trial should come to."""
+
+    spec: Spec
+    plan: Plan
+    expect: Mapping[str, tuple[Outcome, ...]]
+    """Trial key → the outcomes that are no failure."""
+    pass_length: int
+    """Episodes in one pass over the scenario."""
+
+
+def load_scenario(path: Path | None = None) -> Scenario:
+    """A scenario file (YAML, TOML or JSON), or the one that comes with Proctor."""
+    file = path or DEFAULT
+    root = parse(file)
+    if isinstance(root.value, list):
+        items: dict[str, Node] = {"scenario": root}
+    else:
+        items = node.fields(root, _KEYS, synonyms=_SYNONYMS, what="a list of episodes, or a mapping")
+    if "scenario" not in items:
+        raise root.mark.error("'scenario' is missing: the list of tasks and agents")
+    lines = node.sequence(items["scenario"])
+    if not lines:
+        raise items["scenario"].mark.error("the scenario is empty; it needs at least a task")
+    return Scenario(
+        name=node.text(items["name"]) if "name" in items else file.stem,
+        entries=tuple(_entry(line, file.absolute().parent) for line in lines),
+        base_dir=file.absolute().parent,
+        seed=node.whole(items["seed"]) if "seed" in items else 0,
+    )
+
+
+def _entry(line: Node, base: Path) -> Entry:
+    items = node.fields(line, _ENTRY_KEYS, synonyms=_SYNONYMS, what="a mapping with 'task' and 'agent'")
+    if "task" not in items:
+        raise line.mark.error("'task' is missing: a task folder, a dataset or a ZIP")
+    if "weight" in items and "repeat" in items:
+        raise items["repeat"].place.error("'repeat' is another name for 'weight'; give one of them")
+    readers = {
+        "task": node.text,
+        "agent": node.text,
+        "model": node.text,
+        "seed": node.whole,
+        "expect": _expect,
+    }
+    found = node.each(items, readers)
+    options = node.plain(items["options"]) if "options" in items else {}
+    if not isinstance(options, dict):
+        raise node.wrong(items["options"], "a mapping")
+    weight = items.get("weight") or items.get("repeat")
+    if weight:
+        found["weight"] = node.whole(weight, minimum=1, maximum=MAX_EPISODES)
+    return Entry(**found, options=_with_places(found.get("agent", ""), options, base))
+
+
+def _with_places(agent: str, options: dict[str, Any], base: Path) -> dict[str, Any]:
+    """A recording lies beside the scenario, wherever the harness is started."""
+    recording = options.get("trajectory")
+    if agent == "replay" and isinstance(recording, str) and (base / recording).exists():
+        return {**options, "trajectory": str(base / recording)}
+    return options
+
+
+def _expect(item: Node) -> tuple[Outcome, ...]:
+    each = item.value if isinstance(item.value, list) else [item]
+    if not each:
+        raise item.mark.error("'expect' is empty; an episode that may end in no way always fails")
+    return tuple(Outcome(node.choice(word, [outcome.value for outcome in Outcome])) for word in each)
+
+
+def plan_episodes(
+    scenario: Scenario,
+    *,
+    episodes: int,
+    workers: int,
+    timeout_s: float,
+    sandbox: str,
+    settings: Settings,
+) -> Episodes:
+    """The trials of so many episodes, pass after pass. Wrong tasks, agents and options are refused here."""
+    if not 1 <= episodes <= MAX_EPISODES:
+        raise UsageError(f"{episodes} episodes; from 1 to {MAX_EPISODES:,} are possible")
+    spec = Spec(
+        name="perf",
+        tasks=tuple(_task_entry(entry) for entry in scenario.entries),
+        seed=scenario.seed,
+        tags=("perf",),
+        parallel=workers,
+        timeout_s=timeout_s,
+        # One attempt each: a harness that is measured must not mend what it measures.
+        retries=Retries(infrastructure=0, provider=0),
+        sandbox=SandboxSpec(backend=sandbox),
+        base_dir=str(scenario.base_dir),
+    )
+    cells: list[tuple[Entry, PlannedTrial]] = []
+    warnings: dict[str, None] = {}
+    for at, entry in enumerate(scenario.entries):
+        alone = plan_spec(replace(spec, tasks=(spec.tasks[at],)), settings)
+        warnings |= dict.fromkeys(alone.warnings)
+        for _ in range(entry.weight):
+            cells += [(entry, replace(trial, body=at)) for trial in alone.trials]
+            if len(cells) > MAX_EPISODES:
+                raise UsageError(f"one pass of the scenario has more than {MAX_EPISODES:,} episodes")
+    trials = [_episode(spec, cells[number % len(cells)], number, len(cells)) for number in range(episodes)]
+    expect = {trial.key: cells[number % len(cells)][0].expect for number, trial in enumerate(trials)}
+    return Episodes(spec, Plan(trials=tuple(trials), warnings=tuple(warnings)), expect, len(cells))
+
+
+def _task_entry(entry: Entry) -> TaskEntry:
+    return TaskEntry(
+        path=entry.task, agents=(entry.agent,), agent_options=entry.options, models=(entry.model,)
+    )
+
+
+def _episode(spec: Spec, cell: tuple[Entry, PlannedTrial], number: int, pass_length: int) -> PlannedTrial:
+    entry, trial = cell
+    turn = number // pass_length % SEEDS
+    seed = derive_seed(spec.seed, "perf", trial.subject_digest, turn) if entry.seed is None else entry.seed
+    key = trial_key(
+        subject_digest=trial.subject_digest,
+        agent=trial.agent,
+        agent_version=trial.agent_version,
+        model=trial.model,
+        overrides=trial.overrides,
+        seed=seed,
+        rollout=number,
+    )
+    return replace(trial, key=key, index=number, seed=seed, rollout=number)

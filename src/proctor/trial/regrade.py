@@ -1,0 +1,108 @@
+"""Judge a stored workspace again: the sandbox starts from what an agent left, and no agent runs.
+
+For tests that were wrong, or have become stricter. How the agent ended is taken over from then;
+the reward is new.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+from proctor.model.outcome import Outcome, from_reward
+from proctor.model.plan import PlannedTrial
+from proctor.model.record import AttemptRecord, Failure
+from proctor.model.task import Step
+from proctor.model.trial import Lease
+from proctor.sandbox.base import Root, Sandbox
+from proctor.trial.task.prepare import TaskTrialPlan
+from proctor.trial.task_trial import TaskAttempt, TaskExecutor, TaskSetting
+from proctor.trial.verify import Verdict
+
+STATE = "state.tar"
+"""The artifact that holds everything the agent changed."""
+_ENDS = {Outcome.AGENT_TIMEOUT, Outcome.AGENT_ERROR, Outcome.BUDGET_EXHAUSTED}
+
+
+@dataclass(frozen=True, slots=True)
+class Earlier:
+    """What is taken over from the attempt that is judged again."""
+
+    run_id: str
+    record: AttemptRecord
+    state: Path
+
+
+class RegradeAttempt(TaskAttempt):
+    """An attempt that begins where the agent had ended."""
+
+    def __init__(
+        self, setting: TaskSetting, plan: TaskTrialPlan, trial: PlannedTrial, lease: Lease, earlier: Earlier
+    ) -> None:
+        super().__init__(setting, plan, trial, lease)
+        self.earlier = earlier
+        self.notes.append(f"graded again: the workspace of run {earlier.run_id}; no agent ran")
+
+    async def _start(self, root: Root, env: Mapping[str, str], state: Path | None = None) -> None:
+        await super()._start(root, env, state or self.earlier.state)
+
+    async def _set_up(self, sandbox: Sandbox, root: Root) -> None:
+        """Everything is in its place already."""
+
+    async def _one_leg(self, sandbox: Sandbox, env: Mapping[str, str], step: Step | None) -> Verdict:
+        if self.earlier.record.outcome in _ENDS:
+            self.outcome, self.failure = self.earlier.record.outcome, self.earlier.record.failure
+        with self.phases.phase("verify"):
+            return await self._verify(sandbox, env, step)
+
+    async def _run_steps(self, sandbox: Sandbox, env: Mapping[str, str]) -> None:
+        """Only the last workspace is stored: the earlier steps keep the rewards they had."""
+        known = self.earlier.record.metrics.get("steps") or {}
+        done = [step for step in self.task.steps if step.name in known]
+        last = done[-1] if done else self.task.steps[0]
+        verdict = await self._one_leg(sandbox, env, last)
+        self.steps = {step.name: known.get(step.name) for step in done} | {last.name: verdict.reward}
+        self.notes.append(f"of several steps only '{last.name}' was graded again")
+        if verdict.reward is None:
+            self._take(verdict)
+            return
+        rewards = [reward or 0.0 for reward in self.steps.values()]
+        complete = len(rewards) == len(self.task.steps)
+        final = self.task.reward_strategy == "final"
+        value = (rewards[-1] if complete else 0.0) if final else sum(rewards) / len(self.task.steps)
+        self._take(Verdict(outcome=from_reward(value), reward=value))
+
+
+class RegradeExecutor(TaskExecutor):
+    """Judges the stored workspaces of an earlier run."""
+
+    def __init__(
+        self,
+        setting: TaskSetting,
+        plans: Callable[[PlannedTrial], TaskTrialPlan],
+        earlier: Callable[[PlannedTrial], Earlier | str],
+    ) -> None:
+        super().__init__(setting, plans)
+        self.earlier = earlier
+
+    async def execute(self, trial: PlannedTrial, lease: Lease) -> AttemptRecord:
+        """One judgement; a trial without a stored workspace is skipped, with the reason."""
+        found = self.earlier(trial)
+        if isinstance(found, str):
+            now = self.setting.clock()
+            return AttemptRecord(
+                key=trial.key,
+                number=lease.attempt,
+                outcome=Outcome.SKIPPED,
+                started_at=now,
+                ended_at=now,
+                failure=Failure(phase="setup", type="NothingStored", message=found),
+                worker=self.setting.worker,
+            )
+        return await super().execute(trial, lease)
+
+    def _attempt(self, plan: TaskTrialPlan, trial: PlannedTrial, lease: Lease) -> TaskAttempt:
+        found = self.earlier(trial)
+        assert isinstance(found, Earlier)
+        return RegradeAttempt(self.setting, plan, trial, lease, found)
