@@ -179,7 +179,7 @@ def test_more_points_need_more_certainty():
 @pytest.mark.parametrize("tail", ["normal", "outliers"])
 def test_false_alarms_stay_below_what_was_asked(tail):
     generator = random.Random(11)
-    rules, wrong, rounds = Rules(), 0, 600
+    rules, wrong, rounds = Rules(), 0, 400
 
     def draw() -> float:
         value = generator.gauss(0, 0.01)
@@ -312,7 +312,7 @@ def test_recorded_noise_drawn_again_and_again_gives_no_false_alarms(name):
     values = [log_ratio(each, "cpu") for each in pairs]
     middle = centre(values).value
     generator = random.Random(14)
-    rounds = 300
+    rounds = 200
     # Which side is called B is a coin toss for identical code.
     drawn = (
         [(generator.choice(values) - middle) * generator.choice((1, -1)) for _ in range(20)]

@@ -210,7 +210,6 @@ def judge_values(
         verdict = _verdict(now, margin, error, rules.same_error * share, last=last)
     if verdict is None and last:
         verdict = Verdict.INCONCLUSIVE
-    open_question = verdict in {None, Verdict.INCONCLUSIVE}
     return _finding(
         now,
         rules.same_error * share if verdict is Verdict.SAME else error,
@@ -219,7 +218,7 @@ def judge_values(
         busy=busy,
         margin=margin,
         p_value=min(1.0, *p_values, 1.0),
-        needed=pairs_needed(now, margin, rules) if open_question else None,
+        needed=pairs_needed(now, margin, rules) if verdict is Verdict.INCONCLUSIVE else None,
     )
 
 
@@ -264,17 +263,22 @@ def _verdict(now: Centre, margin: float, error: float, same_error: float, *, las
 def pairs_needed(now: Centre, margin: float, rules: Rules) -> int | None:
     """How many pairs in all would settle it four times in five, if the difference is what it seems to be."""
     size = abs(now.value)
-    count = now.count
-    while count < _MOST_PAIRS:
-        count += max(1, count // 20)
+
+    def settles(count: int) -> bool:
         degrees = count - 2 * int(TRIM * count) - 1
         one = now.spread / math.sqrt(count)
         share, luck = spent(looks_for(count))[-1], t_quantile((1 + _POWER) / 2, degrees)
         certain = (t_quantile(1 - rules.error * share / rules.points / 2, degrees) + luck) * one < size
         same = (t_quantile(1 - rules.same_error * share / 2, degrees) + luck) * one < margin - size
-        if certain or same:
-            return count
-    return None
+        return certain or same
+
+    low, high = now.count, _MOST_PAIRS
+    if not settles(high):
+        return None
+    while high - low > 1:
+        middle = (low + high) // 2
+        low, high = (low, middle) if settles(middle) else (middle, high)
+    return high
 
 
 def confirms(first: Finding, pairs: Sequence[Pair]) -> bool:

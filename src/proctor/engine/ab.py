@@ -148,9 +148,9 @@ class _Driver:
             pairs.append(
                 self.measure(Order(point=self.index, number=len(pairs), again=len(pairs) % AGAIN_EVERY == 1))
             )
-            if len(pairs) < FEWEST_PAIRS:
-                continue
             late = deadline is not None and self.clock() + _typical_s(pairs) > deadline
+            if len(pairs) < FEWEST_PAIRS or not (late or len(pairs) in rules.looks):
+                continue
             finding = judge(pairs, rules, final=late)
             if late and finding.verdict is Verdict.INCONCLUSIVE:
                 finding = replace(finding, reason="the time budget was spent")

@@ -207,8 +207,9 @@ def gather(workers: Sequence[Worker], *, timeout_s: float, doing: str) -> list[d
         missing = [worker for worker in workers if worker not in answers]
         ready = wait_for(missing, deadline - time.monotonic())
         if not ready:
+            late = " or ".join(dict.fromkeys(worker.side.who for worker in missing))
             raise SideError(
-                f"{missing[0].side.who}: {doing} did not end within {timeout_s:.0f} s; "
+                f"{late}: {doing} did not end within {timeout_s:.0f} s; "
                 "a larger timeout_s in the spec allows more"
             )
         for worker in ready:

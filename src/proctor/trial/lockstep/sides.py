@@ -179,13 +179,11 @@ def _interpreter(text: str, name: str) -> str:
             timeout=60,
             check=True,
         )
-        version = tuple(map(int, done.stdout.split()))
+        major, minor = map(int, done.stdout.split())
     except (OSError, ValueError, subprocess.SubprocessError) as error:
         raise UsageError(f"side {name}: {text} is not a Python interpreter: {error}") from error
-    if version < _OLDEST:
-        raise UsageError(
-            f"side {name}: {text} is Python {'.'.join(map(str, version))}; 3.11 or later is needed"
-        )
+    if (major, minor) < _OLDEST:
+        raise UsageError(f"side {name}: {text} is Python {major}.{minor}; 3.11 or later is needed")
     return python
 
 

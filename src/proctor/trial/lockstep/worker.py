@@ -18,7 +18,7 @@ from itertools import repeat
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
-    from typing import Any
+    from typing import Any, TextIO
 
     Call = Callable[[Any], Any]
 
@@ -37,13 +37,17 @@ def main(reading_fd: int, writing_fd: int) -> int:
     """Answer the orders that come over one pipe on the other: load, then `probe` or `turns`, then the end."""
     for fd in (reading_fd, writing_fd):
         os.set_inheritable(fd, False)
-    orders = os.fdopen(reading_fd, "r")
-    answers = os.fdopen(writing_fd, "w")
+    with os.fdopen(reading_fd, "r") as orders, os.fdopen(writing_fd, "w") as answers:
 
-    def answer(**message: Any) -> None:
-        answers.write(json.dumps(message) + "\n")
-        answers.flush()
+        def answer(**message: Any) -> None:
+            answers.write(json.dumps(message) + "\n")
+            answers.flush()
 
+        return serve(orders, answer)
+
+
+def serve(orders: TextIO, answer: Callable[..., None]) -> int:
+    """The worker's life: 0 when all went well."""
     phase, experiment, context = "load", None, None
     try:
         job = json.loads(orders.readline())
