@@ -108,10 +108,16 @@ class Build:
             assert isinstance(sandbox, MakesLayers)
             for step, selected in zip(group.steps, chosen, strict=True):
                 self.doing = f"{self._where}:{step.line}"
-                if isinstance(step, Copy):
-                    await self._copy(sandbox, step, selected)
-                elif not run or step.path != run.settings.workdir:
-                    await _make_folder(sandbox, step.path)
+                try:
+                    if isinstance(step, Copy):
+                        await self._copy(sandbox, step, selected)
+                    elif not run or step.path != run.settings.workdir:
+                        await _make_folder(sandbox, step.path)
+                except ImageError:
+                    raise
+                except SandboxError as error:
+                    said = step.text if isinstance(step, Copy) else f"WORKDIR {step.path}"
+                    raise ImageError(f"{self._where}:{step.line}: {said}: {error}") from error
             if run:
                 self.doing = f"{self._where}:{run.line}: {run.text}"
                 await self._run(sandbox, run, base)
@@ -263,7 +269,4 @@ async def _is_folder(sandbox: Sandbox, path: str) -> bool:
 async def _make_folder(sandbox: Sandbox, path: str) -> None:
     with tempfile.TemporaryDirectory(prefix="proctor-") as empty:
         Path(empty).chmod(0o755)
-        try:
-            await sandbox.upload(Path(empty), path)
-        except SandboxError as error:
-            raise ImageError(f"cannot make the folder {path}: {error}") from error
+        await sandbox.upload(Path(empty), path)

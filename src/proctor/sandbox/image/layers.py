@@ -10,10 +10,12 @@ import contextlib
 import fcntl
 import itertools
 import os
+import shutil
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 from pathlib import Path
 from typing import Protocol
 
+from proctor.errors import SandboxError
 from proctor.sandbox import reaper
 from proctor.sandbox.init.client import Keeper
 
@@ -103,6 +105,8 @@ class LayerStore:
         parent = os.open(self.layers, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
         try:
             await keeper.remove(name, parent)
+        except SandboxError:
+            shutil.rmtree(self.layers / name)  # what is not the sandboxes' users' is ours
         finally:
             os.close(parent)
 

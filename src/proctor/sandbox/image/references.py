@@ -6,7 +6,6 @@ import hashlib
 import json
 import os
 import re
-import tempfile
 from collections.abc import Iterator
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -75,9 +74,9 @@ class References:
 def write_json(file: Path, value: dict[str, Any]) -> None:
     """Write a file that is either the old one or the new one."""
     file.parent.mkdir(parents=True, exist_ok=True)
-    with tempfile.NamedTemporaryFile("w", dir=file.parent, prefix=".", delete=False) as writing:
-        json.dump(value, writing)
-    os.replace(writing.name, file)  # noqa: PTH105 - a name, not a path
+    writing = file.with_name(f".{file.name}.{os.urandom(4).hex()}")
+    writing.write_text(json.dumps(value))
+    writing.replace(file)
 
 
 def read_json(file: Path) -> dict[str, Any]:

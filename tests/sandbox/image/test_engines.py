@@ -1,0 +1,180 @@
+"""Engines, played by a script that answers like podman from a folder of saved images."""
+
+# Scripts are kept whole, processes are short, and files that others make are waited for by looking.
+# ruff: noqa: ASYNC110, E501
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+from tests.sandbox.image.archives import docker_archive, host_layer, layer
+
+from proctor.errors import ImageError
+from proctor.sandbox.image import Images, engines
+from proctor.sandbox.image.engines import Engine
+
+pytestmark = [pytest.mark.anyio, pytest.mark.needs("bubblewrap")]
+
+SCRIPT = """#!/bin/sh
+here=$(dirname "$0"); echo "$*" >> "$here/calls"
+last() { for word in "$@"; do :; done; echo "$word" | tr '/:' '__'; }
+case "$1 $2" in
+  "image inspect") file="$here/images/$(last "$@")"; [ -f "$file" ] || { echo "no such image"; exit 125; }
+    case "$4" in *Config*) echo '{"Env": ["A=1"], "WorkingDir": "/w", "User": ""}';; *) sha256sum < "$file" | cut -c1-64;; esac;;
+  "save "*) cp "$here/images/$(last "$@")" "$5";;
+  "build "*) if grep -q broken "$7"; then echo "step 1 is broken"; exit 3; fi
+    cp "$here/template.tar" "$here/images/$(echo "$3" | tr '/:' '__')"; touch "$here/overlay-images/images.json";;
+esac
+"""
+
+
+@dataclass
+class Played:
+    engine: Engine
+    folder: Path
+
+    def calls(self) -> list[str]:
+        file = self.folder / "calls"
+        return file.read_text().splitlines() if file.exists() else []
+
+    def has(self, reference: str, layers: list[bytes]) -> None:
+        name = reference.replace("/", "_").replace(":", "_")
+        docker_archive(self.folder / "images" / name, layers, [])
+        self.changed()
+
+    def changed(self) -> None:
+        number = len(list((self.folder / "overlay-images").iterdir())) + os.urandom(3)[0]
+        (self.folder / "overlay-images" / "images.json").write_text("x" * number)
+
+
+@pytest.fixture
+def podman(tmp_path, monkeypatch) -> Played:
+    folder = tmp_path / "engine"
+    for name in ("images", "overlay-images"):
+        (folder / name).mkdir(parents=True)
+    program = folder / "podman"
+    program.write_text(SCRIPT)
+    program.chmod(0o755)
+    played = Played(engine=Engine(name="podman", program=str(program)), folder=folder)
+    played.changed()
+    monkeypatch.setattr(engines, "installed", lambda: (played.engine,))
+    monkeypatch.setattr(engines, "_podman_roots", lambda: [folder])
+    return played
+
+
+async def test_an_image_comes_from_the_engine_s_storage_once(
+    podman, images, images_dir, backend, make_task, look
+):
+    podman.has("debian:12", [host_layer(), layer({"mark": b"from podman"})])
+    text = "FROM debian:12\nRUN cat /mark > /copy\n"
+    root = await images.root(make_task(text))
+    assert not root.host
+    assert await look(root, "cat /copy") == "from podman"
+    asked = len(podman.calls())
+    again = await Images(images_dir, backend).root(make_task(text))
+    assert again == root
+    assert len(podman.calls()) == asked, "nothing changed there, so nobody asks"
+    podman.changed()
+    assert await Images(images_dir, backend).root(make_task(text)) == root
+    assert [call.split()[0] for call in podman.calls()[asked:]] == ["image"], "asked, but not saved again"
+    podman.has("debian:12", [host_layer(), layer({"mark": b"newer"})])
+    assert await look(await Images(images_dir, backend).root(make_task(text)), "cat /copy") == "newer"
+
+
+async def test_an_image_that_the_engine_lacks_is_asked_for_once(
+    podman, images, images_dir, backend, make_task
+):
+    assert (await images.root(make_task("FROM debian:12\n"))).host
+    assert len(podman.calls()) == 1
+    assert (await Images(images_dir, backend).root(make_task("FROM debian:12\n"))).host
+    assert len(podman.calls()) == 1
+
+
+async def test_an_engine_without_any_image_is_not_even_asked(podman, images, make_task):
+    (podman.folder / "overlay-images" / "images.json").unlink()
+    assert (await images.root(make_task("FROM debian:12\n"))).host
+    assert podman.calls() == []
+
+
+async def test_what_our_builder_cannot_do_is_built_by_the_engine(podman, images, make_task):
+    docker_archive(podman.folder / "template.tar", [host_layer()], [])
+    text = "FROM a AS b\nFROM c\nCOPY --from=b /x /x\n"
+    root = await images.root(make_task(text))
+    assert len(root.layers) == 1
+    assert root.env["FROM_IMAGE"] == "yes"
+    assert sum(call.startswith("build") for call in podman.calls()) == 1
+    with pytest.raises(ImageError, match=r"podman build ended with exit code 3\n  \| step 1 is broken"):
+        await images.root(make_task(text + "# broken\n", name="other"))
+
+
+async def test_sandboxes_of_an_engine_get_images_of_the_engine(podman, tmp_path, make_task):
+    class Backend:
+        name = "podman"
+
+    docker_archive(podman.folder / "template.tar", [layer({"a": b"1"})], [])
+    images = Images(tmp_path / "images", Backend())
+    root = await images.root(make_task("FROM x\n"))
+    assert root.image.startswith("localhost/proctor-")
+    assert (root.env, root.workdir, root.user) == ({"A": "1"}, "/w", "root")
+    assert root.digest
+    podman.has("given:1", [layer({"a": b"1"})])
+    assert (await images.root(make_task(None, image="given:1"))).image == "given:1"
+    with pytest.raises(ImageError, match="podman needs one"):
+        await images.root(make_task(None, name="nothing"))
+
+
+async def test_an_engine_that_is_not_there_is_said_to_be_missing(tmp_path, make_task):
+    class Backend:
+        name = "docker"
+
+    with pytest.raises(ImageError, match="docker is not installed"):
+        await Images(tmp_path / "images", Backend()).root(make_task("FROM x\n"))
+
+
+async def test_a_failing_save_and_an_unknown_program_are_image_errors(podman, tmp_path):
+    with pytest.raises(ImageError, match="podman save x failed"):
+        await engines.save(podman.engine, "x", tmp_path / "out")
+    with pytest.raises(ImageError, match="cannot run"):
+        await engines.image_id(Engine(name="podman", program="/no/such"), "x")
+    assert (await engines.settings(podman.engine, "missing")).env == {}
+
+
+async def test_a_cancelled_engine_is_killed_with_its_children(tmp_path):
+    program = tmp_path / "slow"
+    program.write_text(f"#!/bin/sh\necho $$ > {tmp_path}/pid\nsleep 1000 & wait\n")
+    program.chmod(0o755)
+    asking = asyncio.ensure_future(engines.image_id(Engine(name="podman", program=str(program)), "x"))
+    while not (tmp_path / "pid").exists() or not (tmp_path / "pid").read_text().strip():
+        await asyncio.sleep(0.01)
+    asking.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await asking
+    pid = int((tmp_path / "pid").read_text())
+    with pytest.raises(ProcessLookupError):
+        os.kill(pid, 0)
+
+
+def test_storage_is_looked_for_where_podman_s_settings_say(tmp_path, monkeypatch):
+    conf = tmp_path / "storage.conf"
+    conf.write_text(f'[storage]\ngraphroot = "{tmp_path}/elsewhere"\n')
+    monkeypatch.setenv("CONTAINERS_STORAGE_CONF", str(conf))
+    (tmp_path / "elsewhere/vfs-images").mkdir(parents=True)
+    (tmp_path / "elsewhere/vfs-images/images.json").write_text(json.dumps([]))
+    assert str(tmp_path) in (engines.stamp(Engine(name="podman", program="")) or "")
+    assert engines.stamp(Engine(name="docker", program="")) is None
+
+
+def test_engines_are_found_by_their_programs_and_docker_by_its_daemon(tmp_path, monkeypatch):
+    monkeypatch.undo()
+    for name in ("podman", "docker"):
+        (tmp_path / name).touch(mode=0o755)
+    monkeypatch.setenv("PATH", str(tmp_path))
+    monkeypatch.setenv("DOCKER_HOST", "unix:///somewhere")
+    assert [each.name for each in engines.installed()] == ["podman", "docker"]
+    monkeypatch.setenv("PATH", str(tmp_path / "nothing"))
+    assert engines.installed() == ()
