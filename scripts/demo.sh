@@ -1,12 +1,13 @@
 #!/usr/bin/env bash
-# The main job, on this machine, with nothing but what setup installed.
+# The main jobs, on this machine, with nothing but what setup installed.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 proctor="$PWD/.venv/bin/proctor"
-export PROCTOR_HOME="$PWD/demo/.proctor" PROCTOR_OUTPUT_DIR="$PWD/demo/results"
+export PROCTOR_HOME="$PWD/demo/.proctor" PROCTOR_OUTPUT_DIR="$PWD/demo/results" PROCTOR_ROLLOUTS_DIR="$PWD/demo/rollouts"
 rm -rf demo
 step() { printf '\n\033[1m%s\033[0m\n' "$*"; }
 show() { printf '$ proctor %s\n' "$*"; "$proctor" "$@"; }
+newest() { find "$1" -name report.html -printf '%T@ %p\n' | sort -n | tail -n 1 | cut -d' ' -f2; }
 
 step "1. What can be measured here"
 show list
@@ -14,10 +15,20 @@ show list
 step "2. A sweep: four SQLite pragma profiles under three workloads"
 show run specs/pragma_profile_sweep.yaml
 
-step "3. Two versions of one function, measured in lockstep pairs"
-show ab specs/json_encode.yaml --a params:indent=null --b params:indent=2 || [ $? -le 1 ]
+step "3. Two ways to encode JSON, measured in lockstep pairs"
+show ab specs/json_encode.yaml --a params:indent=null --b params:indent=2 || [ $? -eq 1 ]
 
-step "4. What is stored"
+if "$proctor" doctor --json | grep -q '"bubblewrap sandbox"' && ! command -v bwrap >/dev/null; then
+  printf '\nbubblewrap is not installed, so the rollouts are left out: sudo apt-get install bubblewrap\n'
+else
+  step "4. Nine tasks, the author's solution and an agent that does nothing, five rollouts each, in sandboxes"
+  show run specs/sample_tasks.toml
+fi
+
+step "5. What is stored"
 show ls
 
-printf '\nThe report of the sweep: %s\n' "$(find "$PWD/demo/results" -name report.html | sort | tail -n 1)"
+step "Reports to look at"
+printf '  the sweep:    %s\n' "$(newest demo/results)"
+[ -d demo/rollouts ] && printf '  the rollouts: %s\n' "$(newest demo/rollouts)"
+exit 0
