@@ -39,6 +39,8 @@ def command(ref: str, all_trials: bool, as_json: bool) -> int:
             _print_json(store, info, shown)
         else:
             _print_run(store, info)
+            if info.kind == "task" and info.done:
+                _print_scores(store, info)
             _print_trials(info, shown, all_trials=all_trials)
     return Exit.OK
 
@@ -74,13 +76,22 @@ def _print_run(store: Store, info: RunInfo) -> None:
         print(("" if number else "\n") + printable(f"{name:<{width}}  {text}"))
 
 
+def _print_scores(store: Store, info: RunInfo) -> None:
+    from proctor.cli.rollouts_text import print_rollouts
+    from proctor.report.data import RunData
+
+    print()
+    print_rollouts(RunData.from_store(store, info.id))
+
+
 def _print_trials(info: RunInfo, rows: Iterator[AttemptRow], *, all_trials: bool) -> None:
     from proctor.cli.table import bold, printable, seconds
 
     notes: set[str] = set()
     for number, row in enumerate(rows):
         if not number:
-            print("\n" + bold(f"{'trial':>6}  {'outcome':<16}  {'median':>9}  what"))
+            time_of = "took" if info.kind == "task" else "median"
+            print("\n" + bold(f"{'trial':>6}  {'outcome':<16}  {time_of:>9}  what"))
         record = row.record
         middle = _middle(record.metrics.get("duration_s"))
         took = record.ended_at - record.started_at if middle is None else middle

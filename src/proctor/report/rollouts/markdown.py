@@ -18,6 +18,7 @@ from proctor.report.rollouts.words import (
     rate,
     reward_text,
     span,
+    use_text,
 )
 from proctor.report.story import headline
 
@@ -158,6 +159,12 @@ def _use(run: Rollouts) -> str:
     columns = list(dict.fromkeys(name for each in used.values() for name in each))
     if not columns:
         return text
-    rows = [[plain(label), *(show(name, each.get(name)) for name in columns)] for label, each in used.items()]
+    rows = [
+        [
+            plain(label),
+            *((use_text if name in scores.USAGE else show)(name, each.get(name)) for name in columns),
+        ]
+        for label, each in used.items()
+    ]
     headers = ["median of a trial; totals of tokens, cost and calls", *map(metric_title, columns)]
     return f"{text}\n{table(headers, rows, right=range(1, len(headers)))}"

@@ -21,14 +21,16 @@ from proctor.report.rollouts.words import (
     rate,
     reward_text,
     span,
+    use_text,
 )
 
 CSS = (Path(__file__).parent / "rollouts.css").read_text()
 MOST_TRIALS = 300
-_MATRIX = (
-    "One field per rollout, tasks that pass most often first; a field leads to its trial's folder. "
-    "Hatched fields with a capital letter are errors that were not the agent's: they are not in the score."
+_MATRIX = "One field per rollout, tasks that pass most often first; a field leads to its trial's folder."
+_HATCHED = (
+    " Hatched fields with a capital letter are errors that were not the agent's: they are not in the score."
 )
+_FLAT = "Every task always passes or always fails, so pass@k and pass^k are the pass rate at every k."
 _RATES = (
     "Broad bar: 95 % interval for these tasks, rolled out again. Thin line: the same for other tasks like "
     "these. Dashed ends, where there are any: errors counted as failures, and as passes."
@@ -49,7 +51,7 @@ def _matrix(view: View, run: Rollouts) -> str:
     body = (
         f'<div class="scroll"><div class="matrix">{matrix(run)}</div></div>{legend(list(view.data.trials))}'
     )
-    caption = _MATRIX
+    caption = _MATRIX + _HATCHED * any(arm.errors for arm in run.arms)
     if len(run.table.rows) > MOST_ROWS:
         caption += f" The first {MOST_ROWS} of {len(run.table.rows)} tasks are drawn."
     return section(
@@ -61,6 +63,8 @@ def _curves(run: Rollouts) -> str:
     arms = [arm for arm in run.arms if len(arm.curve) > 1]
     if not arms:
         return ""
+    if not any(arm.flaky for arm in arms):
+        return section("pass@k", f"<p>{_FLAT}</p>", name="pass-at-k")
     caption = _CURVES + (" Shaded: 95 % interval of pass@k." if len(arms) == 1 else "")
     if len(arms) > charts.MOST_CURVES:
         caption += f" The first {charts.MOST_CURVES} of {len(arms)} are drawn."
@@ -192,7 +196,7 @@ def _trials(trials: Sequence[TrialResult]) -> str:
                 reward_text(record.reward if record else None),
                 escape(duration(scores.took_s(record) if record else None)),
                 str(usage.get("tool_calls") or ""),
-                escape(show("tokens", tokens)) if tokens else "",
+                escape(use_text("tokens", tokens)) if tokens else "",
                 escape(show("cost_usd", usage["cost_usd"])) if usage.get("cost_usd") else "",
             ]
         )
@@ -240,7 +244,7 @@ def _usage(run: Rollouts) -> str:
     if not names:
         return ""
     rows = [
-        [escape(label), *(escape(show(name, totals.get(name))) for name in names)]
+        [escape(label), *(escape(use_text(name, totals.get(name))) for name in names)]
         for label, totals in found.items()
     ]
     headers = ["total", *(metric_title(name) for name in names)]

@@ -9,7 +9,7 @@ from proctor.analysis.flaky import Stability
 from proctor.analysis.interval import Interval
 from proctor.model.outcome import Outcome
 from proctor.report.data import TrialResult
-from proctor.report.quantity import MISSING, significant
+from proctor.report.quantity import MISSING, show, significant
 from proctor.report.rollouts.scores import ArmScore, Rollouts
 from proctor.report.rollouts.table import is_error
 
@@ -91,6 +91,13 @@ def denominators_text(arm: ArmScore) -> str:
 def reward_text(reward: float | None) -> str:
     """A reward with no more digits than it needs."""
     return MISSING if reward is None else significant(reward, 3) if 0 < reward < 1 else f"{reward:g}"
+
+
+def use_text(name: str, value: float | None) -> str:
+    """An amount of tokens, calls or money; what is counted has no decimals."""
+    if value is None:
+        return MISSING
+    return show(name, value) if name.endswith("_usd") else f"{value:,.0f}".replace(",", "\u202f")
 
 
 def plural(count: int, noun: str) -> str:
