@@ -18,11 +18,11 @@ show run specs/pragma_profile_sweep.yaml
 step "3. Two ways to encode JSON, measured in lockstep pairs"
 show ab specs/json_encode.yaml --a params:indent=null --b params:indent=2 || [ $? -eq 1 ]
 
-if "$proctor" doctor --json | grep -q '"bubblewrap sandbox"' && ! command -v bwrap >/dev/null; then
-  printf '\nbubblewrap is not installed, so the rollouts are left out: sudo apt-get install bubblewrap\n'
-else
-  step "4. Nine tasks, the author's solution and an agent that does nothing, five rollouts each, in sandboxes"
+if obstacle=$("$PWD/.venv/bin/python" -c 'from proctor.sandbox.probe import obstacle; print(obstacle())') && [ -z "$obstacle" ]; then
+  step "4. Nine tasks: the author's solution and an agent that does nothing, five rollouts each, in sandboxes"
   show run specs/sample_tasks.toml
+else
+  printf '\nSandboxes do not work here, so the rollouts are left out: %s\n' "$obstacle"
 fi
 
 step "5. What is stored"

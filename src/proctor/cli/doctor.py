@@ -57,6 +57,7 @@ def examine(settings: Settings) -> Iterator[Finding]:
         _store,
         _machine,
         _programs,
+        _sandboxes,
         _extras,
     )
     for check in checks:
@@ -139,7 +140,6 @@ def _machine(_: Settings) -> Iterator[Finding]:
 
 _PROGRAMS = {
     "git": "revisions in `proctor ab` and the VCS record",
-    "bwrap": "the bubblewrap sandbox; install the package bubblewrap",
     "valgrind": "exact instruction counts in the counters instrument",
 }
 
@@ -148,6 +148,23 @@ def _programs(_: Settings) -> Iterator[Finding]:
     for name, purpose in _PROGRAMS.items():
         path = shutil.which(name)
         yield Finding(name, "ok" if path else "missing", path or f"not found: {purpose}")
+
+
+def _sandboxes(settings: Settings) -> Iterator[Finding]:
+    """Which back ends work here. For bubblewrap a sandbox is really made; others get a quick look."""
+    import asyncio
+
+    from proctor.sandbox.choose import BACKENDS
+    from proctor.sandbox.probe import probe
+
+    for check in asyncio.run(probe(settings.home / "sandboxes")):
+        state: Literal["ok", "warning", "missing"] = (
+            "ok" if check.ok else "missing" if check.needed else "warning"
+        )
+        yield Finding(f"bubblewrap: {check.name}", state, check.detail)
+    for name in ("podman", "docker"):
+        obstacle = BACKENDS[name].obstacle()
+        yield Finding(f"sandbox {name}", "missing" if obstacle else "ok", obstacle or "can be used")
 
 
 _EXTRAS = {
