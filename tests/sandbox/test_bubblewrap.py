@@ -325,6 +325,7 @@ async def test_a_keeper_that_died_is_replaced_and_its_sandboxes_fail(make, backe
     with pytest.raises(SandboxError, match="ended while it was in use"):
         await running
     await sandbox.stop()
+    assert [each.name for each in backend.folder.iterdir()] == [reaper.OWNER_FILE]
     again = make()
     await again.start()
     assert (await again.exec(["true"])).exit_code == 0

@@ -24,8 +24,8 @@ def test_a_wrong_name_is_answered_with_the_nearest():
 
 
 def test_auto_takes_the_first_that_can_work_and_explains_when_none_can(monkeypatch):
-    works = choose.Kind(open=choose._open_fake, obstacle=lambda: "")
-    broken = choose.Kind(open=choose._open_fake, obstacle=lambda: "it is Tuesday")
+    works = choose.Kind(open=choose._open_fake, obstacle=lambda: "", images=None)
+    broken = choose.Kind(open=choose._open_fake, obstacle=lambda: "it is Tuesday", images=None)
     monkeypatch.setattr(choose, "AUTO", ("a", "b"))
     monkeypatch.setattr(choose, "BACKENDS", {"a": broken, "b": works})
     assert choose.choose("auto") == "b"

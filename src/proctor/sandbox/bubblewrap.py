@@ -273,17 +273,23 @@ class BubblewrapSandbox:
         try:
             if self._network:
                 await self._network.stop()
-            if keeper.alive:
-                folder = os.open(self._backend.folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
-                try:
-                    self._ledger["disk_bytes"] = await keeper.end(
-                        self._ident or f"never-{self._folder_name}", self._folder_name, folder
-                    )
-                finally:
-                    os.close(folder)
+            await self._end(keeper)
         finally:
             self._backend.ended(self)
             await self._leave_group()
+
+    async def _end(self, keeper: Keeper) -> None:
+        folder = os.open(self._backend.folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+        ident = self._ident or f"never-{self._folder_name}"
+        try:
+            self._ledger["disk_bytes"] = await keeper.end(ident, self._folder_name, folder)
+        except SandboxError:
+            if keeper.alive:
+                raise
+            # It took every process with it when it died; the next one removes the files.
+            await (await self._backend.keeper()).remove(self._folder_name, folder)
+        finally:
+            os.close(folder)
 
     async def end_processes(self, fresh: Sequence[str] = ()) -> None:
         """End every process inside but the init, then make each path of `fresh` an empty folder of root."""

@@ -4,7 +4,7 @@ The counterpart of `command.c` and `files.c`. Nothing may be imported after the 
 """
 
 # Names are bytes, or nothing may be imported any more; pathlib serves neither.
-# ruff: noqa: PTH101, PTH102, PTH103, PTH108, PTH112, PTH114, PTH120, PTH123, PTH208, PTH211
+# ruff: noqa: PTH101, PTH102, PTH103, PTH108, PTH112, PTH114, PTH120, PTH208, PTH211
 
 from __future__ import annotations
 
