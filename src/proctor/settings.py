@@ -29,6 +29,8 @@ class Settings:
     """How long a worker that went silent keeps its trials."""
     experiments: str = ""
     """Folders or modules with experiments, separated by the path separator, besides the built-in ones."""
+    baselines: Path = Path("proctor-baselines.json")
+    """The file of pinned baselines; it may live in git."""
     model_base_url: str = ""
     """OpenAI-compatible endpoint of the built-in agents."""
     model_api_key: str = ""

@@ -15,6 +15,8 @@ COMMANDS = {
     "ab": "Measure two versions in lockstep pairs and give a verdict.",
     "selftest": "Prove on your own experiment that the gate would fire.",
     "compare": "Compare two stored runs or result files.",
+    "gate": "Judge a run by rules, alone or against a baseline.",
+    "baseline": "Pin the runs that gates are held against.",
     "report": "Write or rewrite a run's report.",
     "ls": "List runs.",
     "show": "Show one run.",

@@ -42,16 +42,21 @@ def command(
     """Run SPEC. Ctrl-C once finishes what runs and saves; twice stops now and still saves.
 
     Exit code 0: every trial ended well; 1: some failed; 4: only the infrastructure did; 130: interrupted,
-    `proctor resume` goes on.
+    `proctor resume` goes on. With `gates` in the spec the code is the gate's: 0 pass, 1 regression,
+    3 inconclusive, 4 infrastructure.
     """
     from dataclasses import replace
 
     from proctor.job.planning import with_sources
     from proctor.job.running import create
+    from proctor.report.gate.rules import read_rules
     from proctor.settings import load_settings
     from proctor.spec.load import load, written
 
     spec = with_sources(load(spec_file, overrides=overrides), sources)
+    if spec.gates:
+        # A rule with a slip in it is told before the hours that the run may take.
+        read_rules(spec.gates, file=str(spec_file))
     if parallel:
         spec = replace(spec, parallel=parallel)
     if output_dir:
@@ -65,6 +70,7 @@ def carry_out(job: Job, *, verbose: int, as_json: bool, done: int = 0) -> int:
     import asyncio
     import sys
 
+    from proctor.cli.gate import gate_run, show
     from proctor.cli.live import Live
     from proctor.cli.live_tasks import TaskLive
     from proctor.cli.table import print_json
@@ -73,6 +79,7 @@ def carry_out(job: Job, *, verbose: int, as_json: bool, done: int = 0) -> int:
     from proctor.model.trial import RunStatus
     from proctor.report.data import RunData
     from proctor.report.folder import summary
+    from proctor.report.gate.output.document import to_mapping
 
     shown: Live | TaskLive
     if job.spec.tasks:
@@ -100,18 +107,22 @@ def carry_out(job: Job, *, verbose: int, as_json: bool, done: int = 0) -> int:
         status = asyncio.run(go())
 
     data = RunData.from_folder(job.folder)
-    if as_json:
-        print_json(summary(data))
-    else:
+    if not as_json:
         print_result(data)
         print(f"\nreport: {job.folder / 'report.html'}")
+    judged = gate_run(data, job.spec.gates, job.settings) if status is RunStatus.DONE else None
+    if as_json:
+        print_json(summary(data) | ({"gate": to_mapping(judged)} if judged else {}))
+    elif judged:
+        print()
+        show(judged)
     if status is RunStatus.CANCELLED:
         print(f"run {job.info.id} was cancelled; what had ended is saved", file=sys.stderr)
         return Exit.INTERRUPTED
     if status is RunStatus.INTERRUPTED:
         print(f"interrupted; go on with: proctor resume {job.info.id}", file=sys.stderr)
         return Exit.INTERRUPTED
-    return exit_code(data)
+    return judged.exit_code if judged else exit_code(data)
 
 
 def exit_code(data: RunData) -> Exit:

@@ -46,6 +46,11 @@ def written(path: Path) -> dict[str, Any]:
     return data
 
 
+def parse(path: Path) -> Node:
+    """A YAML, TOML or JSON file as a tree that knows its places; for files that are not specs."""
+    return _parse(path)
+
+
 def _parse(path: Path) -> Node:
     file = str(path)
     try:

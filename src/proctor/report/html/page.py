@@ -9,6 +9,7 @@ from pathlib import Path
 from proctor.report.charts.svg import CHART_CSS
 from proctor.report.data import RunData
 from proctor.report.files import write_atomic
+from proctor.report.gate.output.section import gate
 from proctor.report.html.results import results, timing
 from proctor.report.html.sections import (
     artifacts,
@@ -24,6 +25,7 @@ from proctor.report.rollouts import page as rollouts
 
 SECTIONS: tuple[Section, ...] = (
     head,
+    gate,
     notices,
     failures,
     results,
@@ -36,6 +38,7 @@ SECTIONS: tuple[Section, ...] = (
 """In reading order. Each gives its part of the page, or nothing."""
 TASK_SECTIONS: tuple[Section, ...] = (
     head,
+    gate,
     notices,
     rollouts.score,
     rollouts.tasks,

@@ -1,0 +1,216 @@
+"""`proctor baseline`: pin runs that others are held against, in a file that can live in git."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from proctor.errors import Exit
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from proctor.report.data import RunData
+    from proctor.report.gate.baselines import Baseline
+    from proctor.report.gate.side import Side
+    from proctor.settings import Settings
+
+
+@click.group(name="baseline")
+def command() -> None:
+    """Pin runs that gates are held against: pin, list, show, update, rm."""
+
+
+def _file(function: Callable[..., int]) -> Callable[..., int]:
+    option = click.option(
+        "--baselines",
+        "path",
+        type=click.Path(path_type=Path, dir_okay=False),
+        help="The file. [setting baselines: proctor-baselines.json]",
+    )
+    return option(function)
+
+
+@command.command()
+@click.argument("name")
+@click.argument("ref", metavar="RUN")
+@click.option("--reason", required=True, help="Why this run is what others are held against.")
+@_file
+def pin(name: str, ref: str, reason: str, path: Path | None) -> int:
+    """Pin RUN as NAME, with the numbers that a gate needs."""
+    return _pin(name, ref, reason, path, update=False)
+
+
+@command.command()
+@click.argument("name")
+@click.argument("ref", metavar="RUN")
+@click.option("--reason", required=True, help="Why the baseline moves.")
+@_file
+def update(name: str, ref: str, reason: str, path: Path | None) -> int:
+    """Move NAME to RUN; the earlier pins stay in its history."""
+    return _pin(name, ref, reason, path, update=True)
+
+
+@command.command(name="list")
+@_file
+@click.option("--json", "as_json", is_flag=True, help="One JSON document instead of text.")
+def list_all(path: Path | None, as_json: bool) -> int:
+    """List the baselines."""
+    from proctor.cli.table import print_json, print_table, printable
+    from proctor.report.html.view import moment
+
+    known = sorted(_read(path).values(), key=lambda each: each.name)
+    if as_json:
+        print_json([_facts(each) for each in known])
+        return Exit.OK
+    if not known:
+        print(f"no baseline in {_path(path)}; 'proctor baseline pin NAME RUN --reason …' makes one")
+        return Exit.OK
+    rows = [
+        tuple(map(printable, (each.name, each.run_id, each.run_name, moment(each.at), each.reason)))
+        for each in known
+    ]
+    print_table(("baseline", "run", "name", "pinned", "why"), rows)
+    return Exit.OK
+
+
+@command.command()
+@click.argument("name")
+@_file
+@click.option("--json", "as_json", is_flag=True, help="One JSON document instead of text.")
+def show(name: str, path: Path | None, as_json: bool) -> int:
+    """Show one baseline and the history of its updates."""
+    from proctor.cli.table import print_json, print_table, printable
+    from proctor.report.html.view import moment
+
+    found = _one(name, path)
+    if as_json:
+        print_json({**_facts(found), "history": [dict(each) for each in found.history]})
+        return Exit.OK
+    results = found.side.results
+    print(f"{printable(found.name)}: {printable(results.label)}, {found.side.trials} trials")
+    print(f"digest {printable(found.side.digest)}")
+    metrics = sorted({name for point in results.points for name in point.samples})
+    print(f"{len(results.tasks)} tasks, {len(results.points)} points")
+    print(f"metrics: {printable(', '.join(metrics) or 'none')}")
+    for metric, noise in found.side.noise.items():
+        source = printable(noise.get("source"))
+        print(f"noise of {printable(metric)}: {printable(noise.get('sigma'))} ({source})")
+    rows = [
+        tuple(
+            printable(cell)
+            for cell in (
+                moment(float(each.get("at", 0))),
+                each.get("run_id", ""),
+                str(each.get("commit", ""))[:10],
+                each.get("reason", ""),
+            )
+        )
+        for each in found.history
+    ]
+    print()
+    print_table(("pinned", "run", "commit", "why"), rows)
+    return Exit.OK
+
+
+@command.command()
+@click.argument("name")
+@_file
+def rm(name: str, path: Path | None) -> int:
+    """Remove NAME from the file; git still has it."""
+    from proctor.report.gate.baselines import write_baselines
+
+    found = _one(name, path)
+    known = _read(path)
+    del known[found.name]
+    write_baselines(_path(path), known)
+    print(f"removed {found.name} from {_path(path)}")
+    return Exit.OK
+
+
+def _pin(name: str, ref: str, reason: str, path: Path | None, *, update: bool) -> int:
+    import time
+
+    from proctor.cli.gate import opened
+    from proctor.errors import UsageError
+    from proctor.report.gate import baselines
+    from proctor.settings import load_settings
+
+    settings = load_settings()
+    with opened(ref, settings) as (data, _):
+        if data is None:
+            raise UsageError(f"{ref}: a summary file cannot be pinned; name the run or its folder")
+        side = _measured(data, settings)
+    known = baselines.pin(
+        baselines.read_baselines(_path(path)),
+        name,
+        side,
+        run_name=data.info.name,
+        reason=reason,
+        at=time.time(),
+        commit=str(data.info.vcs.get("commit") or ""),
+        update=update,
+    )
+    baselines.write_baselines(_path(path), known)
+    verb = "moved" if update else "pinned"
+    print(f"{verb} {name} to run {side.results.run_id} in {_path(path)}; commit that file to share it")
+    return Exit.OK
+
+
+def _measured(data: RunData, settings: Settings) -> Side:
+    """The run with every metric that it has, and the noise that the store knows of the times."""
+    import math
+    from dataclasses import replace
+
+    from proctor.report.compare.history import noise_from_store
+    from proctor.report.compare.judge import is_time
+    from proctor.report.gate.side import side_of
+    from proctor.store.open import open_store
+
+    side = side_of(data)
+    noise: dict[str, dict[str, Any]] = {}
+    metrics = {metric for point in side.results.points for metric in point.samples if is_time(metric)}
+    with open_store(settings.store_url, create=False) as store:
+        for metric in sorted(metrics):
+            found = noise_from_store(store, side.results, side.results, metric)
+            if found and math.isfinite(found.df):
+                noise[metric] = {"sigma": found.sigma, "df": found.df, "source": found.source}
+    return replace(side, noise=noise)
+
+
+def _path(path: Path | None) -> Path:
+    from proctor.settings import load_settings
+
+    return path or load_settings().baselines
+
+
+def _read(path: Path | None) -> dict[str, Baseline]:
+    from proctor.report.gate.baselines import read_baselines
+
+    return read_baselines(_path(path))
+
+
+def _one(name: str, path: Path | None) -> Baseline:
+    from proctor.report.gate.baselines import missing
+
+    known = _read(path)
+    if name not in known:
+        raise missing(name, known)
+    return known[name]
+
+
+def _facts(each: Baseline) -> dict[str, Any]:
+    return {
+        "name": each.name,
+        "run_id": each.run_id,
+        "run_name": each.run_name,
+        "kind": each.side.results.kind,
+        "digest": each.side.digest,
+        "commit": each.commit,
+        "at": each.at,
+        "reason": each.reason,
+        "trials": each.side.trials,
+        "updates": len(each.history),
+    }

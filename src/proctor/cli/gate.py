@@ -1,0 +1,267 @@
+"""`proctor gate`: judge a run by rules, alone or against a baseline, for people and for CI."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from proctor.analysis.times import Noise
+    from proctor.report.data import RunData
+    from proctor.report.gate.rules import RuleSet
+    from proctor.report.gate.side import Side
+    from proctor.report.gate.verdict import GateResult
+    from proctor.settings import Settings
+
+_FILE = click.Path(path_type=Path, dir_okay=False)
+
+
+@click.command(name="gate")
+@click.argument("ref", metavar="RUN")
+@click.option("--baseline", metavar="NAME_OR_RUN", help="A pinned baseline, or any run or run folder.")
+@click.option("--rules", "rules_file", type=_FILE, help="A file of rules. [the spec's own gates]")
+@click.option("--baselines", "baselines_file", type=_FILE, help="The file of pinned baselines.")
+@click.option("--json", "as_json", is_flag=True, help="One JSON document instead of text.")
+@click.option("--junit", "junit_file", type=_FILE, help="Also write JUnit XML here.")
+@click.option("--markdown", "markdown_file", type=_FILE, help="Also write a pull-request comment here.")
+@click.option("--github", is_flag=True, help="Also print GitHub annotations.")
+@click.option("--step-summary", is_flag=True, help="Also append to $GITHUB_STEP_SUMMARY.")
+@click.option("--fields", is_flag=True, help="List what thresholds may name, and stop.")
+@click.option("--seed", default=0, show_default=True, help="Seed of the resampling.")
+def command(
+    ref: str,
+    baseline: str | None,
+    rules_file: Path | None,
+    baselines_file: Path | None,
+    as_json: bool,
+    junit_file: Path | None,
+    markdown_file: Path | None,
+    github: bool,
+    step_summary: bool,
+    fields: bool,
+    seed: int,
+) -> int:
+    """Judge RUN: an id, a name, 'latest', a run folder, or a summary file.
+
+    Exit code: 0 pass, 1 regression, 2 bad input, 3 inconclusive, 4 infrastructure. The first of
+    regression, infrastructure, inconclusive that a rule has is the verdict; all must hold for a pass.
+    """
+    from proctor.settings import load_settings
+
+    settings = load_settings()
+    if fields:
+        return _print_fields(ref, settings)
+    with opened(ref, settings) as (data, document):
+        rules = _rules(data, rules_file)
+        side = _side(data, document, ref, rules)
+        name = data.info.name if data else ""
+        found = judge(
+            side, rules, settings, baseline=baseline, baselines_file=baselines_file, name=name, seed=seed
+        )
+        if data:
+            keep(found, data)
+    _write(found, junit_file, markdown_file, step_summary=step_summary)
+    show(found, as_json=as_json, github=github)
+    return int(found.exit_code)
+
+
+def gate_run(data: RunData, gates: Sequence[Any], settings: Settings) -> GateResult | None:
+    """Judge a run that has just ended by the gates of its own spec, if it has any."""
+    from proctor.report.gate.rules import read_rules
+    from proctor.report.gate.side import side_of
+
+    if not gates:
+        return None
+    rules = read_rules(gates)
+    found = judge(side_of(data, rules.metrics), rules, settings, name=data.info.name)
+    keep(found, data)
+    return found
+
+
+def judge(
+    side: Side,
+    rules: RuleSet,
+    settings: Settings,
+    *,
+    baseline: str | None = None,
+    baselines_file: Path | None = None,
+    name: str = "",
+    seed: int = 0,
+) -> GateResult:
+    """The verdict, against the baseline that was named, the rules name, or that has the run's own name."""
+    from dataclasses import replace
+
+    from proctor.report.gate.evaluate import evaluate
+
+    before: Side | None = None
+    held_against, facts = "", dict[str, Any]()
+    if rules.needs_baseline or baseline:
+        path = baselines_file or settings.baselines
+        before, held_against, facts = _baseline(baseline or rules.baseline, name, rules, path, settings)
+    noise = _noise(side, before, rules, settings) if before else {}
+    found = evaluate(rules, side, before, held_against=held_against, noise=noise, seed=seed)
+    if before and before.results.run_id and before.results.run_id == side.results.run_id:
+        found = replace(found, warnings=("the baseline is this very run", *found.warnings))
+    return replace(found, baseline_facts=facts)
+
+
+def keep(found: GateResult, data: RunData) -> None:
+    """Put the verdict into the run's folder and its page, when they are there and can be written."""
+    import sys
+
+    from proctor.errors import StoreError
+    from proctor.report.files import write_json
+    from proctor.report.gate.output.document import to_mapping
+    from proctor.report.html.page import write
+
+    folder = Path(data.info.folder) if data.info.folder else None
+    if folder is None or not (folder / "manifest.json").is_file():
+        return
+    try:
+        write_json(folder / "gate.json", to_mapping(found))
+        if (folder / "report.html").is_file():
+            write(data, folder)
+    except StoreError as error:
+        print(f"note: the verdict is not in the run's folder: {error}", file=sys.stderr)
+
+
+def show(found: GateResult, *, as_json: bool = False, github: bool = False) -> None:
+    """Print the verdict. Beside JSON, annotations go to standard error: GitHub reads both."""
+    import sys
+
+    from proctor.cli.table import bold, print_json, printable
+    from proctor.report.gate.output.document import to_mapping
+    from proctor.report.gate.output.github import workflow_commands
+    from proctor.report.gate.output.text import lines
+
+    if as_json:
+        print_json(to_mapping(found))
+    else:
+        first, *rest = lines(found)
+        print(bold(printable(f"Gate: {first}".replace("\u202f", " "))))
+        for line in rest:
+            print(printable(line.replace("\u202f", " ")))
+    if github:
+        for line in workflow_commands(found):
+            print(printable(line), file=sys.stderr if as_json else sys.stdout)
+
+
+def _write(
+    found: GateResult, junit_file: Path | None, markdown_file: Path | None, *, step_summary: bool
+) -> None:
+    import os
+
+    from proctor.errors import UsageError
+    from proctor.report.files import make_folder, write_atomic, write_error
+    from proctor.report.gate.output.junit import junit
+    from proctor.report.gate.output.markdown import markdown
+
+    for path, render in ((junit_file, junit), (markdown_file, markdown)):
+        if path:
+            make_folder(path.parent)
+            write_atomic(path, render(found))
+    if step_summary:
+        place = os.environ.get("GITHUB_STEP_SUMMARY")
+        if not place:
+            raise UsageError("--step-summary: GITHUB_STEP_SUMMARY is not set; only GitHub's runners set it")
+        try:
+            with Path(place).open("a", encoding="utf-8", errors="replace") as stream:
+                stream.write(markdown(found) + "\n")
+        except OSError as error:
+            raise write_error(Path(place), error) from error
+
+
+@contextmanager
+def opened(ref: str, settings: Settings) -> Iterator[tuple[RunData | None, dict[str, Any] | None]]:
+    """A run folder, a summary file, or a run in the store. A large run streams: use it inside."""
+    from proctor.report.data import RunData
+    from proctor.report.files import read_document
+    from proctor.store.open import open_store
+
+    path = Path(ref)
+    if path.is_dir() and (path / "manifest.json").is_file():
+        yield RunData.from_folder(path), None
+    elif path.is_file():
+        yield None, read_document(path.parent, path.name)
+    else:
+        with open_store(settings.store_url, create=False) as store:
+            yield RunData.from_store(store, ref), None
+
+
+def _side(data: RunData | None, document: dict[str, Any] | None, ref: str, rules: RuleSet) -> Side:
+    from proctor.report.gate.side import side_of, side_of_document
+
+    if data:
+        return side_of(data, rules.metrics)
+    return side_of_document(document or {}, label=Path(ref).name)
+
+
+def _rules(data: RunData | None, rules_file: Path | None) -> RuleSet:
+    from proctor.errors import UsageError
+    from proctor.report.gate.rules import load_rules, read_rules
+
+    if rules_file:
+        return load_rules(rules_file)
+    gates = data.info.resolved.get("gates") if data else None
+    if not isinstance(gates, list | tuple) or not gates:
+        what = f"the spec of run {data.info.id} has no gates" if data else "a summary file brings no rules"
+        raise UsageError(f"{what}; give --rules FILE with lines such as '- failure_count == 0'")
+    return read_rules(gates)
+
+
+def _baseline(
+    wanted: str, name: str, rules: RuleSet, path: Path, settings: Settings
+) -> tuple[Side | None, str, dict[str, Any]]:
+    """The side to hold against, what to call it, and where it came from."""
+    from proctor.errors import NotFoundError
+    from proctor.report.gate.baselines import missing, read_baselines
+    from proctor.report.html.view import moment
+
+    known = read_baselines(path)
+    chosen = wanted or name
+    if chosen in known:
+        found = known[chosen]
+        label = f"baseline {found.name} ({found.side.label}, pinned {moment(found.at)}: {found.reason})"
+        facts = {"name": found.name, "run_id": found.run_id, "digest": found.side.digest, "at": found.at}
+        return found.side, label, {**facts, "reason": found.reason, "file": str(path)}
+    if not wanted:
+        return None, "", {}
+    try:
+        with opened(wanted, settings) as (data, document):
+            side = _side(data, document, wanted, rules)
+    except NotFoundError as error:
+        raise NotFoundError(f"{missing(wanted, known)} in {path}, and no run either: {error}") from error
+    return side, f"run {side.label}", {"run_id": side.results.run_id, "digest": side.digest}
+
+
+def _noise(side: Side, before: Side, rules: RuleSet, settings: Settings) -> dict[str, Noise]:
+    """What this store knows of the run-to-run noise of the metrics that tick."""
+    from proctor.report.compare.history import noise_from_store
+    from proctor.report.compare.judge import is_time
+    from proctor.store.open import open_store
+
+    metrics = [metric for metric in rules.metrics if is_time(metric)]
+    if not metrics:
+        return {}
+    with open_store(settings.store_url, create=False) as store:
+        found = {metric: noise_from_store(store, before.results, side.results, metric) for metric in metrics}
+    return {metric: noise for metric, noise in found.items() if noise}
+
+
+def _print_fields(ref: str, settings: Settings) -> int:
+    from proctor.cli.table import print_table, printable
+    from proctor.errors import Exit
+    from proctor.report.gate.side import side_of, side_of_document
+    from proctor.report.gate.thresholds import known_fields
+
+    with opened(ref, settings) as (data, document):
+        side = side_of(data) if data else side_of_document(document or {}, label=ref)
+    rows = [(printable(path), printable(value)[:60]) for path, value in known_fields(side)]
+    print_table(("field", "value"), rows)
+    return Exit.OK

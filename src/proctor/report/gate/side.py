@@ -1,0 +1,265 @@
+"""What a gate knows of a run: fields for thresholds, values for statistics, and how its trials ended."""
+
+from __future__ import annotations
+
+import hashlib
+import math
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+from proctor.analysis.estimate import Denominators, TaskRewards, denominators
+from proctor.model.describe import describe
+from proctor.model.outcome import Blame, Outcome
+from proctor.model.record import AttemptRecord
+from proctor.report.compare.results import ResultPoint, ResultSet, from_run
+from proctor.report.data import RunData, metric_of
+from proctor.report.files import encode
+from proctor.report.quantity import number
+from proctor.report.summary import summary
+
+RESOURCES = (
+    "duration_s",
+    "cpu_s",
+    "peak_memory_bytes",
+    "cost_usd",
+    "prompt_tokens",
+    "completion_tokens",
+    "requests",
+    "tool_calls",
+    "steps",
+)
+"""Metrics that any attempt may have, besides those it reports itself."""
+_ALIASES = {"peak_memory_bytes": "peak_rss_bytes"}
+"""What a process calls a resource that a sandbox calls otherwise."""
+_TOTALS = ("cost_usd", "prompt_tokens", "completion_tokens", "requests", "tool_calls")
+_BROKEN = {Blame.INFRASTRUCTURE, Blame.PROVIDER}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Side:
+    """One side of a gate."""
+
+    results: ResultSet
+    fields: Mapping[str, Any] = field(default_factory=dict)
+    """What thresholds speak of, by dotted path."""
+    stats: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
+    """Point → metric → statistic → value: what `metrics.…` thresholds speak of."""
+    reasons: Mapping[str, int] = field(default_factory=dict)
+    """Failure reason → how many trials; a reason begins with the outcome."""
+    trials: int = 0
+    missing: int = 0
+    """Trials without a result."""
+    broken: int = 0
+    """Trials that the infrastructure or a provider broke."""
+    digest: str = ""
+    """Of every result that counts."""
+    noise: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
+    """Metric → sigma, df and source of its run-to-run noise, where it is known."""
+
+    @property
+    def label(self) -> str:
+        """What it is called."""
+        return self.results.label
+
+    @property
+    def judged(self) -> int:
+        """Trials that ended by the agent's doing or by a broken machine or provider."""
+        return self.trials - self.missing
+
+    def rewards(self, metric: str) -> tuple[TaskRewards, ...]:
+        """Rewards of each task; for the pass rate 1 where the task was solved and else 0."""
+        if metric != "pass_rate":
+            return self.results.tasks
+        return tuple(
+            replace(task, scored=tuple(float(reward >= 1) for reward in task.scored))
+            for task in self.results.tasks
+        )
+
+
+def side_of(data: RunData, metrics: Sequence[str] | None = None) -> Side:
+    """A run, with the values of these metrics, or of all it has."""
+    wanted = known_metrics(data) if metrics is None else tuple(metrics)
+    aliases = [_ALIASES[name] for name in wanted if name in _ALIASES]
+    results = from_run(data, (*wanted, *aliases) or (metric_of(data.info.kind),))
+    if aliases:
+        results = replace(results, points=tuple(map(_renamed, results.points)))
+    counted = [trial.counted for trial in data.trials if trial.counted]
+    reasons = Counter(map(reason, (record for record in counted if record.outcome is not Outcome.PASSED)))
+    return Side(
+        results=results,
+        fields=_fields(data, results, reasons),
+        stats=_stats(data, results),
+        reasons=dict(sorted(reasons.items())),
+        trials=len(data.trials),
+        missing=len(data.trials) - len(counted),
+        broken=sum(record.outcome.blame in _BROKEN for record in counted),
+        digest=run_digest(data),
+    )
+
+
+def _renamed(point: ResultPoint) -> ResultPoint:
+    samples = dict(point.samples)
+    for name, alias in _ALIASES.items():
+        values = samples.pop(alias, ())
+        if not samples.get(name):
+            samples[name] = values
+    return replace(point, samples={name: values for name, values in samples.items() if values})
+
+
+def side_of_document(
+    document: Mapping[str, Any],
+    *,
+    label: str,
+    samples: Mapping[str, Sequence[float]] | None = None,
+) -> Side:
+    """A summary that is not a run's own, such as a performance summary, with the values behind it."""
+    reasons = document.get("failure_reasons")
+    known = {str(name): int(number(count) or 0) for name, count in _mapping(reasons).items()}
+    values = {metric: tuple(each) for metric, each in (samples or {}).items() if len(each)}
+    point = ResultPoint(name="all episodes", samples=values)
+    trials = int(number(document.get("episodes")) or number(document.get("total")) or 0)
+    return Side(
+        results=ResultSet(
+            label=label, source="document", points=(point,) if values else (), metrics=tuple(values)
+        ),
+        fields=document,
+        stats={point.name: {metric: describe(each) for metric, each in values.items()}} if values else {},
+        reasons=known,
+        trials=trials,
+        broken=sum(count for name, count in known.items() if is_broken(name)),
+        digest=hashlib.sha256(encode(dict(document)).encode("utf-8", "replace")).hexdigest(),
+    )
+
+
+def reason(record: AttemptRecord) -> str:
+    """Why a trial did not pass: the outcome, and the kind of error where there is one."""
+    return f"{record.outcome.value}: {record.failure.type}" if record.failure else record.outcome.value
+
+
+def is_broken(text: str) -> bool:
+    """Whether a failure reason speaks of infrastructure or a provider."""
+    word = text.partition(":")[0].strip()
+    return word in set(Outcome) and Outcome(word).blame in _BROKEN
+
+
+def known_metrics(data: RunData) -> tuple[str, ...]:
+    """Every metric that a trial reported, and the resources."""
+    names: dict[str, None] = dict.fromkeys(RESOURCES)
+    for trial in data.finished[:100]:
+        assert trial.counted is not None
+        names |= dict.fromkeys(
+            name
+            for name, value in trial.counted.metrics.items()
+            if number(value) is not None or isinstance(value, Mapping)
+        )
+    return tuple(names)
+
+
+def run_digest(data: RunData) -> str:
+    """One digest over every result that counts, in plan order: the same for the same results anywhere."""
+    found = hashlib.sha256(data.info.plan_digest.encode())
+    for trial in data.trials:
+        record = trial.counted
+        row: list[Any] = [trial.planned.key, None]
+        if record:
+            row = [record.key, record.number, record.outcome.value, record.reward, record.metrics]
+        found.update(encode(row).encode("utf-8", "replace"))
+    return found.hexdigest()
+
+
+def _stats(data: RunData, results: ResultSet) -> dict[str, Mapping[str, Any]]:
+    if data.info.kind == "experiment":
+        return {
+            trial.planned.label: trial.counted.metrics
+            for trial in data.trials
+            if trial.counted and trial.outcome is Outcome.PASSED
+        }
+    return {
+        point.name: {metric: describe(values) for metric, values in point.samples.items() if values}
+        for point in results.points
+    }
+
+
+def _fields(data: RunData, results: ResultSet, reasons: Mapping[str, int]) -> dict[str, Any]:
+    """The summary, and the counts, totals and extremes that people write thresholds on."""
+    found = summary(data)
+    counted = [trial.counted for trial in data.trials if trial.counted]
+    passed = sum(record.outcome is Outcome.PASSED for record in counted)
+    took = describe(record.ended_at - record.started_at for record in counted)
+    found["outcomes"] = {each.value: 0 for each in Outcome} | found["outcomes"]
+    found["blame"] = {each.value: 0 for each in Blame} | found["blame"]
+    found |= {
+        "episodes": len(data.trials),
+        "success_count": passed,
+        "failure_count": len(counted) - passed,
+        "success_rate": passed / len(counted) if counted else None,
+        "failure_reasons": dict(reasons),
+        "infrastructure_errors": sum(record.outcome.blame in _BROKEN for record in counted),
+        "max_wall_clock_s": took.get("max"),
+        "p50_wall_clock_s": took.get("p50"),
+        "p95_wall_clock_s": took.get("p95"),
+        "wall_clock_total_s": found["wall_s"],
+        "throughput_eps": len(counted) / found["wall_s"] if found["wall_s"] else None,
+        "run_artifacts": _artifacts(data),
+        "peak_memory_bytes": max(_each(counted, "peak_memory_bytes"), default=None),
+        **_totals(data),
+    }
+    if data.info.kind == "task":
+        found["score"] = three(denominators(results.tasks))
+        passes = Side(results=results).rewards("pass_rate")
+        found["pass_rate"] = three(denominators(passes))
+    return found
+
+
+def three(found: Denominators) -> dict[str, float | int | None]:
+    """A score under the three readings of errors."""
+    return {
+        "scored": found.excluded.rollouts if found.excluded else 0,
+        "errors": found.errors,
+        "errors_excluded": found.excluded.value if found.excluded else None,
+        "errors_as_zero": found.as_zero.value if found.as_zero else None,
+        "best_case": found.best_case.value if found.best_case else None,
+    }
+
+
+def _artifacts(data: RunData) -> dict[str, float]:
+    sizes = [
+        artifact.size_bytes
+        for trial in data.trials
+        for record in trial.attempts
+        for artifact in record.artifacts
+    ]
+    total = sum(sizes)
+    return {
+        "file_count": len(sizes),
+        "total_bytes": total,
+        "avg_bytes": total / len(sizes) if sizes else 0.0,
+    }
+
+
+def _totals(data: RunData) -> dict[str, float | None]:
+    """Sums over every attempt: what did not count was paid for too. None where nobody reported any."""
+    records = [record for trial in data.trials for record in trial.attempts]
+    found: dict[str, float | None] = {}
+    for name in _TOTALS:
+        amounts = [value for record in records if (value := number(record.usage.get(name))) is not None]
+        found[name] = math.fsum(amounts) if amounts else None
+    used = [found["prompt_tokens"], found["completion_tokens"]]
+    found["tokens_used"] = (
+        sum(each or 0.0 for each in used) if any(each is not None for each in used) else None
+    )
+    return found
+
+
+def _each(records: Iterable[AttemptRecord], name: str) -> list[float]:
+    return [
+        value
+        for record in records
+        if (value := number(record.ledger.get(name, record.ledger.get(_ALIASES.get(name, name))))) is not None
+    ]
+
+
+def _mapping(value: Any) -> Mapping[str, Any]:
+    return value if isinstance(value, Mapping) else {}
