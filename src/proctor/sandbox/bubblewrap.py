@@ -12,7 +12,6 @@ import itertools
 import os
 import re
 import sys
-import tempfile
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -20,9 +19,10 @@ from typing import Any
 
 from proctor.errors import SandboxError
 from proctor.sandbox import limits as limiting
-from proctor.sandbox import network, overlay, reaper, transfer
+from proctor.sandbox import network, overlay, reaper
 from proctor.sandbox import state as saved_state
 from proctor.sandbox.base import Download, ExecResult, OnOutput, SandboxInfo, SandboxRequest
+from proctor.sandbox.init import copies
 from proctor.sandbox.init.build import keeper_program
 from proctor.sandbox.init.client import Keeper, Usage
 from proctor.sandbox.init.session import Session
@@ -36,8 +36,6 @@ setpcap, net_bind_service, sys_chroot, mknod, audit_write, setfcap. As in other 
 PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 SHM_BYTES = 64 << 20
 _START_S = 60.0
-_INLINE_BYTES = 1 << 18
-_TRANSFER_S = 600.0
 _FALLBACK = (
     f"import sys; sys.path.insert(0, {str(Path(__file__).parents[2])!r}); "
     "from proctor.sandbox.init.fallback import main; main(sys.argv[1:])"
@@ -232,36 +230,11 @@ class BubblewrapSandbox:
 
     async def upload(self, source: Path, target: str) -> None:
         """Copy a file, or a folder's content, to an absolute path inside."""
-        if not target.startswith("/"):
-            raise SandboxError(f"upload to {target!r}: the path inside must be absolute")
-        if target.endswith("/") and not source.is_dir():
-            target += source.name
-        stream = await self._packed(source)
-        try:
-            result = await self._builtin(["receive", target.rstrip("/") or "/"], stdin=stream)
-        finally:
-            os.close(stream)
-        if result.exit_code:
-            raise SandboxError(f"upload to {target} in {self._request.name} failed: {_last_line(result)}")
+        await copies.upload(self._session, source, target, spool=self._backend.folder)
 
     async def download(self, source: str, target: Path, *, max_bytes: int = 1 << 30) -> Download:
         """Copy a file or folder out. Links, devices and whatever else could reach the host are dropped."""
-        unpacker = transfer.Unpacker(target, max_bytes)
-
-        def take(stream: str, data: bytes) -> None:
-            if stream == "stdout":
-                unpacker.feed(data)
-
-        try:
-            result = await self._builtin(["send", source, str(max_bytes)], on_output=take)
-        finally:
-            unpacker.close()
-        if result.exit_code == 127 and not unpacker.result().files:
-            raise FileNotFoundError(f"{source} does not exist in sandbox {self._request.name}")
-        if unpacker.error or not unpacker.complete:
-            reason = unpacker.error or _last_line(result) or "the stream ended early"
-            raise SandboxError(f"download of {source} from {self._request.name} failed: {reason}")
-        return unpacker.result()
+        return await copies.download(self._session, source, target, max_bytes=max_bytes)
 
     async def stop(self) -> None:
         """End every process and remove everything. Safe to call twice."""
@@ -295,9 +268,7 @@ class BubblewrapSandbox:
         """End every process inside but the init, then make each path of `fresh` an empty folder of root."""
         await self._session.end_processes()
         if fresh:
-            result = await self._builtin(["fresh", *fresh])
-            if result.exit_code:
-                raise SandboxError(f"cannot make {', '.join(fresh)} anew: {_last_line(result)}")
+            await copies.make_fresh(self._session, fresh)
 
     async def save_state(self, target: Path, *, max_bytes: int) -> bool:
         """End every process, then write a tar of all that changed; False when that is too much to keep."""
@@ -399,32 +370,6 @@ class BubblewrapSandbox:
             await self._network.start(await self._session.listen(network.PROXY_PORT))
             self._env = network.proxy_environment()
 
-    async def _builtin(self, argv: Sequence[str], **options: Any) -> ExecResult:
-        options.setdefault("timeout_s", _TRANSFER_S)
-        return await self._session.run(
-            argv, env={}, cwd="/", user="0:0", builtin=True, keep_bytes=4096, **options
-        )
-
-    async def _packed(self, source: Path) -> int:
-        """The stream of an upload, in memory when small."""
-        pieces = transfer.pack(source)
-        small = bytearray()
-        for piece in pieces:
-            small += piece
-            if len(small) > _INLINE_BYTES:
-                return await asyncio.to_thread(self._spool, bytes(small), pieces)
-        fd = os.memfd_create("upload", os.MFD_CLOEXEC)
-        os.write(fd, small)
-        return _read_only(fd)
-
-    def _spool(self, first: bytes, rest: Any) -> int:
-        with tempfile.TemporaryFile(dir=self._backend.folder) as file:
-            file.write(first)
-            for piece in rest:
-                file.write(piece)
-            file.flush()
-            return _read_only(os.dup(file.fileno()))
-
     async def _end_for_storage(self, reason: str) -> None:
         self._ledger["storage_exceeded"] = reason
         with contextlib.suppress(SandboxError):
@@ -447,16 +392,3 @@ class BubblewrapSandbox:
                 return
             await asyncio.sleep(0.001 * (attempt + 1))
         raise SandboxError(f"the control group of sandbox {self._request.name} could not be removed")
-
-
-def _read_only(fd: int) -> int:
-    """The same file from its beginning: what goes inside must not be writable there."""
-    try:
-        return os.open(f"/proc/self/fd/{fd}", os.O_RDONLY | os.O_CLOEXEC)
-    finally:
-        os.close(fd)
-
-
-def _last_line(result: ExecResult) -> str:
-    lines = result.stderr.decode(errors="replace").strip().splitlines()
-    return lines[-1].removeprefix("proctor: ") if lines else ""

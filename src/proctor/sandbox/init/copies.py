@@ -82,8 +82,7 @@ async def _packed(source: Path, spool: Path) -> int:
             return await asyncio.to_thread(_spooled, bytes(small), pieces, spool)
     fd = os.memfd_create("upload", os.MFD_CLOEXEC)
     os.write(fd, small)
-    os.lseek(fd, 0, os.SEEK_SET)
-    return fd
+    return _read_only(fd)
 
 
 def _spooled(first: bytes, rest: Iterator[bytes], folder: Path) -> int:
@@ -91,5 +90,13 @@ def _spooled(first: bytes, rest: Iterator[bytes], folder: Path) -> int:
         file.write(first)
         for piece in rest:
             file.write(piece)
-        file.seek(0)
-        return os.dup(file.fileno())
+        file.flush()
+        return _read_only(os.dup(file.fileno()))
+
+
+def _read_only(fd: int) -> int:
+    """The same file from its beginning: what goes inside must not be writable there."""
+    try:
+        return os.open(f"/proc/self/fd/{fd}", os.O_RDONLY | os.O_CLOEXEC)
+    finally:
+        os.close(fd)
