@@ -266,9 +266,15 @@ def contest(slug: str, folder: Path, b: Request | None = None, **params: object)
     return Contest(spec=spec, sources=(str(EXPERIMENTS),), a=Request(folder="."), b=b or Request(folder="."))
 
 
+@pytest.fixture
+def _short_slots(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("proctor.trial.lockstep.measure.KEPT", 20)
+
+
 FEW = Asked(rules=Rules(looks=(4,)), confirm=False)
 
 
+@pytest.mark.usefixtures("_short_slots")
 def test_real_processes_find_a_large_difference(tmp_path):
     asked = contest("well_behaved", tmp_path, Request(folder=".", params={"n": 40}), n=10)
     found = run(asked, FEW, rng=random.Random(1))
@@ -279,12 +285,14 @@ def test_real_processes_find_a_large_difference(tmp_path):
     assert f"side A has no {EXPERIMENTS.name} of its own; it runs {EXPERIMENTS}" in found.notes
 
 
+@pytest.mark.usefixtures("_short_slots")
 def test_every_point_of_a_sweep_is_compared(tmp_path):
     asked = contest("well_behaved", tmp_path, n=[10, 20])
     found = run(asked, FEW)
     assert [result.label for result in found.results] == ["well_behaved(n=10)", "well_behaved(n=20)"]
 
 
+@pytest.mark.usefixtures("_short_slots")
 def test_a_machine_that_does_not_pin_is_noted(tmp_path, monkeypatch):
     from proctor.engine import ab_run
 

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import os
+import signal
 import subprocess
 import sys
 from pathlib import Path
@@ -176,6 +177,22 @@ def test_a_worktree_that_git_cannot_remove_is_removed_all_the_same(repository):
         (path / ".git").unlink()
     assert not path.exists()
     assert len(listed(repository)) == 1
+
+
+@pytest.mark.needs("git")
+def test_an_interrupt_waits_until_git_has_finished(repository, monkeypatch):
+    seen = []
+    real = worktree._git
+
+    def watch(*arguments, **named):
+        seen.append(signal.SIGINT in signal.pthread_sigmask(signal.SIG_BLOCK, ()))
+        return real(*arguments, **named)
+
+    with worktrees(find_project(repository)) as trees:
+        monkeypatch.setattr(worktree, "_git", watch)
+        trees.check_out("HEAD", "a")
+    assert seen == [True, True]
+    assert signal.SIGINT not in signal.pthread_sigmask(signal.SIG_BLOCK, ())
 
 
 @pytest.mark.needs("git")

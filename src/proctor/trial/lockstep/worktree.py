@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import re
 import shutil
+import signal
 import subprocess
 import tempfile
 from collections.abc import Iterator
@@ -87,8 +88,7 @@ class Worktrees:
         """A folder with the files of a commit. Names of equal length keep the two sides alike."""
         path = self.folder / name
         self.paths.append(path)
-        # Hooks of the repository are for people who check out, not for us.
-        _git(self.project.root, "worktree", "add", "--detach", "--force", str(path), commit)
+        _change(self.project, "add", "--detach", "--force", str(path), commit)
         return path
 
 
@@ -103,16 +103,26 @@ def _sweep(project: Project) -> None:
 
 
 def _remove(project: Project, path: Path) -> None:
-    _git(project.root, "worktree", "remove", "--force", "--force", str(path), check=False)
+    _change(project, "remove", "--force", "--force", str(path), check=False)
     if path.exists():
         shutil.rmtree(path, ignore_errors=True)
-        _git(project.root, "worktree", "prune", check=False)
+        _change(project, "prune", check=False)
+
+
+def _change(project: Project, *arguments: str, check: bool = True) -> None:
+    """Have git change its list of worktrees. Ctrl-C waits: half a change would break the repository."""
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT, signal.SIGTERM})
+    try:
+        _git(project.root, "worktree", *arguments, check=check)
+    finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, before)
 
 
 def _git(folder: Path, *arguments: str, check: bool = True) -> subprocess.CompletedProcess[str]:
     # Inside a hook git points these at the repository of the hook.
     env = {name: value for name, value in os.environ.items() if not name.startswith("GIT_")}
     done = subprocess.run(
+        # Hooks of the repository are for people who check out, not for us.
         ["git", "-c", "core.hooksPath=/dev/null", *arguments],
         cwd=folder,
         env=env | {"GIT_OPTIONAL_LOCKS": "0"},
