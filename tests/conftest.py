@@ -5,7 +5,9 @@ from __future__ import annotations
 import importlib.util
 import os
 import shutil
-from collections.abc import Callable
+import subprocess
+import sys
+from collections.abc import AsyncIterator, Callable
 from pathlib import Path
 
 import pytest
@@ -45,6 +47,33 @@ def pytest_runtest_setup(item: pytest.Item) -> None:
                 if required:
                     pytest.fail(f"needs {name}, and PROCTOR_TEST_REQUIRE=all", pytrace=False)
                 pytest.skip(f"needs {name}")
+
+
+@pytest.fixture(scope="session")
+def podman_image() -> str:
+    """An image of this machine's own programs; it stays in podman's storage from one session to the next."""
+    script = Path(__file__).parents[1] / "scripts" / "host_image.py"
+    made = subprocess.run([sys.executable, script, "podman"], capture_output=True, text=True, check=False)
+    if made.returncode:
+        reason = f"podman cannot make an image here: {made.stderr.strip().splitlines()[-1:]}"
+        if os.environ.get("PROCTOR_TEST_REQUIRE") == "all":
+            pytest.fail(reason, pytrace=False)
+        pytest.skip(reason)
+    return made.stdout.strip()
+
+
+@pytest.fixture
+async def podman(
+    podman_image: str, tmp_path: Path, tmp_path_factory: pytest.TempPathFactory, anyio_backend: str
+) -> AsyncIterator[object]:
+    """The podman back end; what it finds out about the machine is found out once for all tests."""
+    from proctor.sandbox.podman import open_podman
+
+    base = tmp_path_factory.getbasetemp()
+    shared = (base.parent if "PYTEST_XDIST_WORKER" in os.environ else base) / "podman-cache"
+    made = open_podman(tmp_path / "podman", cache_dir=shared)
+    yield made
+    await made.close()
 
 
 @pytest.fixture

@@ -109,10 +109,10 @@ class ContainerImages:
         )
 
     async def _inspect(self, reference: str) -> dict[str, Any] | None:
-        said = await self._engine("image", "inspect", "--format", "{{json .}}", reference)
-        with contextlib.suppress(ValueError):
-            found = json.loads(said.out) if said.code == 0 else None
-            if isinstance(found, dict) and found.get("Id"):
+        said = await self._engine("image", "inspect", reference)
+        with contextlib.suppress(ValueError, LookupError, TypeError):
+            found = json.loads(said.out)[0] if said.code == 0 else {}
+            if isinstance(found, dict) and found["Id"]:
                 return found
         return None
 

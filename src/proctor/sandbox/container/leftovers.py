@@ -5,9 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import json
-import os
 import shutil
-import signal
 import time
 from pathlib import Path
 
@@ -19,7 +17,7 @@ from proctor.sandbox.container.launch import remove
 
 OWNER, PLACE, BUILD = "proctor.owner", "proctor.place", "PROCTOR_BUILD"
 _BUILDS = "builds"
-_LEAVE_S = 15.0
+_LEAVE_S = 5.0
 
 
 def place_name() -> str:
@@ -58,14 +56,15 @@ async def reap(engine: Engine, fit: Adjustment, state_dir: Path) -> tuple[str, .
 async def end_build_of(engine: Engine, fit: Adjustment, mark: str, place: Path) -> list[str]:
     """End a build that bears a mark; remove its working containers and its temporary files in `place`."""
     done = []
+    steps = {each.name for each in place.glob("buildah*")}
     for process in processes.marked(f"{BUILD}={mark}"):
-        await asyncio.to_thread(_end_build, process.pid)
+        await asyncio.to_thread(_end_build, process)
         done.append(f"build process {process.pid}")
-    for step in sorted(place.glob("buildah*")):
+    for step in sorted(steps | {each.name for each in place.glob("buildah*")}):
         for runtime in filter(shutil.which, ("crun", "runc")):
             with contextlib.suppress(SandboxError):
-                if (await call([runtime, "delete", "--force", f"buildah-{step.name}"])).code == 0:
-                    done.append(f"build step {step.name}")
+                if (await call([runtime, "delete", "--force", f"buildah-{step}"])).code == 0:
+                    done.append(f"build step {step}")
     if engine.build_marks and (containers := await _working_containers(engine, fit, mark)):
         await remove(engine, fit, containers)
         done += [f"build container {each}" for each in containers]
@@ -73,14 +72,22 @@ async def end_build_of(engine: Engine, fit: Adjustment, mark: str, place: Path) 
     return done
 
 
-def _end_build(pid: int) -> None:
+def _end_build(process: processes.Process) -> None:
     """Kill what a build runs and let the engine tidy up after it; kill the engine too if it does not go."""
     deadline = time.monotonic() + _LEAVE_S
-    while processes.start_ticks(pid) is not None and time.monotonic() < deadline:
-        processes.kill_all(processes.descendants(pid))
+    while processes.start_ticks(process.pid) == process.start_ticks and time.monotonic() < deadline:
+        below = processes.descendants(process.pid)
+        processes.kill_all([each for each in below if _namespace(each.pid) != _namespace(process.pid)])
         time.sleep(0.05)
-    with contextlib.suppress(OSError):
-        os.kill(pid, signal.SIGKILL)
+    processes.kill_tree(process.pid)
+
+
+def _namespace(pid: int) -> str:
+    """The process namespace of a process: the steps of a build have one of their own."""
+    try:
+        return str(Path(f"/proc/{pid}/ns/pid").readlink())
+    except OSError:
+        return ""
 
 
 async def _dead_containers(engine: Engine, fit: Adjustment) -> list[str]:
@@ -95,14 +102,17 @@ async def _dead_containers(engine: Engine, fit: Adjustment) -> list[str]:
 
 
 async def _working_containers(engine: Engine, fit: Adjustment, mark: str) -> list[str]:
-    """Containers of builds have no labels, but they note the arguments of their build."""
+    """Containers of builds have no labels, but they note the arguments of their build.
+
+    The mark is that of one build, or the owner of many.
+    """
     base = [engine.program, *fit.options]
     said = await call([*base, "ps", "--all", "--external", "--no-trunc", "--format", "{{.ID}}"])
     root = await call([*base, "info", "--format", "{{.Store.GraphRoot}}"])
     found = []
     for ident in said.out.split():
         for file in Path(root.out.strip()).glob(f"*-containers/{ident}/userdata/buildah.json"):
-            with contextlib.suppress(OSError, ValueError):
-                if json.loads(file.read_text()).get("Args", {}).get(BUILD) == mark:
+            with contextlib.suppress(OSError, ValueError, LookupError, TypeError):
+                if f"{json.loads(file.read_text())['Args'][BUILD]}.".startswith(f"{mark}."):
                     found.append(ident)
     return found

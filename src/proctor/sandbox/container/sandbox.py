@@ -62,7 +62,8 @@ class ContainerSandbox:
             self._launch = launch_of(self._backend.engine, fit, self._request, self._place)
             await self._make(self._launch, fit, self._place)
         except BaseException:
-            await self.stop()
+            with contextlib.suppress(SandboxError):  # the first error tells more; the reaper finds the rest
+                await self.stop()
             raise
 
     async def exec(
@@ -159,7 +160,7 @@ class ContainerSandbox:
                 if not starting.done():
                     starting.cancel()
                 await asyncio.gather(starting, return_exceptions=True)
-        self._look_at(pid)
+        await self._look_at(pid)
         await self._connect(pid)
         self._env = {"PATH": PATH, **self._env, **self._request.root.env, **self._request.env}
 
@@ -188,11 +189,12 @@ class ContainerSandbox:
             data = b"\0".join(os.fsencode(field) for field in fields) + b"\0"
             socket.send_fds(line, [data], [control.fileno(), self._backend.filter_descriptor()])
 
-    def _look_at(self, pid: int) -> None:
+    async def _look_at(self, pid: int) -> None:
         """Find where the kernel counts for this container and where its changes go, and watch those."""
         limits, backend = self._request.limits, self._backend
         self._group = usage.group_of(pid) if pid else None
-        self._changes = usage.changes(pid) if pid and backend.as_root() is not None else ()
+        enter = backend.as_root()
+        self._changes = await usage.find_changes(pid, enter) if pid and enter is not None else ()
         self._enforced = usage.enforcement(
             limits,
             self._group,

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import re
 from collections.abc import Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +16,8 @@ from proctor.sandbox.limits import Group
 
 _CONTROLLERS = ("memory", "pids", "cpu", "cpuacct")
 _MEASURE_S = 60.0
+_SLACK_BYTES = 1 << 20
+"""The kernel charges memory in batches, so a full group may be short of its limit by a little."""
 
 
 def group_of(pid: int, proc: Path = Path("/proc")) -> Group | None:
@@ -47,6 +50,10 @@ def used(group: Group) -> dict[str, Any]:
     """What a container used so far; keys as in `SandboxInfo.ledger`."""
     found = group.usage()
     if group.version == 1:
+        # Engines limit memory and swap together, and then the kernel counts no failures: the peak tells.
+        limit = _read(group, "memory", "memory.limit_in_bytes").strip()
+        if limit.isdigit() and found.get("peak_memory_bytes", 0) >= int(limit) - _SLACK_BYTES:
+            found["host_oom"] = False
         nanoseconds = _read(group, "cpuacct", "cpuacct.usage").strip()
         if nanoseconds.isdigit():
             found["cpu_s"] = int(nanoseconds) / 1e9
@@ -98,19 +105,30 @@ def _read(group: Group, controller: str, file: str) -> str:
         return ""
 
 
-def changes(pid: int, proc: Path = Path("/proc")) -> tuple[Path, ...]:
-    """The folder on the host into which a container's changes go, then the files it was given to write.
+async def find_changes(pid: int, enter: Sequence[str]) -> tuple[Path, ...]:
+    """Where on the host the changes of a container go; nothing when that cannot be known.
 
-    Nothing when the folder cannot be known.
+    `enter` is what may look into a process that ordinary users may not, such as our init.
     """
+    own = Path("/proc/self/mountinfo").read_text()
+    file = Path(f"/proc/{pid}/mountinfo")
+    if not enter:
+        with suppress(OSError):
+            return changes(file.read_text(), own)
+    with suppress(SandboxError):
+        return changes((await call([*enter, "cat", str(file)])).out, own)
+    return ()
+
+
+def changes(inside_text: str, here_text: str) -> tuple[Path, ...]:
+    """The folder of a container's changes, then the files it was given to write, from both mount tables."""
     try:
-        inside = _mounted(proc / str(pid))
-        here = _mounted(proc / "self")
-    except (OSError, ValueError, IndexError):
+        inside, here = _mounted(inside_text), _mounted(here_text)
+    except IndexError:
         return ()
     top = next((each for each in inside if each[2] == "/"), None)
     upper = re.search(r"(?:^|,)upperdir=(/[^,]+)", top[4]) if top and top[3] == "overlay" else None
-    if not upper or not Path(upper[1]).is_absolute():
+    if not upper:
         return ()
     files = [_host_path(device, root, here) for device, root, target, *_ in inside if target in _GIVEN]
     return (Path(upper[1]), *(each for each in files if each))
@@ -120,10 +138,10 @@ _GIVEN = ("/etc/hosts", "/etc/hostname", "/etc/resolv.conf", "/run/.containerenv
 _Mount = tuple[str, str, str, str, str]
 
 
-def _mounted(process: Path) -> list[_Mount]:
+def _mounted(text: str) -> list[_Mount]:
     """Device, path on it, place, kind and options of each mount that a process sees."""
     found = []
-    for line in (process / "mountinfo").read_text().splitlines():
+    for line in text.splitlines():
         left, _, right = line.partition(" - ")
         fields, kind = left.split(), right.split()
         found.append((fields[2], fields[3], fields[4], kind[0], kind[-1]))

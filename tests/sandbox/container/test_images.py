@@ -1,0 +1,186 @@
+"""Images that podman builds, finds or cannot have."""
+
+from __future__ import annotations
+
+import asyncio
+import subprocess
+import sys
+import uuid
+from pathlib import Path
+
+import pytest
+
+from proctor.errors import ImageError, TaskError
+from proctor.model.task import Task, TaskEnvironment
+from proctor.sandbox.base import SandboxRequest
+from proctor.sandbox.choose import open_images
+from proctor.sandbox.container import leftovers
+from proctor.sandbox.container.engine import call
+
+pytestmark = [pytest.mark.anyio, pytest.mark.needs("podman")]
+
+
+@pytest.fixture
+def label():
+    return f"proctor.test={uuid.uuid4().hex}"
+
+
+@pytest.fixture
+async def images(podman, tmp_path, label):
+    made = open_images(podman, tmp_path / "images")
+    yield made
+    await made.close()
+    said = await call(["podman", "images", "--all", "--filter", f"label={label}", "--format", "{{.Id}}"])
+    if said.out:
+        await call(["podman", "image", "rm", "--force", *said.out.split()])
+
+
+@pytest.fixture
+def task(tmp_path, podman_image, label):
+    """A task with a Dockerfile of these lines over the test's own image."""
+
+    def made(*lines, **more):
+        folder = tmp_path / "task/environment"
+        folder.mkdir(parents=True, exist_ok=True)
+        (folder / "data.txt").write_text("from the context\n")
+        text = "\n".join([f"FROM {podman_image}", f"LABEL {label}", *lines])
+        (folder / "Dockerfile").write_text(text + "\n")
+        environment = TaskEnvironment(folder=folder, dockerfile=folder / "Dockerfile", **more)
+        return Task(name="t", path=folder.parent, digest=str(hash(text)), environment=environment)
+
+    return made
+
+
+async def working_containers(backend, owner):
+    return await leftovers._working_containers(backend.engine, await backend.adjustment(), owner)
+
+
+def build_steps(folder):
+    """Steps of builds that the runtime still knows, whose files are below a folder."""
+    states = [read(each) for each in Path("/run/runc").glob("buildah-*/state.json")]
+    return [each for each in states if bytes(folder) in each]
+
+
+async def test_many_rollouts_and_processes_share_one_build(podman, images, task, tmp_path):
+    lines = ("ENV A=1", "WORKDIR /srv/x", "COPY data.txt .", "RUN cat data.txt > copy", "USER tester")
+    wanted = task(*lines)
+    other = open_images(podman, tmp_path / "images")
+    roots = await asyncio.gather(*(each.root(wanted) for each in (images, images, other, other)))
+    assert len({root.image for root in roots}) == 1
+    assert roots[0].env["A"] == "1"
+    assert (roots[0].workdir, roots[0].user) == ("/srv/x", "tester")
+    assert roots[0].digest
+    logs = list((tmp_path / "images/logs").iterdir())
+    assert len(logs) == 1
+    before = logs[0].stat().st_mtime_ns
+    assert (await open_images(podman, tmp_path / "images").root(wanted)).image == roots[0].image
+    assert logs[0].stat().st_mtime_ns == before, "it was not built again"
+    sandbox = podman.sandbox(SandboxRequest(name="t", root=roots[0]))
+    await sandbox.start()
+    result = await sandbox.exec(["sh", "-c", "id -u; cat copy; echo $A"])
+    assert result.stdout == b"1000\nfrom the context\n1\n"
+    await other.close()
+
+
+async def test_a_dockerfile_that_fails_says_its_last_lines_and_is_not_tried_for_ever(images, task, podman):
+    wanted = task("RUN echo the-reason && exit 7")
+    for _ in range(4):
+        with pytest.raises(ImageError, match=r"podman build ended with exit code(?s:.)*\| the-reason"):
+            await images.root(wanted)
+    assert images._failures
+    assert not await working_containers(podman, podman.folder.name)
+
+
+async def test_what_cannot_be_had_is_a_typed_error(images, tmp_path):
+    def task(**environment):
+        return Task(
+            name="t", path=tmp_path, digest=str(environment), environment=TaskEnvironment(**environment)
+        )
+
+    with pytest.raises(ImageError, match="neither an image nor a Dockerfile"):
+        await images.root(task())
+    with pytest.raises(TaskError, match="no such Dockerfile"):
+        await images.root(task(dockerfile=tmp_path / "Dockerfile"))
+    with pytest.raises(ImageError, match="localhost/proctor-none:1 is not in the storage of podman"):
+        await images.root(task(image="localhost/proctor-none:1"))
+
+
+async def test_a_prebuilt_image_is_used_as_it_is(images, podman_image, tmp_path):
+    environment = TaskEnvironment(image=podman_image)
+    root = await images.root(Task(name="t", path=tmp_path, digest="d"), environment)
+    assert root.image == root.digest
+    assert root.workdir == "/"
+    assert root.user == "root"
+
+
+async def test_a_build_that_takes_too_long_is_ended_and_leaves_nothing(images, task, podman):
+    with pytest.raises(ImageError, match="not built within 4 s"):
+        await images.root(task("RUN sleep 54321", build_timeout_s=4.0))
+    assert not await working_containers(podman, podman.folder.name)
+    assert not [path for path in Path("/proc").glob("[0-9]*/cmdline") if b"sleep\x0054321" in read(path)]
+    assert not list(podman.folder.glob("builds/*"))
+    assert not build_steps(podman.folder)
+
+
+def read(path):
+    try:
+        return path.read_bytes()
+    except OSError:
+        return b""
+
+
+BUILDER = """
+import asyncio, sys
+from pathlib import Path
+from proctor.model.task import Task, TaskEnvironment
+from proctor.sandbox.container.images import ContainerImages
+from proctor.sandbox.podman import open_podman
+
+async def main():
+    backend = open_podman(Path(sys.argv[1]), cache_dir=Path(sys.argv[2]))
+    images = ContainerImages(Path(sys.argv[3]), backend)
+    folder = Path(sys.argv[4])
+    environment = TaskEnvironment(folder=folder, dockerfile=folder / "Dockerfile")
+    print("building", flush=True)
+    await images.root(Task(name="t", path=folder, digest="d", environment=environment))
+
+asyncio.run(main())
+"""
+
+
+@pytest.mark.fault
+@pytest.mark.parametrize("engine_too", [False, True], ids=["proctor killed", "its engine killed too"])
+async def test_what_a_killed_builder_left_is_removed(podman, images, task, tmp_path, engine_too):
+    number = "54322" if engine_too else "54323"
+    folder = task("RUN true", f"RUN sleep {number}").environment.folder
+    arguments = [tmp_path / "podman", podman.cache_dir, tmp_path / "images", folder]
+    builder = await asyncio.create_subprocess_exec(
+        sys.executable, "-c", BUILDER, *map(str, arguments), stdout=subprocess.PIPE
+    )
+    assert await builder.stdout.readline() == b"building\n"
+
+    def sleeping():
+        return [
+            path
+            for path in Path("/proc").glob("[0-9]*/cmdline")
+            if read(path).startswith(f"sleep\0{number}".encode())
+        ]
+
+    async with asyncio.timeout(60):
+        while not sleeping():  # noqa: ASYNC110 - another process cannot set an event here
+            await asyncio.sleep(0.05)
+    builder.kill()
+    await builder.wait()
+    if engine_too:
+        from proctor import processes
+
+        mark = f"PROCTOR_BUILD={next((tmp_path / 'podman/podman-sandboxes').glob('*/builds/*')).name}"
+        processes.kill_all(processes.marked(mark))
+    owner = next(each.name for each in podman.state_dir.iterdir() if each != podman.folder)
+    assert await working_containers(podman, owner)
+    removed = await podman.reap()
+    assert any("build" in line for line in removed), removed
+    assert not sleeping()
+    assert not await working_containers(podman, owner)
+    assert [each.name for each in podman.state_dir.iterdir() if each != podman.folder] == []
+    assert not build_steps(podman.state_dir)

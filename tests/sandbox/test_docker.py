@@ -1,0 +1,212 @@
+"""The docker back end against a program that notes how it was called: there is no engine to ask here.
+
+What the containers do is tested with podman, which runs the same code; this shows the words that docker is
+told, and what becomes of its answers.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+from itertools import pairwise
+from pathlib import Path
+
+import pytest
+
+from proctor.errors import SandboxError, TaskError
+from proctor.model.task import Task, TaskEnvironment
+from proctor.sandbox import docker
+from proctor.sandbox.base import Limits, Root, SandboxRequest
+from proctor.sandbox.choose import choose, open_backend
+from proctor.sandbox.container.engine import Adjustment
+from proctor.sandbox.container.images import ContainerImages
+from proctor.sandbox.container.leftovers import place_name
+from proctor.sandbox.container.sandbox import ContainerSandbox
+
+pytestmark = pytest.mark.anyio
+
+SCRIPT = """#!/usr/bin/env python3
+import json, os, sys
+NOTES = os.path.dirname(sys.argv[0]) + "/notes"
+with open(NOTES, "a") as notes:
+    notes.write(json.dumps(sys.argv[1:]) + "\\n")
+words = sys.argv[1:]
+if words[0] == "--version":
+    print("Docker version 99")
+elif words[0] in ("run", "pull"):
+    sys.exit("docker: the daemon said no")
+elif words[0] == "rm":
+    sys.exit("Error response from daemon: No such container: x")
+elif words[0] == "ps":
+    print(os.environ.get("ROWS", ""))
+elif words[:2] == ["image", "inspect"] and os.path.exists(NOTES + ".built"):
+    print(json.dumps([{"Id": "sha256:abc", "Config": {"Env": ["A=b=c"], "WorkingDir": "/w", "User": ""}}]))
+elif words[:2] == ["image", "inspect"]:
+    sys.exit("No such image")
+elif words[0] == "build":
+    print("STEP 1")
+    open(NOTES + ".built", "w").close()
+elif words[0] == "compose":
+    if "up" in words:
+        sys.exit("no services today")
+"""
+
+
+@pytest.fixture
+def notes(tmp_path, monkeypatch):
+    """Every command line the program was called with."""
+    program = tmp_path / "bin/docker"
+    program.parent.mkdir()
+    program.write_text(SCRIPT)
+    program.chmod(0o755)
+    monkeypatch.setenv("PATH", f"{program.parent}:{os.environ['PATH']}")
+    return lambda: [json.loads(line) for line in (tmp_path / "bin/notes").read_text().splitlines()]
+
+
+@pytest.fixture
+def backend(tmp_path, cache_dir):
+    made = docker.open_docker(tmp_path / "home", cache_dir=cache_dir)
+    made._fit = Adjustment(ulimits=("--ulimit", "nofile=1024:1024"))
+    return made
+
+
+async def test_a_container_is_asked_for_with_every_limit_and_removed_at_once(notes, backend):
+    request = SandboxRequest(
+        name="t",
+        root=Root(image="img", binds={"/opt/py": Path("/usr/lib")}),
+        limits=Limits(cpus=1.5, memory_bytes=1000, pids=10),
+        labels={"run": "r"},
+    )
+    with pytest.raises(SandboxError, match="docker could not start a container: docker: the daemon said no"):
+        await backend.sandbox(request).start()
+    run, remove = notes()
+    name = run[run.index("--name") + 1]
+    assert remove == ["rm", "--force", "--volumes", name]
+    assert run[:3] == ["run", "--detach", "--rm"]
+    assert run[-5:-2] == ["--entrypoint", "/run/.proctor/init", "img"]
+    assert run[-2:] == ["container", "/run/.proctor/socket/control"]
+    pairs = list(pairwise(run))
+    for pair in (
+        ("--network", "none"), ("--pids-limit", "14"), ("--memory", "1000b"), ("--memory-swap", "1000b"),
+        ("--cpus", "1.5"), ("--cap-drop", "all"), ("--security-opt", "no-new-privileges"), ("--user", "0:0"),
+        ("--pull", "never"), ("--label", "proctor.run=r"), ("--ulimit", "nofile=1024:1024"),
+        ("--mount", "type=bind,src=/usr/lib,dst=/opt/py,ro"), ("--log-driver", "none"),
+    ):  # fmt: skip
+        assert pair in pairs, pair
+    assert not {"--http-proxy=false", "--time", "--ignore", "--privileged"} & set(run + remove)
+    assert ("--cap-add", "MKNOD") not in pairs
+
+
+async def test_the_public_network_is_docker_s_own_and_groups_may_be_missing(notes, backend):
+    request = SandboxRequest(name="t", root=Root(image="img"), limits=Limits(network="public"))
+    with pytest.raises(SandboxError):
+        await ContainerSandbox(backend, request, Adjustment(cgroups=False)).start()
+    assert not {"--network", "--pids-limit", "--memory"} & set(notes()[0])
+
+
+async def test_only_containers_of_dead_owners_are_removed(notes, backend, monkeypatch):
+    other = f"1-{place_name().partition('-')[2]}"
+    rows = [
+        f"alive\t{backend.folder.name}\t{place_name()}",
+        f"dead\t{os.getpid()}-1\t{place_name()}",
+        f"elsewhere\t{os.getpid()}-1\t{other}",
+        f"rebooted\t{backend.folder.name}\t{place_name().partition('-')[0]}-another-boot",
+        "broken",
+    ]
+    monkeypatch.setenv("ROWS", "\n".join(rows))
+    assert await backend.reap() == ("container dead", "container rebooted")
+    assert notes()[0][:4] == ["ps", "--all", "--no-trunc", "--filter"]
+    assert notes()[1] == ["rm", "--force", "--volumes", "dead", "rebooted"]
+
+
+async def test_an_image_is_built_under_the_name_of_its_content(notes, backend, tmp_path):
+    folder = tmp_path / "environment"
+    folder.mkdir()
+    (folder / "Dockerfile").write_text("FROM scratch\n")
+    environment = TaskEnvironment(folder=folder, dockerfile=folder / "Dockerfile")
+    images = ContainerImages(tmp_path / "images", backend)
+    root = await images.root(Task(name="t", path=tmp_path, digest="d", environment=environment))
+    assert root.image == "abc"
+    assert root.env == {"A": "b=c"}
+    assert (root.workdir, root.user) == ("/w", "root")
+    build = next(words for words in notes() if words[0] == "build")
+    assert build[:3] == ["build", "--progress", "plain"]
+    assert build[-3:] == ["--file", str(folder / "Dockerfile"), str(folder)]
+    assert build[build.index("--tag") + 1].startswith("localhost/proctor-task:")
+    assert not {"--isolation", "--build-arg"} & set(build)
+
+
+COMPOSE = """
+services:
+  main: {build: ., command: [sleep, infinity], depends_on: [db]}
+  db: {image: postgres, environment: {P: "${SECRET:-none}"}}
+networks: {back: {}}
+"""
+
+
+async def test_a_compose_file_is_served_with_our_init_in_its_main_service(
+    notes, backend, tmp_path, monkeypatch
+):
+    monkeypatch.setenv("SECRET_OF_THE_HOST", "x")
+    file = tmp_path / "compose.yaml"
+    file.write_text(COMPOSE)
+    request = SandboxRequest(
+        name="t",
+        root=Root(image="img", compose=file),
+        limits=Limits(memory_bytes=1000),
+        env={"SECRET": "task's"},
+    )
+    seen = {}
+
+    async def look(argv, **options):
+        over = Path(argv[argv.index(str(file)) + 2])
+        seen.setdefault("over", json.loads(over.read_text()))
+        seen["env"] = options["env"]
+        return await call(argv, **options)
+
+    from proctor.sandbox.container import compose
+    from proctor.sandbox.container.engine import call
+
+    monkeypatch.setattr(compose, "call", look)
+    with pytest.raises(SandboxError, match="could not start the task's services: no services today"):
+        await backend.sandbox(request).start()
+    up, down = notes()
+    assert (up[0], up[-2:]) == ("compose", ["up", "-d"])
+    assert down[-4:] == ["down", "-t", "0", "-v"]
+    main = seen["over"]["services"]["main"]
+    assert main["image"] == "img"
+    assert main["entrypoint"][0] == "/run/.proctor/init"
+    assert (main["command"], main["mem_limit"], main["cap_drop"]) == ([], "1000b", ["ALL"])
+    assert main["ulimits"] == {"nofile": {"soft": 1024, "hard": 1024}}
+    assert set(seen["over"]["services"]["db"]) == {"labels"}
+    assert all(each["internal"] for each in seen["over"]["networks"].values())
+    assert set(seen["over"]["networks"]) == {"default", "back"}
+    assert seen["env"]["SECRET"] == "task's"
+    assert "SECRET_OF_THE_HOST" not in seen["env"]
+    assert [each.name for each in backend.folder.iterdir()] == ["owner.json"]
+
+
+async def test_a_compose_file_that_reaches_out_is_the_author_s_fault(notes, backend, tmp_path):
+    file = tmp_path / "compose.yaml"
+    file.write_text("services: {main: {image: x, privileged: true}}")
+    with pytest.raises(TaskError, match="'privileged' is not allowed"):
+        await backend.sandbox(SandboxRequest(name="t", root=Root(image="img", compose=file))).start()
+
+
+def test_obstacles_are_named(monkeypatch, tmp_path, notes):
+    monkeypatch.delenv("DOCKER_HOST", raising=False)
+    monkeypatch.setattr(docker, "SOCKET", tmp_path / "none.sock")
+    assert "no docker engine answers" in docker.obstacle()
+    monkeypatch.setenv("DOCKER_HOST", "tcp://elsewhere:2375")
+    assert "must be on this machine" in docker.obstacle()
+    monkeypatch.setenv("DOCKER_HOST", f"unix://{tmp_path}/there")
+    (tmp_path / "there").touch()
+    assert docker.obstacle() == ""
+    monkeypatch.setenv("PATH", str(tmp_path))
+    assert docker.obstacle() == "docker is not installed"
+
+
+async def test_both_back_ends_are_chosen_by_name(tmp_path):
+    for name in ("podman", "docker"):
+        assert choose(name) == name
+        assert open_backend(name, tmp_path).name == name

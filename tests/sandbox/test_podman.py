@@ -1,0 +1,348 @@
+"""Real podman containers as sandboxes."""
+
+from __future__ import annotations
+
+import asyncio
+import http.server
+import os
+import subprocess
+import sys
+import threading
+import time
+from pathlib import Path
+
+import pytest
+
+from proctor.errors import SandboxError
+from proctor.sandbox import podman as podman_module
+from proctor.sandbox.base import EndsProcesses, Limits, Root, SandboxRequest, end_processes
+from proctor.sandbox.container import adjust
+from proctor.sandbox.container.engine import call
+
+pytestmark = [pytest.mark.anyio, pytest.mark.needs("podman")]
+MB = 1 << 20
+
+
+@pytest.fixture
+async def start(podman, podman_image):
+    """A started sandbox, with limits by keyword."""
+
+    async def started(env=None, root=None, **limits):
+        request = SandboxRequest(
+            name="t",
+            root=root or Root(image=podman_image, workdir="/work", env={"FROM_IMAGE": "i", "BOTH": "image"}),
+            limits=Limits(**limits),
+            env=env or {},
+            labels={"run": "r1", "trial": "k1"},
+        )
+        sandbox = podman.sandbox(request)
+        await sandbox.start()
+        return sandbox
+
+    return started
+
+
+async def sh(sandbox, script, **options):
+    options.setdefault("timeout_s", 60)
+    return await sandbox.exec(["sh", "-c", script], **options)
+
+
+async def containers(backend, *more):
+    owner = backend.folder.name
+    command = ["podman", "ps", "--all", "--filter", f"label=proctor.owner={owner}", *more]
+    return (await call([*command, "--format", "{{.Names}}"])).out.split()
+
+
+async def test_commands_run_with_their_environment_folder_user_and_input(start):
+    sandbox = await start(env={"BOTH": "request"})
+    result = await sh(
+        sandbox, "pwd; id -u; echo $FROM_IMAGE $BOTH $MORE; cat; exit 3", stdin=b"in", env={"MORE": "m"}
+    )
+    assert result.stdout == b"/work\n0\ni request m\nin"
+    assert result.exit_code == 3
+    assert result.wall_s > 0
+    assert result.peak_memory_bytes
+    other = await sh(
+        sandbox, "id -u; id -g; echo $HOME; touch /etc/x || echo refused", user="tester", cwd="/tmp"
+    )
+    assert other.stdout == b"1000\n1000\n/home\nrefused\n"
+    assert (await sandbox.exec(["no-such-program"])).exit_code == 127
+    seen = []
+    kept = await sh(
+        sandbox,
+        "echo a; echo b >&2; yes | head -c 100000",
+        on_output=lambda *each: seen.append(each),
+        keep_bytes=10,
+    )
+    assert len(kept.stdout) == 10
+    assert sum(len(data) for name, data in seen if name == "stdout") == 100_002
+    assert b"".join(data for name, data in seen if name == "stderr") == b"b\n"
+
+
+async def test_at_its_time_limit_the_whole_tree_of_a_command_ends_and_earlier_daemons_stay(start):
+    sandbox = await start()
+    await sh(sandbox, "setsid sleep 1111 > /dev/null 2>&1 &")
+    result = await sh(sandbox, "setsid sleep 2222 & sleep 3333", timeout_s=0.5)
+    assert result.timed_out
+    assert result.exit_code == 137
+    left = (await sh(sandbox, "cat /proc/*/cmdline | tr '\\0' ' '")).stdout
+    assert b"sleep 1111" in left
+    assert b"sleep 2222" not in left
+    assert b"sleep 3333" not in left
+    assert isinstance(sandbox, EndsProcesses)
+    await sh(sandbox, "mkdir -p /logs/verifier; echo 1 > /logs/verifier/reward.txt; ln -s /tmp /tests")
+    await end_processes(sandbox, fresh=["/tests", "/logs/verifier"])
+    assert b"sleep 1111" not in (await sh(sandbox, "cat /proc/*/cmdline | tr '\\0' ' '")).stdout
+    assert (await sh(sandbox, "ls -A /tests /logs/verifier; stat -c %F /tests")).stdout.endswith(
+        b"directory\n"
+    )
+    assert (await sh(sandbox, "ls /logs/verifier")).stdout == b""
+
+
+async def test_files_go_in_and_come_out(start, tmp_path):
+    sandbox = await start()
+    source = tmp_path / "up"
+    (source / "sub").mkdir(parents=True)
+    (source / "run.sh").write_text("#!/bin/sh\necho ran\n")
+    (source / "run.sh").chmod(0o755)
+    (source / "sub/large").write_bytes(os.urandom(2 * MB))
+    (source / "link").symlink_to("run.sh")
+    await sandbox.upload(source, "/tests")
+    assert (await sh(sandbox, "/tests/link; stat -c '%u %a' /tests/run.sh")).stdout == b"ran\n0 755\n"
+    await sandbox.upload(source / "run.sh", "/opt/")
+    assert (await sh(sandbox, "/opt/run.sh")).stdout == b"ran\n"
+    found = await sandbox.download("/tests", tmp_path / "down")
+    assert (found.files, found.dropped) == (2, ("link",))
+    assert (tmp_path / "down/sub/large").read_bytes() == (source / "sub/large").read_bytes()
+    with pytest.raises(FileNotFoundError):
+        await sandbox.download("/nothing", tmp_path / "no")
+    with pytest.raises(SandboxError, match="absolute"):
+        await sandbox.upload(source, "relative")
+
+
+async def test_one_container_with_labels_and_nothing_after_stop(start, podman):
+    sandbox = await start()
+    filters = ("--filter", "label=proctor.run=r1", "--filter", "label=proctor.trial=k1")
+    names = await containers(podman, *filters)
+    assert len(names) == 1
+    said = await call(
+        ["podman", "inspect", "--format", "{{.Path}} {{.State.Running}} {{.HostConfig.AutoRemove}}", *names]
+    )
+    assert said.out.split() == ["/run/.proctor/init", "true", "true"]
+    with pytest.raises(SandboxError, match="started before"):
+        await sandbox.start()
+    await sandbox.stop()
+    await sandbox.stop()
+    assert not await containers(podman)
+    assert [each.name for each in podman.folder.iterdir()] == ["owner.json"]
+    with pytest.raises(SandboxError, match="not running"):
+        await sandbox.exec(["true"])
+
+
+async def test_limits_are_read_back_from_the_kernel_and_the_ledger_counts(start):
+    sandbox = await start(cpus=0.5, memory_bytes=300 * MB, storage_bytes=200 * MB, pids=50)
+    await sh(
+        sandbox, "head -c 5000000 /dev/zero > /work/file; i=0; while [ $i -lt 300000 ]; do i=$((i+1)); done"
+    )
+    info = sandbox.info()
+    assert info.backend == "podman"
+    assert info.enforced["network"] == "podman: none"
+    for name in ("cpus", "memory", "pids"):
+        assert info.enforced[name].startswith(("cgroup v", "rlimit", "not enforced")), name
+    assert info.ledger["cpu_s"] > 0
+    assert info.ledger["peak_memory_bytes"] > 0
+    if info.enforced["cpus"].startswith("cgroup"):
+        assert info.ledger["throttled_s"] >= 0
+        assert info.ledger["oom_kills"] == 0
+    await sandbox.stop()
+    if info.enforced["storage"].startswith("watched"):
+        assert sandbox.info().ledger["disk_bytes"] >= 5_000_000
+
+
+async def test_a_start_that_fails_leaves_nothing(podman):
+    for root, words in (
+        (Root(image="localhost/no-such-image:1"), "could not start a container"),
+        (Root(), "needs an image"),
+        (Root(image="x", binds={"/a": Path("/with,comma")}), "comma"),
+    ):
+        with pytest.raises(SandboxError, match=words):
+            await podman.sandbox(SandboxRequest(name="t", root=root)).start()
+    assert [each.name for each in podman.folder.iterdir()] == ["owner.json"]
+    assert not await containers(podman)
+
+
+async def test_a_start_that_is_cancelled_leaves_nothing(podman, podman_image):
+    await podman.adjustment()
+    for turns in (1, 3, 10, 100):
+        sandbox = podman.sandbox(SandboxRequest(name="t", root=Root(image=podman_image)))
+        starting = asyncio.create_task(sandbox.start())
+        for _ in range(turns):
+            await asyncio.sleep(0.001)
+        starting.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await starting
+    assert not await containers(podman)
+    assert [each.name for each in podman.folder.iterdir()] == ["owner.json"]
+
+
+async def test_closing_the_back_end_stops_what_runs(start, podman):
+    sandboxes = await asyncio.gather(start(), start())
+    running = [asyncio.create_task(each.exec(["sleep", "1000"])) for each in sandboxes]
+    await asyncio.sleep(0)
+    await podman.close()
+    ended = await asyncio.gather(*running, return_exceptions=True)
+    assert all(isinstance(each, SandboxError) for each in ended)
+    assert not await containers(podman)
+    assert not podman.folder.exists()
+
+
+async def test_a_container_that_dies_ends_its_commands_with_a_typed_error(start, podman):
+    sandbox = await start()
+    waiting = asyncio.create_task(sandbox.exec(["sleep", "1000"]))
+    await sandbox.exec(["true"])
+    await call(["podman", "rm", "--force", "--time", "0", *await containers(podman)])
+    with pytest.raises(SandboxError, match="ended while it was in use"):
+        await waiting
+    await sandbox.stop()
+
+
+@pytest.fixture
+def server():
+    """A web server on this machine's loopback."""
+
+    class Handler(http.server.BaseHTTPRequestHandler):
+        def do_GET(self):
+            self.send_response(200)
+            self.end_headers()
+            self.wfile.write(b"hello")
+
+        def log_message(self, *_):
+            pass
+
+    with http.server.ThreadingHTTPServer(("127.0.0.1", 0), Handler) as made:
+        thread = threading.Thread(target=made.serve_forever)
+        thread.start()
+        yield made.server_port
+        made.shutdown()
+        thread.join()
+
+
+FETCH = """
+import socket, sys, urllib.request
+for url in sys.argv[1:]:
+    try:
+        print(urllib.request.urlopen(url, timeout=5).read().decode())
+    except Exception as error:
+        print(getattr(error, 'code', 'unreachable'))
+print([name for _, name in socket.if_nameindex()])
+"""
+
+
+async def test_without_network_there_is_a_loopback_and_nothing_else(start, server):
+    sandbox = await start()
+    result = await sandbox.exec(["python3", "-c", FETCH, f"http://127.0.0.1:{server}/"])
+    assert result.stdout == b"unreachable\n['lo']\n"
+
+
+async def test_an_allow_list_lets_its_hosts_through_and_no_other(start, server):
+    sandbox = await start(network="allowlist", allowed_hosts=("127.0.0.1",))
+    urls = [f"http://127.0.0.1:{server}/", "http://example.org/"]
+    result = await sandbox.exec(["python3", "-c", FETCH, *urls], env={"no_proxy": "", "NO_PROXY": ""})
+    assert result.stdout == b"hello\n403\n['lo']\n"
+
+
+async def test_the_public_network_does_not_reach_this_machine_s_loopback(start, server):
+    sandbox = await start(network="public")
+    urls = [f"http://{host}:{server}/" for host in ("127.0.0.1", "10.0.2.2")]
+    result = await sandbox.exec(["python3", "-c", FETCH, *urls, "http://169.254.169.254/"])
+    lines = result.stdout.decode().splitlines()
+    assert lines[:3] == ["unreachable"] * 3
+    assert lines[3] != "['lo']"
+
+
+async def test_what_was_found_out_is_remembered_and_told(podman, monkeypatch):
+    found = await podman.adjustment()
+    files = list(podman.cache_dir.glob("podman-*.json"))
+    assert len(files) == 1
+
+    async def never(_):
+        raise AssertionError
+
+    monkeypatch.setattr(adjust, "find", never)
+    assert await adjust.remembered(podman) == found
+    ways = list(adjust.candidates(podman))
+    assert ways[0].options == ways[0].ulimits == ()
+    assert not ways[-1].cgroups
+
+
+async def test_an_engine_that_cannot_run_anything_says_every_reason(podman, tmp_path, monkeypatch):
+    script = tmp_path / "bin/podman"
+    script.parent.mkdir()
+    script.write_text(
+        '#!/bin/sh\ncase " $* " in *" run "*) echo "Error: no $RANDOM reason" >&2; exit 125;; esac\n'
+    )
+    script.chmod(0o755)
+    monkeypatch.setenv("PATH", f"{script.parent}:{os.environ['PATH']}")
+    with pytest.raises(SandboxError, match=r"cannot run a container here: .*no .*reason"):
+        await adjust.find(podman)
+
+
+async def test_an_engine_that_hangs_is_given_up(tmp_path):
+    started = time.monotonic()
+    with pytest.raises(SandboxError, match=r"`sh -c sleep 1000 …` did not end within 0.2 s"):
+        await call(["sh", "-c", "sleep 1000"], timeout_s=0.2)
+    assert time.monotonic() - started < 100
+    with pytest.raises(SandboxError, match="cannot run /no/such/program"):
+        await call(["/no/such/program"])
+
+
+def test_obstacles_are_named(monkeypatch, tmp_path):
+    assert podman_module.obstacle() == ""
+    monkeypatch.setenv("PATH", str(tmp_path))
+    assert podman_module.obstacle() == "podman is not installed"
+    (tmp_path / "podman").write_text("#!/bin/sh\n")
+    (tmp_path / "podman").chmod(0o755)
+    assert "no C compiler" in podman_module.obstacle()
+
+
+CONTROLLER = """
+import asyncio, sys
+from pathlib import Path
+from proctor.sandbox.base import *
+from proctor.sandbox.podman import open_podman
+
+async def main():
+    backend = open_podman(Path(sys.argv[1]), cache_dir=Path(sys.argv[2]))
+    for number in range(2):
+        sandbox = backend.sandbox(SandboxRequest(name=f"s{number}", root=Root(image=sys.argv[3])))
+        await sandbox.start()
+        await sandbox.exec(["sh", "-c", "setsid sleep 12347 >/dev/null 2>&1 &"])
+    print(backend.folder, flush=True)
+    await asyncio.sleep(1000)
+
+asyncio.run(main())
+"""
+
+
+@pytest.mark.fault
+async def test_after_kill_9_of_the_controller_nothing_is_left(podman, podman_image, tmp_path):
+    home = tmp_path / "podman"
+    command = [sys.executable, "-c", CONTROLLER, str(home), str(podman.cache_dir), podman_image]
+    controller = await asyncio.create_subprocess_exec(*command, stdout=subprocess.PIPE)
+    folder = Path((await controller.stdout.readline()).decode().strip())
+    controller.kill()
+    await controller.wait()
+    assert folder.exists()
+    await podman.reap()
+    assert not folder.exists()
+    said = await call(["podman", "ps", "--all", "--quiet", "--filter", f"label=proctor.owner={folder.name}"])
+    assert said.out == ""
+    assert not [path for path in Path("/proc").glob("[0-9]*/cmdline") if _sleeps(path)]
+    assert await podman.reap() == ()
+
+
+def _sleeps(cmdline):
+    try:
+        return cmdline.read_bytes().startswith(b"sleep\x0012347")
+    except OSError:
+        return False
