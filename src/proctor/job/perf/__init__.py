@@ -1,1 +1,1 @@
-"""The performance harness: a scenario becomes episodes, the engine runs them, `report.perf` writes what came."""
+"""The performance harness: a scenario becomes episodes, and `report.perf` writes what came of them."""

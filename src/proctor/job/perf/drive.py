@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
 
@@ -46,8 +46,9 @@ async def drive(
     stop: Stop,
     guilty: Mapping[str, Guilt],
     parallel: int,
+    whole: Callable[[], bool] = lambda: True,
 ) -> RunStatus:
-    """Bring what is pending to its end and write the run's own reports."""
+    """Bring what is pending to its end. `whole`: whether the run's books are to be closed now in any case."""
     settings, info, worker = job.settings, job.info, worker_id()
     blobs = FolderBlobs(settings.blobs_dir)
     with open_store(settings.store_url) as store:
@@ -71,11 +72,11 @@ async def drive(
             lease_s=settings.lease_s,
         )
         await engine.run()
-        left = unfinished(store, info.id)
-        if not left or stop.draining:
-            finish(store, info.id, RunStatus.INTERRUPTED if left else RunStatus.DONE, folder)
+        status = RunStatus.INTERRUPTED if unfinished(store, info.id) else RunStatus.DONE
+        if status is RunStatus.DONE or whole():
+            finish(store, info.id, status, folder)
         folder.close()
-        return RunStatus.INTERRUPTED if left else RunStatus.DONE
+        return status
 
 
 def make_executor(job: Job, blobs: FolderBlobs, worker: str) -> TaskExecutor:

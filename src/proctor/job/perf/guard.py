@@ -83,7 +83,7 @@ class Guard:
     def _heard(self, said: Mapping[str, Any]) -> RunStatus:
         if "error" in said:
             raise _Told(str(said["error"]), Exit(int(said["exit"])))
-        if said["status"] == RunStatus.INTERRUPTED and not said["stopped"]:
+        if said["status"] == RunStatus.INTERRUPTED and said["turn_over"]:
             return RunStatus.PENDING
         return RunStatus(said["status"])
 
@@ -146,10 +146,10 @@ class Guard:
             os.close(reader)
             _, ended.status = os.waitpid(pid, 0)
             self.sampler.sample()
-        last = text.replace(b".", b"", 0).rsplit(b"\n", 2)
-        with suppress(ValueError, IndexError):
-            if not ended.silent and ended.status == 0:
-                ended.said = json.loads(last[-2].lstrip(b"."))
+        _, newline, last = text.partition(b"\n")
+        if newline and not ended.silent:
+            with suppress(ValueError):
+                ended.said = json.loads(last)
         return ended
 
     @contextmanager
@@ -172,7 +172,7 @@ class Guard:
                 signal.signal(number, handler)
 
 
-class _Told(ProctorError):
+class _Told(ProctorError):  # noqa: N818 - it carries somebody else's error
     """What the child ran into, with the exit code it stands for."""
 
     def __init__(self, message: str, code: Exit) -> None:
@@ -185,12 +185,16 @@ def _be_child(
 ) -> NoReturn:
     """Do the work and say how it went; never return into the parent's stack."""
     said: dict[str, Any]
+    signal.signal(signal.SIGINT, signal.default_int_handler)
+    signal.signal(signal.SIGTERM, signal.SIG_DFL)
     with suppress(OSError):
         os.setpgid(0, 0)  # a Ctrl-C reaches it once, through the parent
     try:
         said = asyncio.run(work(job, make_listener, guilty, alone, writer))
     except ProctorError as error:
         said = {"error": str(error), "exit": int(error.exit_code)}
+    except KeyboardInterrupt:
+        said = {"error": "interrupted before the first episode", "exit": int(Exit.INTERRUPTED)}
     except BaseException:  # noqa: BLE001 - it cannot be raised across processes, so it is told
         said = {"error": f"the harness failed:\n{traceback.format_exc()}", "exit": int(Exit.INFRASTRUCTURE)}
     with suppress(OSError, ValueError):
@@ -205,37 +209,19 @@ async def work(
 ) -> dict[str, Any]:
     """Drive the engine with a heart beat. `alone`: so many episodes one at a time, then give up the turn."""
     stop = Stop()
-    person = 0
-
-    def asked(_: int) -> None:
-        nonlocal person
-        person += 1
-
     beating = asyncio.create_task(_beat(writer, stop))
-    with make_listener() as listener, _signals(stop, asked):
-        counting = _Counting(listener, alone, stop)
+    with make_listener() as listener, stop.on_signals():
+        turn = _Turn(listener, alone, stop)
         status = await drive(
-            job, listener=counting, stop=stop, guilty=guilty, parallel=1 if alone else job.spec.parallel
+            job,
+            listener=turn,
+            stop=stop,
+            guilty=guilty,
+            parallel=1 if alone else job.spec.parallel,
+            whole=lambda: not turn.over,
         )
     beating.cancel()
-    return {"status": status.value, "stopped": person > 0}
-
-
-@contextmanager
-def _signals(stop: Stop, asked: Callable[[int], None]) -> Iterator[None]:
-    loop = asyncio.get_running_loop()
-
-    def on(times: int) -> None:
-        asked(times)
-        stop.request(times=times)
-
-    loop.add_signal_handler(signal.SIGINT, on, 1)
-    loop.add_signal_handler(signal.SIGTERM, on, 2)
-    try:
-        yield
-    finally:
-        loop.remove_signal_handler(signal.SIGINT)
-        loop.remove_signal_handler(signal.SIGTERM)
+    return {"status": status.value, "turn_over": turn.over}
 
 
 async def _beat(writer: int, stop: Stop) -> None:
@@ -249,13 +235,15 @@ async def _beat(writer: int, stop: Stop) -> None:
         await asyncio.sleep(BEAT_S)
 
 
-class _Counting:
-    """Passes on what it hears, and after so many episodes asks for no more."""
+class _Turn:
+    """Passes on what it hears; with a number of episodes, asks for no more once they have ended."""
 
     def __init__(self, listener: Listener, left: int, stop: Stop) -> None:
         self.listener = listener
         self.left = left
         self.stop = stop
+        self.over = False
+        """Whether it was this that stopped the engine, and not a person."""
 
     def started(self, trial: PlannedTrial, lease: Lease) -> None:
         self.listener.started(trial, lease)
@@ -263,5 +251,6 @@ class _Counting:
     def ended(self, trial: PlannedTrial, record: AttemptRecord, counts: bool) -> None:
         self.listener.ended(trial, record, counts)
         self.left -= 1
-        if self.left == 0:
+        if self.left == 0 and not self.stop.draining:
+            self.over = True
             self.stop.request()

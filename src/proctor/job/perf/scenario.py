@@ -6,7 +6,7 @@ as a long one, and seeds come back, so that the same seed can be held against it
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -106,7 +106,7 @@ def _entry(line: Node, base: Path) -> Entry:
         raise line.mark.error("'task' is missing: a task folder, a dataset or a ZIP")
     if "weight" in items and "repeat" in items:
         raise items["repeat"].place.error("'repeat' is another name for 'weight'; give one of them")
-    readers = {
+    readers: dict[str, Callable[[Node], Any]] = {
         "task": node.text,
         "agent": node.text,
         "model": node.text,

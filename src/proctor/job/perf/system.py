@@ -21,9 +21,7 @@ _TICKS_PER_S = os.sysconf("SC_CLK_TCK")
 class SystemSampler:
     """Takes a sample when it is due. `pid` is the process that runs the episodes."""
 
-    def __init__(
-        self, *, proc: Path = Path("/proc"), clock: Callable[[], float] = time.monotonic
-    ) -> None:
+    def __init__(self, *, proc: Path = Path("/proc"), clock: Callable[[], float] = time.monotonic) -> None:
         self.interval_s = INTERVAL_S
         self.samples: list[dict[str, Any]] = []
         self.pid: int | None = None
@@ -66,11 +64,13 @@ class SystemSampler:
         self._last = now
         self._due = now + self.interval_s
         if len(self.samples) >= MAX_SAMPLES:
-            self.samples = [_joined(*pair) for pair in zip(self.samples[::2], self.samples[1::2], strict=False)]
+            self.samples = [
+                _joined(*pair) for pair in zip(self.samples[::2], self.samples[1::2], strict=False)
+            ]
             self.interval_s *= 2
 
     def to_mapping(self) -> dict[str, Any]:
-        """The series as the artifact has it. Bytes are since the first sample, percent since the one before."""
+        """The series as the artifact has it. Bytes are since the start, percent since the sample before."""
         return {"interval_s": self.interval_s, "cpus": os.cpu_count() or 1, "samples": self.samples}
 
     def _of_harness(self, now: float) -> dict[str, float]:

@@ -1,0 +1,3 @@
+#!/bin/bash
+set -e
+sed -i "3s/8080/8443/" /app/server.ini
