@@ -49,6 +49,33 @@ async def test_a_sandbox_started_from_a_state_is_like_the_one_it_was_saved_from(
 
 
 @both
+@pytest.mark.parametrize(
+    "script",
+    [
+        'long=$(printf "n%.0s" $(seq 120)); mkdir -p "/app/$long/$long"; echo x > "/app/$long/$long/é $long"; ln -s "/$long/$long" /app/link',
+        "cd /app; for i in $(seq 300); do mkdir d; cd d; done; echo x > f",
+        "cd /app; for i in $(seq 50); do mkdir $(printf 'l%.0s' $(seq 200)); cd l*; done; echo x > f",
+        "for i in $(seq 3000); do echo $i; done | (cd /app; xargs touch)",
+        "head -c 3000000 /dev/urandom > /app/noise; ln /app/noise /app/again",
+        "touch -d 1960-01-01 /app/old; touch -d 2400-01-01 /app/new; mkdir -m 7777 /app/odd",
+    ],
+    ids=["long-names", "deep", "long-and-deep", "many", "large", "odd"],
+)
+async def test_unusual_trees_come_back_as_they_were(backend, sandbox, tmp_path, script):
+    await text(sandbox, script)
+    look = "cd /app; find . -printf '%P %y %m %l %n\\n' | sort | md5sum; find . -type f | wc -l; cat noise 2>&1 | md5sum"
+    before = await text(sandbox, look)
+    state = tmp_path / "state.tar"
+    assert await sandbox.save_state(state, max_bytes=64 << 20)
+    other = backend.sandbox(SandboxRequest(name="again", root=Root(host=True, workdir="/app"), state=state))
+    await other.start()
+    try:
+        assert await text(other, look) == before
+    finally:
+        await other.stop()
+
+
+@both
 async def test_changes_can_become_a_layer_of_other_sandboxes(backend, sandbox, tmp_path):
     await text(sandbox, CHANGES)
     before = await text(sandbox, LOOK)

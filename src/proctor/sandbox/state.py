@@ -24,6 +24,7 @@ _SAVE = (
     "--pax-option=delete=atime,delete=ctime,delete=mtime --xattrs '--xattrs-include=user.overlay.opaque' ."
 )
 """A file size limit stops what would be too large: tar then dies of a signal."""
+_NEEDS_TAR = 2
 _TAR_DONE = (0, 1)
 """1: a file could not be read entirely; the rest is there."""
 
@@ -35,10 +36,16 @@ async def save(keeper: Keeper, folder: Path, target: Path, *, max_bytes: int) ->
         opened.callback(writing.unlink, missing_ok=True)
         flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC
         out = _kept(opened, os.open(writing, flags, 0o600))
-        null = _kept(opened, os.open(os.devnull, os.O_RDWR | os.O_CLOEXEC))
         state = _kept(opened, _open_folder(folder))
-        command = ["sh", "-c", _SAVE, "sh", str(max(1, max_bytes // _BLOCK))]
-        if await keeper.run(command, [null, out, null, state]) not in _TAR_DONE:
+        code = await keeper.archive(state, out, max_bytes)
+        if code == _NEEDS_TAR:
+            os.ftruncate(out, 0)
+            os.lseek(out, 0, os.SEEK_SET)
+            null = _kept(opened, os.open(os.devnull, os.O_RDWR | os.O_CLOEXEC))
+            command = ["sh", "-c", _SAVE, "sh", str(max(1, max_bytes // _BLOCK))]
+            code = await keeper.run(command, [null, out, null, state])
+            code = 0 if code in _TAR_DONE else code
+        if code:
             return False
         writing.replace(target)
         return True

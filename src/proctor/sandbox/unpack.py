@@ -35,6 +35,7 @@ class Unpacker:
         self._first_uid = first_uid
         self._first_gid = first_gid
         self._times: dict[tuple[str, ...], int] = {}
+        self._opaque: set[tuple[str, ...]] = set()
         self._near: tuple[tuple[str, ...], int] = ((), -1)
 
     def unpack(self, stream: BinaryIO) -> None:
@@ -65,8 +66,10 @@ class Unpacker:
         with self._parent(tuple(parents)) as folder:
             if name == _OPAQUE_MARK:
                 os.setxattr(folder, OPAQUE, b"y")
+                self._opaque.add(tuple(parents))
             elif name.startswith(_WHITEOUT):
-                self._whiteout(folder, name.removeprefix(_WHITEOUT))
+                if tuple(parents) not in self._opaque:  # there it would hide nothing and be seen itself
+                    self._whiteout(folder, name.removeprefix(_WHITEOUT))
             elif member.isdir():
                 self._make_folder(folder, name, member)
                 self._times[parts] = int(member.mtime)

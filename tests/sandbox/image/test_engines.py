@@ -169,6 +169,15 @@ def test_storage_is_looked_for_where_podman_s_settings_say(tmp_path, monkeypatch
     assert engines.stamp(Engine(name="docker", program="")) is None
 
 
+def test_the_storage_of_another_account_is_left_alone(tmp_path, monkeypatch):
+    class Closed(type(tmp_path)):
+        def glob(self, pattern):
+            raise PermissionError(pattern)
+
+    monkeypatch.setattr(engines, "_podman_roots", lambda: [Closed(tmp_path)])
+    assert engines.stamp(Engine(name="podman", program="")) == ""
+
+
 def test_engines_are_found_by_their_programs_and_docker_by_its_daemon(tmp_path, monkeypatch):
     monkeypatch.undo()
     for name in ("podman", "docker"):

@@ -112,11 +112,13 @@ class LayeredRoots:
         where = str(file)
         context = Context(folder or file.parent, file)
         try:
-            instructions = parse(file.read_bytes(), where)
-            base = await self._base(base_of(instructions, where))
-            recipe = plan(instructions, base.settings, where)
+            data = file.read_bytes()
         except OSError as error:
             raise TaskError(f"{file}: {error.strerror}") from error
+        try:
+            instructions = parse(data, where)
+            base = await self._base(base_of(instructions, where))
+            recipe = plan(instructions, base.settings, where)
         except UnsupportedError as error:
             return await self._delegated(error, file, context)
         remembered = _Remembered(self.folder, file, base, context, self.store)

@@ -121,6 +121,21 @@ class Keeper:
         """Remove a tree that a sandbox left, whoever owns its files."""
         await self.end(f"remove-{self._next()}", name, folder)
 
+    async def archive(self, folder: int, target: int, max_bytes: int) -> int:
+        """Write what changed in a sandbox, by its state folder, as a tar into a file.
+
+        0: done; 1: too large; 2: a real tar must do it; anything else: it could not be read.
+        """
+        self._require()
+        ident = self._next()
+        reply = self._expect(ident)
+        self._channel.send([f"A{ident}", f"m{max_bytes}"], [folder, target])
+        try:
+            return int((await reply)[2])
+        except asyncio.CancelledError:
+            self._channel.send([f"K{ident}"])
+            raise
+
     async def run(self, argv: Sequence[str], fds: Sequence[int] = ()) -> int:
         """Run a trusted program of the host as root of the outer user namespace; its exit code.
 

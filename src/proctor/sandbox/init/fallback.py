@@ -66,6 +66,8 @@ class Keeper:
             reply(self._socket, "s", message.ident, pid)
         elif message.kind == "R":
             self._remember(forked(lambda: _become(message)), "program", message.ident)
+        elif message.kind == "A":
+            reply(self._socket, "r", message.ident, 2)  # let a real tar do it
         elif message.kind == "E":
             self._end(message)
         elif message.kind == "K":

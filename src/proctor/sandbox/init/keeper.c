@@ -164,6 +164,22 @@ static void run_program(const struct message *message)
         remember(pid, 'p', id);
 }
 
+/* A<id> m<most bytes>, with a state folder and a file: write the changes of a sandbox. */
+static void save_changes(const struct message *message)
+{
+    const char *id = message->data + 1, *most = next_field(message, message->data);
+    pid_t pid = message->fd_count == 2 && most ? fork() : -1;
+    if (pid == 0) {
+        prctl(PR_SET_PDEATHSIG, SIGKILL);
+        int tree = openat(message->fds[0], "upper", O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
+        write_archive(tree, message->fds[1], strtoull(most + 1, NULL, 10));
+    }
+    if (pid < 0)
+        reply(proctor, "r %s 126", id);
+    else
+        remember(pid, 'p', id);
+}
+
 static void reap(void)
 {
     int status;
@@ -229,6 +245,7 @@ static void serve(int parent)
             case 'S': start_sandbox(&message); break;
             case 'E': end_sandbox(&message); break;
             case 'R': run_program(&message); break;
+            case 'A': save_changes(&message); break;
             case 'K': kill_program(message.data + 1); break;
             }
             for (int each = 0; each < message.fd_count; each++)

@@ -94,5 +94,6 @@ int load_filter(struct sandbox *sandbox, int fd);
 int run_builtin(int argc, char **argv);
 int remove_tree(int folder, const char *name);
 int measure_tree(int folder, uint64_t *bytes, uint64_t *inodes);
+_Noreturn void write_archive(int tree, int target, uint64_t most);
 
 #endif
