@@ -14,6 +14,7 @@ COMMANDS = {
     "plan": "Print what a spec would run, how many trials, and how long.",
     "ab": "Measure two versions in lockstep pairs and give a verdict.",
     "selftest": "Prove on your own experiment that the gate would fire.",
+    "perf": "Measure the harness on many small episodes, and hold it to its limits.",
     "compare": "Compare two stored runs or result files.",
     "gate": "Judge a run by rules, alone or against a baseline.",
     "baseline": "Pin the runs that gates are held against.",
