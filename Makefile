@@ -8,7 +8,7 @@ SYSTEM_RUN := bubblewrap git sqlite3 python3 python3-pytest
 SYSTEM_TEST := $(SYSTEM_RUN) chromium hyperfine mmdebstrap podman postgresql runc slirp4netns tmux uidmap valgrind
 JOBS ?= 2
 
-.PHONY: help setup demo test check bench soak docs clean doctor lock
+.PHONY: help setup demo test check bench bench-stats soak docs clean doctor lock
 
 help: ## list what can be made
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## (.*)/  make \1\t\2/' | expand -t 16
@@ -37,6 +37,12 @@ bench: ## Proctor's own benchmarks, side by side with peers
 	@scripts/setup.sh bench $(SYSTEM_TEST)
 	@for each in harness_cost store_cost start_up precision comparison_quality; do \
 	  echo "== benchmarks/$$each.py"; $(PY) benchmarks/$$each.py || exit 1; done
+
+bench-stats: ## what the statistics and the gate promise: simulated suites, and repeated runs on this machine
+	@scripts/setup.sh dev
+	@$(PY) benchmarks/simulated_studies.py
+	@$(PY) benchmarks/gate_quality.py
+	@$(PY) benchmarks/gate_quality.py real
 
 soak: ## long runs: many kill -9 rounds, many trials
 	@scripts/setup.sh dev $(SYSTEM_TEST)

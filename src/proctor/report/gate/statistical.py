@@ -10,8 +10,9 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from proctor.analysis.compare import PairedScores, missing_bounds
+from proctor.analysis.compare import PairedScores, missing_bounds, paired_scores
 from proctor.analysis.distributions import normal_quantile, t_quantile, two_sided_t
+from proctor.analysis.estimate import TaskRewards
 from proctor.analysis.interval import Interval
 from proctor.analysis.rates import fisher
 from proctor.analysis.times import Noise
@@ -77,22 +78,30 @@ def score_study(rule: NotWorse, side: Side, baseline: Side, *, seed: int) -> Stu
     if problem := unlike_infrastructure(side, baseline):
         return Study(rule=rule, problems=(problem,), n=f"{side.trials} trials against {baseline.trials}")
     before, after = baseline.rewards(rule.metric), side.rewards(rule.metric)
-    bounds = missing_bounds(before, after, seed=seed, level=rule.level)
-    headline = bounds.excluded
+    headline, others = _readings(before, after, seed, rule.level)
     if headline is None:
         return Study(rule=rule, problems=((GateVerdict.INCONCLUSIVE, "no task was scored on both sides"),))
-    others = [each for each in (bounds.as_zero, bounds.best_case) if each]
-    unread = bounds.errors_a + bounds.errors_b
     return Study(
         rule=rule,
         findings=(_score(rule, headline),),
-        others=tuple(_score(rule, each) for each in others) if unread else (),
+        others=tuple(_score(rule, each) for each in others),
         margin=rule.margin,
         n=f"{headline.tasks} tasks, {headline.rollouts_b} rollouts against {headline.rollouts_a}",
         detectable=headline.detectable,
         settle=score_reach(rule, before, after) or few_tasks(headline.tasks, rule.level),
         problems=lost("task", headline.only_in_a),
     )
+
+
+def _readings(
+    before: Sequence[TaskRewards], after: Sequence[TaskRewards], seed: int, level: float
+) -> tuple[PairedScores | None, list[PairedScores]]:
+    """The comparison without the errors; where there are any, also with errors as zero and as full marks."""
+    if not any(task.errors for task in (*before, *after)):
+        sides = ({task.name: task.scored for task in side} for side in (before, after))
+        return paired_scores(*sides, seed=seed, level=level), []
+    bounds = missing_bounds(before, after, seed=seed, level=level)
+    return bounds.excluded, [each for each in (bounds.as_zero, bounds.best_case) if each]
 
 
 def _score(rule: NotWorse, found: PairedScores) -> Finding:
