@@ -63,8 +63,8 @@ static void write_header(const char *name, const char *link, char type, const st
 {
     struct header header = {.type = type, .magic = "ustar\00000"};
     time_t mtime = status->st_mtime > 0 ? status->st_mtime : 0;
-    strncpy(header.name, name, sizeof header.name);
-    strncpy(header.link, link, sizeof header.link);
+    memcpy(header.name, name, strnlen(name, sizeof header.name)); /* full fields have no end */
+    memcpy(header.link, link, strnlen(link, sizeof header.link));
     snprintf(header.mode, sizeof header.mode, "%07o", status->st_mode & 07777);
     snprintf(header.uid, sizeof header.uid, "%07o", status->st_uid & 07777777);
     snprintf(header.gid, sizeof header.gid, "%07o", status->st_gid & 07777777);
