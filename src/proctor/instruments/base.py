@@ -9,7 +9,6 @@ import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
-from difflib import get_close_matches
 from importlib import import_module
 from pathlib import Path
 from types import TracebackType
@@ -142,7 +141,7 @@ def find(name: str) -> Callable[..., Any]:
         if point.name == name:
             make: Callable[..., Any] = point.load()
             return make
-    near = get_close_matches(name, names(), 1)
+    near = _nearest(name, names())
     hint = f"did you mean '{near[0]}'?" if near else f"there are {', '.join(names())}"
     raise UsageError(f"no instrument is called '{name}'; {hint}")
 
@@ -194,7 +193,7 @@ def _with_companions(specs: Sequence[InstrumentSpec]) -> Iterator[InstrumentSpec
 
 def _check_option(name: str, defaults: Mapping[str, Any], option: str, value: Any) -> None:
     if option not in defaults:
-        near = get_close_matches(option, defaults, 1)
+        near = _nearest(option, list(defaults))
         known = ", ".join(defaults) or "none"
         hint = f"did you mean '{near[0]}'?" if near else f"its options: {known}"
         raise UsageError(f"the instrument '{name}' has no option '{option}'; {hint}")
@@ -204,6 +203,12 @@ def _check_option(name: str, defaults: Mapping[str, Any], option: str, value: An
         raise UsageError(f"the instrument '{name}': {option} is {value!r}, which is no {kind.__name__}")
     if not isinstance(value, bool | str) and value <= 0:
         raise UsageError(f"the instrument '{name}': {option} is {value!r} and must be above 0")
+
+
+def _nearest(name: str, known: list[str]) -> list[str]:
+    from difflib import get_close_matches
+
+    return get_close_matches(name, known, 1)
 
 
 def _installed(package: str) -> bool:

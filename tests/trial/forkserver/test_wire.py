@@ -129,7 +129,7 @@ def test_a_row_waits_in_memory_that_outlives_its_process(pair):
     page = SharedPage()
     pid = os.fork()
     if pid == 0:
-        link = Link(theirs, page)
+        link = Link(theirs.fileno(), page)
         link.row({"row": 1})
         link.row({"row": 2})
         os.kill(os.getpid(), 9)
@@ -141,7 +141,7 @@ def test_a_row_waits_in_memory_that_outlives_its_process(pair):
 def test_rows_are_sent_after_a_while_when_the_page_is_full_and_before_a_report(pair, monkeypatch):
     ours, theirs = pair
     page = SharedPage()
-    link = Link(theirs, page)
+    link = Link(theirs.fileno(), page)
     monkeypatch.setattr(wire, "FLUSH_EVERY_NS", 1 << 62)
     link.row({"row": 1})
     assert everything(ours) == []
@@ -161,7 +161,7 @@ def test_a_row_larger_than_the_page_goes_past_it(pair):
     ours, theirs = pair
     ours.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 1 << 20)
     theirs.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, 1 << 20)
-    link = Link(theirs, SharedPage())
+    link = Link(theirs.fileno(), SharedPage())
     link.row({"row": "small"})
     link.row({"row": "x" * 100_000})
     assert [len(each["row"]) for each in everything(ours)] == [5, 100_000]
@@ -170,7 +170,7 @@ def test_a_row_larger_than_the_page_goes_past_it(pair):
 def test_a_lost_socket_keeps_all_in_the_page_until_that_is_full(pair, tmp_path):
     _, theirs = pair
     page = SharedPage()
-    link = Link(theirs, page)
+    link = Link(theirs.fileno(), page)
     number = theirs.fileno()
     other = os.open(tmp_path / "not ours", os.O_CREAT | os.O_WRONLY)
     saved = os.dup(number)
@@ -191,7 +191,7 @@ def test_a_lost_socket_keeps_all_in_the_page_until_that_is_full(pair, tmp_path):
 
 def test_a_closed_socket_counts_as_lost(pair):
     _, theirs = pair
-    link = Link(theirs, SharedPage())
+    link = Link(theirs.fileno(), SharedPage())
     theirs.close()
     link.send({"row": 1})
     assert link.lost
@@ -199,7 +199,7 @@ def test_a_closed_socket_counts_as_lost(pair):
 
 def test_a_forked_copy_ends_without_a_word(pair):
     ours, theirs = pair
-    link = Link(theirs, SharedPage())
+    link = Link(theirs.fileno(), SharedPage())
     pid = os.fork()
     if pid == 0:
         link.end_if_forked()

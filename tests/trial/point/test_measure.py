@@ -53,7 +53,7 @@ def measure(tmp_path: Path):
             "resident": True,
         }
         with ours, theirs:
-            Point(request, page).run(lambda: experiment, Link(theirs, page))
+            Point(request, page).run(lambda: experiment, Link(theirs.fileno(), page))
             ours.setblocking(False)
             frames = list(Decoder().feed(ours.recv(1 << 22)))
         return [each["row"] for each in frames if "row" in each], frames[-1]["report"]

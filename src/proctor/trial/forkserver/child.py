@@ -99,17 +99,15 @@ def seed_everything(seed: int) -> None:
 
 def _measure(order: Order, handle: int, page: SharedPage) -> int:
     """One point; 0, or an exit code when the harness cannot go on in this process."""
-    sock = socket.socket(fileno=handle)
-    link = Link(sock, page)
+    link = Link(handle, page)
     with suppress(LinkClosedError):
         seed_everything(order.point.context.seed)
         order.point.run(order.make, link)
     if link.lost:
         # The number may belong to a file of the measured code by now: it is not ours to close.
-        sock.detach()
         page.mark(_LINK_CLOSED)
         return FAILED_EXIT
-    sock.close()
+    os.close(handle)
     return 0
 
 

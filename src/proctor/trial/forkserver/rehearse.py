@@ -48,5 +48,5 @@ def rehearse() -> None:
         ours, theirs = socket.socketpair()
         with ours, theirs:
             random.seed(0)
-            Point(request, page).run(_Nothing, Link(theirs, page))
+            Point(request, page).run(_Nothing, Link(theirs.fileno(), page))
     random.setstate(state)

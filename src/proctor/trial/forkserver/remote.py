@@ -14,6 +14,7 @@ from proctor.errors import SandboxError
 from proctor.trial.forkserver.wire import Decoder, Message, WireError, encode
 
 MAX_PASS_BYTES = 64 << 20
+WATCH_AFTER_S = 0.05
 _CHUNK = 256 << 10
 
 
@@ -146,6 +147,9 @@ class Lane:
             raise SandboxError(f"the machine refused the trial: {answer['refused']}")
         done.exit = answer["exit"]
         stream.drain()
+        if stream.broken.done():
+            done.broken = stream.broken.result()
+            return
         for message in Decoder().feed(a2b_base64(done.exit.get("backlog", ""))):
             done.take(message)
 
@@ -173,7 +177,10 @@ class Stream:
         self._done = done
         self._decoder = Decoder(limit_bytes=MAX_PASS_BYTES)
         self._loop = asyncio.get_running_loop()
-        self._loop.add_reader(sock.fileno(), self._readable)
+        # A short trial is over before this, and all it sent is read at once when the lane says so.
+        self._later = self._loop.call_later(
+            WATCH_AFTER_S, self._loop.add_reader, sock.fileno(), self._readable
+        )
         self.broken: asyncio.Future[str] = self._loop.create_future()
 
     def _readable(self) -> bool:
@@ -200,5 +207,6 @@ class Stream:
 
     def close(self) -> None:
         """Give the socket back."""
+        self._later.cancel()
         self._loop.remove_reader(self._sock.fileno())
         self._sock.close()

@@ -189,10 +189,10 @@ class SharedPage:
 class Link:
     """A child's way to the controller. Rows wait in the page, so a crash keeps every finished one."""
 
-    def __init__(self, sock: socket.socket, page: SharedPage) -> None:
-        self._sock = sock
+    def __init__(self, handle: int, page: SharedPage) -> None:
+        self._handle = handle
         self._page = page
-        self._identity = _identity(sock)
+        self._identity = _identity(handle)
         self._pid = os.getpid()
         self._flushed_ns = time.monotonic_ns()
         self.lost = False
@@ -240,13 +240,13 @@ class Link:
         self.end_if_forked()
         try:
             # The number may be a file of the measured code's by now: look before writing into it.
-            self.lost = _identity(self._sock) != self._identity
-            if not self.lost:
-                self._sock.sendall(data)
+            self.lost = _identity(self._handle) != self._identity
+            while data and not self.lost:
+                data = data[os.write(self._handle, data) :]
         except OSError:
             self.lost = True
 
 
-def _identity(sock: socket.socket) -> tuple[int, int]:
-    found = os.fstat(sock.fileno())
+def _identity(handle: int) -> tuple[int, int]:
+    found = os.fstat(handle)
     return found.st_dev, found.st_ino

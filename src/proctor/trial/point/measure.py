@@ -100,12 +100,14 @@ class Point:
         self.failures: list[dict[str, Any]] = []
         self.report: dict[str, Any] = {"notes": [], "phases_s": {}}
         self._collections = 0
+        self._in_slots = 0
 
     def run(self, make: Callable[[], Experiment], link: Link) -> None:
         """The whole life. Teardown runs whatever happened before it, once there is something to tear down."""
         self.link = link
         # A lane keeps its own collector off; measured code starts with Python's defaults.
         gc.enable()
+        gc.callbacks.append(self._count_collection)
         before = _used()
         try:
             experiment = self._guarded("construct", CONSTRUCT, make)
@@ -118,10 +120,14 @@ class Point:
                 self._restore_gc()
                 self._guarded("teardown", TEARDOWN, lambda: experiment.teardown(self.context))
         finally:
+            gc.callbacks.remove(self._count_collection)
             self.page.mark(INSTRUMENT)
             self.report["instruments"] = self.riders.close()
             self.page.mark(END)
             self._send_report(before)
+
+    def _count_collection(self, phase: str, _: Mapping[str, int]) -> None:
+        self._collections += phase == "start"
 
     def _guarded(self, phase: str, mark: int, action: Callable[[], Any]) -> Any:
         """Do one phase under its time limit; whatever it raises is recorded and None comes back."""
@@ -178,6 +184,9 @@ class Point:
             self.page.clear()
 
     def _warm_up(self, call: Callable[[Any], Any]) -> None:
+        if self.asked.warmup == 0:
+            self.report["warmup"] = {"dropped": 0, "ended": "fixed"}
+            return
         rule = WarmupRule(self.asked.warmup)
         while rule.verdict is None:
             count = len(rule.times_s)
@@ -211,7 +220,7 @@ class Point:
             rule.add(row.get("duration_s"))
             reason = rule.verdict(time.monotonic() - began)
         self.report["stopped"] = reason
-        self.report["gc"] = {"policy": self.request["gc"], "collections_in_slots": self._collections}
+        self.report["gc"] = {"policy": self.request["gc"], "collections_in_slots": self._in_slots}
 
     def _iteration(self, call: Callable[[Any], Any], index: int) -> dict[str, Any]:
         """One slot and its row. Instruments are entered last and left first: they see little but the code."""
@@ -219,7 +228,7 @@ class Point:
         self._before_slot()
         used = resource.getrusage(resource.RUSAGE_SELF)
         children = resource.getrusage(resource.RUSAGE_CHILDREN)
-        collections = _collections()
+        collections = self._collections
         self.page.mark(EXECUTE, index)
         self.riders.enter()
         try:
@@ -228,7 +237,7 @@ class Point:
             self.link.end_if_forked()
             after = resource.getrusage(resource.RUSAGE_SELF)
             after_children = resource.getrusage(resource.RUSAGE_CHILDREN)
-            collected = _collections() - collections
+            collected = self._collections - collections
             values = self.checker.plain(returned)
         except BaseException as error:  # noqa: BLE001 - measured code may raise anything
             self.riders.exit()
@@ -236,7 +245,7 @@ class Point:
             return self._failed(index, error)
         finally:
             self.page.clear()
-        self._collections += collected
+        self._in_slots += collected
         children_s = _cpu_s(after_children) - _cpu_s(children)
         row = {
             "iteration": index,
@@ -271,7 +280,10 @@ class Point:
 
     def _freeze_gc(self) -> None:
         if self.request["gc"] == "disabled":
-            gc.collect()
+            young, middle, old = gc.get_count()
+            # Collecting writes to many pages of a fresh process; little garbage is not worth it.
+            if young > COLLECT_ABOVE or middle or old:
+                gc.collect()
             gc.freeze()
             gc.disable()
 
@@ -291,10 +303,6 @@ class Point:
 def _used() -> tuple[Any, Any]:
     """What this process and its collected children have used, as the kernel counts it."""
     return resource.getrusage(resource.RUSAGE_SELF), resource.getrusage(resource.RUSAGE_CHILDREN)
-
-
-def _collections() -> int:
-    return sum(generation["collections"] for generation in gc.get_stats())
 
 
 def _cpu_s(used: resource.struct_rusage) -> float:
