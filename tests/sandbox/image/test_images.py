@@ -1,7 +1,7 @@
 """Builds over the host's own system, in real sandboxes."""
 
 # Scripts are kept whole, processes are short, and files that others make are waited for by looking.
-# ruff: noqa: ASYNC110, ASYNC221, E501
+# ruff: noqa: ASYNC110, ASYNC220, ASYNC221, E501
 
 from __future__ import annotations
 
@@ -19,6 +19,22 @@ from proctor.sandbox.fake import Fake
 from proctor.sandbox.image import Images
 
 pytestmark = [pytest.mark.anyio, pytest.mark.needs("bubblewrap")]
+
+
+PROGRAM = (
+    "import asyncio, sys\nfrom pathlib import Path\n"
+    "from proctor.model.task import Task, TaskEnvironment\n"
+    "from proctor.sandbox.bubblewrap import Bubblewrap\nfrom proctor.sandbox.image import Images, engines, layered\n"
+    "engines.installed = lambda: ()\nlayered.network_for_builds = lambda: 'none'\n"
+    "async def main(home, cache, images, file):\n"
+    "    backend = Bubblewrap(Path(home), cache_dir=Path(cache))\n"
+    "    e = TaskEnvironment(folder=Path(file).parent, dockerfile=Path(file))\n"
+    "    root = await Images(Path(images), backend).root(Task(name='t', path=Path('.'), digest='d', environment=e))\n"
+    "    print(root.layers[0].joinpath('stamp').read_text())\n"
+    "    await backend.close()\n"
+    "asyncio.run(main(*sys.argv[1:]))\n"
+)
+"""Builds one Dockerfile in a process of its own."""
 
 
 async def test_steps_are_applied_in_order_over_the_host_s_system(images, make_task, look):
@@ -58,23 +74,10 @@ async def test_a_thousand_askers_cause_one_build(images, images_dir, make_task):
 
 async def test_builders_in_several_processes_do_not_race(images_dir, cache_dir, tmp_path, make_task):
     task = make_task("FROM x\nRUN date +%N > /stamp; sleep 0.3\n")
-    program = (
-        "import asyncio, sys\nfrom pathlib import Path\n"
-        "from proctor.model.task import Task, TaskEnvironment\n"
-        "from proctor.sandbox.bubblewrap import Bubblewrap\nfrom proctor.sandbox.image import Images, engines, layered\n"
-        "engines.installed = lambda: ()\nlayered.network_for_builds = lambda: 'none'\n"
-        "async def main(home, cache, images, file):\n"
-        "    backend = Bubblewrap(Path(home), cache_dir=Path(cache))\n"
-        "    e = TaskEnvironment(folder=Path(file).parent, dockerfile=Path(file))\n"
-        "    root = await Images(Path(images), backend).root(Task(name='t', path=Path('.'), digest='d', environment=e))\n"
-        "    print(root.layers[0].joinpath('stamp').read_text())\n"
-        "    await backend.close()\n"
-        "asyncio.run(main(*sys.argv[1:]))\n"
-    )
 
     async def run(number: int) -> bytes:
         process = await asyncio.create_subprocess_exec(
-            sys.executable, "-c", program, str(tmp_path / f"home{number}"), str(cache_dir), str(images_dir),
+            sys.executable, "-c", PROGRAM, str(tmp_path / f"home{number}"), str(cache_dir), str(images_dir),
             str(task.environment.dockerfile), stdout=subprocess.PIPE,
         )  # fmt: skip
         out, _ = await process.communicate()
@@ -84,6 +87,33 @@ async def test_builders_in_several_processes_do_not_race(images_dir, cache_dir, 
     stamps = await asyncio.gather(*(run(number) for number in range(3)))
     assert len(set(stamps)) == 1
     assert len(list((images_dir / "layers").iterdir())) == 1
+
+
+async def test_a_killed_build_leaves_nothing_and_the_next_process_cleans_up(
+    images_dir, cache_dir, tmp_path, make_task, backend
+):
+    task = make_task("FROM x\nCOPY a /a\nRUN sleep 1000\n", files={"a": "A"})
+    process = subprocess.Popen(
+        [
+            sys.executable,
+            "-c",
+            PROGRAM,
+            tmp_path / "other",
+            cache_dir,
+            images_dir,
+            task.environment.dockerfile,
+        ]
+    )
+    while not (images_dir / "locks").is_dir() or not list((images_dir / "locks").iterdir()):
+        await asyncio.sleep(0.01)
+    process.kill()
+    process.wait()
+    (images_dir / "scratch" / f"{process.pid}-1-0").mkdir()
+    assert not [each for each in (images_dir / "layers").iterdir() if not each.name.startswith(".")]
+    task = make_task("FROM x\nCOPY a /a\nRUN true\n", files={"a": "A"})
+    assert (await Images(images_dir, backend).root(task)).layers
+    assert len(list((images_dir / "layers").iterdir())) == 1
+    assert not list((images_dir / "scratch").iterdir())
 
 
 async def test_a_failing_step_is_named_with_its_line_and_its_last_output(images, images_dir, make_task):

@@ -174,8 +174,8 @@ class Build:
                 await _make_folder(sandbox, target)
             return
         into = self._single(step, plain, target)
-        with tempfile.TemporaryDirectory(dir=self._store.folder, prefix="stage-") as name:
-            staged = Path(name) / "files"
+        with self._store.scratch() as scratch:
+            staged = scratch / "files"
             staged.mkdir(mode=0o755)
             stage(plain, staged)
             for text_name, text in step.texts:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import json
 import os
 import re
 import shutil
@@ -15,9 +14,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from proctor.errors import ImageError
-from proctor.sandbox.image.recipe import Settings
 
-NAMES = ("podman", "docker")
 _ASK_S = 30.0
 _LAST_LINES = 20
 _STORAGE_KEYS = re.compile(
@@ -82,21 +79,6 @@ async def image_id(engine: Engine, reference: str) -> str | None:
     return lines[-1].strip().removeprefix("sha256:") if code == 0 and lines else None
 
 
-async def settings(engine: Engine, reference: str) -> Settings:
-    """How commands run in an image of the engine."""
-    code, lines = await _run(engine, ("image", "inspect", "--format", "{{json .Config}}", reference))
-    try:
-        config = json.loads(lines[-1]) if code == 0 else {}
-    except (ValueError, IndexError):
-        config = {}
-    pairs = [str(each).partition("=") for each in config.get("Env") or ()]
-    return Settings(
-        env={key: value for key, _, value in pairs},
-        workdir=str(config.get("WorkingDir") or "/"),
-        user=str(config.get("User") or "root"),
-    )
-
-
 async def save(engine: Engine, reference: str, target: Path) -> None:
     """Write an image of the engine to a file."""
     kind = ["--format", "docker-archive"] if engine.name == "podman" else []
@@ -117,31 +99,36 @@ async def build(engine: Engine, folder: Path, dockerfile: Path, tag: str) -> Non
 
 async def _run(engine: Engine, arguments: Sequence[str]) -> tuple[int, list[str]]:
     """Run the engine's program; its exit code and the last lines of what it printed."""
-    try:
-        process = await asyncio.create_subprocess_exec(
+    starting = asyncio.ensure_future(
+        asyncio.create_subprocess_exec(
             engine.program,
             *arguments,
             stdin=asyncio.subprocess.DEVNULL,
             stdout=asyncio.subprocess.PIPE,
             stderr=asyncio.subprocess.STDOUT,
             start_new_session=True,
-            limit=1 << 20,
         )
-    except OSError as error:
-        raise ImageError(f"cannot run {engine.program}: {error.strerror}") from error
-    assert process.stdout is not None
+    )
     kept: deque[bytes] = deque(maxlen=8)
     try:
+        process = await asyncio.shield(starting)
+        assert process.stdout is not None
         while data := await process.stdout.read(1 << 16):
             kept.append(data)
         code = await process.wait()
+    except OSError as error:
+        raise ImageError(f"cannot run {engine.program}: {error.strerror}") from error
     except BaseException:
-        with contextlib.suppress(ProcessLookupError):
-            os.killpg(process.pid, signal.SIGKILL)
-        await asyncio.shield(process.wait())
+        await _end(await starting)  # also when it had only begun to start
         raise
     return code, b"".join(kept).decode(errors="replace").splitlines()[-_LAST_LINES:]
 
 
 def _last(lines: Sequence[str]) -> str:
     return lines[-1].strip() if lines else "it said nothing"
+
+
+async def _end(process: asyncio.subprocess.Process) -> None:
+    with contextlib.suppress(ProcessLookupError):
+        os.killpg(process.pid, signal.SIGKILL)
+    await process.wait()

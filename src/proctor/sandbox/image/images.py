@@ -10,9 +10,7 @@ from proctor.errors import ImageError, TaskError
 from proctor.model.task import Task, TaskEnvironment
 from proctor.sandbox.base import Backend, Root
 from proctor.sandbox.bubblewrap import Bubblewrap
-from proctor.sandbox.image import engines
 from proctor.sandbox.image.build import Build
-from proctor.sandbox.image.context import Context
 from proctor.sandbox.image.dockerfile import parse
 from proctor.sandbox.image.layered import HOST, LayeredRoots
 from proctor.sandbox.image.recipe import UnsupportedError, plan
@@ -74,39 +72,7 @@ class Images:
 def _maker(cache_dir: Path, backend: Backend) -> Callable[[TaskEnvironment, Began], Awaitable[Root]]:
     if isinstance(backend, Bubblewrap):
         return LayeredRoots(cache_dir, backend).root
-    if backend.name in engines.NAMES:
-        return _InEngine(backend.name).root
     return _settings_only
-
-
-class _InEngine:
-    """Roots for containers of podman or docker, which stand on images of their own."""
-
-    def __init__(self, name: str) -> None:
-        self._name = name
-
-    async def root(self, wanted: TaskEnvironment, began: Began) -> Root:
-        del began
-        engine = next((each for each in engines.installed() if each.name == self._name), None)
-        if engine is None:
-            raise ImageError(f"{self._name} is not installed, or its daemon does not run")
-        tag = wanted.image
-        if wanted.dockerfile and not (tag and await engines.image_id(engine, tag)):
-            folder = wanted.folder or wanted.dockerfile.parent
-            content = Context(folder, wanted.dockerfile).content_digest(wanted.dockerfile)
-            tag = f"localhost/proctor-{content[:24]}:latest"
-            if not await engines.image_id(engine, tag):
-                await engines.build(engine, folder, wanted.dockerfile, tag)
-        if not tag:
-            raise ImageError(f"neither an image nor a Dockerfile is given, and {self._name} needs one")
-        settings = await engines.settings(engine, tag)
-        return Root(
-            image=tag,
-            env=settings.env,
-            workdir=settings.workdir,
-            user=settings.user,
-            digest=await engines.image_id(engine, tag) or "",
-        )
 
 
 async def _settings_only(wanted: TaskEnvironment, began: Began) -> Root:

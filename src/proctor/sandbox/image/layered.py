@@ -6,7 +6,6 @@ import hashlib
 import json
 import os
 import shutil
-import tempfile
 import time
 from collections.abc import Callable
 from contextlib import suppress
@@ -84,8 +83,8 @@ class LayeredRoots:
         return image
 
     async def _bring(self, engine: engines.Engine, reference: str, known_id: str, stamp: str) -> Image:
-        with tempfile.TemporaryDirectory(dir=self.folder, prefix="saving-") as scratch:
-            file = Path(scratch) / "image.tar"
+        with self.store.scratch() as scratch:
+            file = scratch / "image.tar"
             await engines.save(engine, reference, file)
             images = await bring(
                 self.store,

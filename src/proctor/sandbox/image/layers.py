@@ -42,6 +42,7 @@ class LayerStore:
         self.layers = self.folder / "layers"
         self.locks = self.folder / "locks"
         self.users = self.folder / "users"
+        self._scratch = self.folder / "scratch"
         self._backend = backend
         self._numbers = itertools.count()
         self._used: set[str] = set()
@@ -52,7 +53,7 @@ class LayerStore:
         if self._opened:
             return
         keeper = await self._backend.keeper()
-        for folder in (self.folder, self.layers, self.locks, self.users):
+        for folder in (self.folder, self.layers, self.locks, self.users, self._scratch):
             folder.mkdir(parents=True, exist_ok=True)
         self.layers.chmod(0o700)
         if keeper.ids.as_root:
@@ -61,6 +62,19 @@ class LayerStore:
         for layer in list(self.layers.glob(f"{_BUILDING}*")):
             if not _owner_lives(layer.name.removeprefix(_BUILDING)):
                 await self.remove(layer.name)
+        for folder in self._scratch.iterdir():
+            if not _owner_lives(folder.name):
+                shutil.rmtree(folder, ignore_errors=True)
+
+    @contextlib.contextmanager
+    def scratch(self) -> Iterator[Path]:
+        """A folder for files on their way; should this process be killed, the next one removes it."""
+        folder = self._scratch / f"{reaper.owner_name()}-{next(self._numbers)}"
+        folder.mkdir(mode=0o700)
+        try:
+            yield folder
+        finally:
+            shutil.rmtree(folder, ignore_errors=True)
 
     async def keeper(self) -> Keeper:
         """The keeper of the back end."""
