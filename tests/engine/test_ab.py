@@ -293,6 +293,13 @@ def test_every_point_of_a_sweep_is_compared(tmp_path):
 
 
 @pytest.mark.usefixtures("_short_slots")
+def test_a_swept_parameter_that_both_sides_set_is_compared_once(tmp_path):
+    asked = contest("well_behaved", tmp_path, Request(folder=".", params={"n": 12}), n=[10, 20, 30])
+    asked = replace(asked, a=Request(folder=".", params={"n": 10}))
+    assert [result.label for result in run(asked, FEW).results] == ["well_behaved"]
+
+
+@pytest.mark.usefixtures("_short_slots")
 def test_a_machine_that_does_not_pin_is_noted(tmp_path, monkeypatch):
     from proctor.engine import ab_run
 

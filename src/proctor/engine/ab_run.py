@@ -124,10 +124,14 @@ def _duels(contest: Contest, a: Place, b: Place, pycache: str) -> list[_Duel]:
             seed=spec.seed,
             gc=body.gc == "enabled",
         )
-        written = {*body.params, *body.sweep}
+        # Defaults are left to each side: they may be what changed. What both sides set themselves does not vary.
+        written = {*body.params, *body.sweep} - (a.params.keys() & b.params.keys())
+        seen: list[dict[str, Any]] = []
         for point in points(body, info(registered), spec.seed):
-            # Defaults are left to each side: they may be what changed.
             params = {name: value for name, value in point.items() if name in written}
+            if params in seen:
+                continue
+            seen.append(params)
             inside = ", ".join(f"{name}={value}" for name, value in params.items())
             duels.append(
                 _Duel(
