@@ -366,7 +366,9 @@ class TaskExecutor:
         """One attempt. A task that cannot even be read is the author's fault, not a crash."""
         if not self._reaped:
             self._reaped = True
-            await self.setting.backend.reap()
+            # What cannot be removed now is found again at the next start; it must not stop this run.
+            with suppress(SandboxError):
+                await self.setting.backend.reap()
         try:
             plan = self.plans(trial)
         except ProctorError as error:
