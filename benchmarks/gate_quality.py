@@ -148,7 +148,7 @@ def effects(_suites: int, _seed: int) -> None:
 def broken(suites: int, seed: int) -> None:
     print(f"\n## Broken infrastructure: {TASKS} × 5, no change, {suites} suites, verdicts (%)\n")
     print(
-        "| errors in baseline / run | regression | infrastructure | inconclusive | pass |\n|---|---|---|---|---|"
+        "| errors before / now | regression | infrastructure | inconclusive | pass |\n|---|---|---|---|---|"
     )
     for before, after in ((0.0, 0.0), (0.05, 0.05), (0.01, 0.05), (0.0, 0.2)):
         generator = np.random.default_rng([seed, round(100 * before), round(100 * after)])
@@ -182,7 +182,7 @@ def welch(a: dict[str, Sequence[float]], b: dict[str, Sequence[float]]) -> bool:
 def times(suites: int, seed: int) -> None:
     print(f"\n## Times: 10 points × 9 values, machine moves 5 %, {suites} pairs, called worse (%)\n")
     print(
-        "| true change | medians by eye, 5 % | Welch per point, 5 % | **proctor gate** | passes | inconclusive |"
+        "| change | medians by eye, 5 % | Welch per point, 5 % | **proctor gate** | passes | inconclusive |"
     )
     print("|---|---|---|---|---|---|")
     for change in (1.0, 1.1, 1.25, 1.5):

@@ -81,14 +81,15 @@ def score_study(rule: NotWorse, side: Side, baseline: Side, *, seed: int) -> Stu
     headline, others = _readings(before, after, seed, rule.level)
     if headline is None:
         return Study(rule=rule, problems=((GateVerdict.INCONCLUSIVE, "no task was scored on both sides"),))
+    few = "" if rule.these_tasks else few_tasks(headline.tasks, rule.level)
     return Study(
         rule=rule,
         findings=(_score(rule, headline),),
         others=tuple(_score(rule, each) for each in others),
         margin=rule.margin,
         n=f"{headline.tasks} tasks, {headline.rollouts_b} rollouts against {headline.rollouts_a}",
-        detectable=headline.detectable,
-        settle=score_reach(rule, before, after) or few_tasks(headline.tasks, rule.level),
+        detectable=None if few else headline.detectable,
+        settle=few or score_reach(rule, before, after),
         problems=lost("task", headline.only_in_a),
     )
 
