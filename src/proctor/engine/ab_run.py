@@ -124,7 +124,7 @@ def _duels(contest: Contest, a: Place, b: Place, pycache: str) -> list[_Duel]:
             seed=spec.seed,
             gc=body.gc == "enabled",
         )
-        # Defaults are left to each side: they may be what changed. What both sides set themselves does not vary.
+        # Defaults are left to each side: they may be what changed. What both sides set does not vary.
         written = {*body.params, *body.sweep} - (a.params.keys() & b.params.keys())
         seen: list[dict[str, Any]] = []
         for point in points(body, info(registered), spec.seed):
