@@ -35,6 +35,8 @@ from proctor.store.open import open_store
 
 BEAT_S = 0.5
 """How often the child says that its event loop turns."""
+_BEAT, _BEGUN, _DONE = b".", b"+", b"-"
+"""What it says on the pipe, before a newline and its last word."""
 GRACE_S = 10.0
 """How much longer than an episode's time limit the loop may stand still."""
 
@@ -135,10 +137,10 @@ class Guard:
                 if ready:
                     piece = os.read(reader, 65536)
                     heard = time.monotonic()
-                    text = (text + piece)[-(1 << 20) :]
+                    text += piece
                     if not piece:
                         break
-                elif time.monotonic() - heard > self.silence_s:
+                elif time.monotonic() - heard > self.silence_s and text.count(_BEGUN) > text.count(_DONE):
                     ended.silent = True
                     kill_tree(pid)
                     break
@@ -211,7 +213,7 @@ async def work(
     stop = Stop()
     beating = asyncio.create_task(_beat(writer, stop))
     with make_listener() as listener, stop.on_signals():
-        turn = _Turn(listener, alone, stop)
+        turn = _Turn(listener, alone, stop, writer)
         status = await drive(
             job,
             listener=turn,
@@ -228,27 +230,35 @@ async def _beat(writer: int, stop: Stop) -> None:
     """Say that the loop turns; when nobody listens any more, the parent was killed and this must end too."""
     while True:
         try:
-            os.write(writer, b".")
+            os.write(writer, _BEAT)
         except OSError:
             stop.request(times=2)
             return
         await asyncio.sleep(BEAT_S)
 
 
+def _say(writer: int, word: bytes) -> None:
+    with suppress(OSError):
+        os.write(writer, word)
+
+
 class _Turn:
     """Passes on what it hears; with a number of episodes, asks for no more once they have ended."""
 
-    def __init__(self, listener: Listener, left: int, stop: Stop) -> None:
+    def __init__(self, listener: Listener, left: int, stop: Stop, writer: int) -> None:
         self.listener = listener
         self.left = left
         self.stop = stop
+        self.writer = writer
         self.over = False
         """Whether it was this that stopped the engine, and not a person."""
 
     def started(self, trial: PlannedTrial, lease: Lease) -> None:
+        _say(self.writer, _BEGUN)
         self.listener.started(trial, lease)
 
     def ended(self, trial: PlannedTrial, record: AttemptRecord, counts: bool) -> None:
+        _say(self.writer, _DONE)
         self.listener.ended(trial, record, counts)
         self.left -= 1
         if self.left == 0 and not self.stop.draining:

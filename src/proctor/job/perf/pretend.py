@@ -5,7 +5,8 @@ from __future__ import annotations
 from proctor.sandbox.fake import Fake, FakeCommand, FakeResult
 
 _WORKED = "/tmp/an-agent-worked"  # noqa: S108 - a name in a dictionary, not a file
-_SETTING_UP = ("mkdir -p",)
+_SETTING_UP = ("mkdir -p", "/bin/true")
+"""What the harness itself runs inside."""
 
 
 def pretended() -> Fake:
@@ -17,6 +18,6 @@ def _handle(command: FakeCommand) -> FakeResult:
     if command.argv[-1] == "/tests/test.sh":
         reward = b"1\n" if _WORKED in command.files else b"0\n"
         command.files["/logs/verifier/reward.txt"] = reward
-    elif command.argv[:2] == ("/bin/sh", "-c") and not command.argv[2].startswith(_SETTING_UP):
+    elif not command.argv[-1].startswith(_SETTING_UP):
         command.files[_WORKED] = b""
     return FakeResult()

@@ -167,10 +167,9 @@ def plan_episodes(
     for at, entry in enumerate(scenario.entries):
         alone = plan_spec(replace(spec, tasks=(spec.tasks[at],)), settings)
         warnings |= dict.fromkeys(alone.warnings)
-        for _ in range(entry.weight):
-            cells += [(entry, replace(trial, body=at)) for trial in alone.trials]
-            if len(cells) > MAX_EPISODES:
-                raise UsageError(f"one pass of the scenario has more than {MAX_EPISODES:,} episodes")
+        if len(cells) + entry.weight * len(alone) > MAX_EPISODES:
+            raise UsageError(f"one pass of the scenario has more than {MAX_EPISODES:,} episodes")
+        cells += [(entry, replace(trial, body=at)) for trial in alone.trials] * entry.weight
     trials = [_episode(spec, cells[number % len(cells)], number, len(cells)) for number in range(episodes)]
     expect = {trial.key: cells[number % len(cells)][0].expect for number, trial in enumerate(trials)}
     return Episodes(spec, Plan(trials=tuple(trials), warnings=tuple(warnings)), expect, len(cells))

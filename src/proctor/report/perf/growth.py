@@ -62,7 +62,14 @@ def memory(
     ends = sorted(prepare_s + each.started_s + each.wall_clock_s for each in episodes)
     after = [_latest(known, end) for end in ends[pass_length - 1 :: pass_length]]
     sizes = [size for size in after if size is not None]
-    return _drift(sizes[int(len(sizes) * WARM_SHARE) :], MEMORY_TOLERANCE)
+    warm = sizes[int(len(sizes) * WARM_SHARE) :]
+    third = len(warm) // 3
+    if third < 2:
+        return {"verdict": "unknown", "relative": None, "p_value": None, "values": len(warm)}
+    # Memory is not noisy as latency is: the first and the last third say it all.
+    relative = median(warm[-third:]) / median(warm[:third]) - 1
+    word = "grows" if relative > MEMORY_TOLERANCE else "falls" if relative < -MEMORY_TOLERANCE else "steady"
+    return {"verdict": word, "relative": round(relative, 4), "p_value": None, "values": len(warm)}
 
 
 def _latest(known: Sequence[tuple[float, float]], until: float) -> float | None:

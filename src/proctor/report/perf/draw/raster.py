@@ -42,11 +42,15 @@ class Raster:
             left += step
 
     def line(self, start: Point, end: Point, tone: str, width: float = 1.0) -> None:
-        """As many steps as there are pixels on the longer side."""
+        """A straight one as a rectangle, any other as many steps as its longer side has pixels."""
         thick = max(1, round(width * SCALE))
-        x0, y0, x1, y1 = (value * SCALE for value in (*start, *end))
-        steps = max(1, round(max(abs(x1 - x0), abs(y1 - y0))))
         half = thick // 2
+        x0, y0, x1, y1 = (value * SCALE for value in (*start, *end))
+        if round(x0) == round(x1) or round(y0) == round(y1):
+            left, top = round(min(x0, x1)) - half, round(min(y0, y1)) - half
+            self._fill(left, top, round(abs(x1 - x0)) + thick, round(abs(y1 - y0)) + thick, tone)
+            return
+        steps = max(1, round(max(abs(x1 - x0), abs(y1 - y0))))
         for step in range(steps + 1):
             part = step / steps
             x, y = round(x0 + (x1 - x0) * part), round(y0 + (y1 - y0) * part)
@@ -94,7 +98,7 @@ class Raster:
                 b"\x89PNG\r\n\x1a\n",
                 _chunk(b"IHDR", header),
                 _chunk(b"PLTE", palette),
-                _chunk(b"IDAT", zlib.compress(lines, 9)),
+                _chunk(b"IDAT", zlib.compress(lines, 6)),
                 _chunk(b"IEND", b""),
             )
         )
