@@ -80,6 +80,17 @@ async def test_groups_are_removed_from_below_and_only_ours(tmp_path):
     assert sum("control group" in line for line in removed) == 3
 
 
+async def test_groups_of_dead_owners_go_even_without_their_folder(tmp_path):
+    alive = tmp_path / f"proctor-{reaper.owner_name()}"
+    dead, other = tmp_path / "proctor-1-2", tmp_path / "proctor-some-thing"
+    for folder in (alive / "s", dead / "s", other):
+        folder.mkdir(parents=True)
+    assert len(reaper.sweep_cgroups([alive])) == 2
+    assert alive.exists()
+    assert other.exists()
+    assert not dead.exists()
+
+
 async def test_a_group_that_stays_full_is_given_up(tmp_path, monkeypatch):
     monkeypatch.setattr(reaper, "_EMPTY_S", 0.05)
     (tmp_path / "proctor-1").mkdir()

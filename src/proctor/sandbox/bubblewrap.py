@@ -67,7 +67,7 @@ class Bubblewrap:
 
     async def reap(self) -> tuple[str, ...]:
         """Remove what killed processes left."""
-        return await reaper.reap(self._state_dir, (await self.keeper()).remove)
+        return await self._reap(await self.keeper())
 
     async def close(self) -> None:
         """Stop what is still running and leave nothing."""
@@ -158,8 +158,12 @@ class Bubblewrap:
         keeper = await Keeper.launch(str(program or sys.executable), argv, ids)
         reaper.write_owner(self.folder, keeper=keeper.pid, cgroups=groups)
         self.watch.folder = self.folder
-        await reaper.reap(self._state_dir, keeper.remove)
+        await self._reap(keeper)
         return keeper
+
+    async def _reap(self, keeper: Keeper) -> tuple[str, ...]:
+        removed = await reaper.reap(self._state_dir, keeper.remove)
+        return removed + reaper.sweep_cgroups(self.cgroups.parents.values() if self.cgroups else ())
 
     async def _remove_folder(self, keeper: Keeper) -> None:
         parent = os.open(self._state_dir, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)

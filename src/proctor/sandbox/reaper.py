@@ -12,7 +12,7 @@ import os
 import shutil
 import signal
 import time
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Iterable
 from pathlib import Path
 from typing import Any
 
@@ -97,6 +97,16 @@ async def reap(state_dir: Path, remove: Callable[[str, int], Awaitable[None]]) -
             shutil.rmtree(folder, ignore_errors=True)
         if not folder.exists():
             done.append(f"folder {folder}")
+    return tuple(done)
+
+
+def sweep_cgroups(parents: Iterable[Path]) -> tuple[str, ...]:
+    """Remove groups of dead owners beside ours, also of those whose folder is gone or elsewhere."""
+    done: list[str] = []
+    for folder in sorted({each for parent in parents for each in parent.parent.glob("proctor-*-*")}):
+        _, pid, ticks = folder.name.split("-", 2)
+        if pid.isdigit() and ticks.isdigit() and start_time(int(pid)) != int(ticks):
+            done += [f"control group {each}" for each in remove_cgroup(folder)]
     return tuple(done)
 
 
