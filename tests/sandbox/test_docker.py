@@ -178,7 +178,7 @@ async def test_a_compose_file_is_served_with_our_init_in_its_main_service(
     assert main["entrypoint"][0] == "/run/.proctor/init"
     assert (main["command"], main["mem_limit"], main["cap_drop"]) == ([], "1000b", ["ALL"])
     assert main["ulimits"] == {"nofile": {"soft": 1024, "hard": 1024}}
-    assert set(seen["over"]["services"]["db"]) == {"labels"}
+    assert set(seen["over"]["services"]["db"]) == {"labels", "ulimits"}
     assert all(each["internal"] for each in seen["over"]["networks"].values())
     assert set(seen["over"]["networks"]) == {"default", "back"}
     assert seen["env"]["SECRET"] == "task's"

@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import http.server
+import json
 import os
+import shutil
 import subprocess
 import sys
 import threading
@@ -303,6 +306,61 @@ def test_obstacles_are_named(monkeypatch, tmp_path):
     (tmp_path / "podman").write_text("#!/bin/sh\n")
     (tmp_path / "podman").chmod(0o755)
     assert "no C compiler" in podman_module.obstacle()
+
+
+COMPOSE = """
+services:
+  main: {{image: {image}, command: [sleep, infinity], volumes: [shared:/shared]}}
+  web:
+    image: {image}
+    command: [python3, -m, http.server, "8000"]
+    volumes: [shared:/shared, ./data:/data:ro]
+volumes: {{shared: }}
+"""
+
+
+@pytest.mark.skipif(not shutil.which("podman-compose"), reason="needs podman-compose")
+@pytest.mark.parametrize("killed", [False, True], ids=["stopped", "left behind"])
+async def test_the_services_of_a_compose_file_come_and_go_with_the_sandbox(
+    podman, podman_image, tmp_path, killed
+):
+    file = tmp_path / "task/compose.yaml"
+    (file.parent / "data").mkdir(parents=True)
+    file.write_text(COMPOSE.format(image=podman_image))
+    sandbox = podman.sandbox(SandboxRequest(name="t", root=Root(image=podman_image, compose=file)))
+    await sandbox.start()
+    fetch = FETCH.replace("timeout=5", "timeout=20")
+    result = await sandbox.exec(
+        ["python3", "-c", fetch, "http://web:8000/data/", "http://1.1.1.1/"], timeout_s=60
+    )
+    assert b"Directory listing" in result.stdout
+    assert b"unreachable" in result.stdout
+    assert len(await containers(podman)) == 2
+    if killed:
+        (podman.folder / "owner.json").write_text(json.dumps({"pid": 1, "start_time": 1}))
+        await call(["podman", "rm", "--force", "--time", "0", *await containers(podman)])
+        removed = " ".join(await podman.reap())
+        assert "network" in removed
+        assert "volume" in removed
+    with contextlib.suppress(SandboxError) if killed else contextlib.nullcontext():
+        await sandbox.stop()
+    assert not await containers(podman)
+    for kind in ("network", "volume"):
+        said = await call(
+            ["podman", kind, "ls", "-q", "--filter", f"label=proctor.owner={podman.folder.name}"]
+        )
+        assert said.out == "", kind
+
+
+async def test_without_podman_compose_a_compose_file_is_a_typed_error(
+    podman, podman_image, tmp_path, monkeypatch
+):
+    await podman.adjustment()
+    monkeypatch.setattr(shutil, "which", lambda _: None)
+    (tmp_path / "compose.yaml").write_text("services: {main: {image: x}}")
+    root = Root(image=podman_image, compose=tmp_path / "compose.yaml")
+    with pytest.raises(SandboxError, match="install podman-compose"):
+        await podman.sandbox(SandboxRequest(name="t", root=root)).start()
 
 
 CONTROLLER = """

@@ -27,7 +27,7 @@ from proctor.sandbox.container.command import (
 )
 from proctor.sandbox.container.engine import Adjustment, Engine, call
 
-_UP_S = 600.0
+_UP_S = 300.0
 _DOWN_S = 120.0
 _PASSED = ("PATH", "HOME", "USER", "TMPDIR", "XDG_RUNTIME_DIR", "XDG_DATA_HOME", "XDG_CONFIG_HOME")
 _PASSED_PREFIXES = ("DOCKER_", "CONTAINER", "REGISTRY_")
@@ -55,7 +55,8 @@ class ComposeProject:
     def __init__(self, engine: Engine, fit: Adjustment, request: SandboxRequest, place: Place) -> None:
         assert request.root.compose is not None
         self._engine = engine
-        self._program = compose_program(engine)
+        options = ("--podman-args", " ".join(fit.options)) if fit.options else ()
+        self._program = (*compose_program(engine), *options)
         self._over = place.folder.with_suffix(".json")
         composed = composition.read(request.root.compose)
         self._over.write_text(json.dumps(overlay(composed, fit, request, place)))
@@ -67,7 +68,7 @@ class ComposeProject:
         """`up --detach`."""
         said = await call([*self._program, *self._files, "up", "-d"], timeout_s=_UP_S, env=self._env)
         if said.code:
-            raise SandboxError(f"{self._program[-1]} could not start the task's services: {said.last_lines}")
+            raise SandboxError(f"{self._engine.name} could not start the task's services: {said.last_lines}")
 
     async def down(self) -> None:
         """`down` without a grace period, volumes and networks included."""
@@ -75,7 +76,7 @@ class ComposeProject:
         said = await call(command, timeout_s=_DOWN_S, env=self._env)
         self._over.unlink(missing_ok=True)
         if said.code:
-            raise SandboxError(f"{self._program[-1]} could not remove the task's services: {said.reason}")
+            raise SandboxError(f"{self._engine.name} could not remove the task's services: {said.reason}")
 
 
 def overlay(
@@ -83,11 +84,12 @@ def overlay(
 ) -> dict[str, Any]:
     """What is laid over a task's compose file."""
     labels = dict(place.labels)
-    services: dict[str, Any] = {name: {"labels": labels} for name in composed.services}
+    services: dict[str, Any] = {name: {"labels": labels, **_ulimits(fit)} for name in composed.services}
     services[composed.main] |= _main_service(fit, request, place)
     closed = {} if request.limits.network == "public" else {"internal": True}
     networks = {name: {**closed, "labels": labels} for name in ("default", *composed.networks)}
-    return {"services": services, "networks": networks}
+    volumes = {name: {"labels": labels} for name in composed.volumes}
+    return {"services": services, "networks": networks, **({"volumes": volumes} if volumes else {})}
 
 
 def _main_service(fit: Adjustment, request: SandboxRequest, place: Place) -> dict[str, Any]:
@@ -111,7 +113,6 @@ def _main_service(fit: Adjustment, request: SandboxRequest, place: Place) -> dic
         "cap_add": list(CAPABILITIES),
         "security_opt": list(security_options(place)),
         "volumes": [f"{source}:{target}:ro" for source, target in mounts(request, place)],
-        **_ulimits(fit),
         **limits,
     }
 

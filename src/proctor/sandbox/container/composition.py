@@ -36,6 +36,7 @@ class Composition:
     main: str
     services: tuple[str, ...]
     networks: tuple[str, ...]
+    volumes: tuple[str, ...]
     image: str | None
     """The image of the main service, when it names one and has nothing to build."""
     context: Path | None
@@ -59,7 +60,8 @@ def read(file: Path) -> Composition:
         _known(_mapping(network, where), _NETWORK, where)
         if _mapping(network, where).get("driver", "bridge") != "bridge":
             raise TaskError(f"{where}: only the driver bridge is allowed")
-    for name, volume in _mapping(data.get("volumes"), f"{file}: volumes").items():
+    volumes = _mapping(data.get("volumes"), f"{file}: volumes")
+    for name, volume in volumes.items():
         _known(_mapping(volume, f"{file}: volume {name}"), _VOLUME, f"{file}: volume {name}")
     main = _main(list(services), file)
     context, dockerfile = _build_of(_mapping(services[main], ""), folder, f"{file}: service {main}")
@@ -69,6 +71,7 @@ def read(file: Path) -> Composition:
         main=main,
         services=tuple(services),
         networks=tuple(networks),
+        volumes=tuple(volumes),
         image=str(image) if image and context is None else None,
         context=context,
         dockerfile=dockerfile,

@@ -46,6 +46,8 @@ async def reap(engine: Engine, fit: Adjustment, state_dir: Path) -> tuple[str, .
     if done:
         await remove(engine, fit, [each.removeprefix("container ") for each in done])
     for folder, _ in reaper.orphans(state_dir):
+        if any(folder.glob("s*.json")):
+            done += await _remove_project_parts(engine, fit, folder.name)
         for place in sorted(build_folder(folder).glob("*")):
             done += await end_build_of(engine, fit, place.name, place)
         shutil.rmtree(folder, ignore_errors=True)
@@ -99,6 +101,18 @@ async def _dead_containers(engine: Engine, fit: Adjustment) -> list[str]:
         raise SandboxError(f"{engine.name} cannot list containers: {said.reason}")
     rows = [line.split("\t") for line in said.out.splitlines()]
     return [row[0] for row in rows if len(row) == 3 and is_dead(row[1], row[2])]
+
+
+async def _remove_project_parts(engine: Engine, fit: Adjustment, owner: str) -> list[str]:
+    """Networks and volumes of compose projects; their containers have gone by now."""
+    done = []
+    base = [engine.program, *fit.options]
+    for kind in ("network", "volume"):
+        said = await call([*base, kind, "ls", "--quiet", "--filter", f"label={OWNER}={owner}"])
+        if said.out:
+            await call([*base, kind, "rm", *said.out.split()])
+        done += [f"{kind} {name}" for name in said.out.split()]
+    return done
 
 
 async def _working_containers(engine: Engine, fit: Adjustment, mark: str) -> list[str]:
