@@ -25,7 +25,6 @@ from proctor.trial.lockstep.measure import (
     measure_pair,
     plan_slots,
     probe,
-    slot_load,
     turns,
 )
 from proctor.trial.lockstep.process import Side, Worker, environment, gather
@@ -93,7 +92,6 @@ def test_a_probe_tells_how_long_a_call_is():
     found = probe(side(n=20_000), cpu=None)
     assert found.schedule.loops == 1
     assert found.call_cpu_s > 1e-5
-    assert found.spin_s > 0
     short = probe(side(n=10), cpu=None)
     assert short.schedule.loops > 10
 
@@ -233,11 +231,13 @@ def test_long_calls_get_fewer_slots(call_s, loops, kept):
     assert 1 <= schedule.warmup <= kept
 
 
-def test_deliberate_slowness_is_whole_calls_and_a_spin_for_the_rest():
-    calibration = Calibration(schedule=Schedule(loops=30), call_wall_s=1e-5, call_cpu_s=1e-5, spin_s=1e-8)
-    load = slot_load(replace(side(), slow=0.05), calibration)
-    assert (load.loops, load.extra_calls, load.spins) == (30, 1, 500)
-    assert slot_load(side(), calibration).spins == 0
+def test_deliberate_slowness_reaches_the_worker_as_calls_and_a_fraction(monkeypatch):
+    sent = []
+    real = Worker.send
+    monkeypatch.setattr(Worker, "send", lambda self, order: (sent.append(order), real(self, order))[1])
+    measured(side(), replace(side(name="B"), slow=0.75))
+    extra = sorted((each["extra_calls"], each["spun_calls"]) for each in sent if each.get("do") == "turns")
+    assert extra == [(0, 0.0), (1, 0.5)]
 
 
 def test_both_sides_share_the_hash_seed_and_import_from_their_own_folders():

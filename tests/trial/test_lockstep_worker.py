@@ -93,7 +93,8 @@ def turns_order(**changes) -> dict:
         "loops": 4,
         "lead": 1,
         "extra_calls": 0,
-        "spins": 0,
+        "spun_calls": 0.0,
+        "warmup": 1,
         "my_turn": nothing(),
         "turns": [],
         **changes,
@@ -119,7 +120,6 @@ def test_a_probe_fits_the_calls_of_a_slot_to_its_length(tmp_path):
     assert answers[0] == {"ready": True, "strangers": []}
     result = answers[1]["result"]
     assert result["loops"] > 1
-    assert result["spin_ns"] > 0
     assert not result["pinned"]
     assert len(result["slot"]) == 6
 
@@ -289,6 +289,20 @@ def test_deliberate_slowness_is_more_calls():
     call = Counting()
     worker.take_turns(call, ExperimentContext(), turns_order(schedule=[0], lead=0, extra_calls=3))
     assert call.calls == 7
+
+
+def test_slowness_of_less_than_a_call_is_a_spin_calibrated_in_the_warm_up():
+    slowness = worker.Slowness(0.5, warmup=2)
+    slowness.learn([1_000_000, 1_000_000, 0, 0, 0, 0], loops=1)
+    assert slowness.spins == 0
+    slowness.learn([1_000_000, 1_000_000, 0, 0, 0, 0], loops=1)
+    assert slowness.spins > 0
+    before = slowness.spins
+    slowness.learn([9_000_000, 9_000_000, 0, 0, 0, 0], loops=1)
+    assert slowness.spins == before
+    none = worker.Slowness(0.0, warmup=1)
+    none.learn([1_000_000, 1_000_000, 0, 0, 0, 0], loops=1)
+    assert none.spins == 0
 
 
 def test_a_worker_whose_partner_has_gone_says_only_that(tmp_path):

@@ -149,9 +149,10 @@ def _comparison(data: Mapping[str, Any]) -> Comparison:
 def _result(data: Mapping[str, Any]) -> PointResult:
     calibration = data["calibration"]
     if calibration:
-        schedule = Schedule(**calibration["schedule"])
         calibration = Calibration(
-            **{**calibration, "schedule": schedule, "notes": tuple(calibration["notes"])}
+            schedule=Schedule(**calibration["schedule"]),
+            call_wall_s=calibration["call_wall_s"],
+            call_cpu_s=calibration["call_cpu_s"],
         )
     found = {each.name: data[each.name] for each in fields(Finding)}
     return PointResult(

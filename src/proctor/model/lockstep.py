@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any, Literal
 
 Clock = Literal["cpu", "wall"]
@@ -106,6 +106,3 @@ class Calibration:
     schedule: Schedule
     call_wall_s: float
     call_cpu_s: float
-    spin_s: float = 0.0
-    """CPU time of one turn of the calibrated spin, for deliberate slowness."""
-    notes: tuple[str, ...] = field(default=())

@@ -29,25 +29,6 @@ _SIDE_S = 0.05
 """What all slots of one worker should take together when single calls are long."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Load:
-    """What a slot of one side holds: calls, and for deliberate slowness more calls and a calibrated spin."""
-
-    loops: int
-    extra_calls: int = 0
-    spins: int = 0
-
-
-def slot_load(side: Side, calibration: Calibration) -> Load:
-    """A fraction of a slot more: whole calls where the slot has enough of them, a spin for the rest."""
-    loops = calibration.schedule.loops
-    extra = side.slow * loops
-    whole = int(extra)
-    rest_s = (extra - whole) * max(calibration.call_cpu_s, calibration.call_wall_s)
-    spins = round(rest_s / calibration.spin_s) if calibration.spin_s else 0
-    return Load(loops=loops, extra_calls=whole, spins=spins)
-
-
 def turns(schedule: Schedule, workers: int, rng: random.Random) -> list[int]:
     """Who has each turn. Every round gives one to each worker, in an order that is balanced and shuffled."""
     rounds = schedule.warmup + schedule.kept
@@ -79,7 +60,6 @@ def probe(side: Side, *, cpu: int | None, timeout_s: float = DEFAULT_TIMEOUT_S) 
         schedule=plan_slots(call_s, loops),
         call_wall_s=wall_ns / loops / 1e9,
         call_cpu_s=cpu_ns / loops / 1e9,
-        spin_s=result["spin_ns"] / 1e9,
     )
 
 
@@ -141,7 +121,8 @@ def _run(
             ]
         _ready(workers, timeout_s)
         for number, worker in enumerate(workers):
-            load = slot_load(worker.side, calibration)
+            schedule = calibration.schedule
+            whole, fraction = divmod(worker.side.slow * schedule.loops, 1)
             worker.send(
                 {
                     "do": "turns",
@@ -149,10 +130,11 @@ def _run(
                     "cpu": turn.cpu,
                     "gc": worker.side.gc,
                     "schedule": order,
-                    "loops": load.loops,
-                    "lead": int(load.loops > 1),
-                    "extra_calls": load.extra_calls,
-                    "spins": load.spins,
+                    "warmup": schedule.warmup,
+                    "loops": schedule.loops,
+                    "lead": int(schedule.loops > 1),
+                    "extra_calls": int(whole),
+                    "spun_calls": fraction,
                     "my_turn": pipes[number][0],
                     "turns": [writer for _, writer in pipes],
                 }

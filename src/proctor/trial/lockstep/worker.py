@@ -178,7 +178,7 @@ def pin(cpu: int | None) -> bool:
 
 
 def probe(call: Call, context: Any, order: dict[str, Any]) -> dict[str, Any]:
-    """How many calls make a slot, and what a slot and one turn of the spin cost.
+    """How many calls make a slot, and what a slot costs.
 
     A slot is measured in CPU time; code that mostly waits is measured in wall time, or it would never end.
     """
@@ -199,17 +199,7 @@ def probe(call: Call, context: Any, order: dict[str, Any]) -> dict[str, Any]:
     if loops > 1:
         loops = max(1, round(loops * target_ns / spent))
         spent, slot = cost(loops, _LOOKS)
-    return {"loops": loops, "slot": slot, "spin_ns": spin_ns()}
-
-
-def spin_ns() -> float:
-    """CPU time of one turn of the spin, at its best."""
-    best = float("inf")
-    for _ in range(_LOOKS):
-        before = time.process_time_ns()
-        spin(_SPIN_TURNS)
-        best = min(best, (time.process_time_ns() - before) / _SPIN_TURNS)
-    return best
+    return {"loops": loops, "slot": slot}
 
 
 def take_turns(call: Call, context: Any, order: dict[str, Any]) -> dict[str, Any]:
@@ -217,7 +207,7 @@ def take_turns(call: Call, context: Any, order: dict[str, Any]) -> dict[str, Any
     me, schedule, loops = order["me"], order["schedule"], order["loops"] + order["extra_calls"]
     for fd in (order["my_turn"], *(turn for number, turn in enumerate(order["turns"]) if number != me)):
         os.set_inheritable(fd, False)
-    clocks = Clocks()
+    clocks, slowness = Clocks(), Slowness(order["spun_calls"], order["warmup"])
     slots: list[list[int]] = []
     collected = 0
     for step, owner in enumerate(schedule):
@@ -226,7 +216,8 @@ def take_turns(call: Call, context: Any, order: dict[str, Any]) -> dict[str, Any
         if step and schedule[step - 1] != me and not os.read(order["my_turn"], 1):
             raise AbandonedError
         context.iteration_index = len(slots)
-        slots.append(clocks.slot(call, context, loops, order["spins"], order["lead"]))
+        slots.append(clocks.slot(call, context, loops, slowness.spins, order["lead"]))
+        slowness.learn(slots[-1], loops)
         if not order["gc"] and gc.get_count()[0] > _GARBAGE:
             collected += gc.collect()
         if step + 1 < len(schedule) and schedule[step + 1] != me:
@@ -247,6 +238,31 @@ def spin(turns: int) -> None:
     total = 0
     for each in repeat(1, turns):
         total += each
+
+
+class Slowness:
+    """Deliberate slowness of less than a whole call: a spin that takes this fraction of one.
+
+    It is calibrated in the warm-up slots, under the very conditions of the slots that count: how much slower
+    a call is beside a busy neighbour differs from how much slower a spin is.
+    """
+
+    def __init__(self, fraction: float, warmup: int) -> None:
+        self.fraction = fraction
+        self.warmup = warmup
+        self.spins = 0
+        self._ratios: list[float] = []
+
+    def learn(self, slot: list[int], loops: int) -> None:
+        """After a slot; after the last slot of the warm-up the spin is set."""
+        if not self.fraction or len(self._ratios) >= self.warmup:
+            return
+        before = time.process_time_ns()
+        spin(_SPIN_TURNS)
+        spin_ns = max(time.process_time_ns() - before, 1) / _SPIN_TURNS
+        self._ratios.append(max(slot[1], slot[0] - slot[5]) / loops / spin_ns)
+        if len(self._ratios) == self.warmup:
+            self.spins = round(self.fraction * sorted(self._ratios)[self.warmup // 2])
 
 
 class Clocks:
