@@ -1,7 +1,8 @@
 """The run folder: everything about a run in plain files, written as it happens, readable without Proctor.
 
 `manifest.json` is written when the run begins: what was to be done; rollouts add what came of it at the end.
-`series.jsonl` grows by a row per attempt. `summary.json` and the reports are written at the end, and again after a resume.
+`series.jsonl` grows by a row per attempt. `summary.json` and the reports are written at the end, and again
+after a resume.
 """
 
 from __future__ import annotations
