@@ -117,9 +117,8 @@ def main() -> None:
         values = [each[0] for each in found]
         spread = statistics.stdev(values) / statistics.mean(values) if len(values) > 1 else float("nan")
         wall, cpu = (statistics.median(each[at] for each in found) for at in (1, 2))
-        print(
-            f"{name:<9} {tool:<18} {statistics.median(values) * 1e6:>11.1f} µs {spread:>8.1%} {wall:>7.2f} {cpu:>7.2f}"
-        )
+        central = statistics.median(values) * 1e6
+        print(f"{name:<9} {tool:<18} {central:>11.1f} µs {spread:>8.1%} {wall:>7.2f} {cpu:>7.2f}")
 
 
 if __name__ == "__main__":
