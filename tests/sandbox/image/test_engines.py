@@ -30,6 +30,7 @@ case "$1 $2" in
   "save "*) cp "$here/images/$(last "$@")" "$5";;
   "build "*) if grep -q broken "$7"; then echo "step 1 is broken"; exit 3; fi
     cp "$here/template.tar" "$here/images/$(echo "$3" | tr '/:' '__')"; touch "$here/overlay-images/images.json";;
+  "rmi "*) rm "$here/images/$(last "$@")"; echo >> "$here/overlay-images/images.json";;
 esac
 """
 
@@ -102,12 +103,16 @@ async def test_an_engine_without_any_image_is_not_even_asked(podman, images, mak
     assert podman.calls() == []
 
 
-async def test_what_our_builder_cannot_do_is_built_by_the_engine(podman, images, make_task):
+async def test_what_our_builder_cannot_do_is_built_by_the_engine(
+    podman, images, images_dir, backend, make_task
+):
     docker_archive(podman.folder / "template.tar", [host_layer()], [])
     text = "FROM a AS b\nFROM c\nCOPY --from=b /x /x\n"
     root = await images.root(make_task(text))
     assert len(root.layers) == 1
     assert root.env["FROM_IMAGE"] == "yes"
+    assert list((podman.folder / "images").iterdir()) == [], "nothing of ours stays with the engine"
+    assert await Images(images_dir, backend).root(make_task(text)) == root
     assert sum(call.startswith("build") for call in podman.calls()) == 1
     with pytest.raises(ImageError, match=r"podman build ended with exit code 3\n  \| step 1 is broken"):
         await images.root(make_task(text + "# broken\n", name="other"))

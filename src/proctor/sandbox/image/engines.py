@@ -97,6 +97,11 @@ async def build(engine: Engine, folder: Path, dockerfile: Path, tag: str) -> Non
         raise ImageError(f"{dockerfile}: {engine.name} build ended with exit code {code}{shown}")
 
 
+async def remove(engine: Engine, tag: str) -> None:
+    """Take a name of ours away from the engine again, with the image behind it."""
+    await _run(engine, ("rmi", tag))
+
+
 async def _run(engine: Engine, arguments: Sequence[str]) -> tuple[int, list[str]]:
     """Run the engine's program; its exit code and the last lines of what it printed."""
     starting = asyncio.ensure_future(

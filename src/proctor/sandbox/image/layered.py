@@ -61,9 +61,7 @@ class LayeredRoots:
 
     async def image(self, reference: str) -> Image | None:
         """An image as unpacked layers: brought earlier, or now from the storage of podman or docker."""
-        image = self.references.find(reference)
-        if image and not all(self.store.find(each) for each in image.layers):
-            image = None
+        image = self._here(reference)
         if image and image.source == "archive":
             return image
         for engine in engines.installed():
@@ -81,6 +79,10 @@ class LayeredRoots:
             else:
                 return await self._bring(engine, reference, found, stamp or "")
         return image
+
+    def _here(self, reference: str) -> Image | None:
+        image = self.references.find(reference)
+        return image if image and all(self.store.find(each) for each in image.layers) else None
 
     async def _bring(self, engine: engines.Engine, reference: str, known_id: str, stamp: str) -> Image:
         with self.store.scratch() as scratch:
@@ -139,10 +141,11 @@ class LayeredRoots:
                 f"podman or docker, and neither is here"
             )
         tag = f"localhost/proctor-{context.content_digest(file)[:24]}:latest"
-        image = await self.image(tag)
+        image = self._here(tag)
         if image is None:
             await engines.build(available[0], context.folder, file, tag)
             image = await self.image(tag)
+            await engines.remove(available[0], tag)  # its layers are ours now
         if image is None:
             raise ImageError(f"{file}: {available[0].name} built it, but does not have it")
         return self._root_of(self._image_base(image), (), image.settings)
