@@ -39,7 +39,9 @@ from proctor.report.gate.verdict import GateVerdict
 
 Array = np.ndarray[tuple[int, ...], np.dtype[np.float64]]
 TASKS = 89
-LOSSES = (0.0, -0.08)
+ROLLOUTS = (1, 5, 10)
+CASES = {"identical": (0.0, 0.0), "tasks move, the mean does not": (0.0, 0.5), "−8 pp": (-0.08, 0.5)}
+"""How much the mean chance to pass moves, and how differently the tasks do (as the spread of log odds)."""
 SCORE = read_rules(["score not worse than baseline by more than 3pp at 95%"])
 THESE = read_rules(["score not worse than baseline by more than 3pp at 95% for these tasks"])
 TIMES = read_rules(["duration_s not slower than baseline by more than 5%"])
@@ -81,10 +83,6 @@ def paired_rollouts(a: Array, b: Array) -> bool:
     return mcnemar(a, b) and bool(b.mean() < a.mean())
 
 
-def gate(rules: RuleSet) -> Callable[[Array, Array], GateVerdict]:
-    return lambda a, b: verdict(rules, suite(b), suite(a))
-
-
 ALTERNATIVES: dict[str, Callable[[Array, Array], bool]] = {
     "two intervals by eye": eye,
     "pooled z": pooled,
@@ -94,46 +92,36 @@ ALTERNATIVES: dict[str, Callable[[Array, Array], bool]] = {
 
 def scores(suites: int, seed: int) -> None:
     print(f"\n## Scores: {TASKS} tasks like Terminal-Bench 2, {suites} suites per cell, called worse (%)\n")
-    print("Some tasks gain and others lose; on average nothing or 8 percentage points. Margin 3 pp.\n")
-    print("| gate | rollouts | no change | −8 pp |\n|---|---|---|---|")
-    found: dict[str, dict[tuple[int, float], int]] = {}
-    doubt: Counter[tuple[int, float]] = Counter()
-    green: Counter[tuple[int, float]] = Counter()
-    for rollouts in (1, 5, 10):
-        for loss in LOSSES:
-            generator = np.random.default_rng([seed, rollouts, round(-100 * loss)])
+    print("Margin 3 pp; 1 / 5 / 10 rollouts per task and side.\n")
+    print("| gate | " + " | ".join(CASES) + " |")
+    print("|---" * (len(CASES) + 1) + "|")
+    found: dict[str, Counter[tuple[int, str]]] = {}
+    for rollouts in ROLLOUTS:
+        for case, (gain, spread) in CASES.items():
+            generator = np.random.default_rng([seed, rollouts, len(case)])
             for _ in range(suites):
                 chances = shifted(generator, chances_of(generator, 0.5, 0.9, TASKS), 0.0, 0.5)
-                moved = shifted(generator, chances, loss, 0.5 if loss else 0.0)
-                a, b = rolled(generator, chances, rollouts), rolled(generator, np.minimum(moved, 1), rollouts)
-                cell = rollouts, loss
-                for name, test in ALTERNATIVES.items():
-                    _count(found, name, cell, hit=test(a, b))
-                judged = verdict(SCORE, suite(b), suite(a))
-                _count(
-                    found, "**proctor gate**, tasks like these", cell, hit=judged is GateVerdict.REGRESSION
-                )
-                doubt[cell] += judged is GateVerdict.INCONCLUSIVE
-                green[cell] += judged is GateVerdict.PASS
-                these = verdict(THESE, suite(b), suite(a))
-                _count(found, "**proctor gate**, these tasks", cell, hit=these is GateVerdict.REGRESSION)
+                moved = np.minimum(shifted(generator, chances, gain, spread), 1)
+                a, b = rolled(generator, chances, rollouts), rolled(generator, moved, rollouts)
+                for name, hit in _called(a, b):
+                    found.setdefault(name, Counter())[rollouts, case] += hit
     for name, cells in found.items():
-        columns = [_row(cells, loss, suites) for loss in LOSSES]
-        print(f"| {name} | 1 / 5 / 10 | " + " | ".join(columns) + " |")
-    for name, cells in (("passes", green), ("inconclusive", doubt)):
-        columns = [_row(cells, loss, suites) for loss in LOSSES]
-        print(f"| the gate: {name} | 1 / 5 / 10 | " + " | ".join(columns) + " |")
+        columns = [
+            " / ".join(f"{100 * cells[rollouts, case] / suites:.1f}" for rollouts in ROLLOUTS)
+            for case in CASES
+        ]
+        print(f"| {name} | " + " | ".join(columns) + " |")
 
 
-def _count(
-    found: dict[str, dict[tuple[int, float], int]], name: str, cell: tuple[int, float], *, hit: bool
-) -> None:
-    cells = found.setdefault(name, {})
-    cells[cell] = cells.get(cell, 0) + hit
-
-
-def _row(cells: dict[tuple[int, float], int] | Counter[tuple[int, float]], loss: float, suites: int) -> str:
-    return " / ".join(f"{100 * cells.get((rollouts, loss), 0) / suites:.1f}" for rollouts in (1, 5, 10))
+def _called(a: Array, b: Array) -> Iterator[tuple[str, bool]]:
+    for name, test in ALTERNATIVES.items():
+        yield name, test(a, b)
+    before, after = suite(a), suite(b)
+    like, these = (verdict(rules, after, before) for rules in (SCORE, THESE))
+    yield "**proctor gate**, tasks like these", like is GateVerdict.REGRESSION
+    yield "… passes", like is GateVerdict.PASS
+    yield "… inconclusive", like is GateVerdict.INCONCLUSIVE
+    yield "**proctor gate**, these tasks", these is GateVerdict.REGRESSION
 
 
 def effects(_suites: int, _seed: int) -> None:

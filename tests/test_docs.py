@@ -39,7 +39,7 @@ def commands_of(page: Path) -> Iterator[list[str]]:
 def workshop(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A project with two commits, some runs in its store and two result files, as a reader would have."""
     folder = tmp_path_factory.mktemp("workshop")
-    for name in ("specs", "experiments.d", "tasks"):
+    for name in ("specs", "experiments.d", "tasks", "deploy"):
         shutil.copytree(ROOT / name, folder / name)
     git = ["git", "-c", "user.name=t", "-c", "user.email=t@example.org"]
     subprocess.run([*git, "init", "-q", "."], cwd=folder, check=True)

@@ -90,6 +90,13 @@ def test_a_name_is_not_taken_over_and_half_a_run_is_not_pinned(runs):
         raise missing("mian", pinned(side))
 
 
+def test_a_run_of_very_many_points_is_not_for_git(runs):
+    side = side_of(runs.single())
+    many = replace(side, results=replace(side.results, points=side.results.points * 10_001))
+    with pytest.raises(UsageError, match=f"--baseline {side.results.run_id}"):
+        pinned(many)
+
+
 def test_thinning_keeps_the_distribution():
     values = [float(each) for each in range(1000)]
     kept = thinned(values[::-1], 50)

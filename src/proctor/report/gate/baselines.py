@@ -26,6 +26,7 @@ SCHEMA_VERSION = 1
 MAX_BYTES = 64 << 20
 VALUES_KEPT = 200_000
 """Values of one baseline in all; a point keeps from FEWEST_VALUES to MOST_VALUES of a metric."""
+MOST_POINTS = 10_000
 MOST_VALUES = 50
 FEWEST_VALUES = 5
 _FIELDS_DROPPED = ("schema_version", "run", "headline", "warnings", "subjects", "arms")
@@ -75,6 +76,11 @@ def pin(
     if side.missing:
         raise UsageError(
             f"{side.label}: {side.missing} of {side.trials} trials have no result; finish it first"
+        )
+    if len(side.results.points) > MOST_POINTS:
+        raise UsageError(
+            f"{side.label}: {len(side.results.points)} points are too many for a file in git; "
+            f"gate against the run itself: --baseline {side.results.run_id}"
         )
     entry = {
         "at": round(at, 3),
