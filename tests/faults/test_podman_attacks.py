@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import os
 import resource
+import subprocess
 import textwrap
 from pathlib import Path
 
@@ -244,3 +245,66 @@ async def test_a_reward_cannot_be_written_early_or_from_the_background(start):
         await sandbox.end_processes(fresh=["/logs/verifier", "/tests"])
         result = await sh(sandbox, "ls -A /logs/verifier; ls -d /proc/[0-9]* | wc -l")
         assert int(result.stdout) < 8, result.stdout
+
+
+USER_SCRIPT = """
+import asyncio, subprocess, sys
+from pathlib import Path
+from proctor.sandbox.base import *
+from proctor.sandbox.podman import open_podman
+
+async def main():
+    image = subprocess.check_output([sys.executable, sys.argv[1], "podman"], text=True).strip()
+    backend = open_podman(Path.home() / ".proctor")
+    root = Root(image=image, workdir="/app")
+    limits = Limits(pids=40, memory_bytes=1 << 27, storage_bytes=1 << 26)
+    sandbox = backend.sandbox(SandboxRequest(name="u", root=root, limits=limits))
+    await sandbox.start()
+    run = lambda script, **more: sandbox.exec(["sh", "-c", script], timeout_s=60, **more)
+    assert (await run("id -u; touch f; chown 33:33 f; stat -c %u f")).stdout == b"0\\n33\\n"
+    for attempt in ("cat /proc/1/environ", "ls " + str(Path.home()), "cat /etc/shadow", "mknod n b 254 0"):
+        assert (await run(attempt)).exit_code, attempt
+    assert (await sandbox.exec(["python3", "-c", "x = bytearray(300_000_000)"])).exit_code
+    bomb = await run("for i in $(seq 100); do sleep 60 & done; sleep 60")
+    assert bomb.exit_code, bomb
+    assert (await run("head -c 100000000 /dev/zero > big")).exit_code
+    await sandbox.end_processes(fresh=["/tests"])
+    Path(Path.home() / "f").write_text("up")
+    await sandbox.upload(Path.home() / "f", "/tests/f")
+    await sandbox.download("/tests", Path.home() / "down")
+    assert (Path.home() / "down/f").read_text() == "up"
+    assert sandbox.info().enforced["storage"].startswith("watched"), sandbox.info()
+    await backend.close()
+    left = subprocess.check_output(["podman", "ps", "-aq"])
+    subprocess.run(["podman", "system", "reset", "--force"], check=True, capture_output=True)
+    print("fine" if left == b"" else left)
+
+asyncio.run(main())
+"""
+
+
+@pytest.fixture
+def ordinary_user():
+    name = f"proctor-pod-{os.getpid()}"
+    subprocess.run(["useradd", "--create-home", "--add-subids-for-system", name], check=True)
+    yield name
+    subprocess.run(["userdel", "--remove", name], check=True, capture_output=True)
+
+
+@pytest.mark.needs("root")
+async def test_it_works_for_an_ordinary_user(ordinary_user):
+    project = Path(__file__).parents[2]
+    storage = Path(f"/home/{ordinary_user}/.config/containers/storage.conf")
+    storage.parent.mkdir(parents=True)
+    storage.write_text('[storage]\ndriver = "overlay"\n')
+    command = [
+        "runuser", "-u", ordinary_user, "--", "env", "-i", f"HOME=/home/{ordinary_user}",
+        "PATH=/usr/sbin:/usr/bin:/bin", f"PYTHONPATH={project}/src", "PYTHONDONTWRITEBYTECODE=1",
+        "/usr/bin/python3", "-c", USER_SCRIPT, f"{project}/scripts/host_image.py",
+    ]  # fmt: skip
+    run = await asyncio.create_subprocess_exec(
+        *command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, cwd=f"/home/{ordinary_user}"
+    )
+    async with asyncio.timeout(200):
+        said, _ = await run.communicate()
+    assert said.decode().endswith("fine\n"), said.decode()

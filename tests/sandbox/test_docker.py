@@ -100,7 +100,7 @@ async def test_a_container_is_asked_for_with_every_limit_and_removed_at_once(not
 async def test_the_public_network_is_docker_s_own_and_groups_may_be_missing(notes, backend):
     request = SandboxRequest(name="t", root=Root(image="img"), limits=Limits(network="public"))
     with pytest.raises(SandboxError):
-        await ContainerSandbox(backend, request, Adjustment(cgroups=False)).start()
+        await ContainerSandbox(backend, request, Adjustment(limits=())).start()
     assert not {"--network", "--pids-limit", "--memory"} & set(notes()[0])
 
 

@@ -151,20 +151,31 @@ def _programs(_: Settings) -> Iterator[Finding]:
 
 
 def _sandboxes(settings: Settings) -> Iterator[Finding]:
-    """Which back ends work here. For bubblewrap a sandbox is really made; others get a quick look."""
+    """Which back ends work here: a sandbox of each kind is really made, unless a quick look rules it out."""
     import asyncio
 
     from proctor.sandbox.choose import BACKENDS
-    from proctor.sandbox.probe import probe
+    from proctor.sandbox.container.backend import Containers
+    from proctor.sandbox.container.probe import probe as probe_containers
+    from proctor.sandbox.probe import Check, probe
 
-    for check in asyncio.run(probe(settings.home / "sandboxes")):
+    def found(kind: str, check: Check) -> Finding:
         state: Literal["ok", "warning", "missing"] = (
             "ok" if check.ok else "missing" if check.needed else "warning"
         )
-        yield Finding(f"bubblewrap: {check.name}", state, check.detail)
+        return Finding(f"{kind}: {check.name}", state, check.detail)
+
+    home = settings.home / "sandboxes"
+    for check in asyncio.run(probe(home)):
+        yield found("bubblewrap", check)
     for name in ("podman", "docker"):
-        obstacle = BACKENDS[name].obstacle()
-        yield Finding(f"sandbox {name}", "missing" if obstacle else "ok", obstacle or "can be used")
+        if obstacle := BACKENDS[name].obstacle():
+            yield Finding(f"sandbox {name}", "missing", obstacle)
+            continue
+        backend = BACKENDS[name].open(home)
+        assert isinstance(backend, Containers)
+        for check in asyncio.run(probe_containers(backend)):
+            yield found(name, check)
 
 
 _EXTRAS = {

@@ -68,6 +68,7 @@ def fake_proc(tmp_path, mounts, cgroup):
     (tmp_path / "proc/7").mkdir()
     (tmp_path / "proc/self/mounts").write_text(mounts)
     (tmp_path / "proc/7/cgroup").write_text(cgroup)
+    (tmp_path / "proc/self/cgroup").write_text("4:memory:/own\n0::/own\n")
     return tmp_path / "proc"
 
 
@@ -83,6 +84,8 @@ def test_groups_are_found_in_either_hierarchy_but_never_the_root(tmp_path):
     assert found
     assert found.version == 2
     assert usage.group_of(8, proc) is None
+    (proc / "self/cgroup").write_text((proc / "7/cgroup").read_text())
+    assert usage.group_of(7, proc) is None, "what is shared with us says nothing of the container"
 
 
 @pytest.mark.anyio

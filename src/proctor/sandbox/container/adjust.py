@@ -25,7 +25,7 @@ from typing import TYPE_CHECKING
 from proctor.errors import SandboxError
 from proctor.sandbox import reaper
 from proctor.sandbox.base import Limits, Root, SandboxRequest
-from proctor.sandbox.container.engine import Adjustment, call
+from proctor.sandbox.container.engine import LIMITS, Adjustment, call
 from proctor.sandbox.container.sandbox import ContainerSandbox
 from proctor.sandbox.container.static import init_program
 
@@ -43,7 +43,7 @@ async def remembered(backend: Containers) -> Adjustment:
     with suppress(OSError, ValueError, TypeError):
         known = json.loads(file.read_text())
         return Adjustment(
-            options=tuple(known["options"]), ulimits=tuple(known["ulimits"]), cgroups=bool(known["cgroups"])
+            options=tuple(known["options"]), ulimits=tuple(known["ulimits"]), limits=tuple(known["limits"])
         )
     found = await find(backend)
     file.parent.mkdir(parents=True, exist_ok=True)
@@ -57,12 +57,19 @@ async def find(backend: Containers) -> Adjustment:
     """The first way that works; SandboxError with the reason that each had not to."""
     image = await _probe_image(backend)
     reasons: list[str] = []
+    ignored: set[tuple[str, ...]] = set()
     try:
         for fit in candidates(backend):
-            reason = await _tried(backend, fit, image)
-            if not reason:
+            if fit.limits in ignored:
+                continue
+            try:
+                unset = await _limits_not_set(backend, fit, image)
+            except (SandboxError, TimeoutError) as error:
+                reasons.append(str(error) or "it took too long")
+                continue
+            if not unset:
                 return fit
-            reasons.append(reason)
+            ignored.add(fit.limits)
     finally:
         with suppress(SandboxError):
             await call([backend.engine.program, "image", "rm", "--force", image])
@@ -71,14 +78,14 @@ async def find(backend: Containers) -> Adjustment:
 
 
 def candidates(backend: Containers) -> Iterator[Adjustment]:
-    """Ways to try, the plainest first; without control groups only when nothing works with them."""
+    """Ways to try, the plainest first; with fewer limits only when no way can set them all."""
     engine = backend.engine
     runtimes = [each for each in engine.runtimes if shutil.which(each)]
     options = [(), *(("--runtime", each) for each in runtimes)]
-    for cgroups in (True, False):
+    for limits in (LIMITS, ("memory", "pids"), ()):
         for each in options:
             for ulimits in ((), own_ulimits()):
-                yield Adjustment(options=each, ulimits=ulimits, cgroups=cgroups)
+                yield Adjustment(options=each, ulimits=ulimits, limits=limits)
 
 
 def own_ulimits() -> tuple[str, ...]:
@@ -91,8 +98,8 @@ def own_ulimits() -> tuple[str, ...]:
     return tuple(words)
 
 
-async def _tried(backend: Containers, fit: Adjustment, image: str) -> str:
-    """Why a way does not work; empty when it does."""
+async def _limits_not_set(backend: Containers, fit: Adjustment, image: str) -> list[str]:
+    """Make a container in one way: which limits were accepted and then not set. Errors pass through."""
     limits = Limits(pids=64, memory_bytes=64 << 20, cpus=1.0)
     request = SandboxRequest(name="probe", root=Root(image=image), limits=limits)
     sandbox = ContainerSandbox(backend, request, fit)
@@ -100,11 +107,11 @@ async def _tried(backend: Containers, fit: Adjustment, image: str) -> str:
         async with asyncio.timeout(_TRY_S):
             await sandbox.start()
             await sandbox.end_processes(fresh=["/fresh"])
-    except (SandboxError, TimeoutError) as error:
-        return str(error) or "it took too long"
+            held = sandbox.info().enforced
     finally:
-        await sandbox.stop()
-    return ""
+        with suppress(SandboxError):
+            await sandbox.stop()
+    return [each for each in fit.limits if not held[each].startswith("cgroup")]
 
 
 async def _probe_image(backend: Containers) -> str:

@@ -25,6 +25,8 @@ CAPABILITIES = {
 """What root inside may do: what package managers need. No device nodes, no raw sockets."""
 _SPARE_PIDS = 4
 """Room for the init and its supervisors."""
+_STAND_INS = {"memory": "data", "pids": "nproc"}
+"""Resource limits of each process that stand in for a limit that the engine cannot set."""
 _TAGS = {"nproc": "p", "fsize": "z", "data": "m", "nofile": "o"}
 
 
@@ -74,14 +76,13 @@ def network_options(engine: Engine, limits: Limits) -> tuple[str, ...]:
 
 def limit_options(limits: Limits, fit: Adjustment) -> tuple[str, ...]:
     """Limits through control groups, where the engine can set them here."""
-    if not fit.cgroups:
-        return ()
-    pids = -1 if limits.pids is None else limits.pids + _SPARE_PIDS
-    found = ["--pids-limit", str(pids)]
-    if limits.memory_bytes is not None:
+    found: list[str] = []
+    if "pids" in fit.limits:
+        found += ["--pids-limit", "-1" if limits.pids is None else str(limits.pids + _SPARE_PIDS)]
+    if "memory" in fit.limits and limits.memory_bytes is not None:
         size = f"{limits.memory_bytes}b"
         found += ["--memory", size, "--memory-swap", size]
-    if limits.cpus is not None:
+    if "cpus" in fit.limits and limits.cpus is not None:
         found += ["--cpus", f"{limits.cpus:g}"]
     return tuple(found)
 
@@ -96,14 +97,14 @@ def mounts(request: SandboxRequest, place: Place) -> Iterator[tuple[Path, str]]:
 
 def init_fields(request: SandboxRequest, fit: Adjustment) -> list[str]:
     """What the init is told: the folder to work in, capabilities to keep and limits of each process."""
-    stand_ins = {"nproc", "data"} if fit.cgroups else set()
+    needless = {_STAND_INS[each] for each in fit.limits if each in _STAND_INS}
     limits = limiting.rlimits(request.limits, None)
     mask = sum(1 << number for number in CAPABILITIES.values())
     return [
         "S1",
         f"w{request.root.workdir}",
         f"k{mask}",
-        *(f"{_TAGS[name]}{value}" for name, value in limits.items() if name not in stand_ins),
+        *(f"{_TAGS[name]}{value}" for name, value in limits.items() if name not in needless),
     ]
 
 

@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from proctor.errors import SandboxError
 
 ASK_S = 60.0
+LIMITS = ("memory", "pids", "cpus")
 _LAST_LINES = 20
 
 
@@ -48,8 +49,8 @@ class Adjustment:
     """Before the command: another runtime."""
     ulimits: tuple[str, ...] = ()
     """For containers and builds: limits that this account may set."""
-    cgroups: bool = True
-    """Whether limits through control groups are accepted."""
+    limits: tuple[str, ...] = LIMITS
+    """Limits that the engine really sets here, through control groups."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

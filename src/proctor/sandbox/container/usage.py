@@ -24,10 +24,11 @@ def group_of(pid: int, proc: Path = Path("/proc")) -> Group | None:
     """The control groups of a process, as far as they can be read here."""
     try:
         mounted = [line.split() for line in (proc / "self/mounts").read_text().splitlines()]
-        lines = [line.split(":", 2) for line in (proc / str(pid) / "cgroup").read_text().splitlines()]
+        ours, paths = _paths(proc / "self/cgroup"), _paths(proc / str(pid) / "cgroup")
     except OSError:
         return None
-    paths = {each: path for _, names, path in lines for each in names.split(",")}
+    # Where an engine makes no group, its containers share ours, and what is counted there is everyone's.
+    paths = {name: path for name, path in paths.items() if path != ours.get(name)}
     folders: dict[str, Path] = {}
     for _, folder, kind, options, *_ in mounted:
         if kind == "cgroup2" and (found := _below(folder, paths.get("", ""))):
@@ -38,6 +39,12 @@ def group_of(pid: int, proc: Path = Path("/proc")) -> Group | None:
                 if found := _below(folder, paths.get(name, "")):
                     folders[name] = found
     return Group(version=1, folders=folders) if folders else None
+
+
+def _paths(file: Path) -> dict[str, str]:
+    """Controller → group; the empty name is the unified hierarchy."""
+    lines = [line.split(":", 2) for line in file.read_text().splitlines()]
+    return {each: path for _, names, path in lines for each in names.split(",")}
 
 
 def _below(root: str, path: str) -> Path | None:

@@ -1,0 +1,61 @@
+"""What the doctor says about podman and docker."""
+
+from __future__ import annotations
+
+import shutil
+
+import pytest
+
+from proctor.errors import SandboxError
+from proctor.sandbox import docker, podman
+from proctor.sandbox.container import adjust, probe
+from proctor.sandbox.container.engine import Adjustment
+
+pytestmark = pytest.mark.anyio
+
+
+@pytest.mark.needs("podman")
+async def test_a_container_is_made_and_every_part_is_looked_at(podman):
+    checks = {check.name: check for check in await probe.probe(podman)}
+    assert list(checks) == ["a container", "limits", "storage", "network 'public'", "compose files"]
+    assert checks["a container"].ok
+    assert checks["a container"].detail.startswith("made and used ")
+
+
+async def test_an_engine_that_cannot_work_says_why(tmp_path, monkeypatch):
+    async def no(_):
+        raise SandboxError("podman cannot run a container here: no reason")
+
+    monkeypatch.setattr(adjust, "find", no)
+    (check,) = await probe.probe(podman.open_podman(tmp_path))
+    assert (check.ok, check.needed) == (False, True)
+    assert "no reason" in check.detail
+
+
+async def test_what_was_adjusted_and_what_is_missing_is_explained(tmp_path, monkeypatch):
+    fit = Adjustment(options=("--runtime", "runc"), ulimits=("--ulimit", "nofile=9:9"), limits=("pids",))
+    assert probe.explain(fit) == (
+        "made and used with --runtime runc, since the usual runtime fails; "
+        "with nofile=9:9, since higher limits may not be set"
+    )
+    assert probe.explain(Adjustment()) == "made and used as the engine does by itself"
+    assert probe._limits(fit).detail.startswith("memory, cpus cannot be set here")
+    monkeypatch.setattr(shutil, "which", lambda _: None)
+    assert "slirp4netns is not installed" in probe._public(podman.engine()).detail
+    assert probe._public(docker.engine()).detail == "the usual network"
+    assert "install podman-compose" in probe._compose(podman.engine()).detail
+
+
+@pytest.mark.parametrize("answer", ["vfs", "overlay", None])
+async def test_a_slow_storage_driver_is_named(answer, tmp_path, monkeypatch):
+    backend = podman.open_podman(tmp_path)
+
+    async def ask(*_):
+        if answer is None:
+            raise SandboxError("podman does not answer")
+        return answer
+
+    monkeypatch.setattr(backend, "ask", ask)
+    check = await probe._storage(backend)
+    assert check.ok is (answer == "overlay")
+    assert "overlay" in check.detail or answer is None
