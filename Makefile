@@ -8,7 +8,7 @@ SYSTEM_RUN := bubblewrap git sqlite3 python3 python3-pytest
 SYSTEM_TEST := $(SYSTEM_RUN) chromium hyperfine mmdebstrap podman postgresql runc slirp4netns tmux uidmap valgrind
 JOBS ?= 2
 
-.PHONY: help setup demo test check bench bench-stats soak docs clean doctor lock
+.PHONY: help setup demo test check bench bench-stats perf-baseline soak docs clean doctor lock
 
 help: ## list what can be made
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## (.*)/  make \1\t\2/' | expand -t 16
@@ -43,6 +43,10 @@ bench-stats: ## what the statistics and the gate promise: simulated suites, and 
 	@$(PY) benchmarks/simulated_studies.py
 	@$(PY) benchmarks/gate_quality.py
 	@$(PY) benchmarks/gate_quality.py real
+
+perf-baseline: ## run the 1,000-episode baseline of the harness again, with its charts and its page
+	@scripts/setup.sh run $(SYSTEM_RUN)
+	@$(PY) scripts/perf_baseline.py
 
 soak: ## long runs: many kill -9 rounds, many trials
 	@scripts/setup.sh dev $(SYSTEM_TEST)

@@ -125,6 +125,14 @@ def test_a_wrong_rule_or_baseline_stops_before_the_first_episode(
     assert not (tmp_path / "rollouts").exists()
 
 
+def test_the_artifacts_name_neither_the_machine_nor_its_folders(run: Run, tmp_path: Path, document: Document):
+    result = run(episodes=2)
+    manifest = document(result, "manifest")
+    assert "hostname" not in manifest["environment"]
+    assert "executable" not in manifest["environment"]["python"]
+    assert all(str(tmp_path) not in str(entry) for entry in manifest["scenario"])
+
+
 def test_the_run_is_in_the_store_like_any_other(run: Run, settings: Settings):
     result = run("oracle", "nop")
     with open_store(settings.store_url) as store:

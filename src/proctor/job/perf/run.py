@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -174,7 +174,7 @@ def gather(
         system=system,
         run_artifacts=left.to_mapping(_relative(job.folder)),
         prepare_s=max(0.0, started - began),
-        environment=info.environment,
+        environment=_portable(info.environment),
         vcs=info.vcs,
         versions=info.versions,
         growth=growth_checks(
@@ -220,6 +220,14 @@ def _shown(entry: dict[str, Any], scenario: Scenario) -> dict[str, Any]:
         for name, value in entry["options"].items()
     }
     return {**entry, "options": options}
+
+
+def _portable(environment: Mapping[str, Any]) -> dict[str, Any]:
+    """The machine without its name and its folders: these files are shown to others."""
+    found = {name: value for name, value in environment.items() if name != "hostname"}
+    if isinstance(python := found.get("python"), Mapping):
+        found["python"] = {name: value for name, value in python.items() if name != "executable"}
+    return found
 
 
 def _relative(path: Path) -> str:
