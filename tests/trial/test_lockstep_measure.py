@@ -222,12 +222,19 @@ def test_three_workers_take_every_place_in_turn():
 
 
 @pytest.mark.parametrize(
-    ("call_s", "loops", "kept"),
-    [(1e-5, 20, KEPT), (0.0004, 1, 125), (0.005, 1, 20), (0.02, 1, 5), (1.0, 1, 5)],
+    ("call_s", "loops", "kept", "lead"),
+    [
+        (1e-5, 20, KEPT, 1),
+        (0.0004, 1, 62, 1),
+        (0.001, 1, 50, 0),
+        (0.005, 1, 20, 0),
+        (0.02, 1, 5, 0),
+        (1, 1, 5, 0),
+    ],
 )
-def test_long_calls_get_fewer_slots(call_s, loops, kept):
+def test_long_calls_get_fewer_slots_and_no_lead(call_s, loops, kept, lead):
     schedule = plan_slots(call_s, loops)
-    assert schedule.kept == kept
+    assert (schedule.kept, schedule.lead) == (kept, lead)
     assert 1 <= schedule.warmup <= kept
 
 

@@ -40,6 +40,8 @@ class Schedule:
     warmup: int = 2
     """Slots that are measured and dropped."""
     kept: int = 20
+    lead: int = 0
+    """Untimed calls before each slot: they fill the caches that the other side had emptied."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -73,6 +75,7 @@ class Pair:
             "loops": self.schedule.loops,
             "warmup": self.schedule.warmup,
             "kept": self.schedule.kept,
+            "lead": self.schedule.lead,
             "order": self.order,
             "cpu": self.cpu,
             "wall_s": self.wall_s,
@@ -89,9 +92,9 @@ class Pair:
     def from_mapping(cls, data: Mapping[str, Any]) -> Pair:
         """The inverse of `to_mapping`."""
         known = {name: data[name] for name in cls.__dataclass_fields__ if name in data}
-        schedule = Schedule(loops=data["loops"], warmup=data["warmup"], kept=data["kept"])
+        asked = {name: data[name] for name in Schedule.__dataclass_fields__ if name in data}
         sides = {side: slots_from(data.get(side, ())) for side in ("a", "b", "again")}
-        return cls(**{**known, **sides, "schedule": schedule})
+        return cls(**{**known, **sides, "schedule": Schedule(**asked)})
 
 
 def slots_from(rows: Sequence[Sequence[int]]) -> tuple[Slot, ...]:

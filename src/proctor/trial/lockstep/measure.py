@@ -25,6 +25,8 @@ more of that cancels. Below this, handing over the turn would show in the times.
 KEPT = 200
 WARMUP = 10
 DEFAULT_TIMEOUT_S = 60.0
+_LEAD_S = 0.0005
+"""Longer calls get no untimed one before them: it would cost more than it gives."""
 _SIDE_S = 0.05
 """What all slots of one worker should take together when single calls are long."""
 
@@ -41,10 +43,11 @@ def turns(schedule: Schedule, workers: int, rng: random.Random) -> list[int]:
 
 def plan_slots(call_s: float, loops: int) -> Schedule:
     """Many short slots; when a single call is longer than a slot, fewer of them."""
-    slot_s = max(call_s * loops, SLOT_S)
+    lead = int(call_s <= _LEAD_S)
+    slot_s = max(call_s * (loops + lead), SLOT_S)
     fewest = min(20, max(5, round(2 * _SIDE_S / slot_s)))
     kept = min(KEPT, max(fewest, round(_SIDE_S / slot_s)))
-    return Schedule(loops=loops, warmup=max(1, min(WARMUP, kept // 10)), kept=kept)
+    return Schedule(loops=loops, warmup=max(1, min(WARMUP, kept // 10)), kept=kept, lead=lead)
 
 
 def probe(side: Side, *, cpu: int | None, timeout_s: float = DEFAULT_TIMEOUT_S) -> Calibration:
@@ -132,7 +135,7 @@ def _run(
                     "schedule": order,
                     "warmup": schedule.warmup,
                     "loops": schedule.loops,
-                    "lead": int(schedule.loops > 1),
+                    "lead": schedule.lead,
                     "extra_calls": int(whole),
                     "spun_calls": fraction,
                     "my_turn": pipes[number][0],
