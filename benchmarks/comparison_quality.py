@@ -15,6 +15,7 @@ import os
 import re
 import resource
 import shutil
+import signal
 import subprocess
 import sys
 import tempfile
@@ -102,6 +103,8 @@ class Answer:
 
 
 def main() -> int:
+    # Ended from outside, it still takes its burners with it.
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
     asked = _arguments()
     rows: list[Answer] = []
     with tempfile.TemporaryDirectory() as name, _burners(asked.burners):
