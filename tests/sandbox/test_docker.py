@@ -37,6 +37,8 @@ elif words[0] in ("run", "pull"):
     sys.exit("docker: the daemon said no")
 elif words[0] == "rm":
     sys.exit("Error response from daemon: No such container: x")
+elif words[1:2] == ["ls"]:
+    print(f"{words[0]}-of-{words[-1]}")
 elif words[0] == "ps":
     print(os.environ.get("ROWS", ""))
 elif words[:2] == ["image", "inspect"] and os.path.exists(NOTES + ".built"):
@@ -117,6 +119,18 @@ async def test_only_containers_of_dead_owners_are_removed(notes, backend, monkey
     assert await backend.reap() == ("container dead", "container rebooted")
     assert notes()[0][:4] == ["ps", "--all", "--no-trunc", "--filter"]
     assert notes()[1] == ["rm", "--force", "--volumes", "dead", "rebooted"]
+
+
+async def test_networks_and_volumes_of_dead_projects_are_removed(notes, backend):
+    dead = backend.state_dir / f"{os.getpid()}-1"
+    dead.mkdir(parents=True)
+    (dead / "s0.json").write_text("{}")
+    removed = await backend.reap()
+    for kind in ("network", "volume"):
+        name = f"{kind}-of-label=proctor.owner={dead.name}"
+        assert f"{kind} {name}" in removed
+        assert [kind, "rm", name] in notes()
+    assert not dead.exists()
 
 
 async def test_an_image_is_built_under_the_name_of_its_content(notes, backend, tmp_path):
