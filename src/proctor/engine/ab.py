@@ -26,7 +26,6 @@ from proctor.analysis.lockstep import (
 from proctor.analysis.multiple import holm
 from proctor.model.lockstep import Calibration, Pair
 
-SCHEMA_VERSION = 1
 AGAIN_EVERY = 4
 """A second A worker takes part in one pair of so many."""
 

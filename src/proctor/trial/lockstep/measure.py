@@ -124,26 +124,30 @@ def _run(
             ]
         _ready(workers, timeout_s)
         for number, worker in enumerate(workers):
-            schedule = calibration.schedule
-            whole, fraction = divmod(worker.side.slow * schedule.loops, 1)
-            worker.send(
-                {
-                    "do": "turns",
-                    "me": number,
-                    "cpu": turn.cpu,
-                    "gc": worker.side.gc,
-                    "schedule": order,
-                    "warmup": schedule.warmup,
-                    "loops": schedule.loops,
-                    "lead": schedule.lead,
-                    "extra_calls": int(whole),
-                    "spun_calls": fraction,
-                    "my_turn": pipes[number][0],
-                    "turns": [writer for _, writer in pipes],
-                }
-            )
+            worker.send(_orders(worker.side, calibration.schedule, turn) | _place(order, pipes, number))
         results = [answer["result"] for answer in gather(workers, timeout_s=limit_s, doing="execute_once")]
     return [result["slots"] for result in results], all(result["pinned"] for result in results)
+
+
+def _orders(side: Side, schedule: Schedule, turn: Turn) -> dict[str, Any]:
+    """What a worker does in each of its turns."""
+    whole, fraction = divmod(side.slow * schedule.loops, 1)
+    return {
+        "do": "turns",
+        "cpu": turn.cpu,
+        "gc": side.gc,
+        "warmup": schedule.warmup,
+        "loops": schedule.loops,
+        "lead": schedule.lead,
+        "extra_calls": int(whole),
+        "spun_calls": fraction,
+    }
+
+
+def _place(order: list[int], pipes: Sequence[tuple[int, int]], me: int) -> dict[str, Any]:
+    """When a worker has its turns, where it is told so, and whom it tells next."""
+    turns_of_others = [writer for _, writer in pipes]
+    return {"me": me, "schedule": order, "my_turn": pipes[me][0], "turns": turns_of_others}
 
 
 @contextmanager
