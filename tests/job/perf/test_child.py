@@ -11,10 +11,12 @@ from typing import Any
 import pytest
 
 from proctor.engine.stop import Stop
+from proctor.errors import Exit, SandboxError, UsageError
 from proctor.job.perf.drive import Guilt, drive, make_executor, warm_up
-from proctor.job.perf.guard import _beat, work
+from proctor.job.perf.guard import Ended, Guard, _beat, last_word, work
 from proctor.job.perf.run import Quiet, quiet
 from proctor.job.perf.scenario import DEFAULT, load_scenario, plan_episodes
+from proctor.job.perf.system import SystemSampler
 from proctor.job.running import Job, create
 from proctor.model.outcome import Outcome
 from proctor.model.plan import PlannedTrial
@@ -163,3 +165,49 @@ async def test_a_listener_is_closed_with_the_work(make_job: MakeJob, pipe: tuple
 
     await work(make_job(episodes=1), listen, {}, 0, pipe[1])
     assert closed == [True]
+
+
+@pytest.mark.parametrize(
+    ("error", "told", "code"),
+    [
+        (UsageError("not so"), "not so", Exit.USAGE),
+        (KeyboardInterrupt(), "interrupted", Exit.INTERRUPTED),
+        (ValueError("a bug"), "ValueError: a bug", Exit.INFRASTRUCTURE),
+    ],
+)
+def test_what_the_child_ran_into_becomes_its_last_word(error: BaseException, told: str, code: Exit):
+    async def fail() -> dict[str, Any]:
+        raise error
+
+    said = last_word(fail)
+    assert told in said["error"]
+    assert said["exit"] == code
+
+
+def test_a_harness_that_dies_again_and_again_is_given_up(make_job: MakeJob, monkeypatch: pytest.MonkeyPatch):
+    """Two episodes beside each other each time, and neither is guilty alone: no end would ever come."""
+    job = make_job(episodes=2)
+    died = []
+    guard = Guard(job, quiet, SystemSampler())
+
+    def die(alone: int) -> tuple[int, int]:
+        died.append(alone)
+        return 0, 0
+
+    monkeypatch.setattr(guard, "_fork", die)
+    monkeypatch.setattr(guard, "_watch", lambda *_: Ended(status=9))
+    monkeypatch.setattr(guard, "_suspects", lambda _: 2)
+    with pytest.raises(SandboxError, match="keeps dying"):
+        guard.run()
+    assert len(died) == 9
+
+
+def test_the_harness_may_run_outside_the_main_thread(make_job: MakeJob):
+    import threading
+
+    results: list[RunStatus] = []
+    guard = Guard(make_job(episodes=2), quiet, SystemSampler())
+    thread = threading.Thread(target=lambda: results.append(guard.run()))
+    thread.start()
+    thread.join(60)
+    assert results == [RunStatus.DONE]

@@ -15,7 +15,7 @@ import signal
 import sys
 import time
 import traceback
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Coroutine, Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager, suppress
 from dataclasses import dataclass, field
 from typing import Any, NoReturn
@@ -186,24 +186,28 @@ def _be_child(
     job: Job, make_listener: MakeListener, guilty: Mapping[str, Guilt], alone: int, writer: int
 ) -> NoReturn:
     """Do the work and say how it went; never return into the parent's stack."""
-    said: dict[str, Any]
     signal.signal(signal.SIGINT, signal.default_int_handler)
     signal.signal(signal.SIGTERM, signal.SIG_DFL)
     with suppress(OSError):
         os.setpgid(0, 0)  # a Ctrl-C reaches it once, through the parent
-    try:
-        said = asyncio.run(work(job, make_listener, guilty, alone, writer))
-    except ProctorError as error:
-        said = {"error": str(error), "exit": int(error.exit_code)}
-    except KeyboardInterrupt:
-        said = {"error": "interrupted before the first episode", "exit": int(Exit.INTERRUPTED)}
-    except BaseException:  # noqa: BLE001 - it cannot be raised across processes, so it is told
-        said = {"error": f"the harness failed:\n{traceback.format_exc()}", "exit": int(Exit.INFRASTRUCTURE)}
+    said = last_word(lambda: work(job, make_listener, guilty, alone, writer))
     with suppress(OSError, ValueError):
         os.write(writer, b"\n" + json.dumps(said).encode() + b"\n")
         sys.stdout.flush()
         sys.stderr.flush()
     os._exit(0)
+
+
+def last_word(begin: Callable[[], Coroutine[Any, Any, dict[str, Any]]]) -> dict[str, Any]:
+    """What the work came to. An error cannot be raised across processes, so it is told."""
+    try:
+        return asyncio.run(begin())
+    except ProctorError as error:
+        return {"error": str(error), "exit": int(error.exit_code)}
+    except KeyboardInterrupt:
+        return {"error": "interrupted before the first episode", "exit": int(Exit.INTERRUPTED)}
+    except BaseException:  # noqa: BLE001 - whatever it is, the parent must hear of it
+        return {"error": f"the harness failed:\n{traceback.format_exc()}", "exit": int(Exit.INFRASTRUCTURE)}
 
 
 async def work(
