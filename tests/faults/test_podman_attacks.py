@@ -16,6 +16,7 @@ from proctor.sandbox.base import Limits, Root, SandboxRequest
 
 pytestmark = [pytest.mark.anyio, pytest.mark.fault, pytest.mark.needs("podman")]
 MB = 1 << 20
+TRIES = 1000 if os.environ.get("PROCTOR_SOAK") else 40
 
 
 @pytest.fixture
@@ -230,21 +231,17 @@ async def test_links_and_devices_lead_neither_in_nor_out(start, tmp_path):
 
 
 async def test_a_reward_cannot_be_written_early_or_from_the_background(start):
-    """A thousand writers lie in wait when the processes are ended; none outlives it."""
-    sandbox = await start(pids=2000)
+    """Each try leaves writers in sessions of their own; none may write once the processes were ended."""
+    sandbox = await start(pids=200)
     writer = "while :; do mkdir -p /logs/verifier; echo 1 > /logs/verifier/reward.txt; done"
-    code = f"""
-        import os, time
-        for number in range(1000):
-            if os.fork() == 0:
-                os.setsid()
-                time.sleep(1000) if number >= 20 else os.execvp('sh', ['sh', '-c', {writer!r}])
-    """
-    await python(sandbox, code)
-    for _ in range(3):
+    leave = f"for i in 1 2 3 4 5; do setsid sh -c '{writer}' > /dev/null 2>&1 & done"
+    forged = 0
+    for _ in range(TRIES):
+        await sh(sandbox, leave)
         await sandbox.end_processes(fresh=["/logs/verifier", "/tests"])
-        result = await sh(sandbox, "ls -A /logs/verifier; ls -d /proc/[0-9]* | wc -l")
-        assert int(result.stdout) < 8, result.stdout
+        found = await sh(sandbox, "ls -A /logs/verifier; ls -d /proc/[0-9]* | wc -l")
+        forged += b"reward" in found.stdout or int(found.stdout) > 8
+    assert forged == 0
 
 
 USER_SCRIPT = """
