@@ -8,7 +8,7 @@ SYSTEM_RUN := bubblewrap git sqlite3 python3 python3-pytest
 SYSTEM_TEST := $(SYSTEM_RUN) chromium hyperfine mmdebstrap podman postgresql runc slirp4netns tmux uidmap valgrind
 JOBS ?= 2
 
-.PHONY: help setup demo test check bench bench-stats perf-baseline soak docs clean doctor lock
+.PHONY: help setup demo test coverage check bench bench-stats perf-baseline soak docs clean doctor lock
 
 help: ## list what can be made
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## (.*)/  make \1\t\2/' | expand -t 16
@@ -22,8 +22,11 @@ demo: setup ## a sweep, a comparison and a report, in under two minutes
 test: ## install what the tests need, and run them
 	@scripts/setup.sh dev $(SYSTEM_TEST)
 	@$(PY) -m compileall -q src
-	@$(PY) -m coverage erase
-	@$(PY) -m coverage run -m pytest -n $(JOBS) $(PYTEST_ARGS)
+	@$(PY) -m pytest -n $(JOBS) $(PYTEST_ARGS)
+
+coverage: ## the tests again, with the coverage bars held: 90 % of src, 98 % of model, spec, plan, analysis
+	@scripts/setup.sh dev $(SYSTEM_TEST)
+	@$(PY) -m pytest -n $(JOBS) --cov --cov-report= $(PYTEST_ARGS)
 	@scripts/coverage.sh
 
 check: ## lint, types and import layers

@@ -3,7 +3,6 @@
 set -euo pipefail
 cd "$(dirname "$0")/.."
 coverage=.venv/bin/coverage
-"$coverage" combine -q
 "$coverage" report --fail-under=90 --format=total >/dev/null || { "$coverage" report --skip-covered; exit 1; }
 for package in model spec plan analysis; do
   "$coverage" report --include="src/proctor/$package/*" --fail-under=98 >/dev/null || {
