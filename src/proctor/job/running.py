@@ -47,9 +47,7 @@ class Job:
         return Path(self.info.folder)
 
 
-def create(
-    spec: Spec, written: Mapping[str, Any], settings: Settings, *, plan: Plan | None = None
-) -> Job:
+def create(spec: Spec, written: Mapping[str, Any], settings: Settings, *, plan: Plan | None = None) -> Job:
     """Plan a run, or take a plan made elsewhere, write it to the store and begin its folder."""
     from proctor.trial.environment import capture_environment, capture_vcs
 
