@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import math
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -183,15 +183,46 @@ def _stats(data: RunData, results: ResultSet) -> dict[str, Mapping[str, Any]]:
     return found
 
 
-def _fields(data: RunData, results: ResultSet, reasons: Mapping[str, int]) -> dict[str, Any]:
-    """The summary, and the counts, totals and extremes that people write thresholds on."""
-    found = summary(data)
+class Fields(Mapping[str, Any]):
+    """The fields that people write thresholds on, and behind them the summary, made when it is asked for.
+
+    The summary of a large run takes seconds, and most rules never look at it.
+    """
+
+    def __init__(self, own: Mapping[str, Any], rest: Callable[[], Mapping[str, Any]]) -> None:
+        self._own = own
+        self._rest = rest
+        self._all: dict[str, Any] | None = None
+
+    def _whole(self) -> dict[str, Any]:
+        if self._all is None:
+            self._all = {**self._rest(), **self._own}
+        return self._all
+
+    def __getitem__(self, name: str) -> Any:
+        if self._all is None and name.partition(".")[0] in self._own:
+            return self._own[name]
+        return self._whole()[name]
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._whole())
+
+    def __len__(self) -> int:
+        return len(self._whole())
+
+
+def _fields(data: RunData, results: ResultSet, reasons: Mapping[str, int]) -> Fields:
+    """The counts, totals and extremes of a run, and its summary."""
+    info = data.info
     counted = [trial.counted for trial in data.trials if trial.counted]
     passed = sum(record.outcome is Outcome.PASSED for record in counted)
     took = describe(record.ended_at - record.started_at for record in counted)
-    found["outcomes"] = {each.value: 0 for each in Outcome} | found["outcomes"]
-    found["blame"] = {each.value: 0 for each in Blame} | found["blame"]
-    found |= {
+    wall_s = info.finished_at - info.started_at if info.finished_at and info.started_at else None
+    outcomes = Counter(record.outcome for record in counted)
+    blame = Counter(record.outcome.blame for record in counted)
+    found: dict[str, Any] = {
+        "outcomes": {each.value: outcomes[each] for each in Outcome},
+        "blame": {each.value: blame[each] for each in Blame},
         "episodes": len(data.trials),
         "success_count": passed,
         "failure_count": len(counted) - passed,
@@ -201,8 +232,8 @@ def _fields(data: RunData, results: ResultSet, reasons: Mapping[str, int]) -> di
         "max_wall_clock_s": took.get("max"),
         "p50_wall_clock_s": took.get("p50"),
         "p95_wall_clock_s": took.get("p95"),
-        "wall_clock_total_s": found["wall_s"],
-        "throughput_eps": len(counted) / found["wall_s"] if found["wall_s"] else None,
+        "wall_clock_total_s": wall_s,
+        "throughput_eps": len(counted) / wall_s if wall_s else None,
         "run_artifacts": _artifacts(data),
         "peak_memory_bytes": max(_each(counted, "peak_memory_bytes"), default=None),
         **_totals(data),
@@ -211,7 +242,7 @@ def _fields(data: RunData, results: ResultSet, reasons: Mapping[str, int]) -> di
         found["score"] = three(denominators(results.tasks))
         passes = Side(results=results).rewards("pass_rate")
         found["pass_rate"] = three(denominators(passes))
-    return found
+    return Fields(found, lambda: summary(data))
 
 
 def three(found: Denominators) -> dict[str, float | int | None]:

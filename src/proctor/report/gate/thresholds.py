@@ -209,10 +209,11 @@ def look_up(rule: Threshold, side: Side) -> Any:
         if rest in found:
             return found[rest]
         # Names of outcomes and reasons may hold dots, so the longest name that fits comes first.
-        fits = [name for name in found if rest.startswith(f"{name}.")]
-        if not fits:
+        parts = rest.split(".")
+        heads = (".".join(parts[:count]) for count in range(len(parts) - 1, 0, -1))
+        longest = next((head for head in heads if head in found), None)
+        if longest is None:
             break
-        longest = max(fits, key=len)
         found, rest = found[longest], rest[len(longest) + 1 :]
         if found is None:
             return None
