@@ -338,7 +338,7 @@ def _details(study: Study, judged: Judged) -> tuple[str, ...]:
     ranked = sorted(judged, key=lambda each: each[0].gain if math.isfinite(each[0].gain) else math.inf)
     if len(judged) > 1:
         bad = [each for each in ranked if each[1] is not GateVerdict.PASS] or ranked[:3]
-        lines += [f"{verdict.value}: {finding.name} {said(finding.estimate)}" for finding, verdict in bad]
-    if len(lines) > MOST_DETAILS:
-        lines = [*lines[:MOST_DETAILS], f"and {len(lines) - MOST_DETAILS} more"]
+        shown = bad[:MOST_DETAILS]
+        lines += [f"{verdict.value}: {finding.name} {said(finding.estimate)}" for finding, verdict in shown]
+        lines += [f"and {len(bad) - len(shown)} more"] if len(bad) > len(shown) else []
     return tuple(lines)
