@@ -48,7 +48,7 @@ def _arm(arm: ArmScore) -> dict[str, Any]:
 
 
 def _cell(cell: Cell, arm: ArmScore) -> dict[str, Any]:
-    stability = arm.stability[arm.cells.index(cell)]
+    stability = arm.stability[cell.row]
     return {
         "task": cell.row.task,
         "label": cell.row.label,

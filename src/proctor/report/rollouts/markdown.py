@@ -110,7 +110,7 @@ def _tasks(run: Rollouts) -> str:
             cell = run.table.cells.get((row, arm.arm))
             if cell is None:
                 continue
-            found = arm.stability[arm.cells.index(cell)]
+            found = arm.stability[cell.row]
             scored = len(cell.rewards)
             rows.append(
                 [

@@ -68,10 +68,15 @@ def _curves(run: Rollouts) -> str:
     caption = _CURVES + (" Shaded: 95 % interval of pass@k." if len(arms) == 1 else "")
     if len(arms) > charts.MOST_CURVES:
         caption += f" The first {charts.MOST_CURVES} of {len(arms)} are drawn."
-    if any(arm.common_k < len(cell.trials) for arm in arms for cell in arm.cells if cell.rewards):
+    if any(_ends_early(arm) for arm in arms):
         caption += " A curve ends where the first task has no more scored rollouts."
     drawn = figure(charts.at_k_curves(run.arms), "How much several tries help", caption)
     return section("pass@k", drawn, name="pass-at-k")
+
+
+def _ends_early(arm: ArmScore) -> bool:
+    last = arm.common_k
+    return any(last < len(cell.trials) for cell in arm.cells if cell.rewards)
 
 
 def _tiles(arm: ArmScore) -> str:
@@ -151,7 +156,7 @@ def tasks(view: View) -> str:
     for row in run.table.rows[:MOST_ROWS]:
         cells = [(arm, each) for arm in run.arms if (each := run.table.cells.get((row, arm.arm)))]
         for at, (arm, cell) in enumerate(cells):
-            found = arm.stability[arm.cells.index(cell)]
+            found = arm.stability[cell.row]
             scored = len(cell.rewards)
             share = cell.passed / scored if scored else 0.0
             mean = sum(cell.rewards) / scored if scored else None

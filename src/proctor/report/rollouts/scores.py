@@ -20,7 +20,7 @@ from proctor.model.describe import describe
 from proctor.model.record import AttemptRecord
 from proctor.report.data import RunData, TrialResult, once
 from proctor.report.quantity import number
-from proctor.report.rollouts.table import Arm, Cell, Table, arrange
+from proctor.report.rollouts.table import Arm, Cell, Row, Table, arrange
 
 ALL_K_UP_TO = 10
 LEDGER = ("peak_memory_bytes", "cpu_s", "throttled_s", "oom_kills", "read_bytes", "write_bytes", "disk_bytes")
@@ -39,8 +39,7 @@ class ArmScore:
     """Of the mean reward; the same unless some rewards were partial."""
     at_k: tuple[AtK, ...]
     hat_k: tuple[AtK, ...]
-    stability: tuple[TaskStability, ...]
-    """One per cell, in the same order."""
+    stability: Mapping[Row, TaskStability]
 
     @property
     def trials(self) -> list[TrialResult]:
@@ -80,8 +79,8 @@ class ArmScore:
     @property
     def curve(self) -> list[tuple[AtK, AtK]]:
         """pass@k and pass^k over the same tasks at every k."""
-        pairs = zip(self.at_k, self.hat_k, strict=True)
-        return [(at, hat) for at, hat in pairs if at.k <= self.common_k]
+        most = self.common_k
+        return [(at, hat) for at, hat in zip(self.at_k, self.hat_k, strict=True) if at.k <= most]
 
     def at(self, k: int) -> tuple[float | None, float | None]:
         """pass@k and pass^k over all tasks."""
@@ -90,7 +89,7 @@ class ArmScore:
     @property
     def flaky(self) -> int:
         """How many tasks both passed and failed."""
-        return sum(each.stability is Stability.FLAKY for each in self.stability)
+        return sum(each.stability is Stability.FLAKY for each in self.stability.values())
 
 
 @dataclass(frozen=True, slots=True)
@@ -135,9 +134,10 @@ def _score(arm: Arm, cells: tuple[Cell, ...]) -> ArmScore:
         ),
         at_k=tuple(each for each in at if each),
         hat_k=tuple(each for each in hat if each),
-        stability=tuple(
-            task_stability(cell.row.label, [reward >= 1 for reward in cell.rewards]) for cell in cells
-        ),
+        stability={
+            cell.row: task_stability(cell.row.label, [reward >= 1 for reward in cell.rewards])
+            for cell in cells
+        },
     )
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -40,11 +41,8 @@ class Cell:
     row: Row
     arm: Arm
     trials: tuple[TrialResult, ...]
-
-    @property
-    def rewards(self) -> tuple[float, ...]:
-        """What the scored rollouts earned."""
-        return tuple(reward for trial in self.trials if (reward := reward_of(trial)) is not None)
+    rewards: tuple[float, ...]
+    """What the scored rollouts earned."""
 
     @property
     def passed(self) -> int:
@@ -101,12 +99,15 @@ def arrange(data: RunData) -> Table:
     arms = dict(zip(arm_keys.first, _arms(arm_keys.first, varying), strict=True))
     rows = dict(zip(row_keys.first, _rows(row_keys.first), strict=True))
     placed = {
-        (rows[row], arms[arm]): Cell(
-            rows[row], arms[arm], tuple(sorted(trials, key=lambda each: each.planned.rollout))
-        )
-        for (row, arm), trials in cells.items()
+        (rows[row], arms[arm]): _cell(rows[row], arms[arm], trials) for (row, arm), trials in cells.items()
     }
     return Table(_by_success(list(rows.values()), placed), tuple(arms.values()), placed)
+
+
+def _cell(row: Row, arm: Arm, trials: list[TrialResult]) -> Cell:
+    ordered = tuple(sorted(trials, key=lambda each: each.planned.rollout))
+    rewards = (reward_of(trial) for trial in ordered)
+    return Cell(row, arm, ordered, tuple(reward for reward in rewards if reward is not None))
 
 
 class _Keys:
@@ -170,11 +171,11 @@ def _rows(found: Mapping[str, TrialResult]) -> list[Row]:
 
 def _distinct(labels: Sequence[str]) -> list[str]:
     """The same labels, numbered where two are alike."""
-    seen: dict[str, int] = {}
+    total, seen = Counter(labels), Counter[str]()
     result = []
     for label in labels:
-        seen[label] = seen.get(label, 0) + 1
-        result.append(label if labels.count(label) == 1 else f"{label} ({seen[label]})")
+        seen[label] += 1
+        result.append(label if total[label] == 1 else f"{label} ({seen[label]})")
     return result
 
 
