@@ -14,10 +14,13 @@ import pytest
 from hypothesis import HealthCheck, settings
 
 # A busy machine must not fail a property: how long an example takes says nothing about it.
-settings.register_profile("proctor", deadline=None, suppress_health_check=[HealthCheck.too_slow])
+settings.register_profile(
+    "proctor",
+    derandomize=bool(os.environ.get("CI")),
+    deadline=None,
+    suppress_health_check=[HealthCheck.too_slow],
+)
 settings.load_profile("proctor")
-
-POSTGRES_HINTS = ("/usr/lib/postgresql", "/usr/local/bin")
 
 
 def _postgres() -> bool:

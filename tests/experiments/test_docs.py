@@ -50,12 +50,15 @@ def test_the_python_of_the_how_to_runs():
     blocks = re.findall(r"```python\n(.*?)```", HOW_TO, re.DOTALL)
     whole, schemas, constructor = blocks
     names: dict[str, object] = {}
+    before = REGISTRY.pop("sorting", None)
     try:
         exec(whole, names)
         exec(schemas, names)
         exec(f"from typing import Literal\nclass Older(Experiment):\n{_indented(constructor)}", names)
     finally:
         REGISTRY.pop("sorting", None)
+        if before:
+            REGISTRY["sorting"] = before
     experiment = names["Sorting"](size=10)
     experiment.setup(ExperimentContext(seed=1))
     assert experiment.execute_once(ExperimentContext())["smallest"] >= 0

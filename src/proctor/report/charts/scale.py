@@ -52,10 +52,16 @@ def logarithmic(values: Sequence[float], start: float, stop: float) -> Scale:
     return Scale(low / room, high * room, start, stop, log=True)
 
 
+_MOST_DECADES = 100.0
+"""Beyond this an axis of decades shows nothing, and its ends leave the range of a float."""
+
+
 def fitting(values: Sequence[float], start: float, stop: float, *, decades: float = 1.5) -> Scale:
     """Logarithmic when the values span so many decades, linear otherwise."""
-    if min(values) > 0 and math.log10(max(values) / min(values)) >= decades:
-        return logarithmic(values, start, stop)
+    if min(values) > 0:
+        span = math.log10(max(values)) - math.log10(min(values))
+        if decades <= span <= _MOST_DECADES:
+            return logarithmic(values, start, stop)
     return linear(values, start, stop)
 
 
