@@ -51,8 +51,9 @@ def latency(to: Canvas, rows: Sequence[Mapping[str, Any]]) -> str:
     walls = [float(row["wall_clock_s"]) for row in ordered]
     top, bottom = 48.0, 250.0
     up = linear([0.0, *walls], bottom, top, zero=True)
-    across = Scale(0.5, len(walls) + 0.5, LEFT, RIGHT)
-    _y_axis(to, up, unit_for("wall_s", walls))
+    right = RIGHT - 84
+    across = Scale(0.5, len(walls) + 0.5, LEFT, right)
+    _y_axis(to, up, unit_for("wall_s", walls), right=right)
     _x_axis(to, across, bottom, "episode, in order of start", Unit(""))
     for tone, good in (("s0", True), ("bad", False)):
         points = [
@@ -64,8 +65,8 @@ def latency(to: Canvas, rows: Sequence[Mapping[str, Any]]) -> str:
             to.dots(points, tone, 2.2 if len(walls) < 200 else 1.2)
     middle, high = (percentile(sorted(walls), percent) for percent in (50, 95))
     for value, name in ((middle, "p50"), (high, "p95")):
-        to.line((LEFT, up(value)), (RIGHT, up(value)), "dim")
-        to.text((RIGHT, up(value) - 4), f"{name} {show('wall_s', value)}", "soft", "end")
+        to.line((LEFT, up(value)), (right, up(value)), "dim")
+        to.text((right + 6, up(value) + 4), f"{name} {show('wall_s', value)}", "soft")
     failed = sum(not row["success"] for row in rows)
     return (
         f"{len(walls)} episodes, median {show('wall_s', middle)}, p95 {show('wall_s', high)}, {failed} failed"
@@ -131,10 +132,10 @@ def by_group(to: Canvas, groups: Sequence[Mapping[str, Any]]) -> str:
     return "; ".join(f"{each['agent']}: {show('wall_s', each['p50_wall_clock_s'])}" for each in groups)
 
 
-def _y_axis(to: Canvas, up: Scale, unit: Unit, count: int = 5) -> None:
+def _y_axis(to: Canvas, up: Scale, unit: Unit, count: int = 5, right: float = RIGHT) -> None:
     shown = Scale(up.low * unit.factor, up.high * unit.factor, up.start, up.stop)
     for tick in ticks(shown, count):
-        to.line((LEFT, shown(tick)), (RIGHT, shown(tick)), "grid")
+        to.line((LEFT, shown(tick)), (right, shown(tick)), "grid")
         to.text((LEFT - 8, shown(tick) + 4), tick_text(tick, Unit(unit.symbol)), "soft", "end")
 
 
