@@ -93,6 +93,7 @@ for _ in range(1000):
 class Answer:
     """What one tool said of one comparison: slower, faster, or nothing."""
 
+    number: int
     tool: str
     case: str
     function: str
@@ -106,16 +107,16 @@ def main() -> int:
     # Ended from outside, it still takes its burners with it.
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
     asked = _arguments()
-    rows: list[Answer] = []
+    rows = [Answer(**row) for row in json.loads(asked.rows.read_text())] if _begun(asked.rows) else []
     with tempfile.TemporaryDirectory() as name, _burners(asked.burners):
         folder = Path(name)
         for number in range(max(asked.rounds, asked.slow_rounds, asked.peer_rounds)):
-            for row in _round(number, folder, asked):
+            for row in _round(number, folder, asked, {(row.number, row.tool, row.case) for row in rows}):
                 rows.append(row)
                 what = f"{row.tool:26} {row.case:10} {row.function:10}"
                 print(f"{number:4} {what} {row.claim or '-':7} {row.detail}", flush=True)
-            if asked.rows:
-                asked.rows.write_text(json.dumps([vars(row) for row in rows], indent=1))
+                if asked.rows:
+                    asked.rows.write_text(json.dumps([vars(row) for row in rows], indent=1))
     print()
     print(table(rows))
     return 0 if "lockstep" not in asked.tools or acceptable(rows) else 1
@@ -133,7 +134,7 @@ def _arguments() -> argparse.Namespace:
     parser.add_argument(
         "--peer-python", default=sys.executable, help="interpreter with pyperf and pytest-benchmark"
     )
-    parser.add_argument("--rows", type=Path, help="keep every answer in this JSON file")
+    parser.add_argument("--rows", type=Path, help="keep every answer in this JSON file, and go on from it")
     asked = parser.parse_args()
     asked.slow_rounds = asked.rounds if asked.slow_rounds is None else asked.slow_rounds
     asked.peer_rounds = max(1, asked.rounds // 5) if asked.peer_rounds is None else asked.peer_rounds
@@ -162,15 +163,22 @@ def _available(tool: str, python: str) -> bool:
     return there
 
 
-def _round(number: int, folder: Path, asked: argparse.Namespace) -> Iterator[Answer]:
+def _begun(rows: Path | None) -> bool:
+    return rows is not None and rows.exists()
+
+
+def _round(
+    number: int, folder: Path, asked: argparse.Namespace, done: set[tuple[int, str, str]]
+) -> Iterator[Answer]:
     function = ("sort", "json_round")[number % 2]
     for case, units in CASES.items():
         place = folder / f"{number}-{units[1]}"
         sides = _versions(place, units)
         limit = asked.rounds if case == "identical" else asked.slow_rounds
         for tool in asked.tools:
-            if number < (limit if tool == "lockstep" else asked.peer_rounds):
-                yield from _ask(tool, case, function, sides, asked.peer_python)
+            wanted = number < (limit if tool == "lockstep" else asked.peer_rounds)
+            if wanted and (number, tool, case) not in done:
+                yield from _ask(number, tool, case, function, sides, asked.peer_python)
         shutil.rmtree(place)
 
 
@@ -185,7 +193,9 @@ def _versions(folder: Path, both: tuple[int, int]) -> tuple[Path, Path]:
     return sides
 
 
-def _ask(tool: str, case: str, function: str, sides: tuple[Path, Path], python: str) -> Iterator[Answer]:
+def _ask(
+    number: int, tool: str, case: str, function: str, sides: tuple[Path, Path], python: str
+) -> Iterator[Answer]:
     asker: dict[str, Callable[..., dict[str, tuple[str, str]]]] = {
         "lockstep": _lockstep,
         "pyperf": _pyperf,
@@ -198,7 +208,7 @@ def _ask(tool: str, case: str, function: str, sides: tuple[Path, Path], python: 
     claims = asker[tool](function, sides, python)
     cpu_s, wall_s = _children_cpu_s() - before, time.perf_counter() - started
     for name, (claim, detail) in claims.items():
-        yield Answer(name, case, function, claim, detail, cpu_s, wall_s)
+        yield Answer(number, name, case, function, claim, detail, cpu_s, wall_s)
 
 
 def _lockstep(function: str, sides: tuple[Path, Path], _python: str) -> dict[str, tuple[str, str]]:

@@ -74,6 +74,15 @@ class Leave(Agent):
         os._exit(7)
 
 
+class LeaveOne(Agent):
+    """Ends the process and leaves another that holds on to all it had open."""
+
+    async def misbehave(self, context: Any) -> AgentResult:
+        if os.fork() == 0:
+            time.sleep(600)  # noqa: ASYNC251 - whoever cleans up must end it
+        os._exit(7)
+
+
 class Segfault(Agent):
     """Breaks the interpreter."""
 

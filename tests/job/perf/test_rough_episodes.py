@@ -11,7 +11,7 @@ import pytest
 from proctor.errors import Exit, SandboxError, UsageError
 from proctor.job.perf import guard
 from proctor.job.perf.run import PerfResult
-from proctor.processes import descendants
+from proctor.processes import all_processes, descendants, read_process
 from proctor.settings import Settings
 from proctor.store.open import open_store
 
@@ -48,6 +48,18 @@ def test_an_episode_that_ends_the_process_is_found_among_those_that_ran_beside_i
     assert guilty["attempts"] > 1
     assert result.exit_code is Exit.WORSE
     assert result.problems == ()
+
+
+def test_what_a_dead_process_left_behind_neither_blocks_nor_stays(run: Run, outcomes: Outcomes):
+    import os
+
+    before = {process.pid for process in all_processes()}
+    result = run("rough_agents:LeaveOne", "oracle", workers=1)
+    assert outcomes(result) == ["agent_error", "passed"]
+    own = read_process(os.getpid())
+    assert own is not None
+    left = [each for each in all_processes() if each.pid not in before and each.session == own.session]
+    assert [each for each in left if each.parent == 1 and not each.gone] == []
 
 
 def test_an_interpreter_that_breaks_is_survived(run: Run, outcomes: Outcomes, rows: Rows):

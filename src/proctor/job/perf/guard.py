@@ -128,7 +128,7 @@ class Guard:
         return pid, reader
 
     def _watch(self, pid: int, reader: int) -> Ended:
-        """Listen and sample until the child has gone."""
+        """Listen and sample until the child has gone, whoever else may hold its end of the pipe."""
         ended, heard, text = Ended(), time.monotonic(), b""
         try:
             while True:
@@ -140,6 +140,9 @@ class Guard:
                     text += piece
                     if not piece:
                         break
+                elif _has_gone(pid):
+                    text += _rest(reader)
+                    break
                 elif time.monotonic() - heard > self.silence_s and text.count(_BEGUN) > text.count(_DONE):
                     ended.silent = True
                     kill_tree(pid)
@@ -152,6 +155,9 @@ class Guard:
         if newline and not ended.silent:
             with suppress(ValueError):
                 ended.said = json.loads(last)
+        if not ended.said:
+            with suppress(ProcessLookupError, PermissionError):
+                os.killpg(pid, signal.SIGKILL)  # what it had started and can no longer end
         return ended
 
     @contextmanager
@@ -172,6 +178,21 @@ class Guard:
         finally:
             for number, handler in before.items():
                 signal.signal(number, handler)
+
+
+def _rest(reader: int) -> bytes:
+    """What is still in the pipe; nothing is waited for."""
+    os.set_blocking(reader, False)
+    found = b""
+    with suppress(BlockingIOError):
+        while piece := os.read(reader, 65536):
+            found += piece
+    return found
+
+
+def _has_gone(pid: int) -> bool:
+    """Whether a child has ended; its status stays to be collected."""
+    return os.waitid(os.P_PID, pid, os.WEXITED | os.WNOHANG | os.WNOWAIT) is not None
 
 
 class _Told(ProctorError):  # noqa: N818 - it carries somebody else's error
