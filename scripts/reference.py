@@ -1,9 +1,13 @@
-"""Write docs/reference/commands.md and settings.md from the code: help, exit codes, settings."""
+"""Write docs/reference/commands.md and settings.md from the code: help, exit codes, settings.
+
+With `--check` nothing is written; exit code 1 says that a page is not what the code says.
+"""
 
 from __future__ import annotations
 
 import ast
 import inspect
+import sys
 from dataclasses import fields
 from pathlib import Path
 
@@ -22,7 +26,7 @@ def commands() -> str:
     parts += [f"| `proctor {name}` | {line} |" for name, line in COMMANDS.items()]
     parts += ["", "## Exit codes", "", "| code | meaning |", "|---|---|"]
     parts += [f"| {int(code)} | {meaning} |" for code, meaning in EXIT_MEANING.items()]
-    context = click.Context(group, info_name="proctor", max_content_width=100)
+    context = click.Context(group, info_name="proctor", **group.context_settings)
     for name in COMMANDS:
         command = group.get_command(context, name)
         assert command is not None
@@ -69,7 +73,19 @@ def settings() -> str:
     return "\n".join(parts) + "\n"
 
 
-if __name__ == "__main__":
+def main() -> int:
+    """Write the pages, or compare them with what is there."""
+    pages = {FOLDER / "commands.md": commands(), FOLDER / "settings.md": settings()}
+    if "--check" in sys.argv[1:]:
+        stale = [page.name for page, text in pages.items() if not page.exists() or page.read_text() != text]
+        if stale:
+            print(f"not what the code says: {', '.join(stale)}; run `make docs`")
+        return int(bool(stale))
     FOLDER.mkdir(parents=True, exist_ok=True)
-    (FOLDER / "commands.md").write_text(commands())
-    (FOLDER / "settings.md").write_text(settings())
+    for page, text in pages.items():
+        page.write_text(text)
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

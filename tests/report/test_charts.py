@@ -5,7 +5,7 @@ from itertools import pairwise
 from xml.etree import ElementTree as ET
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from proctor.report.charts import distribution, iterations, sweep
@@ -98,6 +98,7 @@ def test_every_chart_of_any_positive_sample_is_sound(sample):
 
 
 @settings(max_examples=40, deadline=None)
+@example([4.0, 2.2250738585072014e-308])
 @given(st.lists(st.floats(-1e9, 1e9), min_size=1, max_size=20))
 def test_metrics_may_be_negative_or_zero(sample):
     parsed(distribution.histogram(Sample("a", sample), "balance"))

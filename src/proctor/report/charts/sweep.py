@@ -178,7 +178,10 @@ def _share(value: float, low: float, high: float, *, log: bool) -> float:
     """How far up the range a value is, from 0 to 1."""
     if low == high:
         return 0.5
-    return math.log(value / low) / math.log(high / low) if log else (value - low) / (high - low)
+    if log:
+        bottom = math.log(low)
+        return (math.log(value) - bottom) / (math.log(high) - bottom)
+    return (value - low) / (high - low)
 
 
 def _field(
