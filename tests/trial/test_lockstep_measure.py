@@ -89,10 +89,10 @@ def test_sleeping_code_is_recognised():
 
 
 def test_a_probe_tells_how_long_a_call_is():
-    found = probe(side(n=20_000), cpu=None)
+    found, _ = probe(side(n=20_000), cpu=None)
     assert found.schedule.loops == 1
     assert found.call_cpu_s > 1e-5
-    short = probe(side(n=10), cpu=None)
+    short, _ = probe(side(n=10), cpu=None)
     assert short.schedule.loops > 10
 
 

@@ -1,8 +1,9 @@
 from __future__ import annotations
 
+import ast
 import contextlib
 import gc
-import json
+import marshal
 import os
 import random
 import sys
@@ -48,6 +49,7 @@ def job(tmp_path: Path, **changes) -> dict:
         "params": {},
         "seed": 7,
         "pycache": "",
+        "recipe": "",
         "proctor": str(Path(worker.__file__).parents[2]),
         "run_dir": str(tmp_path),
         "run_id": "ab-a",
@@ -62,10 +64,10 @@ def run_worker(*orders: object) -> tuple[int, list[dict]]:
     order_reader, order_writer = os.pipe()
     answer_reader, answer_writer = os.pipe()
     with os.fdopen(order_writer, "w") as file:
-        file.writelines(json.dumps(order) + "\n" for order in orders)
+        file.writelines(marshal.dumps(order).hex() + "\n" for order in orders)
     code = worker.main(order_reader, answer_writer)
     with os.fdopen(answer_reader) as file:
-        return code, [json.loads(line) for line in file]
+        return code, [ast.literal_eval(line) for line in file]
 
 
 def nothing() -> int:
@@ -117,7 +119,7 @@ class Counting:
 def test_a_probe_fits_the_calls_of_a_slot_to_its_length(tmp_path):
     code, answers = run_worker(job(tmp_path), probe_order())
     assert code == 0
-    assert answers[0] == {"ready": True, "strangers": []}
+    assert (answers[0]["ready"], answers[0]["strangers"]) == (True, [])
     result = answers[1]["result"]
     assert result["loops"] > 1
     assert not result["pinned"]
@@ -161,7 +163,7 @@ def test_a_teardown_that_fails_as_well_does_not_hide_the_first_failure(tmp_path,
         def teardown(self, context):
             raise ValueError("second")
 
-    monkeypatch.setattr(worker, "load", lambda job: (Broken(), None))
+    monkeypatch.setattr(worker, "load", lambda job, seeds: (Broken(), None, ""))
     _, answers = run_worker(job(tmp_path))
     assert answers[-1]["failure"]["message"] == "first"
     assert "second" in capsys.readouterr().err
@@ -183,24 +185,54 @@ def test_what_cannot_be_loaded_is_told(tmp_path, changes, said):
 
 
 def test_an_experiment_is_found_by_its_module_or_by_searching(tmp_path):
-    found, context = worker.load(
-        job(tmp_path, slug="pragma_profile", file="", module="proctor.experiments.pragma_profile")
-    )
+    built_in = {"slug": "pragma_profile", "file": "", "module": "proctor.experiments.pragma_profile"}
+    found, context, _ = worker.load(job(tmp_path, **built_in), worker.Seeds(7))
     assert type(found).__module__ == "proctor.experiments.pragma_profile"
     assert (context.seed, context.run_id) == (7, "ab-a")
-    searched, _ = worker.load(job(tmp_path, file="", sources=[str(HERE / "lockstep_experiments.py")]))
+    sources = [str(HERE / "lockstep_experiments.py")]
+    searched, _, _ = worker.load(job(tmp_path, file="", sources=sources), worker.Seeds(7))
     assert searched.n == 50
 
 
 def test_random_numbers_start_from_the_seed(tmp_path):
-    worker.load(job(tmp_path))
+    worker.load(job(tmp_path), worker.Seeds(7))
     first = random.random()
-    worker.load(job(tmp_path))
+    worker.load(job(tmp_path), worker.Seeds(7))
     assert random.random() == first
 
 
+def test_a_generator_that_is_loaded_late_is_seeded_late_and_only_once(monkeypatch):
+    monkeypatch.delitem(sys.modules, "random")
+    seeds = worker.Seeds(7)
+    seeds.sow()
+    assert seeds.left["random"] == 7
+    monkeypatch.setitem(sys.modules, "random", random)
+    seeds.sow()
+    first = random.random()
+    seeds.sow()
+    second = random.random()
+    assert [first, second] == [(same := random.Random(7)).random(), same.random()]
+
+
+@pytest.mark.parametrize(
+    "found",
+    [
+        {"file": str(EXPERIMENTS)},
+        {"file": "", "module": "lockstep_experiments"},
+        {"file": "", "module": "", "sources": [str(EXPERIMENTS)]},
+    ],
+)
+def test_the_recipe_of_one_worker_makes_the_same_experiment_in_the_next(tmp_path, found):
+    sys.path.append(str(HERE))
+    first, _, recipe = worker.load(job(tmp_path, **found), worker.Seeds(7))
+    assert bool(recipe) == bool(found["file"] or found["module"])
+    again, context, same = worker.load(job(tmp_path, **found, recipe=recipe), worker.Seeds(7))
+    assert (type(again).__qualname__, again.params, same) == (type(first).__qualname__, first.params, recipe)
+    assert context.run_dir == tmp_path
+
+
 def test_bytecode_goes_where_it_was_asked_to(tmp_path):
-    worker.load(job(tmp_path, pycache=str(tmp_path / "pyc")))
+    worker.load(job(tmp_path, pycache=str(tmp_path / "pyc")), worker.Seeds(7))
     assert sys.pycache_prefix == str(tmp_path / "pyc")
 
 

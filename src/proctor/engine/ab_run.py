@@ -168,7 +168,7 @@ class _Bench:
     """Where pairs are measured: which CPU, how long a slot, how long at most."""
 
     def __init__(self, duels: Sequence[_Duel], *, pin: bool, timeout_s: float, rng: random.Random) -> None:
-        self.duels = duels
+        self.duels = list(duels)
         self.timeout_s = timeout_s
         self.rng = rng
         self.cpus: tuple[int, ...] = allowed_cpus() if pin else ()
@@ -179,8 +179,9 @@ class _Bench:
         """Prove that both sides run, and fit the slots to side A."""
         duel = self.duels[number]
         cpu = self.cpus[0] if self.cpus else None
-        calibration = probe(duel.a, cpu=cpu, timeout_s=self.timeout_s)
-        probe(duel.b, cpu=cpu, timeout_s=self.timeout_s)
+        calibration, a = probe(duel.a, cpu=cpu, timeout_s=self.timeout_s)
+        _, b = probe(duel.b, cpu=cpu, timeout_s=self.timeout_s)
+        self.duels[number] = replace(duel, a=a, b=b)
         self.calibrations.append(calibration)
         return Subpoint(label=duel.label, params=duel.params, calibration=calibration)
 

@@ -1,35 +1,65 @@
-"""What an experiment is, and the registry of them. Imported inside measured processes, so it stays light."""
+"""What an experiment is, and the registry of them.
+
+Imported inside measured processes, where starting up is most of the price of a comparison: so it imports
+nothing that Python has not loaded by itself, and what only a failure or a type checker needs comes late.
+"""
 
 from __future__ import annotations
 
 import os
-import re
 import sys
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass, field
-from pathlib import Path
-from typing import Any, ClassVar, Self, TypeVar
 
-from proctor.errors import UsageError
+TYPE_CHECKING = False
+"""As `typing` has it."""
 
-_SLUG = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]*")
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Mapping, Sequence
+    from pathlib import Path
+    from typing import Any, ClassVar, Self, TypeVar
+
+    _Class = TypeVar("_Class", bound="type[Experiment]")
 
 
-@dataclass(slots=True)
 class ExperimentContext:
     """What an experiment is told about the run it is part of. `iteration_index` moves with each call."""
 
-    run_id: str = ""
-    output_dir: Path = Path()
-    """Where the whole run's files go."""
-    run_dir: Path = Path()
-    """A folder for this parameter point alone."""
-    iteration_index: int = 0
-    """Which call this is, from 0; warm-up calls count from below zero."""
-    seed: int = 0
-    instruments: tuple[str, ...] = ()
-    extras: dict[str, Any] = field(default_factory=dict)
+    __slots__ = ("_output_dir", "_run_dir", "extras", "instruments", "iteration_index", "run_id", "seed")
+
+    def __init__(
+        self,
+        run_id: str = "",
+        output_dir: str | Path = ".",
+        run_dir: str | Path = ".",
+        iteration_index: int = 0,
+        seed: int = 0,
+        instruments: tuple[str, ...] = (),
+        extras: dict[str, Any] | None = None,
+    ) -> None:
+        self.run_id = run_id
+        self._output_dir = output_dir
+        self._run_dir = run_dir
+        self.iteration_index = iteration_index
+        """Which call this is, from 0; warm-up calls count from below zero."""
+        self.seed = seed
+        self.instruments = instruments
+        self.extras: dict[str, Any] = {} if extras is None else extras
+
+    @property
+    def output_dir(self) -> Path:
+        """Where the whole run's files go."""
+        return _path(self._output_dir)
+
+    @property
+    def run_dir(self) -> Path:
+        """A folder for this parameter point alone."""
+        return _path(self._run_dir)
+
+
+def _path(place: str | Path) -> Path:
+    from pathlib import Path
+
+    return Path(place)
 
 
 class Experiment(ABC):
@@ -43,7 +73,7 @@ class Experiment(ABC):
         """Give every experiment its `params`, also those whose constructor never calls ours."""
         experiment = super().__new__(cls)
         whole = named.pop("params", None)
-        experiment.params = {**(whole if isinstance(whole, Mapping) else {}), **named}
+        experiment.params = {**(whole if hasattr(whole, "keys") else {}), **named}
         return experiment
 
     def __init__(self, params: Mapping[str, Any] | None = None, **named: Any) -> None:
@@ -65,17 +95,28 @@ class Experiment(ABC):
         """Clean up once, after the last call, whatever happened; never timed."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
 class Registered:
     """One entry of the registry."""
 
-    slug: str
-    cls: type[Experiment]
-    summary: str = ""
-    tags: tuple[str, ...] = ()
-    file: str = ""
-    """Source file that called `register_experiment`."""
-    line: int = 0
+    __slots__ = ("cls", "file", "line", "slug", "summary", "tags")
+
+    def __init__(
+        self,
+        *,
+        slug: str,
+        cls: type[Experiment],
+        summary: str = "",
+        tags: tuple[str, ...] = (),
+        file: str = "",
+        line: int = 0,
+    ) -> None:
+        self.slug = slug
+        self.cls = cls
+        self.summary = summary
+        self.tags = tags
+        self.file = file
+        """Source file that called `register_experiment`."""
+        self.line = line
 
     @property
     def place(self) -> str:
@@ -86,15 +127,13 @@ class Registered:
 REGISTRY: dict[str, Registered] = {}
 """Slug → experiment, of everything imported so far."""
 
-_Class = TypeVar("_Class", bound=type[Experiment])
-
 
 def register_experiment(slug: str, summary: str = "", tags: Iterable[str] = ()) -> Callable[[_Class], _Class]:
     """Class decorator that makes an experiment known under `slug`, as specs call it."""
     frame = sys._getframe(1)  # noqa: SLF001 - the one way to know the line without importing inspect
     file, line = os.path.abspath(frame.f_code.co_filename), frame.f_lineno  # noqa: PTH100 - light
-    if not isinstance(slug, str) or not _SLUG.fullmatch(slug):
-        raise UsageError(
+    if not _is_slug(slug):
+        raise _usage_error(
             f'{file}:{line}: {slug!r} cannot name an experiment; write @register_experiment("my_name") '
             "with letters, digits, '_', '-' and '.'"
         )
@@ -112,7 +151,7 @@ def register_experiment(slug: str, summary: str = "", tags: Iterable[str] = ()) 
         )
         other = REGISTRY.get(slug)
         if other and not same_class(other, entry):
-            raise UsageError(
+            raise _usage_error(
                 f"experiment '{slug}' is registered twice: at {other.place} and at {entry.place}"
             )
         REGISTRY[slug] = entry
@@ -129,9 +168,35 @@ def same_class(one: Registered, other: Registered) -> bool:
 def _require_experiment(cls: object, place: str) -> None:
     if not (isinstance(cls, type) and issubclass(cls, Experiment)):
         name = getattr(cls, "__name__", repr(cls))
-        raise UsageError(f"{place}: '{name}' is not an experiment; derive it from proctor.Experiment")
+        raise _usage_error(f"{place}: '{name}' is not an experiment; derive it from proctor.Experiment")
     if "execute_once" in cls.__abstractmethods__:
-        raise UsageError(
+        raise _usage_error(
             f"{place}: '{cls.__name__}' has no execute_once; define 'def execute_once(self, context)' "
             "that returns a dict of metrics"
         )
+
+
+def construct(
+    cls: type[Experiment], values: Mapping[str, Any], positional: Sequence[Any], named: Mapping[str, Any]
+) -> Experiment:
+    """An instance whose `params` are the values, made with these arguments of its own constructor."""
+    experiment = cls.__new__(cls, **values)
+    experiment.params = dict(values)
+    cls.__init__(experiment, *positional, **named)
+    return experiment
+
+
+def _is_slug(slug: object) -> bool:
+    """Letters, digits, `_`, `-` and `.`, beginning with a letter or digit."""
+    return (
+        isinstance(slug, str)
+        and slug.isascii()
+        and slug[:1].isalnum()
+        and slug.replace("_", "").replace("-", "").replace(".", "").isalnum()
+    )
+
+
+def _usage_error(message: str) -> Exception:
+    from proctor.errors import UsageError
+
+    return UsageError(message)

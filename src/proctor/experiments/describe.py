@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from functools import cache
+from functools import cache, partial
 from pathlib import Path
 from typing import Any
 
 from proctor.errors import UsageError
-from proctor.experiments.base import Experiment, Registered
+from proctor.experiments.base import Experiment, Registered, construct
+from proctor.experiments.importing import make_neighbours_importable
 from proctor.experiments.schema import (
     Params,
     declared_defaults,
@@ -52,7 +53,13 @@ def instantiate(registered: Registered, params: Mapping[str, Any]) -> Experiment
 
 def prepared(registered: Registered, params: Mapping[str, Any]) -> Callable[[], Experiment]:
     """What makes that instance: all is checked here, and only the experiment's own code is left to run."""
-    from proctor.experiments.load import make_neighbours_importable
+    return partial(construct, registered.cls, *fitted(registered, params))
+
+
+def fitted(
+    registered: Registered, params: Mapping[str, Any]
+) -> tuple[dict[str, Any], list[Any], dict[str, Any]]:
+    """The parameters, checked and filled in; and as positional and named arguments of the constructor."""
     from proctor.spec.params import validate_params
 
     make_neighbours_importable(registered)
@@ -63,14 +70,7 @@ def prepared(registered: Registered, params: Mapping[str, Any]) -> Callable[[], 
         values = {name: value for name, value in values.items() if value is not None or name in spelt_out}
     own_constructor = cls.__init__ is not Experiment.__init__
     positional, named = _arguments(cls, values) if own_constructor else ([values], {})
-
-    def make() -> Experiment:
-        experiment = cls.__new__(cls, **values)
-        experiment.params = dict(values)
-        cls.__init__(experiment, *positional, **named)
-        return experiment
-
-    return make
+    return values, positional, named
 
 
 @cache

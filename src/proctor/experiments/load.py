@@ -1,26 +1,20 @@
-"""Import experiment modules from wherever they are, each under a name of its own, and contain what they do.
-
-A folder becomes a package with a made-up name, so that two folders may hold files of the same name and
-files may import their neighbours, as `from .near import x` or plainly `import near`.
-"""
+"""Import experiment modules from wherever they are, and contain what they do."""
 
 from __future__ import annotations
 
 import contextlib
 import os
 import sys
-from binascii import crc32
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from importlib import import_module, invalidate_caches
-from importlib.machinery import ModuleSpec
-from importlib.util import find_spec, module_from_spec, spec_from_file_location
+from importlib import import_module
+from importlib.util import find_spec
 from pathlib import Path
 from types import TracebackType
 
+from proctor.experiments import importing
 from proctor.experiments.base import REGISTRY, Registered
-
-_PREFIX = "proctor_folder_"
+from proctor.experiments.importing import home_of, import_below, importable, module_below
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -32,12 +26,12 @@ class Loaded:
     error: str = ""
 
 
+_OURS = {__file__, importing.__file__, contextlib.__file__, import_module.__code__.co_filename}
+"""Not where an import failed."""
 _STAMPS: dict[str, tuple[int, int]] = {}
 """Module → the state of its file when it was loaded; an edited file is loaded anew."""
 _BY_MODULE: dict[str, dict[str, Registered]] = {}
 """Module → what it registered, whoever imported it first."""
-_NEIGHBOURS: list[str] = []
-"""The folder last put on `sys.path` by `make_neighbours_importable`."""
 
 
 def load_folder(folder: Path) -> Iterator[Loaded]:
@@ -59,12 +53,12 @@ def load_folder(folder: Path) -> Iterator[Loaded]:
 
 def load_file(file: Path) -> Loaded:
     """One file of experiments; a package's `__init__.py` stands for the package."""
-    return _load_file(file, file.parent.parent if file.name == "__init__.py" else file.parent)
+    return _load_below(file, *home_of(str(file)))
 
 
 def load_module(name: str) -> list[Loaded]:
     """A module by its dotted name; of a package, its direct modules too. The work folder is importable."""
-    with _importable(Path.cwd()):
+    with importable(str(Path.cwd())):
         found = [_load_module(name)]
         for folder in getattr(sys.modules.get(name), "__path__", ()):
             stems = sorted(file.stem for file in Path(folder).glob("*.py"))
@@ -74,7 +68,7 @@ def load_module(name: str) -> list[Loaded]:
 
 def module_exists(name: str) -> bool:
     """Whether a module's outermost package can be found, without importing it."""
-    with _importable(Path.cwd()):
+    with importable(str(Path.cwd())):
         try:
             return find_spec(name.partition(".")[0]) is not None
         except ValueError:
@@ -89,19 +83,6 @@ def load_entry_points(group: str) -> list[Loaded]:
 
     modules = sorted({point.module for point in entry_points(group=group)})
     return [_load_module(module) for module in modules]
-
-
-def make_neighbours_importable(registered: Registered) -> None:
-    """Let an experiment's methods import plainly what lies beside it; one experiment's folder at a time."""
-    parts = registered.cls.__module__.split(".")
-    depth = len(parts) - (2 if parts[0].startswith(_PREFIX) else 1)
-    depth += Path(registered.file).name == "__init__.py"
-    root = str(Path(registered.file).parents[depth])
-    for old in _NEIGHBOURS:
-        with contextlib.suppress(ValueError):
-            sys.path.remove(old)
-    _NEIGHBOURS[:] = [] if root in sys.path else [root]
-    sys.path.extend(_NEIGHBOURS)
 
 
 def _any_entry_point(group: str) -> bool:
@@ -121,18 +102,20 @@ def _wanted(stem: str) -> bool:
     return stem.isidentifier() and not stem.startswith(("_", "test_")) and stem not in {"conftest", "setup"}
 
 
-def _load_file(file: Path, root: Path) -> Loaded:
-    """One file below a folder of experiments. Loaded again only when it has changed."""
-    inner = [part for part in file.relative_to(root).with_suffix("").parts if part != "__init__"]
-    root = root.resolve()
-    name = ".".join((_package_name(root), *inner))
+def _load_file(file: Path, folder: Path) -> Loaded:
+    """One file in a folder of experiments."""
+    return _load_below(file, *module_below(str(folder), str(file)))
+
+
+def _load_below(file: Path, root: str, name: str) -> Loaded:
+    """Loaded again only when it has changed."""
     stat = file.stat()
     stamp = (stat.st_mtime_ns, stat.st_size)
     if _STAMPS.get(name, stamp) != stamp:
         sys.modules.pop(name, None)
         _BY_MODULE.pop(name, None)
     _STAMPS[name] = stamp
-    return _collect(str(file), name, root, lambda: _import_below(root, name))
+    return _collect(str(file), name, Path(root), lambda: import_below(root, name))
 
 
 def _load_module(name: str) -> Loaded:
@@ -165,65 +148,6 @@ def _collect(source: str, name: str, folder: Path | None, load: Callable[[], obj
     return Loaded(source=source, registered=tuple((earlier | _BY_MODULE.get(name, {}) | gained).values()))
 
 
-def _import_below(root: Path, name: str) -> None:
-    invalidate_caches()
-    with _importable(root), _forget_neighbours(root):
-        _make_package(root)
-        import_module(name)
-
-
-def _package_name(folder: Path) -> str:
-    # No sha256: hashlib maps OpenSSL into every process that is forked for a measurement.
-    text = str(folder).encode()
-    return f"{_PREFIX}{crc32(text):08x}{crc32(text[::-1]):08x}"
-
-
-def _make_package(folder: Path) -> None:
-    """The made-up package that stands for a folder; its `__init__.py` is run when there is one."""
-    name = _package_name(folder)
-    if name in sys.modules:
-        return
-    init = folder / "__init__.py"
-    spec = ModuleSpec(name, None, is_package=True)
-    spec.submodule_search_locations = [str(folder)]
-    if init.is_file():
-        spec = spec_from_file_location(name, init, submodule_search_locations=[str(folder)]) or spec
-    module = sys.modules[name] = module_from_spec(spec)
-    if spec.loader:
-        try:
-            spec.loader.exec_module(module)
-        except BaseException:
-            del sys.modules[name]
-            raise
-
-
-@contextlib.contextmanager
-def _importable(folder: Path) -> Iterator[None]:
-    """Let plain imports find the folder's files, after everything installed: `json.py` must not hide json."""
-    entry = str(folder)
-    added = entry not in sys.path
-    if added:
-        sys.path.append(entry)
-    try:
-        yield
-    finally:
-        if added:
-            sys.path.remove(entry)
-
-
-@contextlib.contextmanager
-def _forget_neighbours(folder: Path) -> Iterator[None]:
-    """Drop plainly imported neighbours from `sys.modules`, where another folder's would meet them."""
-    before = set(sys.modules)
-    try:
-        yield
-    finally:
-        for name in set(sys.modules) - before:
-            file = getattr(sys.modules[name], "__file__", None)
-            if not name.startswith(_PREFIX) and file and Path(file).parent == folder:
-                del sys.modules[name]
-
-
 def _package_folder(name: str) -> Path | None:
     """Where a dotted module's outermost package lies."""
     top = name.partition(".")[0]
@@ -248,6 +172,6 @@ def _why(error: BaseException, source: str, folder: Path | None) -> str:
 def _frames(trace: TracebackType | None) -> Iterator[tuple[str, int]]:
     while trace is not None:
         file = trace.tb_frame.f_code.co_filename
-        if not file.startswith("<frozen") and file not in {__file__, import_module.__code__.co_filename}:
+        if not file.startswith("<frozen") and file not in _OURS:
             yield file, trace.tb_lineno
         trace = trace.tb_next

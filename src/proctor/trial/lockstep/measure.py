@@ -11,7 +11,7 @@ import resource
 import time
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, closing, contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -50,20 +50,24 @@ def plan_slots(call_s: float, loops: int) -> Schedule:
     return Schedule(loops=loops, warmup=max(1, min(WARMUP, kept // 10)), kept=kept, lead=lead)
 
 
-def probe(side: Side, *, cpu: int | None, timeout_s: float = DEFAULT_TIMEOUT_S) -> Calibration:
-    """Start one worker of a side: does it load and run, is it the right code, how long is a call?"""
+def probe(side: Side, *, cpu: int | None, timeout_s: float = DEFAULT_TIMEOUT_S) -> tuple[Calibration, Side]:
+    """Start one worker of a side: does it load and run, is it the right code, how long is a call?
+
+    The side comes back knowing how to start faster.
+    """
     with closing(Worker(side, hash_seed=0)) as worker:
-        _ready([worker], timeout_s)
+        (ready,) = _ready([worker], timeout_s)
         worker.send({"do": "probe", "cpu": cpu, "gc": side.gc, "slot_ns": round(SLOT_S * 1e9)})
         (answer,) = gather([worker], timeout_s=timeout_s, doing="execute_once")
     result = answer["result"]
     loops, (wall_ns, cpu_ns, *_) = result["loops"], result["slot"]
     call_s = max(wall_ns - result["slot"][5], cpu_ns) / loops / 1e9
-    return Calibration(
+    calibration = Calibration(
         schedule=plan_slots(call_s, loops),
         call_wall_s=wall_ns / loops / 1e9,
         call_cpu_s=cpu_ns / loops / 1e9,
     )
+    return calibration, replace(side, recipe=ready["recipe"])
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -168,7 +172,7 @@ def _ring(pipes: Sequence[tuple[int, int]], me: int) -> list[int]:
     return [pipes[me][0], *(writer for number, (_, writer) in enumerate(pipes) if number != me)]
 
 
-def _ready(workers: Sequence[Worker], timeout_s: float) -> None:
+def _ready(workers: Sequence[Worker], timeout_s: float) -> list[dict[str, Any]]:
     answers = gather(workers, timeout_s=timeout_s, doing="loading or its first call")
     for worker, answer in zip(workers, answers, strict=True):
         for name, file in answer["strangers"][:1]:
@@ -177,6 +181,7 @@ def _ready(workers: Sequence[Worker], timeout_s: float) -> None:
                 f"in {worker.side.root}. Import the project from its own folder (PYTHONPATH or an editable "
                 "install), or compare two environments with python:"
             )
+    return answers
 
 
 def _children_cpu_s() -> float:

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-import json
+import ast
+import marshal
 import os
 import select
 import signal
@@ -22,6 +23,8 @@ _WORKER = Path(__file__).with_name("worker.py")
 _PROCTOR = str(Path(__file__).parents[2])
 _LAST_WORDS = 2000
 _EXIT_GRACE_S = 5.0
+_MARSHAL = 2
+"""A version that every interpreter of a side reads."""
 _ITS_OWN_WORDS = frozenset({"NotFoundError", "ParamError", "UsageError"})
 """Errors of ours that a worker meets while loading; they are whole sentences."""
 
@@ -54,6 +57,8 @@ class Side:
     shared: tuple[str, ...] = ()
     """Folders inside those from which it may."""
     pycache: str = ""
+    recipe: str = ""
+    """How a worker of this side made the experiment, for the next one to repeat; only it can read that."""
     slow: float = 0.0
     """Deliberate slowness, as a fraction of the work."""
 
@@ -106,7 +111,7 @@ class Worker:
         return {
             **{
                 name: getattr(side, name)
-                for name in ("slug", "root", "cwd", "file", "module", "seed", "pycache")
+                for name in ("slug", "root", "cwd", "file", "module", "seed", "pycache", "recipe")
             },
             "sources": list(side.sources),
             "params": dict(side.params),
@@ -119,7 +124,7 @@ class Worker:
 
     def send(self, order: Mapping[str, Any]) -> None:
         """Give an order; a worker that is gone is noticed when its answer is read."""
-        data = json.dumps(order).encode() + b"\n"
+        data = marshal.dumps(dict(order), _MARSHAL).hex().encode() + b"\n"
         with suppress(BrokenPipeError):
             while data:
                 data = data[os.write(self._orders, data) :]
@@ -138,7 +143,7 @@ class Worker:
         if not newline:
             return None
         self._buffer = rest
-        message: dict[str, Any] = json.loads(line)
+        message: dict[str, Any] = ast.literal_eval(line.decode())
         if "failure" in message:
             raise self._failed(message["failure"])
         self._done = "result" in message
