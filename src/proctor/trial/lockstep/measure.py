@@ -22,8 +22,8 @@ from proctor.trial.lockstep.process import Side, Worker, gather
 SLOT_S = 0.0002
 """A slot's CPU time. The machine's speed changes from millisecond to millisecond: the shorter the slots, the
 more of that cancels. Below this, handing over the turn would show in the times."""
-KEPT = 200
-WARMUP = 10
+KEPT = 160
+WARMUP = 8
 DEFAULT_TIMEOUT_S = 60.0
 _LEAD_S = 0.0005
 """Longer calls get no untimed one before them: it would cost more than it gives."""
