@@ -48,15 +48,19 @@ class ExperimentContext:
     @property
     def output_dir(self) -> Path:
         """Where the whole run's files go."""
-        return _path(self._output_dir)
+        self._output_dir = _path(self._output_dir)
+        return self._output_dir
 
     @property
     def run_dir(self) -> Path:
         """A folder for this parameter point alone."""
-        return _path(self._run_dir)
+        self._run_dir = _path(self._run_dir)
+        return self._run_dir
 
 
 def _path(place: str | Path) -> Path:
+    if not isinstance(place, str):
+        return place
     from pathlib import Path
 
     return Path(place)

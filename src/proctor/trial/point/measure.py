@@ -58,22 +58,20 @@ def time_calls(
 class PointContext(ExperimentContext):
     """A context whose `run_dir` comes into being when it is first asked for: most points never do."""
 
-    __slots__ = ("_made", "_run_dir")
-    _made: bool
-    _run_dir: Path
+    __slots__ = ("_made",)
+
+    def __init__(self, **named: Any) -> None:
+        super().__init__(**named)
+        self._made = False
 
     @property
     def run_dir(self) -> Path:
         """The folder for this parameter point alone."""
+        folder = super().run_dir
         if not self._made:
-            self._run_dir.mkdir(parents=True, exist_ok=True)
+            folder.mkdir(parents=True, exist_ok=True)
             self._made = True
-        return self._run_dir
-
-    @run_dir.setter
-    def run_dir(self, folder: Path) -> None:
-        self._run_dir = folder
-        self._made = False
+        return folder
 
 
 class Point:
