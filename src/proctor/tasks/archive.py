@@ -43,7 +43,7 @@ def unpack(archive: Path, target: Path, limits: ArchiveLimits | None = None) -> 
         raise TaskError(f"{archive.name}: {target} exists already; unpack into a new folder")
     try:
         with zipfile.ZipFile(archive) as opened:
-            entries = _inspect(opened, archive, limits)
+            entries = inspect_entries(opened, archive, limits)
             root = _task_root(archive, [name for name, info in entries.items() if not info.is_dir()])
             target.parent.mkdir(parents=True, exist_ok=True)
             workplace = Path(tempfile.mkdtemp(prefix=".unpack-", dir=target.parent))
@@ -63,7 +63,9 @@ def unpack(archive: Path, target: Path, limits: ArchiveLimits | None = None) -> 
     return target / root
 
 
-def _inspect(opened: zipfile.ZipFile, archive: Path, limits: ArchiveLimits) -> dict[str, zipfile.ZipInfo]:
+def inspect_entries(
+    opened: zipfile.ZipFile, archive: Path, limits: ArchiveLimits
+) -> dict[str, zipfile.ZipInfo]:
     """Every entry by its clean name, or the first reason to refuse the archive."""
     infos = opened.infolist()
     if not infos:

@@ -9,7 +9,6 @@ from pathlib import Path
 from typing import Any
 
 from proctor.instruments.base import Resolved
-from proctor.model.describe import describe
 from proctor.model.outcome import Outcome
 from proctor.model.record import Artifact, AttemptRecord, Failure
 from proctor.model.spec import ExperimentBody
@@ -17,10 +16,9 @@ from proctor.model.trial import Lease
 from proctor.processes import Usage, describe_status, from_rusage
 from proctor.trial.forkserver.remote import Pass
 from proctor.trial.noise import judge
-from proctor.trial.point.calibrate import median, median_interval
-from proctor.trial.point.values import flat_numbers
+from proctor.trial.point.aggregate import aggregate
+from proctor.trial.point.calibrate import median
 
-_BOOKKEEPING = frozenset({"iteration", "involuntary_switches", "page_faults", "gc_collections"})
 _COUNTS = tuple(each.name for each in fields(Usage))
 _CORES = os.cpu_count() or 1
 _STOPPED = {
@@ -164,21 +162,6 @@ def _died(exit_: Mapping[str, Any]) -> tuple[Outcome, Failure]:
     return Outcome.AGENT_ERROR, Failure(
         phase=where, type="ProcessDied", message=message + which, traceback=words
     )
-
-
-def aggregate(rows: Sequence[Mapping[str, Any]]) -> dict[str, dict[str, float | int]]:
-    """Describe every numeric column; with six values or more the median has its 95 % interval."""
-    columns: dict[str, list[float]] = {}
-    for row in rows:
-        for name, value in flat_numbers(row).items():
-            if name not in _BOOKKEEPING:
-                columns.setdefault(name, []).append(float(value))
-    found = {}
-    for name, values in columns.items():
-        found[name] = describe(values)
-        if interval := median_interval(sorted(values)):
-            found[name] |= {"p50_low": interval[0], "p50_high": interval[1]}
-    return found
 
 
 def _phases(passes: Passes, began_ns: int) -> dict[str, float]:

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-_MAX_BYTES = 1 << 20
+MAX_BYTES = 1 << 20
 _MAX_VALUE = 1e12
 
 
@@ -33,20 +33,22 @@ class Reward:
 def read_reward(folder: Path) -> Reward:
     """`reward.json` wins over `reward.txt`. Links were dropped on the way out; nothing else is followed."""
     structured, plain = folder / "reward.json", folder / "reward.txt"
-    if structured.is_file() and not structured.is_symlink():
-        return _from_json(_read(structured))
-    if plain.is_file() and not plain.is_symlink():
-        return _from_text(_read(plain))
+    for file in (structured, plain):
+        if file.is_file() and not file.is_symlink():
+            with file.open("rb") as stream:
+                return parse_reward(file.name, stream.read(MAX_BYTES + 1))
     raise RewardMissing("the tests ended without writing reward.json or reward.txt")
 
 
-def _read(file: Path) -> str:
-    if file.stat().st_size > _MAX_BYTES:
-        raise RewardInvalid(f"{file.name} has {file.stat().st_size} bytes")
+def parse_reward(name: str, data: bytes) -> Reward:
+    """What the bytes of a `reward.json` or `reward.txt` say."""
+    if len(data) > MAX_BYTES:
+        raise RewardInvalid(f"{name} has more than {MAX_BYTES} bytes")
     try:
-        return file.read_text()
+        text = data.decode()
     except UnicodeDecodeError as error:
-        raise RewardInvalid(f"{file.name} is not UTF-8 text") from error
+        raise RewardInvalid(f"{name} is not UTF-8 text") from error
+    return _from_json(text) if name == "reward.json" else _from_text(text)
 
 
 def _from_text(text: str) -> Reward:
