@@ -1,0 +1,176 @@
+"""The ZIP of a receipt, written one way only: the same files give the same bytes, and no byte is free.
+
+Names in order, one fixed date, no comments, no gaps. So a reader can work out what every byte outside the
+contents has to be, and a flipped one is found as surely as one inside.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import struct
+import zipfile
+import zlib
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import BinaryIO
+
+STORED, DEFLATED = zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED
+_CHUNK = 1 << 20
+_LARGE = 0xFFFF0000
+"""From here on sizes and offsets are written in 64 bits."""
+_MANY = 0xFFFF
+_DATE = 1 << 5 | 1  # 1 January 1980, the first day that a ZIP knows
+_SUSPICIOUS = 100
+"""A file that shrinks more than this is stored as it is: readers take it for a bomb otherwise."""
+_UTF8 = 0x800
+_PLAIN_FILE = 0o100644 << 16
+
+
+@dataclass(frozen=True, slots=True)
+class Entry:
+    """One file of the ZIP, as its directory has it."""
+
+    name: str
+    crc: int
+    packed: int
+    size: int
+    method: int
+    offset: int
+
+
+@dataclass(frozen=True, slots=True)
+class Written:
+    """A file that was added: its digest and its size."""
+
+    sha256: str
+    size: int
+
+
+def local_header(entry: Entry) -> bytes:
+    """What stands before the bytes of a file."""
+    name = entry.name.encode()
+    large = entry.size >= _LARGE
+    extra = struct.pack("<HHQQ", 1, 16, entry.size, entry.packed) if large else b""
+    packed, size = (0xFFFFFFFF, 0xFFFFFFFF) if large else (min(entry.packed, 0xFFFFFFFF), entry.size)
+    head = struct.pack(
+        "<4s5H3L2H", b"PK\3\4", _version(large), _flags(entry), entry.method, 0, _DATE,
+        entry.crc, packed, size, len(name), len(extra),
+    )  # fmt: skip
+    return head + name + extra
+
+
+def central_entry(entry: Entry) -> bytes:
+    """What the directory at the end says of a file."""
+    name = entry.name.encode()
+    large, far = entry.size >= _LARGE, entry.offset >= _LARGE
+    wide = ([entry.size, entry.packed] if large else []) + ([entry.offset] if far else [])
+    extra = struct.pack(f"<HH{len(wide)}Q", 1, 8 * len(wide), *wide) if wide else b""
+    packed, size = (0xFFFFFFFF, 0xFFFFFFFF) if large else (min(entry.packed, 0xFFFFFFFF), entry.size)
+    head = struct.pack(
+        "<4s6H3L5H2L", b"PK\1\2", 3 << 8 | _version(large or far), _version(large or far), _flags(entry),
+        entry.method, 0, _DATE, entry.crc, packed, size, len(name), len(extra), 0, 0, 0,
+        _PLAIN_FILE, 0xFFFFFFFF if far else entry.offset,
+    )  # fmt: skip
+    return head + name + extra
+
+
+def end_record(count: int, size: int, offset: int) -> bytes:
+    """The last bytes: where the directory is and how much is in it."""
+    wide = b""
+    if count >= _MANY or size >= _LARGE or offset >= _LARGE:
+        wide = struct.pack("<4sQ2H2L4Q", b"PK\6\6", 44, 3 << 8 | 45, 45, 0, 0, count, count, size, offset)
+        wide += struct.pack("<4sLQL", b"PK\6\7", 0, offset + size, 1)
+    few = min(count, _MANY)
+    ends = (min(size, 0xFFFFFFFF), min(offset, 0xFFFFFFFF)) if wide else (size, offset)
+    return wide + struct.pack("<4s4H2LH", b"PK\5\6", 0, 0, few, few, *ends, 0)
+
+
+def _version(large: bool) -> int:
+    return 45 if large else 20
+
+
+def _flags(entry: Entry) -> int:
+    return 0 if entry.name.isascii() else _UTF8
+
+
+class Packer:
+    """Writes the ZIP to a file that can be rewound. Add in order of name, then `close`."""
+
+    def __init__(self, sink: BinaryIO) -> None:
+        self._sink = sink
+        self._entries: list[Entry] = []
+
+    def add(self, name: str, source: BinaryIO, size: int) -> Written:
+        """One file, streamed. `size` is what it has; another length is an error."""
+        start = self._sink.tell()
+        hasher = hashlib.sha256()
+        entry = self._stream(name, source, size, start, hasher, deflate=True)
+        if entry.packed >= max(1, entry.size) or entry.size > _SUSPICIOUS * entry.packed:
+            source.seek(0)
+            hasher = hashlib.sha256()
+            entry = self._stream(name, source, size, start, hasher, deflate=False)
+        if entry.size != size:
+            raise ValueError(f"{name} changed while it was packed")
+        end = self._sink.tell()
+        self._sink.seek(start)
+        self._sink.write(local_header(entry))
+        self._sink.seek(end)
+        self._entries.append(entry)
+        return Written(hasher.hexdigest(), entry.size)
+
+    def _stream(
+        self, name: str, source: BinaryIO, size: int, start: int, hasher: hashlib._Hash, *, deflate: bool
+    ) -> Entry:
+        method = DEFLATED if deflate else STORED
+        begin = start + len(local_header(Entry(name, 0, 0, size, method, start)))
+        self._sink.seek(begin)
+        self._sink.truncate()
+        press = zlib.compressobj(6, zlib.DEFLATED, -15) if deflate else None
+        crc = read = 0
+        while piece := source.read(_CHUNK):
+            crc, read = zlib.crc32(piece, crc), read + len(piece)
+            hasher.update(piece)
+            self._sink.write(press.compress(piece) if press else piece)
+        if press:
+            self._sink.write(press.flush())
+        return Entry(name, crc, self._sink.tell() - begin, read, method, start)
+
+    def close(self) -> None:
+        """Write the directory."""
+        offset = self._sink.tell()
+        for entry in self._entries:
+            self._sink.write(central_entry(entry))
+        size = self._sink.tell() - offset
+        self._sink.write(end_record(len(self._entries), size, offset))
+
+
+def free_bytes(path: Path, infos: Sequence[zipfile.ZipInfo]) -> Iterator[tuple[str, str]]:
+    """Where the archive is not what its contents make it: (file, what is wrong). Nothing for a sound one."""
+    at = 0
+    directory: list[tuple[Entry, bytes]] = []
+    with path.open("rb") as raw:
+        for info in infos:
+            name = info.orig_filename
+            entry = Entry(name, info.CRC, info.compress_size, info.file_size, info.compress_type, at)
+            if info.header_offset != at:
+                yield name, f"begins at byte {info.header_offset} of the archive and not at {at}"
+                at = max(0, info.header_offset)
+                entry = Entry(name, entry.crc, entry.packed, entry.size, entry.method, at)
+            wanted = local_header(entry)
+            raw.seek(at)
+            if raw.read(len(wanted)) != wanted:
+                yield name, "the header in the archive is not the one that a receipt has"
+            at += len(wanted) + entry.packed
+            directory.append((entry, central_entry(entry)))
+        raw.seek(at)
+        begin = at
+        for entry, wanted in directory:
+            if raw.read(len(wanted)) != wanted:
+                yield entry.name, "its line in the archive's directory is not the one that a receipt has"
+            at += len(wanted)
+        if raw.read() != end_record(len(directory), at - begin, begin):
+            yield "the archive", "ends in other bytes than a receipt does"
+    names = [info.orig_filename for info in infos]
+    if names[:-1] != sorted(names[:-1]):
+        yield "the archive", "its files are not in order"

@@ -1,0 +1,163 @@
+"""The documents of a receipt against the same documents made anew from its rows."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Mapping
+from collections.abc import Set as AbstractSet
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from proctor.errors import ProctorError, UsageError
+from proctor.model.place import trial_folder
+from proctor.model.plan import PlannedTrial
+from proctor.report.data import RunData
+from proctor.report.files import MAX_DOCUMENT_BYTES, decode
+from proctor.report.receipt.archive import Archive, DamagedError
+from proctor.report.receipt.differences import Difference, Findings, absent, compare, said, same
+from proctor.report.receipt.rebuild import installed_version, write_documents
+
+FIELDS_TOLD = 20
+"""Of one document; a changed reward moves many numbers."""
+
+
+@dataclass(frozen=True, slots=True)
+class Documents:
+    """How many documents were made anew."""
+
+    made: int = 0
+    same_version: bool = True
+    """False: another Proctor packed it, so pages for people and new fields are not compared."""
+
+
+def check_documents(
+    archive: Archive,
+    data: RunData,
+    made: Path,
+    digests: Mapping[str, str],
+    artifacts: AbstractSet[str],
+    found: Findings,
+) -> Documents:
+    """Make every document again and compare. Files that belong to nothing are named."""
+    same_version = archive.receipt.proctor == installed_version()
+    if not same_version:
+        found.note(
+            f"packed by Proctor {archive.receipt.proctor:.40}, and this is {installed_version()}: "
+            "numbers are compared, pages for people are not"
+        )
+    try:
+        write_documents(data, made)
+    except (ProctorError, ArithmeticError, ValueError, TypeError, KeyError) as error:
+        found.add(Difference(file="series.jsonl", what=f"the documents cannot be made anew: {error}"))
+        return Documents(0, same_version)
+    check = _Comparison(archive, data, found, exact=same_version)
+    paths = sorted(str(each.relative_to(made)) for each in made.rglob("*") if each.is_file())
+    listed = {file.path for file in archive.receipt.files}
+    for path in paths:
+        if path in digests:
+            if _sha256(made / path) != digests[path]:
+                check.document(path, made / path)
+        elif same_version and path not in listed:
+            found.add(Difference(file=path, what="a run has this file, and the receipt does not"))
+    for path in sorted(listed - set(paths) - artifacts) if same_version else ():
+        found.add(Difference(file=path, what="belongs to no trial and to no report of this run"))
+    return Documents(len(paths), same_version)
+
+
+class _Comparison:
+    """Tells in which field two versions of a document differ."""
+
+    def __init__(self, archive: Archive, data: RunData, found: Findings, *, exact: bool) -> None:
+        self._archive = archive
+        self._found = found
+        self._exact = exact
+        self._by_key = {trial.planned.key: trial.planned for trial in data.trials}
+        self._folders = {trial_folder(trial.planned): trial.planned for trial in data.trials}
+
+    def document(self, path: str, made: Path) -> None:
+        try:
+            there = self._archive.read(path, MAX_DOCUMENT_BYTES)
+        except DamagedError as error:
+            self._found.add(Difference(file=path, what=str(error)))
+            return
+        wanted = made.read_bytes()
+        if path.endswith(".json"):
+            self._json(path, there, wanted)
+        elif self._exact:
+            self._text(path, there, wanted)
+
+    def _json(self, path: str, there: bytes, wanted: bytes) -> None:
+        try:
+            recorded = decode(there, path)
+        except UsageError as error:
+            self._add(path, str(error).removeprefix(f"{path}: "))
+            return
+        told = differs = 0
+        for field, one, other, owner in compare(recorded, json.loads(wanted)):
+            if not self._exact and (absent(one) or absent(other)):
+                continue
+            differs += 1
+            if same(one, other):
+                continue
+            told += 1
+            if told <= FIELDS_TOLD:
+                what = f"{field}: recorded {said(one)}, the attempts give {said(other)}"
+                self._add(path, what, self._by_key.get(owner), field, one, other)
+        if told > FIELDS_TOLD:
+            self._add(path, f"{told - FIELDS_TOLD} more fields differ from what the attempts give")
+        for name in sorted(_named_twice(there)):
+            self._add(path, f"{name}: stands there twice, so readers may see different values", field=name)
+        if not differs:
+            self._found.note(f"{path} has the right values and is laid out in another way")
+
+    def _text(self, path: str, there: bytes, wanted: bytes) -> None:
+        one, other = there.decode("utf-8", "replace"), wanted.decode("utf-8", "replace")
+        at = next((at for at, pair in enumerate(zip(one, other, strict=False)) if pair[0] != pair[1]), None)
+        at = min(len(one), len(other)) if at is None else at
+        line, start = one.count("\n", 0, at) + 1, max(0, at - 20)
+        pieces = said(one[start : at + 40]), said(other[start : at + 40])
+        self._add(path, f"line {line}: recorded {pieces[0]}, the attempts give {pieces[1]}")
+
+    def _add(
+        self,
+        path: str,
+        what: str,
+        trial: PlannedTrial | None = None,
+        field: str = "",
+        recorded: Any = None,
+        expected: Any = None,
+    ) -> None:
+        self._found.add(
+            Difference(
+                file=path,
+                what=what,
+                trial=trial or self._trial_of(path),
+                field=field,
+                recorded=recorded,
+                expected=expected,
+            )
+        )
+
+    def _trial_of(self, path: str) -> PlannedTrial | None:
+        """The trial in whose folder a file lies."""
+        folder = "/".join(path.split("/")[:3]).partition(".attempt-")[0]
+        return self._folders.get(folder)
+
+
+def _named_twice(text: bytes) -> set[str]:
+    """Names that one object has twice; JSON does not say which of the two values holds."""
+    found: set[str] = set()
+
+    def pairs(items: list[tuple[str, Any]]) -> None:
+        names = [name for name, _ in items]
+        found.update(name for name in names if names.count(name) > 1)
+
+    json.loads(text, object_pairs_hook=pairs)
+    return found
+
+
+def _sha256(path: Path) -> str:
+    with path.open("rb") as stream:
+        return hashlib.file_digest(stream, "sha256").hexdigest()

@@ -1,0 +1,135 @@
+"""Check a receipt with nothing but itself: every digest, and every number worked out again from the rows."""
+
+from __future__ import annotations
+
+import tempfile
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from proctor.errors import UsageError
+from proctor.report.data import RunData
+from proctor.report.receipt import document
+from proctor.report.receipt.archive import Archive, DamagedError, open_receipt
+from proctor.report.receipt.container import free_bytes
+from proctor.report.receipt.differences import Difference, Findings, compare
+from proctor.report.receipt.document import File
+from proctor.report.receipt.invariants import check_end, check_plan
+from proctor.report.receipt.rebuild import RAW
+from proctor.report.receipt.recount import Documents, check_documents
+from proctor.report.receipt.rows import check_rows
+
+EVIDENCE_BYTES = 64 << 20
+
+
+@dataclass(frozen=True, slots=True)
+class Verified:
+    """What a check of a receipt came to."""
+
+    path: Path
+    head: Mapping[str, Any]
+    root: str
+    """Worked out from the list of files; quote this one."""
+    findings: Findings
+    files: int
+    left_out: int
+    attempts: int
+    documents: Documents
+
+    @property
+    def ok(self) -> bool:
+        """Whether nothing differs."""
+        return not self.findings.total
+
+
+def verify_receipt(path: Path, *, expect: str | None = None) -> Verified:
+    """Check the receipt; with `expect`, also that it is the one that somebody quoted."""
+    found = Findings()
+    with open_receipt(path) as archive, tempfile.TemporaryDirectory(prefix="proctor-verify-") as scratch:
+        receipt = archive.receipt
+        for name, what in free_bytes(path, list(archive.entries.values())):
+            found.add(Difference(file=name, what=what))
+        root = document.root_of(receipt.head, receipt.files)
+        found.value(document.NAME, "root", receipt.root, root, "its own list of files gives")
+        if expect is not None:
+            found.value(document.NAME, "root", root, expect, "the digest that was expected is")
+        digests = _check_files(archive, found)
+        attempts, documents = _recompute(archive, digests, Path(scratch), found)
+    left_out = sum(not each.packed for each in receipt.files)
+    return Verified(path, receipt.head, root, found, len(receipt.files), left_out, attempts, documents)
+
+
+def _check_files(archive: Archive, found: Findings) -> dict[str, str]:
+    """Every listed file is there and is itself, and no other is. The digests that were really found."""
+    listed: dict[str, File] = {}
+    digests: dict[str, str] = {}
+    for file in archive.receipt.files:
+        if file.path in listed:
+            found.add(Difference(file=file.path, what="is listed twice"))
+            continue
+        listed[file.path] = file
+        if file.path not in archive.entries:
+            if file.packed:
+                found.add(Difference(file=file.path, what="is missing from the archive"))
+            continue
+        if not file.packed:
+            found.add(Difference(file=file.path, what="is listed as left out, and is there"))
+        try:
+            sha256, size = archive.digest(file.path)
+        except DamagedError as error:
+            found.add(Difference(file=file.path, what=str(error)))
+            continue
+        digests[file.path] = sha256
+        found.value(file.path, "sha256", file.sha256, sha256, "its bytes give")
+        found.value(file.path, "bytes", file.size_bytes, size, "it has")
+    for name in archive.entries:
+        if name not in listed and name != document.NAME:
+            found.add(Difference(file=name, what="is in the archive and not listed"))
+    return digests
+
+
+def _recompute(
+    archive: Archive, digests: Mapping[str, str], scratch: Path, found: Findings
+) -> tuple[int, Documents]:
+    recorded, made = scratch / "recorded", scratch / "made"
+    recorded.mkdir()
+    try:
+        for name in RAW:
+            _extract(archive, name, digests, recorded)
+        data = RunData.from_folder(recorded)
+    except (UsageError, DamagedError) as error:
+        found.add(_refused(error, recorded))
+        return 0, Documents()
+    planned = [trial.planned for trial in data.trials]
+    check_plan(data.info, planned, found)
+    listed = {file.path: file for file in archive.receipt.files}
+
+    def read(path: str) -> bytes | None:
+        if path not in digests:
+            return None
+        try:
+            return archive.read(path, EVIDENCE_BYTES)
+        except DamagedError:
+            return None
+
+    rows = check_rows(recorded, data.info, planned, listed, read, found)
+    check_end(data, found)
+    head = document.head_of(data.info, planned, attempts=rows.number, proctor=archive.receipt.proctor)
+    for field, there, wanted, _ in compare(dict(archive.receipt.head), head):
+        found.value(document.NAME, field, there, wanted, "the run gives")
+    documents = check_documents(archive, data, made, digests, rows.artifacts, found)
+    return rows.number, documents
+
+
+def _extract(archive: Archive, name: str, digests: Mapping[str, str], folder: Path) -> None:
+    if name not in digests:
+        raise UsageError(f"{name}: is not there or cannot be read, so no number can be worked out again")
+    archive.extract(name, folder / name)
+
+
+def _refused(error: Exception, folder: Path) -> Difference:
+    """What a reader of the raw files said, without the place where they lay for a moment."""
+    text = str(error).replace(f"{folder}/", "").replace(str(folder), "the receipt")
+    file = next((name for name in RAW if text.startswith(name)), "the archive")
+    return Difference(file=file, what=text.removeprefix(file).lstrip(": "))
