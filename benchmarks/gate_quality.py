@@ -21,14 +21,12 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from itertools import pairwise
 from pathlib import Path
-from statistics import median
 
 import numpy as np
-from simulated_studies import chances_of, mcnemar, rolled, shifted
+from simulated_studies import chances_of, rolled, shifted
 
-from proctor.analysis.distributions import normal_quantile, two_sided_t
 from proctor.analysis.estimate import TaskRewards
-from proctor.analysis.interval import wilson
+from proctor.analysis.naive import SCORE_RULES, slower_by_eye, slower_by_welch
 from proctor.analysis.power import Spread, detectable
 from proctor.report.compare.results import ResultPoint, ResultSet
 from proctor.report.data import RunData
@@ -67,29 +65,6 @@ def verdict(rules: RuleSet, after: Side, before: Side) -> GateVerdict:
     return evaluate(rules, after, before).verdict
 
 
-def eye(a: Array, b: Array) -> bool:
-    """Two intervals that do not overlap, B below."""
-    one, two = (wilson(float(side.mean()), side.size) for side in (a, b))
-    return two.high < one.low
-
-
-def pooled(a: Array, b: Array) -> bool:
-    both = (a.mean() + b.mean()) / 2
-    error = math.sqrt(max(both * (1 - both), 1e-12) * 2 / a.size)
-    return bool((a.mean() - b.mean()) / error > normal_quantile(0.975))
-
-
-def paired_rollouts(a: Array, b: Array) -> bool:
-    return mcnemar(a, b) and bool(b.mean() < a.mean())
-
-
-ALTERNATIVES: dict[str, Callable[[Array, Array], bool]] = {
-    "two intervals by eye": eye,
-    "pooled z": pooled,
-    "McNemar on rollouts": paired_rollouts,
-}
-
-
 def scores(suites: int, seed: int) -> None:
     print(f"\n## Scores: {TASKS} tasks like Terminal-Bench 2, {suites} suites per cell, called worse (%)\n")
     print("Margin 3 pp; 1 / 5 / 10 rollouts per task and side.\n")
@@ -114,8 +89,8 @@ def scores(suites: int, seed: int) -> None:
 
 
 def _called(a: Array, b: Array) -> Iterator[tuple[str, bool]]:
-    for name, test in ALTERNATIVES.items():
-        yield name, test(a, b)
+    for name, test in SCORE_RULES.items():
+        yield name, test(a, b) < 0
     before, after = suite(a), suite(b)
     like, these = (verdict(rules, after, before) for rules in (SCORE, THESE))
     yield "**proctor gate**, tasks like these", like is GateVerdict.REGRESSION
@@ -153,20 +128,6 @@ def broken(suites: int, seed: int) -> None:
         print(f"| {before:.0%} / {after:.0%} | " + " | ".join(cells) + " |", flush=True)
 
 
-def slower_by_eye(a: dict[str, Sequence[float]], b: dict[str, Sequence[float]]) -> bool:
-    return any(median(b[name]) > 1.05 * median(a[name]) for name in a)
-
-
-def welch(a: dict[str, Sequence[float]], b: dict[str, Sequence[float]]) -> bool:
-    for name in a:
-        before, after = (np.log(np.asarray(side[name])) for side in (a, b))
-        error = math.sqrt(before.var(ddof=1) / before.size + after.var(ddof=1) / after.size)
-        gap = float(after.mean() - before.mean())
-        if gap > math.log(1.05) and two_sided_t(gap / max(error, 1e-12), before.size) < 0.05:
-            return True
-    return False
-
-
 def times(suites: int, seed: int) -> None:
     print(f"\n## Times: 10 points × 9 values, machine moves 5 %, {suites} pairs, called worse (%)\n")
     print(
@@ -182,7 +143,7 @@ def times(suites: int, seed: int) -> None:
             a = {str(at): np.exp(generator.normal(0, 0.01, 9)).tolist() for at in range(10)}
             b = {str(at): (scale * np.exp(generator.normal(0, 0.01, 9))).tolist() for at in range(10)}
             by_eye += slower_by_eye(a, b)
-            by_welch += welch(a, b)
+            by_welch += slower_by_welch(a, b)
             found[verdict(TIMES, points(b), points(a))] += 1
         shares = [by_eye, by_welch, *(found[GateVerdict(n)] for n in ("regression", "pass", "inconclusive"))]
         print(
@@ -235,7 +196,7 @@ def real(runs: int, seed: int) -> None:
                 for side in (before, moved)
             )
             by_eye += slower_by_eye(a, b)
-            by_welch += welch(a, b)
+            by_welch += slower_by_welch(a, b)
             found[verdict(TIMES, moved, before)] += 1
         pairs = len(sides) - 1
         shares = [by_eye, by_welch, *(found[GateVerdict(n)] for n in ("regression", "pass", "inconclusive"))]

@@ -6,14 +6,14 @@ import argparse
 import math
 import time
 from collections.abc import Callable, Iterator
+from functools import partial
 
 import numpy as np
 
 from proctor.analysis.change import change_points
 from proctor.analysis.compare import paired_scores
-from proctor.analysis.distributions import normal_quantile
 from proctor.analysis.estimate import score
-from proctor.analysis.interval import wilson
+from proctor.analysis.naive import SCORE_RULES
 from proctor.analysis.power import Spread, detectable
 from proctor.analysis.sequential import Decision, run_sequence
 from proctor.analysis.times import Noise, Samples, compare_times
@@ -71,35 +71,18 @@ def coverage(suites: int, seed: int) -> None:
         print(f"| {name} | " + " | ".join(cells) + " |", flush=True)
 
 
-def by_eye(a: Array, b: Array) -> bool:
-    """Two intervals of pooled rollouts that do not overlap."""
-    one, two = (wilson(float(side.mean()), side.size) for side in (a, b))
-    return one.high < two.low or two.high < one.low
-
-
-def pooled(a: Array, b: Array) -> bool:
-    """The z test that takes rollouts for independent."""
-    both = (a.mean() + b.mean()) / 2
-    error = math.sqrt(max(both * (1 - both), 1e-12) * 2 / a.size)
-    return bool(abs(a.mean() - b.mean()) / error > normal_quantile(0.975))
-
-
-def mcnemar(a: Array, b: Array) -> bool:
-    """Rollout i against rollout i, which have nothing in common."""
-    losses, wins = float(((a == 1) & (b == 0)).sum()), float(((a == 0) & (b == 1)).sum())
-    return losses + wins > 0 and abs(losses - wins) / math.sqrt(losses + wins) > normal_quantile(0.975)
-
-
 def paired(a: Array, b: Array) -> bool:
     found = paired_scores(by_task(a), by_task(b))
     assert found is not None
     return found.p_value <= 0.05
 
 
+def _differs(rule: Callable[[Array, Array], int], a: Array, b: Array) -> bool:
+    return rule(a, b) != 0
+
+
 TESTS: dict[str, Callable[[Array, Array], bool]] = {
-    "two intervals by eye": by_eye,
-    "pooled z": pooled,
-    "McNemar on rollouts": mcnemar,
+    **{name: partial(_differs, rule) for name, rule in SCORE_RULES.items()},
     "paired on task means": paired,
 }
 

@@ -98,16 +98,19 @@ class PairedRatio:
     tasks: int
 
 
-def paired_scores(a: Rewards, b: Rewards, *, seed: int = 0, level: float = 0.95) -> PairedScores | None:
+def paired_scores(
+    a: Rewards, b: Rewards, *, seed: int = 0, level: float = 0.95, flips: int = 10_000
+) -> PairedScores | None:
     """Compare rewards per task; None when the two sides share no scored task."""
     names = [name for name in a if len(a[name]) and len(b.get(name, ()))]
     if not names:
         return None
     pairs = [(np.asarray(a[name], dtype=float), np.asarray(b[name], dtype=float)) for name in names]
-    differences = np.array([float(after.mean() - before.mean()) for before, after in pairs])
+    means = _moments(pairs)[0]
+    differences = means[1::2] - means[::2]
     spread = float(differences.std(ddof=1)) if len(names) > 1 else math.inf
     error = spread / math.sqrt(len(names))
-    flips = sign_flip(list(differences), seed=seed)
+    signs = sign_flip(list(differences), seed=seed, flips=flips)
     between = _tasks_like_these(pairs, differences, level)
     return PairedScores(
         difference=float(differences.mean()),
@@ -117,8 +120,8 @@ def paired_scores(a: Rewards, b: Rewards, *, seed: int = 0, level: float = 0.95)
         these_tasks=_these_tasks(pairs, differences, level) or between,
         tasks_like_these=between,
         p_t=_p_t(float(differences.mean()), error, len(names) - 1),
-        p_sign_flip=flips.p_value,
-        exact=flips.exact,
+        p_sign_flip=signs.p_value,
+        exact=signs.exact,
         detectable=_detectable(between),
         only_in_a=tuple(name for name in a if name not in b),
         only_in_b=tuple(name for name in b if name not in a),
@@ -223,8 +226,19 @@ def _these_tasks(pairs: Pairs, differences: Array, level: float) -> Interval | N
 def _inside(pairs: Pairs) -> float | None:
     if min(len(side) for pair in pairs for side in pair) < 2:
         return None
-    inside = math.fsum(float(side.var(ddof=1)) / len(side) for pair in pairs for side in pair)
+    _, squares, sizes = _moments(pairs)
+    inside = math.fsum(squares / (sizes - 1) / sizes)
     return math.sqrt(inside + _pseudo(pairs)) / (len(pairs) + 1)
+
+
+def _moments(pairs: Pairs) -> tuple[Array, Array, Array]:
+    """Mean, sum of squares around it and size of every side, A before B; at once, for suites are many."""
+    sides = [side for pair in pairs for side in pair]
+    sizes = np.array([len(side) for side in sides])
+    flat, starts = np.concatenate(sides), np.cumsum(sizes) - sizes
+    means = np.add.reduceat(flat, starts) / sizes
+    squares = np.add.reduceat((flat - np.repeat(means, sizes)) ** 2, starts)
+    return means, squares, sizes.astype(np.float64)
 
 
 def _pseudo(pairs: Pairs) -> float:
@@ -233,7 +247,8 @@ def _pseudo(pairs: Pairs) -> float:
 
 
 def _bounded(pairs: Pairs) -> bool:
-    return all(bool((side >= 0).all() and (side <= 1).all()) for pair in pairs for side in pair)
+    flat = np.concatenate([side for pair in pairs for side in pair])
+    return bool(flat.min() >= 0 and flat.max() <= 1)
 
 
 def _normal(centre: float, error: float, level: float, method: str) -> Interval:

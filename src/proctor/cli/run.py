@@ -11,6 +11,7 @@ from proctor.errors import Exit
 
 if TYPE_CHECKING:
     from proctor.job.running import Job
+    from proctor.model.trial import RunStatus
     from proctor.report.data import RunData
 
 
@@ -65,27 +66,20 @@ def command(
     return carry_out(job, verbose=verbose, as_json=as_json)
 
 
-def carry_out(job: Job, *, verbose: int, as_json: bool, done: int = 0) -> int:
-    """Execute a job with everything a terminal needs around it; the exit code."""
+def bring_to_end(job: Job, *, verbose: int, quiet: bool, done: int = 0) -> RunStatus:
+    """Execute a job with a live display and with signals heard."""
     import asyncio
-    import sys
 
-    from proctor.cli.gate import gate_run, show
     from proctor.cli.live import Live
     from proctor.cli.live_tasks import TaskLive
-    from proctor.cli.table import print_json
     from proctor.engine.stop import Stop
     from proctor.job.running import execute
-    from proctor.model.trial import RunStatus
-    from proctor.report.data import RunData
-    from proctor.report.folder import summary
-    from proctor.report.gate.output.document import to_mapping
 
     shown: Live | TaskLive
     if job.spec.tasks:
-        shown = TaskLive(job.plan.trials, done=done, verbose=verbose, quiet=as_json)
+        shown = TaskLive(job.plan.trials, done=done, verbose=verbose, quiet=quiet)
     else:
-        shown = Live(len(job.plan), done=done, verbose=bool(verbose), quiet=as_json)
+        shown = Live(len(job.plan), done=done, verbose=bool(verbose), quiet=quiet)
     with shown as live:
 
         def heard(requests: int) -> None:
@@ -98,14 +92,27 @@ def carry_out(job: Job, *, verbose: int, as_json: bool, done: int = 0) -> int:
         async def go() -> RunStatus:
             stop = Stop(heard)
             with stop.on_signals():
-                streams = live.logged if isinstance(live, TaskLive) and verbose > 1 and not as_json else None
+                streams = live.logged if isinstance(live, TaskLive) and verbose > 1 and not quiet else None
                 return await execute(job, listener=live, stop=stop, on_log=streams)
 
         live.say(f"run {job.info.id}: {job.spec.name}, {len(job.plan)} trials")
         for warning in job.plan.warnings:
             live.say(f"note: {warning}")
-        status = asyncio.run(go())
+        return asyncio.run(go())
 
+
+def carry_out(job: Job, *, verbose: int, as_json: bool, done: int = 0) -> int:
+    """Execute a job with everything a terminal needs around it; the exit code."""
+    import sys
+
+    from proctor.cli.gate import gate_run, show
+    from proctor.cli.table import print_json
+    from proctor.model.trial import RunStatus
+    from proctor.report.data import RunData
+    from proctor.report.folder import summary
+    from proctor.report.gate.output.document import to_mapping
+
+    status = bring_to_end(job, verbose=verbose, quiet=as_json, done=done)
     data = RunData.from_folder(job.folder)
     if not as_json:
         print_result(data)

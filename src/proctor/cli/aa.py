@@ -1,0 +1,258 @@
+"""`proctor aa`: the noise certificate of a suite, from a run of it or by running it first."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+if TYPE_CHECKING:
+    from proctor.model.spec import Spec
+    from proctor.report.aa.certificate import NoiseCertificate
+    from proctor.report.aa.scores import Asked
+    from proctor.report.data import RunData
+    from proctor.settings import Settings
+    from proctor.store.store import Store
+
+_SPECS = {".yaml", ".yml", ".toml", ".json"}
+_MOST_REPEATS = 20
+
+
+@click.command(name="aa")
+@click.argument("ref", metavar="RUN|SPEC")
+@click.option(
+    "--rollouts",
+    type=click.IntRange(1, 1000),
+    help="Rollouts per task and side to certify; with SPEC also how many are run. [as the run has]",
+)
+@click.option(
+    "--margin", metavar="3pp|5%", help="Loss that the gate tolerates. [3pp for scores, 5% for times]"
+)
+@click.option("--these-tasks", is_flag=True, help="Claim for these tasks only, not for tasks like these.")
+@click.option(
+    "--simulations",
+    type=click.IntRange(100, 100_000),
+    default=1000,
+    show_default=True,
+    help="Identical pairs to judge, of each kind.",
+)
+@click.option("--seed", default=0, show_default=True, help="Seed of the resampling.")
+@click.option("--json", "as_json", is_flag=True, help="One JSON document instead of text.")
+@click.option(
+    "--out",
+    type=click.Path(path_type=Path, dir_okay=False),
+    help="Also write the certificate here: .json, .md or .html.",
+)
+@click.option("-v", "--verbose", count=True, help="With SPEC: a line per trial.")
+def command(
+    ref: str,
+    rollouts: int | None,
+    margin: str | None,
+    these_tasks: bool,
+    simulations: int,
+    seed: int,
+    as_json: bool,
+    out: Path | None,
+    verbose: int,
+) -> int:
+    """Certify the noise of RUN (id, name, 'latest', a run folder), or of SPEC, which is run first.
+
+    Identical sides are made of the run's own results and judged by the gate, many times. Exit code: 0 false
+    alarms are compatible with 5 % or less, 1 the suite cries wolf, 2 bad input, 3 too little data to
+    certify, 4 only infrastructure failed, 130 interrupted.
+    """
+    from proctor.report.aa.scores import Asked
+    from proctor.settings import load_settings
+
+    settings = load_settings()
+    write = _writer(out)
+    asked = Asked(
+        rollouts=rollouts,
+        margin=fraction(margin),
+        these_tasks=these_tasks,
+        simulations=simulations,
+        seed=seed,
+    )
+    folder = Path(ref)
+    if folder.suffix.lower() in _SPECS and not folder.is_dir():
+        run_id = _run(folder, rollouts, settings, verbose=verbose, quiet=as_json)
+        if run_id is None:
+            from proctor.errors import Exit
+
+            return Exit.INTERRUPTED
+        ref = run_id
+    found = certify(ref, asked, settings)
+    document = _document(found)
+    if write:
+        write(found, document)
+    if as_json:
+        from proctor.cli.table import print_json
+
+        print_json(document)
+    else:
+        _print(found, out)
+    return int(found.exit_code)
+
+
+def fraction(written: str | None) -> float | None:
+    """`3pp`, `3 pp`, `5%` or `0.05` as a fraction."""
+    from proctor.errors import UsageError
+
+    if written is None:
+        return None
+    text = written.strip().lower()
+    bare = text.removesuffix("pp").removesuffix("%").strip()
+    try:
+        value = float(bare) / (1 if bare == text else 100)
+    except ValueError:
+        value = -1.0
+    if not 0 < value < 1:
+        raise UsageError(f"--margin {written!r}: give a loss such as 3pp or 5%, above 0 and below 100")
+    return value
+
+
+def certify(ref: str, asked: Asked, settings: Settings) -> NoiseCertificate:
+    """The certificate of a stored run or of a run folder."""
+    from proctor.report.data import RunData
+    from proctor.store.open import open_store
+
+    folder = Path(ref)
+    if folder.is_dir() and (folder / "manifest.json").is_file():
+        return _certificate(RunData.from_folder(folder), asked, None)
+    with open_store(settings.store_url, create=False) as store:
+        return _certificate(RunData.from_store(store, ref), asked, store)
+
+
+def _certificate(data: RunData, asked: Asked, store: Store | None) -> NoiseCertificate:
+    from proctor.errors import UsageError
+    from proctor.report.aa.scores import certify_scores
+    from proctor.report.aa.times import METRIC, certify_times
+
+    repeats = _repeats(data, store) if store else []
+    if data.info.kind == "task":
+        return certify_scores(data, asked, repeats=repeats)
+    if asked.rollouts is not None or asked.these_tasks:
+        raise UsageError(
+            f"run {data.info.id} measured experiments: it has iterations, and neither rollouts nor tasks; "
+            "leave --rollouts and --these-tasks out"
+        )
+    from proctor.report.compare.history import noise_from_store
+    from proctor.report.compare.results import from_run
+
+    side = from_run(data, (METRIC,))
+    noise = noise_from_store(store, side, side, METRIC) if store else None
+    return certify_times(data, asked, noise=noise, repeats=repeats)
+
+
+def _repeats(data: RunData, store: Store) -> list[RunData]:
+    """Other whole runs of the very same plan on the same machine, oldest first."""
+    from proctor.model.trial import RunStatus
+    from proctor.report.compare.facts import run_facts, same_machine
+    from proctor.report.data import RunData
+
+    info = data.info
+    own = run_facts(info)
+    found = []
+    for brief in store.runs(name=info.name, limit=_MOST_REPEATS):
+        if brief.id == info.id or brief.name != info.name or brief.status is not RunStatus.DONE:
+            continue
+        other = store.run(brief.id)
+        if (
+            other.plan_digest
+            and other.plan_digest == info.plan_digest
+            and same_machine(run_facts(other), own)
+        ):
+            found.append(RunData.from_store(store, brief.id))
+    return sorted(found, key=lambda each: each.info.created_at)
+
+
+def _run(file: Path, rollouts: int | None, settings: Settings, *, verbose: int, quiet: bool) -> str | None:
+    """Run a spec as `proctor run` does; its id, or None when a person stopped it."""
+    import sys
+
+    from proctor.cli.run import bring_to_end
+    from proctor.job.running import create
+    from proctor.model.trial import RunStatus
+    from proctor.spec.load import load, written
+
+    spec = _repeated(load(file), rollouts)
+    job = create(spec, written(file), settings)
+    if bring_to_end(job, verbose=verbose, quiet=quiet) is RunStatus.DONE:
+        return job.info.id
+    print(
+        f"interrupted; go on with: proctor resume {job.info.id}, then proctor aa {job.info.id}",
+        file=sys.stderr,
+    )
+    return None
+
+
+def _repeated(spec: Spec, rollouts: int | None) -> Spec:
+    """The spec with the rollouts that were asked for; too few are refused before anything is spent."""
+    from dataclasses import replace
+
+    from proctor.errors import UsageError
+
+    if spec.kind == "experiment":
+        if rollouts is not None:
+            raise UsageError("--rollouts is for tasks; an experiment has iterations, which its spec says")
+        return spec
+    if rollouts is not None:
+        spec = replace(spec, tasks=tuple(replace(entry, rollouts=rollouts) for entry in spec.tasks))
+    if max(entry.rollouts for entry in spec.tasks) < 2:
+        raise UsageError(f"{spec.name}: one rollout per task shows no luck; give --rollouts 5")
+    return spec
+
+
+def _writer(out: Path | None) -> Any:
+    """What writes the file; a name that cannot be written is refused before any work."""
+    from proctor.errors import UsageError
+    from proctor.report.aa import page
+    from proctor.report.files import encode, make_folder, write_atomic
+
+    if out is None:
+        return None
+    kind = out.suffix.lower()
+    if kind not in {".json", ".md", ".html"}:
+        raise UsageError(f"--out {out}: its name must end in .json, .md or .html")
+
+    def write(found: NoiseCertificate, document: dict[str, Any]) -> None:
+        text = {".md": page.markdown, ".html": page.html}.get(kind)
+        make_folder(out.parent)
+        write_atomic(out, text(found) if text else encode(document, indent=True) + "\n")
+
+    return write
+
+
+def _document(found: NoiseCertificate) -> dict[str, Any]:
+    from datetime import UTC, datetime
+
+    from proctor.job.running import versions
+    from proctor.report.aa.document import to_mapping
+
+    return to_mapping(found, made_at=f"{datetime.now(UTC):%Y-%m-%dT%H:%M:%SZ}", versions=versions())
+
+
+def _print(found: NoiseCertificate, out: Path | None) -> None:
+    from proctor.cli.table import bold, print_table, printable
+    from proctor.report.aa.page import facts, tables
+
+    def clean(text: str) -> str:
+        return printable(text.replace("\u202f", " "))
+
+    print(bold(clean(found.sentence)))
+    print(clean(f"run {found.run}"))
+    for line in facts(found):
+        print(clean(f"- {line}"))
+    for table in tables(found):
+        print(f"\n{bold(table.title)}")
+        rows = [[clean(cell) for cell in row] for row in table.rows]
+        print_table(table.headers, rows, right=table.right)
+        if table.caption:
+            print(clean(table.caption))
+    if found.next_steps:
+        print(f"\n{bold('What to do next')}")
+    for step in found.next_steps:
+        print(clean(f"- {step}"))
+    if out:
+        print(f"\ncertificate: {out}")
