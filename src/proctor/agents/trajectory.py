@@ -84,8 +84,13 @@ class Trajectory:
         }
 
     def to_json(self) -> bytes:
-        """The document as bytes."""
-        return json.dumps(self.to_mapping(), ensure_ascii=False, indent=1).encode()
+        """The document as bytes, a step per line: an indented one takes ten times as long to write."""
+        whole = self.to_mapping()
+        steps = ",\n  ".join(json.dumps(step, ensure_ascii=False) for step in whole.pop("steps"))
+        final = whole.pop("final_metrics")
+        head = json.dumps(whole, ensure_ascii=False)[:-1]
+        text = f'{head},\n "steps": [\n  {steps}\n ],\n "final_metrics": {json.dumps(final)}}}\n'
+        return text.encode(errors="replace")
 
 
 def _cut(text: str) -> str:

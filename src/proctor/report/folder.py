@@ -9,7 +9,9 @@ from __future__ import annotations
 
 import os
 import shutil
+import stat
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -181,9 +183,11 @@ class RunFolder:
     def _copy(self, artifact: Artifact, relative: str) -> None:
         """Bring one in, unless whoever measured has left it in its place already."""
         assert self._blobs is not None
+        with suppress(OSError):
+            found = os.lstat(f"{self._base}/{relative}")
+            if stat.S_ISREG(found.st_mode) and found.st_size == artifact.size_bytes:
+                return
         digest, target = artifact.digest, self.path / relative
-        if target.is_file() and not target.is_symlink() and target.stat().st_size == artifact.size_bytes:
-            return
         self._make(os.path.dirname(relative))  # noqa: PTH120 - a relative path as text, made many times
         if not self._blobs.has(digest):
             raise StoreError(

@@ -46,8 +46,10 @@ class Cgroups:
                 folder.mkdir(parents=True)
             for controller, folder in folders.items():
                 for file, value in _settings(self.version, controller, limits):
-                    if file not in _OPTIONAL or (folder / file).exists():
-                        (folder / file).write_text(value)
+                    place = f"{folder}/{file}"
+                    if file not in _OPTIONAL or os.path.exists(place):  # noqa: PTH110 - several per sandbox
+                        with open(place, "wb", buffering=0) as stream:  # noqa: PTH123 - same
+                            stream.write(value.encode())
         except OSError as error:
             group.remove()
             raise SandboxError(f"cannot set a limit through control groups: {error}") from error
@@ -100,7 +102,8 @@ class Group:
     def _read(self, controller: str, file: str) -> str:
         folder = self.folders.get(controller)
         try:
-            return (folder / file).read_text() if folder else ""
+            with open(f"{folder}/{file}", "rb") as stream:  # noqa: PTH123 - several per sandbox
+                return stream.read().decode()
         except OSError:
             return ""
 

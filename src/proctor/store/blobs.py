@@ -57,6 +57,7 @@ class FolderBlobs:
 
     def __init__(self, root: Path, *, sync: bool = False) -> None:
         self.root = root
+        self._base = str(root)
         self._sync = sync
         self._made = False
 
@@ -101,7 +102,10 @@ class FolderBlobs:
         """Where a blob is, or would be."""
         if not _DIGEST.fullmatch(digest):
             raise NotFoundError(f"{digest!r} is not the digest of a blob: 64 hexadecimal digits")
-        return self.root / digest[:2] / digest[2:4] / digest
+        return Path(self._place(digest))
+
+    def _place(self, digest: str) -> str:
+        return f"{self._base}/{digest[:2]}/{digest[2:4]}/{digest}"
 
     def has(self, digest: str) -> bool:
         """Whether it is there."""
@@ -151,7 +155,7 @@ class FolderBlobs:
     def _touch(self, digest: str) -> bool:
         """Whether the blob is there; if so it counts as just put, which keeps a collector away from it."""
         try:
-            os.utime(self.path(digest))
+            os.utime(self._place(digest))
         except OSError:
             return False
         return True
@@ -159,12 +163,12 @@ class FolderBlobs:
     @contextmanager
     def _partial(self) -> Iterator[BinaryIO]:
         """A file of one's own beside the blobs; gone at the end unless it was settled."""
-        path = self.root / f"{_PARTIAL}{os.getpid()}-{os.urandom(8).hex()}"
+        path = f"{self._base}/{_PARTIAL}{os.getpid()}-{os.urandom(8).hex()}"
         try:
             if not self._made:
                 self.root.mkdir(parents=True, exist_ok=True)
                 self._made = True
-            with path.open("xb") as partial:
+            with open(path, "xb") as partial:  # noqa: PTH123 - several per trial
                 yield partial
         except OSError as error:
             raise StoreError(
@@ -173,7 +177,7 @@ class FolderBlobs:
             ) from error
         finally:
             with suppress(OSError):
-                path.unlink()
+                os.unlink(path)  # noqa: PTH108 - several per trial
 
     def _settle(self, partial: BinaryIO, digest: str) -> None:
         partial.flush()

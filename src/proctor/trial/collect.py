@@ -7,7 +7,8 @@ from __future__ import annotations
 
 import json
 import mimetypes
-from collections.abc import Iterator
+import os
+import stat
 from contextlib import suppress
 from dataclasses import asdict
 from functools import cache
@@ -76,7 +77,7 @@ class Collector:
             return []
         diff = diff_state(state, workdir, base)
         counts = {key: value for key, value in asdict(diff).items() if key != "patch"}
-        info = json.dumps({"workdir": workdir, **counts}, indent=2) + "\n"
+        info = json.dumps({"workdir": workdir, **counts}) + "\n"
         return [
             self._keep(state, "state.tar"),
             self._keep_bytes(folder, "artifacts/diff.patch", redactor.whole(diff.patch.encode())),
@@ -90,7 +91,7 @@ class Collector:
         with suppress(SandboxError, FileNotFoundError):
             target.mkdir(parents=True, exist_ok=True)
             await sandbox.download(source, target, max_bytes=MAX_ARTIFACT_BYTES)
-        return [self._keep(file, str(file.relative_to(folder))) for file in sorted(_plain_files(target))]
+        return [self._keep(folder / name, name) for name in _plain_files(str(folder), "artifacts/files")]
 
     def write(self, folder: Path, *, trajectory: bytes, rubrics: list[dict[str, Any]]) -> list[Artifact]:
         """What Proctor itself knows of the attempt, and the logs that were streamed."""
@@ -99,10 +100,7 @@ class Collector:
             text = json.dumps(rubrics, indent=2) + "\n"
             kept.append(self._keep_bytes(folder, "rubrics.json", text.encode()))
         for part in ("logs", "verifier"):
-            kept += [
-                self._keep(file, str(file.relative_to(folder)))
-                for file in sorted(_plain_files(folder / part))
-            ]
+            kept += [self._keep(Path(f"{folder}/{name}"), name) for name in _plain_files(str(folder), part)]
         return kept
 
     def _keep(self, file: Path, name: str) -> Artifact:
@@ -128,8 +126,17 @@ def _media_type(name: str) -> str:
     return mimetypes.guess_type(name)[0] or "application/octet-stream"
 
 
-def _plain_files(folder: Path) -> Iterator[Path]:
-    return (file for file in folder.rglob("*") if file.is_file() and not file.is_symlink())
+def _plain_files(folder: str, part: str) -> list[str]:
+    """The plain files below a part of a folder, in order, as paths relative to the folder."""
+    found: list[str] = []
+    with suppress(FileNotFoundError, NotADirectoryError), os.scandir(f"{folder}/{part}") as entries:
+        for entry in entries:
+            name = f"{part}/{entry.name}"
+            if entry.is_dir(follow_symlinks=False):
+                found += _plain_files(folder, name)
+            elif entry.is_file(follow_symlinks=False):
+                found.append(name)
+    return sorted(found)
 
 
 def base_of(root: Root, workspace: Workspace, workdir: str) -> Base:
@@ -154,10 +161,13 @@ def base_of(root: Root, workspace: Workspace, workdir: str) -> Base:
 
 def _read_below(folder: Path, relative: str) -> bytes | None:
     """A plain file of a folder; nothing is followed out of it."""
-    file = folder / relative
+    place = f"{folder}/{relative}"
     try:
-        if file.is_symlink() or not file.is_file() or not file.resolve().is_relative_to(folder.resolve()):
+        found = os.lstat(place)
+        if not stat.S_ISREG(found.st_mode) or found.st_size > MAX_STATE_BYTES:
             return None
-        return file.read_bytes() if file.stat().st_size <= MAX_STATE_BYTES else None
+        if not os.path.realpath(place).startswith(f"{os.path.realpath(folder)}/"):
+            return None
+        return Path(place).read_bytes()
     except OSError:
         return None

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import difflib
-import tarfile
+import posixpath
 from collections.abc import Callable
 from dataclasses import dataclass
-from pathlib import Path, PurePosixPath
+from pathlib import Path
+
+from proctor.trial.task.state_tar import Member, members
 
 MAX_FILE_BYTES = 1 << 20
 MAX_PATCH_BYTES = 8 << 20
@@ -36,46 +38,39 @@ def diff_state(state: Path, workdir: str, base: Base) -> Diff:
     counts = {"added": 0, "modified": 0, "deleted": 0, "left_out": 0}
     size = 0
     prefix = workdir.strip("/")
-    with tarfile.open(state) as archive:
-        for member in archive:
-            path = str(PurePosixPath(member.name.lstrip("./")))
-            if not _below(path, prefix):
-                continue
-            name = path[len(prefix) :].strip("/")
-            change = _change(archive, member, name, path, base)
-            if change is None:
-                continue
-            kind, text = change
-            counts[kind] += 1
-            if not text or size + len(text) > MAX_PATCH_BYTES or len(parts) > MAX_FILES:
-                counts["left_out"] += 1
-                continue
-            size += len(text)
-            parts.append(text)
+    for member in members(state):
+        path = posixpath.normpath("/" + member.name).lstrip("/")
+        if not _below(path, prefix):
+            continue
+        change = _change(member, path[len(prefix) :].strip("/"), path, base)
+        if change is None:
+            continue
+        kind, text = change
+        counts[kind] += 1
+        if not text or size + len(text) > MAX_PATCH_BYTES or len(parts) > MAX_FILES:
+            counts["left_out"] += 1
+            continue
+        size += len(text)
+        parts.append(text)
     return Diff(patch="".join(parts), **counts)
 
 
-def _change(
-    archive: tarfile.TarFile, member: tarfile.TarInfo, name: str, path: str, base: Base
-) -> tuple[str, str] | None:
+def _change(member: Member, name: str, path: str, base: Base) -> tuple[str, str] | None:
     """(kind, patch) of one member; None when it changed nothing that a patch shows."""
-    last = PurePosixPath(name).name
-    if last.startswith(WHITEOUT) or member.ischr():
+    folder, last = posixpath.split(name)
+    if last.startswith(WHITEOUT) or member.kind == "device":
         gone = last.removeprefix(WHITEOUT)
-        before = base(str(PurePosixPath(path).with_name(gone)))
-        return (
-            ("deleted", _patch(str(PurePosixPath(name).with_name(gone)), before, None))
-            if before is not None
-            else None
-        )
-    if not member.isfile():
+        before = base(posixpath.join(posixpath.dirname(path), gone))
+        if before is None:
+            return None
+        return "deleted", _patch(posixpath.join(folder, gone), before, None)
+    if member.kind != "file":
         return None
     before = base(path)
     kind = "added" if before is None else "modified"
     if member.size > MAX_FILE_BYTES:
         return kind, ""
-    file = archive.extractfile(member)
-    after = file.read() if file else b""
+    after = member.read()
     return None if after == before else (kind, _patch(name, before, after))
 
 
