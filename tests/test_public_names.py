@@ -9,6 +9,7 @@ PUBLIC = [
     "ExperimentContext",
     "Instrument",
     "REGISTRY",
+    "load",
     "register_experiment",
     "register_instrument",
 ]

@@ -10,12 +10,14 @@ if TYPE_CHECKING:
     from proctor.experiments.base import register_experiment as register_experiment
     from proctor.instruments.base import Instrument as Instrument
     from proctor.instruments.base import register_instrument as register_instrument
+    from proctor.report.tables.frame import load as load
 
 _HOMES = {
     "Experiment": "proctor.experiments.base",
     "ExperimentContext": "proctor.experiments.base",
     "Instrument": "proctor.instruments.base",
     "REGISTRY": "proctor.experiments.base",
+    "load": "proctor.report.tables.frame",
     "register_experiment": "proctor.experiments.base",
     "register_instrument": "proctor.instruments.base",
 }

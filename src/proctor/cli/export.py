@@ -1,19 +1,46 @@
-"""`proctor export`: a run out of the store, as a folder that needs no Proctor to be read."""
+"""`proctor export`: a run out of the store, as a folder that needs no Proctor, or as flat tables."""
 
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any, Literal
 
 import click
+
+from proctor.errors import Exit
 
 
 @click.command(name="export")
 @click.argument("ref", metavar="RUN")
 @click.argument("path", required=False, type=click.Path(path_type=Path))
+@click.option(
+    "--format",
+    "format_",
+    type=click.Choice(["folder", "csv", "parquet"]),
+    default="folder",
+    show_default=True,
+    help="The whole run, or its trials, attempts and iterations as tables.",
+)
 @click.option("--json", "as_json", is_flag=True, help="Print where it went as JSON.")
-def command(ref: str, path: Path | None, as_json: bool) -> None:
-    """Write RUN to a new folder PATH (default: <name>-<id> here) with its artifacts and reports."""
-    from proctor.cli.table import print_json
+def command(ref: str, path: Path | None, format_: Literal["folder", "csv", "parquet"], as_json: bool) -> int:
+    """Write RUN to a new folder PATH (default: <name>-<id> here) with its artifacts and reports.
+
+    With --format csv or parquet the folder holds tables, and RUN may also be a run folder or a receipt.
+    """
+    from proctor.cli.table import print_json, print_table, printable
+
+    done = _folder(ref, path) if format_ == "folder" else _tables(ref, path, format_)
+    if as_json:
+        print_json(done)
+        return Exit.OK
+    print(printable(done["path"]))
+    if tables := done.get("tables"):
+        rows = [[each["name"], f"{each['rows']:,}", each["columns"]] for each in tables]
+        print_table(["table", "rows", "columns"], rows, right=(1, 2))
+    return Exit.OK
+
+
+def _folder(ref: str, path: Path | None) -> dict[str, Any]:
     from proctor.model.place import safe_name
     from proctor.report.transfer import export_run
     from proctor.settings import load_settings
@@ -25,7 +52,19 @@ def command(ref: str, path: Path | None, as_json: bool) -> None:
         info = store.run(ref)
         target = path or Path(f"{safe_name(info.name)}-{safe_name(info.id)}")
         export_run(store, FolderBlobs(settings.blobs_dir), info.id, target)
-    if as_json:
-        print_json({"run_id": info.id, "path": str(target)})
-    else:
-        print(target)
+    return {"run_id": info.id, "path": str(target)}
+
+
+def _tables(ref: str, path: Path | None, format_: Literal["csv", "parquet"]) -> dict[str, Any]:
+    from dataclasses import asdict
+
+    from proctor.model.place import safe_name
+    from proctor.report.tables.files import write_tables
+    from proctor.report.tables.source import open_source
+    from proctor.settings import load_settings
+
+    with open_source(ref, load_settings()) as source:
+        info = source.info
+        target = path or Path(f"{safe_name(info.name)}-{safe_name(info.id)}-{format_}")
+        written = write_tables(source, target, format_)
+    return {"run_id": info.id, "path": str(target), "tables": [asdict(each) for each in written]}

@@ -13,7 +13,8 @@ KEPT = 1000
 """Differences told one by one; of more only the number is known."""
 _ABSENT = object()
 _CLOSE = 1e-9
-"""Two machines may round the last digit of a logarithm differently; nobody forges at this size."""
+_CLOSE_ABOVE = 1e-7
+"""Two machines may round the last digits of a logarithm differently; nobody forges at this size."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -98,7 +99,7 @@ class Findings:
 
 
 def same(one: Any, other: Any) -> bool:
-    """Equal, floats to the ninth digit. 1 and 1.0 are the same number, true is none."""
+    """Equal, small floats to the ninth digit. 1 and 1.0 are the same number, true is none."""
     if isinstance(one, bool) or isinstance(other, bool):
         return one is other
     if isinstance(one, int | float) and isinstance(other, int | float):
@@ -111,10 +112,14 @@ def same(one: Any, other: Any) -> bool:
 
 
 def _close(one: float, other: float) -> bool:
+    if isinstance(one, int) and isinstance(other, int):
+        return False
     try:
-        return math.isclose(one, other, rel_tol=_CLOSE, abs_tol=1e-15)
+        size = max(abs(float(one)), abs(float(other)))
     except OverflowError:
         return False
+    # A moment in seconds since 1970 is a large number: what is close must not grow with it.
+    return abs(one - other) <= max(8 * math.ulp(size), min(_CLOSE * size, _CLOSE_ABOVE))
 
 
 def compare(

@@ -53,7 +53,7 @@ def check_documents(
         found.add(Difference(file="series.jsonl", what=f"the documents cannot be made anew: {error}"))
         return Documents(0, same_version)
     check = _Comparison(archive, data, found, exact=same_version)
-    paths = sorted(str(each.relative_to(made)) for each in made.rglob("*") if each.is_file())
+    paths = sorted((str(each.relative_to(made)) for each in made.rglob("*") if each.is_file()), key=_telling)
     listed = {file.path for file in archive.receipt.files}
     for path in paths:
         if path in digests:
@@ -64,6 +64,11 @@ def check_documents(
     for path in sorted(listed - set(paths) - artifacts) if same_version else ():
         found.add(Difference(file=path, what="belongs to no trial and to no report of this run"))
     return Documents(len(paths), same_version)
+
+
+def _telling(path: str) -> tuple[bool, bool, str]:
+    """What names a trial comes first, then what names a field."""
+    return not path.startswith("trials/"), not path.endswith(".json"), path
 
 
 class _Comparison:

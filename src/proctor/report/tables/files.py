@@ -1,0 +1,63 @@
+"""The tables of a run as files in one new folder: complete or absent, never into one that holds something."""
+
+from __future__ import annotations
+
+import os
+import shutil
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Literal
+
+from proctor.errors import UsageError
+from proctor.report.files import make_folder, write_error
+from proctor.report.tables.columns import KINDS, Table
+from proctor.report.tables.source import Source
+
+Format = Literal["csv", "parquet"]
+
+
+@dataclass(frozen=True, slots=True)
+class TableFile:
+    """One table that was written."""
+
+    name: str
+    rows: int
+    columns: int
+
+
+def write_tables(source: Source, path: Path, format_: Format) -> list[TableFile]:
+    """`trials`, `attempts`, and for experiments `iterations`, in the new folder `path`."""
+    if path.exists() and (not path.is_dir() or any(path.iterdir())):
+        raise UsageError(f"{path}: exists already; choose another place or remove it first")
+    make_folder(path.parent)
+    beside = path.with_name(f".{path.name}.{os.getpid()}.tmp")
+    make_folder(beside)
+    written = []
+    try:
+        for kind in KINDS:
+            if kind != "iterations" or source.info.kind == "experiment":
+                table = source.table(kind)
+                name = f"{kind}.{format_}"
+                written.append(TableFile(name, _write(table, beside / name, format_), len(table.columns)))
+        if path.is_dir():
+            path.rmdir()
+        beside.rename(path)
+    except OSError as error:
+        raise write_error(path, error) from error
+    finally:
+        shutil.rmtree(beside, ignore_errors=True)
+    return written
+
+
+def _write(table: Table, path: Path, format_: Format) -> int:
+    if format_ == "csv":
+        from proctor.report.tables.csv_file import write_csv
+
+        return write_csv(table, path)
+    from importlib.metadata import version
+
+    from proctor.report.tables.parquet import write_parquet
+
+    with path.open("wb") as sink:
+        by = f"proctor-bench version {version('proctor-bench')}"
+        return write_parquet(sink, table.columns, table.rows(), created_by=by)
