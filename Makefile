@@ -19,15 +19,14 @@ setup: ## install what running needs, in .venv
 demo: setup ## a sweep, a comparison and a report, in under two minutes
 	@scripts/demo.sh
 
-test: ## install what the tests need, and run them
+test: ## install what the tests need, and run them; COVERAGE=1 holds the coverage bars too
 	@scripts/setup.sh dev $(SYSTEM_TEST)
 	@$(PY) -m compileall -q src
-	@$(PY) -m pytest -n $(JOBS) $(PYTEST_ARGS)
+	@$(PY) -m pytest -n $(JOBS) $(if $(COVERAGE),--cov --cov-report=) $(PYTEST_ARGS)
+	@$(if $(COVERAGE),scripts/coverage.sh)
 
-coverage: ## the tests again, with the coverage bars held: 90 % of src, 98 % of model, spec, plan, analysis
-	@scripts/setup.sh dev $(SYSTEM_TEST)
-	@$(PY) -m pytest -n $(JOBS) --cov --cov-report= $(PYTEST_ARGS)
-	@scripts/coverage.sh
+coverage: ## the tests with the coverage bars held: 90 % of src, 98 % of model, spec, plan, analysis
+	@$(MAKE) --no-print-directory test COVERAGE=1
 
 check: ## lint, types and import layers
 	@scripts/setup.sh dev
