@@ -30,6 +30,8 @@ from proctor.store.store import Store
 
 REGRADES = "regrades"
 """In place of a written spec: the run whose workspaces are judged again."""
+VETS = "vets"
+"""In place of a written spec: the tasks that are vetted."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -195,6 +197,10 @@ def _task_executor(job: Job, blobs: FolderBlobs, worker: str, on_log: OnLog | No
         from proctor.trial.regrade import RegradeExecutor
 
         return RegradeExecutor(setting, plans, Workspaces(str(regrades), settings, blobs).of)
+    if VETS in job.info.spec:
+        from proctor.job.vet.executor import VetExecutor
+
+        return VetExecutor(setting, plans, cache_dir=settings.cache_dir)
     return TaskExecutor(setting, plans)
 
 

@@ -1,0 +1,195 @@
+"""`proctor vet`: try tasks before they are trusted, and certify what they are."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from proctor.job.running import Job
+    from proctor.job.vet.planning import VetRequest
+    from proctor.model.vetting import Check
+    from proctor.report.vet.certificate import TaskCertificate
+    from proctor.settings import Settings
+
+FOLDER = "certificates"
+
+
+@click.command(name="vet")
+@click.argument("paths", metavar="TASK_OR_DATASET...", nargs=-1, required=True)
+@click.option(
+    "--rollouts",
+    type=click.IntRange(1, 1000),
+    default=5,
+    show_default=True,
+    help="Trials of the oracle and of doing nothing.",
+)
+@click.option(
+    "--repeats",
+    type=click.IntRange(1, 1000),
+    default=2,
+    show_default=True,
+    help="Trials of each disturbance.",
+)
+@click.option(
+    "--only", metavar="CHECK,...", help="Of oracle, nop, one_cpu, network_off, clock, time_zone, loaded."
+)
+@click.option("--sandbox", default="auto", show_default=True, help="Back end.")
+@click.option("--parallel", type=click.IntRange(1, 1024), help="Trials at a time. [the number of CPUs]")
+@click.option(
+    "--out",
+    type=click.Path(path_type=Path, file_okay=False),
+    help="Where the certificates go. [the run's folder]",
+)
+@click.option("-v", "--verbose", count=True, help="A line per trial; twice: everything.")
+@click.option("--json", "as_json", is_flag=True, help="Print the certificates as JSON.")
+def command(
+    paths: tuple[str, ...],
+    rollouts: int,
+    repeats: int,
+    only: str | None,
+    sandbox: str,
+    parallel: int | None,
+    out: Path | None,
+    verbose: int,
+    as_json: bool,
+) -> int:
+    """Vet tasks: folders, datasets or ZIPs. Or a vetting that was interrupted: its run id finishes it.
+
+    The author's solution must always pass, also on one CPU, without network, 400 days ahead, in another time
+    zone and on a busy machine; doing nothing must never pass. Exit code: 0 all are sound, 1 some are not,
+    2 bad input, 4 infrastructure left something open, 130 interrupted.
+    """
+    import sys
+
+    from proctor.cli.run import bring_to_end
+    from proctor.errors import Exit
+    from proctor.job.vet.planning import VetRequest
+    from proctor.model.trial import RunStatus
+    from proctor.processes import allowed_cpus
+    from proctor.settings import load_settings
+
+    settings = load_settings()
+    request = VetRequest(
+        paths=paths,
+        rollouts=rollouts,
+        repeats=repeats,
+        parallel=parallel or len(allowed_cpus()),
+        sandbox=sandbox,
+        checks=chosen(only),
+    )
+    job, done = _job(request, settings)
+    if (
+        done < len(job.plan)
+        and bring_to_end(job, verbose=verbose, quiet=as_json, done=done) is not RunStatus.DONE
+    ):
+        print(f"interrupted; go on with: proctor vet {job.info.id}", file=sys.stderr)
+        return Exit.INTERRUPTED
+    found = certificates_of(job.info.id, settings)
+    return report(found, job.info.id, out or job.folder / FOLDER, as_json=as_json)
+
+
+def chosen(only: str | None) -> tuple[Check, ...]:
+    """The checks that were asked for, in their usual order."""
+    from proctor.errors import UsageError
+    from proctor.model.vetting import Check
+    from proctor.spec.node import nearest
+
+    if only is None:
+        return tuple(Check)
+    names = [name.strip().lower().replace("-", "_") for name in only.split(",") if name.strip()]
+    for name in names:
+        if name not in set(Check):
+            raise UsageError(
+                f"--only: '{name}' is not a check{nearest(name, [each.value for each in Check])}"
+            )
+    if not names:
+        raise UsageError("--only names no check")
+    return tuple(check for check in Check if check in names)
+
+
+def _job(request: VetRequest, settings: Settings) -> tuple[Job, int]:
+    """A new vetting, or one that exists; and how many of its trials are done."""
+    from proctor.errors import NotFoundError, UsageError
+    from proctor.job.running import VETS, reopen, unfinished
+    from proctor.job.vet.planning import create_vetting
+    from proctor.store.open import open_store
+
+    ref = request.paths[0]
+    if len(request.paths) > 1 or Path(ref).exists():
+        return create_vetting(request, settings), 0
+    try:
+        with open_store(settings.store_url, create=False) as store:
+            info = store.run(ref)
+            missing = unfinished(store, info.id)
+    except NotFoundError:
+        return create_vetting(request, settings), 0
+    if VETS not in info.spec:
+        raise UsageError(f"{ref}: no such task, and run {info.id} of that name is not a vetting")
+    job = reopen(info.id, settings)
+    return job, len(job.plan) - missing
+
+
+def certificates_of(run_id: str, settings: Settings) -> tuple[TaskCertificate, ...]:
+    """The certificates that a stored vetting means."""
+    from proctor.job.vet.planning import checks_of, left_out
+    from proctor.report.data import RunData
+    from proctor.report.vet.judge import certificates
+    from proctor.store.open import open_store
+
+    with open_store(settings.store_url, create=False) as store:
+        data = RunData.from_store(store, run_id)
+    written = data.info.spec
+    digests = {trial.planned.subject_digest for trial in data.trials}
+    return certificates(
+        data, checks=checks_of(written), left_out={each: left_out(written, each) for each in digests}
+    )
+
+
+def report(found: Sequence[TaskCertificate], run_id: str, folder: Path, *, as_json: bool) -> int:
+    """Write the certificates and print them; the exit code."""
+    from datetime import UTC, datetime
+
+    from proctor.cli.table import print_json
+    from proctor.model.place import safe_name
+    from proctor.report.files import make_folder, write_atomic, write_json
+    from proctor.report.vet.certificate import exit_code
+    from proctor.report.vet.document import summary
+    from proctor.report.vet.page import markdown
+
+    made_at = f"{datetime.now(UTC):%Y-%m-%dT%H:%M:%SZ}"
+    document = summary(found, run_id=run_id, made_at=made_at)
+    make_folder(folder)
+    for each in document["certificates"]:
+        write_json(folder / f"{safe_name(each['task'].replace('/', '__'))}.json", each)
+    write_atomic(folder / "README.md", markdown(found, run_id=run_id))
+    if as_json:
+        print_json(document)
+    else:
+        _print(found, run_id, folder)
+    return exit_code(found)
+
+
+def _print(found: Sequence[TaskCertificate], run_id: str, folder: Path) -> None:
+    from proctor.cli.table import bold, print_table, printable
+    from proctor.report.vet import page
+
+    checks = page.columns(found)
+    print(bold(page.headline(found)))
+    shown = page.ordered(found)
+    rows: list[Any] = [[printable(cell) for cell in page.row(each, checks)] for each in shown]
+    print_table(page.headers(found), rows, right=range(2, 2 + len(checks)))
+    print()
+    asides = {each.task: [line for line in (page.not_tried(each), *each.notes) if line] for each in shown}
+    shared = [line for line in asides[shown[0].task] if all(line in lines for lines in asides.values())]
+    for each in shown:
+        print(printable(page.sentence(each)))
+        for line in (*page.where(each), *(line for line in asides[each.task] if line not in shared)):
+            print(printable(f"  {line}"))
+    for line in shared:
+        print(printable(line))
+    print(f"\nrun {run_id}; certificates: {folder}")
