@@ -53,7 +53,7 @@ class Collected:
 
 
 class FolderBlobs:
-    """Blobs in a folder: `ab/cd/abcd…`, two levels deep."""
+    """Blobs in a folder: `ab/abcd…`, one level deep; a second one would be a folder made for every blob."""
 
     def __init__(self, root: Path, *, sync: bool = False) -> None:
         self.root = root
@@ -105,7 +105,7 @@ class FolderBlobs:
         return Path(self._place(digest))
 
     def _place(self, digest: str) -> str:
-        return f"{self._base}/{digest[:2]}/{digest[2:4]}/{digest}"
+        return f"{self._base}/{digest[:2]}/{digest}"
 
     def has(self, digest: str) -> bool:
         """Whether it is there."""
@@ -150,7 +150,7 @@ class FolderBlobs:
         return Collected(removed, removed_bytes, kept, kept_bytes)
 
     def _all(self) -> Iterator[Path]:
-        return (path for path in self.root.glob("??/??/*") if _DIGEST.fullmatch(path.name))
+        return (path for path in self.root.glob("??/*") if _DIGEST.fullmatch(path.name))
 
     def _touch(self, digest: str) -> bool:
         """Whether the blob is there; if so it counts as just put, which keeps a collector away from it."""

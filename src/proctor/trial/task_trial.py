@@ -61,6 +61,12 @@ class TaskSetting:
     clock: Callable[[], float] = time.time
     on_log: Callable[[PlannedTrial, str, bytes], None] | None = None
     """Hears what agents and tests print, as it is written: trial, log, bytes without secrets."""
+    redactor: Redactor = field(init=False)
+
+    def __post_init__(self) -> None:
+        secrets = {**secrets_in(self.given), "MODEL_TOKEN": self.model_token}
+        known = Redactor({name: value for name, value in secrets.items() if value})
+        object.__setattr__(self, "redactor", known)
 
 
 class TaskAttempt:
@@ -73,8 +79,7 @@ class TaskAttempt:
         self.trial = trial
         self.lease = lease
         self.folder = setting.collector.folder(trial, lease.attempt)
-        secrets = {**secrets_in(setting.given), "MODEL_TOKEN": setting.model_token}
-        self.redactor = Redactor({name: value for name, value in secrets.items() if value})
+        self.redactor = setting.redactor
         heard = partial(setting.on_log, trial) if setting.on_log else None
         self.logs = Logs(self.folder / "logs", self.redactor, heard)
         self.phases = Phases()
