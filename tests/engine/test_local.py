@@ -135,6 +135,17 @@ async def test_as_many_run_at_once_as_asked_for_and_no_more(store):
     assert executor.most == 3
 
 
+async def test_each_record_says_how_long_its_trial_waited_for_room(store):
+    begin(store, 3)
+    ticks = iter(range(1000))
+    engine = engine_for(store, FakeExecutor(), parallel=1)
+    engine.clock = lambda: float(next(ticks))
+    engine._began = engine.clock()
+    await engine.run()
+    waited = [row.record.phases_s["queue"] for row in store.attempts("r1")]
+    assert waited[0] < waited[1] < waited[2]
+
+
 async def test_infrastructure_is_tried_again_and_every_attempt_is_kept(store):
     begin(store, 1)
     executor = FakeExecutor(

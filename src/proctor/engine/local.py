@@ -6,7 +6,7 @@ import asyncio
 import time
 from collections.abc import Callable
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from proctor.engine.base import Executor, Listener
 from proctor.engine.retry import retry_delay_s
@@ -30,6 +30,12 @@ class Held:
     trial: PlannedTrial
     lease: Lease
     started_at: float
+    queued_s: float = 0.0
+    """From when it could have begun, had there been room."""
+
+    def told(self, record: AttemptRecord) -> AttemptRecord:
+        """The record with the one phase that only the engine knows."""
+        return replace(record, phases_s={"queue": self.queued_s, **record.phases_s})
 
 
 class LocalEngine:
@@ -61,6 +67,7 @@ class LocalEngine:
         self.clock = clock
         self._running: dict[asyncio.Task[AttemptRecord], Held] = {}
         self._ready_at: dict[str, float] = {}
+        self._began = clock()
 
     async def run(self) -> None:
         """Return when no trial is left, or when asked to stop and what ran is saved."""
@@ -106,7 +113,15 @@ class LocalEngine:
         leases = self.store.claim(self.run_id, worker=self.worker, now=now, lease_s=self.lease_s, limit=room)
         for lease in leases:
             self.store.begin(lease, now)
-        return [Held(self.store.trial(self.run_id, lease.key), lease, now) for lease in leases]
+        return [
+            Held(
+                self.store.trial(self.run_id, lease.key),
+                lease,
+                now,
+                max(0.0, now - self._ready_at.get(lease.key, self._began)),
+            )
+            for lease in leases
+        ]
 
     def _commit(self, lease: Lease, record: AttemptRecord) -> bool:
         """Whether the attempt counts; if not, its trial is to be tried again."""
@@ -136,7 +151,7 @@ class LocalEngine:
             if task.cancelled():
                 self._save_cancelled(held)
             else:
-                ended.append((held, task.result()))
+                ended.append((held, held.told(task.result())))
         return ended
 
     async def _wait_for_retry(self, stopping: asyncio.Task[None]) -> bool:
