@@ -138,7 +138,7 @@ async def test_as_many_run_at_once_as_asked_for_and_no_more(store):
 async def test_each_record_says_how_long_its_trial_waited_for_room(store):
     begin(store, 3)
     ticks = iter(range(1000))
-    engine = engine_for(store, FakeExecutor(), parallel=1)
+    engine = engine_for(store, FakeExecutor(), Ear(), parallel=1)
     engine.clock = lambda: float(next(ticks))
     engine._began = engine.clock()
     await engine.run()
