@@ -120,7 +120,7 @@ async def execute(job: Job, *, listener: Listener, stop: Stop, on_log: OnLog | N
             store=store,
             run_id=info.id,
             executor=_executor(job, FolderBlobs(settings.blobs_dir), worker, on_log),
-            listener=_Saving(folder, listener),
+            listener=Saving(folder, listener),
             stop=stop,
             worker=worker,
             parallel=job.spec.parallel,
@@ -204,7 +204,7 @@ def _task_executor(job: Job, blobs: FolderBlobs, worker: str, on_log: OnLog | No
     return TaskExecutor(setting, plans)
 
 
-class _Saving:
+class Saving:
     """Writes each attempt to the run folder before anyone else hears of it."""
 
     def __init__(self, folder: RunFolder, listener: Listener) -> None:
@@ -212,9 +212,11 @@ class _Saving:
         self.listener = listener
 
     def started(self, trial: PlannedTrial, lease: Lease) -> None:
+        """Nothing to write yet."""
         self.listener.started(trial, lease)
 
     def ended(self, trial: PlannedTrial, record: AttemptRecord, counts: bool) -> None:
+        """On disk first."""
         self.folder.append(trial, record, counts)
         self.listener.ended(trial, record, counts)
 

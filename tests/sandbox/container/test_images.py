@@ -87,7 +87,6 @@ async def test_a_dockerfile_that_fails_says_its_last_lines_and_is_not_tried_for_
     for _ in range(4):
         with pytest.raises(ImageError, match=r"podman build ended with exit code(?s:.)*\| the-reason"):
             await images.root(wanted)
-    assert images._failures
     assert not await working_containers(podman, podman.folder.name)
 
 

@@ -12,7 +12,7 @@ from proctor.engine.lease import is_dead, worker_id
 from proctor.engine.local import LocalEngine
 from proctor.engine.stop import Stop
 from proctor.errors import ProctorError
-from proctor.job.running import Job, finish, unfinished
+from proctor.job.running import Job, Saving, finish, unfinished
 from proctor.model.outcome import Outcome
 from proctor.model.plan import PlannedTrial
 from proctor.model.record import AttemptRecord, Failure
@@ -64,7 +64,7 @@ async def drive(
             store=store,
             run_id=info.id,
             executor=_Sparing(executor, guilty, worker),
-            listener=_Saving(folder, listener),
+            listener=Saving(folder, listener),
             stop=stop,
             worker=worker,
             parallel=parallel,
@@ -163,18 +163,3 @@ class _Sparing:
 
     async def close(self) -> None:
         await self.executor.close()
-
-
-class _Saving:
-    """Writes each attempt to the run folder before anyone else hears of it."""
-
-    def __init__(self, folder: RunFolder, listener: Listener) -> None:
-        self.folder = folder
-        self.listener = listener
-
-    def started(self, trial: PlannedTrial, lease: Lease) -> None:
-        self.listener.started(trial, lease)
-
-    def ended(self, trial: PlannedTrial, record: AttemptRecord, counts: bool) -> None:
-        self.folder.append(trial, record, counts)
-        self.listener.ended(trial, record, counts)

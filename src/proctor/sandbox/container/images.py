@@ -14,60 +14,30 @@ from pathlib import Path
 from typing import Any
 
 from proctor.errors import ImageError, SandboxError, TaskError
-from proctor.model.task import Task, TaskEnvironment
+from proctor.model.task import TaskEnvironment
 from proctor.sandbox import reaper
 from proctor.sandbox.base import Root
 from proctor.sandbox.container import composition, leftovers
 from proctor.sandbox.container.backend import Containers
 from proctor.sandbox.container.engine import ASK_S, Said, call
 from proctor.sandbox.image.context import Context
+from proctor.sandbox.image.once import RootsOnce
 
 LABEL = "proctor.image"
 _LAST_LINES = 20
 _LAST_BYTES = 16 << 10
 _WAIT_S = 0.1
-_TRIES = 2
-"""How often a failing build is tried in one process; after that its error is repeated."""
-
-Key = tuple[object, ...]
 
 
 class ContainerImages:
-    """Makes roots. One per process; those who ask for the same root wait for one build."""
+    """Makes roots that are images of the engine."""
 
     def __init__(self, cache_dir: Path, backend: Containers) -> None:
         self._cache_dir = cache_dir
         self._backend = backend
-        self._roots: dict[Key, asyncio.Task[Root]] = {}
-        self._failures: dict[Key, int] = {}
         self._numbers = itertools.count()
-
-    async def root(self, task: Task, environment: TaskEnvironment | None = None) -> Root:
-        """The root of a task, or of one of its environments; ImageError says which step failed and how."""
-        wanted = environment or task.environment
-        key = (task.digest, wanted.image, wanted.folder, wanted.dockerfile, wanted.compose)
-        making = self._roots.get(key)
-        if making is None or self._may_retry(key, making):
-            making = asyncio.get_running_loop().create_task(self._make(wanted))
-            self._roots[key] = making
-        return await asyncio.shield(making)
-
-    async def close(self) -> None:
-        """End builds that are still going on."""
-        for making in self._roots.values():
-            making.cancel()
-        await asyncio.gather(*self._roots.values(), return_exceptions=True)
-        self._roots.clear()
-
-    def _may_retry(self, key: Key, making: asyncio.Task[Root]) -> bool:
-        """A build that failed may do better once more; a broken task will not."""
-        if not making.done() or making.cancelled():
-            return making.done()
-        error = making.exception()
-        if error is None or isinstance(error, TaskError):
-            return False
-        self._failures[key] = self._failures.get(key, 0) + 1
-        return self._failures[key] < _TRIES
+        once = RootsOnce(self._make)
+        self.root, self.close = once.root, once.close
 
     async def _make(self, wanted: TaskEnvironment) -> Root:
         try:

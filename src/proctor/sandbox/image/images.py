@@ -6,57 +6,26 @@ import asyncio
 from collections.abc import Awaitable, Callable
 from pathlib import Path
 
-from proctor.errors import ImageError, TaskError
-from proctor.model.task import Task, TaskEnvironment
+from proctor.errors import ImageError
+from proctor.model.task import TaskEnvironment
 from proctor.sandbox.base import Backend, Root
 from proctor.sandbox.bubblewrap import Bubblewrap
 from proctor.sandbox.image.build import Build
 from proctor.sandbox.image.dockerfile import parse
 from proctor.sandbox.image.layered import HOST, LayeredRoots
+from proctor.sandbox.image.once import RootsOnce
 from proctor.sandbox.image.recipe import UnsupportedError, plan
 
-_TRIES = 2
-"""How often a failing build is tried in one process; after that its error is repeated."""
-
-Key = tuple[object, ...]
 Began = Callable[[Build], None]
 
 
 class Images:
-    """Makes roots. One per process; those who ask for the same root wait for one build."""
+    """Makes roots for sandboxes that stack layers, or that have no file system of their own."""
 
     def __init__(self, cache_dir: Path, backend: Backend) -> None:
         self._make_root = _maker(cache_dir, backend)
-        self._roots: dict[Key, asyncio.Task[Root]] = {}
-        self._failures: dict[Key, int] = {}
-
-    async def root(self, task: Task, environment: TaskEnvironment | None = None) -> Root:
-        """The root of a task, or of one of its environments; ImageError says which step failed and how."""
-        wanted = environment or task.environment
-        key = (task.digest, wanted.image, wanted.folder, wanted.dockerfile, wanted.compose)
-        making = self._roots.get(key)
-        if making is None or self._may_retry(key, making):
-            making = asyncio.get_running_loop().create_task(self._make(wanted))
-            self._roots[key] = making
-        return await asyncio.shield(making)
-
-    async def close(self) -> None:
-        """End builds that are still going on."""
-        for making in self._roots.values():
-            making.cancel()
-        await asyncio.gather(*self._roots.values(), return_exceptions=True)
-        self._roots.clear()
-
-    def _may_retry(self, key: Key, making: asyncio.Task[Root]) -> bool:
-        if not making.done():
-            return False
-        if making.cancelled():
-            return True
-        error = making.exception()
-        if error is None or isinstance(error, TaskError):
-            return False  # what is wrong in the Dockerfile stays wrong
-        self._failures[key] = self._failures.get(key, 0) + 1
-        return self._failures[key] < _TRIES
+        once = RootsOnce(self._make)
+        self.root, self.close = once.root, once.close
 
     async def _make(self, wanted: TaskEnvironment) -> Root:
         builds: list[Build] = []
