@@ -95,3 +95,33 @@ def _own_home(tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.Monk
     monkeypatch.setenv("PROCTOR_HOME", str(home / ".proctor"))
     monkeypatch.setenv("PROCTOR_OUTPUT_DIR", str(home / "results"))
     monkeypatch.setenv("PROCTOR_ROLLOUTS_DIR", str(home / "rollouts"))
+
+
+@pytest.fixture
+def make_task(tmp_path: Path) -> Callable[..., Path]:
+    """A task whose solution and tests are these scripts; `solved` is what the tests look at."""
+
+    def make(
+        name: str,
+        solve: str = "echo yes > /app/solved",
+        test: str = "grep -q yes /app/solved",
+        *,
+        network: str = "no-network",
+        environment: str = "",
+    ) -> Path:
+        folder = tmp_path / "tasks" / name
+        for part in ("environment", "solution", "tests"):
+            (folder / part).mkdir(parents=True)
+        (folder / "task.toml").write_text(
+            f'schema_version = "1.4"\n[task]\nname = "t/{name}"\n[agent]\ntimeout_sec = 20\n'
+            f'[verifier]\ntimeout_sec = 20\n[environment]\nnetwork_mode = "{network}"\n{environment}'
+        )
+        (folder / "instruction.md").write_text("Write yes to /app/solved.\n")
+        (folder / "environment" / "Dockerfile").write_text("FROM debian:bookworm-slim\nWORKDIR /app\n")
+        (folder / "solution" / "solve.sh").write_text(f"#!/bin/bash\n{solve}\n")
+        (folder / "tests" / "test.sh").write_text(
+            f"#!/bin/bash\nif {test}; then echo 1; else echo 0; fi > /logs/verifier/reward.txt\n"
+        )
+        return folder
+
+    return make

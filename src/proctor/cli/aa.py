@@ -164,7 +164,7 @@ def _repeats(data: RunData, store: Store) -> list[RunData]:
             and same_machine(run_facts(other), own)
         ):
             found.append(RunData.from_store(store, brief.id))
-    return sorted(found, key=lambda each: each.info.created_at)
+    return sorted(found, key=lambda each: (each.info.created_at, each.info.id))
 
 
 def _run(file: Path, rollouts: int | None, settings: Settings, *, verbose: int, quiet: bool) -> str | None:

@@ -118,7 +118,7 @@ class _Suite:
             rollouts,
             self.margin,
             these_tasks=self.asked.these_tasks,
-            pairs=POWER_PAIRS,
+            pairs=min(POWER_PAIRS, self.asked.simulations),
             seed=self.asked.seed,
         )
 
@@ -274,8 +274,8 @@ class _Suite:
             steps.append(self._gate_step(loss, reach))
         if self.broken:
             steps.append(
-                f"{plural(self.broken, 'rollout')} were lost to errors that were not the agent's; "
-                "mend those first, they cost more certainty than rollouts buy"
+                f"mend what broke {plural(self.broken, 'rollout')} first: "
+                "errors cost more certainty than rollouts buy"
             )
         return tuple(steps)
 

@@ -137,6 +137,9 @@ def _findings(tried: Mapping[Check, Tried], trials: Sequence[TrialResult]) -> It
         if each.failed and not never:
             text = f"{NAMES[check]} failed {each.failed} of {each.passed + each.failed}{_why(each)}"
             yield _finding(meaning, each, text)
+    if not any(each.settled or each.errors or each.missing for each in tried.values()):
+        why = next((each.skipped for each in tried.values() if each.rollouts), "")
+        yield _finding(TaskVerdict.UNSETTLED, plain, f"nothing could be tried{f': {why}' if why else ''}")
     for each in tried.values():
         if (each.errors or each.missing) and not each.settled:
             what = "has not ended" if each.missing else "was broken by infrastructure"
