@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from functools import lru_cache
 
 from proctor.analysis.distributions import beta_quantile, normal_quantile, t_quantile
 
@@ -39,6 +40,7 @@ def wilson(mean: float, effective_n: float, level: float = 0.95, method: str = "
     return Interval(low, high, level, method)
 
 
+@lru_cache(maxsize=4096)
 def clopper_pearson(successes: int, trials: int, level: float = 0.95) -> Interval:
     """The interval that never covers less than it says; for a single count in which caution is the point."""
     tail = (1 - level) / 2

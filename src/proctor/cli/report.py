@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -38,6 +39,7 @@ def command(ref: str, formats: tuple[str, ...], output: Path | None, show: bool,
     from proctor.report.summary import summary
 
     data, folder = find(ref, output)
+    gc.freeze()  # all of it is needed to the end: not worth looking through for garbage
     make_folder(folder)
     before = _files(folder)
     failures = write_reports(data, folder, formats or None)

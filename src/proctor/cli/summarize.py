@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 from typing import TYPE_CHECKING
 
 import click
@@ -26,6 +27,7 @@ def command(name: str, latest: bool, rollout: str | None, as_json: bool) -> int:
 
     check(latest, rollout)
     data = load(name, rollout)
+    gc.freeze()  # all of it is needed to the end: not worth looking through for garbage
     if data.info.kind != "task":
         raise UsageError(f"run {data.info.id} measured experiments; see 'proctor show {data.info.id}'")
     if as_json:

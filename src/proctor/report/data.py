@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import gc
 from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from functools import wraps
 from pathlib import Path
@@ -17,7 +19,7 @@ from proctor.model.run import RunInfo
 from proctor.model.trial import RunStatus
 from proctor.report.check import run_from, trial_from
 from proctor.report.files import read_document
-from proctor.report.interval import median_interval
+from proctor.report.interval import SMALLEST, median_interval
 from proctor.report.quantity import number
 from proctor.report.series import SeriesRow, read_series
 
@@ -29,7 +31,9 @@ T = TypeVar("T")
 ITERATIONS_KEPT = 250_000
 """Iteration rows held in memory for the charts; the rest stay in the store or the folder."""
 LEAN_FROM = 5_000
-"""Runs of more trials than this share their strings: each JSON row brings its own copy of every name."""
+"""Runs of more trials than this share what is alike in their records."""
+_SMALL = 8
+_MOST_ALIKE = 10_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,7 +101,10 @@ class RunData:
             for row in store.attempts(info.id):
                 yield SeriesRow(row.trial, row.record, row.counts)
 
-        return _gather(info, store.planned(info.id), source, warnings=store.warnings(info.id))
+        with without_collections():
+            planned = {trial.index: trial for trial in store.planned(info.id)}
+            rows = ((planned[index], record, counts) for index, record, counts in store.records(info.id))
+            return _gather(info, planned.values(), rows, source, warnings=store.warnings(info.id))
 
     @classmethod
     def from_folder(cls, path: Path) -> RunData:
@@ -108,7 +115,21 @@ class RunData:
         def source() -> Iterator[SeriesRow]:
             return read_series(path, run_id=info.id, trials=by_key)
 
-        return _gather(info, planned, source, warnings=warnings)
+        with without_collections():
+            rows = ((row.trial, row.record, row.counts) for row in source())
+            return _gather(info, planned, rows, source, warnings=warnings)
+
+
+@contextmanager
+def without_collections() -> Iterator[None]:
+    """Nothing that is read is garbage: looking for cycles among a million new objects finds none."""
+    enabled = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if enabled:
+            gc.enable()
 
 
 def once(function: Callable[[RunData], T]) -> Callable[[RunData], T]:
@@ -175,6 +196,7 @@ def stated_interval(stats: Mapping[str, Any]) -> tuple[float, float] | None:
 def _gather(
     info: RunInfo,
     planned: Iterable[PlannedTrial],
+    rows: Iterable[tuple[PlannedTrial, AttemptRecord, bool]],
     source: Callable[[], Iterator[SeriesRow]],
     *,
     warnings: tuple[str, ...] = (),
@@ -182,55 +204,91 @@ def _gather(
     """Attempts to their trials. The same attempt twice, or two that count: the later row is right."""
     metric = metric_of(info.kind)
     budget = ITERATIONS_KEPT
-    lean = info.total > LEAN_FROM
-    attempts: dict[str, dict[int, AttemptRecord]] = {}
+    lean = _Lean() if info.total > LEAN_FROM else None
+    attempts: dict[str, tuple[AttemptRecord, ...]] = {}
     counted: dict[str, int] = {}
     intervals: dict[str, tuple[float, float] | None] = {}
-    for row in source():
-        record = row.record
-        if row.counts:
-            counted[record.key] = record.number
-            intervals[record.key] = _interval(record, metric)
+    for trial, record, counts in rows:
+        if counts:
+            counted[trial.key] = record.number
+            intervals[trial.key] = _interval(record, metric)
         budget -= len(record.iterations)
-        if lean or budget < 0:
-            record = _lean(record, row.trial, iterations=budget >= 0)
-        attempts.setdefault(row.trial.key, {})[record.number] = record
+        kept = lean.record(record, trial.key) if lean else _of(record, trial.key)
+        if budget < 0:
+            kept = replace(kept, iterations=())
+        attempts[trial.key] = (*attempts.get(trial.key, ()), kept)
     trials = []
     for trial in planned:
-        tries = attempts.get(trial.key, {})
-        trials.append(
-            TrialResult(
-                trial,
-                tuple(tries[number] for number in sorted(tries)),
-                tries.get(counted.get(trial.key, -1)),
-                intervals.get(trial.key),
-            )
-        )
+        tries = attempts.get(trial.key, ())
+        if len(tries) > 1:
+            latest = {record.number: record for record in tries}
+            tries = tuple(latest[number] for number in sorted(latest))
+        number = counted.get(trial.key)
+        chosen = next((record for record in tries if record.number == number), None)
+        trials.append(TrialResult(trial, tries, chosen, intervals.get(trial.key)))
     return RunData(info, tuple(trials), warnings=warnings, trimmed=budget < 0, source=source)
+
+
+def _of(record: AttemptRecord, key: str) -> AttemptRecord:
+    return record if record.key == key else replace(record, key=key)
 
 
 def _interval(record: AttemptRecord, metric: str) -> tuple[float, float] | None:
     stats = record.metrics.get(metric)
     if isinstance(stats, dict) and (known := stated_interval(stats)):
         return known
+    if len(record.iterations) < SMALLEST:
+        return None
     values = (number(row.get(metric)) for row in record.iterations)
     return median_interval(sorted(value for value in values if value is not None))
 
 
-def _lean(record: AttemptRecord, trial: PlannedTrial, *, iterations: bool) -> AttemptRecord:
-    """The same record in a third of the memory."""
-    return replace(
-        record,
-        key=trial.key,
-        worker=intern(record.worker),
-        phases_s=_shared(record.phases_s),
-        metrics={
-            intern(name): _shared(stats) if isinstance(stats, dict) else stats
-            for name, stats in record.metrics.items()
-        },
-        iterations=tuple(map(_shared, record.iterations)) if iterations else (),
-    )
+class _Lean:
+    """Records that share what is alike in thousands of them: a third of the memory."""
 
+    def __init__(self) -> None:
+        self._alike: dict[Any, Any] = {}
 
-def _shared(row: Mapping[str, Any]) -> dict[str, Any]:
-    return {intern(name): value for name, value in row.items()}
+    def record(self, record: AttemptRecord, key: str) -> AttemptRecord:
+        """The same record under its trial's own key."""
+        return AttemptRecord(
+            key=key,
+            number=record.number,
+            outcome=record.outcome,
+            started_at=record.started_at,
+            ended_at=record.ended_at,
+            reward=record.reward,
+            failure=record.failure,
+            phases_s=record.phases_s,
+            metrics=self._shared(record.metrics),
+            iterations=record.iterations,
+            ledger=self._shared(record.ledger),
+            usage=record.usage,
+            artifacts=record.artifacts,
+            notes=self._same(record.notes, record.notes),
+            worker=intern(record.worker),
+        )
+
+    def _shared(self, mapping: Mapping[str, Any]) -> Mapping[str, Any]:
+        """Texts, and small mappings of texts or of one number, are rarely new."""
+        found = mapping
+        for name, value in mapping.items():
+            kept: Any = value
+            if type(value) is str:
+                kept = self._same(value, value)
+            elif type(value) is dict and len(value) <= _SMALL:
+                items = tuple(value.items())
+                plain = len(items) == 1 or all(type(each) is str for each in value.values())
+                kept = self._same(items, value) if plain else value
+            if kept is not value:
+                found = dict(found) if found is mapping else found
+                found[name] = kept  # type: ignore[index]  # a copy by now
+        return found
+
+    def _same(self, key: Any, value: T) -> T:
+        try:
+            if key in self._alike or len(self._alike) < _MOST_ALIKE:
+                value = self._alike.setdefault(key, value)
+        except TypeError:  # a list inside cannot be looked up, and is kept as it is
+            pass
+        return value

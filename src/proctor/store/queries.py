@@ -116,6 +116,17 @@ FROM attempts a JOIN trials t ON t.run_id = a.run_id AND t.idx = a.idx
 WHERE a.run_id = :run AND (a.idx, a.number) > (:idx, :number) AND a.counts >= :counts
 ORDER BY a.idx, a.number LIMIT :limit
 """
+RECORDS_PAGE = f"""
+SELECT {ATTEMPT_COLUMNS}, a.idx FROM attempts a
+WHERE a.run_id = :run AND (a.idx, a.number) > (:idx, :number) ORDER BY a.idx, a.number LIMIT :limit
+"""
+RESULTS_PAGE = """
+SELECT t.idx, t.key, t.kind, t.subject, t.agent, t.model, t.doc,
+       a.number, a.outcome, a.started_at, a.ended_at, a.reward{body}
+FROM trials t LEFT JOIN attempts a ON a.run_id = t.run_id AND a.idx = t.idx AND a.counts = 1
+WHERE t.run_id = :run AND t.idx > :idx ORDER BY t.idx LIMIT :limit
+"""
+WITH_BODY = ", a.record"
 ATTEMPTS_OF_TRIAL = f"""
 SELECT {TRIAL_COLUMNS}, {ATTEMPT_COLUMNS}
 FROM trials t JOIN attempts a ON t.run_id = a.run_id AND t.idx = a.idx

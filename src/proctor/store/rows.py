@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import json
 import zlib
-from collections.abc import Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from sys import intern
+from typing import Any, NamedTuple
 
 from proctor.errors import StoreError
 from proctor.model.event import Event
@@ -15,6 +16,7 @@ from proctor.model.plan import PlannedTrial
 from proctor.model.record import Artifact, AttemptRecord, Failure
 from proctor.model.run import RunInfo
 from proctor.model.trial import RunStatus
+from proctor.store.body import Body, ordered
 from proctor.store.database import Row
 
 COMPRESS_FROM_BYTES = 2048
@@ -22,6 +24,9 @@ COMPRESS_FROM_BYTES = 2048
 
 _HEAD = ("seed", "tags", "notes", "folder", "plan_digest")
 _DETAIL = ("spec", "resolved", "environment", "vcs", "versions")
+_NOTHING: Mapping[str, Any] = {}
+_NO_BODY = Body(b"{}")
+OUTCOMES = {outcome.value: outcome for outcome in Outcome}
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,6 +36,24 @@ class AttemptRow:
     record: AttemptRecord
     counts: bool
     trial: PlannedTrial
+
+
+class ResultRow(NamedTuple):
+    """What a trial came to, for readers of very many: the attempt that counts, or nothing of it yet."""
+
+    key: str
+    subject: str
+    agent: str | None
+    model: str | None
+    params: Mapping[str, Any]
+    """Empty for rollouts."""
+    number: int | None
+    outcome: Outcome | None
+    started_at: float
+    ended_at: float
+    reward: float | None
+    body: Body
+    """`metrics`, `iterations`, `usage` and so on; empty unless bodies were asked for."""
 
 
 def dump(value: Any) -> str:
@@ -50,6 +73,13 @@ def pack(value: Any) -> bytes:
 def unpack(data: bytes) -> Any:
     """The inverse of `pack`."""
     return json.loads(data if data[:1] == b"{" else zlib.decompress(data))
+
+
+def unpack_all(documents: Iterable[bytes]) -> list[Any]:
+    """Many at once: in one pass equal names become one string, which saves time and most of the memory."""
+    texts = [data if data[:1] == b"{" else zlib.decompress(data) for data in documents]
+    found: list[Any] = json.loads(b"[" + b",".join(texts) + b"]")
+    return found
 
 
 def column(text: str) -> str:
@@ -125,61 +155,104 @@ def trial_params(run_id: str, trial: PlannedTrial) -> dict[str, Any]:
 
 def planned_trial(row: Row) -> PlannedTrial:
     """A planned trial from `queries.TRIAL_COLUMNS`."""
-    doc = json.loads(row[10])
+    return _trial(row, json.loads(row[10]))
+
+
+def planned_trials(page: Sequence[Row]) -> Iterator[PlannedTrial]:
+    """Many of them; what they have in common they share."""
+    return map(_trial, page, json.loads(f"[{','.join([row[10] for row in page])}]"))
+
+
+def _trial(row: Row, doc: Mapping[str, Any]) -> PlannedTrial:
+    path = doc["path"]
     return PlannedTrial(
         index=row[0],
         key=row[1],
-        kind=row[2],
-        subject=row[3],
-        subject_digest=row[4],
+        kind="task" if row[2] == "task" else "experiment",
+        subject=intern(row[3]),
+        subject_digest=intern(row[4]),
         body=row[5],
-        agent=row[6],
-        agent_version=row[7],
-        model=row[8],
+        agent=row[6] and intern(row[6]),
+        agent_version=row[7] and intern(row[7]),
+        model=row[8] and intern(row[8]),
         rollout=row[9],
         params=doc["params"],
         overrides=doc["overrides"],
         seed=doc["seed"],
-        path=doc["path"],
+        path=path and intern(path),
     )
 
 
 def record_body(record: AttemptRecord) -> bytes:
     """What of a record is not a column. Empty parts are left out."""
-    parts: dict[str, Any] = {
-        "phases_s": record.phases_s,
-        "metrics": record.metrics,
-        "iterations": record.iterations,
-        "ledger": record.ledger,
-        "usage": record.usage,
-        "notes": record.notes,
-    }
-    body = {name: value for name, value in parts.items() if value}
-    if record.failure:
-        body["failure"] = _fields(record.failure)
-    if record.artifacts:
-        body["artifacts"] = [_fields(each) for each in record.artifacts]
-    return pack(body)
+    return pack(
+        ordered(
+            {
+                "phases_s": record.phases_s,
+                "metrics": record.metrics,
+                "iterations": record.iterations,
+                "ledger": record.ledger,
+                "usage": record.usage,
+                "notes": record.notes,
+                "failure": _fields(record.failure) if record.failure else None,
+                "artifacts": [_fields(each) for each in record.artifacts],
+            }
+        )
+    )
 
 
 def attempt_record(row: Row, key: str) -> AttemptRecord:
     """A record from `queries.ATTEMPT_COLUMNS`."""
-    body = unpack(row[7])
+    return record_of(row, key, unpack(row[7]))
+
+
+def record_of(row: Row, key: str, body: dict[str, Any]) -> AttemptRecord:
+    """The same, of which the body is unpacked already."""
     failure = body.pop("failure", None)
     return AttemptRecord(
         key=key,
         number=row[0],
-        outcome=Outcome(row[1]),
+        outcome=OUTCOMES[row[1]],
         started_at=row[3],
         ended_at=row[4],
         reward=row[5],
-        worker=row[6],
+        worker=intern(row[6]),
         failure=Failure(**failure) if failure else None,
-        artifacts=tuple(Artifact(**each) for each in body.pop("artifacts", ())),
+        artifacts=tuple([_artifact(each) for each in body.pop("artifacts", ())]),
         iterations=tuple(body.pop("iterations", ())),
-        notes=tuple(body.pop("notes", ())),
+        notes=tuple(map(intern, body.pop("notes", ()))),
         **body,
     )
+
+
+def _artifact(data: dict[str, Any]) -> Artifact:
+    return Artifact(
+        name=intern(data["name"]),
+        digest=data["digest"],
+        size_bytes=data["size_bytes"],
+        media_type=intern(data["media_type"]),
+    )
+
+
+def result_rows(page: Sequence[Row], *, bodies: bool) -> Iterator[ResultRow]:
+    """Rows of `queries.RESULTS_PAGE`."""
+    docs: list[Any] = [None] * len(page)
+    if page and page[0][2] == "experiment":
+        docs = json.loads(f"[{','.join([row[6] for row in page])}]")
+    for row, doc in zip(page, docs, strict=True):
+        yield ResultRow(
+            row[1],
+            row[3],
+            row[4],
+            row[5],
+            doc["params"] if doc else _NOTHING,
+            row[7],
+            OUTCOMES[row[8]] if row[8] else None,
+            row[9] or 0.0,
+            row[10] or 0.0,
+            row[11],
+            Body(row[12]) if bodies and row[12] else _NO_BODY,
+        )
 
 
 def event(row: Row) -> Event:

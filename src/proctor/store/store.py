@@ -18,7 +18,7 @@ from proctor.model.run import RunInfo
 from proctor.model.trial import Lease, RunStatus, TrialState
 from proctor.store import leases, queries, refs, rows
 from proctor.store.database import ConflictError, Database, Row, Transaction
-from proctor.store.rows import AttemptRow
+from proctor.store.rows import AttemptRow, ResultRow
 
 _PAGE = 500
 _PAGE_BYTES = 1 << 20
@@ -233,7 +233,7 @@ class Store:
         """Every trial in plan order, a page at a time."""
         last = -1
         while page := self._db.read(queries.TRIALS_PAGE, {"run": run_id, "idx": last, "limit": _PAGE}):
-            yield from map(rows.planned_trial, page)
+            yield from rows.planned_trials(page)
             last = page[-1][0]
 
     def attempts(self, run_id: str, *, counted_only: bool = False) -> Iterator[AttemptRow]:
@@ -243,11 +243,34 @@ class Store:
             queries.ATTEMPTS_PAGE,
             {"run": run_id, "idx": place[0], "number": place[1], "counts": int(counted_only), "limit": limit},
         ):
-            yield from map(_attempt_row, page)
+            yield from _attempt_rows(page)
             last = page[-1]
             place = last[0], last[queries.TRIAL_WIDTH]
-            held = sum(len(row[-1]) for row in page)
-            limit = max(1, min(_PAGE, _PAGE_BYTES * len(page) // (held + 1)))
+            limit = _next_limit([len(row[-1]) for row in page])
+
+    def records(self, run_id: str) -> Iterator[tuple[int, AttemptRecord, bool]]:
+        """Every attempt as (index of its trial, record without a key, whether it counts): for large runs.
+
+        Half the cost of `attempts`, because no trial is read again for each of its attempts.
+        """
+        place, limit = (-1, 0), 8
+        while page := self._db.read(
+            queries.RECORDS_PAGE, {"run": run_id, "idx": place[0], "number": place[1], "limit": limit}
+        ):
+            for row, body in zip(page, rows.unpack_all(row[7] for row in page), strict=True):
+                yield row[8], rows.record_of(row, "", body), bool(row[2])
+            place = page[-1][8], page[-1][0]
+            limit = _next_limit([len(row[7]) for row in page])
+
+    def results(self, run_id: str, *, bodies: bool = True) -> Iterator[ResultRow]:
+        """Every trial in plan order with the attempt that counts; without `bodies` only what are columns."""
+        sql = queries.RESULTS_PAGE.format(body=queries.WITH_BODY if bodies else "")
+        last, limit = -1, 8 if bodies else _PAGE
+        while page := self._db.read(sql, {"run": run_id, "idx": last, "limit": limit}):
+            yield from rows.result_rows(page, bodies=bodies)
+            last = page[-1][0]
+            if bodies:
+                limit = _next_limit([len(row[12] or b"") for row in page])
 
     def attempts_of(self, run_id: str, key: str) -> list[AttemptRow]:
         """Every attempt at one trial, first to last."""
@@ -365,9 +388,20 @@ class Store:
 
 
 def _attempt_row(row: Row) -> AttemptRow:
-    trial = rows.planned_trial(row)
-    attempt = row[queries.TRIAL_WIDTH :]
-    return AttemptRow(rows.attempt_record(attempt, trial.key), counts=bool(attempt[2]), trial=trial)
+    return next(_attempt_rows([row]))
+
+
+def _attempt_rows(page: Sequence[Row]) -> Iterator[AttemptRow]:
+    bodies = rows.unpack_all(row[-1] for row in page)
+    for row, trial, body in zip(page, rows.planned_trials(page), bodies, strict=True):
+        attempt = row[queries.TRIAL_WIDTH :]
+        record = rows.record_of(attempt, trial.key, body)
+        yield AttemptRow(record, counts=bool(attempt[2]), trial=trial)
+
+
+def _next_limit(sizes: Sequence[int]) -> int:
+    """How many rows to ask for next, from how large the last ones were."""
+    return max(1, min(_PAGE, _PAGE_BYTES * len(sizes) // (sum(sizes) + 1)))
 
 
 def _pattern(name: str) -> str:

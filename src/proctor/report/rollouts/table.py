@@ -43,16 +43,10 @@ class Cell:
     trials: tuple[TrialResult, ...]
     rewards: tuple[float, ...]
     """What the scored rollouts earned."""
-
-    @property
-    def passed(self) -> int:
-        """How many earned everything."""
-        return sum(reward >= 1 for reward in self.rewards)
-
-    @property
-    def errors(self) -> int:
-        """How many ended in an error that was not the agent's."""
-        return sum(is_error(trial.outcome) for trial in self.trials)
+    passed: int
+    """How many earned everything."""
+    errors: int
+    """How many ended in an error that was not the agent's."""
 
     @property
     def missing(self) -> int:
@@ -89,13 +83,16 @@ def is_error(outcome: Outcome | None) -> bool:
 
 def arrange(data: RunData) -> Table:
     """Put every trial in its cell. Tasks that most rollouts pass come first, then in plan order."""
-    varying = _varying([_variables(trial) for trial in data.trials])
+    seen = _Seen(data.trials)
+    varying = _varying([_variables(trial) for trial in seen.first])
     arm_keys, row_keys = _Keys(), _Keys()
+    places = [
+        (row_keys.add(_row_identity(trial), trial), arm_keys.add(_arm_identity(trial, varying), trial))
+        for trial in seen.first
+    ]
     cells: dict[tuple[str, str], list[TrialResult]] = {}
-    for trial in data.trials:
-        arm = arm_keys.add(_arm_identity(trial, varying), trial)
-        row = row_keys.add(_row_identity(trial), trial)
-        cells.setdefault((row, arm), []).append(trial)
+    for trial, kind in zip(data.trials, seen.kinds, strict=True):
+        cells.setdefault(places[kind], []).append(trial)
     arms = dict(zip(arm_keys.first, _arms(arm_keys.first, varying), strict=True))
     rows = dict(zip(row_keys.first, _rows(row_keys.first), strict=True))
     placed = {
@@ -104,10 +101,30 @@ def arrange(data: RunData) -> Table:
     return Table(_by_success(list(rows.values()), placed), tuple(arms.values()), placed)
 
 
+class _Seen:
+    """Trials that differ in their rollout alone are of one kind, and looked at once."""
+
+    def __init__(self, trials: Sequence[TrialResult]) -> None:
+        self.first: list[TrialResult] = []
+        """One trial of each kind."""
+        self.kinds: list[int] = []
+        """The kind of every trial."""
+        known: dict[tuple[object, ...], int] = {}
+        for trial in trials:
+            planned = trial.planned
+            who = (planned.agent, planned.agent_version, planned.model)
+            what = (planned.subject, planned.subject_digest, planned.path, repr(planned.overrides))
+            kind = known.setdefault((*who, *what), len(self.first))
+            if kind == len(self.first):
+                self.first.append(trial)
+            self.kinds.append(kind)
+
+
 def _cell(row: Row, arm: Arm, trials: list[TrialResult]) -> Cell:
     ordered = tuple(sorted(trials, key=lambda each: each.planned.rollout))
-    rewards = (reward_of(trial) for trial in ordered)
-    return Cell(row, arm, ordered, tuple(reward for reward in rewards if reward is not None))
+    rewards = tuple([reward for trial in ordered if (reward := reward_of(trial)) is not None])
+    passed = sum(reward >= 1 for reward in rewards)
+    return Cell(row, arm, ordered, rewards, passed, sum(is_error(trial.outcome) for trial in ordered))
 
 
 class _Keys:

@@ -1,0 +1,75 @@
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from proctor.errors import StoreError
+from proctor.store.body import Body, ordered
+from proctor.store.rows import pack
+
+PARTS = {
+    "phases_s": {"work": 1.5},
+    "metrics": {"duration_s": {"p50": 0.25}},
+    "iterations": [{"duration_s": 0.25}],
+    "ledger": {"cpu_s": 0.5},
+    "usage": {},
+    "notes": ["noisy"],
+    "failure": None,
+    "artifacts": [],
+}
+
+
+def test_iterations_come_first_and_aggregates_last_and_what_is_empty_is_left_out():
+    assert list(ordered(PARTS)) == ["iterations", "ledger", "notes", "phases_s", "metrics"]
+
+
+def test_without_iterations_the_aggregates_come_first():
+    assert list(ordered({**PARTS, "iterations": ()})) == ["metrics", "ledger", "notes", "phases_s"]
+
+
+@pytest.mark.parametrize("order", [list(PARTS), list(ordered(PARTS))])
+def test_a_part_is_found_in_whatever_order_the_body_was_written(order):
+    body = Body(json.dumps({name: PARTS[name] for name in order}, separators=(",", ":")).encode())
+    assert body.get("ledger") == {"cpu_s": 0.5}
+    assert body.get("iterations") == [{"duration_s": 0.25}]
+    assert body.get("metrics") == {"duration_s": {"p50": 0.25}}
+    assert body.get("usage") == PARTS["usage"] or body.get("usage") is None
+
+
+def test_only_what_leads_to_a_part_is_decoded():
+    body = Body(pack(ordered(PARTS)))
+    assert body.get("iterations")
+    assert set(body._known) == {"iterations"}
+    assert body.get("usage") is None
+    assert set(body._known) == {"iterations"}
+
+
+@pytest.mark.parametrize("with_iterations", [True, False])
+def test_the_text_of_the_aggregates_is_what_was_stored(with_iterations):
+    parts = PARTS if with_iterations else {**PARTS, "iterations": ()}
+    body = Body(pack(ordered(parts)))
+    assert json.loads(body.text("metrics")) == PARTS["metrics"]
+    assert body.get("ledger") == {"cpu_s": 0.5}
+    assert Body(b"{}").text("metrics") == ""
+
+
+def test_a_name_inside_another_part_is_not_taken_for_the_part():
+    parts = {"metrics": {"usage": 1, "iterations": [2], "x": '"ledger":{"a":1}'}}
+    body = Body(pack(ordered(parts)))
+    assert (body.get("usage"), body.get("iterations"), body.get("ledger")) == (None, None, None)
+    assert body.get("metrics") == parts["metrics"]
+
+
+def test_a_long_body_is_read_although_it_is_compressed():
+    data = pack(ordered({**PARTS, "notes": ["x" * 5000]}))
+    assert data[:1] != b"{"
+    body = Body(data)
+    assert body.mentions(b'"duration_s"')
+    assert not body.mentions(b'"cost_usd"')
+    assert body.get("notes") == ["x" * 5000]
+
+
+def test_a_damaged_body_is_an_error_of_the_store():
+    with pytest.raises(StoreError, match="damaged"):
+        Body(b'{"metrics":{"a":}}').get("metrics")
