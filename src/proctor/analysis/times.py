@@ -146,12 +146,27 @@ def adjust_together(comparisons: Sequence[TimesComparison]) -> tuple[TimesCompar
     adjusted = iter(holm([point.p_value for each in comparisons for point in each.points]))
     judged = []
     for each in comparisons:
-        points = tuple(
-            replace(point, p_holm=p, verdict=_judge(point, p, each))
-            for point, p in zip(each.points, adjusted, strict=False)
-        )
+        points = tuple([_adjusted(point, p, each) for point, p in zip(each.points, adjusted, strict=False)])
         judged.append(replace(each, points=points, verdict=overall(point.verdict for point in points)))
     return tuple(judged)
+
+
+def _adjusted(point: PointComparison, p_holm: float, study: TimesComparison) -> PointComparison:
+    """As `dataclasses.replace`, at a quarter of its cost: a sweep may have a hundred thousand points."""
+    return PointComparison(
+        name=point.name,
+        count_a=point.count_a,
+        count_b=point.count_b,
+        median_a=point.median_a,
+        median_b=point.median_b,
+        ratio=point.ratio,
+        interval=point.interval,
+        p_value=point.p_value,
+        p_holm=p_holm,
+        verdict=_judge(point, p_holm, study),
+        error=point.error,
+        note=point.note,
+    )
 
 
 def _point(samples: Samples, spread: _Spread, noise: Noise, level: float) -> PointComparison:
@@ -240,8 +255,8 @@ def _bootstrapped(a: Array, b: Array, ranks_a: Ranks, ranks_b: Ranks, level: flo
         logs = np.log(middle_b / middle_a)
         drawn = np.log((b[:, ranks_b[0]] + b[:, ranks_b[1]]) / (a[:, ranks_a[0]] + a[:, ranks_a[1]]))
         errors = drawn.std(axis=1)
-        drawn.sort(axis=1)
         tail = int((1 - level) / 2 * (drawn.shape[1] - 1))
+        drawn.partition((tail, drawn.shape[1] - 1 - tail), axis=1)
         below = np.maximum(logs - drawn[:, tail], 0.0)
         above = np.maximum(drawn[:, -1 - tail] - logs, 0.0)
     columns = (middle_a, middle_b, below, above, errors, np.minimum(a[:, 0], b[:, 0]))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -51,6 +52,7 @@ def command(
     settings = load_settings()
     tolerated = _fraction(margin)
     side_a, side_b = (_load(ref, metrics, settings) for ref in (a, b))
+    gc.freeze()  # all of it is needed to the end: not worth looking through for garbage
     wanted = metrics or (side_a.metric,)
     found = compare(
         side_a,
@@ -92,6 +94,7 @@ def _load(ref: str, metrics: tuple[str, ...], settings: Settings) -> ResultSet:
 
     from proctor.report.compare.foreign import read_file
     from proctor.report.compare.results import from_run
+    from proctor.report.compare.stored import from_store
     from proctor.report.data import RunData
     from proctor.store.open import open_store
 
@@ -101,7 +104,7 @@ def _load(ref: str, metrics: tuple[str, ...], settings: Settings) -> ResultSet:
     if path.is_file():
         return read_file(path)
     with open_store(settings.store_url, create=False) as store:
-        return from_run(RunData.from_store(store, ref), metrics)
+        return from_store(store, ref, metrics)
 
 
 def _noise(a: ResultSet, b: ResultSet, metrics: tuple[str, ...], settings: Settings) -> dict[str, Any]:

@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from proctor.analysis.times import Noise
+    from proctor.model.run import RunInfo
     from proctor.report.data import RunData
     from proctor.report.gate.rules import RuleSet
     from proctor.report.gate.side import Side
@@ -57,15 +58,15 @@ def command(
     settings = load_settings()
     if fields:
         return _print_fields(ref, settings)
-    with opened(ref, settings) as (data, document):
-        rules = _rules(data, rules_file)
-        side = _side(data, document, ref, rules)
-        name = data.info.name if data else ""
-        found = judge(
-            side, rules, settings, baseline=baseline, baselines_file=baselines_file, name=name, seed=seed
-        )
-        if data:
-            keep(found, data)
+    info, document = _about(ref, settings)
+    rules = _rules(info, rules_file)
+    side = _side(ref, document, rules, settings)
+    name = info.name if info else ""
+    found = judge(
+        side, rules, settings, baseline=baseline, baselines_file=baselines_file, name=name, seed=seed
+    )
+    if info:
+        keep(found, info)
     _write(found, junit_file, markdown_file, step_summary=step_summary)
     show(found, as_json=as_json, github=github)
     return int(found.exit_code)
@@ -80,7 +81,7 @@ def gate_run(data: RunData, gates: Sequence[Any], settings: Settings) -> GateRes
         return None
     rules = read_rules(gates)
     found = judge(side_of(data, rules.metrics), rules, settings, name=data.info.name)
-    keep(found, data)
+    keep(found, data.info)
     return found
 
 
@@ -111,22 +112,21 @@ def judge(
     return replace(found, baseline_facts=facts)
 
 
-def keep(found: GateResult, data: RunData) -> None:
+def keep(found: GateResult, info: RunInfo) -> None:
     """Put the verdict into the run's folder and its page, when they are there and can be written."""
     import sys
 
     from proctor.errors import StoreError
     from proctor.report.files import write_json
     from proctor.report.gate.output.document import to_mapping
-    from proctor.report.html.page import write
+    from proctor.report.html.page import put_gate
 
-    folder = Path(data.info.folder) if data.info.folder else None
+    folder = Path(info.folder) if info.folder else None
     if folder is None or not (folder / "manifest.json").is_file():
         return
     try:
         write_json(folder / "gate.json", to_mapping(found))
-        if (folder / "report.html").is_file():
-            write(data, folder)
+        put_gate(info, folder)
     except StoreError as error:
         print(f"note: the verdict is not in the run's folder: {error}", file=sys.stderr)
 
@@ -194,23 +194,48 @@ def opened(ref: str, settings: Settings) -> Iterator[tuple[RunData | None, dict[
             yield RunData.from_store(store, ref), None
 
 
-def _side(data: RunData | None, document: dict[str, Any] | None, ref: str, rules: RuleSet) -> Side:
+def _about(ref: str, settings: Settings) -> tuple[RunInfo | None, dict[str, Any] | None]:
+    """The run without its trials, or the summary file."""
+    from proctor.report.data import read_manifest
+    from proctor.report.files import read_document
+    from proctor.store.open import open_store
+
+    path = Path(ref)
+    if path.is_dir() and (path / "manifest.json").is_file():
+        return read_manifest(path)[0], None
+    if path.is_file():
+        return None, read_document(path.parent, path.name)
+    with open_store(settings.store_url, create=False) as store:
+        return store.run(ref), None
+
+
+def _side(ref: str, document: dict[str, Any] | None, rules: RuleSet, settings: Settings) -> Side:
+    """As much of a run as the rules look at."""
     from proctor.report.gate.side import side_of, side_of_document
+    from proctor.report.gate.stored import side_from_store
+    from proctor.store.open import open_store
 
-    if data:
+    if document is not None:
+        return side_of_document(document, label=Path(ref).name)
+    if not (Path(ref) / "manifest.json").is_file():
+        with open_store(settings.store_url, create=False) as store:
+            found = side_from_store(store, ref, rules)
+        if found:
+            return found
+    with opened(ref, settings) as (data, _):
+        assert data is not None
         return side_of(data, rules.metrics)
-    return side_of_document(document or {}, label=Path(ref).name)
 
 
-def _rules(data: RunData | None, rules_file: Path | None) -> RuleSet:
+def _rules(info: RunInfo | None, rules_file: Path | None) -> RuleSet:
     from proctor.errors import UsageError
     from proctor.report.gate.rules import load_rules, read_rules
 
     if rules_file:
         return load_rules(rules_file)
-    gates = data.info.resolved.get("gates") if data else None
+    gates = info.resolved.get("gates") if info else None
     if not isinstance(gates, list | tuple) or not gates:
-        what = f"the spec of run {data.info.id} has no gates" if data else "a summary file brings no rules"
+        what = f"the spec of run {info.id} has no gates" if info else "a summary file brings no rules"
         raise UsageError(f"{what}; give --rules FILE with lines such as '- failure_count == 0'")
     return read_rules(gates)
 
@@ -233,8 +258,8 @@ def _baseline(
     if not wanted:
         return None, "", {}
     try:
-        with opened(wanted, settings) as (data, document):
-            side = _side(data, document, wanted, rules)
+        document = _about(wanted, settings)[1]
+        side = _side(wanted, document, rules, settings)
     except NotFoundError as error:
         raise NotFoundError(f"{missing(wanted, known)} in {path}, and no run either: {error}") from error
     return side, f"run {side.label}", {"run_id": side.results.run_id, "digest": side.digest}

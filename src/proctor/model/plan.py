@@ -37,10 +37,15 @@ class PlannedTrial:
     def label(self) -> str:
         """A short name for people: what distinguishes this trial from its siblings."""
         if self.kind == "experiment":
-            points = ", ".join(f"{name}={value}" for name, value in self.params.items())
-            return f"{self.subject}({points})" if points else self.subject
+            return point_label(self.subject, self.params)
         who = "/".join(part for part in (self.agent, self.model) if part)
         return f"{self.subject} × {who} #{self.rollout + 1}"
+
+
+def point_label(subject: str, params: Mapping[str, Any]) -> str:
+    """A parameter point's name for people."""
+    inside = ", ".join([f"{name}={value}" for name, value in params.items()])
+    return f"{subject}({inside})" if inside else subject
 
 
 def trial_key(

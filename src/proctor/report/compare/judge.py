@@ -112,8 +112,9 @@ def compare(
         chosen = (noise or {}).get(metric) or default_noise(metric)
         found.append(_metric(metric, usable, margin, higher, chosen, seed))
     _check_metrics(found, a, b, usable)
-    together = adjust_together([each.times for each in found])
-    found = [replace(each, times=times) for each, times in zip(found, together, strict=True)]
+    if len(found) > 1:  # one alone is adjusted already
+        together = adjust_together([each.times for each in found])
+        found = [replace(each, times=times) for each, times in zip(found, together, strict=True)]
     warnings = [*differences(a.facts, b.facts), *([pairing.warning] if pairing.warning else [])]
     warnings += [*_waiting("A", a), *_waiting("B", b)]
     warnings += [f"A: {note}" for note in a.notes] + [f"B: {note}" for note in b.notes]

@@ -10,9 +10,12 @@ from proctor.analysis.estimate import TaskRewards
 from proctor.model.outcome import Blame, Outcome
 from proctor.model.plan import PlannedTrial
 from proctor.model.record import AttemptRecord
+from proctor.model.run import RunInfo
 from proctor.report.compare.facts import run_facts
 from proctor.report.data import RunData, metric_of
 from proctor.report.quantity import number
+
+NOT_RUN = "not run"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -59,37 +62,65 @@ def from_run(data: RunData, metrics: Sequence[str], *, source: str = "run") -> R
     metrics = tuple(metrics) or (metric_of(info.kind),)
     counted = {row.record.key: row.record for row in data.rows() if row.counts}
     pairs = [(trial.planned, counted.get(trial.planned.key)) for trial in data.trials]
-    missing = sum(record is None for _, record in pairs)
-    notes = [f"{missing} of {len(pairs)} trials have no result"] if missing else []
     task = info.kind == "task"
+    return result_set(
+        info,
+        points=_task_points(pairs, metrics) if task else _points(pairs, metrics),
+        tasks=_task_rewards(pairs) if task else (),
+        metrics=_known_metrics(record for _, record in pairs),
+        trials=len(pairs),
+        missing=sum(record is None for _, record in pairs),
+        source=source,
+    )
+
+
+def result_set(
+    info: RunInfo,
+    *,
+    points: tuple[ResultPoint, ...],
+    tasks: tuple[TaskRewards, ...],
+    metrics: tuple[str, ...],
+    trials: int,
+    missing: int,
+    source: str = "run",
+) -> ResultSet:
+    """What a run came to, with what is known of the run itself."""
     return ResultSet(
         label=f"{info.name} {info.id}",
         source=source,
-        kind="task" if task else "experiment",
-        points=_task_points(pairs, metrics) if task else _points(pairs, metrics),
-        tasks=_task_rewards(pairs) if task else (),
+        kind="task" if info.kind == "task" else "experiment",
+        points=points,
+        tasks=tasks,
         facts=run_facts(info),
         run_id=info.id,
         name=info.name,
         metric=metric_of(info.kind),
-        metrics=_known_metrics(record for _, record in pairs),
-        notes=tuple(notes),
+        metrics=metrics,
+        notes=(f"{missing} of {trials} trials have no result",) if missing else (),
     )
 
 
 def samples_of(record: AttemptRecord, metric: str) -> tuple[float, ...]:
     """A metric's values: one per iteration where there are iterations, else what the attempt reported."""
-    values = tuple(value for row in record.iterations if (value := number(row.get(metric))) is not None)
+    values = samples_among(metric, record.iterations, (record.metrics, record.usage, record.ledger))
+    if not values and metric == "duration_s" and record.ended_at > record.started_at:
+        return (record.ended_at - record.started_at,)
+    return values
+
+
+def samples_among(
+    metric: str, iterations: Iterable[Mapping[str, Any]], places: Iterable[Mapping[str, Any]]
+) -> tuple[float, ...]:
+    """The values in the iterations, else the first that one of these places has."""
+    values = tuple([value for row in iterations if (value := number(row.get(metric))) is not None])
     if values:
         return values
-    for place in (record.metrics, record.usage, record.ledger):
+    for place in places:
         found = place.get(metric)
         if isinstance(found, Mapping):
             found = found.get("p50", found.get("mean"))
         if (value := number(found)) is not None:
             return (value,)
-    if metric == "duration_s" and record.ended_at > record.started_at:
-        return (record.ended_at - record.started_at,)
     return ()
 
 
@@ -109,17 +140,17 @@ def _points(
                 samples=samples,
                 failed=_why_failed(record),
                 blame=record.outcome.blame if record else None,
-                waited=_waited(record) if record else 0.0,
+                waited=waited_in(record.ledger) if record else 0.0,
                 key=trial.key,
             )
         )
     return tuple(points)
 
 
-def _waited(record: AttemptRecord) -> float:
+def waited_in(ledger: Mapping[str, Any]) -> float:
     """Time off the CPU counts as waiting to the extent that something was waiting for a CPU meanwhile."""
-    noise = record.ledger.get("noise")
-    if not isinstance(noise, Mapping):
+    noise = ledger.get("noise")
+    if not isinstance(noise, dict):
         return 0.0
     busy, pressure = number(noise.get("cpu_over_wall")), number(noise.get("cpu_pressure"))
     if busy is None or pressure is None:
@@ -129,42 +160,44 @@ def _waited(record: AttemptRecord) -> float:
 
 def _why_failed(record: AttemptRecord | None) -> str:
     if record is None:
-        return "not run"
+        return NOT_RUN
     if record.outcome is Outcome.PASSED:
         return ""
     message = f": {record.failure.type} in {record.failure.phase}" if record.failure else ""
     return f"{record.outcome.value}{message}"
 
 
-def _task_name(trial: PlannedTrial, single: bool) -> str:
+def task_name(subject: str, agent: str | None, model: str | None, *, single: bool) -> str:
+    """What a task is called; agent and model enter the name only when a run has several."""
     if single:
-        return trial.subject
-    who = "/".join(part for part in (trial.agent, trial.model) if part)
-    return f"{trial.subject} × {who}"
+        return subject
+    return f"{subject} × {'/'.join(part for part in (agent, model) if part)}"
+
+
+def is_lost(outcome: Outcome) -> bool:
+    """Whether a rollout could have been scored, had not something other than the agent failed."""
+    return not outcome.scored and outcome.blame not in {Blame.PERSON, Blame.AUTHOR}
 
 
 def _by_task(
     pairs: Sequence[tuple[PlannedTrial, AttemptRecord | None]],
 ) -> dict[str, list[AttemptRecord]]:
-    """Attempts by task; agent and model enter the name only when a run has several."""
     single = len({(trial.agent, trial.model) for trial, _ in pairs}) == 1
     found: dict[str, list[AttemptRecord]] = {}
     for trial, record in pairs:
-        records = found.setdefault(_task_name(trial, single), [])
+        name = task_name(trial.subject, trial.agent, trial.model, single=single)
+        records = found.setdefault(name, [])
         if record is not None:
             records.append(record)
     return found
 
 
 def _task_rewards(pairs: Sequence[tuple[PlannedTrial, AttemptRecord | None]]) -> tuple[TaskRewards, ...]:
-    neither = {Blame.PERSON, Blame.AUTHOR}
     return tuple(
         TaskRewards(
             name=name,
             scored=tuple(record.reward or 0.0 for record in records if record.outcome.scored),
-            errors=sum(
-                not record.outcome.scored and record.outcome.blame not in neither for record in records
-            ),
+            errors=sum(is_lost(record.outcome) for record in records),
         )
         for name, records in _by_task(pairs).items()
     )

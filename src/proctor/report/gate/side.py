@@ -13,6 +13,7 @@ from proctor.analysis.estimate import Denominators, TaskRewards, denominators
 from proctor.model.describe import describe
 from proctor.model.outcome import Blame, Outcome
 from proctor.model.record import AttemptRecord
+from proctor.model.run import RunInfo
 from proctor.report.compare.results import ResultPoint, ResultSet, from_run
 from proctor.report.data import RunData, metric_of
 from proctor.report.files import encode
@@ -81,22 +82,62 @@ class Side:
 def side_of(data: RunData, metrics: Sequence[str] | None = None) -> Side:
     """A run, with the values of these metrics, or of all it has."""
     wanted = known_metrics(data) if metrics is None else tuple(metrics)
-    aliases = [_ALIASES[name] for name in wanted if name in _ALIASES]
-    results = from_run(data, (*wanted, *aliases) or (metric_of(data.info.kind),))
-    if aliases:
-        results = replace(results, points=tuple(map(_renamed, results.points)))
-    counted = [trial.counted for trial in data.trials if trial.counted]
-    reasons = Counter(map(reason, (record for record in counted if record.outcome is not Outcome.PASSED)))
+    results = renamed(from_run(data, with_aliases(wanted) or (metric_of(data.info.kind),)))
+    tally = Tally(trials=len(data.trials))
+    for trial in data.trials:
+        if trial.counted:
+            record = trial.counted
+            kind = record.failure.type if record.failure else ""
+            tally.add(record.outcome, record.ended_at - record.started_at, kind)
     return Side(
         results=results,
-        fields=_fields(data, results, reasons),
+        fields=_fields(data, results, tally),
         stats=_stats(data, results),
-        reasons=dict(sorted(reasons.items())),
-        trials=len(data.trials),
-        missing=len(data.trials) - len(counted),
-        broken=sum(record.outcome.blame in _BROKEN for record in counted),
+        reasons=dict(sorted(tally.reasons.items())),
+        trials=tally.trials,
+        missing=tally.trials - tally.ended,
+        broken=tally.broken,
         digest=run_digest(data),
     )
+
+
+@dataclass(slots=True)
+class Tally:
+    """How the trials of a run ended."""
+
+    trials: int = 0
+    outcomes: Counter[Outcome] = field(default_factory=Counter)
+    reasons: Counter[str] = field(default_factory=Counter)
+    took_s: list[float] = field(default_factory=list)
+
+    def add(self, outcome: Outcome, took_s: float, failure: str = "") -> None:
+        """Count one that ended; `failure` is the kind of error, where there was one."""
+        self.outcomes[outcome] += 1
+        self.took_s.append(took_s)
+        if outcome is not Outcome.PASSED:
+            self.reasons[reason(outcome, failure)] += 1
+
+    @property
+    def ended(self) -> int:
+        """Trials with a result."""
+        return len(self.took_s)
+
+    @property
+    def broken(self) -> int:
+        """Trials that the infrastructure or a provider broke."""
+        return sum(count for outcome, count in self.outcomes.items() if outcome.blame in _BROKEN)
+
+
+def with_aliases(metrics: Sequence[str]) -> tuple[str, ...]:
+    """Metrics, and the other names under which they may be stored."""
+    return (*metrics, *(_ALIASES[name] for name in metrics if name in _ALIASES))
+
+
+def renamed(results: ResultSet) -> ResultSet:
+    """The same with every metric under its own name."""
+    if not any(alias in point.samples for point in results.points for alias in _ALIASES.values()):
+        return results
+    return replace(results, points=tuple(map(_renamed, results.points)))
 
 
 def _renamed(point: ResultPoint) -> ResultPoint:
@@ -133,9 +174,9 @@ def side_of_document(
     )
 
 
-def reason(record: AttemptRecord) -> str:
+def reason(outcome: Outcome, failure: str) -> str:
     """Why a trial did not pass: the outcome, and the kind of error where there is one."""
-    return f"{record.outcome.value}: {record.failure.type}" if record.failure else record.outcome.value
+    return f"{outcome.value}: {failure}" if failure else outcome.value
 
 
 def is_broken(text: str) -> bool:
@@ -211,37 +252,71 @@ class Fields(Mapping[str, Any]):
         return len(self._whole())
 
 
-def _fields(data: RunData, results: ResultSet, reasons: Mapping[str, int]) -> Fields:
-    """The counts, totals and extremes of a run, and its summary."""
-    info = data.info
-    counted = [trial.counted for trial in data.trials if trial.counted]
-    passed = sum(record.outcome is Outcome.PASSED for record in counted)
-    took = describe(record.ended_at - record.started_at for record in counted)
+COUNTED = frozenset(
+    {
+        "outcomes",
+        "blame",
+        "episodes",
+        "success_count",
+        "failure_count",
+        "success_rate",
+        "failure_reasons",
+        "infrastructure_errors",
+        "max_wall_clock_s",
+        "p50_wall_clock_s",
+        "p95_wall_clock_s",
+        "wall_clock_total_s",
+        "throughput_eps",
+        "score",
+        "pass_rate",
+    }
+)
+"""The fields of `count_fields` and `score_fields`: a count of the trials tells them."""
+
+
+def count_fields(info: RunInfo, tally: Tally) -> dict[str, Any]:
+    """Counts and times of a run."""
+    ended, outcomes = tally.ended, tally.outcomes
+    passed = outcomes[Outcome.PASSED]
+    took = describe(tally.took_s)
     wall_s = info.finished_at - info.started_at if info.finished_at and info.started_at else None
-    outcomes = Counter(record.outcome for record in counted)
-    blame = Counter(record.outcome.blame for record in counted)
-    found: dict[str, Any] = {
+    blame: Counter[Blame] = Counter()
+    for outcome, count in outcomes.items():
+        blame[outcome.blame] += count
+    return {
         "outcomes": {each.value: outcomes[each] for each in Outcome},
         "blame": {each.value: blame[each] for each in Blame},
-        "episodes": len(data.trials),
+        "episodes": tally.trials,
         "success_count": passed,
-        "failure_count": len(counted) - passed,
-        "success_rate": passed / len(counted) if counted else None,
-        "failure_reasons": dict(reasons),
-        "infrastructure_errors": sum(record.outcome.blame in _BROKEN for record in counted),
+        "failure_count": ended - passed,
+        "success_rate": passed / ended if ended else None,
+        "failure_reasons": dict(sorted(tally.reasons.items())),
+        "infrastructure_errors": tally.broken,
         "max_wall_clock_s": took.get("max"),
         "p50_wall_clock_s": took.get("p50"),
         "p95_wall_clock_s": took.get("p95"),
         "wall_clock_total_s": wall_s,
-        "throughput_eps": len(counted) / wall_s if wall_s else None,
+        "throughput_eps": ended / wall_s if wall_s else None,
+    }
+
+
+def score_fields(results: ResultSet) -> dict[str, Any]:
+    """Score and pass rate of a run of rollouts, under the three readings of errors."""
+    passes = Side(results=results).rewards("pass_rate")
+    return {"score": three(denominators(results.tasks)), "pass_rate": three(denominators(passes))}
+
+
+def _fields(data: RunData, results: ResultSet, tally: Tally) -> Fields:
+    """The counts, totals and extremes of a run, and its summary."""
+    counted = [trial.counted for trial in data.trials if trial.counted]
+    found: dict[str, Any] = {
+        **count_fields(data.info, tally),
         "run_artifacts": _artifacts(data),
         "peak_memory_bytes": max(_each(counted, "peak_memory_bytes"), default=None),
         **_totals(data),
     }
     if data.info.kind == "task":
-        found["score"] = three(denominators(results.tasks))
-        passes = Side(results=results).rewards("pass_rate")
-        found["pass_rate"] = three(denominators(passes))
+        found |= score_fields(results)
     return Fields(found, lambda: summary(data))
 
 

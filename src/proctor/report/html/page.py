@@ -6,10 +6,11 @@ from collections.abc import Sequence
 from html import escape
 from pathlib import Path
 
+from proctor.model.run import RunInfo
 from proctor.report.charts.svg import CHART_CSS
 from proctor.report.data import RunData
 from proctor.report.files import write_atomic
-from proctor.report.gate.output.section import gate
+from proctor.report.gate.output.section import gate, gate_of
 from proctor.report.html.results import results, timing
 from proctor.report.html.sections import (
     artifacts,
@@ -79,3 +80,18 @@ def render(data: RunData, sections: Sequence[Section] | None = None) -> str:
 def write(data: RunData, folder: Path) -> None:
     """Write `report.html`."""
     write_atomic(folder / "report.html", render(data))
+
+
+def put_gate(info: RunInfo, folder: Path) -> None:
+    """Put the run's verdict into its page, if it has one; the rest of the page stays as it is."""
+    path = folder / "report.html"
+    if not path.is_file():
+        return
+    page = path.read_text(errors="replace")
+    # What a user wrote is escaped, so these are our own.
+    start = page.find('<section id="gate">')
+    end = page.find("</section>", start) + len("</section>")
+    if start < 0:
+        start = end = page.find("</header>") + len("</header>")
+    if start > len("</header>"):
+        write_atomic(path, page[:start] + gate_of(info) + page[end:])

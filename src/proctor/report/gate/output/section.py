@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from proctor.errors import UsageError
+from proctor.model.run import RunInfo
 from proctor.report.files import read_document
 from proctor.report.gate.verdict import GateVerdict
 from proctor.report.html.view import View, prose, section, table
@@ -19,7 +20,12 @@ MOST_RULES = 100
 
 def gate(view: View) -> str:
     """The verdict sentence, and a row per rule; nothing when the run has not been through a gate."""
-    found = _stored(view)
+    return gate_of(view.data.info)
+
+
+def gate_of(info: RunInfo) -> str:
+    """The same, of a run without its trials."""
+    found = _stored(info)
     rules = found.get("rules")
     if not isinstance(rules, list) or not isinstance(found.get("sentence"), str):
         return ""
@@ -44,13 +50,13 @@ def _row(rule: Mapping[str, Any]) -> list[str]:
     ]
 
 
-def _stored(view: View) -> Mapping[str, Any]:
+def _stored(info: RunInfo) -> Mapping[str, Any]:
     """Only of this very run: a folder that was copied over keeps its old verdict to itself."""
-    folder = view.data.info.folder
+    folder = info.folder
     if not folder or not (Path(folder) / NAME).is_file():
         return {}
     try:
         found = read_document(Path(folder), NAME)
     except UsageError:
         return {}
-    return found if found.get("run_id") == view.data.info.id else {}
+    return found if found.get("run_id") == info.id else {}

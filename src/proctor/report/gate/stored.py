@@ -1,0 +1,81 @@
+"""One side of a gate straight from the store: what most rules look at, without a whole run in memory.
+
+Rules that look at more than counts, times, scores and the values of metrics get the run in memory instead.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from typing import TYPE_CHECKING
+
+from proctor.model.outcome import Outcome
+from proctor.report.compare.stored import from_store, quoted
+from proctor.report.files import encode
+from proctor.report.gate.rules import RuleSet, Threshold
+from proctor.report.gate.side import (
+    COUNTED,
+    Side,
+    Tally,
+    count_fields,
+    renamed,
+    score_fields,
+    with_aliases,
+)
+
+if TYPE_CHECKING:
+    from proctor.store.rows import ResultRow
+    from proctor.store.store import Store
+
+_FAILURE = quoted("failure")
+
+
+def side_from_store(store: Store, ref: str, rules: RuleSet) -> Side | None:
+    """The side that these rules need; None when a rule looks at what only a run in memory can tell."""
+    if not all(_counted(rule.path) for rule in rules.rules if isinstance(rule, Threshold)):
+        return None
+    info = store.run(ref)
+    watch = _Watch(info.plan_digest)
+    results = renamed(from_store(store, info.id, with_aliases(rules.metrics), watch=watch.look))
+    tally = watch.tally
+    return Side(
+        results=results,
+        fields={**count_fields(info, tally), **(score_fields(results) if info.kind == "task" else {})},
+        reasons=dict(sorted(tally.reasons.items())),
+        trials=tally.trials,
+        missing=tally.trials - tally.ended,
+        broken=tally.broken,
+        digest=watch.digest.hexdigest(),
+    )
+
+
+def _counted(path: str) -> bool:
+    return path.partition(".")[0] in COUNTED
+
+
+class _Watch:
+    """Counts and digests what passes by."""
+
+    def __init__(self, plan_digest: str) -> None:
+        self.tally = Tally()
+        self.digest = hashlib.sha256(plan_digest.encode())
+
+    def look(self, row: ResultRow) -> None:
+        outcome = row.outcome
+        self.tally.trials += 1
+        if outcome is None:
+            self.digest.update(encode([row.key, None]).encode("utf-8", "replace"))
+            return
+        head = encode([row.key, row.number, outcome.value, row.reward])[:-1]
+        self.digest.update(f"{head},{_canonical(row.body.text('metrics'))}]".encode("utf-8", "replace"))
+        failure = None
+        if outcome is not Outcome.PASSED and row.body.mentions(_FAILURE):
+            failure = row.body.get("failure")
+        self.tally.add(outcome, row.ended_at - row.started_at, failure["type"] if failure else "")
+
+
+def _canonical(text: str) -> str:
+    """Stored JSON as a run folder would spell it: the same, unless it has escapes or a number is none."""
+    if "\\" in text or "NaN" in text or "Infinity" in text:
+        return encode(json.loads(text))
+    return text or "{}"
