@@ -59,12 +59,12 @@ def _document(verified: Verified, expect: str | None) -> dict[str, Any]:
         "expected_root": _digest(expect),
         "run": verified.head["run"],
         "proctor": verified.head["proctor"],
-        "same_version": verified.documents.same_version,
+        "same_version": verified.same_version,
         "checked": {
             "files": verified.files,
             "left_out": verified.left_out,
             "attempts": verified.attempts,
-            "documents": verified.documents.made,
+            "documents": verified.documents,
         },
         "differences": [each.to_mapping() for each in found.differences],
         "difference_count": found.total,
@@ -81,7 +81,7 @@ def _print(verified: Verified) -> None:
     left_out = f"; {verified.left_out} left out, known by digest" if verified.left_out else ""
     print(f"files      {verified.files:,}{left_out}")
     print(f"attempts   {verified.attempts:,}, of {run.get('trials')} trials")
-    print(f"documents  {verified.documents.made:,} made anew from the attempts and compared")
+    print(f"documents  {verified.documents:,} made anew from the attempts and compared")
     for note in found.notes:
         print(printable(f"note       {note}"))
     if verified.ok:

@@ -1,6 +1,6 @@
 """The ZIP of a receipt, written one way only: the same files give the same bytes, and no byte is free.
 
-Names in order, one fixed date, no comments, no gaps. So a reader can work out what every byte outside the
+Names in one order, one fixed date, no comments, no gaps. So a reader can work out what every byte outside the
 contents has to be, and a flipped one is found as surely as one inside.
 """
 
@@ -94,8 +94,15 @@ def _flags(entry: Entry) -> int:
     return 0 if entry.name.isascii() else _UTF8
 
 
+def order(name: str) -> tuple[int, str]:
+    """Where a file stands in the archive: those of the whole run first, then trial by trial as planned."""
+    parts = name.split("/")
+    index = parts[2].partition(".")[0] if parts[0] == "trials" and len(parts) > 3 else ""
+    return (int(index) if index.isdecimal() and len(index) < 20 else -1), name
+
+
 class Packer:
-    """Writes the ZIP to a file that can be rewound. Add in order of name, then `close`."""
+    """Writes the ZIP to a file that can be rewound. Add in that order, then `close`."""
 
     def __init__(self, sink: BinaryIO) -> None:
         self._sink = sink
@@ -172,5 +179,5 @@ def free_bytes(path: Path, infos: Sequence[zipfile.ZipInfo]) -> Iterator[tuple[s
         if raw.read() != end_record(len(directory), at - begin, begin):
             yield "the archive", "ends in other bytes than a receipt does"
     names = [info.orig_filename for info in infos]
-    if names[:-1] != sorted(names[:-1]):
+    if names[:-1] != sorted(names[:-1], key=order):
         yield "the archive", "its files are not in order"

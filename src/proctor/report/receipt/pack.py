@@ -6,11 +6,12 @@ import io
 import os
 import re
 import tempfile
-from collections.abc import Iterator
-from contextlib import ExitStack, contextmanager
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass
+from itertools import groupby
 from pathlib import Path
-from typing import TYPE_CHECKING, BinaryIO
+from typing import TYPE_CHECKING, Any, BinaryIO
 
 from proctor.errors import NotFoundError, StoreError, UsageError
 from proctor.model.place import safe_name
@@ -21,11 +22,17 @@ from proctor.model.trial import RunStatus
 from proctor.report.data import RunData
 from proctor.report.files import make_folder, write_error
 from proctor.report.receipt import document
-from proctor.report.receipt.container import Packer
+from proctor.report.receipt.container import Packer, order
 from proctor.report.receipt.document import File
-from proctor.report.receipt.rebuild import installed_version, write_documents, write_raw
+from proctor.report.receipt.rebuild import (
+    TrialDocuments,
+    installed_version,
+    write_raw,
+    write_run_documents,
+)
 from proctor.report.result import artifact_paths
-from proctor.report.series import SeriesRow
+from proctor.report.series import NAME as SERIES
+from proctor.report.series import SeriesRow, read_series
 
 if TYPE_CHECKING:
     from proctor.store.blobs import Blobs
@@ -73,49 +80,76 @@ def pack_run(store: Store, blobs: Blobs, run_id: str, path: Path, *, artifacts: 
         rows = (SeriesRow(row.trial, row.record, row.counts) for row in store.attempts(info.id))
         attempts = write_raw(info, plan, rows, raw)
         data = RunData.from_folder(raw)
-        write_documents(data, made)
+        write_run_documents(data, made)
+        (raw / SERIES).rename(made / SERIES)
         head = document.head_of(data.info, plan.trials, attempts=attempts, proctor=installed_version())
         with _new_file(path) as sink:
-            files, root = _write(sink, made, data, blobs, head, artifacts=artifacts)
+            packing = _Packing(Packer(sink), blobs, artifacts=artifacts)
+            packing.folder(made)
+            packing.trials(data.info, read_series(made, trials={each.key: each for each in plan.trials}))
+            root = packing.close(head)
+    files = packing.files
     absent = sum(not each.packed for each in files)
     return Packed(info, path, root, len(files), absent, path.stat().st_size)
 
 
-def _write(
-    sink: BinaryIO, made: Path, data: RunData, blobs: Blobs, head: dict[str, object], *, artifacts: bool
-) -> tuple[list[File], str]:
-    kept = {path: artifact for path, artifact in _artifacts(data) if not (made / path).exists()}
-    documents = [str(each.relative_to(made)) for each in made.rglob("*") if each.is_file()]
-    packer = Packer(sink)
-    files: list[File] = []
-    for path in sorted([*documents, *kept]):
-        artifact = kept.get(path)
-        if artifact and not artifacts and not (is_evidence(artifact.name) and blobs.has(artifact.digest)):
-            files.append(File(path, artifact.digest, artifact.size_bytes, packed=False))
-            continue
-        with ExitStack() as stack:
-            source = stack.enter_context(
-                _blob(blobs, artifact, path) if artifact else (made / path).open("rb")
-            )
-            size = artifact.size_bytes if artifact else (made / path).stat().st_size
-            try:
-                written = packer.add(path, source, size)
-            except ValueError as error:
-                raise StoreError(f"{path}: {error}") from error
-        if artifact and written.sha256 != artifact.digest:
-            raise StoreError(f"{path}: the blob {artifact.digest} in the store is damaged")
-        files.append(File(path, written.sha256, written.size))
-    text, root = document.write(head, files)
-    content = text.encode()
-    packer.add(document.NAME, io.BytesIO(content), len(content))
-    packer.close()
-    return files, root
+class _Packing:
+    """A receipt in the making."""
 
+    def __init__(self, packer: Packer, blobs: Blobs, *, artifacts: bool) -> None:
+        self._packer = packer
+        self._blobs = blobs
+        self._artifacts = artifacts
+        self.files: list[File] = []
 
-def _artifacts(data: RunData) -> Iterator[tuple[str, Artifact]]:
-    for row in data.rows():
-        if row.record.artifacts:
-            yield from zip(artifact_paths(row.trial, row.record), row.record.artifacts, strict=True)
+    def folder(self, made: Path) -> None:
+        """The documents of the whole run."""
+        paths = {str(each.relative_to(made)): each for each in made.rglob("*") if each.is_file()}
+        for name in sorted(paths, key=order):
+            with paths[name].open("rb") as source:
+                self._add(name, source, paths[name].stat().st_size)
+
+    def trials(self, info: RunInfo, rows: Iterable[SeriesRow]) -> None:
+        """The documents and artifacts of each trial, one trial at a time."""
+        writer = TrialDocuments(info)
+        for _, attempts in groupby(rows, key=lambda row: row.trial.index):
+            documents: dict[str, bytes] = {}
+            artifacts: dict[str, Artifact] = {}
+            for row in attempts:
+                if row.counts:
+                    documents |= writer.of(row.trial, row.record)
+                paths = artifact_paths(row.trial, row.record)
+                artifacts |= dict(zip(paths, row.record.artifacts, strict=True))
+            for name in sorted({**artifacts, **documents}, key=order):
+                if name in documents:
+                    self._add(name, io.BytesIO(documents[name]), len(documents[name]))
+                else:
+                    self._artifact(name, artifacts[name])
+
+    def close(self, head: Mapping[str, Any]) -> str:
+        """`receipt.json` and the end of the archive; the root."""
+        text, root = document.write(head, self.files)
+        content = text.encode()
+        self._packer.add(document.NAME, io.BytesIO(content), len(content))
+        self._packer.close()
+        return root
+
+    def _artifact(self, name: str, artifact: Artifact) -> None:
+        wanted = self._artifacts or (is_evidence(artifact.name) and self._blobs.has(artifact.digest))
+        if not wanted:
+            self.files.append(File(name, artifact.digest, artifact.size_bytes, packed=False))
+            return
+        with _blob(self._blobs, artifact, name) as source:
+            if self._add(name, source, artifact.size_bytes) != artifact.digest:
+                raise StoreError(f"{name}: the blob {artifact.digest} in the store is damaged")
+
+    def _add(self, name: str, source: BinaryIO, size: int) -> str:
+        try:
+            written = self._packer.add(name, source, size)
+        except ValueError as error:
+            raise StoreError(f"{name}: {error}") from error
+        self.files.append(File(name, written.sha256, written.size))
+        return written.sha256
 
 
 def _blob(blobs: Blobs, artifact: Artifact, path: str) -> BinaryIO:

@@ -9,12 +9,17 @@ from collections.abc import Iterable
 from pathlib import Path
 
 from proctor.errors import StoreError, UsageError
-from proctor.model.plan import Plan
+from proctor.model.place import attempt_folder, trial_folder
+from proctor.model.plan import Plan, PlannedTrial
+from proctor.model.record import AttemptRecord
 from proctor.model.run import RunInfo
 from proctor.report.data import RunData
 from proctor.report.files import make_folder, write_json
-from proctor.report.folder import RunFolder, encode_manifest
+from proctor.report.folder import encode_manifest
 from proctor.report.reporters import built_in
+from proctor.report.result import ResultWriter
+from proctor.report.rollouts.folder import write_run
+from proctor.report.rollouts.trial_files import files_of
 from proctor.report.series import NAME as SERIES
 from proctor.report.series import Series, SeriesRow, encode_row
 from proctor.report.summary import run_fields
@@ -38,19 +43,13 @@ def write_raw(info: RunInfo, plan: Plan, rows: Iterable[SeriesRow], folder: Path
     return number
 
 
-def write_documents(data: RunData, folder: Path) -> None:
-    """Every file of the run folder but the artifacts, by the built-in reporters alone."""
-    writer = RunFolder(folder)
-    try:
-        writer.begin(
-            data.info, Plan(trials=tuple(trial.planned for trial in data.trials), warnings=data.warnings)
-        )
-        for row in data.rows():
-            writer.append(row.trial, row.record, row.counts)
-    finally:
-        writer.close()
-    (folder / SERIES).touch()
-    for name, reporter in built_in().items():
+def write_run_documents(data: RunData, folder: Path) -> None:
+    """Every file that speaks of the whole run, but the series, by the built-in reporters alone."""
+    make_folder(folder)
+    plan = Plan(trials=tuple(trial.planned for trial in data.trials), warnings=data.warnings)
+    (folder / "manifest.json").write_text(encode_manifest(data.info, plan))
+    reporters = {**built_in(), "rollouts": write_run if data.info.kind == "task" else _nothing}
+    for name, reporter in reporters.items():
         try:
             reporter(data, folder)
         except (StoreError, UsageError):
@@ -59,6 +58,26 @@ def write_documents(data: RunData, folder: Path) -> None:
             raise UsageError(
                 f"the report '{name}' cannot be made: {type(error).__name__}: {error}"
             ) from error
+
+
+def _nothing(data: RunData, folder: Path) -> None:
+    """An experiment has no rollouts."""
+
+
+class TrialDocuments:
+    """Makes the files of one trial: many trials, so they are made one by one and never all at once."""
+
+    def __init__(self, info: RunInfo) -> None:
+        self._info = info
+        self._results = ResultWriter(info)
+
+    def of(self, trial: PlannedTrial, record: AttemptRecord) -> dict[str, bytes]:
+        """Path → content, for the attempt that counts."""
+        found = {f"{trial_folder(trial)}/result.json": self._results.encode(trial, record)}
+        if trial.kind == "task":
+            place = attempt_folder(trial, record.number)
+            found |= {f"{place}/{name}": text for name, text in files_of(self._info.id, trial, record)}
+        return {path: text.encode("utf-8", "replace") for path, text in found.items()}
 
 
 def installed_version() -> str:

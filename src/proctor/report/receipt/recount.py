@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Mapping
-from collections.abc import Set as AbstractSet
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -17,58 +16,68 @@ from proctor.report.data import RunData
 from proctor.report.files import MAX_DOCUMENT_BYTES, decode
 from proctor.report.receipt.archive import Archive, DamagedError
 from proctor.report.receipt.differences import Difference, Findings, absent, compare, said, same
-from proctor.report.receipt.rebuild import installed_version, write_documents
+from proctor.report.receipt.rebuild import TrialDocuments, installed_version, write_run_documents
+from proctor.report.result import artifact_paths
+from proctor.report.series import NAME as SERIES
+from proctor.report.series import SeriesRow
 
 FIELDS_TOLD = 20
 """Of one document; a changed reward moves many numbers."""
 
 
-@dataclass(frozen=True, slots=True)
-class Documents:
-    """How many documents were made anew."""
+class Recount:
+    """Makes the documents of a receipt again, a trial at a time and then the run's, and compares."""
 
-    made: int = 0
-    same_version: bool = True
-    """False: another Proctor packed it, so pages for people and new fields are not compared."""
+    def __init__(self, archive: Archive, data: RunData, digests: Mapping[str, str], found: Findings) -> None:
+        self.same_version = archive.receipt.proctor == installed_version()
+        self._data = data
+        self._digests = digests
+        self._found = found
+        self._listed = {file.path for file in archive.receipt.files}
+        self._known: set[str] = set()
+        self._trials = TrialDocuments(data.info)
+        self._comparison = _Comparison(archive, data, found, exact=self.same_version)
+        self.made = 0
+        if not self.same_version:
+            found.note(
+                f"packed by Proctor {archive.receipt.proctor:.40}, and this is {installed_version()}: "
+                "numbers are compared, pages for people are not"
+            )
+
+    def trial(self, row: SeriesRow) -> None:
+        """The documents of one attempt, if it counts, and the artifacts that belong there."""
+        self._known.update(artifact_paths(row.trial, row.record))
+        if row.counts:
+            for path, content in self._trials.of(row.trial, row.record).items():
+                self._compare(path, hashlib.sha256(content).hexdigest(), partial(bytes, content))
+
+    def run(self, folder: Path) -> None:
+        """The documents of the whole run, and the files that belong to nothing."""
+        self._known.add(SERIES)
+        try:
+            write_run_documents(self._data, folder)
+        except (ProctorError, ArithmeticError, ValueError, TypeError, KeyError) as error:
+            self._found.add(Difference(file=SERIES, what=f"the documents cannot be made anew: {error}"))
+            return
+        made = {str(each.relative_to(folder)): each for each in folder.rglob("*") if each.is_file()}
+        for path in sorted(made, key=_telling):
+            self._compare(path, _sha256(made[path]), made[path].read_bytes)
+        for path in sorted(self._listed - self._known) if self.same_version else ():
+            self._found.add(Difference(file=path, what="belongs to no trial and to no report of this run"))
+
+    def _compare(self, path: str, sha256: str, content: Callable[[], bytes]) -> None:
+        self.made += 1
+        self._known.add(path)
+        if path in self._digests:
+            if self._digests[path] != sha256:
+                self._comparison.document(path, content())
+        elif self.same_version and path not in self._listed:
+            self._found.add(Difference(file=path, what="a run has this file, and the receipt does not"))
 
 
-def check_documents(
-    archive: Archive,
-    data: RunData,
-    made: Path,
-    digests: Mapping[str, str],
-    artifacts: AbstractSet[str],
-    found: Findings,
-) -> Documents:
-    """Make every document again and compare. Files that belong to nothing are named."""
-    same_version = archive.receipt.proctor == installed_version()
-    if not same_version:
-        found.note(
-            f"packed by Proctor {archive.receipt.proctor:.40}, and this is {installed_version()}: "
-            "numbers are compared, pages for people are not"
-        )
-    try:
-        write_documents(data, made)
-    except (ProctorError, ArithmeticError, ValueError, TypeError, KeyError) as error:
-        found.add(Difference(file="series.jsonl", what=f"the documents cannot be made anew: {error}"))
-        return Documents(0, same_version)
-    check = _Comparison(archive, data, found, exact=same_version)
-    paths = sorted((str(each.relative_to(made)) for each in made.rglob("*") if each.is_file()), key=_telling)
-    listed = {file.path for file in archive.receipt.files}
-    for path in paths:
-        if path in digests:
-            if _sha256(made / path) != digests[path]:
-                check.document(path, made / path)
-        elif same_version and path not in listed:
-            found.add(Difference(file=path, what="a run has this file, and the receipt does not"))
-    for path in sorted(listed - set(paths) - artifacts) if same_version else ():
-        found.add(Difference(file=path, what="belongs to no trial and to no report of this run"))
-    return Documents(len(paths), same_version)
-
-
-def _telling(path: str) -> tuple[bool, bool, str]:
-    """What names a trial comes first, then what names a field."""
-    return not path.startswith("trials/"), not path.endswith(".json"), path
+def _telling(path: str) -> tuple[bool, str]:
+    """What names a field comes first."""
+    return not path.endswith(".json"), path
 
 
 class _Comparison:
@@ -81,13 +90,12 @@ class _Comparison:
         self._by_key = {trial.planned.key: trial.planned for trial in data.trials}
         self._folders = {trial_folder(trial.planned): trial.planned for trial in data.trials}
 
-    def document(self, path: str, made: Path) -> None:
+    def document(self, path: str, wanted: bytes) -> None:
         try:
             there = self._archive.read(path, MAX_DOCUMENT_BYTES)
         except DamagedError as error:
             self._found.add(Difference(file=path, what=str(error)))
             return
-        wanted = made.read_bytes()
         if path.endswith(".json"):
             self._json(path, there, wanted)
         elif self._exact:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
 from pathlib import Path
 
 from proctor.errors import UsageError
@@ -14,17 +13,9 @@ from proctor.report.receipt.differences import Difference, Findings, compare
 from proctor.report.receipt.document import File
 from proctor.report.receipt.evidence import Evidence, Read, check_artifact
 from proctor.report.receipt.invariants import Attempts
+from proctor.report.receipt.recount import Recount
 from proctor.report.result import artifact_paths
 from proctor.report.series import NAME, SeriesRow, decode_row, encode_row
-
-
-@dataclass(slots=True)
-class Rows:
-    """What the rows hold."""
-
-    number: int = 0
-    artifacts: set[str] = field(default_factory=set)
-    """The path of each artifact in the run folder."""
 
 
 def check_rows(
@@ -33,31 +24,32 @@ def check_rows(
     planned: Sequence[PlannedTrial],
     listed: Mapping[str, File],
     read: Read,
+    recount: Recount,
     found: Findings,
-) -> Rows:
-    """Look at each row once, in the order of the file."""
+) -> int:
+    """Look at each row once, in the order of the file; how many there are."""
     by_key = {trial.key: trial for trial in planned}
     attempts, evidence = Attempts(planned, info, found), Evidence(read, found)
-    seen = Rows()
+    number = 0
     for place, line in _lines(folder):
         try:
             row = _row(line, place, info, found)
         except UsageError as error:
             found.add(Difference(file=NAME, what=str(error).removeprefix(f"{NAME}:")))
             continue
-        seen.number += 1
+        number += 1
         own = row.trial
         row = SeriesRow(by_key.get(row.record.key, own), row.record, row.counts)
         attempts.look(row, own)
         for path, artifact in zip(artifact_paths(row.trial, row.record), row.record.artifacts, strict=True):
-            seen.artifacts.add(path)
             check_artifact(row, artifact, path, listed.get(path), found)
         try:
             evidence.check(row)
+            recount.trial(row)
         except Exception as error:  # noqa: BLE001 - a stranger's values may break any arithmetic; it is told
             what = f"its numbers cannot be worked out again: {type(error).__name__}: {error}"
             found.add(Difference(file=NAME, what=what, trial=row.trial, attempt=row.record.number))
-    return seen
+    return number
 
 
 def _lines(folder: Path) -> Iterator[tuple[str, bytes]]:

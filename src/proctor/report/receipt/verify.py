@@ -16,8 +16,8 @@ from proctor.report.receipt.container import free_bytes
 from proctor.report.receipt.differences import Difference, Findings, compare
 from proctor.report.receipt.document import File
 from proctor.report.receipt.invariants import check_end, check_plan
-from proctor.report.receipt.rebuild import RAW
-from proctor.report.receipt.recount import Documents, check_documents
+from proctor.report.receipt.rebuild import RAW, installed_version
+from proctor.report.receipt.recount import Recount
 from proctor.report.receipt.rows import check_rows
 
 EVIDENCE_BYTES = 64 << 20
@@ -35,7 +35,10 @@ class Verified:
     files: int
     left_out: int
     attempts: int
-    documents: Documents
+    documents: int
+    """Made anew and compared."""
+    same_version: bool
+    """False: another Proctor packed it, so pages for people and new fields are not compared."""
 
     @property
     def ok(self) -> bool:
@@ -56,8 +59,19 @@ def verify_receipt(path: Path, *, expect: str | None = None) -> Verified:
             found.value(document.NAME, "root", root, expect, "the digest that was expected is")
         digests = _check_files(archive, found)
         attempts, documents = _recompute(archive, digests, Path(scratch), found)
+        same_version = receipt.proctor == installed_version()
     left_out = sum(not each.packed for each in receipt.files)
-    return Verified(path, receipt.head, root, found, len(receipt.files), left_out, attempts, documents)
+    return Verified(
+        path=path,
+        head=receipt.head,
+        root=root,
+        findings=found,
+        files=len(receipt.files),
+        left_out=left_out,
+        attempts=attempts,
+        documents=documents,
+        same_version=same_version,
+    )
 
 
 def _check_files(archive: Archive, found: Findings) -> dict[str, str]:
@@ -91,8 +105,8 @@ def _check_files(archive: Archive, found: Findings) -> dict[str, str]:
 
 def _recompute(
     archive: Archive, digests: Mapping[str, str], scratch: Path, found: Findings
-) -> tuple[int, Documents]:
-    recorded, made = scratch / "recorded", scratch / "made"
+) -> tuple[int, int]:
+    recorded = scratch / "recorded"
     recorded.mkdir()
     try:
         for name in RAW:
@@ -100,7 +114,7 @@ def _recompute(
         data = RunData.from_folder(recorded)
     except (UsageError, DamagedError) as error:
         found.add(_refused(error, recorded))
-        return 0, Documents()
+        return 0, 0
     planned = [trial.planned for trial in data.trials]
     check_plan(data.info, planned, found)
     listed = {file.path: file for file in archive.receipt.files}
@@ -113,13 +127,14 @@ def _recompute(
         except DamagedError:
             return None
 
-    rows = check_rows(recorded, data.info, planned, listed, read, found)
+    recount = Recount(archive, data, digests, found)
+    attempts = check_rows(recorded, data.info, planned, listed, read, recount, found)
     check_end(data, found)
-    head = document.head_of(data.info, planned, attempts=rows.number, proctor=archive.receipt.proctor)
+    head = document.head_of(data.info, planned, attempts=attempts, proctor=archive.receipt.proctor)
     for field, there, wanted, _ in compare(dict(archive.receipt.head), head):
         found.value(document.NAME, field, there, wanted, "the run gives")
-    documents = check_documents(archive, data, made, digests, rows.artifacts, found)
-    return rows.number, documents
+    recount.run(scratch / "made")
+    return attempts, recount.made
 
 
 def _extract(archive: Archive, name: str, digests: Mapping[str, str], folder: Path) -> None:

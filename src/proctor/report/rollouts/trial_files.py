@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
@@ -152,14 +152,18 @@ def write(data: RunData, folder: Path) -> None:
         for name in ("artifacts", "logs"):
             if not os.path.isdir(f"{place}/{name}"):  # noqa: PTH112 - thousands of trials, mostly there
                 make_folder(Path(f"{place}/{name}"))
-        found = evaluation(data.info.id, trial.planned, record)
-        write_once(f"{place}/evaluation_results.json", _lines(found))
-        write_once(f"{place}/scoring_results.md", scoring(trial.planned, record))
-        write_once(f"{place}/artifacts/notes.md", notes(trial.planned, record))
-        kept = {each.name for each in record.artifacts}
-        for name, empty in _EMPTY.items():
-            if name not in kept and not os.path.lexists(f"{place}/{name}"):
-                write_once(f"{place}/{name}", empty)
+        for name, text in files_of(data.info.id, trial.planned, record):
+            if name not in _EMPTY or not os.path.lexists(f"{place}/{name}"):
+                write_once(f"{place}/{name}", text)
+
+
+def files_of(run_id: str, trial: PlannedTrial, record: AttemptRecord) -> Iterator[tuple[str, str]]:
+    """What the attempt's folder holds besides its artifacts: names inside it, and their text."""
+    yield "evaluation_results.json", _lines(evaluation(run_id, trial, record))
+    yield "scoring_results.md", scoring(trial, record)
+    yield "artifacts/notes.md", notes(trial, record)
+    kept = {each.name for each in record.artifacts}
+    yield from ((name, empty) for name, empty in _EMPTY.items() if name not in kept)
 
 
 def _lines(document: dict[str, Any]) -> str:
