@@ -7,6 +7,7 @@ temporary folder that is renamed at the end: a refused archive leaves nothing be
 from __future__ import annotations
 
 import os
+import re
 import shutil
 import stat
 import tempfile
@@ -22,6 +23,7 @@ MARKERS = ("task.toml", "tb_meta.json")
 """A folder with one of these is a task."""
 _CHUNK = 1 << 20
 _DEEP = 40
+_CONTROL = re.compile(r"[\x00-\x1f]")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -87,7 +89,7 @@ def inspect_entries(
 def _clean_name(archive: Path, info: zipfile.ZipInfo) -> str:
     raw = info.orig_filename
     shown = raw.encode("unicode_escape").decode()[:200]
-    if "\0" in raw or any(ord(each) < 32 for each in raw):
+    if _CONTROL.search(raw):
         raise TaskError(f"{archive.name}: '{shown}' has a control character in its name")
     if "\\" in raw:
         raise TaskError(f"{archive.name}: '{shown}' has a backslash in its name; pack with forward slashes")
@@ -131,11 +133,15 @@ def _refuse_bombs(archive: Path, infos: Iterable[zipfile.ZipInfo], limits: Archi
 
 
 def _refuse_paths_through_files(archive: Path, entries: dict[str, zipfile.ZipInfo]) -> None:
-    files = {name for name, info in entries.items() if not info.is_dir()}
+    folders: set[str] = set()
     for name in entries:
-        for parent in PurePosixPath(name).parents:
-            if str(parent) in files:
-                raise TaskError(f"{archive.name}: '{parent}' is both a file and a folder")
+        parent = name.rpartition("/")[0]
+        while parent and parent not in folders:
+            folders.add(parent)
+            parent = parent.rpartition("/")[0]
+    for name, info in entries.items():
+        if name in folders and not info.is_dir():
+            raise TaskError(f"{archive.name}: '{name}' is both a file and a folder")
 
 
 def _task_root(archive: Path, files: list[str]) -> str:
