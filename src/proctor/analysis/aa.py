@@ -171,8 +171,13 @@ class Urns:
         weights = generator.exponential(size=rewards.shape)
         weights[:, :-1] *= self.there
         edges = np.cumsum(weights, axis=1) / weights.sum(axis=1, keepdims=True)
-        at = (generator.random((tasks, 2 * rollouts, 1)) > edges[:, None, :-1]).sum(axis=2)
-        drawn = np.take_along_axis(rewards, at, axis=1)
+        # Rows are laid end to end, each one unit long, so that one search finds every draw.
+        rows = np.arange(tasks)[:, None]
+        chosen = np.searchsorted(
+            (edges + rows).ravel(), generator.random((tasks, 2 * rollouts)) + rows, "right"
+        )
+        first, last = rows * rewards.shape[1], (rows + 1) * rewards.shape[1] - 1
+        drawn = rewards.ravel()[np.clip(chosen, first, last)]
         # Drawn whether needed or not, so that pairs of one seed differ in the loss alone.
         drawn[:, rollouts:] *= generator.random((tasks, rollouts)) < kept
         lost = generator.random((tasks, 2 * rollouts)) < self.broken

@@ -26,6 +26,8 @@ LEVEL = 0.95
 REPEATS_NEEDED = 10
 """Rollouts beyond the first of each task, over the suite, before anything is said about luck."""
 POWER_PAIRS = 200
+MOST_WORK = 4_000_000
+"""Rollouts dealt or drawn in all: a large run is resampled less often, and the certificate says how often."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -64,6 +66,11 @@ class _Suite:
         self.urns = Urns(self.tasks)
 
     @property
+    def simulations(self) -> int:
+        """How many pairs of each kind are judged."""
+        return max(100, min(self.asked.simulations, MOST_WORK // max(self.scored, 1)))
+
+    @property
     def rule(self) -> str:
         """The rule of a gate that the certificate is about."""
         like = " for these tasks" if self.asked.these_tasks else ""
@@ -80,7 +87,7 @@ class _Suite:
         if len(whole) < len(self.tasks) or not any(len(task.scored) > 1 for task in whole):
             return []
         generator = np.random.default_rng([self.asked.seed, 1])
-        pairs = (halve(whole, generator) for _ in range(self.asked.simulations))
+        pairs = (halve(whole, generator) for _ in range(self.simulations))
         found = alarms(pairs, self.margin, these_tasks=self.asked.these_tasks)
         least, most = (
             choose((len(task.scored) + task.errors) // 2 for task in whole) for choose in (min, max)
@@ -100,7 +107,7 @@ class _Suite:
     def simulated(self) -> Trial:
         """Two suites of the size that was asked for, drawn from what each task has shown."""
         generator = np.random.default_rng([self.asked.seed, 2])
-        pairs = (self.urns.draw(self.count, generator) for _ in range(self.asked.simulations))
+        pairs = (self.urns.draw(self.count, generator) for _ in range(self.simulations))
         found = alarms(pairs, self.margin, these_tasks=self.asked.these_tasks)
         return Trial(
             name="simulated",
@@ -118,7 +125,7 @@ class _Suite:
             rollouts,
             self.margin,
             these_tasks=self.asked.these_tasks,
-            pairs=min(POWER_PAIRS, self.asked.simulations),
+            pairs=max(50, min(POWER_PAIRS, self.simulations // 4)),
             seed=self.asked.seed,
         )
 
@@ -176,7 +183,7 @@ class _Suite:
             count=self.count,
             broken=self.broken,
             broken_share=self.broken / total if total else 0.0,
-            simulations=self.asked.simulations,
+            simulations=self.simulations,
             seed=self.asked.seed,
             notes=tuple(self._notes()),
             **more,
