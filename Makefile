@@ -5,7 +5,7 @@ SHELL := /bin/bash
 unexport PYTHONDONTWRITEBYTECODE
 PY := .venv/bin/python
 SYSTEM_RUN := bubblewrap git sqlite3 python3 python3-pytest
-SYSTEM_TEST := $(SYSTEM_RUN) chromium hyperfine mmdebstrap podman postgresql runc slirp4netns tmux uidmap valgrind
+SYSTEM_TEST := $(SYSTEM_RUN) chromium hyperfine mmdebstrap podman podman-compose postgresql runc slirp4netns tmux uidmap valgrind
 JOBS ?= 2
 
 .PHONY: help setup demo test coverage check bench bench-stats perf-baseline soak docs clean doctor lock

@@ -33,6 +33,7 @@ COMPONENTS: dict[str, Callable[[], bool]] = {
     "git": lambda: bool(shutil.which("git")),
     "memray": lambda: importlib.util.find_spec("memray") is not None,
     "podman": lambda: bool(shutil.which("podman")),
+    "podman-compose": lambda: bool(shutil.which("podman-compose")),
     "postgres": _postgres,
     "pyinstrument": lambda: importlib.util.find_spec("pyinstrument") is not None,
     "root": lambda: os.geteuid() == 0,

@@ -320,7 +320,7 @@ volumes: {{shared: }}
 """
 
 
-@pytest.mark.skipif(not shutil.which("podman-compose"), reason="needs podman-compose")
+@pytest.mark.needs("podman-compose")
 @pytest.mark.parametrize("killed", [False, True], ids=["stopped", "left behind"])
 async def test_the_services_of_a_compose_file_come_and_go_with_the_sandbox(
     podman, podman_image, tmp_path, killed

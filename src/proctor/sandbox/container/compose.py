@@ -1,7 +1,7 @@
 """A sandbox with companions: a compose project whose main service is the container that we serve.
 
-The task's file stays as it is. A second one, laid over it, gives the main service our init, limits and
-network, and every part of the project the labels by which it is found again.
+The task's file stays as it is. A copy of it gives the main service our init, limits and network, and every
+part of the project the labels by which it is found again.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from typing import Any
 
 from proctor.errors import SandboxError
 from proctor.sandbox.base import SandboxRequest
-from proctor.sandbox.container import composition
+from proctor.sandbox.container import composition, leftovers
 from proctor.sandbox.container.command import (
     ARGUMENTS,
     CAPABILITIES,
@@ -29,6 +29,7 @@ from proctor.sandbox.container.engine import Adjustment, Engine, call
 
 _UP_S = 300.0
 _DOWN_S = 120.0
+_PROJECT = "proctor.project"
 _PASSED = ("PATH", "HOME", "USER", "TMPDIR", "XDG_RUNTIME_DIR", "XDG_DATA_HOME", "XDG_CONFIG_HOME")
 _PASSED_PREFIXES = ("DOCKER_", "CONTAINER", "REGISTRY_")
 _LIMIT_KEYS = {
@@ -55,14 +56,15 @@ class ComposeProject:
     def __init__(self, engine: Engine, fit: Adjustment, request: SandboxRequest, place: Place) -> None:
         assert request.root.compose is not None
         self._engine = engine
+        self._fit = fit
+        self._label = f"{_PROJECT}={place.name}"
         options = ("--podman-args", " ".join(fit.options)) if fit.options else ()
         self._program = (*compose_program(engine), *options)
-        self._over = place.folder.with_suffix(".json")
+        self._file = place.folder.with_suffix(".json")
         composed = composition.read(request.root.compose)
-        self._over.write_text(json.dumps(overlay(composed, fit, request, place)))
-        self._files = ["-p", place.name, "-f", str(composed.file), "-f", str(self._over)]
+        self._file.write_text(json.dumps(project(composed, fit, request, place)))
+        self._files = ["-p", place.name, "-f", str(self._file)]
         self._env = _environment(request.env)
-        self._folder = composed.file.parent
 
     async def up(self) -> None:
         """`up --detach`."""
@@ -74,22 +76,40 @@ class ComposeProject:
         """`down` without a grace period, volumes and networks included."""
         command = [*self._program, *self._files, "down", "-t", "0", "-v"]
         said = await call(command, timeout_s=_DOWN_S, env=self._env)
-        self._over.unlink(missing_ok=True)
+        # Older programs leave the networks.
+        await leftovers.remove_project_parts(self._engine, self._fit, self._label)
+        self._file.unlink(missing_ok=True)
         if said.code:
             raise SandboxError(f"{self._engine.name} could not remove the task's services: {said.reason}")
 
 
-def overlay(
+def project(
     composed: composition.Composition, fit: Adjustment, request: SandboxRequest, place: Place
 ) -> dict[str, Any]:
-    """What is laid over a task's compose file."""
-    labels = dict(place.labels)
-    services: dict[str, Any] = {name: {"labels": labels, **_ulimits(fit)} for name in composed.services}
-    services[composed.main] |= _main_service(fit, request, place)
+    """The task's compose file and what we lay over it, as one: programs differ in how they join two."""
+    labels = {**place.labels, _PROJECT: place.name}
+    own = composed.document
+    services = {
+        name: {**service, **_ulimits(fit), "labels": {**_labels(service), **labels}}
+        for name, service in own["services"].items()
+    }
+    main = services[composed.main]
+    over = _main_service(fit, request, place)
+    main.pop("build", None)
+    services[composed.main] = {**main, **over, "volumes": [*main.get("volumes", ()), *over["volumes"]]}
     closed = {} if request.limits.network == "public" else {"internal": True}
-    networks = {name: {**closed, "labels": labels} for name in ("default", *composed.networks)}
-    volumes = {name: {"labels": labels} for name in composed.volumes}
+    networks = {
+        name: {**own["networks"].get(name, {}), **closed, "labels": labels}
+        for name in ("default", *composed.networks)
+    }
+    volumes = {name: {**volume, "labels": labels} for name, volume in own["volumes"].items()}
     return {"services": services, "networks": networks, **({"volumes": volumes} if volumes else {})}
+
+
+def _labels(service: Mapping[str, Any]) -> dict[str, Any]:
+    """A service's own labels, which may be written as a list."""
+    given = service.get("labels") or {}
+    return dict(given) if isinstance(given, dict) else dict(str(each).partition("=")[::2] for each in given)
 
 
 def _main_service(fit: Adjustment, request: SandboxRequest, place: Place) -> dict[str, Any]:

@@ -42,6 +42,8 @@ class Composition:
     context: Path | None
     """The folder from which the main service is built."""
     dockerfile: Path | None
+    document: Mapping[str, Any]
+    """The file's content, without nulls and with absolute paths, so that it may stand anywhere."""
 
 
 def read(file: Path) -> Composition:
@@ -75,7 +77,34 @@ def read(file: Path) -> Composition:
         image=str(image) if image and context is None else None,
         context=context,
         dockerfile=dockerfile,
+        document={
+            "services": {name: _absolute(service, folder) for name, service in services.items()},
+            "networks": {name: dict(network or {}) for name, network in networks.items()},
+            "volumes": {name: dict(volume or {}) for name, volume in volumes.items()},
+        },
     )
+
+
+def _absolute(service: Mapping[str, Any], folder: Path) -> dict[str, Any]:
+    """A checked service that no longer depends on where its file stands."""
+    found = dict(service)
+    if "volumes" in found:
+        found["volumes"] = [_absolute_volume(each, folder) for each in found["volumes"] or ()]
+    if files := found.get("env_file"):
+        found["env_file"] = [str(folder / each) for each in ([files] if isinstance(files, str) else files)]
+    if build := found.get("build"):
+        given = {"context": build} if isinstance(build, str) else dict(build)
+        found["build"] = {**given, "context": str(folder / given.get("context", "."))}
+    return found
+
+
+def _absolute_volume(volume: Any, folder: Path) -> Any:
+    if not _is_bind(volume):
+        return volume
+    if isinstance(volume, str):
+        source, colon, rest = volume.partition(":")
+        return f"{folder / source}{colon}{rest}"
+    return {**volume, "source": str(folder / str(volume.get("source", "")))}
 
 
 def _load(file: Path) -> Mapping[str, Any]:
@@ -121,15 +150,18 @@ def _check_service(service: Mapping[str, Any], folder: Path, where: str) -> None
 
 
 def _check_volume(volume: Any, folder: Path, where: str) -> None:
-    if isinstance(volume, str):
-        source = volume.partition(":")[0] if ":" in volume else ""
-        bound = source.startswith((".", "/", "~", "$"))
-    else:
-        given = _mapping(volume, f"{where}: volumes")
-        source = str(given.get("source", ""))
-        bound = given.get("type") not in {"volume", "tmpfs"}
-    if bound:
+    if not isinstance(volume, str):
+        _mapping(volume, f"{where}: volumes")
+    if _is_bind(volume):
+        source = volume.partition(":")[0] if isinstance(volume, str) else str(volume.get("source", ""))
         _inside(source, folder, f"{where}: volumes")
+
+
+def _is_bind(volume: Any) -> bool:
+    """Whether a volume is a folder of the task rather than one of the engine's own."""
+    if isinstance(volume, str):
+        return ":" in volume and volume.startswith((".", "/", "~", "$"))
+    return volume.get("type") not in {"volume", "tmpfs"}
 
 
 def _inside(path: str, folder: Path, where: str) -> Path:

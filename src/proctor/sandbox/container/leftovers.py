@@ -47,7 +47,7 @@ async def reap(engine: Engine, fit: Adjustment, state_dir: Path) -> tuple[str, .
         await remove(engine, fit, [each.removeprefix("container ") for each in done])
     for folder, _ in reaper.orphans(state_dir):
         if any(folder.glob("s*.json")):
-            done += await _remove_project_parts(engine, fit, folder.name)
+            done += await remove_project_parts(engine, fit, f"{OWNER}={folder.name}")
         for place in sorted(build_folder(folder).glob("*")):
             done += await end_build_of(engine, fit, place.name, place)
         shutil.rmtree(folder, ignore_errors=True)
@@ -103,12 +103,12 @@ async def _dead_containers(engine: Engine, fit: Adjustment) -> list[str]:
     return [row[0] for row in rows if len(row) == 3 and is_dead(row[1], row[2])]
 
 
-async def _remove_project_parts(engine: Engine, fit: Adjustment, owner: str) -> list[str]:
-    """Networks and volumes of compose projects; their containers have gone by now."""
+async def remove_project_parts(engine: Engine, fit: Adjustment, label: str) -> list[str]:
+    """Networks and volumes of compose projects with a label; their containers have gone by now."""
     done = []
     base = [engine.program, *fit.options]
     for kind in ("network", "volume"):
-        said = await call([*base, kind, "ls", "--quiet", "--filter", f"label={OWNER}={owner}"])
+        said = await call([*base, kind, "ls", "--quiet", "--filter", f"label={label}"])
         if said.out:
             await call([*base, kind, "rm", *said.out.split()])
         done += [f"{kind} {name}" for name in said.out.split()]
