@@ -1,8 +1,10 @@
-"""Run one task through Harbor's own trial loop: harbor_trials.py TASK ROLLOUTS spawn|podman. Prints JSON.
+"""Run one task through Harbor's own trial loop, and print JSON.
+
+    harbor_trials.py TASK ROLLOUTS spawn|bwrap|podman
 
 Runs in an interpreter that has Harbor (3.12 or later); `task_trials.py` calls it. `spawn` is the barest
 environment Harbor accepts: commands are processes of this machine in a folder, so what is measured is the
-loop around them.
+loop around them. `bwrap` starts each command in a bubblewrap of its own, over this machine's /usr.
 """
 
 from __future__ import annotations
@@ -89,6 +91,34 @@ class Spawn(BaseEnvironment):  # the methods are Harbor's
         return ExecResult(stdout=out.decode(), stderr=err.decode(), return_code=process.returncode or 0)
 
 
+class Bwrap(Spawn):
+    """Each command in a fresh bubblewrap; nothing is set up twice, nothing is limited."""
+
+    FOLDERS = ("app", "logs/agent", "logs/verifier", "tests", "solution")
+
+    async def start(self, force_build: bool) -> None:
+        await super().start(force_build)
+        for name in self.FOLDERS:
+            (self.root / name).mkdir(parents=True, exist_ok=True)
+
+    async def exec(self, command: str, **options: Any) -> ExecResult:  # noqa: ARG002 - Harbor's signature
+        binds = [part for name in ("app", "logs", "tests", "solution")
+                 for part in ("--bind", f"{self.root}/{name}", f"/{name}")]  # fmt: skip
+        process = await asyncio.create_subprocess_exec(
+            *("bwrap", "--unshare-all", "--die-with-parent", "--new-session", "--ro-bind", "/usr", "/usr"),
+            *("--symlink", "usr/bin", "/bin", "--symlink", "usr/lib", "/lib"),
+            *("--symlink", "usr/lib64", "/lib64", "--proc", "/proc", "--dev", "/dev", "--tmpfs", "/tmp"),
+            *(*binds, "--chdir", "/app", "/bin/sh", "-c", command),
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+        )
+        out, err = await process.communicate()
+        return ExecResult(stdout=out.decode(), stderr=err.decode(), return_code=process.returncode or 0)
+
+
+OWN = {"spawn": "harbor_trials:Spawn", "bwrap": "harbor_trials:Bwrap"}
+
+
 def cpu_s() -> float:
     return sum(
         getattr(resource.getrusage(who), name)
@@ -98,11 +128,8 @@ def cpu_s() -> float:
 
 
 async def main(task: Path, rollouts: int, kind: str) -> None:
-    environment = (
-        EnvironmentConfig(import_path="harbor_trials:Spawn")
-        if kind == "spawn"
-        else EnvironmentConfig(type=kind)
-    )
+    own = OWN.get(kind)
+    environment = EnvironmentConfig(import_path=own) if own else EnvironmentConfig(type=kind)
     with tempfile.TemporaryDirectory() as trials:
 
         async def one() -> None:
