@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -82,7 +83,7 @@ def test_each_way_to_be_wrong_is_found(make_task: MakeTask, capsys: pytest.Captu
         make_task("wide", solve='[ "$(nproc)" -gt 1 ] && echo yes > /app/solved')
         expected["wide"] = "fragile"
     code, found = vetted(
-        capsys, "tasks", *QUICK, "--only", "oracle,nop,one-cpu,clock,time_zone", "--out", "out"
+        capsys, "tasks", *QUICK, "--only", "oracle,nop,one-cpu,network_off,clock,time_zone", "--out", "out"
     )
     assert {name: each["verdict"] for name, each in found.items()} == expected
     assert code == Exit.WORSE

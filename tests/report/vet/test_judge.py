@@ -124,6 +124,21 @@ def test_a_broken_task_is_not_called_fragile_as_well():
     assert [each.verdict for each in vetted(everything).findings] == [TaskVerdict.BROKEN]
 
 
+def test_a_flaky_task_is_fragile_too_only_when_its_luck_does_not_explain_it():
+    flaky = ["passed", "failed"] * 5
+    luck = vetted({"oracle": flaky, "clock": ["failed"] * 2})
+    assert [each.verdict for each in luck.findings] == [TaskVerdict.FLAKY]
+    rotten = vetted({"oracle": ["passed"] * 9 + ["failed"], "clock": ["failed"] * 5})
+    assert [each.verdict for each in rotten.findings] == [TaskVerdict.FLAKY, TaskVerdict.ROTTING]
+
+
+def test_what_infrastructure_broke_is_told_once():
+    found = vetted({check.value: ["image_error"] * 2 for check in Check})
+    (finding,) = found.findings
+    assert "every trial of the oracle, doing nothing, the oracle on one CPU" in finding.sentence
+    assert finding.sentence.count("it was image_error") == 1
+
+
 def test_evidence_names_the_trials_that_went_wrong_and_where_they_lie():
     found = vetted({"oracle": ["passed", "failed", "passed", "agent_timeout"]})
     (finding,) = found.findings

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 
+from proctor.analysis.rates import fisher
 from proctor.model.outcome import Blame, Outcome
 from proctor.model.place import attempt_folder
 from proctor.model.vetting import Check, check_of
@@ -28,6 +29,8 @@ _MEANING = {
 }
 _BROKEN = {Blame.INFRASTRUCTURE, Blame.PROVIDER}
 MOST_EVIDENCE = 5
+ALIKE = 0.05
+"""Failure rates whose difference is rarer than this by chance are not alike."""
 
 
 def certificates(
@@ -131,21 +134,34 @@ def _findings(tried: Mapping[Check, Tried], trials: Sequence[TrialResult]) -> It
             TaskVerdict.FLAKY, plain, f"{NAMES[Check.ORACLE]} failed {plain.failed} of {count}{_why(plain)}"
         )
     yield from _of_nop(tried[Check.NOP])
-    never = plain.failed and not plain.passed
     for check, meaning in _MEANING.items():
         each = tried[check]
-        if each.failed and not never:
+        if each.failed and _is_the_disturbance(plain, each):
             text = f"{NAMES[check]} failed {each.failed} of {each.passed + each.failed}{_why(each)}"
             yield _finding(meaning, each, text)
-    if not any(each.settled or each.errors or each.missing for each in tried.values()):
-        why = next((each.skipped for each in tried.values() if each.rollouts), "")
-        yield _finding(TaskVerdict.UNSETTLED, plain, f"nothing could be tried{f': {why}' if why else ''}")
-    for each in tried.values():
-        if (each.errors or each.missing) and not each.settled:
-            what = "has not ended" if each.missing else "was broken by infrastructure"
-            yield _finding(
-                TaskVerdict.UNSETTLED, each, f"every trial of {NAMES[each.check]} {what}{_why(each)}"
-            )
+    yield from _unsettled(tried)
+
+
+def _is_the_disturbance(plain: Tried, disturbed: Tried) -> bool:
+    """Whether a failure says more than that the oracle fails anyway."""
+    if not plain.failed:
+        return True
+    counts = plain.passed + plain.failed, disturbed.passed + disturbed.failed
+    rarer = plain.failed * counts[1] < disturbed.failed * counts[0]
+    return rarer and fisher(plain.failed, counts[0], disturbed.failed, counts[1]) < ALIKE
+
+
+def _unsettled(tried: Mapping[Check, Tried]) -> Iterator[Finding]:
+    open_ones = [each for each in tried.values() if (each.errors or each.missing) and not each.settled]
+    if open_ones:
+        first = open_ones[0]
+        names = ", ".join(NAMES[each.check] for each in open_ones)
+        what = "has not ended" if first.missing else "was broken by infrastructure"
+        yield _finding(TaskVerdict.UNSETTLED, first, f"every trial of {names} {what}{_why(first)}")
+    elif not any(each.settled for each in tried.values()):
+        first = next((each for each in tried.values() if each.rollouts), tried[Check.ORACLE])
+        why = f": {first.skipped}" if first.skipped else ""
+        yield _finding(TaskVerdict.UNSETTLED, first, f"nothing could be tried{why}")
 
 
 def _unread(trials: Sequence[TrialResult]) -> Finding | None:
