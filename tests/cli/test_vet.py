@@ -82,6 +82,9 @@ def test_each_way_to_be_wrong_is_found(make_task: MakeTask, capsys: pytest.Captu
     if len(allowed_cpus()) > 1:
         make_task("wide", solve='[ "$(nproc)" -gt 1 ] && echo yes > /app/solved')
         expected["wide"] = "fragile"
+    if shutil.which("slirp4netns"):
+        make_task("net", solve="grep -q tap0 /proc/net/dev && echo yes > /app/solved", network="public")
+        expected["net"] = "network"
     code, found = vetted(
         capsys, "tasks", *QUICK, "--only", "oracle,nop,one-cpu,network_off,clock,time_zone", "--out", "out"
     )
