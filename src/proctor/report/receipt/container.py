@@ -10,7 +10,7 @@ import hashlib
 import struct
 import zipfile
 import zlib
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import BinaryIO
@@ -41,10 +41,11 @@ class Entry:
 
 @dataclass(frozen=True, slots=True)
 class Written:
-    """A file that was added: its digest and its size."""
+    """A file that was added: its digest and its size, and the digest of its packed bytes."""
 
     sha256: str
     size: int
+    packed: str
 
 
 def local_header(entry: Entry) -> bytes:
@@ -108,15 +109,13 @@ class Packer:
         self._sink = sink
         self._entries: list[Entry] = []
 
-    def add(self, name: str, source: BinaryIO, size: int) -> Written:
+    def add(self, name: str, source: BinaryIO, size: int, *, deflate: bool = True) -> Written:
         """One file, streamed. `size` is what it has; another length is an error."""
         start = self._sink.tell()
-        hasher = hashlib.sha256()
-        entry = self._stream(name, source, size, start, hasher, deflate=True)
-        if entry.packed >= max(1, entry.size) or entry.size > _SUSPICIOUS * entry.packed:
+        entry, written = self._stream(name, source, size, start, deflate=deflate)
+        if deflate and not entry.packed < entry.size <= _SUSPICIOUS * entry.packed:
             source.seek(0)
-            hasher = hashlib.sha256()
-            entry = self._stream(name, source, size, start, hasher, deflate=False)
+            entry, written = self._stream(name, source, size, start, deflate=False)
         if entry.size != size:
             raise ValueError(f"{name} changed while it was packed")
         end = self._sink.tell()
@@ -124,24 +123,30 @@ class Packer:
         self._sink.write(local_header(entry))
         self._sink.seek(end)
         self._entries.append(entry)
-        return Written(hasher.hexdigest(), entry.size)
+        return written
 
     def _stream(
-        self, name: str, source: BinaryIO, size: int, start: int, hasher: hashlib._Hash, *, deflate: bool
-    ) -> Entry:
+        self, name: str, source: BinaryIO, size: int, start: int, *, deflate: bool
+    ) -> tuple[Entry, Written]:
         method = DEFLATED if deflate else STORED
         begin = start + len(local_header(Entry(name, 0, 0, size, method, start)))
         self._sink.seek(begin)
         self._sink.truncate()
         press = zlib.compressobj(6, zlib.DEFLATED, -15) if deflate else None
+        whole, packed = hashlib.sha256(), hashlib.sha256()
         crc = read = 0
         while piece := source.read(_CHUNK):
             crc, read = zlib.crc32(piece, crc), read + len(piece)
-            hasher.update(piece)
-            self._sink.write(press.compress(piece) if press else piece)
+            whole.update(piece)
+            out = press.compress(piece) if press else piece
+            packed.update(out)
+            self._sink.write(out)
         if press:
-            self._sink.write(press.flush())
-        return Entry(name, crc, self._sink.tell() - begin, read, method, start)
+            out = press.flush()
+            packed.update(out)
+            self._sink.write(out)
+        entry = Entry(name, crc, self._sink.tell() - begin, read, method, start)
+        return entry, Written(whole.hexdigest(), read, packed.hexdigest())
 
     def close(self) -> None:
         """Write the directory."""
@@ -152,8 +157,13 @@ class Packer:
         self._sink.write(end_record(len(self._entries), size, offset))
 
 
-def free_bytes(path: Path, infos: Sequence[zipfile.ZipInfo]) -> Iterator[tuple[str, str]]:
-    """Where the archive is not what its contents make it: (file, what is wrong). Nothing for a sound one."""
+def free_bytes(
+    path: Path, infos: Sequence[zipfile.ZipInfo], packed: Mapping[str, str]
+) -> Iterator[tuple[str, str]]:
+    """Where the archive is not what its contents make it: (file, what is wrong). Nothing for a sound one.
+
+    `packed` has the digest of each file's packed bytes: there are bits in them that unpacking never looks at.
+    """
     at = 0
     directory: list[tuple[Entry, bytes]] = []
     with path.open("rb") as raw:
@@ -168,6 +178,8 @@ def free_bytes(path: Path, infos: Sequence[zipfile.ZipInfo]) -> Iterator[tuple[s
             raw.seek(at)
             if raw.read(len(wanted)) != wanted:
                 yield name, "the header in the archive is not the one that a receipt has"
+            if packed.get(name, found := _hash(raw, entry.packed)) != found:
+                yield name, "its packed bytes are not those that were written"
             at += len(wanted) + entry.packed
             directory.append((entry, central_entry(entry)))
         raw.seek(at)
@@ -181,3 +193,11 @@ def free_bytes(path: Path, infos: Sequence[zipfile.ZipInfo]) -> Iterator[tuple[s
     names = [info.orig_filename for info in infos]
     if names[:-1] != sorted(names[:-1], key=order):
         yield "the archive", "its files are not in order"
+
+
+def _hash(raw: BinaryIO, size: int) -> str:
+    hasher = hashlib.sha256()
+    while size > 0 and (piece := raw.read(min(size, _CHUNK))):
+        hasher.update(piece)
+        size -= len(piece)
+    return hasher.hexdigest()

@@ -31,8 +31,8 @@ class File:
     path: str
     sha256: str
     size_bytes: int
-    packed: bool = True
-    """False: left out of the archive, known by its digest alone."""
+    packed: str | None = None
+    """The SHA-256 of its bytes as they are packed; None: left out of the archive, known by `sha256` alone."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -119,6 +119,7 @@ def _file(each: Any, place: str) -> File:
     path, sha256, size, packed = (each.get(name) for name in ("path", "sha256", "bytes", "packed"))
     if not isinstance(path, str) or not isinstance(sha256, str) or not _SHA256.fullmatch(sha256):
         raise UsageError(f"{place}: a path and 64 hexadecimal digits are expected here")
-    if type(size) is not int or size < 0 or not isinstance(packed, bool):
+    known = packed is None or (isinstance(packed, str) and _SHA256.fullmatch(packed))
+    if type(size) is not int or size < 0 or "packed" not in each or not known:
         raise UsageError(f"{place}: 'bytes' and 'packed' are expected here")
     return File(path, sha256, size, packed)

@@ -127,7 +127,8 @@ def check_end(data: RunData, found: Findings) -> None:
         expected[Outcome.CANCELLED.value] = info.total - done
     elif cancelled:
         expected[Outcome.CANCELLED.value] = cancelled
-    found.value(SUMMARY, "run.counts", dict(info.counts), expected, "the attempts that count give")
+    stated = {name: count for name, count in info.counts.items() if count}
+    found.value(SUMMARY, "run.counts", stated, expected, "the attempts that count give")
     if info.done != done + cancelled:  # a cancelled attempt counts, and its trial is not done
         found.value(SUMMARY, "run.done", info.done, done, "the attempts that count are")
     missing = [trial for trial in data.trials if trial.counted is None]

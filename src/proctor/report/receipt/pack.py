@@ -89,7 +89,7 @@ def pack_run(store: Store, blobs: Blobs, run_id: str, path: Path, *, artifacts: 
             packing.trials(data.info, read_series(made, trials={each.key: each for each in plan.trials}))
             root = packing.close(head)
     files = packing.files
-    absent = sum(not each.packed for each in files)
+    absent = sum(each.packed is None for each in files)
     return Packed(info, path, root, len(files), absent, path.stat().st_size)
 
 
@@ -130,14 +130,15 @@ class _Packing:
         """`receipt.json` and the end of the archive; the root."""
         text, root = document.write(head, self.files)
         content = text.encode()
-        self._packer.add(document.NAME, io.BytesIO(content), len(content))
+        # Not compressed: nothing else holds its digest, and a compressed file has bits that mean nothing.
+        self._packer.add(document.NAME, io.BytesIO(content), len(content), deflate=False)
         self._packer.close()
         return root
 
     def _artifact(self, name: str, artifact: Artifact) -> None:
         wanted = self._artifacts or (is_evidence(artifact.name) and self._blobs.has(artifact.digest))
         if not wanted:
-            self.files.append(File(name, artifact.digest, artifact.size_bytes, packed=False))
+            self.files.append(File(name, artifact.digest, artifact.size_bytes))
             return
         with _blob(self._blobs, artifact, name) as source:
             if self._add(name, source, artifact.size_bytes) != artifact.digest:
@@ -148,7 +149,7 @@ class _Packing:
             written = self._packer.add(name, source, size)
         except ValueError as error:
             raise StoreError(f"{name}: {error}") from error
-        self.files.append(File(name, written.sha256, written.size))
+        self.files.append(File(name, written.sha256, written.size, written.packed))
         return written.sha256
 
 

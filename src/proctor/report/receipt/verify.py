@@ -51,7 +51,8 @@ def verify_receipt(path: Path, *, expect: str | None = None) -> Verified:
     found = Findings()
     with open_receipt(path) as archive, tempfile.TemporaryDirectory(prefix="proctor-verify-") as scratch:
         receipt = archive.receipt
-        for name, what in free_bytes(path, list(archive.entries.values())):
+        packed = {each.path: each.packed for each in receipt.files if each.packed is not None}
+        for name, what in free_bytes(path, list(archive.entries.values()), packed):
             found.add(Difference(file=name, what=what))
         root = document.root_of(receipt.head, receipt.files)
         found.value(document.NAME, "root", receipt.root, root, "its own list of files gives")
@@ -60,7 +61,7 @@ def verify_receipt(path: Path, *, expect: str | None = None) -> Verified:
         digests = _check_files(archive, found)
         attempts, documents = _recompute(archive, digests, Path(scratch), found)
         same_version = receipt.proctor == installed_version()
-    left_out = sum(not each.packed for each in receipt.files)
+    left_out = sum(each.packed is None for each in receipt.files)
     return Verified(
         path=path,
         head=receipt.head,
@@ -84,10 +85,10 @@ def _check_files(archive: Archive, found: Findings) -> dict[str, str]:
             continue
         listed[file.path] = file
         if file.path not in archive.entries:
-            if file.packed:
+            if file.packed is not None:
                 found.add(Difference(file=file.path, what="is missing from the archive"))
             continue
-        if not file.packed:
+        if file.packed is None:
             found.add(Difference(file=file.path, what="is listed as left out, and is there"))
         try:
             sha256, size = archive.digest(file.path)

@@ -1,0 +1,645 @@
+from __future__ import annotations
+
+import json
+import re
+import zipfile
+from pathlib import Path
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from proctor.errors import StoreError, UsageError
+from proctor.model.trial import RunStatus
+from proctor.report.receipt import document, recount
+from proctor.report.receipt.verify import verify_receipt
+
+QUICK = settings(max_examples=60, suppress_health_check=[HealthCheck.function_scoped_fixture])
+
+
+@pytest.mark.parametrize("kind", ["experiment", "task"])
+def test_an_honest_receipt_is_verified(workshop, tools, kind):
+    verified = tools.verify(workshop.receipt(kind))
+    assert tools.told(workshop.folder / "run.receipt.zip") == []
+    assert verified.ok
+    assert verified.documents > 10
+    assert not verified.findings.notes
+
+
+@pytest.mark.parametrize("kind", ["experiment", "task"])
+def test_the_same_run_gives_the_same_bytes(workshop, kind):
+    one, two = workshop.receipt(kind), workshop.receipt(kind, "again.zip")
+    assert one.read_bytes() == two.read_bytes()
+
+
+def test_the_root_is_the_same_with_and_without_artifacts(workshop, tools):
+    whole, lean = workshop.receipt("task"), workshop.receipt("task", "lean.zip", artifacts=False)
+    assert tools.verify(whole).root == tools.verify(lean).root
+    left_out = tools.verify(lean)
+    assert left_out.ok
+    assert left_out.left_out
+    names = tools.unpacked(lean)
+    assert any(name.endswith("verifier/reward.txt") for name in names), "rewards can still be checked"
+    assert not any(name.endswith(("trajectory.json", "logs/eval.log")) and names[name] for name in names)
+    assert any("trajectories were left out" in note for note in left_out.findings.notes)
+
+
+def test_any_reader_of_zips_finds_a_run_folder_inside(workshop, tmp_path):
+    from proctor.report.transfer import import_folder
+    from proctor.store.blobs import FolderBlobs
+    from proctor.store.open import open_store
+
+    with zipfile.ZipFile(workshop.receipt("task")) as archive:
+        assert archive.testzip() is None
+        archive.extractall(tmp_path / "out")
+    with open_store(str(tmp_path / "other.db")) as store:
+        assert import_folder(store, FolderBlobs(tmp_path / "b"), tmp_path / "out").added
+
+
+def test_the_document_fits_its_published_schema(sealed, tools):
+    import jsonschema
+
+    from proctor.report import receipt
+
+    schema = json.loads((Path(receipt.__file__).parents[1] / "schemas/receipt.json").read_text())
+    jsonschema.Draft202012Validator.check_schema(schema)
+    jsonschema.Draft202012Validator(schema).validate(json.loads(tools.unpacked(sealed)[document.NAME]))
+
+
+# One byte
+
+
+@QUICK
+@given(data=st.data())
+def test_one_flipped_byte_of_a_file_names_that_file(sealed, tmp_path_factory, data):
+    raw = bytearray(sealed.read_bytes())
+    with zipfile.ZipFile(sealed) as archive:
+        infos = [info for info in archive.infolist() if info.filename != document.NAME and info.compress_size]
+    info = data.draw(st.sampled_from(infos))
+    begin = info.header_offset + 30 + len(info.filename.encode())
+    at = data.draw(st.integers(begin, begin + info.compress_size - 1))
+    raw[at] ^= 1 << data.draw(st.integers(0, 7))
+    target = tmp_path_factory.mktemp("flip") / "r.zip"
+    target.write_bytes(raw)
+    verified = verify_receipt(target)
+    assert any(each.file == info.filename for each in verified.findings.differences)
+
+
+@QUICK
+@given(data=st.data())
+def test_no_byte_of_the_archive_can_be_flipped_unseen(sealed, tmp_path_factory, data):
+    raw = bytearray(sealed.read_bytes())
+    tail = data.draw(st.booleans())  # headers and directory lie between and behind the contents
+    at = data.draw(st.integers(len(raw) - 400 if tail else 0, len(raw) - 1))
+    raw[at] ^= 1 << data.draw(st.integers(0, 7))
+    target = tmp_path_factory.mktemp("flip") / "r.zip"
+    target.write_bytes(raw)
+    try:
+        verified = verify_receipt(target)
+    except UsageError:
+        return
+    assert not verified.ok
+
+
+def test_bytes_before_after_and_between_are_seen(sealed, tmp_path):
+    raw = sealed.read_bytes()
+    for name, changed in (("before", b"x" + raw), ("after", raw + b"x"), ("short", raw[:-1])):
+        target = tmp_path / name
+        target.write_bytes(changed)
+        try:
+            assert not verify_receipt(target).ok
+        except UsageError as error:
+            assert "damaged" in str(error)  # noqa: PT017 - either answer is right
+
+
+# One value, sealed again
+
+
+def _leaf(draw, row):
+    """A number or an outcome somewhere in a row that the run's numbers follow from."""
+    spots = [
+        (row, name) for name in ("started_at", "ended_at", "outcome", "number", "seed", "index", "rollout")
+    ]
+    spots += [(row, "reward")] * (row["reward"] is not None)
+    for part in (row["metrics"], row["usage"], row["phases_s"]):
+        spots += _numbers(part)
+    for iteration in row["iterations"]:
+        spots += _numbers(iteration)
+    return draw(st.sampled_from(spots))
+
+
+def _numbers(value):
+    if isinstance(value, list):
+        return [spot for item in value for spot in _numbers(item)]
+    if not isinstance(value, dict):
+        return []
+    found = [(value, name) for name, item in value.items() if type(item) in {int, float}]
+    return found + [spot for item in value.values() for spot in _numbers(item)]
+
+
+@settings(QUICK, max_examples=80)
+@given(data=st.data())
+def test_one_changed_value_of_a_row_sealed_again_names_the_trial(sealed, tools, tmp_path_factory, data):
+    changed = {}
+
+    def change(rows):
+        row = data.draw(st.sampled_from([row for row in rows if row["counts"]]))
+        holder, name = _leaf(data.draw, row)
+        if name == "outcome":
+            holder[name] = "failed" if holder[name] != "failed" else "passed"
+        else:
+            holder[name] += data.draw(st.sampled_from([1, -1, 0.25, 1000]))
+            if name in {"number", "index", "seed", "rollout"}:
+                holder[name] = abs(int(holder[name])) + 2000
+        changed["key"] = row["key"]
+
+    target = tools.forge_rows(sealed, change, tmp_path_factory.mktemp("forged") / "r.zip")
+    verified = verify_receipt(target)
+    assert not verified.ok
+    named = {each.trial.key for each in verified.findings.differences if each.trial}
+    assert changed["key"] in named
+
+
+CHANGES = {
+    "a reward": (
+        "task",
+        lambda rows: rows[2].update(reward=1.0),
+        r"trial \w{12}… \(org/plain × oracle #3\) reward: recorded 1.0, the verifier's own reward.txt says 0.0",
+    ),
+    "an outcome with its reward": (
+        "task",
+        lambda rows: rows[2].update(reward=1.0, outcome="passed", blame="agent"),
+        r"outcome: recorded 'passed', the verifier's own reward.txt says 0, so 'failed'",
+    ),
+    "a time-out's reward": (
+        "task",
+        lambda rows: rows[3].update(reward=0.5),
+        "reward: recorded 0.5, the verifier's own reward.json says 1.0",
+    ),
+    "a silent verifier's pass": (
+        "task",
+        lambda rows: rows[4].update(reward=1.0, outcome="passed", blame="agent", failure=None),
+        "outcome: recorded 'passed', .* 'verifier_error'",
+    ),
+    "a reward without a score": (
+        "task",
+        lambda rows: rows[4].update(reward=1.0),
+        "'verifier_error' is not scored, so it has null",
+    ),
+    "a step": (
+        "task",
+        lambda rows: rows[5]["metrics"]["steps"].update(two=1.0),
+        "metrics.steps.two: recorded 1.0, the verifier's own two/reward.txt says 0.0",
+    ),
+    "the sum of steps": (
+        "task",
+        lambda rows: rows[5].update(reward=0.8),
+        "reward: recorded 0.8, its steps have a mean of 0.5",
+    ),
+    "a rubric": (
+        "task",
+        lambda rows: rows[6]["metrics"]["rubrics"][1].update(unit_score=1.0),
+        "the rubrics' weighted mean is 1.0",
+    ),
+    "a cost": (
+        "task",
+        lambda rows: rows[0]["usage"].update(cost_usd=0.01),
+        "usage.cost_usd: recorded 0.01, the trajectory's steps give 0.25",
+    ),
+    "a blame": (
+        "task",
+        lambda rows: rows[4].update(blame="agent"),
+        "blame: recorded 'agent', the rest of line 5 gives 'task'",
+    ),
+    "an artifact's digest": (
+        "task",
+        lambda rows: rows[0]["artifacts"][0].update(digest="0" * 64),
+        "artifacts.verifier/reward.txt.digest: recorded '0000",
+    ),
+    "an iteration": (
+        "experiment",
+        lambda rows: rows[0]["iterations"][3].update(duration_s=0.9),
+        "metrics.duration_s.max: recorded .* the iterations give 0.9",
+    ),
+    "an aggregate": (
+        "experiment",
+        lambda rows: rows[0]["metrics"]["duration_s"].update(p50=1e-9),
+        "metrics.duration_s.p50: recorded 1e-09, the iterations give",
+    ),
+    "an aggregate of nothing": (
+        "experiment",
+        lambda rows: rows[0]["metrics"].update(speed={"mean": 3}),
+        "metrics.speed: recorded .* no iteration has it",
+    ),
+    "an aggregate that is gone": (
+        "experiment",
+        lambda rows: rows[0]["metrics"].pop("deep.swaps"),
+        "metrics.deep.swaps: recorded null, the iterations give a mean of",
+    ),
+    "an error that passed": (
+        "experiment",
+        lambda rows: rows[0]["iterations"][0].update(error="boom"),
+        "an iteration has an error, which makes it 'failed'",
+    ),
+    "a pass with a failure": (
+        "experiment",
+        lambda rows: rows[0].update(failure={"phase": "p", "type": "T", "message": "m", "traceback": ""}),
+        "failure: recorded 'T: m', one that passed has null",
+    ),
+    "a set-aside failure": (
+        "experiment",
+        lambda rows: rows[1].update(outcome="failed", blame="agent"),
+        "ended 'failed', which counts, and is set aside",
+    ),
+    "two that count": (
+        "experiment",
+        lambda rows: rows[1].update(counts=True),
+        "attempt 2, follows an attempt that counts",
+    ),
+    "a missing attempt": ("experiment", lambda rows: rows.pop(1), "is numbered 2: attempts count up from 1"),
+    "a missing trial": (
+        "experiment",
+        lambda rows: rows.pop(),
+        r"sort_list\(size=100\)\) has no attempt that counts, and the run says that it is done",
+    ),
+    "an attempt of no trial": (
+        "experiment",
+        lambda rows: rows[0].update(key="f" * 64),
+        "belongs to a trial that the plan does not have",
+    ),
+    "other parameters": (
+        "experiment",
+        lambda rows: rows[0].update(params={"size": 3}),
+        "params: not what the plan has under this key",
+    ),
+    "another order": ("experiment", lambda rows: rows.reverse(), "its row is out of order"),
+    "an end before the start": (
+        "experiment",
+        lambda rows: rows[0].update(ended_at=rows[0]["started_at"] - 1),
+        "ended 1 s before it started",
+    ),
+    "a short time": (
+        "experiment",
+        lambda rows: rows[0]["phases_s"].update(work=100.0),
+        "took 2.5 s from start to end, and its phases 100 s",
+    ),
+    "a start before the run": (
+        "experiment",
+        lambda rows: rows[0].update(started_at=1.0),
+        "started before its run did",
+    ),
+    "an end after the run": (
+        "experiment",
+        lambda rows: rows[0].update(ended_at=2e9),
+        "ended after its run had",
+    ),
+    "attempts at once": (
+        "experiment",
+        lambda rows: rows[2].update(started_at=rows[1]["ended_at"] - 100),
+        "started before the attempt before it had ended",
+    ),
+    "numbers that break arithmetic": (
+        "experiment",
+        lambda rows: rows[0]["iterations"][0].update(duration_s=1e300),
+        "its numbers cannot be worked out again: OverflowError",
+    ),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", list(CHANGES))
+def test_what_was_changed_in_the_rows_is_told(workshop, tools, tmp_path, name):
+    kind, change, expected = CHANGES[name]
+    told = tools.told(tools.forge_rows(workshop.receipt(kind), change, tmp_path / "forged.zip"))
+    assert any(re.search(expected, line) for line in told), "\n".join(told)
+
+
+def _json_change(path, change):
+    def changed(files):
+        name = next(each for each in files if re.fullmatch(path, each))
+        found = json.loads(files[name])
+        change(found)
+        files[name] = json.dumps(found).encode()
+
+    return changed
+
+
+DOCUMENTS = {
+    "summary": (
+        "task",
+        _json_change(
+            "summary.json", lambda each: each["arms"][0]["pass_rate"]["errors_excluded"].update(value=1)
+        ),
+        r"summary.json: arms\[0\].pass_rate.errors_excluded.value: recorded 1, the attempts give 0\.",
+    ),
+    "at k": (
+        "task",
+        _json_change("summary.json", lambda each: each["arms"][0]["pass_at_k"][0].update(value=0.99)),
+        r"arms\[0\].pass_at_k\[0\].value: recorded 0.99",
+    ),
+    "result": (
+        "experiment",
+        _json_change(
+            "trials/sort_list/2/result.json", lambda each: each["metrics"]["duration_s"].update(p95=1)
+        ),
+        r"trials/sort_list/2/result.json: trial \w{12}… \(sort_list\(size=100\)\) metrics.duration_s.p95",
+    ),
+    "metrics": (
+        "experiment",
+        _json_change("metrics.json", lambda each: each["trials"][1].update(outcome="failed")),
+        r"metrics.json: trial \w{12}… \(sort_list\(size=10\)\) trials\[1\].outcome: recorded 'failed'",
+    ),
+    "rollouts": (
+        "task",
+        _json_change("manifest.json", lambda each: each["results"][0].update(reward=0)),
+        r"manifest.json: trial \w{12}… \(org/plain × oracle #1\) results\[0\].reward: recorded 0, .* 1.0",
+    ),
+    "task results": (
+        "task",
+        _json_change(
+            "task_results/org__plain.json", lambda each: each["arms"][0]["results"][0].update(reward=0)
+        ),
+        r"task_results/org__plain.json: trial \w{12}… .*results\[0\].reward",
+    ),
+    "evaluation": (
+        "task",
+        _json_change("trials/org__plain/0/evaluation_results.json", lambda each: each.update(reward=0.1)),
+        "evaluation_results.json: trial .* reward: recorded 0.1, the attempts give 1.0",
+    ),
+    "plan": (
+        "experiment",
+        _json_change("manifest.json", lambda each: each["plan"]["trials"][0].update(seed=8)),
+        "manifest.json: trial .* key: recorded .* what is planned gives",
+    ),
+    "planned twice": (
+        "experiment",
+        _json_change("manifest.json", lambda each: each["plan"]["trials"].append(each["plan"]["trials"][0])),
+        "is planned twice",
+    ),
+    "status": (
+        "experiment",
+        _json_change("summary.json", lambda each: each["run"].update(done=1, counts={"passed": 1})),
+        "summary.json: run.counts: recorded {'passed': 1}, the attempts that count give {'passed': 3}",
+    ),
+    "spec": (
+        "experiment",
+        _json_change("manifest.json", lambda each: each["resolved"].update(seed=9)),
+        "receipt.json: spec_digest",
+    ),
+    "a page": (
+        "experiment",
+        lambda files: files.update({"report.md": files["report.md"].replace(b"ms", b"ns", 1)}),
+        "report.md: line .*ns.* the attempts give .*ms",
+    ),
+    "another layout": (
+        "experiment",
+        lambda files: files.update(
+            {"metrics.json": files["metrics.json"].replace(b'"run_id"', b'"run_id": 5, "run_id"', 1)}
+        ),
+        "metrics.json: run_id: stands there twice",
+    ),
+    "no JSON": (
+        "experiment",
+        lambda files: files.update({"metrics.json": b"{"}),
+        "metrics.json: not valid JSON",
+    ),
+    "no rows": ("experiment", lambda files: files.pop("series.jsonl"), "series.jsonl: is not there"),
+    "bad rows": (
+        "experiment",
+        lambda files: files.update({"series.jsonl": b"{}\n"}),
+        "series.jsonl: 1: a row of run",
+    ),
+    "a torn row": (
+        "experiment",
+        lambda files: files.update({"series.jsonl": files["series.jsonl"][:-1]}),
+        "is not written the way Proctor writes it",
+    ),
+    "a missing file": (
+        "experiment",
+        lambda files: files.pop("report.html"),
+        "report.html: a run has this file",
+    ),
+    "a missing artifact": (
+        "task",
+        lambda files: files.pop("trials/org__plain/0/verifier/reward.txt"),
+        "the record has this artifact, and the receipt does not",
+    ),
+    "a swapped reward file": (
+        "task",
+        lambda files: files.update({"trials/org__plain/0/verifier/reward.txt": b"0\n"}),
+        "reward: recorded 1.0, the verifier's own reward.txt says 0.0",
+    ),
+    "an invalid reward file": (
+        "task",
+        lambda files: files.update({"trials/org__plain/0/verifier/reward.txt": b"many\n"}),
+        "outcome: recorded 'passed', reward.txt says 'many'.*'reward_invalid'",
+    ),
+    "one file too many": (
+        "experiment",
+        lambda files: files.update({"trials/extra.txt": b"hello"}),
+        "trials/extra.txt: belongs to no trial",
+    ),
+}
+
+
+@pytest.mark.parametrize("name", list(DOCUMENTS))
+def test_what_was_changed_in_the_documents_is_told(workshop, tools, tmp_path, name):
+    kind, change, expected = DOCUMENTS[name]
+    told = tools.told(tools.forge(workshop.receipt(kind), change, tmp_path / "forged.zip"))
+    assert any(re.search(expected, line) for line in told), "\n".join(told)
+
+
+def test_a_forgery_that_fits_has_another_root(workshop, tools, tmp_path):
+    honest = workshop.receipt("task")
+    root = tools.verify(honest).root
+    assert tools.verify(honest, expect=root).ok
+
+    def everywhere(files):
+        for name, data in files.items():
+            files[name] = data.replace(b'"worker":"w1"', b'"worker":"w2"')
+
+    forged = tools.forge(honest, everywhere, tmp_path / "forged.zip")
+    assert tools.verify(forged).ok, "nothing follows from a worker's name"
+    (told,) = tools.told(forged, expect=root)
+    assert told.startswith(f"receipt.json: root: recorded '{tools.verify(forged).root}', the digest that was")
+    assert root in told
+
+
+# What the list says
+
+
+def _listed(path, target, change):
+    """Change `receipt.json` alone, and leave its root as it was."""
+    import io
+
+    from proctor.report.receipt.container import Packer
+
+    with zipfile.ZipFile(path) as archive, target.open("w+b") as sink:
+        packer = Packer(sink)
+        for info in archive.infolist():
+            data = archive.read(info)
+            if info.filename == document.NAME:
+                found = json.loads(data)
+                change(found)
+                data = json.dumps(found).encode()
+            packer.add(info.filename, io.BytesIO(data), len(data), deflate=info.filename != document.NAME)
+        packer.close()
+    return target
+
+
+@pytest.mark.parametrize(
+    ("change", "expected"),
+    [
+        (lambda each: each["files"][0].update(sha256="0" * 64), "README.md: sha256: recorded '0000"),
+        (lambda each: each["files"][0].update(bytes=5), "README.md: bytes: recorded 5"),
+        (lambda each: each["files"].append(each["files"][0]), "README.md: is listed twice"),
+        (
+            lambda each: each["files"][0].update(packed=None),
+            "README.md: is listed as left out, and is there",
+        ),
+        (lambda each: each["files"].pop(0), "README.md: is in the archive and not listed"),
+        (
+            lambda each: each["files"].append(
+                {"path": "z", "sha256": "0" * 64, "bytes": 1, "packed": "0" * 64}
+            ),
+            "z: is missing from the archive",
+        ),
+        (
+            lambda each: each["run"].update(trials=99),
+            "receipt.json: run.trials: recorded 99, the run gives 3",
+        ),
+        (lambda each: each.update(root="0" * 64), "receipt.json: root: recorded '0000"),
+    ],
+)
+def test_a_list_that_lies_is_told(workshop, tools, tmp_path, change, expected):
+    told = tools.told(_listed(workshop.receipt("experiment"), tmp_path / "forged.zip", change))
+    assert any(expected in line for line in told), told
+
+
+@pytest.mark.parametrize(
+    ("change", "expected"),
+    [
+        (lambda each: each.update(format="x"), "not the receipt of a run"),
+        (lambda each: each.update(schema_version=99), "schema version 99; this Proctor reads up to 1"),
+        (lambda each: each.pop("run"), "'run' and 'proctor' are missing"),
+        (lambda each: each.pop("files"), "'files' and 'root' are missing"),
+        (lambda each: each["files"].append(3), "a JSON object is expected"),
+        (lambda each: each["files"].append({"path": "x", "sha256": "y"}), "64 hexadecimal digits"),
+        (lambda each: each["files"].append({"path": "x", "sha256": "0" * 64}), "'bytes' and 'packed'"),
+    ],
+)
+def test_what_is_no_receipt_is_refused(workshop, tools, tmp_path, change, expected):
+    with pytest.raises(UsageError, match=expected):
+        tools.verify(_listed(workshop.receipt("experiment"), tmp_path / "forged.zip", change))
+
+
+def test_other_files_are_refused(tmp_path, tools):
+    for name, content in (("text", b"hello"), ("empty", b"")):
+        (tmp_path / name).write_bytes(content)
+        with pytest.raises(UsageError, match="not a receipt"):
+            tools.verify(tmp_path / name)
+    with pytest.raises(UsageError, match="no such file"):
+        tools.verify(tmp_path / "absent")
+    with zipfile.ZipFile(tmp_path / "other.zip", "w") as archive:
+        archive.writestr("a.txt", "hello")
+    with pytest.raises(UsageError, match=r"it has no receipt\.json"):
+        tools.verify(tmp_path / "other.zip")
+    with zipfile.ZipFile(tmp_path / "way-out.zip", "w") as archive:
+        archive.writestr("../../etc/passwd", "hello")
+    with pytest.raises(UsageError, match="leads out of the archive"):
+        tools.verify(tmp_path / "way-out.zip")
+    with zipfile.ZipFile(tmp_path / "bomb.zip", "w", zipfile.ZIP_DEFLATED) as archive:
+        archive.writestr("receipt.json", b"0" * (64 << 20))
+    with pytest.raises(UsageError, match="bomb"):
+        tools.verify(tmp_path / "bomb.zip")
+
+
+def test_another_version_compares_numbers_and_no_pages(workshop, tools, tmp_path, monkeypatch):
+    honest = workshop.receipt("experiment")
+
+    def pages(files):
+        files["report.html"] = b"<p>laid out by another version</p>"
+        files["metrics.json"] = files["metrics.json"].replace(b'"trials"', b'"new_field": 3,\n "trials"', 1)
+
+    forged = tools.forge(honest, pages, tmp_path / "other.zip")
+    assert not tools.verify(forged).ok
+    monkeypatch.setattr(recount, "installed_version", lambda: "99.0")
+    verified = tools.verify(forged)
+    assert tools.told(forged) == []
+    assert any("pages for people are not" in note for note in verified.findings.notes)
+    wrong = tools.forge(honest, DOCUMENTS["metrics"][1], tmp_path / "wrong.zip")
+    assert any("outcome" in line for line in tools.told(wrong))
+
+
+# Packing
+
+
+def test_a_run_that_goes_on_has_no_receipt(workshop):
+    workshop.put("experiment", status=RunStatus.RUNNING)
+    with pytest.raises(UsageError, match="a receipt is of a run that has ended"):
+        workshop.receipt("experiment")
+
+
+@pytest.mark.parametrize("status", [RunStatus.INTERRUPTED, RunStatus.CANCELLED])
+def test_a_run_that_was_cut_short_has_one(workshop, tools, status):
+    workshop.put("experiment", status=status)
+    assert tools.told(workshop.receipt("experiment")) == []
+
+
+def test_a_receipt_replaces_nothing(workshop):
+    workshop.receipt("experiment")
+    with pytest.raises(UsageError, match="exists already"):
+        workshop.receipt("experiment")
+
+
+def test_a_blob_that_is_gone_or_damaged_leaves_no_receipt(workshop):
+    run_id = workshop.put("task")
+    digest = next(row.record.artifacts[1].digest for row in workshop.store.attempts(run_id))
+    place = workshop.blobs.path(digest)
+    data = place.read_bytes()
+    for damaged, expected in (
+        (b"x" * len(data), "is damaged"),
+        (b"x", "changed while"),
+        (None, "not in the store"),
+    ):
+        place.unlink()
+        if damaged is not None:
+            place.write_bytes(damaged)
+        with pytest.raises(StoreError, match=expected):
+            workshop.receipt("task")
+        assert not list(workshop.folder.glob("*.zip")), "nothing half-made is left"
+        assert not list(workshop.folder.glob(".*.tmp"))
+        if damaged is None:
+            place.write_bytes(data)
+    place.unlink()
+    assert workshop.receipt("task", artifacts=False).exists()
+
+
+def test_a_sweep_of_many_iterations_is_packed_and_checked_from_its_rows(workshop, tools, monkeypatch):
+    from proctor.report import data
+
+    monkeypatch.setattr(data, "ITERATIONS_KEPT", 10)
+    assert tools.told(workshop.receipt("experiment")) == []
+
+
+def test_differences_beyond_the_first_thousand_are_counted(workshop, tools, tmp_path, monkeypatch):
+    from proctor.report.receipt import differences
+
+    monkeypatch.setattr(differences, "KEPT", 2)
+
+    def change(rows):
+        for row in rows:
+            row["reward"] = 0.3
+
+    found = tools.verify(tools.forge_rows(workshop.receipt("task"), change, tmp_path / "f.zip")).findings
+    assert len(found.differences) == 2
+    assert found.total > 10
+
+
+def test_an_instrument_in_a_pass_of_its_own_keeps_its_aggregates(workshop, tools, tmp_path):
+    def change(rows):
+        rows[0]["metrics"]["memray.peak_bytes"] = {"mean": 5}
+        rows[0]["ledger"]["instruments"] = {"memray": {"rides_along": False}}
+
+    verified = tools.verify(tools.forge_rows(workshop.receipt("experiment"), change, tmp_path / "f.zip"))
+    assert any("a pass of their own" in note for note in verified.findings.notes)
+    assert not any("no iteration has it" in each.what for each in verified.findings.differences)
