@@ -3,11 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from html import escape
 from pathlib import Path
 
 from proctor.model.run import RunInfo
-from proctor.report.charts.svg import CHART_CSS
 from proctor.report.data import RunData
 from proctor.report.files import write_atomic
 from proctor.report.gate.output.section import gate, gate_of
@@ -21,8 +19,11 @@ from proctor.report.html.sections import (
     notices,
     reproduce,
 )
+from proctor.report.html.shell import CSS, shell
 from proctor.report.html.view import Section, View
 from proctor.report.rollouts import page as rollouts
+
+__all__ = ["CSS", "ROLLOUTS_CSS", "SECTIONS", "TASK_SECTIONS", "put_gate", "render", "write"]
 
 SECTIONS: tuple[Section, ...] = (
     head,
@@ -53,10 +54,6 @@ TASK_SECTIONS: tuple[Section, ...] = (
 """The same for agents on tasks."""
 
 ROLLOUTS_CSS = rollouts.CSS
-CSS = (Path(__file__).parent / "report.css").read_text() + CHART_CSS
-
-# No script may run and nothing may be fetched, whatever ends up in the page.
-_POLICY = "default-src 'none'; style-src 'unsafe-inline'; img-src data:; base-uri 'none'; form-action 'none'"
 
 
 def render(data: RunData, sections: Sequence[Section] | None = None) -> str:
@@ -65,16 +62,9 @@ def render(data: RunData, sections: Sequence[Section] | None = None) -> str:
     rolled_out = data.info.kind == "task"
     usual = TASK_SECTIONS if rolled_out else SECTIONS
     body = "".join(part(view) for part in (usual if sections is None else sections))
-    css = CSS + ROLLOUTS_CSS if rolled_out else CSS
     version = data.info.versions.get("proctor", "")
-    return (
-        '<!doctype html><html lang="en"><head><meta charset="utf-8">'
-        f'<meta http-equiv="Content-Security-Policy" content="{escape(_POLICY)}">'
-        '<meta name="viewport" content="width=device-width,initial-scale=1">'
-        f"<title>{escape(data.info.name)} · Proctor</title><style>{css}</style></head><body><main>{body}"
-        f"<footer>Written by Proctor {escape(str(version))} from series.jsonl beside this page. "
-        "One file, no script, nothing fetched.</footer></main></body></html>\n"
-    )
+    footer = f"Written by Proctor {version} from series.jsonl beside this page."
+    return shell(data.info.name, body, footer, css=ROLLOUTS_CSS if rolled_out else "")
 
 
 def write(data: RunData, folder: Path) -> None:

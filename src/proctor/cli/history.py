@@ -1,0 +1,171 @@
+"""`proctor history`: a series of runs over time, with the moments at which it moved for good."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from proctor.errors import Exit
+
+if TYPE_CHECKING:
+    from proctor.report.history.model import History, Line
+
+MOST_MAIN = 4
+MOST_RUNS = 60
+MOST_LINES = 40
+"""Lines of the table of points, agents and tasks."""
+MOST_SPARKS = 60
+"""Characters of a sparkline: the newest runs."""
+
+
+@click.command(name="history")
+@click.argument("series", metavar="SERIES")
+@click.option("--metric", default="", help="What to follow. [duration_s, or pass_rate for rollouts]")
+@click.option(
+    "--point",
+    "only",
+    default="",
+    metavar="TEXT",
+    help="Only points, agents or tasks with this in their name.",
+)
+@click.option(
+    "--last", type=click.IntRange(1, 10_000), default=100, show_default=True, help="The newest so many runs."
+)
+@click.option(
+    "--html", "html_file", type=click.Path(path_type=Path, dir_okay=False), help="Also write a page here."
+)
+@click.option("--json", "as_json", is_flag=True, help="One JSON document instead of text.")
+def command(series: str, metric: str, only: str, last: int, html_file: Path | None, as_json: bool) -> int:
+    """Show SERIES over time: the name of a run, of which all runs of that name are the series.
+
+    Changes are lasting moves of the level, by change-point detection; runs that the infrastructure broke
+    are shown and not counted.
+    """
+    from proctor.report.history.collect import collect
+    from proctor.settings import load_settings
+    from proctor.store.open import open_store
+
+    with open_store(load_settings().store_url, create=False) as store:
+        history = collect(store, series, metric=metric, last=last, only=only)
+    if html_file:
+        from proctor.report.files import make_folder
+        from proctor.report.history.page import write
+
+        make_folder(html_file.parent)
+        write(history, html_file)
+    if as_json:
+        from proctor.cli.table import print_json
+        from proctor.report.history.document import to_mapping
+
+        print_json(to_mapping(history))
+    else:
+        _print(history)
+        if html_file:
+            print(f"\nwritten: {html_file}")
+    return Exit.OK
+
+
+def _print(history: History) -> None:
+    from proctor.cli.table import bold, printable
+    from proctor.report.history.words import captions, differences, left_out, sentence
+
+    print(bold(_text(sentence(history))))
+    for said in [*left_out(history), *differences(history), *history.notes]:
+        print(f"! {_text(said)}")
+    _print_runs(history, history.main[:MOST_MAIN])
+    _print_lines(history)
+    print()
+    for said in captions(history):
+        print(printable(said))
+
+
+def _print_runs(history: History, lines: Sequence[Line]) -> None:
+    """The main lines as rows of bars, and a row per run."""
+    from proctor.cli.table import bold, print_table
+    from proctor.report.history.words import date_text, line_title, sparkline
+
+    if not lines:
+        return
+    print()
+    width = max(len(_text(line_title(history, line))) for line in lines)
+    for line in lines:
+        print(f"{bold(_text(line_title(history, line)).ljust(width))}  {sparkline(line)[-MOST_SPARKS:]}")
+    print()
+    rows = [
+        (
+            run.id,
+            date_text(run.at),
+            _text(run.version) or "–",
+            *(cell for line in lines for cell in _cells(line, at, single=len(lines) == 1)),
+            _text(_note(history, lines, at)),
+        )
+        for at, run in enumerate(history.runs)
+    ]
+    if len(rows) > MOST_RUNS:
+        print(f"{len(rows) - MOST_RUNS} older runs are not listed; --json has them all")
+    single = ("value", "95 % interval", "n")
+    columns = single if len(lines) == 1 else tuple(_text(line.name) for line in lines)
+    print_table(("run", "date, UTC", "commit", *columns, ""), rows[-MOST_RUNS:], right=(3, 5))
+
+
+def _cells(line: Line, at: int, *, single: bool) -> tuple[str, ...]:
+    from proctor.report.history.words import interval_text, value_text
+
+    value = line.values[at]
+    shown, span = _text(value_text(line, value)), _text(interval_text(line, value))
+    if single:
+        return shown, span, str(value.n) if value else "–"
+    return (f"{shown} ({span})" if value else "–",)
+
+
+def _note(history: History, lines: Sequence[Line], at: int) -> str:
+    """What is to be said of one run: why it does not count, that a level changed here, that much differs."""
+    from proctor.report.history.words import change_span, change_text
+
+    run = history.runs[at]
+    if run.left_out:
+        return f"left out: {run.left_out}"
+    said = []
+    for line in lines:
+        name = f" {line.name}" if len(lines) > 1 else ""
+        said += [
+            f"◀{name} {change_text(line, move)} ({change_span(line, move)})"
+            for move in line.moves
+            if move.at == at
+        ]
+    return "; ".join([*said, *(["differs, see above"] if run.differs else [])])
+
+
+def _print_lines(history: History) -> None:
+    """Everything else in a row each: those that moved most first."""
+    from proctor.cli.table import print_table
+    from proctor.report.history.words import change_text, line_title, sparkline, value_text
+
+    rest = [line for line in history.lines if line not in history.main[:MOST_MAIN]]
+    if not rest:
+        return
+    rows = []
+    for line in rest[:MOST_LINES]:
+        changes = ", ".join(f"{change_text(line, move)} at {history.runs[move.at].id}" for move in line.moves)
+        rows.append(
+            (
+                _text(line_title(history, line)),
+                sparkline(line)[-MOST_SPARKS:],
+                _text(value_text(line, line.latest)),
+                len(line.known),
+                _text(changes) or "–",
+            )
+        )
+    print()
+    print_table(("line", "over the runs", "newest", "runs", "changes"), rows, right=(2, 3))
+    if len(rest) > len(rows):
+        print(f"and {len(rest) - len(rows)} more; --point TEXT picks, --json has them all")
+
+
+def _text(text: str) -> str:
+    from proctor.cli.table import printable
+
+    return printable(text.replace("\u202f", " "))
