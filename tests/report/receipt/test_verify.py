@@ -164,7 +164,7 @@ CHANGES = {
     "a reward": (
         "task",
         lambda rows: rows[2].update(reward=1.0),
-        r"trial \w{12}… \(org/plain × oracle #3\) reward: recorded 1.0, the verifier's own reward.txt says 0.0",
+        r"trial \w+… \(org/plain × oracle #3\) reward: recorded 1.0, the verifier's own reward.txt says 0.0",
     ),
     "an outcome with its reward": (
         "task",

@@ -14,10 +14,10 @@ _NUMBER = re.compile(r"[+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d+)?")
 
 
 def write_csv(table: Table, path: Path) -> int:
-    """Write the table with a header; how many rows it has. UTF-8, commas, one line per row."""
+    """Write the table with a header; how many rows it has. UTF-8, as RFC 4180 has it."""
     number = 0
     with path.open("w", encoding="utf-8", errors="replace", newline="") as sink:
-        writer = csv.writer(sink, lineterminator="\n")
+        writer = csv.writer(sink, lineterminator="\r\n")
         writer.writerow([harmless(column.name) for column in table.columns])
         for row in table.rows():
             writer.writerow([cell(value) for value in row])
