@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gc
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -31,6 +32,9 @@ MAX_ROWS = 200
     "--higher-is-better/--lower-is-better", default=None, help="Direction, when the name does not tell."
 )
 @click.option("--seed", default=0, show_default=True, help="Seed of the resampling.")
+@click.option(
+    "--html", "html_file", type=click.Path(path_type=Path, dir_okay=False), help="Also write a page here."
+)
 @click.option("--json", "as_json", is_flag=True, help="One JSON document instead of text.")
 def command(
     a: str,
@@ -39,6 +43,7 @@ def command(
     margin: str | None,
     higher_is_better: bool | None,
     seed: int,
+    html_file: Path | None,
     as_json: bool,
 ) -> int:
     """Compare run B with run A: ids, names, 'latest', 'latest~1', run folders, or result files.
@@ -46,12 +51,14 @@ def command(
     Files may be RunResult, pyperf, pytest-benchmark, hyperfine or asv JSON. Exit code: 0 no worse,
     1 worse, 2 bad input, 3 inconclusive.
     """
+    from proctor.report.compare.by_task import SPENT
     from proctor.report.compare.judge import compare
     from proctor.settings import load_settings
 
     settings = load_settings()
     tolerated = _fraction(margin)
-    side_a, side_b = (_load(ref, metrics, settings) for ref in (a, b))
+    also = SPENT if html_file else ()
+    side_a, side_b = (_load(ref, metrics, also, settings) for ref in (a, b))
     gc.freeze()  # all of it is needed to the end: not worth looking through for garbage
     wanted = metrics or (side_a.metric,)
     found = compare(
@@ -63,6 +70,12 @@ def command(
         noise=_noise(side_a, side_b, wanted, settings),
         seed=seed,
     )
+    if html_file:
+        from proctor.report.compare.page import write
+        from proctor.report.files import make_folder
+
+        make_folder(html_file.parent)
+        write(found, side_a, side_b, html_file, seed=seed)
     if as_json:
         from proctor.cli.table import print_json
         from proctor.report.compare.document import to_mapping
@@ -70,6 +83,8 @@ def command(
         print_json(to_mapping(found))
     else:
         _print(found)
+        if html_file:
+            print(f"\nwritten: {html_file}")
     return int(found.exit_code)
 
 
@@ -88,10 +103,9 @@ def _fraction(text: str | None) -> float | None:
     return value
 
 
-def _load(ref: str, metrics: tuple[str, ...], settings: Settings) -> ResultSet:
-    """A run folder, a result file, or a run in the store, in that order."""
-    from pathlib import Path
-
+def _load(ref: str, metrics: tuple[str, ...], also: tuple[str, ...], settings: Settings) -> ResultSet:
+    """A run folder, a result file, or a run in the store, in that order; `also` is read of rollouts."""
+    from proctor.report.compare.by_task import with_spent
     from proctor.report.compare.foreign import read_file
     from proctor.report.compare.results import from_run
     from proctor.report.compare.stored import from_store
@@ -100,11 +114,13 @@ def _load(ref: str, metrics: tuple[str, ...], settings: Settings) -> ResultSet:
 
     path = Path(ref)
     if path.is_dir() and (path / "manifest.json").is_file():
-        return from_run(RunData.from_folder(path), metrics, source="folder")
+        data = RunData.from_folder(path)
+        return from_run(data, with_spent(data.info, metrics, also), source="folder")
     if path.is_file():
         return read_file(path)
     with open_store(settings.store_url, create=False) as store:
-        return from_store(store, ref, metrics)
+        info = store.run(ref)
+        return from_store(store, info.id, with_spent(info, metrics, also))
 
 
 def _noise(a: ResultSet, b: ResultSet, metrics: tuple[str, ...], settings: Settings) -> dict[str, Any]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import click
 
@@ -31,6 +31,7 @@ _FILE = click.Path(path_type=Path, dir_okay=False)
 @click.option("--json", "as_json", is_flag=True, help="One JSON document instead of text.")
 @click.option("--junit", "junit_file", type=_FILE, help="Also write JUnit XML here.")
 @click.option("--markdown", "markdown_file", type=_FILE, help="Also write a pull-request comment here.")
+@click.option("--html", "html_file", type=_FILE, help="Also write a page here.")
 @click.option("--github", is_flag=True, help="Also print GitHub annotations.")
 @click.option("--step-summary", is_flag=True, help="Also append to $GITHUB_STEP_SUMMARY.")
 @click.option("--fields", is_flag=True, help="List what thresholds may name, and stop.")
@@ -43,6 +44,7 @@ def command(
     as_json: bool,
     junit_file: Path | None,
     markdown_file: Path | None,
+    html_file: Path | None,
     github: bool,
     step_summary: bool,
     fields: bool,
@@ -62,11 +64,12 @@ def command(
     rules = _rules(info, rules_file)
     side = _side(ref, document, rules, settings)
     name = info.name if info else ""
-    found = judge(
-        side, rules, settings, baseline=baseline, baselines_file=baselines_file, name=name, seed=seed
-    )
+    before = hold_against(rules, settings, baseline=baseline, baselines_file=baselines_file, name=name)
+    found = judge_against(side, rules, before, settings, seed=seed)
     if info:
         keep(found, info)
+    if html_file:
+        _write_page(found, rules, side, before.side, html_file, settings, seed=seed)
     _write(found, junit_file, markdown_file, step_summary=step_summary)
     show(found, as_json=as_json, github=github)
     return int(found.exit_code)
@@ -96,20 +99,89 @@ def judge(
     seed: int = 0,
 ) -> GateResult:
     """The verdict, against the baseline that was named, the rules name, or that has the run's own name."""
+    before = hold_against(rules, settings, baseline=baseline, baselines_file=baselines_file, name=name)
+    return judge_against(side, rules, before, settings, seed=seed)
+
+
+class Before(NamedTuple):
+    """What a run is held against, what that is called, and where it came from."""
+
+    side: Side | None
+    label: str
+    facts: dict[str, Any]
+
+
+def hold_against(
+    rules: RuleSet,
+    settings: Settings,
+    *,
+    baseline: str | None = None,
+    baselines_file: Path | None = None,
+    name: str = "",
+) -> Before:
+    """The baseline that was named, that the rules name, or that has the run's own name."""
+    if not rules.needs_baseline and not baseline:
+        return Before(None, "", {})
+    path = baselines_file or settings.baselines
+    return Before(*_baseline(baseline or rules.baseline, name, rules, path, settings))
+
+
+def judge_against(
+    side: Side, rules: RuleSet, before: Before, settings: Settings, *, seed: int = 0
+) -> GateResult:
+    """The verdict against what the run is held against."""
     from dataclasses import replace
 
     from proctor.report.gate.evaluate import evaluate
 
-    before: Side | None = None
-    held_against, facts = "", dict[str, Any]()
-    if rules.needs_baseline or baseline:
-        path = baselines_file or settings.baselines
-        before, held_against, facts = _baseline(baseline or rules.baseline, name, rules, path, settings)
-    noise = _noise(side, before, rules, settings) if before else {}
-    found = evaluate(rules, side, before, held_against=held_against, noise=noise, seed=seed)
-    if before and before.results.run_id and before.results.run_id == side.results.run_id:
+    noise = _noise(side, before.side, rules, settings) if before.side else {}
+    found = evaluate(rules, side, before.side, held_against=before.label, noise=noise, seed=seed)
+    if before.side and before.side.results.run_id and before.side.results.run_id == side.results.run_id:
         found = replace(found, warnings=("the baseline is this very run", *found.warnings))
-    return replace(found, baseline_facts=facts)
+    return replace(found, baseline_facts=before.facts)
+
+
+def _write_page(
+    found: GateResult,
+    rules: RuleSet,
+    side: Side,
+    before: Side | None,
+    path: Path,
+    settings: Settings,
+    *,
+    seed: int,
+) -> None:
+    """The verdict with the comparison behind it, where there is one."""
+    from dataclasses import replace
+
+    from proctor.errors import UsageError
+    from proctor.report.compare.judge import compare
+    from proctor.report.compare.page import sections
+    from proctor.report.files import make_folder, write_atomic
+    from proctor.report.gate.output.page import render
+    from proctor.report.gate.rules import NotWorse
+
+    margins: dict[str, float] = {}
+    for rule in rules.rules:
+        if isinstance(rule, NotWorse):
+            margins.setdefault("reward" if rule.is_score else rule.metric, rule.margin)
+    evidence = ""
+    if before and margins:
+        a, b = before.results, side.results
+        noise = _noise(side, before, rules, settings)
+        try:
+            studies = [
+                compare(a, b, metrics=(metric,), margin=margin, noise=noise, seed=seed)
+                for metric, margin in margins.items()
+            ]
+        except UsageError:
+            studies = []  # nothing in common: the rules have said so already
+        if studies:
+            score = next((study.score for study in studies if study.score), None)
+            metrics = tuple(each for study in studies for each in study.metrics)
+            evidence = sections(replace(studies[0], score=score, metrics=metrics), a, b, seed=seed)
+    make_folder(path.parent)
+    write_atomic(path, render(found, rules.rules, evidence))
 
 
 def keep(found: GateResult, info: RunInfo) -> None:

@@ -15,23 +15,23 @@ MOST_POINTS = 1200
 PANELS = 12
 
 
-def series(sample: Sample, metric: str) -> str:
-    """One sample against the iteration number, with its median and the band from p5 to p95."""
+def series(sample: Sample, metric: str, *, each: str = "iteration") -> str:
+    """One sample against the number of each value, with its median and the band from p5 to p95."""
     values = list(sample.values)
     ordered = sorted(values)
     unit = unit_for(metric, ordered)
     left, right, top, bottom = 74.0, WIDTH - 12.0, 32.0, 218.0
     across = Scale(0.5, len(values) + 0.5, left, right)
     up = fitting(ordered, bottom, top, decades=2.0)
-    parts = x_axis(across, bottom, bottom, "", Unit(""), "iteration", count=8)
+    parts = x_axis(across, bottom, bottom, "", Unit(""), each, count=8)
     parts += y_axis(up, left, right, metric, unit, metric_title(metric))
     low, high = up(percentile(ordered, 95)), up(percentile(ordered, 5))
     parts.append(rect(left, low, right - left, high - low, "band"))
     parts += _drawn(values, across, up)
     middle = percentile(ordered, 50)
     parts.append(line(left, up(middle), right, up(middle), "guide"))
-    description = f"{len(values)} iterations in order; {_trend(values)}"
-    return document(WIDTH, bottom + 42, f"{metric} by iteration", description, parts)
+    description = f"{len(values)} {each}s in order; {trend(values)}"
+    return document(WIDTH, bottom + 42, f"{metric} by {each}", description, parts)
 
 
 def _drawn(values: Sequence[float], across: Scale, up: Scale) -> list[str]:
@@ -47,7 +47,8 @@ def _drawn(values: Sequence[float], across: Scale, up: Scale) -> list[str]:
     return [polyline(spans, "trace")]
 
 
-def _trend(values: Sequence[float]) -> str:
+def trend(values: Sequence[float]) -> str:
+    """How the end compares with the beginning, in words."""
     third = len(values) // 3
     if third < 3:
         return "too few to speak of a trend"
@@ -76,7 +77,7 @@ def panels(samples: Sequence[Sample], metric: str) -> str:
         parts.append(text(left, top - 9, _fit(sample.label, width), "dim"))
         parts += _panel(values, reach, (left, top, left + width, top + height), labels=number % columns == 0)
     deep = 24 + (-(-len(shown) // columns) - 1) * (height + 38) + height
-    description = "; ".join(f"{sample.label}: {_trend(sample.values)}" for sample in shown)
+    description = "; ".join(f"{sample.label}: {trend(sample.values)}" for sample in shown)
     title = f"{metric} by iteration, relative to each point's median"
     return document(WIDTH, deep + 10, title, description, parts)
 

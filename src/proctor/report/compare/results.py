@@ -33,6 +33,8 @@ class ResultPoint:
     """Share of the time in which the code was ready and waited for a CPU, as far as it was recorded."""
     key: str = ""
     """Identity of code and parameters; the same key means the same code. Empty when unknown."""
+    arm: str = ""
+    """Task runs: the agent and its model."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -167,11 +169,14 @@ def _why_failed(record: AttemptRecord | None) -> str:
     return f"{record.outcome.value}{message}"
 
 
+def arm_name(agent: str | None, model: str | None) -> str:
+    """An agent and its model."""
+    return "/".join(part for part in (agent, model) if part)
+
+
 def task_name(subject: str, agent: str | None, model: str | None, *, single: bool) -> str:
     """What a task is called; agent and model enter the name only when a run has several."""
-    if single:
-        return subject
-    return f"{subject} × {'/'.join(part for part in (agent, model) if part)}"
+    return subject if single else f"{subject} × {arm_name(agent, model)}"
 
 
 def is_lost(outcome: Outcome) -> bool:
@@ -181,12 +186,13 @@ def is_lost(outcome: Outcome) -> bool:
 
 def _by_task(
     pairs: Sequence[tuple[PlannedTrial, AttemptRecord | None]],
-) -> dict[str, list[AttemptRecord]]:
+) -> dict[tuple[str, str], list[AttemptRecord]]:
+    """Attempts by the name of a task and its arm."""
     single = len({(trial.agent, trial.model) for trial, _ in pairs}) == 1
-    found: dict[str, list[AttemptRecord]] = {}
+    found: dict[tuple[str, str], list[AttemptRecord]] = {}
     for trial, record in pairs:
         name = task_name(trial.subject, trial.agent, trial.model, single=single)
-        records = found.setdefault(name, [])
+        records = found.setdefault((name, arm_name(trial.agent, trial.model)), [])
         if record is not None:
             records.append(record)
     return found
@@ -199,7 +205,7 @@ def _task_rewards(pairs: Sequence[tuple[PlannedTrial, AttemptRecord | None]]) ->
             scored=tuple(record.reward or 0.0 for record in records if record.outcome.scored),
             errors=sum(is_lost(record.outcome) for record in records),
         )
-        for name, records in _by_task(pairs).items()
+        for (name, _), records in _by_task(pairs).items()
     )
 
 
@@ -207,14 +213,14 @@ def _task_points(
     pairs: Sequence[tuple[PlannedTrial, AttemptRecord | None]], metrics: Sequence[str]
 ) -> tuple[ResultPoint, ...]:
     points = []
-    for name, records in _by_task(pairs).items():
+    for (name, arm), records in _by_task(pairs).items():
         scored = [record for record in records if record.outcome.scored]
         samples = {
             metric: tuple(value for record in scored for value in samples_of(record, metric))
             for metric in metrics
             if metric != "reward"
         }
-        points.append(ResultPoint(name=name, subject=name, samples=samples))
+        points.append(ResultPoint(name=name, subject=name, samples=samples, arm=arm))
     return tuple(points)
 
 

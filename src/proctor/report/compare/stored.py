@@ -17,6 +17,7 @@ from proctor.report.compare.results import (
     NOT_RUN,
     ResultPoint,
     ResultSet,
+    arm_name,
     is_lost,
     result_set,
     samples_among,
@@ -147,17 +148,19 @@ def _tasks(store: Store, info: RunInfo, wanted: Sequence[str], watch: Watch | No
         else:
             task.errors += is_lost(row.outcome)
     single = len({(agent, model) for _, agent, model in tasks}) == 1
-    named = {task_name(*key, single=single): task for key, task in tasks.items()}
+    named = {key: task_name(*key, single=single) for key in tasks}
     points = tuple(
         ResultPoint(
-            name=name,
-            subject=name,
+            name=named[key],
+            subject=named[key],
             samples={metric: tuple(task.samples.get(metric, ())) for metric in metrics},
+            arm=arm_name(*key[1:]),
         )
-        for name, task in named.items()
+        for key, task in tasks.items()
     )
     rewards = tuple(
-        TaskRewards(name=name, scored=tuple(task.scored), errors=task.errors) for name, task in named.items()
+        TaskRewards(name=named[key], scored=tuple(task.scored), errors=task.errors)
+        for key, task in tasks.items()
     )
     return result_set(
         info,

@@ -9,11 +9,11 @@ from itertools import islice
 from typing import TYPE_CHECKING
 
 from proctor.analysis.estimate import TaskRewards, denominators
-from proctor.analysis.interval import student
 from proctor.model.describe import percentile
 from proctor.model.outcome import Blame, Outcome
 from proctor.model.plan import point_label
-from proctor.report.compare.results import is_lost, samples_among
+from proctor.report.compare.means import clustered_mean
+from proctor.report.compare.results import arm_name, is_lost, samples_among
 from proctor.report.compare.stored import Values
 from proctor.report.data import stated_interval
 from proctor.report.history.model import Value
@@ -107,7 +107,7 @@ def _rollouts(store: Store, info: RunInfo, metric: str, only: str) -> Reading:
         outcome = row.outcome
         if bodies and outcome and len(found.metrics) < 100:
             found.metrics |= _names(row)
-        who = "/".join(part for part in (row.agent, row.model) if part) or "no agent"
+        who = arm_name(row.agent, row.model) or "no agent"
         arm = arms.setdefault(who, _Arm())
         rewards = arm.tasks.setdefault(row.subject, [])
         if outcome is None:
@@ -171,20 +171,8 @@ def _score(tasks: Mapping[str, Sequence[float]], errors: Mapping[str, int]) -> V
 
 
 def _mean(tasks: Mapping[str, Sequence[float]]) -> Value | None:
-    """The mean over tasks of their means; its interval takes the tasks as the sample."""
-    groups = [each for each in tasks.values() if each]
-    means: list[float] = [math.fsum(each) / len(each) for each in groups]
-    single = len(groups) == 1
-    if single:
-        means = list(groups[0])
-    if not means:
-        return None
-    count, mean = len(means), math.fsum(means) / len(means)
-    if count < 2:
-        return Value(value=mean, n=sum(map(len, groups)))
-    error = math.sqrt(math.fsum((each - mean) ** 2 for each in means) / (count - 1) / count)
-    interval = student(mean, error, count - 1)
-    return Value(value=mean, low=max(interval.low, 0.0), high=interval.high, n=sum(map(len, groups)))
+    found = clustered_mean(tasks)
+    return Value(value=found.value, low=found.low, high=found.high, n=found.n) if found else None
 
 
 def together(readings: Iterable[Reading]) -> list[Value | None]:

@@ -22,6 +22,7 @@ from proctor.report.html.sections import (
 from proctor.report.html.shell import CSS, shell
 from proctor.report.html.view import Section, View
 from proctor.report.rollouts import page as rollouts
+from proctor.report.rollouts import spending
 
 __all__ = ["CSS", "ROLLOUTS_CSS", "SECTIONS", "TASK_SECTIONS", "put_gate", "render", "write"]
 
@@ -43,9 +44,11 @@ TASK_SECTIONS: tuple[Section, ...] = (
     gate,
     notices,
     rollouts.score,
+    spending.cost,
     rollouts.tasks,
     failures,
     attempts,
+    spending.latency,
     rollouts.resources,
     artifacts,
     environment,

@@ -23,7 +23,7 @@ MOST_TOLD = 4_000
 _HEAD = 46.0
 _COUNT = 52.0
 _BETWEEN = 20.0
-_HATCH = (
+HATCH = (
     '<defs><pattern id="mx-hatch" width="5" height="5" patternUnits="userSpaceOnUse" '
     'patternTransform="rotate(45)"><rect width="5" height="5" class="mx-under"/>'
     '<line x1="0" y1="0" x2="0" y2="5" class="mx-lines"/></pattern></defs>'
@@ -60,7 +60,7 @@ def matrix(run: Rollouts) -> str:
     widest = max(_longest(arm) for arm in run.arms)
     pitch = min(26.0, max(8.0, (WIDTH - left - _COUNT) / widest))
     grid = _Grid(left, pitch, trials <= MOST_TOLD)
-    parts, y = [_HATCH], 0.0
+    parts, y = [HATCH], 0.0
     for band in _bands(run.arms, grid):
         parts += _band(band, rows, grid, y)
         y += _HEAD + pitch * len(rows) + _BETWEEN

@@ -10,8 +10,9 @@ from proctor.analysis.flaky import Stability, TaskStability
 from proctor.report.data import TrialResult
 from proctor.report.html.view import View, badge, details, facts, figure, section, table
 from proctor.report.quantity import MISSING, duration, metric_title, show
-from proctor.report.rollouts import charts, scores
+from proctor.report.rollouts import charts, scores, spending
 from proctor.report.rollouts.matrix import MOST_ROWS, legend, matrix
+from proctor.report.rollouts.overview import is_large, overview
 from proctor.report.rollouts.scores import ArmScore, Rollouts, rollouts
 from proctor.report.rollouts.words import (
     STABILITY,
@@ -29,6 +30,11 @@ MOST_TRIALS = 300
 _MATRIX = "One field per rollout, tasks that pass most often first; a field leads to its trial's folder."
 _HATCHED = (
     " Hatched fields with a capital letter are errors that were not the agent's: they are not in the score."
+)
+_OVERVIEW = (
+    "One field per task, from those that pass most often to those that never do, row by row; the more of "
+    "its scored rollouts passed, the stronger the green. Hatched: nothing was scored. Each rollout is in "
+    "series.jsonl."
 )
 _FLAT = "Every task always passes or always fails, so pass@k and pass^k are the pass rate at every k."
 _RATES = (
@@ -48,6 +54,9 @@ def score(view: View) -> str:
 
 
 def _matrix(view: View, run: Rollouts) -> str:
+    if is_large(run):
+        figure_ = figure(overview(run), "", _OVERVIEW)
+        return section("Every task", figure_, name="matrix")
     body = (
         f'<div class="scroll"><div class="matrix">{matrix(run)}</div></div>{legend(list(view.data.trials))}'
     )
@@ -218,7 +227,7 @@ def resources(view: View) -> str:
     body = ""
     if drawn := charts.phase_bars(run.arms):
         body += figure(drawn, "An average trial, phase by phase", "Mean over the attempts that count.")
-    body += _ledger(run) + _usage(run)
+    body += spending.memory(run.arms) + _ledger(run) + _usage(run)
     limits = scores.enforced(view.data.trials)
     if limits:
         body += details("Which limits were enforced, and how", facts(limits.items()))

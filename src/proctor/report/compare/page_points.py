@@ -1,0 +1,152 @@
+"""One metric on the page of a comparison: the forest of its points, their table, and the values in order."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from html import escape
+
+from proctor.analysis.times import PointComparison
+from proctor.analysis.verdict import Verdict
+from proctor.report.charts.forest import MOST_ROWS, Branch, forest
+from proctor.report.charts.pairs import Pair, pairs
+from proctor.report.compare.judge import MetricComparison
+from proctor.report.compare.results import ResultSet
+from proctor.report.compare.sentence import percent
+from proctor.report.html.view import details, figure, section, table
+from proctor.report.quantity import metric_title, show
+
+MOST_TABLE = 200
+UNFOLDED = 16
+"""Longer tables are folded away: the picture has told the story."""
+MOST_PAIRS = 6
+LEAST_VALUES = 5
+"""Fewer values in a row are no series."""
+TONES = {Verdict.WORSE: "bad", Verdict.BETTER: "good"}
+
+
+def metric_section(each: MetricComparison, a: ResultSet, b: ResultSet, *, tasks: bool) -> str:
+    """Everything about one metric; nothing when no pair has it."""
+    times = each.times
+    if not times.points:
+        return ""
+    ranked = sorted(times.points, key=lambda point: _gain(point, higher=times.higher_is_better))
+    title = f"B over A, {_what(tasks)} by {_what(tasks)}"
+    body = figure(_forest(each, ranked), title, _caption(each, tasks))
+    body += _table(each, ranked)
+    body += "" if tasks else _series(each, ranked, a, b)
+    return section(metric_title(each.metric).capitalize(), body, name=f"metric-{each.metric}")
+
+
+def _what(tasks: bool) -> str:
+    return "task" if tasks else "point"
+
+
+def _gain(point: PointComparison, *, higher: bool) -> float:
+    if not math.isfinite(point.ratio) or point.ratio <= 0:
+        return -math.inf
+    return math.log(point.ratio) if higher else -math.log(point.ratio)
+
+
+def _forest(each: MetricComparison, ranked: Sequence[PointComparison]) -> str:
+    times = each.times
+    whole = None
+    if len(times.points) > 1 and times.ratio and times.interval:
+        whole = Branch(
+            label="all points, geometric mean",
+            value=times.ratio,
+            low=times.interval.low,
+            high=times.interval.high,
+            told=_ratio(times.ratio, times.interval.low, times.interval.high),
+        )
+    ends = ranked if len(ranked) <= MOST_ROWS else [*ranked[: MOST_ROWS // 2], *ranked[-MOST_ROWS // 2 :]]
+    return forest(
+        [_branch(point) for point in ends],
+        title=f"{each.metric}: B over A",
+        ratio=True,
+        band=(1 / (1 + times.margin), 1 + times.margin),
+        whole=whole,
+        axis=f"B/A of the median {metric_title(each.metric)}, log scale; "
+        f"{'more' if times.higher_is_better else 'less'} than 1 is better",
+        between=len(ranked) - len(ends),
+    )
+
+
+def _branch(point: PointComparison) -> Branch:
+    return Branch(
+        label=point.name,
+        value=point.ratio,
+        low=point.interval.low,
+        high=point.interval.high,
+        told=_ratio(point.ratio, point.interval.low, point.interval.high),
+        tone=TONES.get(point.verdict, ""),
+    )
+
+
+def _ratio(value: float, low: float, high: float) -> str:
+    if not math.isfinite(value):
+        return "no ratio"
+    top = f"{high:.3f}" if high < 1000 else "…"
+    return f"{value:.3f} ({low:.3f} to {top})"
+
+
+def _caption(each: MetricComparison, tasks: bool) -> str:
+    times = each.times
+    level = 100 * times.points[0].interval.level
+    n = f"{min(point.count_a for point in times.points)}–{max(point.count_a for point in times.points)}"
+    n_b = f"{min(point.count_b for point in times.points)}–{max(point.count_b for point in times.points)}"
+    noise = f" widened by run-to-run noise of {percent(times.noise.sigma)}" if times.noise.sigma else ""
+    return (
+        f"Lines: {level:.3g} % intervals{noise}. Grey: the margin of {percent(times.margin)}; a "
+        f"{_what(tasks)} counts when it is certain and lies beyond it (coloured). {len(times.points)} "
+        f"{_what(tasks)}s, {_same(n)} values in A and {_same(n_b)} in B each."
+    )
+
+
+def _same(span: str) -> str:
+    low, _, high = span.partition("–")
+    return low if low == high else span
+
+
+def _table(each: MetricComparison, ranked: Sequence[PointComparison]) -> str:
+    rows = []
+    for point in ranked[:MOST_TABLE]:
+        tone = TONES.get(point.verdict, "")
+        note = f" <small>{escape(point.note)}</small>" if point.note else ""
+        rows.append(
+            [
+                escape(point.name),
+                escape(show(each.metric, point.median_a)),
+                escape(show(each.metric, point.median_b)),
+                f"<b>{point.ratio:.3f}</b>",
+                f"{point.interval.low:.3f} – {point.interval.high:.3f}",
+                f"{point.p_holm:.3f}",
+                f"{point.count_a}/{point.count_b}",
+                f'<span class="badge {tone}">{escape(point.verdict.value.replace("_", " "))}</span>{note}',
+            ]
+        )
+    headers = ["point", "A", "B", "B/A", "interval", "p, Holm", "n", "verdict"]
+    body = table(headers, rows, numeric=(1, 2, 3, 4, 5, 6))
+    more = len(ranked) - len(rows)
+    body += f"<p class=note>And {more} more; --json has them all.</p>" if more > 0 else ""
+    return body if len(rows) <= UNFOLDED else details(f"Every point, {len(ranked)} of them", body)
+
+
+def _series(each: MetricComparison, ranked: Sequence[PointComparison], a: ResultSet, b: ResultSet) -> str:
+    """The values of the points that changed most, in the order in which they were measured."""
+    before, after = (
+        {point.name: point.samples.get(each.metric, ()) for point in side.points} for side in (a, b)
+    )
+    shown = sorted(ranked, key=lambda point: -abs(_gain(point, higher=True)) if point.ratio > 0 else 0.0)
+    drawn = [
+        Pair(label=point.name, a=before[point.name], b=after[point.name])
+        for point in shown[: 4 * MOST_PAIRS]
+        if min(len(before.get(point.name, ())), len(after.get(point.name, ()))) >= LEAST_VALUES
+    ][:MOST_PAIRS]
+    if not drawn:
+        return ""
+    some = "" if len(drawn) == len(ranked) else f" The {len(drawn)} points that differ most."
+    caption = (
+        f"A in blue, B in orange; dashed: their medians. A slope is drift, a step a change of state.{some}"
+    )
+    return figure(pairs(drawn, each.metric), "Every iteration in the order measured", caption)
