@@ -643,3 +643,36 @@ def test_an_instrument_in_a_pass_of_its_own_keeps_its_aggregates(workshop, tools
     verified = tools.verify(tools.forge_rows(workshop.receipt("experiment"), change, tmp_path / "f.zip"))
     assert any("a pass of their own" in note for note in verified.findings.notes)
     assert not any("no iteration has it" in each.what for each in verified.findings.differences)
+
+
+def _deep(depth: int) -> object:
+    value: object = 1
+    for _ in range(depth):
+        value = {"n": value}
+    return value
+
+
+@pytest.mark.parametrize("value", ["\ud800", _deep(300), _deep(900), 10**200, -1])
+@pytest.mark.parametrize("place", ["params", "ledger", "plan"])
+def test_values_that_break_things_are_a_difference_and_no_crash(workshop, tools, tmp_path, place, value):
+    honest = workshop.receipt("experiment")
+
+    def change(files):
+        if place == "plan":
+            found = json.loads(files["manifest.json"])
+            found["plan"]["trials"][0]["params"]["size"] = value
+            files["manifest.json"] = json.dumps(found).encode()
+            return
+        rows = [json.loads(line) for line in files["series.jsonl"].splitlines()]
+        rows[0][place]["size"] = value
+        files["series.jsonl"] = "".join(json.dumps(row) + "\n" for row in rows).encode()
+
+    assert tools.told(tools.forge(honest, change, tmp_path / "f.zip"))
+
+
+def test_a_head_that_cannot_be_digested_is_refused(workshop, tools, tmp_path):
+    target = _listed(
+        workshop.receipt("experiment"), tmp_path / "f.zip", lambda each: each["run"].update(id="\ud800")
+    )
+    with pytest.raises(UsageError, match="cannot be digested"):
+        tools.verify(target)

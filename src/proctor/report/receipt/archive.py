@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import struct
 import zipfile
 import zlib
 from collections.abc import Iterator, Mapping
@@ -18,7 +19,17 @@ from proctor.tasks.archive import ArchiveLimits, inspect_entries
 LIMITS = ArchiveLimits(total_bytes=1 << 40, entry_bytes=1 << 36, entries=4_000_000)
 """Nothing is unpacked as a whole, so a receipt may be large; absurd ratios are still refused."""
 _CHUNK = 1 << 20
-_BROKEN = (zipfile.BadZipFile, zlib.error, EOFError, NotImplementedError, RuntimeError, OSError)
+_BROKEN = (
+    zipfile.BadZipFile,
+    zlib.error,
+    struct.error,
+    EOFError,
+    NotImplementedError,
+    RuntimeError,
+    OSError,
+    ValueError,
+)
+"""All that the standard library raises over archives that somebody has bent."""
 
 
 class DamagedError(Exception):
@@ -72,7 +83,7 @@ def open_receipt(path: Path) -> Iterator[Archive]:
     with opened:
         try:
             entries = inspect_entries(opened, path, LIMITS)
-        except TaskError as error:
+        except (TaskError, *_BROKEN) as error:
             raise UsageError(str(error)) from error
         if document.NAME not in entries:
             raise UsageError(

@@ -108,9 +108,12 @@ def read(data: bytes, place: str) -> Receipt:
     if not isinstance(files, list) or not isinstance(found.get("root"), str):
         raise UsageError(f"{place}: 'files' and 'root' are missing")
     head = {name: found.get(name) for name in _HEAD}
-    return Receipt(
-        head, tuple(_file(each, f"{place}: files[{at}]") for at, each in enumerate(files)), found["root"]
-    )
+    listed = tuple(_file(each, f"{place}: files[{at}]") for at, each in enumerate(files))
+    try:
+        root_of(head, listed)
+    except (ValueError, RecursionError) as error:
+        raise UsageError(f"{place}: cannot be digested: {error}") from error
+    return Receipt(head, listed, found["root"])
 
 
 def _file(each: Any, place: str) -> File:
