@@ -6,16 +6,15 @@ import asyncio
 import os
 import resource
 import subprocess
-import textwrap
 from pathlib import Path
 
 import pytest
+from tests.faults.inside import MB, python, sh
 
 from proctor.errors import SandboxError
 from proctor.sandbox.base import Limits, Root, SandboxRequest
 
 pytestmark = [pytest.mark.anyio, pytest.mark.fault, pytest.mark.needs("podman")]
-MB = 1 << 20
 TRIES = 1000 if os.environ.get("PROCTOR_SOAK") else 40
 
 
@@ -30,16 +29,6 @@ async def start(podman, podman_image):
         return made
 
     return started
-
-
-async def sh(sandbox, script, **options):
-    options.setdefault("timeout_s", 60)
-    return await sandbox.exec(["sh", "-c", script], **options)
-
-
-async def python(sandbox, code, **options):
-    options.setdefault("timeout_s", 60)
-    return await sandbox.exec(["python3", "-c", textwrap.dedent(code)], **options)
 
 
 async def test_secrets_of_the_host_other_trials_and_the_init_are_out_of_reach(start, tmp_path, monkeypatch):

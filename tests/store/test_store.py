@@ -7,6 +7,7 @@ import threading
 from pathlib import Path
 
 import pytest
+from tests.store.workers import RUN, work
 
 from proctor.errors import FenceError, NotFoundError, StoreError, UsageError
 from proctor.model.outcome import Outcome
@@ -16,7 +17,6 @@ from proctor.model.trial import Lease, RunStatus
 from proctor.store.open import open_store
 from proctor.store.store import Store
 
-RUN = "20260101-aaaa"
 HOSTILE = "nul \0 surrogate \udcff quote ' \" ; DROP TABLE runs; -- % _ ☃"
 
 
@@ -419,7 +419,7 @@ class TestEvents:
     def test_a_reader_beside_many_writers_misses_nothing(self, store: Store, make):
         make.run(store, size=60)
         seen: list[int] = []
-        writers = [threading.Thread(target=_work, args=(store, f"w{number}", make)) for number in range(4)]
+        writers = [threading.Thread(target=work, args=(store, f"w{number}", make)) for number in range(4)]
         for writer in writers:
             writer.start()
         while any(writer.is_alive() for writer in writers):
@@ -475,68 +475,6 @@ class TestHistoryAndImport:
         assert store.runs() == []
 
 
-class TestManyAtOnce:
-    def test_threads_and_processes_share_the_work_and_every_trial_counts_once(self, store: Store, make):
-        make.run(store, size=40)
-        workers = [threading.Thread(target=_work, args=(store, f"w{number}", make)) for number in range(4)]
-        for worker in workers:
-            worker.start()
-        for worker in workers:
-            worker.join()
-        assert store.counts(RUN) == {"passed": 40}
-        assert [row.trial.index for row in store.attempts(RUN)] == list(range(40))
-
-    def test_a_forked_child_opens_its_own_connection(self, store: Store, make):
-        import multiprocessing
-
-        make.run(store, size=10)
-        with store.batch():
-            pass
-        children = [
-            multiprocessing.get_context("fork").Process(target=_work, args=(store, f"c{number}", make))
-            for number in range(2)
-        ]
-        for child in children:
-            child.start()
-        _work(store, "parent", make)
-        for child in children:
-            child.join(60)
-            assert child.exitcode == 0
-        assert store.counts(RUN) == {"passed": 10}
-
-    def test_cancelling_beside_claiming_workers_leaves_nothing_behind(self, store: Store, make):
-        make.run(store, size=200)
-        workers = [threading.Thread(target=_work, args=(store, f"w{number}", make)) for number in range(3)]
-        for worker in workers:
-            worker.start()
-        store.cancel(RUN, 5.0)
-        for worker in workers:
-            worker.join()
-        states = store.state_counts(RUN)
-        assert states["done"] + states["cancelled"] == 200
-
-    def test_a_batch_commits_together_or_not_at_all(self, store: Store, make):
-        make.run(store, size=2)
-
-        def half_done() -> None:
-            with store.batch():
-                (lease,) = store.claim(RUN, worker="w", now=1.0, lease_s=30)
-                store.begin(lease, 1.0)
-                store.finish(lease, make.record(lease), now=2.0, counts=True)
-                assert store.counts(RUN) == {"passed": 1}
-                raise KeyError
-
-        with pytest.raises(KeyError):
-            half_done()
-        assert store.counts(RUN) == {}
-        with store.batch():
-            (lease,) = store.claim(RUN, worker="w", now=1.0, lease_s=30)
-            with pytest.raises(FenceError):
-                store.begin(Lease(RUN, lease.key, 0, "w", 99, 1, 1.0), 1.0)
-            store.finish(lease, make.record(lease), now=2.0, counts=True)
-        assert store.counts(RUN) == {"passed": 1}
-
-
 def test_a_closed_store_says_so(store_url: str):
     store = open_store(store_url)
     store.close()
@@ -557,16 +495,6 @@ def test_check_finds_counters_that_drifted_and_results_that_went_missing(store_u
             f"run {RUN}: the counters disagree with the trials",
             f"run {RUN}: a trial is done without a result",
         ]
-
-
-def _work(store: Store, worker: str, make: object) -> None:
-    while leases := store.claim(RUN, worker=worker, now=1.0, lease_s=30, limit=2):
-        for lease in leases:
-            try:
-                store.begin(lease, 1.0)
-                store.finish(lease, make.record(lease), now=2.0, counts=True)
-            except FenceError:
-                continue
 
 
 def _fields(value: object) -> dict[str, object]:
