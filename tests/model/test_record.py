@@ -43,6 +43,8 @@ def test_labels_say_what_sets_a_trial_apart():
     assert trial(kind="experiment", subject="sort", params={"n": 3}).label == "sort(n=3)"
     assert trial(kind="experiment", subject="sort").label == "sort"
     assert trial(agent="oracle", model="m", rollout=1).label == "t × oracle/m #2"
+    disturbed = {"environment_variables": {"PROCTOR_PERTURBATION": "clock", "TOKEN": "secret"}}
+    assert trial(agent="oracle", overrides=disturbed).label == "t × oracle, clock #1"
 
 
 def test_a_plan_changes_its_digest_with_its_trials():

@@ -8,6 +8,9 @@ from typing import Any, Literal
 
 from proctor.model.canonical import digest
 
+MARKER = "PROCTOR_PERTURBATION"
+"""The variable that tells disturbed trials from their siblings in keys and tables. No sandbox sees it."""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PlannedTrial:
@@ -39,7 +42,9 @@ class PlannedTrial:
         if self.kind == "experiment":
             return point_label(self.subject, self.params)
         who = "/".join(part for part in (self.agent, self.model) if part)
-        return f"{self.subject} × {who} #{self.rollout + 1}"
+        variables = self.overrides.get("environment_variables")
+        check = variables.get(MARKER) if isinstance(variables, dict) else None
+        return f"{self.subject} × {who}{f', {check}' if check else ''} #{self.rollout + 1}"
 
 
 def point_label(subject: str, params: Mapping[str, Any]) -> str:

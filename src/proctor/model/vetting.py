@@ -4,10 +4,7 @@ from __future__ import annotations
 
 from enum import StrEnum
 
-from proctor.model.plan import PlannedTrial
-
-MARKER = "PROCTOR_PERTURBATION"
-"""The variable that tells disturbed trials from their siblings in keys and tables. No sandbox sees it."""
+from proctor.model.plan import MARKER, PlannedTrial
 
 
 class Check(StrEnum):

@@ -9,10 +9,10 @@ from pathlib import Path
 from proctor.job.vet.burners import Burners, Turns
 from proctor.job.vet.perturb import DisturbedBackend, NotTried, disturbance
 from proctor.model.outcome import Outcome
-from proctor.model.plan import PlannedTrial
+from proctor.model.plan import MARKER, PlannedTrial
 from proctor.model.record import AttemptRecord
 from proctor.model.trial import Lease
-from proctor.model.vetting import MARKER, Check, check_of
+from proctor.model.vetting import Check, check_of
 from proctor.trial.task.prepare import TaskTrialPlan
 from proctor.trial.task_trial import TaskExecutor, TaskSetting
 

@@ -10,10 +10,10 @@ from typing import Any
 from proctor.errors import UsageError
 from proctor.job.planning import plan_spec
 from proctor.job.running import VETS, Job, create
-from proctor.model.plan import Plan
+from proctor.model.plan import MARKER, Plan
 from proctor.model.spec import SandboxSpec, Spec, TaskEntry
 from proctor.model.task import Task
-from proctor.model.vetting import MARKER, Check, check_of
+from proctor.model.vetting import Check, check_of
 from proctor.sandbox.choose import choose
 from proctor.settings import Settings
 from proctor.tasks.dataset import find_tasks, is_task
