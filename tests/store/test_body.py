@@ -3,10 +3,13 @@ from __future__ import annotations
 import json
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from proctor.errors import StoreError
+from proctor.report.quantity import number
 from proctor.store.body import Body, ordered
-from proctor.store.rows import pack
+from proctor.store.rows import dump, pack
 
 PARTS = {
     "phases_s": {"work": 1.5},
@@ -73,3 +76,25 @@ def test_a_long_body_is_read_although_it_is_compressed():
 def test_a_damaged_body_is_an_error_of_the_store():
     with pytest.raises(StoreError, match="damaged"):
         Body(b'{"metrics":{"a":}}').get("metrics")
+
+
+VALUES = st.one_of(
+    st.integers(-(10**400), 10**400) | st.floats() | st.booleans() | st.none(),
+    st.text(max_size=8) | st.sampled_from(['"x":5', "},{", "}],", '}],"', "]", '{"x":1}', "\\"]),
+    st.lists(st.integers(0, 3), max_size=2),
+    st.dictionaries(st.sampled_from(["x", "y"]), st.integers(0, 3), max_size=2),
+)
+ROWS = st.lists(st.dictionaries(st.sampled_from(["x", "y", "é", 'q"', "duration_s"]), VALUES), max_size=4)
+
+
+@given(rows=ROWS, name=st.sampled_from(["x", "é", 'q"', "absent"]), more=st.booleans(), first=st.booleans())
+def test_a_column_is_what_decoding_every_row_gives(rows, name, more, first):
+    parts = {"iterations": rows, "ledger": {"cpu_s": 0.5} if more else {}}
+    stored = ordered(parts) if first else {"ledger": {"x": 9}, **parts}
+    wanted = tuple(value for row in rows if (value := number(row.get(name))) is not None)
+    body = Body(pack(stored))
+    assert body.column(name) == wanted
+    assert body.get("ledger") == (stored.get("ledger") if "ledger" in stored else None)
+    if rows:
+        assert dump(body.get("iterations")) == dump(rows)
+    assert body.column(name) == wanted

@@ -10,7 +10,7 @@ def holm(p_values: Sequence[float]) -> tuple[float, ...]:
     count = len(p_values)
     adjusted = [0.0] * count
     worst = 0.0
-    for rank, index in enumerate(sorted(range(count), key=lambda each: p_values[each])):
+    for rank, index in enumerate(sorted(range(count), key=p_values.__getitem__)):
         worst = max(worst, min(1.0, p_values[index] * (count - rank)))
         adjusted[index] = worst
     return tuple(adjusted)
@@ -21,7 +21,7 @@ def benjamini_hochberg(p_values: Sequence[float]) -> tuple[float, ...]:
     count = len(p_values)
     adjusted = [0.0] * count
     best = 1.0
-    order = sorted(range(count), key=lambda each: p_values[each])
+    order = sorted(range(count), key=p_values.__getitem__)
     for rank in range(count, 0, -1):
         index = order[rank - 1]
         best = min(best, p_values[index] * count / rank)

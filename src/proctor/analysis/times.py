@@ -10,17 +10,15 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
-from typing import NamedTuple
 
 import numpy as np
 
-from proctor.analysis.distributions import normal_quantile, t_quantile, two_sided_t
+from proctor.analysis.distributions import normal_quantile, t_quantile
 from proctor.analysis.interval import Interval
+from proctor.analysis.medians import Bools, Ratios, Spreads, ratios, spreads, verdicts
 from proctor.analysis.multiple import holm
-from proctor.analysis.resample import Array, IntArray, median_ranks
-from proctor.analysis.verdict import Verdict, judge, overall
-
-Ranks = tuple[IntArray, IntArray]
+from proctor.analysis.resample import Array
+from proctor.analysis.verdict import Verdict, overall
 
 DEFAULT_NOISE = 0.05
 """Run-to-run spread of a median wall time (as a log) where no history says better. On the shared machine on
@@ -122,23 +120,32 @@ def compare_times(
     seed: int = 0,
 ) -> TimesComparison:
     """Judge every point. Without a margin, nothing finer is promised than the data can settle."""
-    draws = int(np.clip(20_000_000 / max(1, len(samples)), 250, 2000))
-    spreads = _spreads(samples, level, seed, draws)
-    points = [_point(each, spread, noise, level) for each, spread in zip(samples, spreads, strict=True)]
-    settles = _settles([point.error for point in points], noise, level)
-    ratio, interval = _sweep(points, noise, level)
-    found = TimesComparison(
-        points=tuple(points),
-        verdict=Verdict.INCONCLUSIVE,
+    found = spreads([each.a for each in samples], [each.b for each in samples], level, seed)
+    single = np.array([len(each.a) == 1 or len(each.b) == 1 for each in samples], dtype=bool)
+    study = ratios(found, single, _between(samples, noise), noise.df, level)
+    settles = _settles(study.error, noise, level)
+    ratio, interval = _sweep(study, noise, level)
+    chosen = MIN_MARGIN if margin is None else margin
+    promise = min(max(MIN_MARGIN, settles), MAX_PROMISE) if margin is None else margin
+    adjusted = holm(study.p_value)
+    words = verdicts(
+        *(study.ratio, study.low, study.high, np.array(adjusted)),
+        margin=chosen,
+        promise=promise,
+        higher_is_better=higher_is_better,
+        alpha=1 - level,
+    )
+    return TimesComparison(
+        points=tuple(_points(samples, found, study, single, level, adjusted, words)),
+        verdict=overall(words),
         higher_is_better=higher_is_better,
         ratio=ratio,
         interval=interval,
-        margin=MIN_MARGIN if margin is None else margin,
-        promise=min(max(MIN_MARGIN, settles), MAX_PROMISE) if margin is None else margin,
+        margin=chosen,
+        promise=promise,
         settles=settles,
         noise=noise,
     )
-    return adjust_together([found])[0]
 
 
 def adjust_together(comparisons: Sequence[TimesComparison]) -> tuple[TimesComparison, ...]:
@@ -146,12 +153,31 @@ def adjust_together(comparisons: Sequence[TimesComparison]) -> tuple[TimesCompar
     adjusted = iter(holm([point.p_value for each in comparisons for point in each.points]))
     judged = []
     for each in comparisons:
-        points = tuple([_adjusted(point, p, each) for point, p in zip(each.points, adjusted, strict=False)])
-        judged.append(replace(each, points=points, verdict=overall(point.verdict for point in points)))
+        own = [next(adjusted) for _ in each.points]
+        words = _verdicts(each, own)
+        points = tuple(
+            [_judged(point, p, word) for point, p, word in zip(each.points, own, words, strict=True)]
+        )
+        judged.append(replace(each, points=points, verdict=overall(words)))
     return tuple(judged)
 
 
-def _adjusted(point: PointComparison, p_holm: float, study: TimesComparison) -> PointComparison:
+def _verdicts(study: TimesComparison, p_values: Sequence[float]) -> list[Verdict]:
+    if not study.points:
+        return []
+    return verdicts(
+        np.array([point.ratio for point in study.points]),
+        np.array([point.interval.low for point in study.points]),
+        np.array([point.interval.high for point in study.points]),
+        np.array(p_values),
+        margin=study.margin,
+        promise=study.promise,
+        higher_is_better=study.higher_is_better,
+        alpha=1 - study.points[0].interval.level,
+    )
+
+
+def _judged(point: PointComparison, p_holm: float, verdict: Verdict) -> PointComparison:
     """As `dataclasses.replace`, at a quarter of its cost: a sweep may have a hundred thousand points."""
     return PointComparison(
         name=point.name,
@@ -163,157 +189,78 @@ def _adjusted(point: PointComparison, p_holm: float, study: TimesComparison) -> 
         interval=point.interval,
         p_value=point.p_value,
         p_holm=p_holm,
-        verdict=_judge(point, p_holm, study),
+        verdict=verdict,
         error=point.error,
         note=point.note,
     )
 
 
-def _point(samples: Samples, spread: _Spread, noise: Noise, level: float) -> PointComparison:
-    ratio, interval, p_value, error, note = 1.0, Interval(1.0, 1.0, level, "equal"), 1.0, 0.0, ""
-    between = _between(samples, noise)
-    single = min(len(samples.a), len(samples.b)) == 1
-    if spread.lowest <= 0:
-        note = "no ratio: a value is not above zero"
-        if spread.median_a != spread.median_b:
-            ratio, interval = math.nan, Interval(0.0, math.inf, level, "none")
-    elif single and between == 0 and spread.median_a != spread.median_b:
-        note = "one value on a side: its own spread is unknown"
-        ratio, interval = spread.median_b / spread.median_a, Interval(0.0, math.inf, level, "none")
-    else:
-        note = "one value on a side: its own spread is unknown" if single else ""
-        ratio = spread.median_b / spread.median_a
-        error = math.hypot(spread.error, between)
-        reach = t_quantile(0.5 + level / 2, noise.df) * between
-        interval = Interval(
-            ratio * math.exp(-math.hypot(spread.below, reach)),
-            ratio * math.exp(math.hypot(spread.above, reach)),
-            level,
-            "bootstrap, widened by run-to-run noise",
-        )
-        p_value = _p_value(math.log(ratio), error, noise, between)
-    return PointComparison(
-        name=samples.name,
-        count_a=len(samples.a),
-        count_b=len(samples.b),
-        median_a=spread.median_a,
-        median_b=spread.median_b,
-        ratio=ratio,
-        interval=interval,
-        p_value=p_value,
-        p_holm=p_value,
-        verdict=Verdict.INCONCLUSIVE,
-        error=error,
-        note=note,
+def _points(
+    samples: Sequence[Samples],
+    found: Spreads,
+    study: Ratios,
+    single: Bools,
+    level: float,
+    adjusted: Sequence[float],
+    words: Sequence[Verdict],
+) -> Iterator[PointComparison]:
+    columns = (
+        *(found.median_a, found.median_b, study.ratio, study.low, study.high, study.error),
+        *(study.unknown, study.blind, single),
     )
+    rows = zip(samples, study.p_value, adjusted, words, *(column.tolist() for column in columns), strict=True)
+    for each, p_value, p_holm, word, before, after, ratio, low, high, error, unknown, blind, alone in rows:
+        note, method = "", "bootstrap, widened by run-to-run noise"
+        if unknown:
+            note, method = "no ratio: a value is not above zero", "equal" if ratio == 1.0 else "none"
+        elif alone:
+            note, method = "one value on a side: its own spread is unknown", "none" if blind else method
+        yield PointComparison(
+            name=each.name,
+            count_a=len(each.a),
+            count_b=len(each.b),
+            median_a=before,
+            median_b=after,
+            ratio=ratio,
+            interval=Interval(low, high, level, method),
+            p_value=p_value,
+            p_holm=p_holm,
+            verdict=word,
+            error=error,
+            note=note,
+        )
 
 
-def _between(samples: Samples, noise: Noise) -> float:
+def _between(samples: Sequence[Samples], noise: Noise) -> Array:
     """Spread of the log ratio from run to run. A history has seen its own waiting; a default has not."""
     usual = math.sqrt(2) * noise.sigma
-    waiting = math.hypot(_waiting(samples.waited_a), _waiting(samples.waited_b))
-    return math.hypot(usual, waiting) if math.isinf(noise.df) else max(usual, waiting)
-
-
-def _waiting(share: float) -> float:
-    return -WAITING * math.log1p(-min(max(share, 0.0), 0.95))
-
-
-class _Spread(NamedTuple):
-    """What the values of one point say: medians, and how far the log ratio may be off on either side."""
-
-    median_a: float
-    median_b: float
-    below: float
-    above: float
-    error: float
-    lowest: float
-
-
-def _spreads(samples: Sequence[Samples], level: float, seed: int, draws: int) -> list[_Spread]:
-    """Bootstrap all points; those with equally many values at once, which makes large sweeps quick."""
-    groups: dict[tuple[int, int], list[int]] = {}
-    for at, each in enumerate(samples):
-        groups.setdefault((len(each.a), len(each.b)), []).append(at)
-    found: dict[int, _Spread] = {}
-    for (count_a, count_b), members in groups.items():
-        ranks_a = median_ranks(count_a, seed=2 * seed + 1, draws=draws)
-        ranks_b = median_ranks(count_b, seed=2 * seed, draws=draws)
-        block = max(1, 2_000_000 // max(draws, count_a, count_b))
-        for start in range(0, len(members), block):
-            chosen = members[start : start + block]
-            a = np.sort(np.array([samples[at].a for at in chosen], dtype=np.float64), axis=1)
-            b = np.sort(np.array([samples[at].b for at in chosen], dtype=np.float64), axis=1)
-            found |= zip(chosen, _bootstrapped(a, b, ranks_a, ranks_b, level), strict=True)
-    return [found[at] for at in range(len(samples))]
-
-
-def _bootstrapped(a: Array, b: Array, ranks_a: Ranks, ranks_b: Ranks, level: float) -> Iterator[_Spread]:
-    middle_a, middle_b = _middle(a), _middle(b)
-    # Values at zero or below make logarithms that nobody reads: those points get no ratio.
-    with np.errstate(divide="ignore", invalid="ignore"):
-        logs = np.log(middle_b / middle_a)
-        drawn = np.log((b[:, ranks_b[0]] + b[:, ranks_b[1]]) / (a[:, ranks_a[0]] + a[:, ranks_a[1]]))
-        errors = drawn.std(axis=1)
-        tail = int((1 - level) / 2 * (drawn.shape[1] - 1))
-        drawn.partition((tail, drawn.shape[1] - 1 - tail), axis=1)
-        below = np.maximum(logs - drawn[:, tail], 0.0)
-        above = np.maximum(drawn[:, -1 - tail] - logs, 0.0)
-    columns = (middle_a, middle_b, below, above, errors, np.minimum(a[:, 0], b[:, 0]))
-    return map(_Spread._make, zip(*(column.tolist() for column in columns), strict=True))
-
-
-def _middle(ordered: Array) -> Array:
-    count = ordered.shape[1]
-    return np.asarray((ordered[:, (count - 1) // 2] + ordered[:, count // 2]) / 2)
-
-
-def _p_value(log_ratio: float, error: float, noise: Noise, between: float) -> float:
-    if error == 0:
-        return 1.0 if log_ratio == 0 else 0.0
-    # Satterthwaite: the part of the variance that came from few runs carries few degrees of freedom.
-    df = noise.df * (error / between) ** 4 if between > 0 else math.inf
-    return two_sided_t(log_ratio / error, df)
-
-
-def _judge(point: PointComparison, p_holm: float, study: TimesComparison) -> Verdict:
-    if math.isnan(point.ratio):
-        return Verdict.INCONCLUSIVE
-    logs = [
-        math.log(value) if value > 0 else -math.inf
-        for value in (point.ratio, point.interval.low, point.interval.high)
-    ]
-    alpha = 1 - point.interval.level
-    gain, low, high = logs if study.higher_is_better else (-logs[0], -logs[2], -logs[1])
-    return judge(
-        gain=gain,
-        low=low,
-        high=high,
-        p_value=p_holm,
-        margin=math.log1p(study.margin),
-        promise=math.log1p(study.promise),
-        alpha=alpha,
+    waiting = np.hypot(
+        _waiting([each.waited_a for each in samples]), _waiting([each.waited_b for each in samples])
     )
+    found = np.hypot(usual, waiting) if math.isinf(noise.df) else np.maximum(usual, waiting)
+    return np.asarray(found, dtype=np.float64)
 
 
-def _settles(errors: Sequence[float], noise: Noise, level: float) -> float:
-    if not errors:
+def _waiting(shares: Sequence[float]) -> Array:
+    return np.asarray(-WAITING * np.log1p(-np.clip(np.array(shares, dtype=np.float64), 0.0, 0.95)))
+
+
+def _settles(errors: Array, noise: Noise, level: float) -> float:
+    if not errors.size:
         return math.inf
-    typical = float(np.median(errors))
-    certain = t_quantile(1 - (1 - level) / (2 * len(errors)), noise.df)
+    certain = t_quantile(1 - (1 - level) / (2 * errors.size), noise.df)
     reach = certain + normal_quantile(0.95)
-    return math.expm1(min(reach * typical, 50.0))
+    return math.expm1(min(reach * float(np.median(errors)), 50.0))
 
 
-def _sweep(
-    points: Sequence[PointComparison], noise: Noise, level: float
-) -> tuple[float | None, Interval | None]:
-    logs = [math.log(point.ratio) for point in points if point.ratio > 0]
-    if not logs:
+def _sweep(study: Ratios, noise: Noise, level: float) -> tuple[float | None, Interval | None]:
+    known = study.ratio > 0
+    count = int(known.sum())
+    if not count:
         return None, None
     between = math.sqrt(2) * noise.sigma
-    inside = math.fsum(max(0.0, point.error**2 - between**2) for point in points if point.ratio > 0)
-    half = t_quantile(0.5 + level / 2, noise.df) * math.hypot(math.sqrt(inside) / len(logs), between)
-    centre = math.fsum(logs) / len(logs)
+    inside = float(np.maximum(study.error[known] ** 2 - between**2, 0.0).sum())
+    half = t_quantile(0.5 + level / 2, noise.df) * math.hypot(math.sqrt(inside) / count, between)
+    centre = float(np.log(study.ratio[known]).mean())
     method = "geometric mean of points, widened by run-to-run noise"
     return math.exp(centre), Interval(math.exp(centre - half), math.exp(centre + half), level, method)

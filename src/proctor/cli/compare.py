@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-import gc
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
+
+from proctor.cli.reading import without_collections
 
 if TYPE_CHECKING:
     from proctor.analysis.times import PointComparison
@@ -36,6 +37,7 @@ MAX_ROWS = 200
     "--html", "html_file", type=click.Path(path_type=Path, dir_okay=False), help="Also write a page here."
 )
 @click.option("--json", "as_json", is_flag=True, help="One JSON document instead of text.")
+@without_collections
 def command(
     a: str,
     b: str,
@@ -59,7 +61,6 @@ def command(
     tolerated = _fraction(margin)
     also = SPENT if html_file else ()
     side_a, side_b = (_load(ref, metrics, also, settings) for ref in (a, b))
-    gc.freeze()  # all of it is needed to the end: not worth looking through for garbage
     wanted = metrics or (side_a.metric,)
     found = compare(
         side_a,

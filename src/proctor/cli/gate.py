@@ -9,6 +9,8 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import click
 
+from proctor.cli.reading import without_collections
+
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
@@ -36,6 +38,7 @@ _FILE = click.Path(path_type=Path, dir_okay=False)
 @click.option("--step-summary", is_flag=True, help="Also append to $GITHUB_STEP_SUMMARY.")
 @click.option("--fields", is_flag=True, help="List what thresholds may name, and stop.")
 @click.option("--seed", default=0, show_default=True, help="Seed of the resampling.")
+@without_collections
 def command(
     ref: str,
     baseline: str | None,

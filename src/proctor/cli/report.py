@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import gc
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
 
+from proctor.cli.reading import without_collections
 from proctor.errors import Exit, UsageError
 
 if TYPE_CHECKING:
@@ -28,6 +28,7 @@ if TYPE_CHECKING:
 )
 @click.option("--open/--no-open", "show", default=False, help="Show the page in a browser afterwards.")
 @click.option("--json", "as_json", is_flag=True, help="Print what was written, and the summary, as JSON.")
+@without_collections
 def command(ref: str, formats: tuple[str, ...], output: Path | None, show: bool, as_json: bool) -> int:
     """Write the reports of RUN: its id, a unique beginning of it, its name, `latest`, or its folder.
 
@@ -39,7 +40,6 @@ def command(ref: str, formats: tuple[str, ...], output: Path | None, show: bool,
     from proctor.report.summary import summary
 
     data, folder = find(ref, output)
-    gc.freeze()  # all of it is needed to the end: not worth looking through for garbage
     make_folder(folder)
     before = _files(folder)
     failures = write_reports(data, folder, formats or None)

@@ -81,7 +81,7 @@ def _print_scores(store: Store, info: RunInfo) -> None:
     from proctor.report.data import RunData
 
     print()
-    print_rollouts(RunData.from_store(store, info.id))
+    print_rollouts(RunData.from_store(store, info.id, brief=True))
 
 
 def _print_trials(info: RunInfo, rows: Iterator[AttemptRow], *, all_trials: bool) -> None:

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import gc
 from typing import TYPE_CHECKING
 
 import click
 
+from proctor.cli.reading import without_collections
 from proctor.errors import Exit, NotFoundError, UsageError
 
 if TYPE_CHECKING:
@@ -20,14 +20,14 @@ if TYPE_CHECKING:
     "--rollout", metavar="STAMP", help="The run with this stamp: its folder's name, or its beginning."
 )
 @click.option("--json", "as_json", is_flag=True, help="Print JSON.")
+@without_collections
 def command(name: str, latest: bool, rollout: str | None, as_json: bool) -> int:
     """Summarize the rollouts of NAME: a run's name, its id, its folder, or 'latest'."""
     from proctor.cli.rollout_ref import check
     from proctor.cli.table import print_json
 
     check(latest, rollout)
-    data = load(name, rollout)
-    gc.freeze()  # all of it is needed to the end: not worth looking through for garbage
+    data = load(name, rollout, brief=not as_json)
     if data.info.kind != "task":
         raise UsageError(f"run {data.info.id} measured experiments; see 'proctor show {data.info.id}'")
     if as_json:
@@ -45,8 +45,8 @@ def command(name: str, latest: bool, rollout: str | None, as_json: bool) -> int:
     return Exit.OK
 
 
-def load(name: str, rollout: str | None) -> RunData:
-    """The run from the store; from its folder when the store does not know it."""
+def load(name: str, rollout: str | None, *, brief: bool = False) -> RunData:
+    """The run from the store, in brief if that will do; from its folder when the store does not know it."""
     from proctor.cli.rollout_ref import find_folder, find_run
     from proctor.report.data import RunData
     from proctor.settings import load_settings
@@ -55,7 +55,7 @@ def load(name: str, rollout: str | None) -> RunData:
     settings = load_settings()
     with open_store(settings.store_url, create=False) as store:
         try:
-            return RunData.from_store(store, find_run(store, name, rollout).id)
+            return RunData.from_store(store, find_run(store, name, rollout).id, brief=brief)
         except NotFoundError:
             folder = find_folder(settings, name, rollout)
             if folder is None:

@@ -22,14 +22,14 @@ def percentile(ordered: Sequence[float], percent: float) -> float:
 
 def describe(values: Iterable[float]) -> dict[str, float | int]:
     """Count, mean, spread and percentiles of a sample; only `count` when it is empty."""
-    ordered = sorted(float(value) for value in values)
+    ordered = sorted(map(float, values))
     count = len(ordered)
     if not count:
         return {"count": 0}
     mean = math.fsum(ordered) / count
-    variance = math.fsum((value - mean) ** 2 for value in ordered) / (count - 1) if count > 1 else 0.0
+    variance = math.fsum([(value - mean) ** 2 for value in ordered]) / (count - 1) if count > 1 else 0.0
     middle = percentile(ordered, 50)
-    deviations = sorted(abs(value - middle) for value in ordered)
+    deviations = sorted([abs(value - middle) for value in ordered])
     return {
         "count": count,
         "mean": mean,

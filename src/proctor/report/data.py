@@ -8,7 +8,6 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from functools import wraps
 from pathlib import Path
-from sys import intern
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from proctor.errors import NotFoundError, UsageError
@@ -32,7 +31,6 @@ ITERATIONS_KEPT = 250_000
 """Iteration rows held in memory for the charts; the rest stay in the store or the folder."""
 LEAN_FROM = 5_000
 """Runs of more trials than this share what is alike in their records."""
-_SMALL = 8
 _MOST_ALIKE = 10_000
 
 
@@ -57,6 +55,11 @@ class TrialResult:
         if isinstance(stats, dict):
             return number(stats.get(name))
         return number(stats) if name in {"p50", "mean"} else None
+
+    def count(self, metric: str) -> int:
+        """How many iterations that are held in memory have the metric."""
+        rows = self.counted.iterations if self.counted else ()
+        return sum([number(row.get(metric)) is not None for row in rows])
 
     def values(self, metric: str) -> list[float]:
         """The metric's value in each iteration that is held in memory."""
@@ -93,8 +96,12 @@ class RunData:
                 yield SeriesRow(trial.planned, record, record is trial.counted)
 
     @classmethod
-    def from_store(cls, store: Store, run_id: str) -> RunData:
-        """A run as the store has it now."""
+    def from_store(cls, store: Store, run_id: str, *, brief: bool = False) -> RunData:
+        """A run as the store has it now. `brief`: how trials ended, what they earned and how long they took.
+
+        Without metrics, resources, failures and files the records of a large run are there in a third of the
+        time; `rows` still has all of it.
+        """
         info = store.run(run_id)
 
         def source() -> Iterator[SeriesRow]:
@@ -102,9 +109,13 @@ class RunData:
                 yield SeriesRow(row.trial, row.record, row.counts)
 
         with without_collections():
-            planned = {trial.index: trial for trial in store.planned(info.id)}
-            rows = ((planned[index], record, counts) for index, record, counts in store.records(info.id))
-            return _gather(info, planned.values(), rows, source, warnings=store.warnings(info.id))
+            planned = list(store.planned(info.id))
+            keys = {trial.index: trial.key for trial in planned}
+            share = _Alike().share if info.total > LEAN_FROM else None
+            found = store.brief_records(info.id, keys) if brief else store.records(info.id, keys, share)
+            rows = ((record, counts) for _, record, counts in found)
+            data = _gather(info, planned, rows, source, warnings=store.warnings(info.id))
+            return replace(data, trimmed=True) if brief else data
 
     @classmethod
     def from_folder(cls, path: Path) -> RunData:
@@ -116,7 +127,9 @@ class RunData:
             return read_series(path, run_id=info.id, trials=by_key)
 
         with without_collections():
-            rows = ((row.trial, row.record, row.counts) for row in source())
+            prepare = _Alike().share if info.total > LEAN_FROM else None
+            found = read_series(path, run_id=info.id, trials=by_key, prepare=prepare)
+            rows = ((row.record, row.counts) for row in found)
             return _gather(info, planned, rows, source, warnings=warnings)
 
 
@@ -196,7 +209,7 @@ def stated_interval(stats: Mapping[str, Any]) -> tuple[float, float] | None:
 def _gather(
     info: RunInfo,
     planned: Iterable[PlannedTrial],
-    rows: Iterable[tuple[PlannedTrial, AttemptRecord, bool]],
+    rows: Iterable[tuple[AttemptRecord, bool]],
     source: Callable[[], Iterator[SeriesRow]],
     *,
     warnings: tuple[str, ...] = (),
@@ -204,19 +217,16 @@ def _gather(
     """Attempts to their trials. The same attempt twice, or two that count: the later row is right."""
     metric = metric_of(info.kind)
     budget = ITERATIONS_KEPT
-    lean = _Lean() if info.total > LEAN_FROM else None
     attempts: dict[str, tuple[AttemptRecord, ...]] = {}
     counted: dict[str, int] = {}
     intervals: dict[str, tuple[float, float] | None] = {}
-    for trial, record, counts in rows:
+    for record, counts in rows:
         if counts:
-            counted[trial.key] = record.number
-            intervals[trial.key] = _interval(record, metric)
+            counted[record.key] = record.number
+            intervals[record.key] = _interval(record, metric)
         budget -= len(record.iterations)
-        kept = lean.record(record, trial.key) if lean else _of(record, trial.key)
-        if budget < 0:
-            kept = replace(kept, iterations=())
-        attempts[trial.key] = (*attempts.get(trial.key, ()), kept)
+        kept = record if budget >= 0 or not record.iterations else replace(record, iterations=())
+        attempts[record.key] = (*attempts.get(record.key, ()), kept)
     trials = []
     for trial in planned:
         tries = attempts.get(trial.key, ())
@@ -229,10 +239,6 @@ def _gather(
     return RunData(info, tuple(trials), warnings=warnings, trimmed=budget < 0, source=source)
 
 
-def _of(record: AttemptRecord, key: str) -> AttemptRecord:
-    return record if record.key == key else replace(record, key=key)
-
-
 def _interval(record: AttemptRecord, metric: str) -> tuple[float, float] | None:
     stats = record.metrics.get(metric)
     if isinstance(stats, dict) and (known := stated_interval(stats)):
@@ -243,52 +249,31 @@ def _interval(record: AttemptRecord, metric: str) -> tuple[float, float] | None:
     return median_interval(sorted(value for value in values if value is not None))
 
 
-class _Lean:
-    """Records that share what is alike in thousands of them: a third of the memory."""
+class _Alike:
+    """What thousands of records have in common becomes one object: a third of the memory."""
 
     def __init__(self) -> None:
-        self._alike: dict[Any, Any] = {}
+        self._known: dict[Any, Any] = {}
 
-    def record(self, record: AttemptRecord, key: str) -> AttemptRecord:
-        """The same record under its trial's own key."""
-        return AttemptRecord(
-            key=key,
-            number=record.number,
-            outcome=record.outcome,
-            started_at=record.started_at,
-            ended_at=record.ended_at,
-            reward=record.reward,
-            failure=record.failure,
-            phases_s=record.phases_s,
-            metrics=self._shared(record.metrics),
-            iterations=record.iterations,
-            ledger=self._shared(record.ledger),
-            usage=record.usage,
-            artifacts=record.artifacts,
-            notes=self._same(record.notes, record.notes),
-            worker=intern(record.worker),
-        )
+    def share(self, body: dict[str, Any]) -> None:
+        """How limits were enforced and where, and rewards of a single number, are rarely new."""
+        ledger, metrics = body.get("ledger"), body.get("metrics")
+        if type(ledger) is dict:
+            self._share(ledger, "backend")
+            self._share(ledger, "enforced")
+        if type(metrics) is dict:
+            self._share(metrics, "rewards")
 
-    def _shared(self, mapping: Mapping[str, Any]) -> Mapping[str, Any]:
-        """Texts, and small mappings of texts or of one number, are rarely new."""
-        found = mapping
-        for name, value in mapping.items():
-            kept: Any = value
-            if type(value) is str:
-                kept = self._same(value, value)
-            elif type(value) is dict and len(value) <= _SMALL:
-                items = tuple(value.items())
-                plain = len(items) == 1 or all(type(each) is str for each in value.values())
-                kept = self._same(items, value) if plain else value
-            if kept is not value:
-                found = dict(found) if found is mapping else found
-                found[name] = kept  # type: ignore[index]  # a copy by now
-        return found
-
-    def _same(self, key: Any, value: T) -> T:
+    def _share(self, mapping: dict[str, Any], name: str) -> None:
+        value = mapping.get(name)
+        if type(value) is dict:
+            key: Any = tuple(value.items())
+        elif type(value) is str:
+            key = value
+        else:
+            return
         try:
-            if key in self._alike or len(self._alike) < _MOST_ALIKE:
-                value = self._alike.setdefault(key, value)
+            if key in self._known or len(self._known) < _MOST_ALIKE:
+                mapping[name] = self._known.setdefault(key, value)
         except TypeError:  # a list inside cannot be looked up, and is kept as it is
             pass
-        return value

@@ -7,7 +7,7 @@ newline is what a kill leaves; readers pass over it and `Series` cuts it off bef
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import Any, BinaryIO
@@ -85,11 +85,16 @@ def decode_row(data: Mapping[str, Any], place: str, trials: Mapping[str, Planned
 
 
 def read_series(
-    folder: Path, *, run_id: str | None = None, trials: Mapping[str, PlannedTrial] | None = None
+    folder: Path,
+    *,
+    run_id: str | None = None,
+    trials: Mapping[str, PlannedTrial] | None = None,
+    prepare: Callable[[dict[str, Any]], None] | None = None,
 ) -> Iterator[SeriesRow]:
     """The rows of a run folder's series; none when it has no such file. A torn last line is passed over.
 
-    With `trials`, by key, a row's trial is taken from there and not read again from every row.
+    With `trials`, by key, a row's trial is taken from there and not read again from every row. `prepare` may
+    change what was read before it is checked.
     """
     if not os.path.lexists(folder / NAME):
         return
@@ -106,6 +111,8 @@ def read_series(
                     raise UsageError(
                         f"{place}: a row of run {data.get('run_id')!r:.80} in the folder of run {run_id!r}"
                     )
+                if prepare:
+                    prepare(data)
                 yield decode_row(data, place, trials or {})
 
 

@@ -7,8 +7,11 @@ wanted most comes first: the iterations of an experiment, with its aggregates la
 from __future__ import annotations
 
 import json
+import math
+import re
 import zlib
 from collections.abc import Mapping
+from functools import lru_cache
 from typing import Any
 
 from proctor.errors import StoreError
@@ -17,7 +20,14 @@ FIRST, LAST = "iterations", "metrics"
 _ORDER = (FIRST, "ledger", "usage", "failure", "notes", "phases_s", "artifacts", LAST)
 _OPENING = b'{"iterations":'
 _SPELT = {name: f'"{name}":'.encode() for name in _ORDER}
+_END = re.compile(rb"\]" + b",(?:" + b"|".join(_SPELT[name] for name in _ORDER[1:]) + b")")
+"""Where the iterations end: after a bracket no text can go on with a quote and a part's name."""
 _scan = json.JSONDecoder().raw_decode
+
+
+@lru_cache(maxsize=64)
+def _numbers(name: str) -> re.Pattern[bytes]:
+    return re.compile(re.escape(json.dumps(name).encode()) + rb":(-?[0-9][-+.0-9eE]*)")
 
 
 def ordered(parts: Mapping[str, Any]) -> dict[str, Any]:
@@ -45,12 +55,42 @@ class Body:
         """One part; None when there is no such part."""
         known = self._known
         if name not in known and _SPELT[name] in self._data:
-            self._decode(name)
+            if name == FIRST and self._at > 1 and self._data.startswith(_OPENING):
+                # Passed over by `column`.
+                known[name] = _scan(self._data.decode(), len(_OPENING))[0]
+            else:
+                self._decode(name)
         return known.get(name)
+
+    def column(self, name: str) -> tuple[float, ...]:
+        """One number of every iteration that has it, in order; of flat rows nothing else is decoded."""
+        end = self._flat_end()
+        if not end:
+            rows = self.get(FIRST) or ()
+            return tuple([value for row in rows if (value := _number(row.get(name))) is not None])
+        found = map(float, _numbers(name).findall(self._data, len(_OPENING), end))
+        return tuple([value for value in found if math.isfinite(value)])
+
+    def _flat_end(self) -> int:
+        """Where the iterations end if they come first and hold plain values; 0 when that is not certain."""
+        data, start = self._data, len(_OPENING) + 1
+        found = _END.search(data, start) if data.startswith(_OPENING) else None
+        if not found or data.find(b"[", start, found.start()) >= 0:
+            return 0
+        end = found.start()
+        # Between flat rows every brace opens after a comma; one inside a row opens after a colon.
+        if data.count(b"{", start, end) != data.count(b"},{", start, end) + 1:
+            return 0
+        if self._at == 1:
+            self._at = end + 2
+        return end
 
     def text(self, name: str) -> str:
         """One part as it is written; empty when there is none. Not for a part that `get` has passed."""
-        return self._decode(name, to_the_end=name == LAST and self._data.startswith(_OPENING))
+        last = name == LAST and self._data.startswith(_OPENING)
+        if last and self._at == 1:
+            self._flat_end()
+        return self._decode(name, to_the_end=last)
 
     def _decode(self, name: str, *, to_the_end: bool = False) -> str:
         """Go on decoding until this part is known; how it is written. The last part need not be decoded."""
@@ -69,3 +109,13 @@ class Body:
             if key == name:
                 return text[start:end]
         return ""
+
+
+def _number(value: object) -> float | None:
+    if isinstance(value, bool) or not isinstance(value, int | float):
+        return None
+    try:
+        found = float(value)
+    except OverflowError:
+        return None
+    return found if math.isfinite(found) else None

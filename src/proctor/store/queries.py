@@ -13,7 +13,8 @@ TRIAL_COLUMNS = (
     "t.agent, t.agent_version, t.model, t.rollout, t.doc"
 )
 TRIAL_WIDTH = 11
-ATTEMPT_COLUMNS = "a.number, a.outcome, a.counts, a.started_at, a.ended_at, a.reward, a.worker, a.record"
+BRIEF_COLUMNS = "a.number, a.outcome, a.counts, a.started_at, a.ended_at, a.reward, a.worker"
+ATTEMPT_COLUMNS = f"{BRIEF_COLUMNS}, a.record"
 
 # Runs
 
@@ -118,6 +119,10 @@ ORDER BY a.idx, a.number LIMIT :limit
 """
 RECORDS_PAGE = f"""
 SELECT {ATTEMPT_COLUMNS}, a.idx FROM attempts a
+WHERE a.run_id = :run AND (a.idx, a.number) > (:idx, :number) ORDER BY a.idx, a.number LIMIT :limit
+"""
+BRIEF_PAGE = f"""
+SELECT {BRIEF_COLUMNS}, a.idx FROM attempts a
 WHERE a.run_id = :run AND (a.idx, a.number) > (:idx, :number) ORDER BY a.idx, a.number LIMIT :limit
 """
 RESULTS_PAGE = """

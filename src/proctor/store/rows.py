@@ -218,40 +218,32 @@ def record_of(row: Row, key: str, body: dict[str, Any]) -> AttemptRecord:
         reward=row[5],
         worker=intern(row[6]),
         failure=Failure(**failure) if failure else None,
-        artifacts=tuple([_artifact(each) for each in body.pop("artifacts", ())]),
+        artifacts=tuple([Artifact(**each) for each in body.pop("artifacts", ())]),
         iterations=tuple(body.pop("iterations", ())),
         notes=tuple(map(intern, body.pop("notes", ()))),
         **body,
     )
 
 
-def _artifact(data: dict[str, Any]) -> Artifact:
-    return Artifact(
-        name=intern(data["name"]),
-        digest=data["digest"],
-        size_bytes=data["size_bytes"],
-        media_type=intern(data["media_type"]),
-    )
-
-
 def result_rows(page: Sequence[Row], *, bodies: bool) -> Iterator[ResultRow]:
     """Rows of `queries.RESULTS_PAGE`."""
-    docs: list[Any] = [None] * len(page)
+    params: list[Any] = [_NOTHING] * len(page)
     if page and page[0][2] == "experiment":
-        docs = json.loads(f"[{','.join([row[6] for row in page])}]")
-    for row, doc in zip(page, docs, strict=True):
+        params = [doc["params"] for doc in json.loads(f"[{','.join([row[6] for row in page])}]")]
+    for row, own in zip(page, params, strict=True):
+        _, key, _, subject, agent, model, _, number, outcome, started_at, ended_at, reward, *record = row
         yield ResultRow(
-            row[1],
-            row[3],
-            row[4],
-            row[5],
-            doc["params"] if doc else _NOTHING,
-            row[7],
-            OUTCOMES[row[8]] if row[8] else None,
-            row[9] or 0.0,
-            row[10] or 0.0,
-            row[11],
-            Body(row[12]) if bodies and row[12] else _NO_BODY,
+            key,
+            subject,
+            agent,
+            model,
+            own,
+            number,
+            OUTCOMES[outcome] if outcome else None,
+            started_at or 0.0,
+            ended_at or 0.0,
+            reward,
+            Body(record[0]) if bodies and record[0] else _NO_BODY,
         )
 
 

@@ -134,7 +134,7 @@ def _row(ordered: Sequence[float], scale: Scale, y: float, reach: float) -> list
 
 
 def _cut(label: str, room: float) -> str:
-    most = max(8, int((room - 22) / 7.2))
+    most = max(8, round((room - 22) / 7.2))
     return label if len(label) <= most else label[: most - 1] + "…"
 
 

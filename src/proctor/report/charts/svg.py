@@ -95,11 +95,14 @@ def y_axis(scale: Scale, left: float, right: float, metric: str, unit: Unit, lab
 
 def labelled(scale: Scale, count: int, metric: str, unit: Unit) -> list[tuple[float, str]]:
     """Ticks with their text: one unit on a linear axis, each its own on one of many decades."""
-    found = []
-    for tick in ticks(scale, count):
-        own = unit_for(metric, [tick]) if scale.log and metric else unit
-        found.append((tick, tick_text(tick, own)))
-    return found
+    if scale.log:
+        return [
+            (tick, tick_text(tick, unit_for(metric, [tick]) if metric else unit))
+            for tick in ticks(scale, count)
+        ]
+    # Round in the unit that is shown: 100 MiB, and not 95.4.
+    shown = Scale(scale.low * unit.factor, scale.high * unit.factor, scale.start, scale.stop)
+    return [(tick / unit.factor, tick_text(tick / unit.factor, unit)) for tick in ticks(shown, count)]
 
 
 def tick_text(value: float, unit: Unit) -> str:

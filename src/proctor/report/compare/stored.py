@@ -62,7 +62,7 @@ class Values:
         for metric, spelt in self._metrics:
             values: tuple[float, ...] = ()
             if row.body.mentions(spelt):
-                values = samples_among(metric, row.body.get("iterations") or (), _places(row))
+                values = row.body.column(metric) or samples_among(metric, (), _places(row))
             if not values and metric == "duration_s" and row.ended_at > row.started_at:
                 values = (row.ended_at - row.started_at,)
             if values:

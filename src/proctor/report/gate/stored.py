@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import math
 from typing import TYPE_CHECKING
 
 from proctor.model.outcome import Outcome
@@ -66,12 +67,20 @@ class _Watch:
         if outcome is None:
             self.digest.update(encode([row.key, None]).encode("utf-8", "replace"))
             return
-        head = encode([row.key, row.number, outcome.value, row.reward])[:-1]
-        self.digest.update(f"{head},{_canonical(row.body.text('metrics'))}]".encode("utf-8", "replace"))
+        self.digest.update(_line(row, outcome, _canonical(row.body.text("metrics"))))
         failure = None
         if outcome is not Outcome.PASSED and row.body.mentions(_FAILURE):
             failure = row.body.get("failure")
         self.tally.add(outcome, row.ended_at - row.started_at, failure["type"] if failure else "")
+
+
+def _line(row: ResultRow, outcome: Outcome, metrics: str) -> bytes:
+    """What `run_digest` digests of a trial, spelt as `encode` would spell it."""
+    key, reward = row.key, "null" if row.reward is None else repr(float(row.reward))
+    if key.isascii() and key.isalnum() and math.isfinite(row.reward or 0.0):
+        return f'["{key}",{row.number},"{outcome.value}",{reward},{metrics}]'.encode("utf-8", "replace")
+    head = encode([key, row.number, outcome.value, row.reward])[:-1]
+    return f"{head},{metrics}]".encode("utf-8", "replace")
 
 
 def _canonical(text: str) -> str:

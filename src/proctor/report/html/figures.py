@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from statistics import median
 from typing import Any
 
@@ -17,44 +18,70 @@ from proctor.report.story import Group, short
 MOST_ROWS = 24
 MOST_FACETS = 6
 MOST_MARKS = 300
+MOST_COLUMNS, MOST_FIELDS = 20, 30
+LASTING = 5
+"""Iterations from which on their order says something."""
 _SPREAD = (
     "Box: the middle half of the values; whiskers: p5 to p95; heavy line: median; dots: the values themselves"
 )
 
 
-def charts(group: Group, metric: str) -> str:
+@dataclass(frozen=True, slots=True)
+class Axis:
+    """One parameter that varies: its values, sorted when they are numbers."""
+
+    name: str
+    numeric: bool
+    values: Sequence[Any]
+
+
+def axes_of(group: Group) -> tuple[Axis, ...]:
+    """The parameters that can be drawn over: numbers first, then those with most values. For all metrics."""
+    if not 1 <= len(group.varying) <= 3:
+        return ()
+    found = [Axis(name, _numeric(values := _values(group.trials, name)), values) for name in group.varying]
+    return tuple(sorted(found, key=lambda axis: (not axis.numeric, -len(axis.values))))
+
+
+def charts(group: Group, metric: str, axes: Sequence[Axis]) -> str:
     """Everything there is to see of one metric in one group."""
-    return sweep_charts(group, metric) + spread_charts(group, metric)
+    return sweep_charts(group, metric, axes) + spread_charts(group, metric)
 
 
 def spread_charts(group: Group, metric: str) -> str:
     """How the iterations of each point spread, and in which order they came."""
-    samples = [
-        Sample(group.label(trial), values, trial.interval)
-        for trial in group.trials
-        if len(values := trial.values(metric)) > 1
-    ]
-    if not samples:
+    shown: list[Sample] = []
+    series: list[Sample] = []
+    repeated = lasting = 0
+    for trial in group.trials:
+        count = trial.count(metric)
+        repeated += count > 1
+        lasting += count >= LASTING
+        wanted = count > 1 and len(shown) < MOST_ROWS
+        lasts = count >= LASTING and len(series) < iterations.PANELS
+        if wanted or lasts:
+            sample = Sample(group.label(trial), trial.values(metric), trial.interval)
+            shown += [sample] if wanted else []
+            series += [sample] if lasts else []
+    if not shown:
         return ""
     title = metric_title(metric).capitalize()
-    if len(samples) == 1:
-        return _single(samples[0], metric, title)
-    shown = samples[:MOST_ROWS]
+    if repeated == 1:
+        return _single(shown[0], metric, title)
     middles = [median(sample.values) for sample in shown]
     relative = min(middles) > 0 and max(middles) / min(middles) >= 8
     note = _thinned(shown)
-    if len(samples) > len(shown):
-        note += f" The first {len(shown)} of {len(samples)} points are drawn."
+    if repeated > len(shown):
+        note += f" The first {len(shown)} of {repeated} points are drawn."
     heading = f"How far the {metric_title(metric)} spreads" if relative else f"{title} of every iteration"
     drawn = figure(distribution.rows(shown, metric, relative=relative), heading, f"{_SPREAD}.{note}")
-    series = [sample for sample in samples if len(sample.values) >= 5]
     if series:
         caption = (
             "Each panel around its own median, all on one scale: a slope is drift, a step a change of state. "
         )
         caption += "Triangles: beyond the scale."
-        if len(series) > iterations.PANELS:
-            caption += f" The first {iterations.PANELS} of {len(series)} points are drawn."
+        if lasting > iterations.PANELS:
+            caption += f" The first {iterations.PANELS} of {lasting} points are drawn."
         drawn += figure(iterations.panels(series, metric), f"{title} in the order measured", caption)
     return drawn
 
@@ -81,31 +108,37 @@ def _thinned(samples: Sequence[Sample]) -> str:
     return f" {distribution.MOST_DOTS} dots of each point are drawn, evenly over its values; boxes use all."
 
 
-def sweep_charts(group: Group, metric: str) -> str:
+def sweep_charts(group: Group, metric: str, axes: Sequence[Axis] | None = None) -> str:
     """The median over the parameters that vary, when there are one to three of them."""
-    if not 1 <= len(group.varying) <= 3:
+    axes = axes_of(group) if axes is None else axes
+    if not axes:
         return ""
-    axes = sorted(
-        group.varying, key=lambda name: (not _numeric(group, name), -len(_values(group.trials, name)))
-    )
     first, rest = axes[0], axes[1:]
-    if not _numeric(group, first):
-        return _map(group.trials, rest[0], first, metric, "") if len(rest) == 1 else ""
+    if not first.numeric:
+        return _map(group.trials, rest[0].name, first.name, metric, "") if len(rest) == 1 else ""
     if not rest:
-        return _lines(group.trials, first, "", metric, "")
+        return _lines(group.trials, first.name, "", metric, "")
     second, facets = rest[0], rest[1:]
+    if not facets and len(second.values) > sweep.MOST_LINES and not _fits(first.values, second.values):
+        return ""
     drawn = ""
-    values = _values(group.trials, facets[0]) if facets else [None]
+    values: Sequence[Any] = facets[0].values if facets else [None]
     for value in values[:MOST_FACETS]:
-        trials = [t for t in group.trials if not facets or _same(t.planned.params.get(facets[0]), value)]
-        where = f", {facets[0]}={short(value)}" if facets else ""
-        if len(_values(trials, second)) <= sweep.MOST_LINES:
-            drawn += _lines(trials, first, second, metric, where)
-        if min(len(_values(trials, first)), len(_values(trials, second))) >= 3:
-            drawn += _map(trials, first, second, metric, where)
+        trials = [t for t in group.trials if not facets or _same(t.planned.params.get(facets[0].name), value)]
+        where = f", {facets[0].name}={short(value)}" if facets else ""
+        columns, rows = _values(trials, first.name), _values(trials, second.name)
+        if len(rows) <= sweep.MOST_LINES:
+            drawn += _lines(trials, first.name, second.name, metric, where)
+        if min(len(columns), len(rows)) >= 3:
+            drawn += _map(trials, first.name, second.name, metric, where)
     if len(values) > MOST_FACETS:
         drawn += f"<p class=note>Drawn for {MOST_FACETS} of {len(values)} values of the third parameter.</p>"
     return drawn
+
+
+def _fits(columns: Sequence[Any], rows: Sequence[Any]) -> bool:
+    """Whether a heat map can hold them."""
+    return len(columns) <= MOST_COLUMNS and len(rows) <= MOST_FIELDS
 
 
 def _lines(trials: Sequence[TrialResult], first: str, second: str, metric: str, where: str) -> str:
@@ -151,7 +184,7 @@ def _thin(marks: Sequence[Mark], limit: int) -> Sequence[Mark]:
 
 def _map(trials: Sequence[TrialResult], first: str, second: str, metric: str, where: str) -> str:
     columns, rows = _values(trials, first), _values(trials, second)
-    if len(columns) > 20 or len(rows) > 30:
+    if not _fits(columns, rows):
         return ""
     cells = []
     for trial in trials:
@@ -182,20 +215,18 @@ def _interval(trial: TrialResult, metric: str) -> tuple[float, float] | None:
     return stated_interval(stats) if isinstance(stats, dict) else None
 
 
-def _numeric(group: Group, name: str) -> bool:
-    return all(number(trial.planned.params.get(name)) is not None for trial in group.trials)
+def _numeric(values: Sequence[Any]) -> bool:
+    return all(number(value) is not None for value in values)
 
 
 def _values(trials: Sequence[TrialResult], name: str) -> list[Any]:
     """The distinct values of a parameter: sorted when they are numbers, else as they come."""
-    found: list[Any] = []
-    seen: set[str] = set()
+    found: dict[tuple[type, str], Any] = {}
     for trial in trials:
         value = trial.planned.params.get(name)
-        if (text := f"{type(value).__name__}:{value!r}") not in seen:
-            seen.add(text)
-            found.append(value)
-    return sorted(found) if all(number(value) is not None for value in found) else found
+        found.setdefault((type(value), repr(value)), value)
+    values = list(found.values())
+    return sorted(values) if _numeric(values) else values
 
 
 def _same(one: Any, other: Any) -> bool:

@@ -7,7 +7,7 @@ from html import escape
 
 from proctor.model.outcome import Outcome
 from proctor.report.data import TrialResult
-from proctor.report.html.figures import charts, sweep_charts
+from proctor.report.html.figures import Axis, axes_of, charts, sweep_charts
 from proctor.report.html.view import View, badge, details, facts, section, table
 from proctor.report.quantity import MISSING, duration, metric_title, show, span
 from proctor.report.story import Group, short
@@ -26,8 +26,9 @@ def results(view: View) -> str:
             body += _tiles(group.trials[0], view.metric)
         else:
             body += _table(group, view.metric)
-        body += charts(group, view.metric)
-        body += _others(group, view.metric)
+        axes = axes_of(group)
+        body += charts(group, view.metric, axes)
+        body += _others(group, view.metric, axes)
         title = group.subject if len(view.groups) > 1 else "Results"
         parts.append(section(title, body, name=f"results-{number}"))
     if len(view.groups) > MOST_GROUPS:
@@ -121,7 +122,7 @@ def _numbers(trial: TrialResult, metric: str) -> list[str]:
     ]
 
 
-def _others(group: Group, metric: str) -> str:
+def _others(group: Group, metric: str, axes: Sequence[Axis]) -> str:
     """What `execute_once` returned and the instruments added, folded away."""
     names: dict[str, None] = {}
     for trial in group.trials:
@@ -147,7 +148,7 @@ def _others(group: Group, metric: str) -> str:
         for trial in group.trials[:MOST_ROWS]
     ]
     body = table(["median of", *shown], rows, numeric=range(1, len(shown) + 1))
-    body += "".join(sweep_charts(group, name) for name in shown[:4])
+    body += "".join(sweep_charts(group, name, axes) for name in shown[:4])
     if len(names) > len(shown):
         body += f"<p class=note>{len(names) - len(shown)} more metrics are in metrics.json.</p>"
     return details(f"Other metrics: {escape(', '.join(metric_title(name) for name in shown))}", body)

@@ -130,7 +130,7 @@ def artifacts(view: View) -> str:
 
 
 def _files(trial: TrialResult) -> list[list[str]]:
-    if not trial.counted:
+    if not trial.counted or not trial.counted.artifacts:
         return []
     return [
         [

@@ -44,8 +44,9 @@ def section(title: str, body: str, *, name: str) -> str:
 
 def figure(chart: str, title: str, caption: str) -> str:
     """A chart with what it shows above and how to read it below."""
+    heading = f"<h3>{escape(title)}</h3>" if title else ""
     return (
-        f'<figure><h3>{escape(title)}</h3><div class="scroll">{chart}</div>'
+        f'<figure>{heading}<div class="scroll">{chart}</div>'
         f"<figcaption>{escape(caption)}</figcaption></figure>"
     )
 

@@ -77,8 +77,11 @@ def at_k_curves(arms: Sequence[ArmScore]) -> str:
         y = up(fifth / 5)
         shown = f"{fifth * 20}{' %' if fifth == 5 else ''}"
         parts += [line(left, y, right, y, "grid"), text(left - 10, y + 4, shown, "e num")]
+    named = -math.inf
     for k in sorted({at.k for arm in arms for at, _ in arm.curve}):
-        parts.append(text(across(k), bottom + 18, str(k), "m num"))
+        if across(k) - named >= 22:
+            parts.append(text(across(k), bottom + 18, str(k), "m num"))
+            named = across(k)
     parts.append(text((left + right) / 2, bottom + 38, "k, rollouts", "m dim"))
     ends: list[tuple[float, int, str]] = []
     for number, arm in enumerate(arms):

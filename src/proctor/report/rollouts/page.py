@@ -184,7 +184,10 @@ def tasks(view: View) -> str:
             )
     first = 2 if several else 1
     numeric = (first, first + 2, *range(first + 4, len(headers)))
-    body = table(headers, rows, numeric=numeric) + details("Every trial", _trials(view.data.trials))
+    body = table(headers, rows, numeric=numeric)
+    if (more := len(run.table.rows) - MOST_ROWS) > 0:
+        body += f"<p class=note>And {more} more tasks; task_results/ and summary.json have them all.</p>"
+    body += details("Every trial", _trials(view.data.trials))
     return section("Tasks", body, name="tasks")
 
 

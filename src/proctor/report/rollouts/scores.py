@@ -25,6 +25,7 @@ from proctor.report.rollouts.table import Arm, Cell, Row, Table, arrange
 ALL_K_UP_TO = 10
 LEDGER = ("peak_memory_bytes", "cpu_s", "throttled_s", "oom_kills", "read_bytes", "write_bytes", "disk_bytes")
 USAGE = ("prompt_tokens", "completion_tokens", "cost_usd", "requests", "steps", "tool_calls")
+_USED = frozenset(USAGE)
 
 
 @dataclass(frozen=True, slots=True)
@@ -171,8 +172,12 @@ def phases(trials: Iterable[TrialResult]) -> dict[str, dict[str, float | int]]:
 
 def ledger(trials: Iterable[TrialResult]) -> dict[str, dict[str, float | int]]:
     """What the attempts that count used of the machine; only what was measured."""
-    found = _columns(trial.counted.ledger for trial in trials if trial.counted)
-    return {name: found[name] for name in LEDGER if name in found}
+    records = [trial.counted for trial in trials if trial.counted]
+    columns = {
+        name: [value for record in records if (value := number(record.ledger.get(name))) is not None]
+        for name in LEDGER
+    }
+    return {name: describe(values) for name, values in columns.items() if values}
 
 
 def usage(trials: Iterable[TrialResult]) -> dict[str, float]:
@@ -180,9 +185,8 @@ def usage(trials: Iterable[TrialResult]) -> dict[str, float]:
     totals: dict[str, float] = {}
     for trial in trials:
         for record in trial.attempts:
-            for name in USAGE:
-                amount = number(record.usage.get(name))
-                if amount:
+            for name, value in record.usage.items():
+                if name in _USED and (amount := number(value)):
                     totals[name] = totals.get(name, 0.0) + amount
     return {name: totals[name] for name in USAGE if name in totals}
 
