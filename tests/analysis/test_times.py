@@ -5,6 +5,7 @@ import math
 import numpy as np
 import pytest
 
+from proctor.analysis.medians import _drawn, _ranks, verdicts
 from proctor.analysis.times import (
     DEFAULT_NOISE,
     NOISE_FLOOR,
@@ -14,7 +15,7 @@ from proctor.analysis.times import (
     compare_times,
     run_to_run_noise,
 )
-from proctor.analysis.verdict import Verdict
+from proctor.analysis.verdict import Verdict, judge
 
 QUIET = Noise(sigma=0.01, source="test")
 NONE = Noise(sigma=0.0, source="none")
@@ -180,3 +181,41 @@ def test_a_history_that_was_noisier_than_the_waiting_is_not_widened_twice():
     assert compare_times([point], noise=history).points[0].error == pytest.approx(0.5 * math.sqrt(2))
     guess = Noise(sigma=0.5, source="default")
     assert compare_times([point], noise=guess).points[0].error > 0.5 * math.sqrt(2)
+
+
+def test_arrays_are_judged_as_single_points_are():
+    generator = np.random.default_rng(5)
+    ratio = np.exp(generator.normal(0, 0.2, 500))
+    low, high = (
+        ratio * np.exp(-generator.exponential(0.1, 500)),
+        ratio * np.exp(generator.exponential(0.1, 500)),
+    )
+    low[0], high[0], ratio[1] = 0.0, np.inf, np.nan
+    p_values = generator.uniform(0, 0.1, 500)
+    for higher in (True, False):
+        words = verdicts(
+            ratio, low, high, p_values, margin=0.05, promise=0.2, higher_is_better=higher, alpha=0.05
+        )
+        for at, word in enumerate(words):
+            if math.isnan(ratio[at]):
+                assert word is Verdict.INCONCLUSIVE
+                continue
+            logs = [math.log(each) if each > 0 else -math.inf for each in (ratio[at], low[at], high[at])]
+            gain, least, most = logs if higher else (-logs[0], -logs[2], -logs[1])
+            assert word is judge(
+                gain=gain, low=least, high=most, p_value=p_values[at],
+                margin=math.log1p(0.05), promise=math.log1p(0.2),
+            )  # fmt: skip
+
+
+def test_draws_that_came_often_count_as_often():
+    generator = np.random.default_rng(6)
+    a, b = np.sort(generator.lognormal(0, 0.1, (20, 5))), np.sort(generator.lognormal(0, 0.1, (20, 5)))
+    ranks, weights = _ranks(5, 5, 3, 400)
+    assert weights.sum() == 400
+    assert weights.size <= 25
+    every = np.repeat(ranks, weights, axis=1)
+    short = _drawn(a, b, ranks, weights, 0.95)
+    whole = _drawn(a, b, every, np.ones(400, dtype=np.intp), 0.95)
+    for one, two in zip(short, whole, strict=True):
+        np.testing.assert_allclose(one, two, rtol=1e-9, atol=1e-12)

@@ -260,3 +260,20 @@ def test_task_runs_show_three_denominators_and_both_claims(capsys):
     task_run("lost", {f"t{at}": [] for at in range(20)}, errors=1)
     assert main(["compare", "good", "lost"]) == 3
     capsys.readouterr()
+
+
+def test_the_page_of_a_comparison_is_written_beside_the_text(capsys, tmp_path, store_rollouts):
+    store_run("run-1", 1.0, at=1)
+    store_run("run-2", 2.0, at=2, code="v2")
+    page = tmp_path / "new" / "compare.html"
+    assert main(["compare", "run-1", "run-2", "--html", str(page)]) == 1
+    assert f"written: {page}" in capsys.readouterr().out
+    assert "<p class=lead>Worse: 3 of 3 points" in page.read_text()
+    ends = {(f"org/{at}", "x"): ["passed", "failed"] for at in range(5)}
+    for number in (1, 2):
+        store_rollouts(ends, name="study", run_id=f"2026010{number}T000000-aaaaaa", folder=number == 2)
+    folder = str(load_settings().rollouts_dir / "study" / "20260102T000000-aaaaaa")
+    assert main(["compare", "20260101T000000-aaaaaa", folder, "--html", str(page), "--json"]) == 3
+    json.loads(capsys.readouterr().out)
+    assert "B minus A, task by task" in page.read_text()
+    assert "Duration against score" in page.read_text()

@@ -264,3 +264,35 @@ def test_a_slip_in_a_gate_is_told_before_anything_runs(project, capsys):
     assert main(["run", "spec.yaml"]) == 2
     assert "spec.yaml: rule 'failure_count = 0': '=' is not an operator" in capsys.readouterr().err
     assert not Path(load_settings().store_url).exists()
+
+
+def test_the_page_of_a_gate_has_the_rules_and_the_evidence(project, capsys):
+    stored("run-1", at=1)
+    stored("run-2", 2.0, at=2)
+    file = rules(project, "duration_s not slower than baseline by more than 50%", "failure_count == 0")
+    page = project / "new" / "gate.html"
+    assert main(["gate", "run-2", "--rules", file, "--baseline", "run-1", "--html", str(page)]) == 1
+    text = page.read_text()
+    assert "<h1>Regression</h1>" in text
+    assert "times the baseline, log scale" in text
+    assert "B over A, point by point" in text
+    assert "what would change it" in text
+    assert main(["gate", "run-2", "--rules", rules(project, "failure_count == 0"), "--html", str(page)]) == 0
+    assert "<h1>Pass</h1>" in page.read_text()
+    assert "B over A" not in page.read_text()
+
+
+def test_a_verdict_replaces_the_one_before_it_in_the_page_of_the_run(project, capsys):
+    stored("run-1", at=1, folder=project / "folder")
+    page = project / "folder" / "report.html"
+    before = page.read_text()
+    assert main(["gate", "run-1", "--rules", rules(project, "failure_count == 0")]) == 0
+    first = page.read_text()
+    assert first.count('<section id="gate">') == 1
+    assert "all" not in first[first.index("gate") : first.index("gate") + 40]
+    assert main(["gate", "run-1", "--rules", rules(project, "failure_count >= 5")]) == 1
+    second = page.read_text()
+    assert second.count('<section id="gate">') == 1
+    assert "regression" in second
+    start, end = second.index('<section id="gate">'), second.index("</section>") + len("</section>")
+    assert second[:start] + second[end:] == before

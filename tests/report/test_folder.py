@@ -296,3 +296,40 @@ def test_hostile_subjects_stay_inside_the_folder(tmp_path, runs):
     write(tmp_path / "run", data, runs.plan(data)).finish(data)
     assert [path.name for path in tmp_path.iterdir()] == ["run"]
     assert len(list((tmp_path / "run" / "trials").iterdir())) == 1
+
+
+def test_a_brief_reading_says_how_trials_ended_and_streams_the_rest(runs, tmp_path):
+    data = runs.failures()
+    attempts = [(record, record is trial.counted) for trial in data.trials for record in trial.attempts]
+    with open_store(str(tmp_path / "store.db")) as store:
+        store.import_run(data.info, [trial.planned for trial in data.trials], attempts)
+        brief = RunData.from_store(store, data.info.id, brief=True)
+        assert [trial.outcome for trial in brief.trials] == [trial.outcome for trial in data.trials]
+        assert [len(each.attempts) for each in brief.trials] == [len(each.attempts) for each in data.trials]
+        assert all(not trial.counted.metrics for trial in brief.trials if trial.counted)
+        whole = RunData.from_store(store, data.info.id)
+        assert [row.record for row in brief.rows()] == [row.record for row in whole.rows()]
+
+
+@pytest.mark.parametrize("source", ["store", "folder"])
+def test_records_of_large_runs_share_what_is_alike(runs, tmp_path, monkeypatch, source):
+    monkeypatch.setattr("proctor.report.data.LEAN_FROM", 1)
+    pairs = []
+    for at in range(4):
+        trial = runs.planned(at, {"n": at})
+        enforced = {"cpu": "cgroup", "odd": [1]} if at == 3 else {"cpu": "cgroup"}
+        ledger = {"backend": "bubblewrap " * 3, "enforced": enforced}
+        pairs.append((trial, [runs.attempt(trial, ledger=ledger, notes=("a note",))]))
+    data = runs.of(pairs)
+    if source == "folder":
+        RunFolder(tmp_path / "f").finish(data)
+        found = RunData.from_folder(tmp_path / "f")
+    else:
+        with open_store(str(tmp_path / "store.db")) as store:
+            attempts = [(tries[0], True) for _, tries in pairs]
+            store.import_run(data.info, [trial for trial, _ in pairs], attempts)
+            found = RunData.from_store(store, data.info.id)
+    assert [trial.counted for trial in found.trials] == [trial.counted for trial in data.trials]
+    first, second = (trial.counted.ledger for trial in found.trials[:2])
+    assert first["enforced"] is second["enforced"]
+    assert first["backend"] is second["backend"]

@@ -77,8 +77,9 @@ def _print(history: History) -> None:
     print(bold(_text(sentence(history))))
     for said in [*left_out(history), *differences(history), *history.notes]:
         print(f"! {_text(said)}")
-    _print_runs(history, history.main[:MOST_MAIN])
-    _print_lines(history)
+    first = (history.main or list(history.lines))[:MOST_MAIN]
+    _print_runs(history, first)
+    _print_lines(history, [line for line in history.lines if line not in first])
     print()
     for said in captions(history):
         print(printable(said))
@@ -141,12 +142,11 @@ def _note(history: History, lines: Sequence[Line], at: int) -> str:
     return "; ".join([*said, *(["differs, see above"] if run.differs else [])])
 
 
-def _print_lines(history: History) -> None:
+def _print_lines(history: History, rest: Sequence[Line]) -> None:
     """Everything else in a row each: those that moved most first."""
     from proctor.cli.table import print_table
     from proctor.report.history.words import change_text, line_title, sparkline, value_text
 
-    rest = [line for line in history.lines if line not in history.main[:MOST_MAIN]]
     if not rest:
         return
     rows = []

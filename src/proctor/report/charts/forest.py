@@ -100,7 +100,7 @@ def _across(
         return linear(held, left + 8, right, pad=0.06)
     held = [value for value in held if value > 0]
     low, high = min(held), max(held)
-    room = (high / low) ** 0.06
+    room = max((high / low) ** 0.06, 1.02)
     return Scale(low / room, high * room, left + 8, right, log=True)
 
 

@@ -34,11 +34,15 @@ def scatter(places: Sequence[Place], *, metric: str, title: str) -> str:
     ends = [end for place in places for end in place.cost_ends or () if end > 0 or min(costs) <= 0]
     left, right, top, bottom = 58.0, WIDTH - 150.0, 16.0, 300.0
     across = fitting([*costs, *ends], left, right, decades=1.0)
-    up = Scale(0.0, 1.0, bottom, top)
+    most = max(1.0, *(place.score for place in places))
+    up = Scale(0.0, most, bottom, top)
     parts = []
     for fifth in range(6):
-        y = up(fifth / 5)
-        parts += [line(left, y, right, y, "grid"), text(left - 10, y + 4, f"{fifth * 20} %", "e num")]
+        y = up(most * fifth / 5)
+        parts += [
+            line(left, y, right, y, "grid"),
+            text(left - 10, y + 4, f"{most * fifth * 20:.0f} %", "e num"),
+        ]
     parts += x_axis(
         across, bottom, top, metric, unit_for(metric, costs), f"{metric_title(metric)} of a rollout"
     )

@@ -86,7 +86,8 @@ def _notices(history: History) -> str:
 
 def _charts(history: History) -> str:
     telling = [line for line in history.lines if line.main or line.moves or line.metric != history.metric]
-    lines = [line for line in telling if line.known][:MOST_CHARTS]
+    chosen = telling if history.main else history.lines
+    lines = [line for line in chosen if line.known][:MOST_CHARTS]
     drawn = []
     for at, line in enumerate(lines):
         metric = NAMES.get(line.metric, metric_title(line.metric))
