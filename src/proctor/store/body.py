@@ -39,12 +39,13 @@ def ordered(parts: Mapping[str, Any]) -> dict[str, Any]:
 class Body:
     """One stored body. `get` decodes up to the part that is asked for."""
 
-    __slots__ = ("_at", "_data", "_known", "_text")
+    __slots__ = ("_at", "_data", "_flat", "_known", "_text")
 
     def __init__(self, data: bytes) -> None:
         self._data = data if data[:1] == b"{" else zlib.decompress(data)
         self._text = ""
         self._at = 1
+        self._flat = -1
         self._known: dict[str, Any] = {}
 
     def mentions(self, quoted: bytes) -> bool:
@@ -64,7 +65,7 @@ class Body:
 
     def column(self, name: str) -> tuple[float, ...]:
         """One number of every iteration that has it, in order; of flat rows nothing else is decoded."""
-        end = self._flat_end()
+        end = self._flat if self._flat >= 0 else self._flat_end()
         if not end:
             rows = self.get(FIRST) or ()
             return tuple([value for row in rows if (value := _number(row.get(name))) is not None])
@@ -74,6 +75,7 @@ class Body:
     def _flat_end(self) -> int:
         """Where the iterations end if they come first and hold plain values; 0 when that is not certain."""
         data, start = self._data, len(_OPENING) + 1
+        self._flat = 0
         found = _END.search(data, start) if data.startswith(_OPENING) else None
         if not found or data.find(b"[", start, found.start()) >= 0:
             return 0
@@ -83,12 +85,13 @@ class Body:
             return 0
         if self._at == 1:
             self._at = end + 2
+        self._flat = end
         return end
 
     def text(self, name: str) -> str:
         """One part as it is written; empty when there is none. Not for a part that `get` has passed."""
         last = name == LAST and self._data.startswith(_OPENING)
-        if last and self._at == 1:
+        if last and self._at == 1 and self._flat < 0:
             self._flat_end()
         return self._decode(name, to_the_end=last)
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -25,7 +25,6 @@ from proctor.report.rollouts.table import Arm, Cell, Row, Table, arrange
 ALL_K_UP_TO = 10
 LEDGER = ("peak_memory_bytes", "cpu_s", "throttled_s", "oom_kills", "read_bytes", "write_bytes", "disk_bytes")
 USAGE = ("prompt_tokens", "completion_tokens", "cost_usd", "requests", "steps", "tool_calls")
-_USED = frozenset(USAGE)
 
 
 @dataclass(frozen=True, slots=True)
@@ -167,28 +166,19 @@ def durations(trials: Iterable[TrialResult]) -> dict[str, float | int]:
 
 def phases(trials: Iterable[TrialResult]) -> dict[str, dict[str, float | int]]:
     """Each phase of the attempts that count."""
-    return _columns(trial.counted.phases_s for trial in trials if trial.counted)
+    return _columns([trial.counted.phases_s for trial in trials if trial.counted])
 
 
 def ledger(trials: Iterable[TrialResult]) -> dict[str, dict[str, float | int]]:
     """What the attempts that count used of the machine; only what was measured."""
-    records = [trial.counted for trial in trials if trial.counted]
-    columns = {
-        name: [value for record in records if (value := number(record.ledger.get(name))) is not None]
-        for name in LEDGER
-    }
-    return {name: describe(values) for name, values in columns.items() if values}
+    return _columns([trial.counted.ledger for trial in trials if trial.counted], LEDGER)
 
 
 def usage(trials: Iterable[TrialResult]) -> dict[str, float]:
     """Totals of tokens, money and calls over every attempt: what did not count was paid for too."""
-    totals: dict[str, float] = {}
-    for trial in trials:
-        for record in trial.attempts:
-            for name, value in record.usage.items():
-                if name in _USED and (amount := number(value)):
-                    totals[name] = totals.get(name, 0.0) + amount
-    return {name: totals[name] for name in USAGE if name in totals}
+    used = [record.usage for trial in trials for record in trial.attempts]
+    totals = {name: math.fsum(_finite([each.get(name) for each in used])) for name in USAGE}
+    return {name: total for name, total in totals.items() if total}
 
 
 def enforced(trials: Iterable[TrialResult]) -> dict[str, str]:
@@ -201,11 +191,20 @@ def enforced(trials: Iterable[TrialResult]) -> dict[str, str]:
     return found
 
 
-def _columns(rows: Iterable[Mapping[str, Any]]) -> dict[str, dict[str, float | int]]:
-    columns: dict[str, list[float]] = {}
-    for row in rows:
-        for name, value in row.items():
-            amount = number(value)
-            if amount is not None:
-                columns.setdefault(name, []).append(amount)
-    return {name: describe(values) for name, values in columns.items()}
+def _columns(
+    rows: Sequence[Mapping[str, Any]], names: Iterable[str] | None = None
+) -> dict[str, dict[str, float | int]]:
+    """Every column of numbers, or the named ones, described."""
+    wanted = dict.fromkeys(name for row in rows for name in row) if names is None else names
+    columns = {name: _finite([row.get(name) for row in rows]) for name in wanted}
+    return {name: describe(values) for name, values in columns.items() if values}
+
+
+def _finite(values: Iterable[object]) -> list[float]:
+    """The numbers among them. Of a hundred thousand one is rarely not finite: all are asked at once."""
+    found = [value for value in values if type(value) is float or type(value) is int]
+    try:
+        fine = all(map(math.isfinite, found))
+    except OverflowError:
+        fine = False
+    return found if fine else [amount for each in found if (amount := number(each)) is not None]
