@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import asyncio
 import json
 from pathlib import Path
 
@@ -8,7 +9,7 @@ import pytest
 from proctor.agents.base import AgentContext, AgentFailed, Allowance, BudgetExhausted
 from proctor.agents.chat import Chat, Reply
 from proctor.agents.fake_provider import FakeProvider, commands
-from proctor.agents.http import HttpError, post_json
+from proctor.agents.http import Endpoint, HttpError
 from proctor.agents.terminal import Terminal, observations, shorten, wanted
 from proctor.agents.trajectory import Trajectory
 from proctor.errors import ProviderError, UsageError
@@ -62,25 +63,26 @@ async def test_it_runs_the_models_commands_and_ends_when_the_model_does():
 
 async def test_rate_limits_and_passing_faults_are_waited_out():
     async with FakeProvider(commands("true"), errors=[500, 429, 503]) as provider:
-        chat = Chat(provider.base_url, "", backoff_s=0.001)
-        reply = await chat.ask("m", [{"role": "user", "content": "x"}])
+        async with Chat(provider.base_url, "", backoff_s=0.001) as chat:
+            reply = await chat.ask("m", [{"role": "user", "content": "x"}])
     assert reply.tool_calls[0].name == "shell"
     assert provider.statuses == [500, 429, 503, 200]
 
 
 async def test_the_retry_after_of_a_rate_limit_is_honoured():
     async with FakeProvider(commands("true"), rate_per_s=1, clock=lambda: 0.0) as provider:
-        chat = Chat(provider.base_url, "", attempts=3, backoff_s=60)
-        await chat.ask("m", [])
-        with pytest.raises(ProviderError, match="failed 3 times, at last with status 429: slow down"):
+        async with Chat(provider.base_url, "", attempts=3, backoff_s=60) as chat:
             await chat.ask("m", [])
+            with pytest.raises(ProviderError, match="failed 3 times, at last with status 429: slow down"):
+                await chat.ask("m", [])
     assert provider.statuses == [200, 429, 429, 429]
 
 
 async def test_a_refusal_is_final_and_never_shows_the_key():
     async with FakeProvider(commands("true"), key="right") as provider:
         with pytest.raises(ProviderError, match="wrong key") as caught:
-            await Chat(provider.base_url, "not-the-key").ask("m", [])
+            async with Chat(provider.base_url, "not-the-key") as chat:
+                await chat.ask("m", [])
     assert "not-the-key" not in str(caught.value)
     assert provider.statuses == [401]
 
@@ -90,11 +92,40 @@ async def test_a_service_that_is_not_there_is_the_providers_fault():
         url = provider.base_url
     with pytest.raises(ProviderError, match="failed 2 times"):
         await Chat(url, "", attempts=2, backoff_s=0.001).ask("m", [])
-    with pytest.raises(HttpError, match="not an http"):
-        await post_json("ftp://x", {}, {}, timeout_s=1)
+    for address in ("ftp://x", "http://", "http://x:99999/"):
+        with pytest.raises(HttpError, match="not an http"):
+            Endpoint(address)
+    with pytest.raises(ProviderError, match="cannot be reached"):
+        Chat("no address", "")
     with pytest.raises(HttpError, match="line break"):
         async with FakeProvider(commands("true")) as provider:
-            await post_json(provider.base_url, {}, {"X": "a\nb"}, timeout_s=1)
+            await Endpoint(provider.base_url).post_json({}, {"X": "a\nb"}, timeout_s=1)
+
+
+@pytest.mark.parametrize("keep_alive", [True, False])
+async def test_one_connection_serves_many_requests_where_the_service_allows(keep_alive):
+    async with FakeProvider(commands("true"), keep_alive=keep_alive) as provider:
+        async with Chat(provider.base_url, "") as chat:
+            for _ in range(3):
+                await chat.ask("m", [])
+            assert len(chat._endpoint._idle) == keep_alive
+        assert provider.statuses == [200] * 3
+        assert provider.connections == (1 if keep_alive else 3)
+
+
+async def test_a_connection_that_the_service_closed_meanwhile_is_made_anew():
+    async with FakeProvider(commands("true")) as provider:
+        async with Chat(provider.base_url, "", attempts=1) as chat:
+            await chat.ask("m", [])
+            provider.hang_up()
+            await chat.ask("m", [])
+            await asyncio.sleep(0)
+            provider.hang_up()
+            while not chat._endpoint._idle[0][0].at_eof():  # noqa: ASYNC110 - the end comes by itself
+                await asyncio.sleep(0)
+            await chat.ask("m", [])
+    assert provider.statuses == [200] * 3
+    assert provider.connections == 3
 
 
 async def test_steps_and_tokens_are_limited():

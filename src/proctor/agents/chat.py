@@ -6,9 +6,9 @@ import asyncio
 import random
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, Self
 
-from proctor.agents.http import HttpError, Response, post_json
+from proctor.agents.http import Endpoint, HttpError, Response
 from proctor.errors import ProviderError
 
 _PASSING = frozenset({408, 409, 425, 429, 500, 502, 503, 504, 529})
@@ -48,12 +48,21 @@ class Chat:
         backoff_s: float = 1.0,
         max_wait_s: float = 120.0,
     ) -> None:
-        self._url = f"{base_url.rstrip('/')}/chat/completions"
+        try:
+            self._endpoint = Endpoint(f"{base_url.rstrip('/')}/chat/completions")
+        except HttpError as error:
+            raise ProviderError(f"the model's service cannot be reached: {error}") from error
         self._headers = {"Authorization": f"Bearer {key}"} if key else {}
         self._attempts = attempts
         self._timeout_s = timeout_s
         self._backoff_s = backoff_s
         self._max_wait_s = max_wait_s
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        await self._endpoint.close()
 
     async def ask(
         self,
@@ -72,7 +81,7 @@ class Chat:
         problem = ""
         for attempt in range(self._attempts):
             try:
-                response = await post_json(self._url, payload, self._headers, timeout_s=self._timeout_s)
+                response = await self._endpoint.post_json(payload, self._headers, timeout_s=self._timeout_s)
             except HttpError as error:
                 problem, wait_s = str(error), self._wait_s(attempt, dice, None)
             else:

@@ -37,12 +37,17 @@ class FakeProvider:
     """When set, requests without it get 401."""
     requests: list[Mapping[str, Any]] = field(default_factory=list)
     statuses: list[int] = field(default_factory=list)
+    connections: int = 0
+    """How many were made."""
     keep_requests: bool = True
+    keep_alive: bool = True
+    """Whether a connection serves more than one request."""
     clock: Callable[[], float] = time.monotonic
 
     async def __aenter__(self) -> Self:
         self._faults = deque(self.errors)
         self._recent: deque[float] = deque()
+        self._writers: set[asyncio.StreamWriter] = set()
         self._server = await asyncio.start_server(self._serve, "127.0.0.1", 0, backlog=2048)
         port = self._server.sockets[0].getsockname()[1]
         self.base_url = f"http://127.0.0.1:{port}/v1"
@@ -52,30 +57,44 @@ class FakeProvider:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         self._server.close()
+        self.hang_up()
         await self._server.wait_closed()
 
+    def hang_up(self) -> None:
+        """Close every connection, as services do with idle ones."""
+        for writer in list(self._writers):
+            writer.close()
+
     async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        self._writers.add(writer)
+        self.connections += 1
         try:
-            head = (await reader.readuntil(b"\r\n\r\n")).decode("latin-1")
-            headers = {
-                name.lower(): value.strip()
-                for name, _, value in (line.partition(":") for line in head.split("\r\n")[1:] if line)
-            }
-            body = json.loads(await reader.readexactly(int(headers["content-length"])))
-            status, extra, answer = self._answer(headers, body)
-            if status == 200 and self.latency_s:
-                await asyncio.sleep(self.latency_s)
-            payload = json.dumps(answer).encode()
-            self.statuses.append(status)
-            head = (
-                f"HTTP/1.1 {status} X\r\nContent-Length: {len(payload)}\r\n{extra}Connection: close\r\n\r\n"
-            )
-            writer.write(head.encode() + payload)
-            await writer.drain()
+            while await self._one(reader, writer):
+                pass
         except (OSError, EOFError, ValueError, KeyError):
             return
         finally:
+            self._writers.discard(writer)
             writer.close()
+
+    async def _one(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> bool:
+        """One request of a connection; whether there may be another."""
+        head = (await reader.readuntil(b"\r\n\r\n")).decode("latin-1")
+        headers = {
+            name.lower(): value.strip()
+            for name, _, value in (line.partition(":") for line in head.split("\r\n")[1:] if line)
+        }
+        body = json.loads(await reader.readexactly(int(headers["content-length"])))
+        status, extra, answer = self._answer(headers, body)
+        if status == 200 and self.latency_s:
+            await asyncio.sleep(self.latency_s)
+        payload = json.dumps(answer).encode()
+        self.statuses.append(status)
+        ending = "" if self.keep_alive else "Connection: close\r\n"
+        head = f"HTTP/1.1 {status} X\r\nContent-Length: {len(payload)}\r\n{extra}{ending}\r\n"
+        writer.write(head.encode() + payload)
+        await writer.drain()
+        return self.keep_alive
 
     def _answer(self, headers: Mapping[str, str], body: Mapping[str, Any]) -> tuple[int, str, dict[str, Any]]:
         if self.keep_requests:

@@ -7,6 +7,7 @@ import json
 import ssl
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from functools import cache
 from typing import Any
 from urllib.parse import urlsplit
 
@@ -34,27 +35,80 @@ class Response:
             raise HttpError(f"the answer is not JSON: {self.body[:200]!r}") from error
 
 
-async def post_json(url: str, payload: Any, headers: Mapping[str, str], *, timeout_s: float) -> Response:
-    """One request on its own connection."""
-    parts = urlsplit(url)
-    if parts.scheme not in {"http", "https"} or not parts.hostname:
-        raise HttpError(f"{url!r} is not an http(s) address")
-    secure = ssl.create_default_context() if parts.scheme == "https" else None
-    port = parts.port or (443 if secure else 80)
-    try:
-        async with asyncio.timeout(timeout_s):
-            reader, writer = await asyncio.open_connection(parts.hostname, port, ssl=secure, limit=_MAX_LINE)
+Streams = tuple[asyncio.StreamReader, asyncio.StreamWriter]
+
+
+class Endpoint:
+    """An address to post to. Connections are kept for the next request: handshakes cost more than turns."""
+
+    def __init__(self, url: str) -> None:
+        parts = urlsplit(url)
+        try:
+            self._secure = parts.scheme == "https"
+            self._port = parts.port or (443 if self._secure else 80)
+        except ValueError as error:
+            raise HttpError(f"{url!r} is not an http(s) address: {error}") from error
+        if parts.scheme not in {"http", "https"} or not parts.hostname:
+            raise HttpError(f"{url!r} is not an http(s) address")
+        self._host = parts.hostname
+        self._name = parts.netloc.rpartition("@")[2]
+        self._path = (parts.path or "/") + (f"?{parts.query}" if parts.query else "")
+        self._idle: list[Streams] = []
+
+    async def post_json(self, payload: Any, headers: Mapping[str, str], *, timeout_s: float) -> Response:
+        """One request; HttpError when there is no answer."""
+        where = f"{self._host}:{self._port}"
+        try:
+            request = _request(self._name, self._path, payload, headers)
+            async with asyncio.timeout(timeout_s):
+                return await self._exchange(request)
+        except TimeoutError as error:
+            raise HttpError(f"no answer from {where} within {timeout_s:g} s") from error
+        except (OSError, EOFError, ValueError, asyncio.LimitOverrunError) as error:
+            raise HttpError(f"{where}: {error or type(error).__name__}") from error
+
+    async def close(self) -> None:
+        """Let go of the connections."""
+        while self._idle:
+            self._idle.pop()[1].close()
+
+    async def _exchange(self, request: bytes) -> Response:
+        while self._idle:
+            streams = self._idle.pop()
+            if streams[0].at_eof() or streams[1].is_closing():
+                streams[1].close()
+                continue
             try:
-                path = parts.path + (f"?{parts.query}" if parts.query else "")
-                writer.write(_request(parts.netloc.rpartition("@")[2], path or "/", payload, headers))
-                await writer.drain()
-                return await _read(reader)
-            finally:
+                return await self._over(streams, request)
+            except (ConnectionError, asyncio.IncompleteReadError) as error:
+                if getattr(error, "partial", b""):
+                    raise  # it had begun to answer
+                # The other side had grown tired of waiting; that is no fault, and a new connection may do.
+        secure = _trust() if self._secure else None
+        streams = await asyncio.open_connection(self._host, self._port, ssl=secure, limit=_MAX_LINE)
+        return await self._over(streams, request)
+
+    async def _over(self, streams: Streams, request: bytes) -> Response:
+        reader, writer = streams
+        keep = False
+        try:
+            writer.write(request)
+            await writer.drain()
+            response = await _read(reader)
+            framed = "content-length" in response.headers or "transfer-encoding" in response.headers
+            keep = framed and response.headers.get("connection", "").lower() != "close"
+            return response
+        finally:
+            if keep:
+                self._idle.append(streams)
+            else:
                 writer.close()
-    except TimeoutError as error:
-        raise HttpError(f"no answer from {parts.hostname}:{port} within {timeout_s:g} s") from error
-    except (OSError, EOFError, ValueError, asyncio.LimitOverrunError) as error:
-        raise HttpError(f"{parts.hostname}:{port}: {error or type(error).__name__}") from error
+
+
+@cache
+def _trust() -> ssl.SSLContext:
+    """Whom to believe; reading all certificates takes longer than a request."""
+    return ssl.create_default_context()
 
 
 def _request(host: str, path: str, payload: Any, headers: Mapping[str, str]) -> bytes:
@@ -64,7 +118,6 @@ def _request(host: str, path: str, payload: Any, headers: Mapping[str, str]) -> 
         "Content-Type": "application/json",
         "Content-Length": str(len(body)),
         "Accept": "application/json",
-        "Connection": "close",
         **headers,
     }
     head = "".join(f"{name}: {value}\r\n" for name, value in lines.items())

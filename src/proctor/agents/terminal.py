@@ -76,7 +76,11 @@ class Terminal:
             raise UsageError("agent terminal needs a model: set 'model' in the spec")
         if not context.model_base_url:
             raise UsageError("agent terminal needs an endpoint: set PROCTOR_MODEL_BASE_URL")
-        chat = Chat(context.model_base_url, context.model_token, timeout_s=self.request_timeout_s)
+        wait_s = self.request_timeout_s
+        async with Chat(context.model_base_url, context.model_token, timeout_s=wait_s) as chat:
+            return await self._loop(chat, sandbox, model, context)
+
+    async def _loop(self, chat: Chat, sandbox: Sandbox, model: str, context: AgentContext) -> AgentResult:
         system = self.system.format(workdir=context.workdir, steps=context.limits.steps)
         messages: list[dict[str, Any]] = [
             {"role": "system", "content": system},

@@ -20,8 +20,9 @@ FIRST, LAST = "iterations", "metrics"
 _ORDER = (FIRST, "ledger", "usage", "failure", "notes", "phases_s", "artifacts", LAST)
 _OPENING = b'{"iterations":'
 _SPELT = {name: f'"{name}":'.encode() for name in _ORDER}
-_END = re.compile(rb"\]" + b",(?:" + b"|".join(_SPELT[name] for name in _ORDER[1:]) + b")")
-"""Where the iterations end: after a bracket no text can go on with a quote and a part's name."""
+_END = b'}],"'
+_NEXT = tuple(_SPELT[name] for name in _ORDER[1:])
+"""Where the iterations end: after the bracket no text can go on with a quote and a part's name."""
 _scan = json.JSONDecoder().raw_decode
 
 
@@ -69,19 +70,18 @@ class Body:
         if not end:
             rows = self.get(FIRST) or ()
             return tuple([value for row in rows if (value := _number(row.get(name))) is not None])
-        found = map(float, _numbers(name).findall(self._data, len(_OPENING), end))
-        return tuple([value for value in found if math.isfinite(value)])
+        values = tuple(map(float, _numbers(name).findall(self._data, len(_OPENING), end)))
+        return values if math.isfinite(sum(values)) else tuple(filter(math.isfinite, values))
 
     def _flat_end(self) -> int:
         """Where the iterations end if they come first and hold plain values; 0 when that is not certain."""
         data, start = self._data, len(_OPENING) + 1
         self._flat = 0
-        found = _END.search(data, start) if data.startswith(_OPENING) else None
-        if not found or data.find(b"[", start, found.start()) >= 0:
+        end = data.find(_END, start) + 1 if data.startswith(_OPENING) else 0
+        if not end or not data.startswith(_NEXT, end + 2):
             return 0
-        end = found.start()
-        # Between flat rows every brace opens after a comma; one inside a row opens after a colon.
-        if data.count(b"{", start, end) != data.count(b"},{", start, end) + 1:
+        # In compact JSON a list or mapping inside a row follows its colon at once.
+        if data.find(b":[", start, end) >= 0 or data.find(b":{", start, end) >= 0:
             return 0
         if self._at == 1:
             self._at = end + 2
