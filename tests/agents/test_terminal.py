@@ -62,19 +62,23 @@ async def test_it_runs_the_models_commands_and_ends_when_the_model_does():
 
 
 async def test_rate_limits_and_passing_faults_are_waited_out():
-    async with FakeProvider(commands("true"), errors=[500, 429, 503]) as provider:
-        async with Chat(provider.base_url, "", backoff_s=0.001) as chat:
-            reply = await chat.ask("m", [{"role": "user", "content": "x"}])
+    async with (
+        FakeProvider(commands("true"), errors=[500, 429, 503]) as provider,
+        Chat(provider.base_url, "", backoff_s=0.001) as chat,
+    ):
+        reply = await chat.ask("m", [{"role": "user", "content": "x"}])
     assert reply.tool_calls[0].name == "shell"
     assert provider.statuses == [500, 429, 503, 200]
 
 
 async def test_the_retry_after_of_a_rate_limit_is_honoured():
-    async with FakeProvider(commands("true"), rate_per_s=1, clock=lambda: 0.0) as provider:
-        async with Chat(provider.base_url, "", attempts=3, backoff_s=60) as chat:
+    async with (
+        FakeProvider(commands("true"), rate_per_s=1, clock=lambda: 0.0) as provider,
+        Chat(provider.base_url, "", attempts=3, backoff_s=60) as chat,
+    ):
+        await chat.ask("m", [])
+        with pytest.raises(ProviderError, match="failed 3 times, at last with status 429: slow down"):
             await chat.ask("m", [])
-            with pytest.raises(ProviderError, match="failed 3 times, at last with status 429: slow down"):
-                await chat.ask("m", [])
     assert provider.statuses == [200, 429, 429, 429]
 
 
@@ -114,16 +118,18 @@ async def test_one_connection_serves_many_requests_where_the_service_allows(keep
 
 
 async def test_a_connection_that_the_service_closed_meanwhile_is_made_anew():
-    async with FakeProvider(commands("true")) as provider:
-        async with Chat(provider.base_url, "", attempts=1) as chat:
-            await chat.ask("m", [])
-            provider.hang_up()
-            await chat.ask("m", [])
+    async with (
+        FakeProvider(commands("true")) as provider,
+        Chat(provider.base_url, "", attempts=1) as chat,
+    ):
+        await chat.ask("m", [])
+        provider.hang_up()
+        await chat.ask("m", [])
+        await asyncio.sleep(0)
+        provider.hang_up()
+        while not chat._endpoint._idle[0][0].at_eof():  # noqa: ASYNC110 - the end comes by itself
             await asyncio.sleep(0)
-            provider.hang_up()
-            while not chat._endpoint._idle[0][0].at_eof():  # noqa: ASYNC110 - the end comes by itself
-                await asyncio.sleep(0)
-            await chat.ask("m", [])
+        await chat.ask("m", [])
     assert provider.statuses == [200] * 3
     assert provider.connections == 3
 
