@@ -28,7 +28,8 @@ def test_iterations_come_first_and_aggregates_last_and_what_is_empty_is_left_out
 
 
 def test_without_iterations_the_aggregates_come_first():
-    assert list(ordered({**PARTS, "iterations": ()})) == ["metrics", "ledger", "notes", "phases_s"]
+    parts = {**PARTS, "iterations": (), "usage": {"cost_usd": 0.5}}
+    assert list(ordered(parts)) == ["metrics", "usage", "ledger", "notes", "phases_s"]
 
 
 @pytest.mark.parametrize("order", [list(PARTS), list(ordered(PARTS))])

@@ -1,7 +1,7 @@
 """A record's body as it is stored, of which no more is decoded than a reader asks for.
 
 Decoding numbers is most of what reading a large run costs, and most readers want few of them. So what is
-wanted most comes first: the iterations of an experiment, with its aggregates last; a rollout's aggregates.
+wanted most comes first: the iterations of an experiment, with its aggregates last; of a rollout what it used.
 """
 
 from __future__ import annotations
@@ -18,6 +18,7 @@ from proctor.errors import StoreError
 
 FIRST, LAST = "iterations", "metrics"
 _ORDER = (FIRST, "ledger", "usage", "failure", "notes", "phases_s", "artifacts", LAST)
+_OF_ROLLOUTS = (LAST, "usage", *(name for name in _ORDER[1:-1] if name != "usage"))
 _OPENING = b'{"iterations":'
 _SPELT = {name: f'"{name}":'.encode() for name in _ORDER}
 _END = b'}],"'
@@ -33,7 +34,7 @@ def _numbers(name: str) -> re.Pattern[bytes]:
 
 def ordered(parts: Mapping[str, Any]) -> dict[str, Any]:
     """The parts that are not empty, in the order in which they are stored."""
-    names = _ORDER if parts.get(FIRST) else (LAST, *_ORDER[:-1])
+    names = _ORDER if parts.get(FIRST) else _OF_ROLLOUTS
     return {name: value for name in names if (value := parts.get(name))}
 
 
