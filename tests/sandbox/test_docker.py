@@ -152,9 +152,15 @@ async def test_an_image_is_built_under_the_name_of_its_content(notes, backend, t
 
 COMPOSE = """
 services:
-  main: {build: ., command: [sleep, infinity], depends_on: [db]}
-  db: {image: postgres, environment: {P: "${SECRET:-none}"}}
+  main: {build: ., command: [sleep, infinity], depends_on: [db], volumes: [./data:/data:ro, kept:/kept]}
+  db:
+    build: {context: ./db, args: {A: b}}
+    environment: {P: "${SECRET:-none}"}
+    env_file: db.env
+    labels: [a=b, c]
+    volumes: [{type: bind, source: data, target: /d}, {type: volume, source: kept, target: /kept}]
 networks: {back: {}}
+volumes: {kept: }
 """
 
 
@@ -173,8 +179,8 @@ async def test_a_compose_file_is_served_with_our_init_in_its_main_service(
     seen = {}
 
     async def look(argv, **options):
-        over = Path(argv[argv.index(str(file)) + 2])
-        seen.setdefault("over", json.loads(over.read_text()))
+        assert argv.count("-f") == 1, "programs differ in how they join two"
+        seen.setdefault("project", json.loads(Path(argv[argv.index("-f") + 1]).read_text()))
         seen["env"] = options["env"]
         return await call(argv, **options)
 
@@ -184,17 +190,26 @@ async def test_a_compose_file_is_served_with_our_init_in_its_main_service(
     monkeypatch.setattr(compose, "call", look)
     with pytest.raises(SandboxError, match="could not start the task's services: no services today"):
         await backend.sandbox(request).start()
-    up, down = notes()
+    up, down, *looks = notes()
     assert (up[0], up[-2:]) == ("compose", ["up", "-d"])
     assert down[-4:] == ["down", "-t", "0", "-v"]
-    main = seen["over"]["services"]["main"]
+    assert {look[0] for look in looks} == {"network", "volume"}
+    main, db = (seen["project"]["services"][name] for name in ("main", "db"))
     assert main["image"] == "img"
+    assert "build" not in main
     assert main["entrypoint"][0] == "/run/.proctor/init"
     assert (main["command"], main["mem_limit"], main["cap_drop"]) == ([], "1000b", ["ALL"])
     assert main["ulimits"] == {"nofile": {"soft": 1024, "hard": 1024}}
-    assert set(seen["over"]["services"]["db"]) == {"labels", "ulimits"}
-    assert all(each["internal"] for each in seen["over"]["networks"].values())
-    assert set(seen["over"]["networks"]) == {"default", "back"}
+    assert main["depends_on"] == ["db"]
+    assert main["volumes"][:2] == [f"{tmp_path}/data:/data:ro", "kept:/kept"]
+    assert db["build"] == {"context": f"{tmp_path}/db", "args": {"A": "b"}}
+    assert db["env_file"] == [f"{tmp_path}/db.env"]
+    assert db["volumes"][0]["source"] == f"{tmp_path}/data"
+    assert db["volumes"][1]["source"] == "kept"
+    assert {"a", "c", "proctor.sandbox"} < db["labels"].keys()
+    assert all(each["internal"] for each in seen["project"]["networks"].values())
+    assert set(seen["project"]["networks"]) == {"default", "back"}
+    assert "proctor.sandbox" in seen["project"]["volumes"]["kept"]["labels"]
     assert seen["env"]["SECRET"] == "task's"
     assert "SECRET_OF_THE_HOST" not in seen["env"]
     assert [each.name for each in backend.folder.iterdir()] == ["owner.json"]
