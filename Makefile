@@ -37,7 +37,8 @@ check: ## lint, types and import layers
 
 bench: ## Proctor's own benchmarks, side by side with peers
 	@scripts/setup.sh bench $(SYSTEM_TEST)
-	@for each in harness_cost store_cost start_up precision comparison_quality perf_harness; do \
+	@for each in harness_cost store_cost start_up precision sandbox_cycle task_trials podman_overhead many_agents \
+	  perf_harness large_run comparison_quality; do \
 	  echo "== benchmarks/$$each.py"; $(PY) benchmarks/$$each.py || exit 1; done
 
 bench-stats: ## what the statistics and the gate promise: simulated suites, and repeated runs on this machine
