@@ -44,6 +44,8 @@ install_python() {
   .venv/bin/python -m pip install -q --disable-pip-version-check --require-hashes -r requirements/bootstrap.lock 2>/dev/null ||
     .venv/bin/python -m pip install --disable-pip-version-check --require-hashes -r requirements/bootstrap.lock
   say "installing the pinned packages of $lock"
+  # Whom the machine trusts, as its other tools do: a registry may be behind a certificate of the house.
+  export UV_SYSTEM_CERTS=${UV_SYSTEM_CERTS:-true}
   .venv/bin/uv pip install -q --compile-bytecode --python .venv/bin/python --require-hashes -r "$lock"
   .venv/bin/uv pip install -q --compile-bytecode --python .venv/bin/python --no-deps --no-build-isolation -e .
   rm -f .venv/.stamp-*
