@@ -10,11 +10,10 @@ import argparse
 import asyncio
 import multiprocessing
 import resource
-import tempfile
 import time
 from multiprocessing.connection import Connection
-from pathlib import Path
 
+from scratch import scratch
 from task_trials import Silent, make_task, run_job
 
 from proctor.agents.fake_provider import FakeProvider
@@ -54,14 +53,14 @@ def main() -> None:
     )
     service.start()
     url = ours.recv()
-    with tempfile.TemporaryDirectory() as home:
+    with scratch() as home:
         settings = Settings(
-            home=Path(home) / ".proctor",
-            rollouts_dir=Path(home) / "rollouts",
+            home=home / ".proctor",
+            rollouts_dir=home / "rollouts",
             model_base_url=url,
             model_api_key="x",
         )
-        task = make_task(Path(home) / "task")
+        task = make_task(home / "task")
         for count in (1, options.agents):
             entry = {"path": str(task), "agent": "terminal", "model": "fake", "rollouts": count}
             spec = from_mapping(

@@ -20,6 +20,8 @@ import tempfile
 import time
 from pathlib import Path
 
+from scratch import scratch
+
 from proctor.engine.stop import Stop
 from proctor.job.running import create, execute
 from proctor.settings import Settings
@@ -69,8 +71,8 @@ def cpu_s(who: int) -> float:
 
 def run_proctor(task: Path, rollouts: int, parallel: int, sandbox: str) -> dict[str, float]:
     """Per-trial figures of one run, after a first trial that builds the image."""
-    with tempfile.TemporaryDirectory() as home:
-        settings = Settings(home=Path(home) / ".proctor", rollouts_dir=Path(home) / "rollouts")
+    with scratch() as home:
+        settings = Settings(home=home / ".proctor", rollouts_dir=home / "rollouts")
         for count in (1, rollouts):
             entry = {"path": str(task), "agent": "oracle", "rollouts": count}
             spec = from_mapping({"name": "cost", "tasks": [entry], "parallel": parallel, "sandbox": sandbox})

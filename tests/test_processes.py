@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import resource
 import signal
 import subprocess
 import sys
@@ -178,3 +179,15 @@ def test_a_wait_status_is_put_into_words(status, words):
 def _gone(process: processes.Process) -> bool:
     now = processes.read_process(process.pid)
     return now is None or now.start_ticks != process.start_ticks or now.gone
+
+
+def test_the_limit_of_open_files_is_raised_as_far_as_it_goes():
+    before = resource.getrlimit(resource.RLIMIT_NOFILE)
+    try:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (256, before[1]))
+        allowed = processes.allow_open_files()
+        assert allowed == resource.getrlimit(resource.RLIMIT_NOFILE)[0]
+        assert 256 < allowed <= 1 << 20
+        assert processes.allow_open_files() == allowed
+    finally:
+        resource.setrlimit(resource.RLIMIT_NOFILE, before)

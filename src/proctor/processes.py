@@ -18,6 +18,7 @@ _PR_SET_CHILD_SUBREAPER = 36
 _TICKS_PER_S = os.sysconf("SC_CLK_TCK")
 _PAGE_BYTES = os.sysconf("SC_PAGE_SIZE")
 _GONE = frozenset("ZXx")
+_MOST_FILES = 1 << 20
 
 
 @dataclass(frozen=True, slots=True)
@@ -234,6 +235,17 @@ def pin(cpus: Collection[int], pid: int = 0) -> None:
 def allowed_cpus() -> tuple[int, ...]:
     """The CPUs that this process may use, in order."""
     return tuple(sorted(os.sched_getaffinity(0)))
+
+
+def allow_open_files() -> int:
+    """Raise the limit of open files as far as this user may; how many are allowed then."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    most = _MOST_FILES if hard == resource.RLIM_INFINITY else min(hard, _MOST_FILES)
+    if soft != resource.RLIM_INFINITY and soft < most:
+        with suppress(ValueError, OSError):
+            resource.setrlimit(resource.RLIMIT_NOFILE, (most, hard))
+            return most
+    return _MOST_FILES if soft == resource.RLIM_INFINITY else soft
 
 
 def usage(who: int = resource.RUSAGE_SELF) -> Usage:

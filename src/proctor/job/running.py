@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import secrets
 import time
 from collections.abc import Callable, Mapping
@@ -20,6 +21,7 @@ from proctor.model.record import AttemptRecord
 from proctor.model.run import RunInfo
 from proctor.model.spec import Spec
 from proctor.model.trial import Lease, RunStatus, TrialState
+from proctor.processes import allow_open_files
 from proctor.report.data import RunData
 from proctor.report.folder import RunFolder, claim_folder
 from proctor.settings import Settings
@@ -27,6 +29,11 @@ from proctor.spec.load import from_mapping
 from proctor.store.blobs import FolderBlobs
 from proctor.store.open import open_store
 from proctor.store.store import Store
+
+_OWN_FILES = 128
+_FILES_PER_TRIAL = 12
+"""Sockets, pipes and logs that a trial of a task may hold open at once."""
+_log = logging.getLogger("proctor.job")
 
 REGRADES = "regrades"
 """In place of a written spec: the run whose workspaces are judged again."""
@@ -104,6 +111,23 @@ OnLog = Callable[[PlannedTrial, str, bytes], None]
 """Hears what agents and tests print: trial, log, bytes."""
 
 
+def _room(job: Job) -> int:
+    """How many trials run at a time: as many as asked for, unless this user may not open so many files."""
+    if job.info.kind != "task":
+        return job.spec.parallel
+    allowed = allow_open_files()
+    room = max(1, (allowed - _OWN_FILES) // _FILES_PER_TRIAL)
+    if room < job.spec.parallel:
+        _log.warning(
+            "%d trials at a time need more open files than the %d that are allowed here (ulimit -n); "
+            "%d run at a time",
+            job.spec.parallel,
+            allowed,
+            room,
+        )
+    return min(job.spec.parallel, room)
+
+
 async def execute(job: Job, *, listener: Listener, stop: Stop, on_log: OnLog | None = None) -> RunStatus:
     """Run what is pending, then write the report. Saves whatever happens."""
     settings, info = job.settings, job.info
@@ -123,7 +147,7 @@ async def execute(job: Job, *, listener: Listener, stop: Stop, on_log: OnLog | N
             listener=Saving(folder, listener),
             stop=stop,
             worker=worker,
-            parallel=job.spec.parallel,
+            parallel=_room(job),
             retries=job.spec.retries,
             lease_s=settings.lease_s,
         )

@@ -15,7 +15,7 @@ from functools import cache
 from pathlib import Path
 from typing import Any, Protocol, runtime_checkable
 
-from proctor.errors import SandboxError
+from proctor.errors import SandboxError, StoreError
 from proctor.model.place import attempt_folder
 from proctor.model.plan import PlannedTrial
 from proctor.model.record import Artifact
@@ -109,10 +109,13 @@ class Collector:
     def _keep_bytes(self, folder: Path, name: str, data: bytes) -> Artifact:
         place = f"{folder}/{name}"
         try:
-            _write(place, data)
-        except FileNotFoundError:
-            Path(place).parent.mkdir(parents=True, exist_ok=True)
-            _write(place, data)
+            try:
+                _write(place, data)
+            except FileNotFoundError:
+                Path(place).parent.mkdir(parents=True, exist_ok=True)
+                _write(place, data)
+        except OSError as error:
+            raise StoreError(f"{place}: cannot be written: {error.strerror or error}") from error
         return self.blobs.put_bytes(data, name, _media_type(name))
 
 

@@ -207,6 +207,7 @@ class Keeper:
         for future in waiting.values():
             if not future.done():
                 future.set_exception(SandboxError("the keeper of the sandboxes has died"))
+                future.exception()  # whoever still waits hears of it; nobody else needs to
 
 
 def _check_greeting(words: Sequence[str]) -> None:
