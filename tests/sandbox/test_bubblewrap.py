@@ -13,6 +13,7 @@ from pathlib import Path
 import pytest
 
 from proctor.errors import SandboxError
+from proctor.processes import start_ticks
 from proctor.sandbox import reaper
 from proctor.sandbox.base import Root, end_processes
 
@@ -208,13 +209,13 @@ async def test_a_root_without_a_shell_or_libraries_works(make, tmp_path):
     (tmp_path / "image/bin").mkdir(parents=True)
     shutil.copy(program, tmp_path / "image/bin/program")
     (tmp_path / "image/link").symlink_to("/proc")
-    sandbox = make(Root(layers=(tmp_path / "image",), workdir="/work"))
+    sandbox = make(Root(layers=(tmp_path / "image",), workdir="/place"))
     await sandbox.start()
     result = await sandbox.exec(["/bin/program", "--version"])
     assert b"ldconfig" in result.stdout
     (tmp_path / "f").write_text("data")
-    await sandbox.upload(tmp_path / "f", "/work/f")
-    await sandbox.download("/work", tmp_path / "out")
+    await sandbox.upload(tmp_path / "f", "/place/f")
+    await sandbox.download("/place", tmp_path / "out")
     assert (tmp_path / "out/f").read_text() == "data"
     await sandbox.stop()
 
@@ -309,7 +310,7 @@ async def test_closing_the_back_end_stops_everything(make, backend, tmp_path):
     await sandbox.start()
     keeper = (await backend.keeper()).pid
     await backend.close()
-    assert reaper.start_time(keeper) is None
+    assert start_ticks(keeper) is None
     assert list((tmp_path / "home/sandboxes").iterdir()) == []
     with pytest.raises(SandboxError):
         await sandbox.exec(["true"])

@@ -33,7 +33,7 @@ async def start(podman, podman_image):
     async def started(env=None, root=None, **limits):
         request = SandboxRequest(
             name="t",
-            root=root or Root(image=podman_image, workdir="/work", env={"FROM_IMAGE": "i", "BOTH": "image"}),
+            root=root or Root(image=podman_image, workdir="/place", env={"FROM_IMAGE": "i", "BOTH": "image"}),
             limits=Limits(**limits),
             env=env or {},
             labels={"run": "r1", "trial": "k1"},
@@ -61,7 +61,7 @@ async def test_commands_run_with_their_environment_folder_user_and_input(start):
     result = await sh(
         sandbox, "pwd; id -u; echo $FROM_IMAGE $BOTH $MORE; cat; exit 3", stdin=b"in", env={"MORE": "m"}
     )
-    assert result.stdout == b"/work\n0\ni request m\nin"
+    assert result.stdout == b"/place\n0\ni request m\nin"
     assert result.exit_code == 3
     assert result.wall_s > 0
     assert result.peak_memory_bytes
@@ -145,7 +145,7 @@ async def test_one_container_with_labels_and_nothing_after_stop(start, podman):
 async def test_limits_are_read_back_from_the_kernel_and_the_ledger_counts(start):
     sandbox = await start(cpus=0.5, memory_bytes=300 * MB, storage_bytes=200 * MB, pids=50)
     await sh(
-        sandbox, "head -c 5000000 /dev/zero > /work/file; i=0; while [ $i -lt 300000 ]; do i=$((i+1)); done"
+        sandbox, "head -c 5000000 /dev/zero > /place/file; i=0; while [ $i -lt 300000 ]; do i=$((i+1)); done"
     )
     info = sandbox.info()
     assert info.backend == "podman"

@@ -14,6 +14,7 @@ import sys
 
 import pytest
 
+from proctor.processes import start_ticks
 from proctor.sandbox import reaper
 
 pytestmark = pytest.mark.anyio
@@ -39,12 +40,10 @@ async def test_folders_of_the_living_stay_and_those_of_the_dead_go(tmp_path):
     reaper.write_owner(alive, keeper=os.getpid(), cgroups=["x"])
     dead = owner(tmp_path / "1-2")
     reused = owner(tmp_path / "3-4", pid=os.getpid(), start_time=1)
-    rebooted = owner(
-        tmp_path / "5-6", pid=os.getpid(), start_time=reaper.start_time(os.getpid()), boot_id="b"
-    )
+    rebooted = owner(tmp_path / "5-6", pid=os.getpid(), start_time=start_ticks(os.getpid()), boot_id="b")
     unwritten = tmp_path / "7-8"
     unwritten.mkdir()
-    fresh = tmp_path / f"{os.getpid()}-{reaper.start_time(os.getpid())}x"
+    fresh = tmp_path / f"{os.getpid()}-{start_ticks(os.getpid())}x"
     fresh.mkdir()
     removed = await reaper.reap(tmp_path, remover(tmp_path))
     assert alive.exists()
@@ -55,7 +54,7 @@ async def test_folders_of_the_living_stay_and_those_of_the_dead_go(tmp_path):
 
 async def test_a_keeper_that_outlived_its_owner_is_killed(tmp_path):
     with subprocess.Popen([sys.executable, "-c", "import time; time.sleep(1000)"]) as process:
-        began = reaper.start_time(process.pid)
+        began = start_ticks(process.pid)
         owner(tmp_path / "1-2", keeper=process.pid, keeper_start_time=began)
         removed = await reaper.reap(tmp_path, remover(tmp_path))
         assert process.wait(10) == -signal.SIGKILL
@@ -117,7 +116,7 @@ async def test_nothing_to_reap_is_no_error(tmp_path):
 
 
 def test_a_process_that_is_gone_has_no_start_time():
-    assert reaper.start_time(2**22 + 1) is None
+    assert start_ticks(2**22 + 1) is None
     with subprocess.Popen(["true"]) as process:
         os.waitid(os.P_PID, process.pid, os.WEXITED | os.WNOWAIT)
-        assert reaper.start_time(process.pid) is None, "a zombie is dead"
+        assert start_ticks(process.pid) is None, "a zombie is dead"

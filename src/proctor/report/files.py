@@ -4,10 +4,14 @@ from __future__ import annotations
 
 import errno
 import json
+import math
 import os
 import re
+import shutil
 import stat
 import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -68,6 +72,25 @@ def make_folder(path: Path) -> None:
         raise write_error(path, error) from error
 
 
+@contextmanager
+def new_folder(path: Path) -> Iterator[Path]:
+    """A folder to fill, which becomes `path` when all went well; otherwise nothing of it remains."""
+    if path.exists() and (not path.is_dir() or any(path.iterdir())):
+        raise UsageError(f"{path}: exists already; choose another place or remove it first")
+    make_folder(path.parent)
+    beside = path.with_name(f".{path.name}.{os.getpid()}.tmp")
+    make_folder(beside)
+    try:
+        yield beside
+        if path.is_dir():
+            path.rmdir()
+        beside.rename(path)
+    except OSError as error:
+        raise write_error(path, error) from error
+    finally:
+        shutil.rmtree(beside, ignore_errors=True)
+
+
 _COMPACT = json.JSONEncoder(ensure_ascii=False, allow_nan=False, separators=(",", ":"))
 _SPACED = json.JSONEncoder(ensure_ascii=False, allow_nan=False)
 _ESCAPED = json.JSONEncoder(separators=(",", ":"))
@@ -79,7 +102,7 @@ def encode(value: Any, *, indent: bool = False) -> str:
     try:
         text = write(value)
     except ValueError:
-        value = _finite(value)
+        value = finite(value)
         text = write(value)
     if not text.isascii():
         try:
@@ -118,12 +141,13 @@ def write_json(path: Path, value: Any) -> None:
     write_atomic(path, encode(value, indent=True) + "\n")
 
 
-def _finite(value: Any) -> Any:
+def finite(value: Any) -> Any:
+    """The same as plain data; what is not finite becomes None, so that any JSON parser reads it."""
     if isinstance(value, dict):
-        return {key: _finite(item) for key, item in value.items()}
+        return {str(key): finite(item) for key, item in value.items()}
     if isinstance(value, list | tuple):
-        return [_finite(item) for item in value]
-    if isinstance(value, float) and (value != value or value in {float("inf"), float("-inf")}):  # noqa: PLR0124 - NaN
+        return [finite(item) for item in value]
+    if isinstance(value, float) and not math.isfinite(value):
         return None
     return value
 

@@ -7,8 +7,6 @@ row, every name and every digest before the first write, so that a refused folde
 from __future__ import annotations
 
 import hashlib
-import os
-import shutil
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -20,7 +18,7 @@ from proctor.model.plan import Plan, PlannedTrial
 from proctor.model.record import Artifact
 from proctor.model.run import RunInfo
 from proctor.report.data import RunData, read_manifest
-from proctor.report.files import decode, encode, make_folder, regular_file, write_error
+from proctor.report.files import decode, encode, new_folder, regular_file
 from proctor.report.folder import RunFolder
 from proctor.report.result import artifact_paths
 from proctor.report.series import SeriesRow, plain_attempt, plain_trial, read_series
@@ -41,25 +39,16 @@ class Imported:
 
 def export_run(store: Store, blobs: Blobs, run_id: str, path: Path) -> Path:
     """Write a run, as it is now, to a new folder with everything in it."""
-    if path.exists() and (not path.is_dir() or any(path.iterdir())):
-        raise UsageError(f"{path}: exists already; choose another place or remove it first")
-    make_folder(path.parent)
-    beside = path.with_name(f".{path.name}.{os.getpid()}.tmp")
-    folder = RunFolder(beside, blobs=blobs)
-    try:
-        data = RunData.from_store(store, run_id)
-        folder.begin(
-            data.info, Plan(trials=tuple(trial.planned for trial in data.trials), warnings=data.warnings)
-        )
-        folder.finish(data)
-        if path.is_dir():
-            path.rmdir()
-        beside.rename(path)
-    except OSError as error:
-        raise write_error(path, error) from error
-    finally:
-        folder.close()
-        shutil.rmtree(beside, ignore_errors=True)
+    with new_folder(path) as beside:
+        folder = RunFolder(beside, blobs=blobs)
+        try:
+            data = RunData.from_store(store, run_id)
+            folder.begin(
+                data.info, Plan(trials=tuple(trial.planned for trial in data.trials), warnings=data.warnings)
+            )
+            folder.finish(data)
+        finally:
+            folder.close()
     return path
 
 

@@ -16,18 +16,10 @@ from collections.abc import Awaitable, Callable, Iterable
 from pathlib import Path
 from typing import Any
 
+from proctor.processes import start_ticks
+
 OWNER_FILE = "owner.json"
 _EMPTY_S = 5.0
-
-
-def start_time(pid: int) -> int | None:
-    """When a process began, in clock ticks since boot; None when there is none (or only its zombie)."""
-    try:
-        text = Path(f"/proc/{pid}/stat").read_text()
-    except OSError:
-        return None
-    words = text[text.rindex(")") + 2 :].split()
-    return None if words[0] in "ZX" else int(words[19])
 
 
 def boot_id() -> str:
@@ -40,17 +32,17 @@ def boot_id() -> str:
 
 def owner_name() -> str:
     """The name of this process's folder."""
-    return f"{os.getpid()}-{start_time(os.getpid())}"
+    return f"{os.getpid()}-{start_ticks(os.getpid())}"
 
 
 def write_owner(folder: Path, *, keeper: int | None, cgroups: list[str]) -> None:
     """Say who owns a folder and what belongs to it elsewhere."""
     owner = {
         "pid": os.getpid(),
-        "start_time": start_time(os.getpid()),
+        "start_time": start_ticks(os.getpid()),
         "boot_id": boot_id(),
         "keeper": keeper,
-        "keeper_start_time": start_time(keeper) if keeper else None,
+        "keeper_start_time": start_ticks(keeper) if keeper else None,
         "cgroups": cgroups,
     }
     waiting = folder / f"{OWNER_FILE}.new"
@@ -70,7 +62,7 @@ def orphans(state_dir: Path) -> list[tuple[Path, dict[str, Any]]]:
                 continue
             pid, began = int(name), int(ticks)
         same_boot = owner.get("boot_id", boot_id()) == boot_id()
-        if same_boot and isinstance(pid, int) and start_time(pid) == began:
+        if same_boot and isinstance(pid, int) and start_ticks(pid) == began:
             continue
         found.append((folder, owner if same_boot else {}))
     return found
@@ -81,7 +73,7 @@ async def reap(state_dir: Path, remove: Callable[[str, int], Awaitable[None]]) -
     done: list[str] = []
     for folder, owner in orphans(state_dir):
         keeper, began = owner.get("keeper"), owner.get("keeper_start_time")
-        if isinstance(keeper, int) and began is not None and start_time(keeper) == began:
+        if isinstance(keeper, int) and began is not None and start_ticks(keeper) == began:
             with contextlib.suppress(OSError):
                 os.kill(keeper, signal.SIGKILL)
                 done.append(f"process {keeper}")
@@ -105,7 +97,7 @@ def sweep_cgroups(parents: Iterable[Path]) -> tuple[str, ...]:
     done: list[str] = []
     for folder in sorted({each for parent in parents for each in parent.parent.glob("proctor-*-*")}):
         _, pid, ticks = folder.name.split("-", 2)
-        if pid.isdigit() and ticks.isdigit() and start_time(int(pid)) != int(ticks):
+        if pid.isdigit() and ticks.isdigit() and start_ticks(int(pid)) != int(ticks):
             done += [f"control group {each}" for each in remove_cgroup(folder)]
     return tuple(done)
 
@@ -137,7 +129,7 @@ def _empty_and_remove(folder: Path, deadline: float) -> list[str]:
 
 def _wait_gone(pid: int, began: int) -> None:
     deadline = time.monotonic() + _EMPTY_S
-    while start_time(pid) == began and time.monotonic() < deadline:
+    while start_ticks(pid) == began and time.monotonic() < deadline:
         time.sleep(0.01)
 
 

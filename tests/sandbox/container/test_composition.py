@@ -25,7 +25,11 @@ def test_the_main_service_is_called_main_or_is_the_only_one(write):
     found = composition.read(
         write("services: {main: {build: {context: sub}}, db: {image: x}}\nnetworks: {n: }")
     )
-    assert (found.main, found.services, found.networks) == ("main", ("main", "db"), ("n",))
+    assert (found.main, list(found.document["services"]), list(found.document["networks"])) == (
+        "main",
+        ["main", "db"],
+        ["n"],
+    )
     assert found.context.name == "sub"
     assert found.dockerfile == found.context / "Dockerfile"
     assert found.image is None
@@ -63,7 +67,7 @@ def test_volumes_of_the_task_s_own_folder_are_fine(write):
         ("volumes: ['./link:/s']", "outside"),
         ("volumes: [{type: bind, source: /, target: /s}]", "outside"),
         ("volumes: [3]", "a mapping is expected"),
-        ("env_file: /root/.env", "outside"),
+        ("env_file: /elsewhere/.env", "outside"),
         ("build: /", "outside"),
         ("build: {context: ., dockerfile: ../../x}", "outside"),
         ("build: {context: ., ssh: [default]}", "ssh"),

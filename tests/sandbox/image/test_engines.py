@@ -15,7 +15,7 @@ import pytest
 from tests.sandbox.image.archives import docker_archive, host_layer, layer
 
 from proctor.errors import ImageError
-from proctor.sandbox import reaper
+from proctor.processes import start_ticks
 from proctor.sandbox.image import Images, engines
 from proctor.sandbox.image.engines import Engine
 
@@ -135,7 +135,7 @@ async def test_a_cancelled_engine_is_killed_with_its_children(tmp_path):
     asking.cancel()
     with pytest.raises(asyncio.CancelledError):
         await asking
-    while reaper.start_time(int((tmp_path / "pid").read_text())) is not None:
+    while start_ticks(int((tmp_path / "pid").read_text())) is not None:
         await asyncio.sleep(0.01)
 
 

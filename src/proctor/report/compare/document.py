@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import math
 from dataclasses import asdict
 from typing import Any
 
 from proctor.report.compare.judge import Comparison, MetricComparison
 from proctor.report.compare.sentence import caution, sentence
+from proctor.report.files import finite
 
 SCHEMA_VERSION = 1
 
@@ -28,7 +28,7 @@ def to_mapping(found: Comparison) -> dict[str, Any]:
         "only_a": list(found.only_a),
         "only_b": list(found.only_b),
     }
-    plain: dict[str, Any] = _plain(data)
+    plain: dict[str, Any] = finite(data)
     return plain
 
 
@@ -39,13 +39,3 @@ def _metric(each: MetricComparison) -> dict[str, Any]:
         "caution": caution(each),
         **asdict(each.times),
     }
-
-
-def _plain(value: Any) -> Any:
-    if isinstance(value, dict):
-        return {str(name): _plain(item) for name, item in value.items()}
-    if isinstance(value, list | tuple):
-        return [_plain(item) for item in value]
-    if isinstance(value, float) and not math.isfinite(value):
-        return None
-    return value

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import math
 from dataclasses import asdict
 from typing import Any
 
+from proctor.report.files import finite
 from proctor.report.history.model import History, Line, Move
 from proctor.report.history.words import captions, sentence
 
@@ -14,7 +14,7 @@ SCHEMA_VERSION = 1
 
 def to_mapping(history: History) -> dict[str, Any]:
     """Plain data; what is not finite becomes null."""
-    plain: dict[str, Any] = _plain(
+    plain: dict[str, Any] = finite(
         {
             "schema_version": SCHEMA_VERSION,
             "series": history.name,
@@ -54,13 +54,3 @@ def _move(move: Move, history: History) -> dict[str, Any]:
         "change": move.change,
         "interval_95": [move.low, move.high],
     }
-
-
-def _plain(value: Any) -> Any:
-    if isinstance(value, dict):
-        return {str(name): _plain(item) for name, item in value.items()}
-    if isinstance(value, list | tuple):
-        return [_plain(item) for item in value]
-    if isinstance(value, float) and not math.isfinite(value):
-        return None
-    return value

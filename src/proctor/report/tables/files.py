@@ -2,14 +2,11 @@
 
 from __future__ import annotations
 
-import os
-import shutil
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 
-from proctor.errors import UsageError
-from proctor.report.files import make_folder, write_error
+from proctor.report.files import new_folder
 from proctor.report.tables.columns import KINDS, Table
 from proctor.report.tables.source import Source
 
@@ -27,25 +24,13 @@ class TableFile:
 
 def write_tables(source: Source, path: Path, format_: Format) -> list[TableFile]:
     """`trials`, `attempts`, and for experiments `iterations`, in the new folder `path`."""
-    if path.exists() and (not path.is_dir() or any(path.iterdir())):
-        raise UsageError(f"{path}: exists already; choose another place or remove it first")
-    make_folder(path.parent)
-    beside = path.with_name(f".{path.name}.{os.getpid()}.tmp")
-    make_folder(beside)
     written = []
-    try:
+    with new_folder(path) as beside:
         for kind in KINDS:
             if kind != "iterations" or source.info.kind == "experiment":
                 table = source.table(kind)
                 name = f"{kind}.{format_}"
                 written.append(TableFile(name, _write(table, beside / name, format_), len(table.columns)))
-        if path.is_dir():
-            path.rmdir()
-        beside.rename(path)
-    except OSError as error:
-        raise write_error(path, error) from error
-    finally:
-        shutil.rmtree(beside, ignore_errors=True)
     return written
 
 

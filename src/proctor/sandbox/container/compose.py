@@ -100,7 +100,7 @@ def project(
     closed = {} if request.limits.network == "public" else {"internal": True}
     networks = {
         name: {**own["networks"].get(name, {}), **closed, "labels": labels}
-        for name in ("default", *composed.networks)
+        for name in ("default", *own["networks"])
     }
     volumes = {name: {**volume, "labels": labels} for name, volume in own["volumes"].items()}
     return {"services": services, "networks": networks, **({"volumes": volumes} if volumes else {})}

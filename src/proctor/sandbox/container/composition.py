@@ -34,9 +34,6 @@ class Composition:
 
     file: Path
     main: str
-    services: tuple[str, ...]
-    networks: tuple[str, ...]
-    volumes: tuple[str, ...]
     image: str | None
     """The image of the main service, when it names one and has nothing to build."""
     context: Path | None
@@ -71,9 +68,6 @@ def read(file: Path) -> Composition:
     return Composition(
         file=file,
         main=main,
-        services=tuple(services),
-        networks=tuple(networks),
-        volumes=tuple(volumes),
         image=str(image) if image and context is None else None,
         context=context,
         dockerfile=dockerfile,

@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Protocol
 
 from proctor.errors import SandboxError
+from proctor.processes import start_ticks
 from proctor.sandbox import reaper
 from proctor.sandbox.init.client import Keeper
 
@@ -196,4 +197,4 @@ def _owner_lives(name: str) -> bool:
     began = rest.partition("-")[0]
     if not (pid.isdigit() and began.isdigit()):
         return False
-    return reaper.start_time(int(pid)) == int(began)
+    return start_ticks(int(pid)) == int(began)

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import math
 from dataclasses import asdict
 from typing import Any
 
+from proctor.report.files import finite
 from proctor.report.gate.verdict import PRECEDENCE, GateResult, RuleResult
 
 SCHEMA_VERSION = 1
@@ -29,7 +29,7 @@ def to_mapping(found: GateResult) -> dict[str, Any]:
         "warnings": list(found.warnings),
         "rules": [_rule(each) for each in found.results],
     }
-    plain: dict[str, Any] = _plain(data)
+    plain: dict[str, Any] = finite(data)
     return plain
 
 
@@ -49,13 +49,3 @@ def _rule(each: RuleResult) -> dict[str, Any]:
         "what_would_change_it": each.change or None,
         "details": list(each.details),
     }
-
-
-def _plain(value: Any) -> Any:
-    if isinstance(value, dict):
-        return {str(name): _plain(item) for name, item in value.items()}
-    if isinstance(value, list | tuple):
-        return [_plain(item) for item in value]
-    if isinstance(value, float) and not math.isfinite(value):
-        return None
-    return value
