@@ -11,6 +11,8 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import lru_cache
+from typing import NamedTuple
 
 from proctor.analysis.interval import Interval, student, wilson
 
@@ -72,38 +74,50 @@ class AtK:
 
 def score(rewards: Sequence[Sequence[float]], *, level: float = 0.95) -> Score | None:
     """Score a suite given each task's rewards. Tasks without any are left out; None when all are."""
-    suite = [[float(reward) for reward in task] for task in rewards if len(task)]
+    return _score([_task(task) for task in rewards if len(task)], level)
+
+
+def _score(suite: Sequence[_Task], level: float) -> Score | None:
     if not suite:
         return None
-    means = [math.fsum(task) / len(task) for task in suite]
-    value = math.fsum(means) / len(means)
+    value = math.fsum([task.mean for task in suite]) / len(suite)
     notes = []
-    if max(len(task) for task in suite) == 1:
+    if max(task.rollouts for task in suite) == 1:
         notes.append(
             "one rollout per task: luck inside tasks cannot be told from differences between them, "
             "so the interval for these tasks is wider than needed"
         )
     if len(suite) == 1:
         notes.append("one task: no claim about tasks like these")
-    bounded = all(0 <= reward <= 1 for task in suite for reward in task)
+    bounded = all(task.bounded for task in suite)
     stratified = _these_tasks if bounded else _these_tasks_unbounded
     clustered = _tasks_like_these if bounded else _tasks_like_these_unbounded
     return Score(
         value=value,
         tasks=len(suite),
-        rollouts=sum(map(len, suite)),
-        these_tasks=stratified(suite, means, value, level),
-        tasks_like_these=clustered(suite, means, value, level) if len(suite) > 1 else None,
+        rollouts=sum(task.rollouts for task in suite),
+        these_tasks=stratified(suite, value, level),
+        tasks_like_these=clustered(suite, value, level) if len(suite) > 1 else None,
         notes=tuple(notes),
     )
 
 
 def denominators(tasks: Sequence[TaskRewards], *, level: float = 0.95) -> Denominators:
     """Score a suite three times: errors left out, errors as zero, errors as full marks."""
+    scored = [_task(task.scored) if task.scored else None for task in tasks]
+    suites = [[task for task in scored if task]]
+    for reward in (0.0, 1.0):
+        # Most tasks have no errors, and are what they are in every reading.
+        filled = (
+            _task(task.scored + (reward,) * task.errors) if task.errors else known
+            for task, known in zip(tasks, scored, strict=True)
+        )
+        suites.append([task for task in filled if task])
+    excluded, as_zero, best_case = (_score(suite, level) for suite in suites)
     return Denominators(
-        excluded=score([task.scored for task in tasks], level=level),
-        as_zero=score([task.scored + (0.0,) * task.errors for task in tasks], level=level),
-        best_case=score([task.scored + (1.0,) * task.errors for task in tasks], level=level),
+        excluded=excluded,
+        as_zero=as_zero,
+        best_case=best_case,
         errors=sum(task.errors for task in tasks),
         unscored_tasks=tuple(task.name for task in tasks if not task.scored),
     )
@@ -157,32 +171,66 @@ def _over_tasks(values: Sequence[float | None], k: int, level: float) -> AtK | N
     known = [value for value in values if value is not None]
     if not known:
         return None
-    suite = [[value] for value in known]
     mean = math.fsum(known) / len(known)
     return AtK(
         k=k,
         value=mean,
-        interval=_tasks_like_these(suite, known, mean, level) if len(known) > 1 else None,
+        interval=_tasks_like_these([_task((value,)) for value in known], mean, level)
+        if len(known) > 1
+        else None,
         tasks=len(known),
         short_tasks=len(values) - len(known),
     )
 
 
-def _tasks_like_these(
-    suite: Sequence[Sequence[float]], means: Sequence[float], value: float, level: float
-) -> Interval:
+class _Task(NamedTuple):
+    """What of a task's rewards the intervals are made of."""
+
+    rollouts: int
+    mean: float
+    variance: float
+    """0 with a single reward."""
+    bounded: bool
+    """No reward lies beyond 0 and 1."""
+    binary: bool
+    """Every reward is 0 or 1."""
+
+
+def _task(rewards: Sequence[float]) -> _Task:
+    found = tuple(map(float, rewards))
+    ones = found.count(1.0)
+    return _passes(len(found), ones) if ones + found.count(0.0) == len(found) else _moments(found)
+
+
+@lru_cache(maxsize=4096)
+def _passes(count: int, passed: int) -> _Task:
+    """Of rewards that are 0 or 1 the counts tell all, and of many tasks many are alike."""
+    return _moments((1.0,) * passed + (0.0,) * (count - passed))
+
+
+def _moments(rewards: Sequence[float]) -> _Task:
+    return _Task(
+        rollouts=len(rewards),
+        mean=math.fsum(rewards) / len(rewards),
+        variance=_variance(rewards) if len(rewards) > 1 else 0.0,
+        bounded=all(0 <= reward <= 1 for reward in rewards),
+        binary=all(reward in {0.0, 1.0} for reward in rewards),
+    )
+
+
+def _tasks_like_these(suite: Sequence[_Task], value: float, level: float) -> Interval:
     """Wilson, with the number of tasks inflated by how little the task means vary.
 
     If every rollout of a task gave the same reward, 0 or 1, the suite would be worth as many coin tosses as
     it has tasks. `share` is the variance of the task means over that extreme: 1 there, 1/k when tasks do not
     differ at all. Few tasks estimate it badly, so it is pulled towards what such suites usually show.
     """
-    tasks = len(means)
-    fewest = math.fsum(1 / len(task) for task in suite) / tasks
+    tasks = len(suite)
+    fewest = math.fsum([1 / task.rollouts for task in suite]) / tasks
     prior = fewest + (1 - fewest) * PRIOR_CORRELATION
     extreme = value * (1 - value) * tasks / (tasks - 1)
-    binary = all(reward in {0.0, 1.0} for task in suite for reward in task)
-    share = _variance(means) / extreme if extreme > 0 else prior
+    binary = all(task.binary for task in suite)
+    share = _variance([task.mean for task in suite]) / extreme if extreme > 0 else prior
     share = min(max(share, fewest if binary else 0.0), 1.0)
     share = ((tasks - 1) * share + PRIOR_TASKS * prior) / (tasks - 1 + PRIOR_TASKS)
     # Luck inside tasks is part of the spread between them: the wider claim is never the more certain one.
@@ -190,17 +238,12 @@ def _tasks_like_these(
     return wilson(value, worth, level, "wilson, clustered by task")
 
 
-def _these_tasks(
-    suite: Sequence[Sequence[float]],
-    means: Sequence[float],  # noqa: ARG001 - same shape as its sibling
-    value: float,
-    level: float,
-) -> Interval:
+def _these_tasks(suite: Sequence[_Task], value: float, level: float) -> Interval:
     """Wilson, with the number of rollouts inflated by how much of the variance lies between tasks."""
     return wilson(value, _rollouts_worth(suite, value), level, "wilson, stratified by task")
 
 
-def _rollouts_worth(suite: Sequence[Sequence[float]], value: float) -> float:
+def _rollouts_worth(suite: Sequence[_Task], value: float) -> float:
     """How many coin tosses the rollouts are worth.
 
     `share` is the variance inside tasks over the variance if all tasks were alike; it is pulled towards 1,
@@ -208,45 +251,38 @@ def _rollouts_worth(suite: Sequence[Sequence[float]], value: float) -> float:
     """
     tasks = len(suite)
     extreme = value * (1 - value)
-    slots = math.fsum(1 / len(task) for task in suite)
-    inside = math.fsum((_variance(task) if len(task) > 1 else extreme) / len(task) for task in suite)
+    slots = math.fsum([1 / task.rollouts for task in suite])
+    inside = math.fsum([(task.variance if task.rollouts > 1 else extreme) / task.rollouts for task in suite])
     share = min(max(inside / (extreme * slots), 0.0), 1.0) if extreme > 0 else 1.0
-    known = sum(len(task) - 1 for task in suite)
+    known = sum(task.rollouts - 1 for task in suite)
     share = (known * share + PRIOR_ROLLOUTS) / (known + PRIOR_ROLLOUTS)
     return tasks * tasks / slots / share
 
 
-def _repeats(suite: Sequence[Sequence[float]]) -> bool:
-    return any(len(task) > 1 for task in suite)
+def _repeats(suite: Sequence[_Task]) -> bool:
+    return any(task.rollouts > 1 for task in suite)
 
 
-def _tasks_like_these_unbounded(
-    suite: Sequence[Sequence[float]],  # noqa: ARG001 - same shape as its sibling
-    means: Sequence[float],
-    value: float,
-    level: float,
-) -> Interval:
-    error = math.sqrt(_variance(means) / len(means))
-    return student(value, error, len(means) - 1, level, "t, clustered by task")
+def _tasks_like_these_unbounded(suite: Sequence[_Task], value: float, level: float) -> Interval:
+    error = math.sqrt(_variance([task.mean for task in suite]) / len(suite))
+    return student(value, error, len(suite) - 1, level, "t, clustered by task")
 
 
-def _these_tasks_unbounded(
-    suite: Sequence[Sequence[float]], means: Sequence[float], value: float, level: float
-) -> Interval:
-    parts = [(_variance(task) / len(task), len(task) - 1) for task in suite if len(task) > 1]
+def _these_tasks_unbounded(suite: Sequence[_Task], value: float, level: float) -> Interval:
+    parts = [(task.variance / task.rollouts, task.rollouts - 1) for task in suite if task.rollouts > 1]
     if len(parts) < len(suite):
-        if len(means) == 1:
+        if len(suite) == 1:
             return Interval(-math.inf, math.inf, level, "none: one rollout of one task")
-        return _tasks_like_these_unbounded(suite, means, value, level)
+        return _tasks_like_these_unbounded(suite, value, level)
     total = math.fsum(part for part, _ in parts)
     weights = math.fsum(part * part / df for part, df in parts)
     df = total * total / weights if weights > 0 else sum(df for _, df in parts)
-    return student(value, math.sqrt(total) / len(means), df, level, "t, stratified by task")
+    return student(value, math.sqrt(total) / len(suite), df, level, "t, stratified by task")
 
 
 def _variance(values: Sequence[float]) -> float:
     mean = math.fsum(values) / len(values)
-    return math.fsum((value - mean) ** 2 for value in values) / (len(values) - 1)
+    return math.fsum([(value - mean) ** 2 for value in values]) / (len(values) - 1)
 
 
 def _check_counts(rollouts: int, passed: int, k: int) -> None:

@@ -37,20 +37,12 @@ class Outcome(StrEnum):
     SKIPPED = "skipped"
     INVALID = "invalid"
 
-    @property
-    def blame(self) -> Blame:
-        """Who this outcome speaks of."""
-        return _BLAME[self]
-
-    @property
-    def scored(self) -> bool:
-        """Whether it counts in the score: the agent's own doing and nobody else's."""
-        return self.blame is Blame.AGENT
-
-    @property
-    def retryable(self) -> bool:
-        """Whether a policy may try again. Never depends on whether the agent passed."""
-        return self.blame in {Blame.INFRASTRUCTURE, Blame.PROVIDER}
+    blame: Blame
+    """Who this outcome speaks of."""
+    scored: bool
+    """Whether it counts in the score: the agent's own doing and nobody else's."""
+    retryable: bool
+    """Whether a policy may try again. Never depends on whether the agent passed."""
 
 
 _BLAME = {
@@ -75,6 +67,11 @@ _BLAME = {
     Outcome.SKIPPED: Blame.PERSON,
     Outcome.INVALID: Blame.AUTHOR,
 }
+# Attributes and not properties: readers of large runs ask a million times.
+for _outcome, _blame in _BLAME.items():
+    _outcome.blame = _blame
+    _outcome.scored = _blame is Blame.AGENT
+    _outcome.retryable = _blame in {Blame.INFRASTRUCTURE, Blame.PROVIDER}
 
 
 def from_reward(reward: float) -> Outcome:

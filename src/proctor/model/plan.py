@@ -7,11 +7,13 @@ from dataclasses import dataclass, field
 from typing import Any, Literal
 
 from proctor.model.canonical import digest
+from proctor.model.quick import quick
 
 MARKER = "PROCTOR_PERTURBATION"
 """The variable that tells disturbed trials from their siblings in keys and tables. No sandbox sees it."""
 
 
+@quick
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PlannedTrial:
     """One planned execution. For an experiment one parameter point, for a task one rollout."""

@@ -7,6 +7,7 @@ from dataclasses import asdict, dataclass, field
 from typing import Any
 
 from proctor.model.outcome import Outcome
+from proctor.model.quick import quick
 
 SCHEMA_VERSION = 1
 
@@ -22,6 +23,7 @@ class Failure:
     traceback: str = ""
 
 
+@quick
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Artifact:
     """A file that an attempt left, addressed by content."""
@@ -32,6 +34,7 @@ class Artifact:
     media_type: str = "application/octet-stream"
 
 
+@quick
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AttemptRecord:
     """One try at a trial, whole. `counts` is decided by the store: one attempt per trial has it."""

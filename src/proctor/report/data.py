@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from proctor.errors import NotFoundError, UsageError
 from proctor.model.outcome import Outcome
 from proctor.model.plan import PlannedTrial
+from proctor.model.quick import quick
 from proctor.model.record import SCHEMA_VERSION, AttemptRecord
 from proctor.model.run import RunInfo
 from proctor.model.trial import RunStatus
@@ -34,6 +35,7 @@ LEAN_FROM = 5_000
 _MOST_ALIKE = 10_000
 
 
+@quick
 @dataclass(frozen=True, slots=True)
 class TrialResult:
     """A planned trial, every attempt at it, and the one that counts."""

@@ -9,6 +9,7 @@ from typing import Any, Literal
 from proctor.analysis.estimate import TaskRewards
 from proctor.model.outcome import Blame, Outcome
 from proctor.model.plan import PlannedTrial
+from proctor.model.quick import quick
 from proctor.model.record import AttemptRecord
 from proctor.model.run import RunInfo
 from proctor.report.compare.facts import run_facts
@@ -18,6 +19,7 @@ from proctor.report.quantity import number
 NOT_RUN = "not run"
 
 
+@quick
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ResultPoint:
     """One parameter point or benchmark: its values of each metric, or why it has none."""
