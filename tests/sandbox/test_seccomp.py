@@ -55,6 +55,9 @@ def run(program: bytes, *, arch: int, number: int, arguments: tuple[int, ...] = 
         (56, (0x10000000 | 17,), errno.EPERM),
         (56, (17,), None),
         (101, (), None),
+        (308, (3, 0x10000000), None),
+        (308, (3, 0), errno.EPERM),
+        (308, (3, 0x00020000), errno.EPERM),
         (0x40000027, (), errno.ENOSYS),
     ],
 )
@@ -86,3 +89,12 @@ def test_calls_of_another_architecture_do_not_exist():
 def test_processors_are_known_by_name():
     assert supported("x86_64")
     assert not supported("vax")
+
+
+@pytest.mark.parametrize("machine", ["x86_64", "aarch64"])
+def test_every_other_call_is_allowed_and_every_jump_fits_into_its_byte(machine):
+    program = build_filter(machine)
+    arch = X86 if machine == "x86_64" else ARM
+    denied = {number for number in range(600) if run(program, arch=arch, number=number) is not None}
+    assert 30 < len(denied) < 50
+    assert len(program) // 8 < 255  # a jump is one byte

@@ -27,7 +27,6 @@ class Oracle:
         solution = solution_of(task, context.step)
         if solution is None:
             raise AgentFailed(f"{task.name}: no solution/solve.sh, so there is no oracle for it")
-        await sandbox.upload(solution, "/solution")
         result, text = await run_shell(
             sandbox,
             context,
@@ -35,6 +34,7 @@ class Oracle:
             log="oracle.txt",
             env=task.solution_env,
             timeout_s=context.timeout_s,
+            bring=[(solution, "/solution")],
         )
         call = {"tool_call_id": "1", "function_name": "solve.sh", "arguments": {}}
         context.trajectory.add("agent", "Run the solution.", tool_calls=[call], results=[("1", text)])

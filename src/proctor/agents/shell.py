@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from pathlib import Path
 from typing import Literal
 
 from proctor.agents.base import AgentContext, BudgetExhausted
-from proctor.sandbox.base import ExecResult, Sandbox
+from proctor.sandbox.base import Before, ExecResult, Sandbox, exec_after
 
 _OBSERVED_BYTES = 32_000
 
@@ -20,10 +21,11 @@ async def run_shell(
     env: Mapping[str, str] | None = None,
     cwd: str | None = None,
     timeout_s: float | None = None,
+    bring: Sequence[tuple[Path, str]] = (),
 ) -> tuple[ExecResult, str]:
     """The result, and its output as a reader would quote it. Output beyond the agent's limit ends it.
 
-    A list is run as it is; a text is a script for the shell.
+    A list is run as it is; a text is a script for the shell. What is to be brought is uploaded first.
     """
     seen = 0
     too_much = False
@@ -36,7 +38,9 @@ async def run_shell(
         else:
             too_much = True
 
-    result = await sandbox.exec(
+    result = await exec_after(
+        sandbox,
+        Before(bring=bring),
         ["/bin/sh", "-c", script] if isinstance(script, str) else script,
         env={**context.env, **(env or {})},
         cwd=cwd or context.workdir,

@@ -160,6 +160,43 @@ class EndsProcesses(Protocol):
         """End every process inside but the init, then make each path of `fresh` an empty folder of root."""
 
 
+def standing(sandbox: Sandbox) -> Sequence[str]:
+    """Folders that stand empty in a sandbox that has just started, without anybody having to make them."""
+    found: Sequence[str] = getattr(sandbox, "standing", ())
+    return found
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Before:
+    """What is made ready, as root of the inside, before a command starts."""
+
+    quiet: bool = False
+    """Every other process inside is ended first."""
+    fresh: Sequence[str] = ()
+    """Folders made anew, as `end_processes` makes them."""
+    bring: Sequence[tuple[Path, str]] = ()
+    """What is uploaded, and where to."""
+
+
+@runtime_checkable
+class MakesReady(Protocol):
+    """A sandbox that makes everything ready for a command in one go with starting it."""
+
+    async def exec_after(self, before: Before, argv: Sequence[str], **options: Any) -> ExecResult:
+        """As `end_processes`, `upload` and `exec`, one after the other."""
+
+
+async def exec_after(sandbox: Sandbox, before: Before, argv: Sequence[str], **options: Any) -> ExecResult:
+    """Make everything ready, then run a command; SandboxError when the former failed."""
+    if isinstance(sandbox, MakesReady):
+        return await sandbox.exec_after(before, argv, **options)
+    if before.quiet or before.fresh:
+        await end_processes(sandbox, fresh=before.fresh)
+    for source, target in before.bring:
+        await sandbox.upload(source, target)
+    return await sandbox.exec(argv, **options)
+
+
 async def end_processes(sandbox: Sandbox, *, fresh: Sequence[str] = ()) -> None:
     """End everything an agent may have left running; then no one inside can touch what comes next.
 

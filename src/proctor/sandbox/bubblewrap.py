@@ -12,20 +12,16 @@ import itertools
 import os
 import re
 import sys
-from collections.abc import Mapping, Sequence
-from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
 from proctor.errors import SandboxError
 from proctor.sandbox import limits as limiting
 from proctor.sandbox import network, overlay, reaper
 from proctor.sandbox import state as saved_state
-from proctor.sandbox.base import Download, ExecResult, OnOutput, SandboxInfo, SandboxRequest
-from proctor.sandbox.init import copies
+from proctor.sandbox.base import SandboxInfo, SandboxRequest
 from proctor.sandbox.init.build import keeper_program
 from proctor.sandbox.init.client import Keeper, Usage
-from proctor.sandbox.init.session import Session
+from proctor.sandbox.init.served import ServedSandbox
 from proctor.sandbox.seccomp import build_filter
 from proctor.sandbox.storage import StorageWatch, Watched
 from proctor.sandbox.userns import find_ids
@@ -173,22 +169,22 @@ class Bubblewrap:
             os.close(parent)
 
 
-class BubblewrapSandbox:
+class BubblewrapSandbox(ServedSandbox):
     """One sandbox; see `proctor.sandbox.base.Sandbox`."""
 
     def __init__(self, backend: Bubblewrap, request: SandboxRequest) -> None:
+        super().__init__(request)
         self._backend = backend
-        self._request = request
-        self._session = Session(request.name)
         self._keeper: Keeper | None = None
         self._ident = ""
         self._folder_name = ""
-        self._group: limiting.Group | None = None
-        self._oom_seen = 0
-        self._ledger: dict[str, Any] = {}
         self._network: network.PublicNetwork | network.AllowListProxy | None = None
-        self._env: dict[str, str] = {}
         self.init_pid = 0
+        self.standing: tuple[str, ...] = ()
+
+    @property
+    def _spool(self) -> Path:
+        return self._backend.folder
 
     async def start(self) -> None:
         """Make it. After an error nothing is left behind."""
@@ -202,43 +198,6 @@ class BubblewrapSandbox:
         except BaseException:
             await self.stop()
             raise
-
-    async def exec(
-        self,
-        argv: Sequence[str],
-        *,
-        env: Mapping[str, str] | None = None,
-        cwd: str | None = None,
-        user: str | None = None,
-        stdin: bytes | None = None,
-        timeout_s: float | None = None,
-        on_output: OnOutput | None = None,
-        keep_bytes: int = 1 << 20,
-    ) -> ExecResult:
-        """Run a command inside. At the time limit its whole tree is killed; daemons of earlier ones stay."""
-        result = await self._session.run(
-            argv,
-            env={**self._env, **env} if env else self._env,
-            cwd=cwd or self._request.root.workdir,
-            user=user or self._request.root.user,
-            stdin=stdin,
-            timeout_s=timeout_s,
-            on_output=on_output,
-            keep_bytes=keep_bytes,
-        )
-        if self._group is None:
-            return result
-        kills, before = self._group.oom_kills(), self._oom_seen
-        self._oom_seen = kills
-        return replace(result, oom_killed=True) if kills > before else result
-
-    async def upload(self, source: Path, target: str) -> None:
-        """Copy a file, or a folder's content, to an absolute path inside."""
-        await copies.upload(self._session, source, target, spool=self._backend.folder)
-
-    async def download(self, source: str, target: Path, *, max_bytes: int = 1 << 30) -> Download:
-        """Copy a file or folder out. Links, devices and whatever else could reach the host are dropped."""
-        return await copies.download(self._session, source, target, max_bytes=max_bytes)
 
     async def stop(self) -> None:
         """End every process and remove everything. Safe to call twice."""
@@ -268,12 +227,6 @@ class BubblewrapSandbox:
         finally:
             os.close(folder)
 
-    async def end_processes(self, fresh: Sequence[str] = ()) -> None:
-        """End every process inside but the init, then make each path of `fresh` an empty folder of root."""
-        await self._session.end_processes()
-        if fresh:
-            await copies.make_fresh(self._session, fresh)
-
     async def save_state(self, target: Path, *, max_bytes: int) -> bool:
         """End every process, then write a tar of all that changed; False when that is too much to keep."""
         await self._session.end_processes()
@@ -286,13 +239,7 @@ class BubblewrapSandbox:
 
     def info(self) -> SandboxInfo:
         """What it is, which limits hold, what it used."""
-        session = self._session
-        ledger: dict[str, Any] = {
-            "cpu_s": session.cpu_s,
-            "peak_memory_bytes": session.peak_process_bytes,
-            "read_bytes": session.read_bytes,
-            "write_bytes": session.write_bytes,
-        }
+        ledger = self._used()
         if self._group:
             ledger |= self._group.usage()
         return SandboxInfo(
@@ -314,6 +261,7 @@ class BubblewrapSandbox:
     async def _make(self, keeper: Keeper) -> None:
         backend, request = self._backend, self._request
         stack = await backend.stack(request)
+        self.standing = overlay.standing(stack.layers[0])
         state = self._state_folder
         state.mkdir(mode=0o700)
         if request.state:
@@ -373,11 +321,6 @@ class BubblewrapSandbox:
             self._network = network.AllowListProxy(limits.allowed_hosts)
             await self._network.start(await self._session.listen(network.PROXY_PORT))
             self._env = network.proxy_environment()
-
-    async def _end_for_storage(self, reason: str) -> None:
-        self._ledger["storage_exceeded"] = reason
-        with contextlib.suppress(SandboxError):
-            await self._session.end_processes()
 
     def _exited(self, usage: Usage) -> None:
         session = self._session

@@ -47,6 +47,9 @@ _GROUP = (
     "user:x:1000:\nnogroup:x:65534:\n"
 )
 HOST_NAME = "sandbox"
+STANDING = ("/logs/agent", "/logs/artifacts")
+"""Made once, in the layer that all sandboxes share, instead of in each of them."""
+_OPAQUE = "user.overlay.opaque"
 _MOST_LAYERS = 200
 _OPEN_TREE = 428
 _GET_FLAGS, _SET_FLAGS, _TOP_OF_HIERARCHY = 0x80086601, 0x40086602, 0x00020000
@@ -111,9 +114,28 @@ async def top_layer(cache_dir: Path, own: Own, *, resolver: str | None) -> Path:
             (root / name).mkdir(mode=0o755)
         for name, text in texts.items():
             (root / "etc" / name).write_text(text)
-        return hashlib.sha256(repr(texts).encode()).hexdigest()[:16]
+        made = _make_standing(root)
+        return hashlib.sha256(repr((texts, made)).encode()).hexdigest()[:16]
 
     return await _layer(cache_dir, "top", fill, own)
+
+
+def _make_standing(root: Path) -> bool:
+    """Empty folders that hide what an image has there; not on a disk that cannot say so."""
+    try:
+        for path in STANDING:
+            folder = root / path.lstrip("/")
+            folder.mkdir(parents=True)
+            os.setxattr(folder, _OPAQUE, b"y")
+    except OSError:
+        shutil.rmtree(root / "logs", ignore_errors=True)
+        return False
+    return True
+
+
+def standing(top: Path) -> tuple[str, ...]:
+    """The folders that stand empty in every sandbox with this layer on top."""
+    return STANDING if (top / STANDING[0].lstrip("/")).is_dir() else ()
 
 
 async def _layer(cache_dir: Path, kind: str, fill: Callable[[Path], str], own: Own) -> Path:

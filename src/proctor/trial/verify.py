@@ -11,7 +11,7 @@ from typing import Literal
 from proctor.model.outcome import Outcome, from_reward
 from proctor.model.record import Failure
 from proctor.model.task import Rubric, VerifierSpec
-from proctor.sandbox.base import Sandbox, end_processes
+from proctor.sandbox.base import Before, Sandbox, end_processes, exec_after
 from proctor.trial.logs import Logs
 from proctor.trial.task.reward import Reward, RewardInvalid, RewardMissing, read_reward
 
@@ -42,12 +42,13 @@ async def verify(
     keep: Path,
 ) -> Verdict:
     """Run `tests/test.sh` in a quiet sandbox and read the reward. Files it left go to `keep`."""
-    await prepare(sandbox, tests)
 
     def on_output(_: Literal["stdout", "stderr"], data: bytes) -> None:
         logs.write(LOG, data)
 
-    result = await sandbox.exec(
+    result = await exec_after(
+        sandbox,
+        Before(quiet=True, fresh=_FRESH, bring=[(tests, "/tests")]),
         ["/bin/bash", "/tests/test.sh"],
         env=env,
         cwd=cwd,

@@ -15,6 +15,9 @@ from typing import ClassVar
 
 from proctor import Experiment, ExperimentContext, Instrument, register_experiment, register_instrument
 
+SLEEP = os.environ.get("PROCTOR_TEST_SLEEP", "600")
+"""Seconds; by a number of its own a test knows its sleepers from those of others."""
+
 
 @register_experiment("subject")
 class Subject(Experiment):
@@ -87,7 +90,7 @@ class Subject(Experiment):
         (9 ** (10**7)) ** 2
 
     def hang_with_children(self) -> None:
-        subprocess.Popen(["sleep", "600"], start_new_session=True)
+        subprocess.Popen(["sleep", SLEEP], start_new_session=True)
         self.leave_daemon()
         signal.signal(signal.SIGTERM, signal.SIG_IGN)
         time.sleep(600)
@@ -97,7 +100,7 @@ class Subject(Experiment):
         if middle == 0:
             os.setsid()
             if os.fork() == 0:
-                os.execve("/bin/sleep", ["sleep", "600"], {})
+                os.execve("/bin/sleep", ["sleep", SLEEP], {})
             os._exit(0)
         os.waitpid(middle, 0)
 

@@ -228,16 +228,20 @@ def test_a_hang_ends_with_its_whole_tree_at_the_time_limit(bench, way, monkeypat
     assert marked(f"PROCTOR_TEST_MARK={way}-{os.getpid()}") == []
 
 
-def test_processes_that_hid_from_the_environment_are_ended_too(bench):
-    before = {each.pid for each in all_processes()}
+def test_processes_that_hid_from_the_environment_are_ended_too(bench, monkeypatch):
+    seconds = f"600.{os.getpid()}"
+    monkeypatch.setenv("PROCTOR_TEST_SLEEP", seconds)
     record = bench.point("subject", {"what": "hang_with_children"}, timeout_s=1.0)
     assert record.failure.message.endswith("3 processes were ended")
-    sleeping = [
-        each.pid
-        for each in all_processes()
-        if each.pid not in before and Path(f"/proc/{each.pid}/comm").read_text() == "sleep\n"
-    ]
+    sleeping = [each.pid for each in all_processes() if seconds in _command_line(each.pid)]
     assert sleeping == []
+
+
+def _command_line(pid: int) -> str:
+    try:
+        return Path(f"/proc/{pid}/cmdline").read_text()
+    except OSError:
+        return ""
 
 
 def test_without_isolation_a_crash_costs_one_point_and_a_new_process_takes_over(bench):

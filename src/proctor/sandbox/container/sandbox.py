@@ -8,21 +8,18 @@ import os
 import shutil
 import socket
 import struct
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import replace
+from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from proctor.errors import SandboxError
 from proctor.sandbox import network
-from proctor.sandbox.base import Download, ExecResult, OnOutput, SandboxInfo, SandboxRequest
+from proctor.sandbox.base import SandboxInfo, SandboxRequest
 from proctor.sandbox.container import usage
 from proctor.sandbox.container.command import CONTROL, Place, init_fields
 from proctor.sandbox.container.engine import Adjustment, call
 from proctor.sandbox.container.launch import Launch, launch_of
-from proctor.sandbox.init import copies
-from proctor.sandbox.init.session import Session
-from proctor.sandbox.limits import Group
+from proctor.sandbox.init.served import ServedSandbox
 from proctor.sandbox.storage import Watched
 
 if TYPE_CHECKING:
@@ -33,23 +30,22 @@ _CONNECT_S = 20.0
 _READY_S = 30.0
 
 
-class ContainerSandbox:
+class ContainerSandbox(ServedSandbox):
     """One sandbox; see `proctor.sandbox.base.Sandbox`."""
 
     def __init__(self, backend: Containers, request: SandboxRequest, fit: Adjustment | None = None) -> None:
+        super().__init__(request)
         self._backend = backend
-        self._request = request
         self._fit = fit
-        self._session = Session(request.name)
         self._place: Place | None = None
         self._launch: Launch | None = None
         self._proxy: network.AllowListProxy | None = None
-        self._env: dict[str, str] = {}
-        self._group: Group | None = None
         self._changes: tuple[Path, ...] = ()
         self._enforced: dict[str, str] = {}
-        self._ledger: dict[str, Any] = {}
-        self._oom_seen = 0
+
+    @property
+    def _spool(self) -> Path:
+        return self._backend.folder
 
     async def start(self) -> None:
         """Make it. After an error nothing is left behind."""
@@ -65,49 +61,6 @@ class ContainerSandbox:
             with contextlib.suppress(SandboxError):  # the first error tells more; the reaper finds the rest
                 await self.stop()
             raise
-
-    async def exec(
-        self,
-        argv: Sequence[str],
-        *,
-        env: Mapping[str, str] | None = None,
-        cwd: str | None = None,
-        user: str | None = None,
-        stdin: bytes | None = None,
-        timeout_s: float | None = None,
-        on_output: OnOutput | None = None,
-        keep_bytes: int = 1 << 20,
-    ) -> ExecResult:
-        """Run a command inside. At the time limit its whole tree is killed; daemons of earlier ones stay."""
-        result = await self._session.run(
-            argv,
-            env={**self._env, **env} if env else self._env,
-            cwd=cwd or self._request.root.workdir,
-            user=user or self._request.root.user,
-            stdin=stdin,
-            timeout_s=timeout_s,
-            on_output=on_output,
-            keep_bytes=keep_bytes,
-        )
-        if result.exit_code and self._group:
-            kills, before = self._group.oom_kills(), self._oom_seen
-            self._oom_seen = kills
-            return replace(result, oom_killed=kills > before)
-        return result
-
-    async def upload(self, source: Path, target: str) -> None:
-        """Copy a file, or a folder's content, to an absolute path inside; it belongs to root there."""
-        await copies.upload(self._session, source, target, spool=self._backend.folder)
-
-    async def download(self, source: str, target: Path, *, max_bytes: int = 1 << 30) -> Download:
-        """Copy a file or a folder's content out. Links, devices and the like are dropped."""
-        return await copies.download(self._session, source, target, max_bytes=max_bytes)
-
-    async def end_processes(self, fresh: Sequence[str] = ()) -> None:
-        """End every process inside but the init, then make each path of `fresh` an empty folder of root."""
-        await self._session.end_processes()
-        if fresh:
-            await copies.make_fresh(self._session, fresh)
 
     async def stop(self) -> None:
         """End every process and remove everything. Safe to call twice."""
@@ -130,13 +83,7 @@ class ContainerSandbox:
 
     def info(self) -> SandboxInfo:
         """What it is, which limits hold, what it used."""
-        session = self._session
-        ledger: dict[str, Any] = {
-            "cpu_s": session.cpu_s,
-            "peak_memory_bytes": session.peak_process_bytes,
-            "read_bytes": session.read_bytes,
-            "write_bytes": session.write_bytes,
-        }
+        ledger = self._used()
         if self._group:
             ledger |= usage.used(self._group)
         return SandboxInfo(
@@ -233,11 +180,6 @@ class ContainerSandbox:
         if not self._changes or enter is None:
             raise SandboxError(f"the changes of {self._request.name} cannot be measured")
         return await usage.disk_usage(self._changes, enter)
-
-    async def _end_for_storage(self, reason: str) -> None:
-        self._ledger["storage_exceeded"] = reason
-        with contextlib.suppress(SandboxError):
-            await self._session.end_processes()
 
     async def _note_usage(self) -> None:
         """What only a running container can tell."""

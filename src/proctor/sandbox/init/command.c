@@ -9,14 +9,15 @@
 #include <sys/resource.h>
 #include <sys/syscall.h>
 
-int load_filter(struct sandbox *sandbox, int fd)
+/* Set once by the init, before it serves: every command inherits it, which costs nothing. */
+void set_filter(int fd)
 {
-    off_t size = lseek(fd, 0, SEEK_END);
-    sandbox->filter = size > 0 ? malloc(size) : NULL;
-    if (!sandbox->filter || pread(fd, sandbox->filter, size, 0) != size)
-        return -1;
-    sandbox->filter_size = size;
-    return close(fd);
+    struct sock_filter code[BPF_MAXINSNS];
+    ssize_t size = pread(fd, code, sizeof code, 0);
+    struct sock_fprog program = {size / sizeof *code, code};
+    if (size <= 0 || prctl(PR_SET_SECCOMP, SECCOMP_MODE_FILTER, &program) < 0)
+        fail("cannot set the system call filter");
+    close(fd);
 }
 
 struct identity {
@@ -132,17 +133,45 @@ static void limit(int what, uint64_t value)
     setrlimit(what, &(struct rlimit){value, value});
 }
 
-static void drop_capabilities(uint64_t kept)
+static void wield(uint64_t wanted)
 {
     struct __user_cap_header_struct header = {_LINUX_CAPABILITY_VERSION_3, 0};
     struct __user_cap_data_struct sets[2] = {{0}};
+    int known = syscall(SYS_capget, &header, sets);
+    for (int half = 0; half < 2; half++)
+        sets[half].effective = sets[half].permitted & (uint32_t)(wanted >> (32 * half));
+    if (known < 0 || syscall(SYS_capset, &header, sets) < 0)
+        fail("cannot set capabilities");
+}
+
+static void drop_capabilities(uint64_t kept, int strict)
+{
+    struct __user_cap_header_struct header = {_LINUX_CAPABILITY_VERSION_3, 0};
+    struct __user_cap_data_struct sets[2] = {{0}};
+    wield(~0ULL); /* a change from root to another user took them out of effect */
     for (int each = 0; each < 64; each++)
-        if (!(kept >> each & 1) && prctl(PR_CAPBSET_DROP, each) < 0)
-            break; /* beyond the last one this kernel knows */
+        if (!(kept >> each & 1) && prctl(PR_CAPBSET_DROP, each) < 0) {
+            if (strict && errno != EINVAL)
+                fail("cannot drop capability %d", each);
+            break; /* beyond the last one this kernel knows, or in a container that was given no right to */
+        }
     for (int half = 0; half < 2; half++)
         sets[half].permitted = sets[half].effective = (uint32_t)(kept >> (32 * half));
     if (syscall(SYS_capset, &header, sets) < 0)
         fail("cannot drop capabilities");
+}
+
+/* As the inside's root: what the command is to find. */
+static void make_ready(struct sandbox *sandbox, struct command *command)
+{
+    if (setresgid(0, 0, 0) < 0 || setresuid(0, 0, 0) < 0)
+        fail("cannot become root of the inside");
+    wield(sandbox->request->capabilities);
+    make_fresh(command->fresh_count, command->fresh);
+    for (int each = 0; each < command->target_count; each++)
+        receive_tree(command->target_fds[each], command->targets[each]);
+    wield(~0ULL);
+    *command->made_ready = 1;
 }
 
 static void enter(struct sandbox *sandbox, struct command *command, struct identity *identity)
@@ -156,6 +185,8 @@ static void enter(struct sandbox *sandbox, struct command *command, struct ident
     limit(RLIMIT_NOFILE, request->nofile);
     if (sandbox->inner >= 0 && setns(sandbox->inner, CLONE_NEWUSER) < 0)
         fail("cannot enter the inner user namespace");
+    if (command->made_ready)
+        make_ready(sandbox, command);
     lookup(command->user, identity);
     close_all();
     if (chdir(command->cwd) < 0)
@@ -163,13 +194,10 @@ static void enter(struct sandbox *sandbox, struct command *command, struct ident
     if (setgroups(identity->group_count, identity->groups) < 0 ||
         setresgid(identity->gid, identity->gid, identity->gid) < 0)
         fail("cannot become group %u", identity->gid);
-    struct sock_fprog program = {sandbox->filter_size / sizeof(struct sock_filter), sandbox->filter};
-    if (prctl(PR_SET_SECCOMP, SECCOMP_MODE_FILTER, &program) < 0)
-        fail("cannot set the system call filter");
     prctl(PR_SET_KEEPCAPS, 1);
     if (setresuid(identity->uid, identity->uid, identity->uid) < 0)
         fail("cannot become user %u", identity->uid);
-    drop_capabilities(identity->uid == 0 || command->builtin ? request->capabilities : 0);
+    drop_capabilities(identity->uid == 0 || command->builtin ? request->capabilities : 0, sandbox->inner >= 0);
 }
 
 static const char *get(struct command *command, const char *name)

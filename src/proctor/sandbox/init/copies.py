@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import os
 import tempfile
-from collections.abc import Iterator, Sequence
+from collections.abc import AsyncIterator, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
 from proctor.errors import SandboxError
 from proctor.sandbox import transfer
 from proctor.sandbox.base import Download, ExecResult
-from proctor.sandbox.init.session import Session
+from proctor.sandbox.init.session import Session, last_line
 
 _INLINE_BYTES = 1 << 18
 _TRANSFER_S = 600.0
@@ -20,17 +21,26 @@ _TRANSFER_S = 600.0
 
 async def upload(session: Session, source: Path, target: str, *, spool: Path) -> None:
     """Copy a file, or a folder's content, to an absolute path inside."""
-    if not target.startswith("/"):
-        raise SandboxError(f"upload to {target!r}: the path inside must be absolute")
-    if target.endswith("/") and not source.is_dir():
-        target += source.name
-    stream = await _packed(source, spool)
-    try:
-        result = await builtin(session, ["receive", target.rstrip("/") or "/"], stdin=stream)
-    finally:
-        os.close(stream)
+    async with packed([(source, target)], spool) as ((stream, place),):
+        result = await builtin(session, ["receive", place], stdin=stream)
     if result.exit_code:
         raise SandboxError(f"upload to {target} in {session.name} failed: {last_line(result)}")
+
+
+@contextlib.asynccontextmanager
+async def packed(uploads: Sequence[tuple[Path, str]], spool: Path) -> AsyncIterator[list[tuple[int, str]]]:
+    """The streams of some uploads, each with the path inside where it is to be unpacked."""
+    found: list[tuple[int, str]] = []
+    try:
+        for source, target in uploads:
+            if not target.startswith("/"):
+                raise SandboxError(f"upload to {target!r}: the path inside must be absolute")
+            place = target + source.name if target.endswith("/") and not source.is_dir() else target
+            found.append((await _packed(source, spool), place.rstrip("/") or "/"))
+        yield found
+    finally:
+        for stream, _ in found:
+            os.close(stream)
 
 
 async def download(session: Session, source: str, target: Path, *, max_bytes: int) -> Download:
@@ -64,12 +74,6 @@ async def builtin(session: Session, argv: Sequence[str], **options: Any) -> Exec
     """Run something of the init's own, as root of the inside."""
     options.setdefault("timeout_s", _TRANSFER_S)
     return await session.run(argv, env={}, cwd="/", user="0:0", builtin=True, keep_bytes=4096, **options)
-
-
-def last_line(result: ExecResult) -> str:
-    """What the init said last."""
-    lines = result.stderr.decode(errors="replace").strip().splitlines()
-    return lines[-1].removeprefix("proctor: ") if lines else ""
 
 
 async def _packed(source: Path, spool: Path) -> int:

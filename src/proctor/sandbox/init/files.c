@@ -14,11 +14,12 @@ struct __attribute__((packed)) entry {
 };
 
 static char block[1 << 16];
+static int stream; /* what `receive_tree` reads from */
 
 static int read_all(void *into, size_t size)
 {
     for (size_t done = 0; done < size;) {
-        ssize_t got = read(0, (char *)into + done, size - done);
+        ssize_t got = read(stream, (char *)into + done, size - done);
         if (got <= 0 && !(got < 0 && errno == EINTR))
             return -1;
         done += got > 0 ? got : 0;
@@ -56,16 +57,16 @@ static void receive_file(const char *path, const struct entry *entry)
     close(fd);
 }
 
-/* receive TARGET: unpack a stream of entries below a folder; an empty path is the target itself. */
-static int receive(const char *target)
+/* Unpack a stream of entries below a folder; an empty path is the target itself. */
+void receive_tree(int from, const char *target)
 {
     struct entry entry;
     static char path[2 * PATH_MAX];
-    for (;;) {
+    for (stream = from;;) {
         if (read_all(&entry, sizeof entry) < 0 || entry.path_size >= PATH_MAX)
             fail("the stream ended early");
         if (entry.kind == 'E')
-            return 0;
+            return;
         size_t used = snprintf(path, PATH_MAX, "%s", target);
         if (entry.path_size)
             path[used++] = '/';
@@ -158,17 +159,16 @@ static void send_tree(int folder, const char *name, char *path, size_t used, uin
         closedir(listing);
 }
 
-static int send_out(const char *source, const char *most)
+static void send_out(const char *source, const char *most)
 {
     static char path[PATH_MAX + 8];
     uint64_t bytes = strtoull(most, NULL, 10);
     send_tree(AT_FDCWD, source, path, 0, &bytes, 0);
     send_header('E', NULL, 0, "");
-    return 0;
 }
 
-/* fresh PATH…: whatever is there goes; an empty folder of the inside's root stands there instead. */
-static int fresh(int count, char **paths)
+/* Whatever is at each path goes; an empty folder of the inside's root stands there instead. */
+void make_fresh(int count, char **paths)
 {
     for (int each = 0; each < count; each++) {
         char *path = paths[each];
@@ -187,18 +187,20 @@ static int fresh(int count, char **paths)
         if (mkdir(path, 0755) < 0)
             fail("cannot make %s", path);
     }
-    return 0;
 }
 
+/* receive TARGET from standard input; send SOURCE BYTES to standard output; fresh PATH… */
 int run_builtin(int argc, char **argv)
 {
     if (argc == 2 && !strcmp(argv[0], "receive"))
-        return receive(argv[1]);
-    if (argc == 3 && !strcmp(argv[0], "send"))
-        return send_out(argv[1], argv[2]);
-    if (argc >= 2 && !strcmp(argv[0], "fresh"))
-        return fresh(argc - 1, argv + 1);
-    return 126;
+        receive_tree(0, argv[1]);
+    else if (argc == 3 && !strcmp(argv[0], "send"))
+        send_out(argv[1], argv[2]);
+    else if (argc >= 2 && !strcmp(argv[0], "fresh"))
+        make_fresh(argc - 1, argv + 1);
+    else
+        return 126;
+    return 0;
 }
 
 /* Remove a tree however deep: what lies below 64 levels is first moved up to the top. */

@@ -9,6 +9,7 @@
 #include <sched.h>
 #include <sys/fsuid.h>
 #include <sys/ioctl.h>
+#include <sys/mman.h>
 #include <sys/mount.h>
 #include <sys/prctl.h>
 #include <sys/resource.h>
@@ -55,6 +56,12 @@ static _Noreturn void supervise(struct sandbox *sandbox, struct command *command
     sigaddset(&wanted, SIGTERM);
     sigprocmask(SIG_BLOCK, &wanted, NULL);
     prctl(PR_SET_CHILD_SUBREAPER, 1);
+    if (command->fresh_count || command->target_count) {
+        void *page = mmap(NULL, 1, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+        if (page == MAP_FAILED)
+            _exit(1);
+        command->made_ready = page;
+    }
     pid_t main_pid = fork();
     if (main_pid == 0)
         run_command(sandbox, command);
@@ -62,6 +69,8 @@ static _Noreturn void supervise(struct sandbox *sandbox, struct command *command
         dprintf(command->fds[2], "proctor: cannot start a process: %s\n", strerror(errno));
     for (int each = 0; each < 3; each++)
         close(command->fds[each]);
+    for (int each = 0; each < command->target_count; each++)
+        close(command->target_fds[each]);
     for (int over = main_pid < 0; !over;) {
         siginfo_t signal;
         sigwaitinfo(&wanted, &signal);
@@ -81,45 +90,10 @@ static _Noreturn void supervise(struct sandbox *sandbox, struct command *command
     struct rusage used;
     getrusage(RUSAGE_CHILDREN, &used);
     int code = main_pid < 0 ? 126 : killed ? 137 : WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status);
-    reply(sandbox->control, "d %s %d %d %lld %ld %ld %ld", command->id, code, killed, cpu_us(&used),
-          used.ru_maxrss, used.ru_inblock, used.ru_oublock);
+    int ready = killed || !command->made_ready || *command->made_ready;
+    reply(sandbox->control, "%s %s %d %d %lld %ld %ld %ld", ready ? "d" : "n", command->id, code, killed,
+          cpu_us(&used), used.ru_maxrss, used.ru_inblock, used.ru_oublock);
     _exit(0);
-}
-
-static void start_command(struct sandbox *sandbox, const struct message *message)
-{
-    struct command command = {.id = message->data + 1, .cwd = "/", .user = "root", .fds = {-1, -1, -1}};
-    size_t strings = 2;
-    for (const char *field = NULL; (field = next_field(message, field));)
-        strings++;
-    command.argv = calloc(strings, sizeof *command.argv);
-    command.env = calloc(strings, sizeof *command.env);
-    for (const char *field = message->data; command.argv && command.env && (field = next_field(message, field));) {
-        switch (*field) {
-        case 'a': command.argv[command.argc++] = (char *)field + 1; break;
-        case 'e': command.env[command.envc++] = (char *)field + 1; break;
-        case 'c': command.cwd = field + 1; break;
-        case 'u': command.user = field + 1; break;
-        case 'b': command.builtin = field + 1; break;
-        }
-    }
-    for (int each = 0; each < 3 && each < message->fd_count; each++) /* output, errors, input if there is any */
-        command.fds[(each + 1) % 3] = message->fds[each];
-    struct supervisor *supervisor = calloc(1, sizeof *supervisor);
-    pid_t pid = command.argc && supervisor ? fork() : -1;
-    if (pid == 0)
-        supervise(sandbox, &command);
-    if (pid < 0)
-        reply(sandbox->control, "d %s 126 0 0 0 0 0", command.id);
-    else {
-        *supervisor = (struct supervisor){.next = supervisors, .pid = pid};
-        snprintf(supervisor->id, sizeof supervisor->id, "%s", command.id);
-        supervisors = supervisor;
-        supervisor = NULL;
-    }
-    free(supervisor);
-    free(command.argv);
-    free(command.env);
 }
 
 static void forget(struct sandbox *sandbox, pid_t pid, int status)
@@ -142,6 +116,62 @@ static void reap(struct sandbox *sandbox, int options)
     while ((pid = waitpid(-1, &status, options)) > 0 || (pid < 0 && errno == EINTR))
         if (pid > 0)
             forget(sandbox, pid, status);
+}
+
+/* Every one but ourselves: new ones may appear until the last that could make them is gone. */
+static void end_processes(struct sandbox *sandbox)
+{
+    do {
+        kill(-1, SIGKILL);
+        reap(sandbox, 0);
+    } while (kill(-1, 0) == 0);
+}
+
+static void start_command(struct sandbox *sandbox, const struct message *message)
+{
+    struct command command = {.id = message->data + 1, .cwd = "/", .user = "root", .fds = {-1, -1, -1}};
+    size_t strings = 2;
+    for (const char *field = NULL; (field = next_field(message, field));)
+        strings++;
+    char **room = calloc(3 * strings, sizeof *room), *targets[MAX_TARGETS];
+    command.argv = room;
+    command.env = room ? room + strings : NULL;
+    command.fresh = room ? room + 2 * strings : NULL;
+    command.targets = targets;
+    for (const char *field = message->data; room && (field = next_field(message, field));) {
+        switch (*field) {
+        case 'a': command.argv[command.argc++] = (char *)field + 1; break;
+        case 'e': command.env[command.envc++] = (char *)field + 1; break;
+        case 'c': command.cwd = field + 1; break;
+        case 'u': command.user = field + 1; break;
+        case 'b': command.builtin = field + 1; break;
+        case 'q': command.quiet = field + 1; break;
+        case 'f': command.fresh[command.fresh_count++] = (char *)field + 1; break;
+        case 'r': if (command.target_count < MAX_TARGETS) targets[command.target_count++] = (char *)field + 1; break;
+        }
+    }
+    /* output, errors, input if there is any; then a stream for each target */
+    int streams = message->fd_count - command.target_count;
+    for (int each = 0; each < 3 && each < streams; each++)
+        command.fds[(each + 1) % 3] = message->fds[each];
+    for (int each = 0; each < command.target_count; each++)
+        command.target_fds[each] = streams >= 0 ? message->fds[streams + each] : -1;
+    if (command.quiet)
+        end_processes(sandbox);
+    struct supervisor *supervisor = calloc(1, sizeof *supervisor);
+    pid_t pid = command.argc && supervisor ? fork() : -1;
+    if (pid == 0)
+        supervise(sandbox, &command);
+    if (pid < 0)
+        reply(sandbox->control, "d %s 126 0 0 0 0 0", command.id);
+    else {
+        *supervisor = (struct supervisor){.next = supervisors, .pid = pid};
+        snprintf(supervisor->id, sizeof supervisor->id, "%s", command.id);
+        supervisors = supervisor;
+        supervisor = NULL;
+    }
+    free(supervisor);
+    free(room);
 }
 
 static void listen_inside(struct sandbox *sandbox, const char *id, int port)
@@ -181,10 +211,7 @@ static void handle(struct sandbox *sandbox, const struct message *message)
                 kill(each->pid, SIGTERM);
         break;
     case 'C': /* end every process but this one */
-        do {
-            kill(-1, SIGKILL);
-            reap(sandbox, 0);
-        } while (kill(-1, 0) == 0);
+        end_processes(sandbox);
         reply(sandbox->control, "c %s", id);
         break;
     case 'L': listen_inside(sandbox, id, rest ? atoi(rest) : 0); break;
@@ -305,7 +332,6 @@ _Noreturn void run_init(struct request *request)
         mount(NULL, "/proc/sys", NULL, MS_REMOUNT | MS_BIND | MS_RDONLY | MS_NOSUID | MS_NODEV | MS_NOEXEC,
               NULL) < 0)
         fail("cannot make /proc/sys read-only");
-    if (load_filter(&sandbox, request->seccomp) < 0)
-        fail("cannot read the system call filter");
+    set_filter(request->seccomp);
     serve_commands(&sandbox);
 }

@@ -9,13 +9,14 @@ The counterpart of `command.c` and `files.c`. Nothing may be imported after the 
 from __future__ import annotations
 
 import ctypes
+import errno
 import os
 import resource
 import shutil
 import signal
 import struct
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
 from proctor.sandbox.init.kernel import NEWUSER, call, setns
@@ -24,6 +25,7 @@ IDS = 65_536
 _ENTRY = struct.Struct("=cIqQH")
 _BLOCK = 1 << 16
 _DEPTH = 128
+_CAPABILITIES = struct.pack("=Ii", 0x20080522, 0)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -36,6 +38,10 @@ class Command:
     cwd: str = "/"
     user: str = "root"
     builtin: bool = False
+    fresh: Sequence[str] = ()
+    """Folders to make anew before it starts."""
+    targets: Sequence[str] = ()
+    """Where to unpack the last of its descriptors, one each."""
 
 
 def fail(what: str, error: OSError | None = None) -> None:
@@ -55,12 +61,15 @@ class Bounds:
     limits: Mapping[int, int]
 
 
-def run_command(command: Command, fds: Sequence[int], bounds: Bounds) -> None:
-    """Become an ordinary process of the inside and run; does not return."""
+def run_command(
+    command: Command, fds: Sequence[int], bounds: Bounds, ready: Callable[[], object] = lambda: None
+) -> None:
+    """Become an ordinary process of the inside and run, calling `ready` first; does not return."""
     os.setsid()
     null = os.open("/dev/null", os.O_RDWR)
+    plain = len(fds) - len(command.targets)
     out, err = fds[0], fds[1]
-    stdin = fds[2] if len(fds) > 2 else null
+    stdin = fds[2] if plain > 2 else null
     for target, fd in enumerate(_away(stdin, out, err)):
         os.dup2(fd, target)
     signal.pthread_sigmask(signal.SIG_SETMASK, ())
@@ -73,6 +82,8 @@ def run_command(command: Command, fds: Sequence[int], bounds: Bounds) -> None:
             value = wanted if hard == resource.RLIM_INFINITY else min(wanted, hard)
             resource.setrlimit(what, (value, value))
         setns(bounds.inner, NEWUSER)
+        _make_ready(command, fds[plain:])
+        ready()
         uid, gid, groups, home = _identity(command.user)
         os.closerange(3, 65_536)
         os.chdir(command.cwd)
@@ -88,6 +99,17 @@ def run_command(command: Command, fds: Sequence[int], bounds: Bounds) -> None:
         _execute(command, {"HOME": home, **command.env})
     except OSError as error:
         fail(f"cannot run {command.argv[0]} in {command.cwd}", error)
+
+
+def _make_ready(command: Command, streams: Sequence[int]) -> None:
+    """As root of the inside: what the command is to find."""
+    if command.fresh or command.targets:
+        os.setresgid(0, 0, 0)
+        os.setresuid(0, 0, 0)
+    for path in command.fresh:
+        _fresh(path)
+    for stream, target in zip(streams, command.targets, strict=True):
+        _receive(target, stream)
 
 
 def _away(*fds: int) -> list[int]:
@@ -144,15 +166,21 @@ def _set_filter(program: bytes) -> None:
 
 
 def _drop_capabilities(kept: int) -> None:
+    # A change from root to another user took them out of effect.
+    sets = bytearray(24)
+    call("capget", _CAPABILITIES, (ctypes.c_char * 24).from_buffer(sets))
+    _, low, _, _, high, _ = struct.unpack("=6I", sets)
+    call("capset", _CAPABILITIES, struct.pack("=6I", low, low, 0, high, high, 0))
     for number in range(64):
         if not kept >> number & 1:
             try:
                 call("prctl", 24, number, 0, 0, 0)
-            except OSError:
+            except OSError as error:
+                if error.errno != errno.EINVAL:
+                    raise
                 break  # beyond the last one this kernel knows
-    header = struct.pack("=Ii", 0x20080522, 0)
     low, high = kept & 0xFFFFFFFF, kept >> 32
-    call("capset", header, struct.pack("=6I", low, low, 0, high, high, 0))
+    call("capset", _CAPABILITIES, struct.pack("=6I", low, low, 0, high, high, 0))
 
 
 def _execute(command: Command, env: Mapping[str, str]) -> None:
@@ -171,7 +199,7 @@ def _execute(command: Command, env: Mapping[str, str]) -> None:
 
 def _builtin(argv: Sequence[str]) -> None:
     if argv[0] == "receive":
-        _receive(argv[1])
+        _receive(argv[1], 0)
     elif argv[0] == "send":
         _Sender(int(argv[2])).send(os.fsencode(argv[1]), b"", 0)
         _write(1, _ENTRY.pack(b"E", 0, 0, 0, 0))
@@ -185,23 +213,23 @@ def _write(fd: int, data: bytes) -> None:
         data = data[os.write(fd, data) :]
 
 
-def _read(size: int) -> bytes:
+def _read(stream: int, size: int) -> bytes:
     data = bytearray()
     while len(data) < size:
-        piece = os.read(0, size - len(data))
+        piece = os.read(stream, size - len(data))
         if not piece:
             fail("the stream ended early")
         data += piece
     return bytes(data)
 
 
-def _receive(target: str) -> None:
+def _receive(target: str, stream: int) -> None:
     base = os.fsencode(target)
     while True:
-        kind, mode, mtime, size, path_size = _ENTRY.unpack(_read(_ENTRY.size))
+        kind, mode, mtime, size, path_size = _ENTRY.unpack(_read(stream, _ENTRY.size))
         if kind == b"E":
             return
-        path = _read(path_size)
+        path = _read(stream, path_size)
         place = base + b"/" + path if path else base
         if kind == b"D":
             given = not path and os.path.isdir(place)  # /tmp stays as open as it was
@@ -215,11 +243,11 @@ def _receive(target: str) -> None:
         elif os.path.lexists(place):
             os.unlink(place)
         if kind == b"L":
-            os.symlink(_read(size), place)
+            os.symlink(_read(stream, size), place)
             continue
         fd = os.open(place, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
         while size:
-            piece = _read(min(size, _BLOCK))
+            piece = _read(stream, min(size, _BLOCK))
             _write(fd, piece)
             size -= len(piece)
         os.fchmod(fd, mode & 0o777)

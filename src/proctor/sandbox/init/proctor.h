@@ -26,6 +26,7 @@
 #define MAX_MESSAGE (1 << 18)
 #define MAX_LAYERS 200
 #define MAX_BINDS 64
+#define MAX_TARGETS 16
 #define INNER_IDS 65536 /* ids inside; the keeper itself is id 65536 of the outer namespace */
 
 struct message {
@@ -51,16 +52,15 @@ struct request {
 struct sandbox {
     struct request *request;
     int control, inner, upper;
-    void *filter;
-    size_t filter_size;
 };
 
-/* One command to run inside. */
+/* One command to run inside, and what is made ready before it: folders made anew, streams unpacked. */
 struct command {
-    const char *id, *cwd, *user, *builtin;
-    char **argv, **env;
-    int argc, envc;
-    int fds[3];
+    const char *id, *cwd, *user, *builtin, *quiet;
+    char **argv, **env, **fresh, **targets;
+    int argc, envc, fresh_count, target_count;
+    int fds[3], target_fds[MAX_TARGETS];
+    volatile char *made_ready; /* shared with the supervisor */
 };
 
 /* wire.c */
@@ -88,10 +88,12 @@ void read_request(const struct message *message, struct request *request);
 
 /* command.c */
 _Noreturn void run_command(struct sandbox *sandbox, struct command *command);
-int load_filter(struct sandbox *sandbox, int fd);
+void set_filter(int fd);
 
 /* files.c */
 int run_builtin(int argc, char **argv);
+void make_fresh(int count, char **paths);
+void receive_tree(int stream, const char *target);
 int remove_tree(int folder, const char *name);
 int measure_tree(int folder, uint64_t *bytes, uint64_t *inodes);
 _Noreturn void write_archive(int tree, int target, uint64_t most);

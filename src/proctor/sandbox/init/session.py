@@ -31,6 +31,9 @@ class Session:
         self._received: dict[str, int] = {}
         self._lingering: list[Streams] = []
         self._last = 0
+        self._quiet = True
+        """Whether nothing runs inside but the init."""
+        self._measuring = ""
 
     def open(self) -> socket.socket:
         """Begin listening; the socket returned is the init's end and the caller's to close."""
@@ -68,26 +71,40 @@ class Session:
         on_output: OnOutput | None = None,
         keep_bytes: int = 1 << 20,
         builtin: bool = False,
+        quiet: bool = False,
+        fresh: Sequence[str] = (),
+        streams: Sequence[tuple[int, str]] = (),
     ) -> ExecResult:
-        """Run a command to its end, or to its time limit and then the end of its whole tree."""
+        """Run a command to its end, or to its time limit and then the end of its whole tree.
+
+        Before it starts all others are ended (`quiet`), folders are made anew (`fresh`) and what each
+        descriptor of `streams` holds is unpacked at its target; SandboxError when that fails.
+        """
         channel = self._require()
         ident = self._next()
         fields = [f"X{ident}", f"c{cwd}", f"u{user}"]
         if builtin:
             fields.append("b")
+        if quiet and not self._quiet:
+            fields.append("q")
+            self._give_up_measuring()
+        # Our own file operations leave nothing running.
+        self._quiet = self._quiet and builtin
+        fields += [f"f{path}" for path in fresh]
+        fields += [f"r{target}" for _, target in streams]
         fields += [f"a{word}" for word in argv]
         fields += [f"e{name}={value}" for name, value in env.items()]
         if any("\0" in field for field in fields):
             raise SandboxError("a command, its environment or its folder contains a NUL byte")
         reader = input_descriptor(stdin) if isinstance(stdin, bytes) else stdin
-        streams = Streams(on_output, keep_bytes)
+        output = Streams(on_output, keep_bytes)
         started = time.perf_counter()
         try:
-            fds = [streams.out.writer, streams.err.writer]
-            channel.send(fields, fds if reader is None else [*fds, reader])
+            given = [] if reader is None else [reader]
+            channel.send(fields, [output.out.writer, output.err.writer, *given, *(fd for fd, _ in streams)])
         finally:
-            streams.out.started()
-            streams.err.started()
+            output.out.started()
+            output.err.started()
             if reader is not None and isinstance(stdin, bytes):
                 close_quietly(reader)
         try:
@@ -95,15 +112,23 @@ class Session:
         except BaseException:
             if not channel.closed:
                 channel.send([f"K{ident}"])
-            streams.close()
+            output.close()
             raise
-        return self._result(words, streams, time.perf_counter() - started, timed_out=timed_out)
+        result = self._result(words, output, time.perf_counter() - started, timed_out=timed_out)
+        if words[0] == "n":
+            raise SandboxError(f"nothing was made ready in {self.name}: {last_line(result)}")
+        return result
 
     async def end_processes(self) -> None:
         """End every process but the init."""
+        channel = self._require()
+        if self._quiet:
+            return
         ident = self._next()
-        self._require().send([f"C{ident}"])
+        self._give_up_measuring()
+        channel.send([f"C{ident}"])
         await self._expect(ident)
+        self._quiet = not self._waiting
 
     async def listen(self, port: int) -> socket.socket:
         """A listening socket on the inside's loopback, to be served out here."""
@@ -116,7 +141,7 @@ class Session:
 
     async def disk_usage(self) -> tuple[int, int]:
         """Bytes and inodes that the inside has added to its layers."""
-        ident = self._next()
+        self._measuring = ident = self._next()
         self._require().send([f"U{ident}"])
         words = await self._expect(ident)
         return int(words[2]), int(words[3])
@@ -164,6 +189,12 @@ class Session:
             self._lingering.append(streams)
         return result
 
+    def _give_up_measuring(self) -> None:
+        """What measures runs inside too, and ends with everything else there."""
+        future = self._waiting.pop(self._measuring, None)
+        if future and not future.done():
+            future.set_exception(SandboxError(f"sandbox {self.name} was being emptied"))
+
     def _next(self) -> str:
         self._last += 1
         return str(self._last)
@@ -202,3 +233,9 @@ class Session:
         for future in waiting.values():
             if not future.done():
                 future.set_exception(lost)
+
+
+def last_line(result: ExecResult) -> str:
+    """What the init said last."""
+    lines = result.stderr.decode(errors="replace").strip().splitlines()
+    return lines[-1].removeprefix("proctor: ") if lines else ""

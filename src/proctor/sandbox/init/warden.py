@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import contextlib
 import json
+import mmap
 import os
 import resource
 import select
@@ -31,6 +32,8 @@ _LIMITS = {
     "m": resource.RLIMIT_DATA,
     "o": resource.RLIMIT_NOFILE,
 }
+_WANTED = (signal.SIGCHLD, signal.SIGTERM)
+"""What a supervisor waits for: the end of a child, or the word to end them all."""
 _ENTERED = {
     "net": kernel.NEWNET,
     "ipc": kernel.NEWIPC,
@@ -214,7 +217,11 @@ class Warden:
                 cwd=message.one("c", "/"),
                 user=message.one("u", "root"),
                 builtin="b" in message.fields,
+                fresh=tuple(message.all("f")),
+                targets=tuple(message.all("r")),
             )
+            if "q" in message.fields:
+                os.waitpid(forked(self._kill_all), 0)
             self._supervisors[forked(lambda: self._supervise(command, message.fds))] = ident
         elif message.kind == "K":
             for pid, name in self._supervisors.items():
@@ -241,8 +248,7 @@ class Warden:
             kernel.setns(fd, kind)
 
     def _supervise(self, command: Command, fds: list[int]) -> None:
-        wanted = (signal.SIGCHLD, signal.SIGTERM)
-        signal.pthread_sigmask(signal.SIG_BLOCK, wanted)
+        signal.pthread_sigmask(signal.SIG_BLOCK, _WANTED)
         kernel.die_with_parent()
         self._go_inside()
         kernel.adopt_orphans()
@@ -254,12 +260,23 @@ class Warden:
                 what: int(self._request.one(tag)) for tag, what in _LIMITS.items() if self._request.one(tag)
             },
         )
-        main = forked(lambda: run_command(command, fds, bounds))
+        with mmap.mmap(-1, 1) as made_ready:
+            main = forked(lambda: run_command(command, fds, bounds, lambda: made_ready.write(b"y")))
+            code, killed = self._watch(main, fds)
+            answer = "d" if killed or made_ready[:] == b"y" else "n"
+        used = resource.getrusage(resource.RUSAGE_CHILDREN)
+        cpu_us = int((used.ru_utime + used.ru_stime) * 1e6)
+        figures = (cpu_us, used.ru_maxrss, used.ru_inblock, used.ru_oublock)
+        reply(self._control, answer, command.ident, code, killed, *figures)
+
+    @staticmethod
+    def _watch(main: int, fds: list[int]) -> tuple[int, int]:
+        """Wait for a command's end, or for the word to end its whole tree: its code, and whether it was."""
         for fd in fds:
             os.close(fd)
         code, killed = None, 0
         while code is None:
-            if signal.sigwaitinfo(wanted).si_signo == signal.SIGTERM:
+            if signal.sigwaitinfo(_WANTED).si_signo == signal.SIGTERM:
                 _kill_children()
                 code, killed = 137, 1
             while code is None:
@@ -271,10 +288,7 @@ class Warden:
                     if pid:
                         continue
                 break
-        used = resource.getrusage(resource.RUSAGE_CHILDREN)
-        cpu_us = int((used.ru_utime + used.ru_stime) * 1e6)
-        figures = (cpu_us, used.ru_maxrss, used.ru_inblock, used.ru_oublock)
-        reply(self._control, "d", command.ident, code, killed, *figures)
+        return code, killed
 
     def _kill_all(self) -> None:
         self._go_inside()

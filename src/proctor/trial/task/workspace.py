@@ -14,7 +14,7 @@ from typing import Any
 from proctor.errors import SandboxError, TaskError
 from proctor.model.canonical import digest
 from proctor.model.task import Repository, Task
-from proctor.sandbox.base import Sandbox, end_processes
+from proctor.sandbox.base import Sandbox, end_processes, standing
 from proctor.tasks.overrides import additions, removals
 
 _GIT_TIMEOUT_S = 600
@@ -33,7 +33,9 @@ class Workspace:
 
     async def lay_out(self, sandbox: Sandbox, workdir: str, *, made: bool = False) -> None:
         """Put everything in its place. `made`: the image already has the working folder."""
-        await end_processes(sandbox, fresh=_LOGS)
+        ready = standing(sandbox)
+        if missing := [path for path in _LOGS if path not in ready]:
+            await end_processes(sandbox, fresh=missing)
         if not made:
             await _must(sandbox, f"mkdir -p {shlex.quote(workdir)}", "the working folder could not be made")
         if self.source:

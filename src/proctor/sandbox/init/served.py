@@ -1,0 +1,105 @@
+"""What every sandbox with our init inside has in common: commands, files in and out, processes ended."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+from proctor.sandbox.base import Before, Download, ExecResult, OnOutput, SandboxRequest
+from proctor.sandbox.init import copies
+from proctor.sandbox.init.session import Session
+from proctor.sandbox.limits import Group
+
+
+class ServedSandbox:
+    """The methods of `proctor.sandbox.base.Sandbox` that need nothing but the init's socket."""
+
+    def __init__(self, request: SandboxRequest) -> None:
+        self._request = request
+        self._session = Session(request.name)
+        self._group: Group | None = None
+        self._oom_seen = 0
+        self._env: dict[str, str] = {}
+        self._ledger: dict[str, Any] = {}
+
+    @property
+    def _spool(self) -> Path:
+        """Where an upload too large for memory is packed."""
+        raise NotImplementedError
+
+    async def exec(
+        self,
+        argv: Sequence[str],
+        *,
+        env: Mapping[str, str] | None = None,
+        cwd: str | None = None,
+        user: str | None = None,
+        stdin: bytes | None = None,
+        timeout_s: float | None = None,
+        on_output: OnOutput | None = None,
+        keep_bytes: int = 1 << 20,
+    ) -> ExecResult:
+        """Run a command inside. At the time limit its whole tree is killed; daemons of earlier ones stay."""
+        options = {"stdin": stdin, "timeout_s": timeout_s, "on_output": on_output, "keep_bytes": keep_bytes}
+        return await self.exec_after(Before(), argv, env=env, cwd=cwd, user=user, **options)
+
+    async def exec_after(
+        self,
+        before: Before,
+        argv: Sequence[str],
+        *,
+        env: Mapping[str, str] | None = None,
+        cwd: str | None = None,
+        user: str | None = None,
+        **options: Any,
+    ) -> ExecResult:
+        """Make everything ready and run a command, in one process and one message."""
+        async with copies.packed(before.bring, self._spool) as streams:
+            result = await self._session.run(
+                argv,
+                env={**self._env, **env} if env else self._env,
+                cwd=cwd or self._request.root.workdir,
+                user=user or self._request.root.user,
+                quiet=before.quiet,
+                fresh=before.fresh,
+                streams=streams,
+                **options,
+            )
+        return self._with_oom(result)
+
+    async def upload(self, source: Path, target: str) -> None:
+        """Copy a file, or a folder's content, to an absolute path inside; it belongs to root there."""
+        await copies.upload(self._session, source, target, spool=self._spool)
+
+    async def download(self, source: str, target: Path, *, max_bytes: int = 1 << 30) -> Download:
+        """Copy a file or folder out. Links, devices and whatever else could reach the host are dropped."""
+        return await copies.download(self._session, source, target, max_bytes=max_bytes)
+
+    async def end_processes(self, fresh: Sequence[str] = ()) -> None:
+        """End every process inside but the init, then make each path of `fresh` an empty folder of root."""
+        await self._session.end_processes()
+        if fresh:
+            await copies.make_fresh(self._session, fresh)
+
+    def _with_oom(self, result: ExecResult) -> ExecResult:
+        """Whether the kernel killed a process for memory while the command ran."""
+        if self._group is None:
+            return result
+        kills, before = self._group.oom_kills(), self._oom_seen
+        self._oom_seen = kills
+        return replace(result, oom_killed=True) if kills > before else result
+
+    def _used(self) -> dict[str, Any]:
+        session = self._session
+        return {
+            "cpu_s": session.cpu_s,
+            "peak_memory_bytes": session.peak_process_bytes,
+            "read_bytes": session.read_bytes,
+            "write_bytes": session.write_bytes,
+        }
+
+    async def _end_for_storage(self, reason: str) -> None:
+        self._ledger["storage_exceeded"] = reason
+        await self._session.end_processes()
