@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gc
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
@@ -195,6 +196,11 @@ def _part(document: dict[str, Any], name: str, place: str) -> dict[str, Any]:
     if not isinstance(value, dict):
         raise UsageError(f"{place}: '{name}' must be an object")
     return value
+
+
+def count_outcomes(trials: Iterable[TrialResult]) -> Counter[Outcome]:
+    """How many trials ended in each way, the first that occurs first."""
+    return Counter(trial.counted.outcome for trial in trials if trial.counted)
 
 
 def metric_of(kind: str) -> str:

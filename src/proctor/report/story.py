@@ -178,9 +178,9 @@ def warnings(data: RunData) -> list[str]:
 def _notes(trials: list[TrialResult]) -> list[str]:
     """What attempts noted, each once: of notes that differ in figures only the commonest is told."""
     alike: dict[str, Counter[str]] = {}
-    for trial in trials:
-        for note in dict.fromkeys(trial.counted.notes if trial.counted else ()):
-            alike.setdefault(_FIGURE.sub("#", note), Counter())[note] += 1
+    for notes, count in Counter(trial.counted.notes for trial in trials if trial.counted).items():
+        for note in dict.fromkeys(notes):
+            alike.setdefault(_FIGURE.sub("#", note), Counter())[note] += count
     found = []
     for variants in sorted(alike.values(), key=lambda each: -each.total())[:20]:
         text = variants.most_common(1)[0][0]

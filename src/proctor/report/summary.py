@@ -9,7 +9,7 @@ from typing import Any
 
 from proctor.model.record import SCHEMA_VERSION
 from proctor.model.run import RunInfo
-from proctor.report.data import RunData, TrialResult, metric_of
+from proctor.report.data import RunData, TrialResult, count_outcomes, metric_of
 from proctor.report.files import encode, write_atomic, write_json
 from proctor.report.result import ResultWriter
 from proctor.report.story import groups, headline, warnings
@@ -38,8 +38,11 @@ def run_fields(info: RunInfo) -> dict[str, Any]:
 def summary(data: RunData) -> dict[str, Any]:
     """The run in a page: status, headline, outcomes, warnings and a line per subject."""
     info = data.info
-    outcomes = Counter(trial.outcome.value for trial in data.finished if trial.outcome)
-    blame = Counter(trial.outcome.blame.value for trial in data.finished if trial.outcome)
+    finished = len(data.finished)
+    outcomes = count_outcomes(data.trials)
+    blame: Counter[str] = Counter()
+    for outcome, count in outcomes.items():
+        blame[outcome.blame.value] += count
     attempts = sum(len(trial.attempts) for trial in data.trials)
     document: dict[str, Any] = {
         "schema_version": SCHEMA_VERSION,
@@ -49,11 +52,11 @@ def summary(data: RunData) -> dict[str, Any]:
         "wall_s": info.finished_at - info.started_at if info.finished_at and info.started_at else None,
         "trials": {
             "total": len(data.trials),
-            "finished": len(data.finished),
-            "missing": len(data.trials) - len(data.finished),
+            "finished": finished,
+            "missing": len(data.trials) - finished,
         },
-        "attempts": {"total": attempts, "not_counted": attempts - len(data.finished)},
-        "outcomes": dict(outcomes),
+        "attempts": {"total": attempts, "not_counted": attempts - finished},
+        "outcomes": {outcome.value: count for outcome, count in outcomes.items()},
         "blame": dict(blame),
         "warnings": warnings(data),
         "subjects": [_subject(group.subject, group.trials, metric_of(info.kind)) for group in groups(data)],
@@ -71,7 +74,7 @@ def _subject(subject: str, trials: tuple[TrialResult, ...], metric: str) -> dict
     return {
         "subject": subject,
         "trials": len(trials),
-        "outcomes": dict(Counter(trial.outcome.value for trial in trials if trial.outcome)),
+        "outcomes": {outcome.value: count for outcome, count in count_outcomes(trials).items()},
         "median_min": min(medians, default=None),
         "median_max": max(medians, default=None),
     }

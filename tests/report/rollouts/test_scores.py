@@ -71,7 +71,7 @@ def test_use_is_added_over_every_attempt_and_the_ledger_takes_what_counts(rolled
     data = rolled.of([(trial, [lost, good])])
     trials = list(data.trials)
     assert scores.usage(trials) == {"prompt_tokens": 150.0, "cost_usd": 0.75}
-    assert scores.ledger(trials)["peak_memory_bytes"]["count"] == 1
+    assert scores.described(scores.ledger(trials))["peak_memory_bytes"]["count"] == 1
     assert scores.enforced(trials)["disk"].startswith("not enforced")
     assert set(scores.phases(trials)) >= {"agent", "verify"}
 

@@ -10,7 +10,7 @@ from proctor.report.charts.distribution import WIDTH
 from proctor.report.charts.scale import Scale
 from proctor.report.charts.svg import document, line, mark, polyline, rect, text
 from proctor.report.quantity import duration
-from proctor.report.rollouts.scores import ArmScore, phases
+from proctor.report.rollouts.scores import ArmScore, means, phases
 from proctor.report.rollouts.words import rate, score_text, span
 
 MOST_ARMS = 24
@@ -137,30 +137,30 @@ def _ends(ends: list[tuple[float, int, str]], right: float) -> list[str]:
 
 def phase_bars(arms: Sequence[ArmScore]) -> str:
     """Where the time of an average trial goes, a bar per arm; phases in the order they happen."""
-    shown = [(arm, {n: float(d["mean"]) for n, d in phases(arm.trials).items()}) for arm in arms]
-    shown = [(arm, means) for arm, means in shown if sum(means.values()) > 0][:MOST_ARMS]
+    shown = [(arm, means(phases(arm.trials))) for arm in arms]
+    shown = [(arm, spent) for arm, spent in shown if sum(spent.values()) > 0][:MOST_ARMS]
     if not shown:
         return ""
-    longest = max(sum(means.values()) for _, means in shown)
+    longest = max(sum(spent.values()) for _, spent in shown)
     left = min(260.0, 7.2 * max(len(arm.arm.label) for arm, _ in shown) + 18)
     right, top = WIDTH - 90.0, 4.0
-    names = list(dict.fromkeys(name for _, means in shown for name in means))
+    names = list(dict.fromkeys(name for _, spent in shown for name in spent))
     parts: list[str] = []
-    for at, (arm, means) in enumerate(shown):
+    for at, (arm, spent) in enumerate(shown):
         y = top + at * _ROW
         x = left
         label = arm.arm.label if len(arm.arm.label) <= 34 else arm.arm.label[:33] + "…"
         parts.append(text(left - 14, y + 16, label, "e"))
-        for name, seconds in means.items():
+        for name, seconds in spent.items():
             width = (right - left) * seconds / longest
             css = f"phase ph{names.index(name) % 8}"
             parts.append(rect(x, y + 4, width, 17, css, title=f"{name}: {duration(seconds)}"))
             if width > 8.0 * len(name):
                 parts.append(text(x + width / 2, y + 16.5, name, "m onphase"))
             x += width
-        parts.append(text(x + 8, y + 16, duration(sum(means.values())), "dim num"))
+        parts.append(text(x + 8, y + 16, duration(sum(spent.values())), "dim num"))
     told = "; ".join(
-        f"{arm.arm.label}: " + ", ".join(f"{name} {duration(mean)}" for name, mean in means.items())
-        for arm, means in shown
+        f"{arm.arm.label}: " + ", ".join(f"{name} {duration(mean)}" for name, mean in spent.items())
+        for arm, spent in shown
     )
     return document(WIDTH, top + _ROW * len(shown), "Mean time by phase", told, parts)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from dataclasses import asdict
 from typing import Any
 
@@ -10,7 +9,7 @@ from proctor.analysis.estimate import AtK, Denominators, Score
 from proctor.analysis.interval import Interval
 from proctor.model.place import attempt_folder
 from proctor.model.record import SCHEMA_VERSION
-from proctor.report.data import RunData, TrialResult
+from proctor.report.data import RunData, TrialResult, count_outcomes
 from proctor.report.rollouts import scores
 from proctor.report.rollouts.scores import ArmScore, rollouts
 from proctor.report.rollouts.table import Cell, Row
@@ -33,15 +32,15 @@ def _arm(arm: ArmScore) -> dict[str, Any]:
         "passed": arm.passed,
         "errors": arm.errors,
         "missing": arm.missing,
-        "outcomes": dict(Counter(trial.outcome.value for trial in arm.trials if trial.outcome)),
+        "outcomes": {each.value: count for each, count in count_outcomes(arm.trials).items()},
         "pass_rate": _denominators(arm.passes),
         "mean_reward": _denominators(arm.rewards),
         "pass_at_k": [_at_k(each) for each in arm.at_k],
         "pass_hat_k": [_at_k(each) for each in arm.hat_k],
         "flaky_tasks": arm.flaky,
         "duration_s": scores.durations(arm.trials),
-        "phases_s": scores.phases(arm.trials),
-        "ledger": scores.ledger(arm.trials),
+        "phases_s": scores.described(scores.phases(arm.trials)),
+        "ledger": scores.described(scores.ledger(arm.trials)),
         "usage": scores.usage(arm.trials),
         "by_task": [_cell(cell, arm) for cell in arm.cells],
     }

@@ -138,20 +138,17 @@ def _tasks(run: Rollouts) -> str:
 
 
 def _use(run: Rollouts) -> str:
-    phases = {arm.arm.label: scores.phases(arm.trials) for arm in run.arms}
+    phases = {arm.arm.label: scores.means(scores.phases(arm.trials)) for arm in run.arms}
     names = list(dict.fromkeys(name for each in phases.values() for name in each))
     if not names:
         return ""
-    rows = [
-        [plain(label), *(duration(each.get(name, {}).get("mean")) for name in names)]
-        for label, each in phases.items()
-    ]
+    rows = [[plain(label), *(duration(each.get(name)) for name in names)] for label, each in phases.items()]
     text = "## Time and resources\n\n" + table(
         ["mean of a trial", *names], rows, right=range(1, len(names) + 1)
     )
     used = {
         arm.arm.label: {
-            **{name: each.get("p50") for name, each in scores.ledger(arm.trials).items()},
+            **scores.middles(scores.ledger(arm.trials)),
             **scores.usage(arm.trials),
         }
         for arm in run.arms

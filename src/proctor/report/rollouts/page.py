@@ -244,10 +244,9 @@ def _ledger(run: Rollouts) -> str:
         return ""
     rows = []
     for label, columns in found.items():
-        cells = []
+        cells, middles = [], scores.middles(columns)
         for name in names:
-            each = columns.get(name, {})
-            middle, most = each.get("p50"), each.get("max")
+            middle, most = middles.get(name), max(columns.get(name, ()), default=None)
             said = show(name, middle)
             cells.append(escape(said if middle == most else f"{said}, most {show(name, most)}"))
         rows.append([escape(label), *cells])

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import chain
 from typing import Any
 
 from proctor.analysis.estimate import (
@@ -16,7 +17,7 @@ from proctor.analysis.estimate import (
     pass_hat_k,
 )
 from proctor.analysis.flaky import Stability, TaskStability, task_stability
-from proctor.model.describe import describe
+from proctor.model.describe import describe, percentile
 from proctor.model.record import AttemptRecord
 from proctor.report.data import RunData, TrialResult, once
 from proctor.report.quantity import number
@@ -164,12 +165,12 @@ def durations(trials: Iterable[TrialResult]) -> dict[str, float | int]:
     return describe(took_s(trial.counted) for trial in trials if trial.counted)
 
 
-def phases(trials: Iterable[TrialResult]) -> dict[str, dict[str, float | int]]:
-    """Each phase of the attempts that count."""
+def phases(trials: Iterable[TrialResult]) -> dict[str, list[float]]:
+    """How long each phase of the attempts that count took."""
     return _columns([trial.counted.phases_s for trial in trials if trial.counted])
 
 
-def ledger(trials: Iterable[TrialResult]) -> dict[str, dict[str, float | int]]:
+def ledger(trials: Iterable[TrialResult]) -> dict[str, list[float]]:
     """What the attempts that count used of the machine; only what was measured."""
     return _columns([trial.counted.ledger for trial in trials if trial.counted], LEDGER)
 
@@ -184,20 +185,36 @@ def usage(trials: Iterable[TrialResult]) -> dict[str, float]:
 def enforced(trials: Iterable[TrialResult]) -> dict[str, str]:
     """How each limit was enforced, or why not; the first word on each."""
     found: dict[str, str] = {}
+    last = None
     for trial in trials:
         limits = trial.counted.ledger.get("enforced") if trial.counted else None
-        for name, how in limits.items() if isinstance(limits, Mapping) else ():
-            found.setdefault(str(name), str(how))
+        if limits is not last and isinstance(limits, Mapping):
+            for name, how in limits.items():
+                found.setdefault(str(name), str(how))
+            last = limits
     return found
 
 
-def _columns(
-    rows: Sequence[Mapping[str, Any]], names: Iterable[str] | None = None
-) -> dict[str, dict[str, float | int]]:
-    """Every column of numbers, or the named ones, described."""
-    wanted = dict.fromkeys(name for row in rows for name in row) if names is None else names
+def described(columns: Mapping[str, Iterable[float]]) -> dict[str, dict[str, float | int]]:
+    """Every column with the numbers people quote."""
+    return {name: describe(values) for name, values in columns.items()}
+
+
+def means(columns: Mapping[str, Sequence[float]]) -> dict[str, float]:
+    """The mean of every column."""
+    return {name: math.fsum(values) / len(values) for name, values in columns.items()}
+
+
+def middles(columns: Mapping[str, Sequence[float]]) -> dict[str, float]:
+    """The median of every column."""
+    return {name: percentile(sorted(map(float, values)), 50) for name, values in columns.items()}
+
+
+def _columns(rows: Sequence[Mapping[str, Any]], names: Iterable[str] | None = None) -> dict[str, list[float]]:
+    """Every column of numbers, or the named ones; without those that have none."""
+    wanted = dict.fromkeys(chain.from_iterable(rows)) if names is None else names
     columns = {name: _finite([row.get(name) for row in rows]) for name in wanted}
-    return {name: describe(values) for name, values in columns.items() if values}
+    return {name: values for name, values in columns.items() if values}
 
 
 def _finite(values: Iterable[object]) -> list[float]:
