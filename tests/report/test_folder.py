@@ -311,6 +311,24 @@ def test_a_brief_reading_says_how_trials_ended_and_streams_the_rest(runs, tmp_pa
         assert [row.record for row in brief.rows()] == [row.record for row in whole.rows()]
 
 
+def test_a_large_run_from_the_store_is_the_run_although_its_lists_are_read_late(runs, tmp_path, monkeypatch):
+    data = runs.lines()
+    with open_store(str(tmp_path / "s.db")) as store:
+        stored(store, data, runs.plan(data))
+        whole = RunData.from_store(store, data.info.id)
+        monkeypatch.setattr("proctor.report.data.LEAN_FROM", 1)
+        lean = RunData.from_store(store, data.info.id)
+    assert not isinstance(lean.trials[0].counted.iterations, tuple)
+    assert [trial.count("duration_s") for trial in lean.trials] == [
+        trial.count("duration_s") for trial in whole.trials
+    ]
+    assert list(lean.trials[0].values("duration_s")) == whole.trials[0].values("duration_s")
+    assert lean.trials == whole.trials
+    assert list(lean.trials[0].values("duration_s")) == whole.trials[0].values("duration_s")
+    assert all(type(row.record.iterations) is tuple for row in lean.rows())
+    assert list(lean.rows()) == list(whole.rows())
+
+
 @pytest.mark.parametrize("source", ["store", "folder"])
 def test_records_of_large_runs_share_what_is_alike(runs, tmp_path, monkeypatch, source):
     monkeypatch.setattr("proctor.report.data.LEAN_FROM", 1)

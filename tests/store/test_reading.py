@@ -62,6 +62,7 @@ def test_records_are_the_attempts_without_their_trials(filled):
     thorough = [(row.trial.index, row.record, row.counts) for row in filled.attempts(RUN)]
     assert len(thorough) == 620
     assert list(filled.records(RUN, keys)) == thorough
+    assert list(filled.records(RUN, keys, late=True)) == thorough
     seen = []
     list(filled.records(RUN, keys, lambda body: seen.append(sorted(body))))
     assert seen[0] == ["artifacts", "iterations", "ledger", "metrics", "notes"]

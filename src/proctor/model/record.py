@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
@@ -50,13 +50,13 @@ class AttemptRecord:
     """Duration of each phase: queue, image, start, setup, work, agent, verify, collect, teardown, stop."""
     metrics: Mapping[str, Any] = field(default_factory=dict)
     """Aggregates: `duration_s` and whatever the experiment or verifier reported."""
-    iterations: tuple[Mapping[str, Any], ...] = ()
+    iterations: Sequence[Mapping[str, Any]] = ()
     """Experiments: one row per measured iteration."""
     ledger: Mapping[str, Any] = field(default_factory=dict)
     """Resources: peak memory, CPU, throttling, OOM kills, I/O; which limits were enforced."""
     usage: Mapping[str, Any] = field(default_factory=dict)
     """Model use: prompt_tokens, completion_tokens, cost_usd, requests, tool_calls, steps."""
-    artifacts: tuple[Artifact, ...] = ()
+    artifacts: Sequence[Artifact] = ()
     notes: tuple[str, ...] = ()
     """Warnings a reader of the number needs: contended, throttled, host-root, unenforced limits."""
     worker: str = ""

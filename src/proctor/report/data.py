@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import gc
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from functools import wraps
@@ -23,6 +23,7 @@ from proctor.report.files import read_document
 from proctor.report.interval import SMALLEST, median_interval
 from proctor.report.quantity import number
 from proctor.report.series import SeriesRow, read_series
+from proctor.store.late import Iterations
 
 if TYPE_CHECKING:
     from proctor.store.store import Store
@@ -61,13 +62,11 @@ class TrialResult:
 
     def count(self, metric: str) -> int:
         """How many iterations that are held in memory have the metric."""
-        rows = self.counted.iterations if self.counted else ()
-        return sum([number(row.get(metric)) is not None for row in rows])
+        return len(self.values(metric))
 
-    def values(self, metric: str) -> list[float]:
+    def values(self, metric: str) -> Sequence[float]:
         """The metric's value in each iteration that is held in memory."""
-        rows = self.counted.iterations if self.counted else ()
-        return [value for row in rows if (value := number(row.get(metric))) is not None]
+        return values_in(self.counted.iterations, metric) if self.counted else ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,7 +95,7 @@ class RunData:
             return
         for trial in self.trials:
             for record in trial.attempts:
-                yield SeriesRow(trial.planned, record, record is trial.counted)
+                yield SeriesRow(trial.planned, _whole(record), record is trial.counted)
 
     @classmethod
     def from_store(cls, store: Store, run_id: str, *, brief: bool = False) -> RunData:
@@ -114,8 +113,12 @@ class RunData:
         with without_collections():
             planned = list(store.planned(info.id))
             keys = {trial.index: trial.key for trial in planned}
-            share = _Alike().share if info.total > LEAN_FROM else None
-            found = store.brief_records(info.id, keys) if brief else store.records(info.id, keys, share)
+            if brief:
+                found = store.brief_records(info.id, keys)
+            elif info.total > LEAN_FROM:
+                found = store.records(info.id, keys, _Alike().share, late=True)
+            else:
+                found = store.records(info.id, keys)
             rows = ((record, counts) for _, record, counts in found)
             data = _gather(info, planned, rows, source, warnings=store.warnings(info.id))
             return replace(data, trimmed=True) if brief else data
@@ -134,6 +137,12 @@ class RunData:
             found = read_series(path, run_id=info.id, trials=by_key, prepare=prepare)
             rows = ((row.record, row.counts) for row in found)
             return _gather(info, planned, rows, source, warnings=warnings)
+
+
+def _whole(record: AttemptRecord) -> AttemptRecord:
+    """The record with plain iterations, for whoever writes all of it."""
+    rows = record.iterations
+    return replace(record, iterations=tuple(rows)) if isinstance(rows, Iterations) else record
 
 
 @contextmanager
@@ -253,8 +262,15 @@ def _interval(record: AttemptRecord, metric: str) -> tuple[float, float] | None:
         return known
     if len(record.iterations) < SMALLEST:
         return None
-    values = (number(row.get(metric)) for row in record.iterations)
-    return median_interval(sorted(value for value in values if value is not None))
+    return median_interval(sorted(values_in(record.iterations, metric)))
+
+
+def values_in(rows: Sequence[Mapping[str, Any]], metric: str) -> Sequence[float]:
+    """A metric's value in each row that has it."""
+    column = rows.column(metric) if isinstance(rows, Iterations) else None
+    if column is not None:
+        return column
+    return [value for row in rows if (value := number(row.get(metric))) is not None]
 
 
 class _Alike:

@@ -38,6 +38,24 @@ def ordered(parts: Mapping[str, Any]) -> dict[str, Any]:
     return {name: value for name in names if (value := parts.get(name))}
 
 
+def flat_end(data: bytes) -> int:
+    """Where the iterations end if they come first and hold plain values; 0 when that is not certain."""
+    start = len(_OPENING) + 1
+    end = data.find(_END, start) + 1 if data.startswith(_OPENING) else 0
+    return end if end and data.startswith(_NEXT, end + 2) and is_flat(data, start, end) else 0
+
+
+def is_flat(data: bytes, start: int, end: int) -> bool:
+    """Whether objects hold plain values: in compact JSON what is nested follows its colon at once."""
+    return data.find(b":[", start, end) < 0 and data.find(b":{", start, end) < 0
+
+
+def column_of(data: bytes, name: str, start: int, end: int) -> tuple[float, ...]:
+    """The finite numbers of that name in flat objects, in order."""
+    values = tuple(map(float, _numbers(name).findall(data, start, end)))
+    return values if math.isfinite(sum(values)) else tuple(filter(math.isfinite, values))
+
+
 class Body:
     """One stored body. `get` decodes up to the part that is asked for."""
 
@@ -71,22 +89,12 @@ class Body:
         if not end:
             rows = self.get(FIRST) or ()
             return tuple([value for row in rows if (value := _number(row.get(name))) is not None])
-        values = tuple(map(float, _numbers(name).findall(self._data, len(_OPENING), end)))
-        return values if math.isfinite(sum(values)) else tuple(filter(math.isfinite, values))
+        return column_of(self._data, name, len(_OPENING), end)
 
     def _flat_end(self) -> int:
-        """Where the iterations end if they come first and hold plain values; 0 when that is not certain."""
-        data, start = self._data, len(_OPENING) + 1
-        self._flat = 0
-        end = data.find(_END, start) + 1 if data.startswith(_OPENING) else 0
-        if not end or not data.startswith(_NEXT, end + 2):
-            return 0
-        # In compact JSON a list or mapping inside a row follows its colon at once.
-        if data.find(b":[", start, end) >= 0 or data.find(b":{", start, end) >= 0:
-            return 0
-        if self._at == 1:
+        end = self._flat = flat_end(self._data)
+        if end and self._at == 1:
             self._at = end + 2
-        self._flat = end
         return end
 
     def text(self, name: str) -> str:

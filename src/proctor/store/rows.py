@@ -18,6 +18,7 @@ from proctor.model.run import RunInfo
 from proctor.model.trial import RunStatus
 from proctor.store.body import Body, ordered
 from proctor.store.database import Row
+from proctor.store.late import Late, set_aside
 
 COMPRESS_FROM_BYTES = 2048
 """Shorter documents gain nothing from zlib."""
@@ -75,10 +76,20 @@ def unpack(data: bytes) -> Any:
     return json.loads(data if data[:1] == b"{" else zlib.decompress(data))
 
 
-def unpack_all(documents: Iterable[bytes]) -> list[Any]:
-    """Many at once: in one pass equal names become one string, which saves time and most of the memory."""
+def unpack_all(documents: Iterable[bytes], *, late: bool = False) -> list[Any]:
+    """Many at once: in one pass equal names become one string, which saves time and most of the memory.
+
+    `late`: lists that most readers of many records never look at are decoded when somebody does.
+    """
     texts = [data if data[:1] == b"{" else zlib.decompress(data) for data in documents]
+    aside: list[Late[Any] | None] = []
+    if late:
+        split = [set_aside(text) for text in texts]
+        texts, aside = [text for text, _ in split], [each for _, each in split]
     found: list[Any] = json.loads(b"[" + b",".join(texts) + b"]")
+    for body, each in zip(found, aside, strict=False):
+        if each is not None:
+            body[each.part] = each
     return found
 
 
@@ -209,6 +220,7 @@ def attempt_record(row: Row, key: str) -> AttemptRecord:
 def record_of(row: Row, key: str, body: dict[str, Any]) -> AttemptRecord:
     """The same, of which the body is unpacked already."""
     failure = body.pop("failure", None)
+    artifacts, iterations = body.pop("artifacts", ()), body.pop("iterations", ())
     return AttemptRecord(
         key=key,
         number=row[0],
@@ -218,8 +230,8 @@ def record_of(row: Row, key: str, body: dict[str, Any]) -> AttemptRecord:
         reward=row[5],
         worker=intern(row[6]),
         failure=Failure(**failure) if failure else None,
-        artifacts=tuple([Artifact(**each) for each in body.pop("artifacts", ())]),
-        iterations=tuple(body.pop("iterations", ())),
+        artifacts=tuple([Artifact(**each) for each in artifacts]) if type(artifacts) is list else artifacts,
+        iterations=tuple(iterations) if type(iterations) is list else iterations,
         notes=tuple(map(intern, body.pop("notes", ()))),
         **body,
     )

@@ -249,18 +249,23 @@ class Store:
             limit = _next_limit([len(row[-1]) for row in page])
 
     def records(
-        self, run_id: str, keys: Mapping[int, str], prepare: Callable[[dict[str, Any]], None] | None = None
+        self,
+        run_id: str,
+        keys: Mapping[int, str],
+        prepare: Callable[[dict[str, Any]], None] | None = None,
+        *,
+        late: bool = False,
     ) -> Iterator[tuple[int, AttemptRecord, bool]]:
         """Every attempt as (index of its trial, record, whether it counts), for whoever has the trials' keys.
 
         Half the cost of `attempts`: no trial is read again for each attempt. `prepare` may change what was
-        read of a record before the record is made.
+        read of a record before the record is made. `late`: see `rows.unpack_all`.
         """
         place, limit = (-1, 0), 8
         while page := self._db.read(
             queries.RECORDS_PAGE, {"run": run_id, "idx": place[0], "number": place[1], "limit": limit}
         ):
-            for row, body in zip(page, rows.unpack_all(row[7] for row in page), strict=True):
+            for row, body in zip(page, rows.unpack_all([row[7] for row in page], late=late), strict=True):
                 if prepare:
                     prepare(body)
                 yield row[8], rows.record_of(row, keys[row[8]], body), bool(row[2])
