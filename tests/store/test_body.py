@@ -55,7 +55,22 @@ def test_the_text_of_the_aggregates_is_what_was_stored(with_iterations):
     body = Body(pack(ordered(parts)))
     assert json.loads(body.text("metrics")) == PARTS["metrics"]
     assert body.get("ledger") == {"cpu_s": 0.5}
-    assert Body(b"{}").text("metrics") == ""
+    assert Body(b"{}").text("metrics") == b""
+
+
+@pytest.mark.parametrize(
+    "parts",
+    [
+        {"ledger": {"metrics": {"a": 1}}},
+        {"ledger": {"metrics": {"a": 1}}, "metrics": {"b": {"metrics": {"c": 1}}, "d": [{"metrics": {}}]}},
+        {"ledger": {"metrics": {"a": 1}, "x": 1}, "metrics": {"b": 1}},
+        {"ledger": {"x": "{"}, "metrics": {"b": "}"}},
+    ],
+)
+@pytest.mark.parametrize("rows", [[{"a": 1}], [{"a": [1]}]])
+def test_the_text_of_the_aggregates_is_not_that_of_something_called_so(parts, rows):
+    text = Body(pack(ordered({"iterations": rows, **parts}))).text("metrics")
+    assert (json.loads(text) if text else None) == parts.get("metrics")
 
 
 def test_a_name_inside_another_part_is_not_taken_for_the_part():

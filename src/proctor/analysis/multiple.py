@@ -11,7 +11,9 @@ def holm(p_values: Sequence[float]) -> tuple[float, ...]:
     adjusted = [0.0] * count
     worst = 0.0
     for rank, index in enumerate(sorted(range(count), key=p_values.__getitem__)):
-        worst = max(worst, min(1.0, p_values[index] * (count - rank)))
+        value = p_values[index] * (count - rank)
+        if not value <= worst:  # spelt out: a sweep asks a hundred thousand questions
+            worst = min(1.0, value)
         adjusted[index] = worst
     return tuple(adjusted)
 

@@ -19,7 +19,7 @@ from proctor.errors import StoreError
 FIRST, LAST = "iterations", "metrics"
 _ORDER = (FIRST, "ledger", "usage", "failure", "notes", "phases_s", "artifacts", LAST)
 _OF_ROLLOUTS = (LAST, "usage", *(name for name in _ORDER[1:-1] if name != "usage"))
-_OPENING = b'{"iterations":'
+_OPENING, _CLOSING = b'{"iterations":', b',"metrics":{'
 _SPELT = {name: f'"{name}":'.encode() for name in _ORDER}
 _END = b'}],"'
 _NEXT = tuple(_SPELT[name] for name in _ORDER[1:])
@@ -97,12 +97,15 @@ class Body:
             self._at = end + 2
         return end
 
-    def text(self, name: str) -> str:
+    def text(self, name: str) -> bytes:
         """One part as it is written; empty when there is none. Not for a part that `get` has passed."""
-        last = name == LAST and self._data.startswith(_OPENING)
-        if last and self._at == 1 and self._flat < 0:
-            self._flat_end()
-        return self._decode(name, to_the_end=last)
+        data, last = self._data, name == LAST and self._data.startswith(_OPENING)
+        end = (self._flat if self._flat >= 0 else self._flat_end()) if last else 0
+        at = data.rfind(_CLOSING) if end else -1
+        # Between the first and the last part everything that was opened is closed again.
+        if at > end and data.count(b"{", end, at) == data.count(b"}", end, at):
+            return data[at + len(_CLOSING) - 1 : -1]
+        return self._decode(name, to_the_end=last).encode()
 
     def _decode(self, name: str, *, to_the_end: bool = False) -> str:
         """Go on decoding until this part is known; how it is written. The last part need not be decoded."""

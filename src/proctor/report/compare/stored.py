@@ -60,9 +60,9 @@ class Values:
         """Metric → values; without those that it lacks."""
         found = {}
         for metric, spelt in self._metrics:
-            values: tuple[float, ...] = ()
-            if row.body.mentions(spelt):
-                values = row.body.column(metric) or samples_among(metric, (), _places(row))
+            values = row.body.column(metric)
+            if not values and row.body.mentions(spelt):
+                values = samples_among(metric, (), _places(row))
             if not values and metric == "duration_s" and row.ended_at > row.started_at:
                 values = (row.ended_at - row.started_at,)
             if values:

@@ -17,6 +17,7 @@ from proctor.analysis.interval import Interval
 from proctor.analysis.rates import fisher
 from proctor.analysis.times import Noise
 from proctor.analysis.verdict import Verdict, judge
+from proctor.model.quick import quick
 from proctor.report.compare.judge import is_time
 from proctor.report.gate.reach import few_tasks, score_reach
 from proctor.report.gate.rules import NotWorse, refuse
@@ -36,6 +37,7 @@ _MEANING = {
 }
 
 
+@quick
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Finding:
     """One comparison: a gain below zero is worse. In log ratios, or in shares of the score's scale."""

@@ -74,17 +74,17 @@ class _Watch:
         self.tally.add(outcome, row.ended_at - row.started_at, failure["type"] if failure else "")
 
 
-def _line(row: ResultRow, outcome: Outcome, metrics: str) -> bytes:
+def _line(row: ResultRow, outcome: Outcome, metrics: bytes) -> bytes:
     """What `run_digest` digests of a trial, spelt as `encode` would spell it."""
     key, reward = row.key, "null" if row.reward is None else repr(float(row.reward))
     if key.isascii() and key.isalnum() and math.isfinite(row.reward or 0.0):
-        return f'["{key}",{row.number},"{outcome.value}",{reward},{metrics}]'.encode("utf-8", "replace")
+        return f'["{key}",{row.number},"{outcome}",{reward},'.encode() + metrics + b"]"
     head = encode([key, row.number, outcome.value, row.reward])[:-1]
-    return f"{head},{metrics}]".encode("utf-8", "replace")
+    return head.encode("utf-8", "replace") + b"," + metrics + b"]"
 
 
-def _canonical(text: str) -> str:
+def _canonical(text: bytes) -> bytes:
     """Stored JSON as a run folder would spell it: the same, unless it has escapes or a number is none."""
-    if "\\" in text or "NaN" in text or "Infinity" in text:
-        return encode(json.loads(text))
-    return text or "{}"
+    if b"\\" in text or b"NaN" in text or b"Infinity" in text:
+        return encode(json.loads(text)).encode("utf-8", "replace")
+    return text or b"{}"

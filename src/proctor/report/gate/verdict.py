@@ -8,6 +8,7 @@ from enum import StrEnum
 from typing import Any
 
 from proctor.errors import Exit
+from proctor.model.quick import quick
 from proctor.report.gate.rules import Written
 
 
@@ -39,6 +40,7 @@ EXIT_CODES = {
 }
 
 
+@quick
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Estimate:
     """A number with its interval, in the unit that it is shown in."""
