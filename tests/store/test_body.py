@@ -73,6 +73,26 @@ def test_the_text_of_the_aggregates_is_not_that_of_something_called_so(parts, ro
     assert (json.loads(text) if text else None) == parts.get("metrics")
 
 
+@pytest.mark.parametrize(
+    "parts",
+    [
+        {"ledger": {"noise": {"a": [1]}, "x": 1.5}, "metrics": {"m": 1}},
+        {"ledger": {"noise": {"a": 1}}, "metrics": {"noise": {"a": 2}}},
+        {"ledger": {"x": 1}, "metrics": {"noise": {"a": 2}}},
+        {"ledger": {"noise": 3}},
+        {"ledger": {"x": 1}, "metrics": {"m": 1}},
+        {"metrics": {"noise": 1}},
+    ],
+)
+@pytest.mark.parametrize("rows", [[{"noise": 1}], [{"noise": [1]}], []])
+def test_one_thing_inside_a_part_is_that_of_the_part(parts, rows):
+    body = Body(pack(ordered({"iterations": rows, **parts})))
+    expected = parts.get("ledger", {}).get("noise")
+    assert body.inside("ledger", "noise") == expected
+    assert (body.get("ledger"), body.get("metrics")) == (parts.get("ledger"), parts.get("metrics"))
+    assert body.inside("ledger", "noise") == expected
+
+
 def test_a_name_inside_another_part_is_not_taken_for_the_part():
     parts = {"metrics": {"usage": 1, "iterations": [2], "x": '"ledger":{"a":1}'}}
     body = Body(pack(ordered(parts)))

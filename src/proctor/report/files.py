@@ -93,12 +93,16 @@ def new_folder(path: Path) -> Iterator[Path]:
 
 _COMPACT = json.JSONEncoder(ensure_ascii=False, allow_nan=False, separators=(",", ":"))
 _SPACED = json.JSONEncoder(ensure_ascii=False, allow_nan=False)
+_LINES = json.JSONEncoder(ensure_ascii=False, allow_nan=False, separators=(",\n ", ": "))
 _ESCAPED = json.JSONEncoder(separators=(",", ":"))
 
 
-def encode(value: Any, *, indent: bool = False) -> str:
-    """JSON that any parser reads: what is not finite becomes null, a lone surrogate is escaped."""
-    write = _indented if indent else _COMPACT.encode
+def encode(value: Any, *, indent: bool = False, lines: bool = False) -> str:
+    """JSON that any parser reads: what is not finite becomes null, a lone surrogate is escaped.
+
+    With `lines` every value is on a line of its own: readable, and many times as fast as `indent`.
+    """
+    write = _indented if indent else (_LINES if lines else _COMPACT).encode
     try:
         text = write(value)
     except ValueError:
@@ -117,10 +121,13 @@ _WIDTH = 100
 
 def _indented(value: Any, margin: str = "") -> str:
     """For people: what is short is on one line, the rest is broken up. Much faster than indenting it all."""
-    line = _SPACED.encode(value)
-    short = bool(margin) and len(margin) + len(line) <= _WIDTH
-    if short or not value or not isinstance(value, dict | list | tuple):
-        return line
+    if not isinstance(value, dict | list | tuple) or not value:
+        return _SPACED.encode(value)
+    # What has many parts is long without being written out to see.
+    if margin and len(value) <= _WIDTH // 3:
+        line = _SPACED.encode(value)
+        if len(margin) + len(line) <= _WIDTH:
+            return line
     inner = f"{margin} "
     if isinstance(value, dict):
         parts = [f"{_key(key)}: {_indented(item, inner)}" for key, item in value.items()]
@@ -128,11 +135,13 @@ def _indented(value: Any, margin: str = "") -> str:
     if any(isinstance(item, dict | list | tuple) for item in value):
         parts = [_indented(item, inner) for item in value]
         return f"[\n{inner}" + f",\n{inner}".join(parts) + f"\n{margin}]"
-    return line
+    return _SPACED.encode(value)
 
 
 def _key(key: Any) -> str:
-    """As the encoder writes keys that are not text."""
+    """As the encoder writes keys, also those that are not text."""
+    if isinstance(key, str):
+        return _SPACED.encode(key)
     return _SPACED.encode({key: 0})[1:].rpartition(": 0}")[0]
 
 

@@ -16,6 +16,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from proctor.disk import spread
 from proctor.errors import StoreError, UsageError
 from proctor.model.place import safe_name, trial_folder
 from proctor.model.plan import Plan, PlannedTrial
@@ -42,6 +43,7 @@ def claim_folder(base: Path, name: str, run_id: str) -> Path:
     """Make `<base>/<name>/<run_id>` and nobody else's: a folder that exists is never taken over."""
     parent = base / safe_name(name)
     make_folder(parent)
+    spread(parent)
     for number in range(1, 10_000):
         path = parent / (safe_name(run_id) if number == 1 else f"{safe_name(run_id)}-{number}")
         try:

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import cache
 from pathlib import Path
-from typing import Any, Literal, Protocol, runtime_checkable
+from typing import Any, Literal, Protocol, cast, runtime_checkable
 
 from proctor.errors import SandboxError
 
@@ -152,6 +153,16 @@ class Backend(Protocol):
         """Stop what is still running and leave nothing."""
 
 
+def can(sandbox: Sandbox, protocol: type) -> bool:
+    """Whether a sandbox has the methods of a protocol; looked up once for all of its kind."""
+    return _has_methods(type(sandbox), protocol)
+
+
+@cache
+def _has_methods(kind: type, protocol: type) -> bool:
+    return issubclass(kind, protocol)
+
+
 @runtime_checkable
 class EndsProcesses(Protocol):
     """A sandbox that can end what runs in it without running anything in it."""
@@ -188,8 +199,9 @@ class MakesReady(Protocol):
 
 async def exec_after(sandbox: Sandbox, before: Before, argv: Sequence[str], **options: Any) -> ExecResult:
     """Make everything ready, then run a command; SandboxError when the former failed."""
-    if isinstance(sandbox, MakesReady):
-        return await sandbox.exec_after(before, argv, **options)
+    if can(sandbox, MakesReady):
+        maker = cast("MakesReady", sandbox)
+        return await maker.exec_after(before, argv, **options)
     if before.quiet or before.fresh:
         await end_processes(sandbox, fresh=before.fresh)
     for source, target in before.bring:
@@ -203,8 +215,8 @@ async def end_processes(sandbox: Sandbox, *, fresh: Sequence[str] = ()) -> None:
     Each path of `fresh` becomes an empty folder of root afterwards, whatever stood there: a folder, a file,
     or a link, also among its parents. For `/tests` and `/logs/verifier` before a verifier.
     """
-    if isinstance(sandbox, EndsProcesses):
-        await sandbox.end_processes(fresh)
+    if can(sandbox, EndsProcesses):
+        await cast("EndsProcesses", sandbox).end_processes(fresh)
         return
     await sandbox.exec(["sh", "-c", "kill -9 -1"], user="root", cwd="/")
     for path in fresh:

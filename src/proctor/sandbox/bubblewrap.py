@@ -14,11 +14,12 @@ import re
 import sys
 from pathlib import Path
 
+from proctor.disk import spread
 from proctor.errors import SandboxError
 from proctor.sandbox import limits as limiting
 from proctor.sandbox import network, overlay, reaper
 from proctor.sandbox import state as saved_state
-from proctor.sandbox.base import SandboxInfo, SandboxRequest
+from proctor.sandbox.base import Root, SandboxInfo, SandboxRequest
 from proctor.sandbox.init.build import keeper_program
 from proctor.sandbox.init.client import Keeper, Usage
 from proctor.sandbox.init.served import ServedSandbox
@@ -32,6 +33,8 @@ setpcap, net_bind_service, sys_chroot, mknod, audit_write, setfcap. As in other 
 PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 SHM_BYTES = 64 << 20
 _START_S = 60.0
+_STACKS = 1000
+"""Of how many roots the layers are remembered, as long as nobody makes such a root anew."""
 _FALLBACK = (
     f"import sys; sys.path.insert(0, {str(Path(__file__).parents[2])!r}); "
     "from proctor.sandbox.init.fallback import main; main(sys.argv[1:])"
@@ -50,6 +53,7 @@ class Bubblewrap:
         self._opening = asyncio.Lock()
         self._keeper: Keeper | None = None
         self._layers: dict[str, Path] = {}
+        self._stacks: dict[tuple[int, str | None], tuple[Root, overlay.Stack]] = {}
         self._filter = -1
         self._running: set[BubblewrapSandbox] = set()
         self._numbers = itertools.count()
@@ -97,14 +101,21 @@ class Bubblewrap:
     async def stack(self, request: SandboxRequest) -> overlay.Stack:
         """The layers and binds of a sandbox's root."""
         resolver = network.RESOLVER if request.limits.network == "public" else None
+        known = self._stacks.get((id(request.root), resolver))
+        if known and known[0] is request.root:
+            return known[1]
         top = f"top {resolver}"
         if top not in self._layers:
             self._layers[top] = await overlay.top_layer(self._cache_dir, self.give_to_root, resolver=resolver)
         if request.root.host and "host" not in self._layers:
             self._layers["host"] = await overlay.host_skeleton(self._cache_dir, self.give_to_root)
-        return overlay.stack(
+        found = overlay.stack(
             request.root, top=self._layers[top], host_layer=self._layers.get("host"), name=request.name
         )
+        if len(self._stacks) >= _STACKS:
+            self._stacks.clear()
+        self._stacks[id(request.root), resolver] = request.root, found
+        return found
 
     def filter_descriptor(self) -> int:
         """The system call filter, in a descriptor that all sandboxes share."""
@@ -143,7 +154,7 @@ class Bubblewrap:
         name = reaper.owner_name()
         self.folder = self._state_dir / name
         self.folder.mkdir(parents=True, exist_ok=True, mode=0o700)
-        overlay.spread(self.folder)
+        spread(self.folder)
         if ids.as_root:
             for folder in (self._state_dir, self.folder):
                 os.chown(folder, ids.keeper_uid, ids.keeper_gid)
@@ -193,10 +204,12 @@ class BubblewrapSandbox(ServedSandbox):
         self._folder_name = self._backend.unique(self._request.name)
         self._keeper = await self._backend.keeper()
         self._backend.began(self)
+        stack = await self._backend.stack(self._request)
         try:
-            await self._make(self._keeper)
+            await self._make(self._keeper, stack)
         except BaseException:
             await self.stop()
+            stack.check(self._request.name)
             raise
 
     async def stop(self) -> None:
@@ -258,10 +271,9 @@ class BubblewrapSandbox(ServedSandbox):
             raise SandboxError(f"sandbox {self._request.name} is not running")
         return self._keeper
 
-    async def _make(self, keeper: Keeper) -> None:
+    async def _make(self, keeper: Keeper, stack: overlay.Stack) -> None:
         backend, request = self._backend, self._request
-        stack = await backend.stack(request)
-        self.standing = overlay.standing(stack.layers[0])
+        self.standing = stack.standing
         state = self._state_folder
         state.mkdir(mode=0o700)
         if request.state:

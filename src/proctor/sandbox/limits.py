@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -16,6 +17,7 @@ from proctor.errors import SandboxError
 from proctor.sandbox.base import Limits
 
 _PERIOD_US = 100_000
+_OOM_KILL = re.compile(rb"^oom_kill (\d+)", re.MULTILINE)
 _CONTROLLERS = ("memory", "pids", "cpu")
 _OPTIONAL = ("memory.swap.max", "memory.swappiness")
 """Absent where the kernel counts no swap."""
@@ -62,6 +64,8 @@ class Group:
 
     version: int
     folders: Mapping[str, Path]
+    _opened: list[int] = field(default_factory=list)
+    """The file that counts processes killed for memory, once it was looked at: that happens often."""
 
     def open_procs(self) -> list[int]:
         """Descriptors through which a process enters the groups."""
@@ -71,7 +75,14 @@ class Group:
     def oom_kills(self) -> int:
         """Processes killed for memory so far."""
         name = "memory.events" if self.version == 2 else "memory.oom_control"
-        return _keyed(self._read("memory", name)).get("oom_kill", 0)
+        try:
+            if not self._opened:
+                place = f"{self.folders['memory']}/{name}"
+                self._opened.append(os.open(place, os.O_RDONLY | os.O_CLOEXEC))
+            found = _OOM_KILL.search(os.pread(self._opened[0], 4096, 0))
+        except (OSError, KeyError):
+            return 0
+        return int(found[1]) if found else 0
 
     def usage(self) -> dict[str, Any]:
         """What the kernel counted; keys as in `SandboxInfo.ledger`."""
@@ -94,6 +105,8 @@ class Group:
 
     def remove(self) -> bool:
         """Remove the groups, which must be empty; True when none is left."""
+        while self._opened:
+            os.close(self._opened.pop())
         for folder in set(self.folders.values()):
             with contextlib.suppress(OSError):
                 folder.rmdir()

@@ -2,14 +2,11 @@
 
 from __future__ import annotations
 
-import contextlib
 import ctypes
-import fcntl
 import hashlib
 import os
 import shutil
 import stat
-import struct
 import tempfile
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
@@ -52,7 +49,6 @@ STANDING = ("/logs/agent", "/logs/artifacts")
 _OPAQUE = "user.overlay.opaque"
 _MOST_LAYERS = 200
 _OPEN_TREE = 428
-_GET_FLAGS, _SET_FLAGS, _TOP_OF_HIERARCHY = 0x80086601, 0x40086602, 0x00020000
 _CLONE_TREE = 1 | os.O_CLOEXEC | 0x8000  # OPEN_TREE_CLONE, AT_RECURSIVE
 
 
@@ -62,6 +58,14 @@ class Stack:
 
     layers: tuple[Path, ...]
     binds: tuple[tuple[Path, str], ...] = ()
+    standing: tuple[str, ...] = ()
+    """Folders that stand empty in it."""
+
+    def check(self, name: str) -> None:
+        """SandboxError when a part of it is no longer there."""
+        for source in self.sources():
+            if not source.exists():
+                raise SandboxError(f"sandbox {name}: {source} does not exist; was the image cache cleared?")
 
     def sources(self) -> list[Path]:
         """Every folder or file of the host, in the order in which the keeper wants them."""
@@ -80,10 +84,9 @@ def stack(root: Root, *, top: Path, host_layer: Path | None, name: str) -> Stack
         raise SandboxError(f"sandbox {name}: its root has no layers, and is not the host's system")
     if len(layers) > _MOST_LAYERS:
         raise SandboxError(f"sandbox {name}: {len(layers)} layers; at most {_MOST_LAYERS} can be stacked")
-    for source in (*layers, *(source for source, _ in binds)):
-        if not source.exists():
-            raise SandboxError(f"sandbox {name}: {source} does not exist; was the image cache cleared?")
-    return Stack(layers=tuple(layers), binds=tuple(binds))
+    found = Stack(layers=tuple(layers), binds=tuple(binds), standing=_standing(top))
+    found.check(name)
+    return found
 
 
 @cache
@@ -133,7 +136,7 @@ def _make_standing(root: Path) -> bool:
     return True
 
 
-def standing(top: Path) -> tuple[str, ...]:
+def _standing(top: Path) -> tuple[str, ...]:
     """The folders that stand empty in every sandbox with this layer on top."""
     return STANDING if (top / STANDING[0].lstrip("/")).is_dir() else ()
 
@@ -198,22 +201,6 @@ def _copy(source: Path, target: Path, digest: hashlib._Hash) -> None:
     except OSError:
         return
     digest.update(os.fsencode(target.name) + b"\0" + content + b"\0")
-
-
-def spread(folder: Path) -> None:
-    """Have ext4 place each folder made in this one somewhere else on the disk.
-
-    It passes over inodes deleted in the last minutes one by one, and sandboxes come and go in great numbers:
-    without this, making a file takes the longer the more of them there were (6 ms instead of 1 for a start).
-    """
-    with contextlib.suppress(OSError):
-        fd = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
-        try:
-            flags = bytearray(struct.calcsize("l"))
-            fcntl.ioctl(fd, _GET_FLAGS, flags)
-            fcntl.ioctl(fd, _SET_FLAGS, struct.pack("l", struct.unpack("l", flags)[0] | _TOP_OF_HIERARCHY))
-        finally:
-            os.close(fd)
 
 
 def open_trees(paths: Sequence[Path]) -> list[int]:

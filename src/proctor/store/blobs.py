@@ -16,6 +16,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import BinaryIO, Protocol
 
+from proctor.disk import spread
 from proctor.errors import NotFoundError, StoreError
 from proctor.model.record import Artifact
 
@@ -166,7 +167,9 @@ class FolderBlobs:
         path = f"{self._base}/{_PARTIAL}{os.getpid()}-{os.urandom(8).hex()}"
         try:
             if not self._made:
-                self.root.mkdir(parents=True, exist_ok=True)
+                self.root.parent.mkdir(parents=True, exist_ok=True)
+                spread(self.root.parent)
+                self.root.mkdir(exist_ok=True)
                 self._made = True
             with open(path, "xb") as partial:  # noqa: PTH123 - several per trial
                 yield partial

@@ -28,8 +28,13 @@ _scan = json.JSONDecoder().raw_decode
 
 
 @lru_cache(maxsize=64)
+def _spelt(name: str) -> bytes:
+    return json.dumps(name).encode() + b":"
+
+
+@lru_cache(maxsize=64)
 def _numbers(name: str) -> re.Pattern[bytes]:
-    return re.compile(re.escape(json.dumps(name).encode()) + rb":(-?[0-9][-+.0-9eE]*)")
+    return re.compile(re.escape(_spelt(name)) + rb"(-?[0-9][-+.0-9eE]*)")
 
 
 def ordered(parts: Mapping[str, Any]) -> dict[str, Any]:
@@ -97,11 +102,24 @@ class Body:
             self._at = end + 2
         return end
 
+    def inside(self, part: str, name: str) -> Any:
+        """One thing inside a part. After flat iterations, where its name is there once, it alone is decoded."""
+        data, spelt = self._data, _spelt(name)
+        end = self._flat if self._flat >= 0 else self._flat_end()
+        at = data.find(spelt, end)
+        if at < 0:
+            return None
+        if end and data.find(spelt, at + 1) < 0 and data.find(_CLOSING, at) >= 0:
+            text = self._text = self._text or data.decode()
+            return _scan(text, at + len(spelt))[0]
+        found = self.get(part)
+        return found.get(name) if isinstance(found, dict) else None
+
     def text(self, name: str) -> bytes:
         """One part as it is written; empty when there is none. Not for a part that `get` has passed."""
         data, last = self._data, name == LAST and self._data.startswith(_OPENING)
         end = (self._flat if self._flat >= 0 else self._flat_end()) if last else 0
-        at = data.rfind(_CLOSING) if end else -1
+        at = data.find(_CLOSING, end) if end else -1
         # Between the first and the last part everything that was opened is closed again.
         if at > end and data.count(b"{", end, at) == data.count(b"}", end, at):
             return data[at + len(_CLOSING) - 1 : -1]

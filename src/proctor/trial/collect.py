@@ -10,17 +10,16 @@ import mimetypes
 import os
 import stat
 from contextlib import suppress
-from dataclasses import asdict
 from functools import cache
 from pathlib import Path
-from typing import Any, Protocol, runtime_checkable
+from typing import Any, Protocol, cast, runtime_checkable
 
 from proctor.errors import SandboxError, StoreError
 from proctor.model.place import attempt_folder
 from proctor.model.plan import PlannedTrial
 from proctor.model.record import Artifact
 from proctor.model.task import Task
-from proctor.sandbox.base import Root, Sandbox
+from proctor.sandbox.base import Root, Sandbox, can
 from proctor.trial.redact import Redactor
 from proctor.trial.task.diff import Base, diff_state
 from proctor.trial.task.workspace import Workspace
@@ -69,15 +68,14 @@ class Collector:
         self, sandbox: Sandbox, workdir: str, base: Base, folder: Path, redactor: Redactor
     ) -> list[Artifact]:
         """Everything the agent changed, and the patch of it; nothing from a sandbox that cannot tell."""
-        if not isinstance(sandbox, KeepsState):
+        if not can(sandbox, KeepsState):
             return []
         state = folder / "state.tar"
         folder.mkdir(parents=True, exist_ok=True)
-        if not await sandbox.save_state(state, max_bytes=MAX_STATE_BYTES):
+        if not await cast("KeepsState", sandbox).save_state(state, max_bytes=MAX_STATE_BYTES):
             return []
         diff = diff_state(state, workdir, base)
-        counts = {key: value for key, value in asdict(diff).items() if key != "patch"}
-        info = json.dumps({"workdir": workdir, **counts}) + "\n"
+        info = json.dumps({"workdir": workdir, **diff.counts}) + "\n"
         return [
             self._keep(state, "state.tar"),
             self._keep_bytes(folder, "artifacts/diff.patch", redactor.whole(diff.patch.encode())),

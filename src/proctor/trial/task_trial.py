@@ -147,11 +147,13 @@ class TaskAttempt:
         await self._wait_healthy(sandbox)
 
     def _environment(self) -> dict[str, str]:
-        where = f"{self.task.path / 'task.toml'}: [environment.env]"
-        return {
-            **fill(self.task.environment.env, {**self.setting.given, **self.plan.env}, where),
-            **self.plan.env,
-        }
+        return {**self._filled(self.task.environment.env, "environment"), **self.plan.env}
+
+    def _filled(self, values: Mapping[str, str], table: str) -> dict[str, str]:
+        if not values:
+            return {}
+        where = f"{self.task.path / 'task.toml'}: [{table}.env]"
+        return fill(values, {**self.setting.given, **self.plan.env}, where)
 
     async def _start(self, root: Root, env: Mapping[str, str], state: Path | None = None) -> None:
         self.workdir = workdir_of(self.task, root)
@@ -251,8 +253,7 @@ class TaskAttempt:
     async def _verify(self, sandbox: Sandbox, env: Mapping[str, str], step: Step | None) -> Verdict:
         task = self.task
         spec = step.verifier if step else task.verifier
-        where = f"{task.path / 'task.toml'}: [verifier.env]"
-        verifier_env = {**env, **fill(spec.env, {**self.setting.given, **self.plan.env}, where)}
+        verifier_env = {**env, **self._filled(spec.env, "verifier")}
         keep = self.folder / "verifier" / (step.name if step else "")
         tests = (step.tests if step else task.tests) or task.path / "tests"
         judged_in = await self._judge_place(sandbox, step)
@@ -312,13 +313,13 @@ class TaskAttempt:
         )
 
     async def _close(self) -> None:
-        """Stop the sandbox; what it used is asked for while it still knows."""
+        """Stop the sandbox; then it knows all that it has used."""
         if self.sandbox is not None:
+            with self.phases.phase("stop"), suppress(SandboxError):
+                await self.sandbox.stop()
             info = self.sandbox.info()
             self.ledger = {**info.ledger, "backend": info.backend, "enforced": dict(info.enforced)}
             self._blame_host()
-            with self.phases.phase("stop"), suppress(SandboxError):
-                await self.sandbox.stop()
         self.logs.close()
 
     def _blame_host(self) -> None:

@@ -37,7 +37,7 @@ def test_added_changed_and_deleted_files_make_a_patch_that_applies(tmp_path):
         },
     )
     diff = diff_state(state, "/app", before.get)
-    assert (diff.added, diff.modified, diff.deleted, diff.left_out) == (1, 1, 1, 0)
+    assert diff.counts == {"added": 1, "modified": 1, "deleted": 1, "left_out": 0}
     for name, data in before.items():
         place = tmp_path / "tree" / Path(name).relative_to("app")
         place.parent.mkdir(parents=True, exist_ok=True)
@@ -59,7 +59,7 @@ def test_binary_large_and_linked_files_do_not_enter_the_patch(tmp_path):
     diff = diff_state(
         make_state(tmp_path / "s.tar", files, {"app/link": "/etc/passwd"}), "/app", lambda path: None
     )
-    assert (diff.patch, diff.added, diff.left_out) == ("", 2, 2)
+    assert (diff.patch, diff.counts["added"], diff.counts["left_out"]) == ("", 2, 2)
 
 
 def test_a_file_without_a_last_newline_is_marked(tmp_path):

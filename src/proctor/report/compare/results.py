@@ -144,16 +144,18 @@ def _points(
                 samples=samples,
                 failed=_why_failed(record),
                 blame=record.outcome.blame if record else None,
-                waited=waited_in(record.ledger) if record else 0.0,
+                waited=waited_in(record.ledger.get("noise")) if record else 0.0,
                 key=trial.key,
             )
         )
     return tuple(points)
 
 
-def waited_in(ledger: Mapping[str, Any]) -> float:
-    """Time off the CPU counts as waiting to the extent that something was waiting for a CPU meanwhile."""
-    noise = ledger.get("noise")
+def waited_in(noise: object) -> float:
+    """Time off the CPU counts as waiting to the extent that something was waiting for a CPU meanwhile.
+
+    `noise` is what the ledger says under that name.
+    """
     if not isinstance(noise, dict):
         return 0.0
     busy, pressure = number(noise.get("cpu_over_wall")), number(noise.get("cpu_pressure"))

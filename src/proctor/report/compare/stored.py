@@ -99,7 +99,7 @@ def _points(store: Store, info: RunInfo, wanted: Sequence[str], watch: Watch | N
                 samples=values.of(row) if passed else {},
                 failed="" if passed else _why_failed(row),
                 blame=row.outcome.blame if row.outcome else None,
-                waited=waited_in(row.body.get("ledger") or {}) if row.outcome else 0.0,
+                waited=waited_in(row.body.inside("ledger", "noise")) if row.outcome else 0.0,
                 key=row.key,
             )
         )

@@ -159,17 +159,11 @@ def write(data: RunData, folder: Path) -> None:
 
 def files_of(run_id: str, trial: PlannedTrial, record: AttemptRecord) -> Iterator[tuple[str, str]]:
     """What the attempt's folder holds besides its artifacts: names inside it, and their text."""
-    yield "evaluation_results.json", _lines(evaluation(run_id, trial, record))
+    yield "evaluation_results.json", encode(evaluation(run_id, trial, record), lines=True) + "\n"
     yield "scoring_results.md", scoring(trial, record)
     yield "artifacts/notes.md", notes(trial, record)
     kept = {each.name for each in record.artifacts}
     yield from ((name, empty) for name, empty in _EMPTY.items() if name not in kept)
-
-
-def _lines(document: dict[str, Any]) -> str:
-    """A key per line: readable, and several times as fast to write as an indented document."""
-    inside = ",\n".join(f" {encode(name)}: {encode(value)}" for name, value in document.items())
-    return f"{{\n{inside}\n}}\n"
 
 
 _EMPTY = {

@@ -60,6 +60,7 @@ class ComposeProject:
         self._label = f"{_PROJECT}={place.name}"
         options = ("--podman-args", " ".join(fit.options)) if fit.options else ()
         self._program = (*compose_program(engine), *options)
+        self._folder = place.folder
         self._file = place.folder.with_suffix(".json")
         composed = composition.read(request.root.compose)
         self._file.write_text(json.dumps(project(composed, fit, request, place)))
@@ -68,7 +69,8 @@ class ComposeProject:
 
     async def up(self) -> None:
         """`up --detach`."""
-        said = await call([*self._program, *self._files, "up", "-d"], timeout_s=_UP_S, env=self._env)
+        command = [*self._program, *self._files, "up", "-d"]
+        said = await call(command, timeout_s=_UP_S, env=self._env, cwd=self._folder)
         if said.code:
             raise SandboxError(f"{self._engine.name} could not start the task's services: {said.last_lines}")
 

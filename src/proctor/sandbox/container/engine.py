@@ -8,6 +8,7 @@ import os
 import signal
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 
 from proctor.errors import SandboxError
 
@@ -79,6 +80,7 @@ async def call(
     timeout_s: float | None = ASK_S,
     env: Mapping[str, str] | None = None,
     stdin: int | None = None,
+    cwd: Path | None = None,
 ) -> Said:
     """Run a command of the engine to its end; SandboxError when it cannot run or takes too long."""
     try:
@@ -88,6 +90,7 @@ async def call(
             stdout=asyncio.subprocess.PIPE,
             stderr=asyncio.subprocess.PIPE,
             env=env,
+            cwd=cwd,
             start_new_session=True,
         )
     except OSError as error:

@@ -30,11 +30,13 @@ class SingleContainer:
         self._engine = engine
         self._fit = fit
         self._name = place.name
+        self._folder = place.folder
         self._command = run_command(engine, fit, request, place)
 
     async def up(self) -> None:
         """`run --detach`."""
-        said = await call(self._command, timeout_s=START_S)
+        # When the container runs out of memory, its monitor leaves a file where it was started.
+        said = await call(self._command, timeout_s=START_S, cwd=self._folder)
         if said.code:
             raise SandboxError(f"{self._engine.name} could not start a container: {said.reason}")
 

@@ -32,7 +32,7 @@ class RootsOnce:
         if making is None or self._may_retry(key, making):
             making = asyncio.get_running_loop().create_task(self._make(wanted))
             self._roots[key] = making
-        return await asyncio.shield(making)
+        return making.result() if making.done() else await asyncio.shield(making)
 
     async def close(self) -> None:
         """End builds that are still going on."""

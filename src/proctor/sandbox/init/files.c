@@ -4,6 +4,7 @@
 #include <dirent.h>
 #include <limits.h>
 #include <sys/time.h>
+#include <sys/xattr.h>
 
 struct __attribute__((packed)) entry {
     char kind; /* F file, D folder, L link (in only), X left out (out only), E end */
@@ -167,6 +168,24 @@ static void send_out(const char *source, const char *most)
     send_header('E', NULL, 0, "");
 }
 
+/* As `make_fresh` would leave it: to take a folder of a lower layer away and make it again is dear. */
+static int is_fresh(const char *path)
+{
+    struct stat status;
+    int fd = open(path, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC), entries = 0;
+    if (fd < 0 || fstat(fd, &status) < 0 || status.st_uid || status.st_gid ||
+        (status.st_mode & 07777) != 0755 || flistxattr(fd, NULL, 0) > 0) {
+        close(fd);
+        return 0;
+    }
+    DIR *listing = fdopendir(fd);
+    while (listing && entries < 3 && readdir(listing))
+        entries++;
+    if (listing)
+        closedir(listing);
+    return listing && entries == 2;
+}
+
 /* Whatever is at each path goes; an empty folder of the inside's root stands there instead. */
 void make_fresh(int count, char **paths)
 {
@@ -183,6 +202,8 @@ void make_fresh(int count, char **paths)
                 fail("cannot make %s", path);
             *slash = '/';
         }
+        if (is_fresh(path))
+            continue;
         remove_tree(AT_FDCWD, path);
         if (mkdir(path, 0755) < 0)
             fail("cannot make %s", path);

@@ -103,8 +103,7 @@ class Session:
             given = [] if reader is None else [reader]
             channel.send(fields, [output.out.writer, output.err.writer, *given, *(fd for fd, _ in streams)])
         finally:
-            output.out.started()
-            output.err.started()
+            output.started()
             if reader is not None and isinstance(stdin, bytes):
                 close_quietly(reader)
         try:
@@ -156,21 +155,32 @@ class Session:
         self._lingering.clear()
 
     async def _ended(self, ident: str, timeout_s: float | None) -> tuple[list[str], bool]:
+        """The init's account of a command, and whether its time limit had passed."""
         future = self._expect(ident)
         if timeout_s is None:
             return await future, False
-        done, _ = await asyncio.wait([future], timeout=timeout_s)
-        if done:
-            return future.result(), False
-        channel = self._require()
-        channel.send([f"K{ident}"])
-        done, _ = await asyncio.wait([future], timeout=_KILL_GRACE_S)
-        if not done:
-            channel.send([f"C{self._next()}"])
-        return await future, True
+        overdue: list[asyncio.TimerHandle] = []
+
+        def too_late() -> None:
+            if self.alive:
+                self._require().send([f"K{ident}"])
+            overdue.append(loop.call_later(_KILL_GRACE_S, self._end_all))
+
+        loop = asyncio.get_running_loop()
+        timer = loop.call_later(timeout_s, too_late)
+        try:
+            return await future, bool(overdue)
+        finally:
+            for each in (timer, *overdue):
+                each.cancel()
+
+    def _end_all(self) -> None:
+        if self.alive:
+            self._require().send([f"C{self._next()}"])
 
     def _result(self, words: list[str], streams: Streams, wall_s: float, *, timed_out: bool) -> ExecResult:
         _, _, code, killed, cpu_us, rss_kb, blocks_in, blocks_out = words
+        stdout, stderr = streams.drain()
         self.cpu_s += int(cpu_us) / 1e6
         self.peak_process_bytes = max(self.peak_process_bytes, int(rss_kb) * 1024)
         self.read_bytes += int(blocks_in) * 512
@@ -181,11 +191,11 @@ class Session:
             wall_s=wall_s,
             cpu_s=int(cpu_us) / 1e6,
             peak_memory_bytes=int(rss_kb) * 1024,
-            stdout=streams.out.drain(),
-            stderr=streams.err.drain(),
+            stdout=stdout,
+            stderr=stderr,
         )
-        if streams.out.open or streams.err.open:
-            self._lingering = [each for each in self._lingering if each.out.open or each.err.open]
+        if streams.open:
+            self._lingering = [each for each in self._lingering if each.open]
             self._lingering.append(streams)
         return result
 

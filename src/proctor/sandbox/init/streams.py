@@ -14,6 +14,8 @@ from proctor.sandbox.base import OnOutput
 _BLOCK = 1 << 16
 _FREE_BYTES = 16 << 20
 _PAUSE_BYTES = 1 << 20
+_WATCH_AFTER_S = 0.01
+"""A short command has ended before this, and all that it wrote is read at once."""
 _PAUSE_S = 0.1
 """After the first 16 MiB a command may write 1 MiB in 0.1 s: a flood must not take the controller's time."""
 
@@ -35,7 +37,13 @@ class Stream:
         self._seen = 0
         self._loop = asyncio.get_running_loop()
         self._resume: asyncio.TimerHandle | None = None
-        self._loop.add_reader(self._fd, self._read)
+        self._watched = False
+
+    def watch(self) -> None:
+        """Read as it is written, from now on."""
+        if self._fd >= 0 and not self._watched:
+            self._watched = True
+            self._loop.add_reader(self._fd, self._read)
 
     def started(self) -> None:
         """The command has the other end now."""
@@ -66,7 +74,8 @@ class Stream:
         if self._resume:
             self._resume.cancel()
         if self._fd >= 0:
-            self._loop.remove_reader(self._fd)
+            if self._watched:
+                self._loop.remove_reader(self._fd)
             os.close(self._fd)
             self._fd = -1
 
@@ -87,7 +96,11 @@ class Stream:
             if len(self._tail) > 2 * self._keep_bytes + _BLOCK:
                 del self._tail[: -self._keep_bytes]
         before, self._seen = self._seen, self._seen + len(data)
-        if self._seen > _FREE_BYTES and before // _PAUSE_BYTES != self._seen // _PAUSE_BYTES:
+        if (
+            self._watched
+            and self._seen > _FREE_BYTES
+            and before // _PAUSE_BYTES != self._seen // _PAUSE_BYTES
+        ):
             self._loop.remove_reader(self._fd)
             self._resume = self._loop.call_later(_PAUSE_S, self._continue)
         return True
@@ -107,11 +120,34 @@ class Streams:
         except BaseException:
             self.out.close()
             raise
+        self._later = asyncio.get_running_loop().call_later(_WATCH_AFTER_S, self._watch)
+
+    def started(self) -> None:
+        """The command has the other ends now."""
+        self.out.started()
+        self.err.started()
+
+    def drain(self) -> tuple[bytes, bytes]:
+        """What the command had written when it ended; what a daemon of it writes on is read and ignored."""
+        self._later.cancel()
+        said = self.out.drain(), self.err.drain()
+        self._watch()
+        return said
+
+    @property
+    def open(self) -> bool:
+        """Whether somebody inside still holds one of the other ends."""
+        return self.out.open or self.err.open
 
     def close(self) -> None:
         """Hang up both."""
+        self._later.cancel()
         self.out.close()
         self.err.close()
+
+    def _watch(self) -> None:
+        self.out.watch()
+        self.err.watch()
 
 
 def input_descriptor(data: bytes) -> int:

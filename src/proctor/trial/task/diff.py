@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import difflib
 import posixpath
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -25,11 +25,8 @@ class Diff:
     """What changed under one folder."""
 
     patch: str
-    added: int
-    modified: int
-    deleted: int
-    left_out: int
-    """Files that were too large, binary or too many for the patch."""
+    counts: Mapping[str, int]
+    """added, modified, deleted; left_out: files that were too large, binary or too many for the patch."""
 
 
 def diff_state(state: Path, workdir: str, base: Base) -> Diff:
@@ -52,7 +49,7 @@ def diff_state(state: Path, workdir: str, base: Base) -> Diff:
             continue
         size += len(text)
         parts.append(text)
-    return Diff(patch="".join(parts), **counts)
+    return Diff(patch="".join(parts), counts=counts)
 
 
 def _change(member: Member, name: str, path: str, base: Base) -> tuple[str, str] | None:
