@@ -153,8 +153,8 @@ async def test_a_fork_bomb_is_bounded_and_ends_with_its_time(start):
 
 
 async def test_a_memory_bomb_is_ended_and_told_from_a_crash(start, tmp_path, monkeypatch):
-    monkeypatch.chdir(tmp_path)
-    before = sorted(tmp_path.iterdir())
+    (tmp_path / "work").mkdir()
+    monkeypatch.chdir(tmp_path / "work")
     sandbox = await start(memory_bytes=64 * MB)
     result = await python(sandbox, "x = bytearray(400_000_000)")
     assert result.exit_code != 0
@@ -166,7 +166,7 @@ async def test_a_memory_bomb_is_ended_and_told_from_a_crash(start, tmp_path, mon
     assert (await sandbox.exec(["true"])).exit_code == 0
     assert not (await sh(sandbox, "exit 3")).oom_killed
     await sandbox.stop()
-    assert sorted(tmp_path.iterdir()) == before, "nothing is left where we work"
+    assert not any((tmp_path / "work").iterdir())
 
 
 async def test_a_disk_filler_is_ended_also_through_the_files_it_was_given(start):
