@@ -103,7 +103,7 @@ class Body:
         return end
 
     def inside(self, part: str, name: str) -> Any:
-        """One thing inside a part. After flat iterations, where its name is there once, it alone is decoded."""
+        """One thing inside a part; it alone is decoded after flat iterations, if its name is there once."""
         data, spelt = self._data, _spelt(name)
         end = self._flat if self._flat >= 0 else self._flat_end()
         at = data.find(spelt, end)
