@@ -351,3 +351,17 @@ def test_records_of_large_runs_share_what_is_alike(runs, tmp_path, monkeypatch, 
     first, second = (trial.counted.ledger for trial in found.trials[:2])
     assert first["enforced"] is second["enforced"]
     assert first["backend"] is second["backend"]
+
+
+def test_numbers_that_are_equal_and_written_differently_stay_as_they_were(runs, tmp_path, monkeypatch):
+    monkeypatch.setattr("proctor.report.data.LEAN_FROM", 1)
+    rewards = [1, 1.0, True, 1]
+    trials = [runs.planned(at, {"n": at}) for at in range(4)]
+    pairs = [
+        (trial, [runs.attempt(trial, metrics={"rewards": {"reward": each}})])
+        for trial, each in zip(trials, rewards, strict=True)
+    ]
+    RunFolder(tmp_path / "f").finish(runs.of(pairs))
+    found = [trial.counted.metrics["rewards"] for trial in RunData.from_folder(tmp_path / "f").trials]
+    assert [repr(each["reward"]) for each in found] == ["1", "1.0", "True", "1"]
+    assert found[0] is found[3]

@@ -238,12 +238,15 @@ def _gather(
     counted: dict[str, int] = {}
     intervals: dict[str, tuple[float, float] | None] = {}
     for record, counts in rows:
+        key = record.key
         if counts:
-            counted[record.key] = record.number
-            intervals[record.key] = _interval(record, metric)
-        budget -= len(record.iterations)
-        kept = record if budget >= 0 or not record.iterations else replace(record, iterations=())
-        attempts[record.key] = (*attempts.get(record.key, ()), kept)
+            counted[key] = record.number
+            intervals[key] = _interval(record, metric)
+        kept = record
+        if count := len(record.iterations):
+            budget -= count
+            kept = record if budget >= 0 else replace(record, iterations=())
+        attempts[key] = (*attempts[key], kept) if key in attempts else (kept,)
     trials = []
     for trial in planned:
         tries = attempts.get(trial.key, ())
@@ -251,7 +254,10 @@ def _gather(
             latest = {record.number: record for record in tries}
             tries = tuple(latest[number] for number in sorted(latest))
         number = counted.get(trial.key)
-        chosen = next((record for record in tries if record.number == number), None)
+        chosen = None
+        for record in tries:
+            if record.number == number:
+                chosen = record
         trials.append(TrialResult(trial, tries, chosen, intervals.get(trial.key)))
     return RunData(info, tuple(trials), warnings=warnings, trimmed=budget < 0, source=source)
 
@@ -277,7 +283,7 @@ class _Alike:
     """What thousands of records have in common becomes one object: a third of the memory."""
 
     def __init__(self) -> None:
-        self._known: dict[Any, Any] = {}
+        self._known: dict[str, Any] = {}
 
     def share(self, body: dict[str, Any]) -> None:
         """How limits were enforced and where, and rewards of a single number, are rarely new."""
@@ -290,14 +296,8 @@ class _Alike:
 
     def _share(self, mapping: dict[str, Any], name: str) -> None:
         value = mapping.get(name)
-        if type(value) is dict:
-            key: Any = tuple(value.items())
-        elif type(value) is str:
-            key = value
-        else:
-            return
-        try:
+        if type(value) is dict or type(value) is str:
+            # As text, because 1, 1.0 and true are equal and are not written alike.
+            key = repr(value)
             if key in self._known or len(self._known) < _MOST_ALIKE:
                 mapping[name] = self._known.setdefault(key, value)
-        except TypeError:  # a list inside cannot be looked up, and is kept as it is
-            pass
