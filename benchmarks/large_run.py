@@ -282,6 +282,7 @@ def measure(folder: Path, ids: dict[str, list[str]], only: str) -> bool:
         ("show (points)", ["show", measured[0]], CPU_BAR_S),
         ("report --format html (points)", ["report", measured[0], "--format", "html"], CPU_BAR_S),
         ("compare (points)", ["compare", *measured], CPU_BAR_S),
+        ("compare --json (points)", ["compare", *measured, "--json"], CPU_BAR_S),
         ("compare --html (points)", ["compare", *measured, "--html", "compare.html"], CPU_BAR_S),
         (
             "gate (points)",

@@ -358,7 +358,7 @@ def test_numbers_that_are_equal_and_written_differently_stay_as_they_were(runs, 
     rewards = [1, 1.0, True, 1]
     trials = [runs.planned(at, {"n": at}) for at in range(4)]
     pairs = [
-        (trial, [runs.attempt(trial, metrics={"rewards": {"reward": each}})])
+        (trial, [replace(runs.attempt(trial), metrics={"rewards": {"reward": each}})])
         for trial, each in zip(trials, rewards, strict=True)
     ]
     RunFolder(tmp_path / "f").finish(runs.of(pairs))

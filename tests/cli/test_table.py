@@ -1,0 +1,62 @@
+"""What is printed as JSON is what the standard library would print."""
+
+from __future__ import annotations
+
+import io
+import json
+import sys
+from enum import IntEnum, StrEnum
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from proctor.cli.table import print_json
+
+
+class Word(StrEnum):
+    """Text that is not exactly text."""
+
+    A = "a"
+
+
+class Number(IntEnum):
+    """A number that is not exactly a number."""
+
+    ONE = 1
+
+
+plain = st.recursive(
+    st.none()
+    | st.booleans()
+    | st.integers()
+    | st.floats()
+    | st.text(max_size=5)
+    | st.sampled_from([*Word, *Number]),
+    lambda inside: (
+        st.lists(inside, max_size=4)
+        | st.tuples(inside, inside)
+        | st.dictionaries(st.text(max_size=3) | st.integers() | st.booleans() | st.none(), inside, max_size=4)
+    ),
+    max_leaves=20,
+)
+
+
+def printed(value: object) -> str:
+    stream, sys.stdout = sys.stdout, io.StringIO()
+    try:
+        print_json(value)
+        return sys.stdout.getvalue()
+    finally:
+        sys.stdout = stream
+
+
+@given(plain)
+def test_it_is_what_the_standard_library_prints(value):
+    assert printed(value) == json.dumps(value, indent=2, default=str) + "\n"
+
+
+@pytest.mark.parametrize("value", [{"at": Path("a")}, [Path("b")], Path("c"), {1.5: [{}], None: [[]]}])
+def test_what_is_no_json_is_printed_as_text(value):
+    assert printed(value) == json.dumps(value, indent=2, default=str) + "\n"
