@@ -67,8 +67,8 @@ def test_version_1_takes_each_hierarchy_that_is_writable(tmp_path):
     assert set(found.parents) == {"memory", "cpu"}
     assert "no control group hierarchy" in found.missing["pids"]
     group = found.create("s", ALL)
-    assert (group.folders["memory"] / "memory.limit_in_bytes").read_text() == "1000"
-    assert (group.folders["cpu"] / "cpu.cfs_quota_us").read_text() == "150000"
+    assert Path(group.folders["memory"], "memory.limit_in_bytes").read_text() == "1000"
+    assert Path(group.folders["cpu"], "cpu.cfs_quota_us").read_text() == "150000"
     (tmp_path / "own").write_text("3:memory:/missing\n")
     assert find_cgroups("proctor-x", mounts=tmp_path / "mounts", own=tmp_path / "own") is None
 
@@ -104,7 +104,7 @@ def test_version_1_usage_tells_the_host_s_need_from_the_task_s(tmp_path):
         memory__failcnt="0\n",
         cpu__stat="nr_throttled 1\nthrottled_time 1500000000\n",
     )
-    group = Group(version=1, folders={"memory": folder, "cpu": folder})
+    group = Group(version=1, folders={"memory": str(folder), "cpu": str(folder)})
     assert group.usage() == {"oom_kills": 3, "peak_memory_bytes": 77, "host_oom": True, "throttled_s": 1.5}
     (folder / "memory.failcnt").write_text("9\n")
     assert group.usage()["host_oom"] is False

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Coroutine
 from contextlib import suppress
 from dataclasses import dataclass, replace
+from typing import Any
 
 from proctor.engine.base import Executor, Listener
 from proctor.engine.retry import retry_delay_s
@@ -35,7 +36,8 @@ class Held:
 
     def told(self, record: AttemptRecord) -> AttemptRecord:
         """The record with the one phase that only the engine knows."""
-        return replace(record, phases_s={"queue": self.queued_s, **record.phases_s})
+        queued_s = self.queued_s + record.phases_s.get("queue", 0.0)
+        return replace(record, phases_s={**record.phases_s, "queue": queued_s})
 
 
 class LocalEngine:
@@ -66,27 +68,39 @@ class LocalEngine:
         self.lease_s = lease_s
         self.clock = clock
         self._running: dict[asyncio.Task[AttemptRecord], Held] = {}
+        self._done: list[asyncio.Task[AttemptRecord]] = []
+        self._woken = asyncio.Event()
+        """Set when an attempt or one of the helpers has ended: waiting for all of them would cost by each."""
         self._ready_at: dict[str, float] = {}
         self._began = clock()
 
     async def run(self) -> None:
         """Return when no trial is left, or when asked to stop and what ran is saved."""
-        heartbeat = asyncio.create_task(self._renew_forever())
-        stopping = asyncio.create_task(self.stop.changed())
+        heartbeat = self._helper(self._renew_forever())
+        stopping = self._helper(self.stop.changed())
         ended: list[tuple[Held, AttemptRecord]] = []
         try:
             while True:
                 self._turn(ended)
                 if self._running:
-                    ended = await self._step(stopping, heartbeat)
+                    ended = await self._step(heartbeat)
                 elif self.stop.draining or not await self._wait_for_retry(stopping):
                     break
                 else:
                     ended = []
                 if stopping.done():
-                    stopping = asyncio.create_task(self.stop.changed())
+                    stopping = self._helper(self.stop.changed())
         finally:
             await self._end(heartbeat, stopping)
+
+    def _helper(self, work: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
+        task = asyncio.create_task(work)
+        task.add_done_callback(lambda _: self._woken.set())
+        return task
+
+    def _ended(self, task: asyncio.Task[AttemptRecord]) -> None:
+        self._done.append(task)
+        self._woken.set()
 
     def _turn(self, ended: list[tuple[Held, AttemptRecord]]) -> None:
         """Commit what has ended and claim what comes next, in one transaction; then tell, then start."""
@@ -103,7 +117,9 @@ class LocalEngine:
             self.listener.ended(trial, record, counts)
         for held in claimed:
             self._ready_at.pop(held.lease.key, None)
-            self._running[asyncio.create_task(self.executor.execute(held.trial, held.lease))] = held
+            task = asyncio.create_task(self.executor.execute(held.trial, held.lease))
+            self._running[task] = held
+            task.add_done_callback(self._ended)
             self.listener.started(held.trial, held.lease)
 
     def _claim(self, room: int) -> list[Held]:
@@ -134,11 +150,10 @@ class LocalEngine:
         self._ready_at[lease.key] = now + delay
         return False
 
-    async def _step(
-        self, stopping: asyncio.Task[None], heartbeat: asyncio.Task[None]
-    ) -> list[tuple[Held, AttemptRecord]]:
+    async def _step(self, heartbeat: asyncio.Task[None]) -> list[tuple[Held, AttemptRecord]]:
         """Wait until an attempt ends or a person speaks; errors of the harness itself surface here."""
-        await asyncio.wait({*self._running, stopping, heartbeat}, return_when=asyncio.FIRST_COMPLETED)
+        await self._woken.wait()
+        self._woken.clear()
         if self.stop.now:
             for task in self._running:
                 task.cancel()
@@ -146,8 +161,11 @@ class LocalEngine:
         if heartbeat.done():
             heartbeat.result()
         ended = []
-        for task in [task for task in self._running if task.done()]:
-            held = self._running.pop(task)
+        done, self._done = ([*self._running] if self.stop.now else self._done), []
+        for task in done:
+            held = self._running.pop(task, None)
+            if held is None:
+                continue
             if task.cancelled():
                 self._save_cancelled(held)
             else:

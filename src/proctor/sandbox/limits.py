@@ -38,14 +38,14 @@ class Cgroups:
     def create(self, name: str, limits: Limits) -> Group:
         """Make the groups of one sandbox and set its limits."""
         folders = {
-            controller: parent / name
+            controller: f"{parent}/{name}"
             for controller, parent in self.parents.items()
             if controller != "cpu" or limits.cpus is not None or self.version == 2
         }
         group = Group(version=self.version, folders=folders)
         try:
             for folder in set(folders.values()):
-                folder.mkdir(parents=True)
+                os.mkdir(folder)  # noqa: PTH102 - several per sandbox
             for controller, folder in folders.items():
                 for file, value in _settings(self.version, controller, limits):
                     place = f"{folder}/{file}"
@@ -63,14 +63,14 @@ class Group:
     """The control groups of one sandbox."""
 
     version: int
-    folders: Mapping[str, Path]
+    folders: Mapping[str, str]
     _opened: list[int] = field(default_factory=list)
     """The file that counts processes killed for memory, once it was looked at: that happens often."""
 
     def open_procs(self) -> list[int]:
         """Descriptors through which a process enters the groups."""
         folders = dict.fromkeys(self.folders.values())
-        return [os.open(folder / "cgroup.procs", os.O_WRONLY | os.O_CLOEXEC) for folder in folders]
+        return [os.open(f"{folder}/cgroup.procs", os.O_WRONLY | os.O_CLOEXEC) for folder in folders]
 
     def oom_kills(self) -> int:
         """Processes killed for memory so far."""
@@ -107,10 +107,15 @@ class Group:
         """Remove the groups, which must be empty; True when none is left."""
         while self._opened:
             os.close(self._opened.pop())
+        left = 0
         for folder in set(self.folders.values()):
-            with contextlib.suppress(OSError):
-                folder.rmdir()
-        return not any(folder.exists() for folder in self.folders.values())
+            try:
+                os.rmdir(folder)  # noqa: PTH106 - several per sandbox
+            except FileNotFoundError:
+                continue
+            except OSError:
+                left += 1
+        return not left
 
     def _read(self, controller: str, file: str) -> str:
         folder = self.folders.get(controller)

@@ -31,9 +31,11 @@ _TAR_DONE = (0, 1)
 
 async def save(keeper: Keeper, folder: Path, target: Path, *, max_bytes: int) -> bool:
     """Write the changes of the sandbox whose state is in `folder`; False when they are too much to keep."""
-    writing = target.with_name(f".{target.name}.{secrets.token_hex(4)}")
+    place = str(target)
+    parent, _, name = place.rpartition("/")
+    writing = f"{parent or '.'}/.{name}.{secrets.token_hex(4)}"
     with contextlib.ExitStack() as opened:
-        opened.callback(writing.unlink, missing_ok=True)
+        opened.callback(_remove, writing)
         flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC
         out = _kept(opened, os.open(writing, flags, 0o600))
         state = _kept(opened, _open_folder(folder))
@@ -47,8 +49,13 @@ async def save(keeper: Keeper, folder: Path, target: Path, *, max_bytes: int) ->
             code = 0 if code in _TAR_DONE else code
         if code:
             return False
-        writing.replace(target)
+        os.replace(writing, place)  # noqa: PTH105 - once per trial
         return True
+
+
+def _remove(path: str) -> None:
+    with contextlib.suppress(FileNotFoundError):
+        os.unlink(path)  # noqa: PTH108 - once per trial
 
 
 async def restore(keeper: Keeper, folder: Path, state: Path) -> None:

@@ -186,11 +186,11 @@ class FolderBlobs:
         partial.flush()
         if self._sync:
             os.fsync(partial.fileno())
-        target = self.path(digest)
+        target = self._place(digest)
         try:
             os.replace(partial.name, target)  # noqa: PTH105 - several per trial
         except FileNotFoundError:
-            target.parent.mkdir(parents=True, exist_ok=True)
+            Path(target).parent.mkdir(parents=True, exist_ok=True)
             os.replace(partial.name, target)  # noqa: PTH105 - same
 
 

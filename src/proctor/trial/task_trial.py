@@ -22,6 +22,7 @@ from proctor.model.record import Artifact, AttemptRecord, Failure
 from proctor.model.spec import SandboxSpec
 from proctor.model.task import Step, Task, TaskEnvironment
 from proctor.model.trial import Lease
+from proctor.processes import allowed_cpus
 from proctor.sandbox.base import Backend, Root, Sandbox, SandboxRequest
 from proctor.trial.collect import Collector, base_of
 from proctor.trial.logs import Logs
@@ -31,6 +32,10 @@ from proctor.trial.task.prepare import TaskTrialPlan
 from proctor.trial.task.request import limits_for, workdir_of
 from proctor.trial.task.variables import fill
 from proctor.trial.verify import Verdict, verify, verify_rubrics
+
+STARTS = 4 * len(allowed_cpus())
+"""Sandboxes that are being started at a time. Of many trials some then work while others begin, and the
+first does not wait until the last has a place."""
 
 
 class MakeRoot(Protocol):
@@ -62,6 +67,8 @@ class TaskSetting:
     on_log: Callable[[PlannedTrial, str, bytes], None] | None = None
     """Hears what agents and tests print, as it is written: trial, log, bytes without secrets."""
     redactor: Redactor = field(init=False)
+    starts: asyncio.Semaphore = field(default_factory=lambda: asyncio.Semaphore(STARTS))
+    """Who may start a sandbox now."""
 
     def __post_init__(self) -> None:
         secrets = {**secrets_in(self.given), "MODEL_TOKEN": self.model_token}
@@ -126,8 +133,13 @@ class TaskAttempt:
         env = self._environment()
         with self.phases.phase("image"):
             root: Root = await self.setting.make_root(self.task)
-        with self.phases.phase("start"):
-            await self._start(root, env)
+        with self.phases.phase("queue"):
+            await self.setting.starts.acquire()
+        try:
+            with self.phases.phase("start"):
+                await self._start(root, env)
+        finally:
+            self.setting.starts.release()
         assert self.sandbox is not None
         with self.phases.phase("setup"):
             await self._set_up(self.sandbox, root)

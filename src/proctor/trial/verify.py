@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
@@ -84,7 +85,7 @@ async def prepare(sandbox: Sandbox, tests: Path) -> None:
 
 async def download_logs(sandbox: Sandbox, keep: Path) -> None:
     """What the verifier wrote, brought out without following anything."""
-    keep.mkdir(parents=True, exist_ok=True)
+    os.makedirs(keep, exist_ok=True)  # noqa: PTH103 - once per trial
     with suppress(FileNotFoundError):
         await sandbox.download("/logs/verifier", keep, max_bytes=_MAX_LOGS_BYTES)
 

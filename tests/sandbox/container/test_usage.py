@@ -34,7 +34,7 @@ def group(tmp_path, version, files):
     folder.mkdir()
     for name, text in files.items():
         (folder / name).write_text(text)
-    return Group(version=version, folders=dict.fromkeys(("memory", "pids", "cpu", "cpuacct"), folder))
+    return Group(version=version, folders=dict.fromkeys(("memory", "pids", "cpu", "cpuacct"), str(folder)))
 
 
 def test_limits_hold_when_the_kernel_says_so(tmp_path):
@@ -58,7 +58,7 @@ def test_a_kill_at_the_limit_of_memory_and_swap_is_not_the_host_s(tmp_path):
     )
     assert usage.used(made)["host_oom"] is True
     assert usage.used(made)["cpu_s"] == 2.5
-    (made.folders["memory"] / "memory.max_usage_in_bytes").write_text("63990000")
+    Path(made.folders["memory"], "memory.max_usage_in_bytes").write_text("63990000")
     assert usage.used(made)["host_oom"] is False
     assert usage.used(group(tmp_path, 2, {"cpu.stat": "usage_usec 1500000\n"}))["cpu_s"] == 1.5
 
@@ -78,7 +78,7 @@ def test_groups_are_found_in_either_hierarchy_but_never_the_root(tmp_path):
     (unified / "b").mkdir(parents=True)
     mounts = f"cgroup {memory} cgroup rw,memory 0 0\ncgroup2 {unified} cgroup2 rw 0 0\n"
     proc = fake_proc(tmp_path, mounts, "4:memory:/a\n3:pids:/\n0::/b\n")
-    assert usage.group_of(7, proc) == Group(version=1, folders={"memory": memory / "a"})
+    assert usage.group_of(7, proc) == Group(version=1, folders={"memory": str(memory / "a")})
     (unified / "b/memory.current").write_text("0")
     found = usage.group_of(7, proc)
     assert found

@@ -29,15 +29,15 @@ def group_of(pid: int, proc: Path = Path("/proc")) -> Group | None:
         return None
     # Where an engine makes no group, its containers share ours, and what is counted there is everyone's.
     paths = {name: path for name, path in paths.items() if path != ours.get(name)}
-    folders: dict[str, Path] = {}
+    folders: dict[str, str] = {}
     for _, folder, kind, options, *_ in mounted:
         if kind == "cgroup2" and (found := _below(folder, paths.get("", ""))):
             if (found / "memory.current").exists():
-                return Group(version=2, folders=dict.fromkeys(("memory", "pids", "cpu"), found))
+                return Group(version=2, folders=dict.fromkeys(("memory", "pids", "cpu"), str(found)))
         elif kind == "cgroup":
             for name in set(_CONTROLLERS) & set(options.split(",")):
                 if found := _below(folder, paths.get(name, "")):
-                    folders[name] = found
+                    folders[name] = str(found)
     return Group(version=1, folders=folders) if folders else None
 
 
@@ -107,7 +107,7 @@ def _in_force(group: Group) -> dict[str, bool]:
 def _read(group: Group, controller: str, file: str) -> str:
     folder = group.folders.get(controller)
     try:
-        return (folder / file).read_text() if folder else ""
+        return Path(folder, file).read_text() if folder else ""
     except OSError:
         return ""
 

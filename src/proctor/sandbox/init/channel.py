@@ -30,9 +30,9 @@ class Channel:
         self._loop.add_reader(self._fd, self._readable)
         self.closed = False
 
-    def send(self, fields: Sequence[str | bytes], fds: Sequence[int] = ()) -> None:
+    def send(self, fields: Sequence[str], fds: Sequence[int] = ()) -> None:
         """Send one message; the descriptors are duplicated and stay the caller's."""
-        data = b"\0".join(os.fsencode(field) for field in fields) + b"\0"
+        data = os.fsencode("\0".join(fields)) + b"\0"
         if len(data) > _INLINE_BYTES:
             large = os.memfd_create("message")
             os.write(large, data)

@@ -4,7 +4,10 @@ from __future__ import annotations
 
 import json
 import math
+import os
+import stat
 from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -32,11 +35,12 @@ class Reward:
 
 def read_reward(folder: Path) -> Reward:
     """`reward.json` wins over `reward.txt`. Links were dropped on the way out; nothing else is followed."""
-    structured, plain = folder / "reward.json", folder / "reward.txt"
-    for file in (structured, plain):
-        if file.is_file() and not file.is_symlink():
-            with file.open("rb") as stream:
-                return parse_reward(file.name, stream.read(MAX_BYTES + 1))
+    for name in ("reward.json", "reward.txt"):
+        with suppress(OSError):
+            fd = os.open(f"{folder}/{name}", os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
+            with open(fd, "rb") as stream:  # noqa: PTH123 - a descriptor
+                if stat.S_ISREG(os.fstat(fd).st_mode):
+                    return parse_reward(name, stream.read(MAX_BYTES + 1))
     raise RewardMissing("the tests ended without writing reward.json or reward.txt")
 
 
