@@ -80,8 +80,10 @@ class Body:
     def get(self, name: str) -> Any:
         """One part; None when there is no such part."""
         known = self._known
-        if name not in known and _SPELT[name] in self._data:
-            if name == FIRST and self._at > 1 and self._data.startswith(_OPENING):
+        if name not in known:
+            if _SPELT[name] not in self._data:
+                known[name] = None  # asked for again and again, it is looked for once
+            elif name == FIRST and self._at > 1 and self._data.startswith(_OPENING):
                 # Passed over by `column`.
                 known[name] = _scan(self._data.decode(), len(_OPENING))[0]
             else:
@@ -103,16 +105,14 @@ class Body:
         return end
 
     def inside(self, part: str, name: str) -> Any:
-        """One thing inside a part; it alone is decoded after flat iterations, if its name is there once."""
+        """One thing inside a part; it alone is decoded where between first and last part its name is once."""
         data, spelt = self._data, _spelt(name)
         end = self._flat if self._flat >= 0 else self._flat_end()
-        at = data.find(spelt, end)
-        if at < 0:
-            return None
-        if end and data.find(spelt, at + 1) < 0 and data.find(_CLOSING, at) >= 0:
-            text = self._text = self._text or data.decode()
-            return _scan(text, at + len(spelt))[0]
-        found = self.get(part)
+        last = data.find(_CLOSING, end) if end else -1
+        at = data.find(spelt, end, last) if last > 0 else -1
+        if at > 0 and data.find(spelt, at + 1, last) < 0:
+            return _scan(data[at + len(spelt) : last].decode(), 0)[0]
+        found = self.get(part) if spelt in data else None
         return found.get(name) if isinstance(found, dict) else None
 
     def text(self, name: str) -> bytes:

@@ -121,7 +121,7 @@ def samples_among(
         return values
     for place in places:
         found = place.get(metric)
-        if isinstance(found, Mapping):
+        if type(found) is not float and isinstance(found, Mapping):
             found = found.get("p50", found.get("mean"))
         if (value := number(found)) is not None:
             return (value,)

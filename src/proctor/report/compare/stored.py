@@ -58,10 +58,10 @@ class Values:
 
     def of(self, row: ResultRow) -> dict[str, tuple[float, ...]]:
         """Metric → values; without those that it lacks."""
-        found = {}
+        found, body = {}, row.body
         for metric, spelt in self._metrics:
-            values = row.body.column(metric)
-            if not values and row.body.mentions(spelt):
+            values = body.column(metric)
+            if not values and body.mentions(spelt):
                 values = samples_among(metric, (), _places(row))
             if not values and metric == "duration_s" and row.ended_at > row.started_at:
                 values = (row.ended_at - row.started_at,)
