@@ -27,6 +27,8 @@ class Trajectory:
         self.session_id = session_id
         self.agent = {"name": agent, "version": version, **({"model_name": model} if model else {})}
         self.steps: list[dict[str, Any]] = []
+        self.tool_calls = 0
+        self._totals: dict[str, float] = {}
         self._clock = clock
 
     def add(
@@ -56,16 +58,14 @@ class Trajectory:
             }
         if metrics:
             step["metrics"] = dict(metrics)
+            for name, value in metrics.items():
+                self._totals[name] = self._totals.get(name, 0) + value
         self.steps.append(step)
-
-    @property
-    def tool_calls(self) -> int:
-        """How many tools were called."""
-        return sum(len(step.get("tool_calls", ())) for step in self.steps)
+        self.tool_calls += len(tool_calls)
 
     def total(self, metric: str) -> float:
         """The sum of one metric over the steps."""
-        return float(sum(step.get("metrics", {}).get(metric, 0) for step in self.steps))
+        return float(self._totals.get(metric, 0))
 
     def to_mapping(self) -> dict[str, Any]:
         """The whole document."""

@@ -8,7 +8,7 @@ import os
 import shutil
 import stat
 import tempfile
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
@@ -101,7 +101,8 @@ Own = Callable[[Path], Awaitable[None]]
 
 async def host_skeleton(cache_dir: Path, own: Own) -> Path:
     """The lowest layer of a host root: empty folders and the few files of /etc that programs need."""
-    return await _layer(cache_dir, "host-root", _fill_skeleton, own)
+    known = [_FOLDERS, _ACCOUNTS, _GROUP, *(each for name in _HOST_ETC for each in _signs(f"/etc/{name}"))]
+    return await _layer(cache_dir, f"host-root-{_digest(known)}", _fill_skeleton, own)
 
 
 async def top_layer(cache_dir: Path, own: Own, *, resolver: str | None) -> Path:
@@ -109,21 +110,38 @@ async def top_layer(cache_dir: Path, own: Own, *, resolver: str | None) -> Path:
 
     A layer shared by all costs a sandbox nothing; files written into each would.
     """
+    texts = {"hostname": f"{HOST_NAME}\n", "hosts": f"127.0.0.1 localhost {HOST_NAME}\n::1 localhost\n"}
+    texts["resolv.conf"] = f"nameserver {resolver}\n" if resolver else ""
 
-    def fill(root: Path) -> str:
-        texts = {"hostname": f"{HOST_NAME}\n", "hosts": f"127.0.0.1 localhost {HOST_NAME}\n::1 localhost\n"}
-        texts["resolv.conf"] = f"nameserver {resolver}\n" if resolver else ""
+    def fill(root: Path) -> None:
         for name in ("dev", "etc", "proc", "sys"):
             (root / name).mkdir(mode=0o755)
         for name, text in texts.items():
             (root / "etc" / name).write_text(text)
-        made = _make_standing(root)
-        return hashlib.sha256(repr((texts, made)).encode()).hexdigest()[:16]
+        _make_standing(root)
 
-    return await _layer(cache_dir, "top", fill, own)
+    return await _layer(cache_dir, f"top-{_digest([texts, STANDING])}", fill, own)
 
 
-def _make_standing(root: Path) -> bool:
+def _digest(value: object) -> str:
+    return hashlib.sha256(repr(value).encode(errors="surrogateescape")).hexdigest()[:16]
+
+
+def _signs(place: str) -> Iterator[object]:
+    """What tells whether a file, a link or anything in a folder has changed, without reading it."""
+    try:
+        status = os.lstat(place)
+        yield place, status.st_mode, status.st_size, status.st_mtime_ns, status.st_ino
+        if stat.S_ISLNK(status.st_mode):
+            yield os.readlink(place)  # noqa: PTH115 - hundreds of them
+        elif stat.S_ISDIR(status.st_mode):
+            for name in sorted(os.listdir(place)):  # noqa: PTH208 - same
+                yield from _signs(f"{place}/{name}")
+    except OSError:
+        return
+
+
+def _make_standing(root: Path) -> None:
     """Empty folders that hide what an image has there; not on a disk that cannot say so."""
     try:
         for path in STANDING:
@@ -132,8 +150,6 @@ def _make_standing(root: Path) -> bool:
             os.setxattr(folder, _OPAQUE, b"y")
     except OSError:
         shutil.rmtree(root / "logs", ignore_errors=True)
-        return False
-    return True
 
 
 def _standing(top: Path) -> tuple[str, ...]:
@@ -141,26 +157,28 @@ def _standing(top: Path) -> tuple[str, ...]:
     return STANDING if (top / STANDING[0].lstrip("/")).is_dir() else ()
 
 
-async def _layer(cache_dir: Path, kind: str, fill: Callable[[Path], str], own: Own) -> Path:
-    """Make a layer once per content; concurrent makers agree."""
+async def _layer(cache_dir: Path, name: str, fill: Callable[[Path], None], own: Own) -> Path:
+    """Make a layer once; concurrent makers agree."""
+    done = cache_dir / name
+    if done.exists():
+        return done
     cache_dir.mkdir(parents=True, exist_ok=True)
-    building = Path(tempfile.mkdtemp(dir=cache_dir, prefix=f"{kind}.building-"))
+    building = Path(tempfile.mkdtemp(dir=cache_dir, prefix=f"{name}.building-"))
     try:
-        done = cache_dir / f"{kind}-{fill(building)}"
-        if not done.exists():
-            building.chmod(0o755)
-            await own(building)
-            try:
-                building.rename(done)
-            except OSError:
-                if not done.exists():
-                    raise
+        fill(building)
+        building.chmod(0o755)
+        await own(building)
+        try:
+            building.rename(done)
+        except OSError:
+            if not done.exists():
+                raise
         return done
     finally:
         shutil.rmtree(building, ignore_errors=True)
 
 
-def _fill_skeleton(root: Path) -> str:
+def _fill_skeleton(root: Path) -> None:
     for name, mode in _FOLDERS.items():
         (root / name).mkdir(parents=True, exist_ok=True)
         (root / name).chmod(mode)
@@ -169,38 +187,30 @@ def _fill_skeleton(root: Path) -> str:
         if host.is_symlink():
             (root / name).symlink_to(host.readlink())
     (root / "var/run").symlink_to("/run")
-    digest = hashlib.sha256(str(sorted(_FOLDERS.items())).encode())
     for name in _HOST_ETC:
-        _copy(Path("/etc") / name, root / "etc" / name, digest)
+        _copy(Path("/etc") / name, root / "etc" / name)
     for name, text in (("passwd", _ACCOUNTS), ("group", _GROUP), ("mtab", "")):
         (root / "etc" / name).write_text(text)
-        digest.update(text.encode())
-    return digest.hexdigest()[:16]
 
 
-def _copy(source: Path, target: Path, digest: hashlib._Hash) -> None:
+def _copy(source: Path, target: Path) -> None:
     """Copy links as links and readable files as files; what this account may not read stays out."""
     try:
         status = source.lstat()
         if stat.S_ISLNK(status.st_mode):
-            content = os.fsencode(source.readlink())
             target.parent.mkdir(parents=True, exist_ok=True)
             target.symlink_to(source.readlink())
         elif stat.S_ISDIR(status.st_mode):
             target.mkdir(parents=True, exist_ok=True)
             for each in sorted(source.iterdir()):
-                _copy(each, target / each.name, digest)
-            return
+                _copy(each, target / each.name)
         elif stat.S_ISREG(status.st_mode) and status.st_mode & stat.S_IROTH:
             content = source.read_bytes()
             target.parent.mkdir(parents=True, exist_ok=True)
             target.write_bytes(content)
             target.chmod(0o644)
-        else:
-            return
     except OSError:
         return
-    digest.update(os.fsencode(target.name) + b"\0" + content + b"\0")
 
 
 def open_trees(paths: Sequence[Path]) -> list[int]:
