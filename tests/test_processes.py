@@ -12,7 +12,7 @@ from collections.abc import Callable
 
 import pytest
 
-from proctor import processes
+from proctor import prctl, processes
 
 DAEMON = """
 import os, sys, time
@@ -114,7 +114,8 @@ def test_marked_processes_are_found_whoever_their_parent_is(monkeypatch):
 
 SUBREAPER = f"""
 import os, subprocess, sys
-from proctor.processes import become_subreaper, kill_below, collect, descendants
+from proctor.prctl import become_subreaper
+from proctor.processes import kill_below, collect, descendants
 become_subreaper()
 spared = subprocess.Popen(["sleep", "600"])
 child = subprocess.Popen([sys.executable, "-c", {DAEMON!r}], stdout=subprocess.PIPE)
@@ -131,7 +132,7 @@ def test_a_subreaper_gets_hold_of_daemons_and_leaves_nothing():
 
 ORPHAN = """
 import os, signal, sys, time
-from proctor.processes import die_with_parent
+from proctor.prctl import die_with_parent
 read, write = os.pipe()
 if os.fork() == 0:
     die_with_parent(signal.SIGKILL)
@@ -151,7 +152,7 @@ def test_a_child_may_die_with_its_parent():
 
 def test_a_refused_request_to_the_kernel_is_an_error():
     with pytest.raises(OSError, match="prctl"):
-        processes._prctl(-1, 0)
+        prctl._prctl(-1, 0)
 
 
 def test_a_process_can_be_pinned():

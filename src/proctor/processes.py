@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import errno
 import os
 import resource
 import signal
@@ -10,11 +9,8 @@ import time
 from collections.abc import Collection, Iterable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
-from functools import cache
 from typing import Any
 
-_PR_SET_PDEATHSIG = 1
-_PR_SET_CHILD_SUBREAPER = 36
 _TICKS_PER_S = os.sysconf("SC_CLK_TCK")
 _PAGE_BYTES = os.sysconf("SC_PAGE_SIZE")
 _GONE = frozenset("ZXx")
@@ -217,16 +213,6 @@ def collect(*, spare: Collection[int] = ()) -> bool:
     return remain
 
 
-def become_subreaper() -> None:
-    """Adopt every descendant whose parent dies, so that none can leave the tree."""
-    _prctl(_PR_SET_CHILD_SUBREAPER, 1)
-
-
-def die_with_parent(signum: int = signal.SIGKILL) -> None:
-    """Have the kernel send `signum` to this process when the thread that made it ends; 0 takes it back."""
-    _prctl(_PR_SET_PDEATHSIG, signum)
-
-
 def pin(cpus: Collection[int], pid: int = 0) -> None:
     """Keep a process on these CPUs."""
     os.sched_setaffinity(pid, cpus)
@@ -278,17 +264,3 @@ def describe_status(status: int) -> str:
     except ValueError:
         name = "unnamed"
     return f"signal {-code} ({name})"
-
-
-def _prctl(option: int, value: int) -> None:
-    if _libc().prctl(option, value, 0, 0, 0):
-        raise OSError(errno.EINVAL, f"the kernel refused prctl option {option}")
-
-
-@cache
-def _libc() -> Any:
-    import ctypes
-
-    libc = ctypes.CDLL(None, use_errno=True)
-    libc.prctl.argtypes = [ctypes.c_int, *[ctypes.c_ulong] * 4]
-    return libc

@@ -136,11 +136,12 @@ class ExperimentExecutor:
             await self._servers.pop(slug).close()
 
     def _preload(self, slug: str) -> list[str]:
+        """The instruments that work inside the measured process."""
         names = {
-            spec.name
-            for body, resolved in zip(self.bodies, self._resolved, strict=True)
+            each["name"]
+            for body, asked in zip(self.bodies, self._asked, strict=True)
             if body.experiment == slug
-            for spec in resolved.riding
+            for each in asked["instruments"]
         }
         return sorted(names)
 

@@ -143,9 +143,32 @@ class Subject(Experiment):
         folder = tempfile.gettempdir()
         self.files = [os.open(f"{folder}/{n}", os.O_CREAT | os.O_WRONLY) for n in range(40)]
 
-    def kill_lane(self) -> None:
+    def kill_zygote(self) -> None:
         os.kill(os.getppid(), signal.SIGKILL)
         time.sleep(600)
+
+    def kill_lane(self) -> None:
+        os.kill(self._lane(), signal.SIGKILL)
+        time.sleep(600)
+
+    def stop_zygote(self) -> None:
+        self.leave_daemon()
+        os.kill(os.getppid(), signal.SIGSTOP)
+        time.sleep(600)
+
+    def _lane(self) -> int:
+        status = Path(f"/proc/{os.getppid()}/stat").read_text()
+        return int(status.rpartition(")")[2].split()[1])
+
+    def unblock_everything(self) -> None:
+        for handle in range(256):
+            try:
+                os.set_blocking(handle, False)
+            except OSError:
+                continue
+
+    def return_much(self) -> dict:
+        return {"text": "a" * 900_000}
 
     def fork_and_return(self) -> None:
         os.fork()

@@ -37,10 +37,13 @@ WAYS = (
     "close_everything",
     "take_our_descriptors",
     "leave_daemon",
+    "kill_zygote",
     "kill_lane",
     "fork_and_return",
     "delete_folders",
     "write_garbage",
+    "unblock_everything",
+    "return_much",
 )
 HANGS = ("hang", "hang_in_c", "hang_with_children", "hang_in_setup")
 
@@ -193,9 +196,30 @@ def test_daemons_are_found_in_their_own_session_and_ended(records):
     assert any("were ended: 1" in note for note in record.notes)
 
 
-def test_a_lost_lane_is_the_infrastructures_fault_and_the_next_point_runs(records):
-    assert records["kill_lane"].outcome is Outcome.SANDBOX_ERROR
+@pytest.mark.parametrize("way", ["kill_zygote", "kill_lane"])
+def test_a_lost_lane_is_the_infrastructures_fault_and_the_next_point_runs(records, way):
+    assert records[way].outcome is Outcome.SANDBOX_ERROR
     assert records["fork_and_return"].outcome is Outcome.PASSED
+
+
+def test_a_stopped_zygote_costs_one_point_at_its_time_limit_and_nothing_is_left(bench, monkeypatch):
+    seconds = f"601.{os.getpid()}"
+    monkeypatch.setenv("PROCTOR_TEST_MARK", f"stopped-{os.getpid()}")
+    monkeypatch.setenv("PROCTOR_TEST_SLEEP", seconds)
+    record, after = bench.points("subject", [{"what": "stop_zygote"}, {}], timeout_s=1.0)
+    assert (record.outcome, after.outcome) == (Outcome.SANDBOX_ERROR, Outcome.PASSED)
+    assert marked(f"PROCTOR_TEST_MARK=stopped-{os.getpid()}") == []
+    assert _sleeping(seconds) == []
+
+
+def test_a_pipe_that_one_point_told_not_to_wait_waits_for_the_next(records):
+    assert records["unblock_everything"].outcome is Outcome.PASSED
+    assert len(records["return_much"].iterations[2]["text"]) == 900_000
+
+
+def test_parameters_larger_than_a_pipe_arrive_whole(bench):
+    record = bench.point("subject", {"what": "x" * 300_000})
+    assert record.outcome is Outcome.PASSED
 
 
 def test_a_copy_that_returns_does_not_report_twice(records):
@@ -233,8 +257,11 @@ def test_processes_that_hid_from_the_environment_are_ended_too(bench, monkeypatc
     monkeypatch.setenv("PROCTOR_TEST_SLEEP", seconds)
     record = bench.point("subject", {"what": "hang_with_children"}, timeout_s=1.0)
     assert record.failure.message.endswith("3 processes were ended")
-    sleeping = [each.pid for each in all_processes() if seconds in _command_line(each.pid)]
-    assert sleeping == []
+    assert _sleeping(seconds) == []
+
+
+def _sleeping(seconds: str) -> list[int]:
+    return [each.pid for each in all_processes() if seconds in _command_line(each.pid)]
 
 
 def _command_line(pid: int) -> str:

@@ -51,8 +51,8 @@ def test_a_killed_server_costs_one_point_and_nothing_is_left_of_it(bench, run, m
                     bench.trial(0, {"what": "hang_with_children"}, slug="subject"), bench.lease(0)
                 )
             )
-            # Server, lane, child and the child's own sleeper; the daemon has no environment at all.
-            await soon(lambda: len(marked(mark)) >= 4)
+            # Server, lane, zygote, child and its own sleeper; the daemon has no environment at all.
+            await soon(lambda: len(marked(mark)) >= 5)
             os.kill(executor._servers["subject"]._process.pid, signal.SIGKILL)
             lost = await job
             fine = await executor.execute(bench.trial(1, {}, slug="subject"), bench.lease(1))
@@ -77,7 +77,7 @@ def test_a_cancelled_attempt_has_ended_its_processes_before_the_cancellation_pas
             )
             await soon(lambda: "subject" in executor._servers)
             server = executor._servers["subject"]._process.pid
-            await soon(lambda: len(descendants(server)) >= 4)
+            await soon(lambda: len(descendants(server)) >= 5)
             job.cancel()
             with pytest.raises(asyncio.CancelledError):
                 await job

@@ -8,18 +8,10 @@ import time
 
 import pytest
 
-from proctor.trial.forkserver import wire
-from proctor.trial.forkserver.wire import (
-    BACKLOG_BYTES,
-    Decoder,
-    Link,
-    LinkClosedError,
-    SharedPage,
-    WireError,
-    encode,
-    receive,
-    send,
-)
+from proctor.trial.forkserver import link as link_module
+from proctor.trial.forkserver.link import Link, LinkClosedError
+from proctor.trial.forkserver.page import BACKLOG_BYTES, IDLE, SharedPage
+from proctor.trial.forkserver.wire import Decoder, WireError, encode, receive, send
 
 
 @pytest.fixture
@@ -115,7 +107,7 @@ def test_a_mark_says_where_and_since_when():
     assert (mark.phase, mark.iteration) == (4, 17)
     assert before <= mark.since_ns <= time.monotonic_ns()
     page.clear()
-    assert page.read_mark().phase == wire.IDLE
+    assert page.read_mark().phase == IDLE
 
 
 def test_a_negative_iteration_is_a_warm_up():
@@ -142,13 +134,13 @@ def test_rows_are_sent_after_a_while_when_the_page_is_full_and_before_a_report(p
     ours, theirs = pair
     page = SharedPage()
     link = Link(theirs.fileno(), page)
-    monkeypatch.setattr(wire, "FLUSH_EVERY_NS", 1 << 62)
+    monkeypatch.setattr(link_module, "FLUSH_EVERY_NS", 1 << 62)
     link.row({"row": 1})
     assert everything(ours) == []
-    monkeypatch.setattr(wire, "FLUSH_EVERY_NS", -1)
+    monkeypatch.setattr(link_module, "FLUSH_EVERY_NS", -1)
     link.row({"row": 2})
     assert everything(ours) == [{"row": 1}, {"row": 2}]
-    monkeypatch.setattr(wire, "FLUSH_EVERY_NS", 1 << 62)
+    monkeypatch.setattr(link_module, "FLUSH_EVERY_NS", 1 << 62)
     link.row({"row": "x" * (BACKLOG_BYTES - 100)})
     link.row({"row": "y" * 200})
     assert [len(each["row"]) for each in everything(ours)] == [BACKLOG_BYTES - 100]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import random
+from dataclasses import asdict
 
 import pytest
 from hypothesis import given
@@ -82,7 +83,7 @@ def test_warm_up_gives_up_by_time_and_by_count():
 
 
 def stop(times, asked: Iterations, each_s: float = 0.0) -> tuple[int, str | None]:
-    rule = StopRule(asked)
+    rule = StopRule(asdict(asked))
     for at, value in enumerate(times):
         if reason := rule.verdict(at * each_s):
             return at, reason

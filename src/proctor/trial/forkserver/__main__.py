@@ -14,16 +14,22 @@ import signal
 import socket
 import sys
 import time
-from pathlib import Path
-from typing import Any, NoReturn
 
-from proctor.errors import UsageError
-from proctor.experiments.base import Registered
-from proctor.processes import become_subreaper, die_with_parent, kill_below
-from proctor.trial.forkserver.lane import HungUpError, Lane, remove_tree
+from proctor.experiments.base import REGISTRY
+from proctor.prctl import become_subreaper, die_with_parent
+from proctor.trial.forkserver.lane import Lane
 from proctor.trial.forkserver.rehearse import rehearse
-from proctor.trial.forkserver.wire import Message, receive, send
+from proctor.trial.forkserver.scratch import remove_tree
+from proctor.trial.forkserver.watch import HungUpError
+from proctor.trial.forkserver.wire import receive, send
 from proctor.trial.point.failure import describe_failure
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any, NoReturn
+
+    from proctor.experiments.base import Registered
+    from proctor.trial.forkserver.wire import Message
 
 
 def main(handle: int, parent: int) -> None:
@@ -49,7 +55,7 @@ def _prepare(control: socket.socket, hello: Message) -> Registered | None:
     began = time.monotonic()
     try:
         registered = _load(hello)
-        _preload(hello["preload"], hello["sources"])
+        _preload(hello, registered)
     except BaseException as error:  # noqa: BLE001 - a module may raise anything at all when it is imported
         send(control, {"invalid": describe_failure("import", error)})
         return None
@@ -67,38 +73,53 @@ def _load(hello: Message) -> Registered:
 
     Every module that is not loaded makes each fork cheaper.
     """
-    from proctor.experiments.load import load_file, load_module
+    from proctor.experiments.importing import make_neighbours_importable
 
-    slug, module, file = hello["slug"], hello["module"], hello["file"]
+    try:
+        _import(hello["module"], hello["file"])
+    except BaseException:  # noqa: BLE001 - whatever it is, it comes again below, and is put into words there
+        REGISTRY.pop(hello["slug"], None)
+    registered = REGISTRY.get(hello["slug"])
+    if registered is None:
+        from proctor.experiments.discover import find
+
+        registered = find(hello["slug"], hello["sources"])
+    make_neighbours_importable(registered)
+    return registered
+
+
+def _import(module: str, file: str) -> None:
+    from importlib import import_module
+
+    from proctor.experiments.importing import home_of, import_below
+
     if module.startswith("proctor.experiments."):
-        found = load_module(module)[:1]
-    else:
-        found = [load_file(Path(file))] if file else []
-    for registered in (each for loaded in found for each in loaded.registered):
-        if registered.slug == slug:
-            return registered
-    from proctor.experiments.discover import find
-
-    return find(slug, hello["sources"])
+        import_module(module)
+    elif file:
+        import_below(*home_of(file))
 
 
-def _preload(instruments: list[str], sources: list[str]) -> None:
+def _preload(hello: Message, registered: Registered) -> None:
     """What every child would otherwise import for itself."""
-    import proctor.spec.params  # noqa: F401 - for its side effect of being loaded
+    for name in hello["preload"]:
+        _preload_instrument(name, hello["sources"])
+    if _speaks_of(registered, b"_dir"):
+        import pathlib  # noqa: F401 - for its side effect of being loaded
+    if "numpy" in sys.modules:
+        import numpy.random  # noqa: F401 - as above
+
+
+def _preload_instrument(name: str, sources: list[str]) -> None:
+    from proctor.errors import UsageError
     from proctor.instruments.base import find
 
-    for name in instruments:
-        try:
-            find(name)
-        except UsageError:
-            # It is registered by another module than the experiment's.
-            from proctor.experiments.discover import discover
+    try:
+        find(name)
+    except UsageError:
+        # It is registered by another module than the experiment's.
+        from proctor.experiments.discover import discover
 
-            discover(sources)
-    if "psutil" in instruments:
-        import psutil  # noqa: F401
-    if "numpy" in sys.modules:
-        import numpy.random  # noqa: F401
+        discover(sources)
 
 
 class Server:
@@ -107,7 +128,7 @@ class Server:
     def __init__(self, control: socket.socket, registered: Registered, scratch: str) -> None:
         self.control = control
         self.registered = registered
-        self.writes_files = _speaks_of_run_dir(registered)
+        self.writes_files = _speaks_of(registered, b"run_dir")
         self.scratch = scratch
         self.lanes: set[int] = set()
         self.woken, self._wake = os.pipe()
@@ -142,9 +163,9 @@ class Server:
                 received = receive(self.control)
                 if received is None:
                     return
-                self._fork_lane(received[1][0])
+                self._fork_lane(*received[1])
 
-    def _fork_lane(self, handle: int) -> None:
+    def _fork_lane(self, handle: int, stream: int) -> None:
         pid = os.fork()
         if pid == 0:
             try:
@@ -154,10 +175,11 @@ class Server:
                 os.close(self.woken)
                 os.close(self._wake)
                 lane = socket.socket(fileno=handle)
-                Lane(lane, self.registered, self.scratch, writes_files=self.writes_files).serve()
+                Lane(lane, stream, self.registered, self.scratch, writes_files=self.writes_files).serve()
             finally:
                 os._exit(1)
         os.close(handle)
+        os.close(stream)
         self.lanes.add(pid)
 
     def _collect(self) -> None:
@@ -165,6 +187,8 @@ class Server:
         died = {pid for pid in self.lanes if os.waitpid(pid, os.WNOHANG)[0]}
         self.lanes -= died
         if died:
+            from proctor.processes import kill_below
+
             kill_below(spare=self.lanes)
 
     def _end(self) -> None:
@@ -173,14 +197,17 @@ class Server:
         while self.lanes and time.monotonic() < deadline:
             self.lanes -= {pid for pid in self.lanes if os.waitpid(pid, os.WNOHANG)[0]}
             time.sleep(0.001)
+        from proctor.processes import kill_below
+
         kill_below()
         remove_tree(self.scratch)
 
 
-def _speaks_of_run_dir(registered: Registered) -> bool:
-    """Whether the point's own folder had better exist before the timer starts."""
+def _speaks_of(registered: Registered, word: bytes) -> bool:
+    """Whether the experiment's source has this word, or cannot be read."""
     try:
-        return b"run_dir" in Path(registered.file).read_bytes()
+        with open(registered.file, "rb") as file:  # noqa: PTH123 - pathlib is not for every fork
+            return word in file.read()
     except OSError:
         return True
 

@@ -2,91 +2,118 @@
 
 from __future__ import annotations
 
+import marshal
 import os
 import random
-import socket
 import sys
 import traceback
-from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
-from typing import Any, NoReturn
 
-from proctor.experiments.base import Experiment, Registered
-from proctor.experiments.describe import prepared
-from proctor.trial.forkserver.wire import PHASES, Link, LinkClosedError, SharedPage, receive
+from proctor.experiments.base import construct
+from proctor.trial.forkserver.link import Link, LinkClosedError
+from proctor.trial.forkserver.page import PHASES
+from proctor.trial.forkserver.zygote import FINISHED, read_order, tell
 from proctor.trial.point.measure import Point
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping, Sequence
+    from typing import Any, NoReturn
+
+    from proctor.experiments.base import Experiment, Registered
+    from proctor.trial.forkserver.page import SharedPage
 
 _LINK_CLOSED = PHASES.index("link closed")
 _HARNESS = PHASES.index("harness")
 FAILED_EXIT = 70
 
 
-@dataclass(frozen=True, slots=True)
-class Order:
-    """A point that is ready to be measured, as far as that can be prepared without running foreign code."""
+class Child:
+    """What a zygote gives to each process that it forks."""
 
-    point: Point
-    make: Callable[[], Experiment]
+    __slots__ = ("outputs", "page", "registered", "stream")
 
-    @classmethod
-    def prepare(cls, request: Mapping[str, Any], page: SharedPage, registered: Registered) -> Order:
-        """Check and build everything in the lane: what a fresh fork does not touch costs it no page."""
-        if not request["run_dir"]:
-            # A pass beside the timed one leaves its files where they are removed.
-            request = {**request, "run_dir": f"{request['scratch']}/run"}
+    def __init__(
+        self, registered: Registered, page: SharedPage, *, stream: int, outputs: Sequence[int]
+    ) -> None:
+        self.registered = registered
+        self.page = page
+        self.stream = stream
+        """Where rows and the report go."""
+        self.outputs = outputs
+        """Where standard output and standard error go."""
+
+    def run_once(self, order: bytes) -> NoReturn:
+        """Measure one point in this freshly forked process, and end it."""
+        code = FAILED_EXIT
         try:
-            make = prepared(registered, request["params"])
-        except Exception as error:  # noqa: BLE001 - raised again where it is recorded
-            make = _raises(error)
-        return cls(Point(request, page), make)
+            code = self.live(order)
+        except BaseException:  # noqa: BLE001 - the last boundary: the lane is told where it was, and reads stderr
+            self.page.mark(_HARNESS)
+            traceback.print_exc()
+        finally:
+            os._exit(code)
 
+    def run_all(self, order: bytes, orders: int, answers: int) -> NoReturn:
+        """Measure one point after another in this process, until the lane hangs up (`isolation: none`)."""
+        code = FAILED_EXIT
+        try:
+            self._settle()
+            received: tuple[bytes, int] | None = (order, 0)
+            while received is not None:
+                code = self.measure(received[0])
+                _flush()
+                if code:
+                    break
+                self.page.clear()
+                tell(answers, FINISHED)
+                received = read_order(orders)
+        except BaseException:  # noqa: BLE001 - as above
+            self.page.mark(_HARNESS)
+            traceback.print_exc()
+        finally:
+            os._exit(code)
 
-def _raises(error: Exception) -> Callable[[], Experiment]:
-    def make() -> Experiment:
-        raise error
-
-    return make
-
-
-def run_once(order: Order, handle: int, *, page: SharedPage, outputs: Sequence[int]) -> NoReturn:
-    """Measure one point in this freshly forked process, and end it."""
-    code = FAILED_EXIT
-    try:
-        _settle(outputs)
-        code = _measure(order, handle, page)
+    def live(self, order: bytes) -> int:
+        """All that happens between the fork and the end of a process for one point; its exit code."""
+        self._settle()
+        code = self.measure(order)
         _flush()
-    except BaseException:  # noqa: BLE001 - the last boundary: the lane is told where it was, and reads stderr
-        page.mark(_HARNESS)
-        traceback.print_exc()
-    finally:
-        os._exit(code)
+        return code
 
+    def _settle(self) -> None:
+        """Become a session of our own that prints into the lane's pipes. The rest was settled earlier."""
+        os.setsid()
+        for target, source in enumerate(self.outputs, start=1):
+            os.dup2(source, target)
 
-def run_resident(
-    orders: socket.socket,
-    *,
-    page: SharedPage,
-    registered: Registered,
-    outputs: Sequence[int],
-) -> NoReturn:
-    """Measure one point after another in this same process, until the lane hangs up (`isolation: none`)."""
-    code = FAILED_EXIT
-    try:
-        _settle(outputs)
-        while (received := receive(orders)) is not None:
-            request, (handle,) = received
-            code = _measure(Order.prepare(request, page, registered), handle, page)
-            _flush()
-            if code:
-                break
-            page.clear()
-            orders.sendall(b".")
-    except BaseException:  # noqa: BLE001 - as above
-        page.mark(_HARNESS)
-        traceback.print_exc()
-    finally:
-        os._exit(code)
+    def measure(self, order: bytes) -> int:
+        """One point; 0, or an exit code when the harness cannot go on in this process."""
+        request = marshal.loads(order)  # noqa: S302 - from our lane: no measured process can write there
+        self.page.take(request["number"])
+        # Another point's code may have told the pipe not to wait.
+        os.set_blocking(self.stream, True)
+        link = Link(self.stream, self.page)
+        with suppress(LinkClosedError):
+            seed_everything(request["seed"])
+            Point(request, self.page).run(self._maker(request), link)
+        if link.lost:
+            self.page.mark(_LINK_CLOSED)
+            return FAILED_EXIT
+        return 0
+
+    def _maker(self, request: Mapping[str, Any]) -> Callable[[], Experiment]:
+        """What makes the experiment. The lane has fitted the parameters, unless they do not fit."""
+        fitted = request["fitted"]
+        if fitted is not None:
+            return lambda: construct(self.registered.cls, *fitted)
+
+        def make() -> Experiment:
+            from proctor.experiments.describe import instantiate
+
+            return instantiate(self.registered, request["params"])
+
+        return make
 
 
 def seed_everything(seed: int) -> None:
@@ -95,30 +122,6 @@ def seed_everything(seed: int) -> None:
     numpy_random = sys.modules.get("numpy.random")
     if numpy_random is not None:
         numpy_random.seed(seed % 2**32)
-
-
-def _measure(order: Order, handle: int, page: SharedPage) -> int:
-    """One point; 0, or an exit code when the harness cannot go on in this process."""
-    link = Link(handle, page)
-    with suppress(LinkClosedError):
-        seed_everything(order.point.context.seed)
-        order.point.run(order.make, link)
-    if link.lost:
-        # The number may belong to a file of the measured code by now: it is not ours to close.
-        page.mark(_LINK_CLOSED)
-        return FAILED_EXIT
-    os.close(handle)
-    return 0
-
-
-def _settle(outputs: Sequence[int]) -> None:
-    """Become a session of our own that prints into the lane's pipes.
-
-    Whatever could be settled before the fork was: each page that is written here is written for every trial.
-    """
-    os.setsid()
-    for target, source in enumerate(outputs, start=1):
-        os.dup2(source, target)
 
 
 def _flush() -> None:

@@ -133,13 +133,17 @@ class ForkServer:
             if lane.alive:
                 return lane
         ours, theirs = socket.socketpair()
-        with theirs:
-            try:
-                await self._link.send({"lane": True}, [theirs.fileno()])
-            except SandboxError:
-                ours.close()
-                raise
-        return Lane(ours)
+        reader, writer = os.pipe()
+        try:
+            await self._link.send({"lane": True}, [theirs.fileno(), writer])
+        except SandboxError:
+            ours.close()
+            os.close(reader)
+            raise
+        finally:
+            theirs.close()
+            os.close(writer)
+        return Lane(ours, reader)
 
     async def close(self) -> None:
         """End the server, its lanes and whatever they run; wait until they are gone."""

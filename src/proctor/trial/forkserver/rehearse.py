@@ -6,15 +6,20 @@ are filled on first use: done here, before the heap is frozen, none of it happen
 
 from __future__ import annotations
 
+import marshal
+import os
 import random
-import socket
-from dataclasses import asdict
-from typing import Any
 
-from proctor.experiments.base import Experiment, ExperimentContext
-from proctor.model.spec import Iterations
-from proctor.trial.forkserver.wire import Link, SharedPage
-from proctor.trial.point.measure import Point
+from proctor.experiments.base import Experiment, Registered
+from proctor.trial.forkserver.child import Child
+from proctor.trial.forkserver.page import SharedPage
+from proctor.trial.forkserver.pinned import pin, written_by
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any
+
+    from proctor.experiments.base import ExperimentContext
 
 TIMES = 20
 
@@ -26,27 +31,49 @@ class _Nothing(Experiment):
         return {"index": context.iteration_index, "value": 1.5}
 
 
+_NOTHING = Registered(slug="", cls=_Nothing)
+_REQUEST = {
+    "number": 0,
+    "run_id": "",
+    "params": {},
+    "fitted": ({}, (), {}),
+    "seed": 0,
+    "output_dir": ".",
+    "run_dir": ".",
+    "instruments_dir": ".",
+    "instrument_names": [],
+    "instruments": [],
+    "iterations": {"warmup": 0, "measured": 1},
+    "loops": 1,
+    "gc": "disabled",
+    "resident": True,
+}
+
+
 def rehearse() -> None:
     """Go through a whole point, over and over, and leave no trace but warm code."""
     state = random.getstate()
-    page = SharedPage()
-    request = {
-        "run_id": "",
-        "params": {},
-        "seed": 0,
-        "output_dir": ".",
-        "run_dir": ".",
-        "instruments_dir": ".",
-        "instrument_names": [],
-        "instruments": [],
-        "iterations": asdict(Iterations()),
-        "loops": 1,
-        "gc": "disabled",
-        "resident": True,
-    }
+    ours, theirs = os.pipe()
+    child = Child(_NOTHING, SharedPage(), stream=theirs, outputs=())
     for _ in range(TIMES):
-        ours, theirs = socket.socketpair()
-        with ours, theirs:
-            random.seed(0)
-            Point(request, page).run(_Nothing, Link(theirs.fileno(), page))
+        child.measure(marshal.dumps(_REQUEST))
+        os.read(ours, 64 << 10)
+    os.close(ours)
+    os.close(theirs)
     random.setstate(state)
+
+
+def pin_what_it_writes() -> int | None:
+    """Rehearse in a fork, as measured processes live, and pin what that wrote; see `pinned.pin`."""
+    silence = os.open(os.devnull, os.O_WRONLY)
+    ours, theirs = os.pipe()
+    child = Child(_NOTHING, SharedPage(), stream=theirs, outputs=(silence, silence))
+    order = marshal.dumps(_REQUEST)
+    try:
+        return pin(written_by(lambda: child.live(order)))
+    except OSError:
+        # Without /proc, say. Forks are dearer then, and as good.
+        return None
+    finally:
+        for handle in (silence, ours, theirs):
+            os.close(handle)

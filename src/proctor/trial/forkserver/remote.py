@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import os
 import socket
 from binascii import a2b_base64
 from collections.abc import Callable, Mapping, Sequence
@@ -15,7 +16,7 @@ from proctor.trial.forkserver.wire import Decoder, Message, WireError, encode
 
 MAX_PASS_BYTES = 64 << 20
 WATCH_AFTER_S = 0.05
-_CHUNK = 256 << 10
+_CHUNK = 64 << 10
 
 
 @dataclass(slots=True)
@@ -97,116 +98,134 @@ class Link:
 class Lane:
     """One lane of a server, as the controller holds it."""
 
-    def __init__(self, sock: socket.socket) -> None:
+    def __init__(self, sock: socket.socket, reader: int) -> None:
         self._link = Link(sock, self._answered)
-        self._answer: asyncio.Future[Message] | None = None
+        self._link.closed.add_done_callback(self._lost)
+        self._stream = Stream(reader, self._broke)
+        self._over: asyncio.Future[Message | None] | None = None
+        self._last = False
 
     @property
     def alive(self) -> bool:
         """Whether it can take another trial."""
-        return not self._link.closed.done()
+        return not self._last and not self._link.closed.done()
 
     def _answered(self, message: Message) -> None:
-        if self._answer is not None and not self._answer.done():
-            self._answer.set_result(message)
+        self._last = bool(message.get("last"))
+        self._decide(message)
+
+    def _lost(self, _: asyncio.Future[None]) -> None:
+        self._decide(None)
+
+    def _broke(self) -> None:
+        self._decide({})
+
+    def _decide(self, message: Message | None) -> None:
+        if self._over is not None and not self._over.done():
+            self._over.set_result(message)
 
     async def run(self, request: Mapping[str, Any]) -> Pass:
         """One pass over a point. SandboxError when the lane is lost; cancelled, all of it is killed."""
-        ours, theirs = socket.socketpair()
         done = Pass()
-        stream = Stream(ours, done)
-        self._answer = asyncio.get_running_loop().create_future()
+        self._over = asyncio.get_running_loop().create_future()
         try:
-            try:
-                await self._link.send({"trial": request}, [theirs.fileno()])
-            finally:
-                theirs.close()
-            await self._finished(done, stream)
+            self._stream.begin(done)
+            await self._link.send({"trial": request})
+            await self._finish(done, await self._over)
         except BaseException:
             await self.end()
             raise
-        else:
-            return done
         finally:
-            stream.close()
+            self._stream.pause()
+        return done
 
-    async def _finished(self, done: Pass, stream: Stream) -> None:
-        """Wait for the lane's account, or for whatever makes it impossible, and complete the pass with it."""
-        assert self._answer is not None
-        await asyncio.wait(
-            {self._answer, self._link.closed, stream.broken}, return_when=asyncio.FIRST_COMPLETED
-        )
-        if stream.broken.done():
-            done.broken = stream.broken.result()
+    async def _finish(self, done: Pass, answer: Message | None) -> None:
+        """Complete the pass with the lane's account, or with whatever makes that impossible."""
+        if self._stream.broken:
+            done.broken = self._stream.broken
             await self.end()
             return
-        if not self._answer.done():
+        if answer is None:
             raise SandboxError("the fork server's lane was lost during the trial")
-        answer = self._answer.result()
         if "refused" in answer:
             raise SandboxError(f"the machine refused the trial: {answer['refused']}")
         done.exit = answer["exit"]
-        stream.drain()
-        if stream.broken.done():
-            done.broken = stream.broken.result()
+        self._stream.drain()
+        if self._stream.broken:
+            done.broken = self._stream.broken
+            await self.end()
             return
-        for message in Decoder().feed(a2b_base64(done.exit.get("backlog", ""))):
-            done.take(message)
+        if "backlog" in done.exit:
+            for message in Decoder().feed(a2b_base64(done.exit["backlog"])):
+                done.take(message)
 
     def hang_up(self) -> None:
         """Have the lane end whatever it runs, and itself."""
         self._link.hang_up()
 
     def close(self) -> None:
-        """Give the socket back."""
+        """Give the descriptors back."""
         self._link.close()
+        self._stream.close()
 
     async def end(self) -> None:
         """Hang up and wait until the lane has killed what it ran and is gone."""
         self._link.hang_up()
         await asyncio.wait({self._link.closed}, timeout=10)
-        self._link.close()
+        self.close()
 
 
 class Stream:
-    """What one child sends; bounded in all."""
+    """What the children of a lane send, one after another; bounded for each."""
 
-    def __init__(self, sock: socket.socket, done: Pass) -> None:
-        sock.setblocking(False)
-        self._sock = sock
+    def __init__(self, reader: int, on_broken: Callable[[], None]) -> None:
+        os.set_blocking(reader, False)
+        self._reader = reader
+        self._on_broken = on_broken
+        self._loop = asyncio.get_running_loop()
+        self.broken = ""
+        """Why nothing more can be read, when it cannot."""
+
+    def begin(self, done: Pass) -> None:
+        """Another child will write; what it sends is for this pass."""
         self._done = done
         self._decoder = Decoder(limit_bytes=MAX_PASS_BYTES)
-        self._loop = asyncio.get_running_loop()
         # A short trial is over before this, and all it sent is read at once when the lane says so.
         self._later = self._loop.call_later(
-            WATCH_AFTER_S, self._loop.add_reader, sock.fileno(), self._readable
+            WATCH_AFTER_S, self._loop.add_reader, self._reader, self._readable
         )
-        self.broken: asyncio.Future[str] = self._loop.create_future()
 
     def _readable(self) -> bool:
         """Read once; False when there is nothing more for now, or ever."""
         try:
-            data = self._sock.recv(_CHUNK)
+            data = os.read(self._reader, _CHUNK)
             for message in self._decoder.feed(data):
                 self._done.take(message)
         except BlockingIOError:
             return False
         except (WireError, OSError, ValueError) as error:
-            self._loop.remove_reader(self._sock.fileno())
-            if not self.broken.done():
-                self.broken.set_result(str(error))
+            self.broken = str(error) or type(error).__name__
+            self.pause()
+            self._on_broken()
             return False
         if not data:
-            self._loop.remove_reader(self._sock.fileno())
-        return bool(data)
+            self._loop.remove_reader(self._reader)
+        return len(data) == _CHUNK
 
     def drain(self) -> None:
-        """Read what had been sent before the child ended; a daemon may still hold the other end open."""
+        """Read what had been sent before the child ended."""
         while self._readable():
             pass
 
-    def close(self) -> None:
-        """Give the socket back."""
+    def pause(self) -> None:
+        """Wait for nothing until another child writes."""
         self._later.cancel()
-        self._loop.remove_reader(self._sock.fileno())
-        self._sock.close()
+        if self._reader >= 0:
+            self._loop.remove_reader(self._reader)
+
+    def close(self) -> None:
+        """Give the descriptor back."""
+        if self._reader >= 0:
+            self._loop.remove_reader(self._reader)
+            os.close(self._reader)
+            self._reader = -1

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import math
 from bisect import insort
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
 from functools import lru_cache
-from typing import Literal
 
-from proctor.model.spec import Iterations
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping, Sequence
+    from typing import Any, Literal
 
 SLOT_S = 0.005
 """How long a calibrated slot should last: long for the clock, short for the scheduler."""
@@ -37,13 +37,15 @@ def calibrate_loops(time_slot: Callable[[int], float], *, slot_s: float = SLOT_S
     return max(1, min(MAX_LOOPS, math.ceil(loops * slot_s / max(spent_s, 1e-9))))
 
 
-@dataclass(slots=True)
 class WarmupRule:
     """Warm-up is over when the best of the last five times is within 2 % of the best of the five before."""
 
-    asked: int | Literal["auto"]
-    times_s: list[float] = field(default_factory=list)
-    spent_s: float = 0.0
+    __slots__ = ("asked", "spent_s", "times_s")
+
+    def __init__(self, asked: int | Literal["auto"]) -> None:
+        self.asked = asked
+        self.times_s: list[float] = []
+        self.spent_s = 0.0
 
     def add(self, duration_s: float, slot_s: float) -> None:
         """One more slot was dropped: its time per call, and as a whole."""
@@ -66,15 +68,18 @@ class WarmupRule:
         return "time" if count and self.spent_s >= WARMUP_MAX_S else None
 
 
-@dataclass(slots=True)
 class StopRule:
     """Whether enough was measured: a fixed number, or a narrow interval, or no time left."""
 
-    asked: Iterations
-    good: int = 0
-    failed: int = 0
-    _ordered: list[float] = field(default_factory=list)
-    _next_look: int = 6
+    __slots__ = ("_next_look", "_ordered", "asked", "failed", "good")
+
+    def __init__(self, asked: Mapping[str, Any]) -> None:
+        self.asked = asked
+        """The fields of a spec's `Iterations`, as plain data."""
+        self.good = 0
+        self.failed = 0
+        self._ordered: list[float] = []
+        self._next_look = 6
 
     def add(self, duration_s: float | None) -> None:
         """One more iteration: its time per call, None when it failed."""
@@ -82,24 +87,24 @@ class StopRule:
             self.failed += 1
             return
         self.good += 1
-        if self.asked.measured == "auto":
+        if self.asked["measured"] == "auto":
             insort(self._ordered, duration_s)
 
     def verdict(self, elapsed_s: float) -> str | None:
         """Why it stops here, or None to go on."""
         asked, count = self.asked, self.good + self.failed
-        if asked.measured != "auto":
-            return "count" if count >= asked.measured else None
-        if count >= asked.max_measured:
+        if asked["measured"] != "auto":
+            return "count" if count >= asked["measured"] else None
+        if count >= asked["max_measured"]:
             return "max_measured"
-        if elapsed_s >= asked.max_time_s and count:
+        if elapsed_s >= asked["max_time_s"] and count:
             return "max_time_s"
-        if self.failed >= max(1, asked.min_measured) and not self.good:
+        if self.failed >= max(1, asked["min_measured"]) and not self.good:
             return "failures"
-        if self.good < max(asked.min_measured, self._next_look):
+        if self.good < max(asked["min_measured"], self._next_look):
             return None
         self._next_look = max(self.good + 1, math.ceil(self.good * 1.05))
-        return "interval" if relative_width(self._ordered) <= asked.target_width else None
+        return "interval" if relative_width(self._ordered) <= asked["target_width"] else None
 
 
 def relative_width(ordered: Sequence[float]) -> float:

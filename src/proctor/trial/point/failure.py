@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import traceback
-from typing import Any
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any
 
 MAX_MESSAGE = 2_000
 MAX_TRACEBACK = 16_000

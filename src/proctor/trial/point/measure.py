@@ -9,19 +9,25 @@ from __future__ import annotations
 import gc
 import resource
 import time
-from collections.abc import Callable, Mapping
 from itertools import repeat
-from pathlib import Path
 from time import perf_counter_ns, process_time_ns
-from typing import Any
 
-from proctor.experiments.base import Experiment, ExperimentContext
-from proctor.model.spec import Iterations
-from proctor.trial.forkserver.wire import PHASES, Link, SharedPage
+from proctor.experiments.base import ExperimentContext
+from proctor.trial.forkserver.page import PHASES
 from proctor.trial.point.calibrate import StopRule, WarmupRule, calibrate_loops
 from proctor.trial.point.failure import describe_failure
 from proctor.trial.point.riders import Riders
 from proctor.trial.point.values import Checker, RefusedError
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+    from pathlib import Path
+    from typing import Any
+
+    from proctor.experiments.base import Experiment
+    from proctor.trial.forkserver.link import Link
+    from proctor.trial.forkserver.page import SharedPage
 
 CONSTRUCT, SETUP, WARMUP, EXECUTE, TEARDOWN, INSTRUMENT, END = map(PHASES.index, PHASES[1:8])
 COLLECT_ABOVE = 2_000
@@ -83,13 +89,12 @@ class Point:
     def __init__(self, request: Mapping[str, Any], page: SharedPage) -> None:
         self.request = request
         self.page = page
-        self.asked = Iterations(**request["iterations"])
-        self.riders = Riders(request["instruments"], Path(request["instruments_dir"]))
+        self.riders = Riders(request["instruments"], request["instruments_dir"])
         self.checker = Checker()
         self.context = PointContext(
             run_id=request["run_id"],
-            output_dir=Path(request["output_dir"]),
-            run_dir=Path(request["run_dir"]),
+            output_dir=request["output_dir"],
+            run_dir=request["run_dir"],
             seed=request["seed"],
             instruments=tuple(request["instrument_names"]),
             extras={},
@@ -148,7 +153,7 @@ class Point:
         self._freeze_gc()
         self._calibrate(call)
         self._warm_up(call)
-        if self.loops > 1 or self.asked.warmup:
+        if self.loops > 1 or self.request["iterations"]["warmup"]:
             self._freeze_gc()
         warm = time.monotonic()
         self.report["phases_s"]["warmup"] = warm - began
@@ -182,10 +187,10 @@ class Point:
             self.page.clear()
 
     def _warm_up(self, call: Callable[[Any], Any]) -> None:
-        if self.asked.warmup == 0:
+        rule = WarmupRule(self.request["iterations"]["warmup"])
+        if rule.asked == 0:
             self.report["warmup"] = {"dropped": 0, "ended": "fixed"}
             return
-        rule = WarmupRule(self.asked.warmup)
         while rule.verdict is None:
             count = len(rule.times_s)
             index = -1 - count if rule.asked == "auto" else count - rule.asked
@@ -209,7 +214,7 @@ class Point:
         }
 
     def _work(self, call: Callable[[Any], Any]) -> None:
-        rule = StopRule(self.asked)
+        rule = StopRule(self.request["iterations"])
         began = time.monotonic()
         reason = rule.verdict(0.0)
         while reason is None:

@@ -2,21 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
-from pathlib import Path
-from typing import Any
-
 from proctor.errors import ProctorError
-from proctor.instruments.base import Instrument, Sampler, create
-from proctor.model.spec import InstrumentSpec
 from proctor.trial.point.failure import message_of
 from proctor.trial.point.values import Checker, RefusedError
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping, Sequence
+    from typing import Any
+
+    from proctor.instruments.base import Instrument
 
 
 class Riders:
     """Starts in the order of the spec and stops in the reverse; the last to start disturbs the least."""
 
-    def __init__(self, asked: Sequence[Mapping[str, Any]], folder: Path) -> None:
+    def __init__(self, asked: Sequence[Mapping[str, Any]], folder: str) -> None:
         self._asked = asked
         self._folder = folder
         self._inside: list[tuple[str, Instrument]] = []
@@ -25,12 +26,19 @@ class Riders:
 
     def open(self) -> None:
         """Make those that work inside the measured process; samplers are the lane's."""
+        if not self._asked:
+            return
+        from pathlib import Path
+
+        from proctor.instruments.base import Sampler, create
+        from proctor.model.spec import InstrumentSpec
+
         for each in self._asked:
             name = each["name"]
             instrument = self._try(name, create, InstrumentSpec(**each))
             if instrument is None or isinstance(instrument, Sampler):
                 continue
-            self._try(name, instrument.open, self._folder / name)
+            self._try(name, instrument.open, Path(self._folder, name))
             if name not in self._errors:
                 self._inside.append((name, instrument))
 

@@ -1,0 +1,177 @@
+"""A zygote forks what it is told to, says how that ended, and what it leaves can be ended."""
+
+from __future__ import annotations
+
+import errno
+import os
+import select
+import signal
+
+import pytest
+
+from proctor.processes import read_process
+from proctor.trial.forkserver.subject import LostError, Subject, Word
+from proctor.trial.forkserver.zygote import (
+    CLEAR,
+    ENDED,
+    FINISHED,
+    ONCE,
+    REFUSED,
+    STARTED,
+    STAYS,
+    WATCHED,
+    WORD,
+    read_order,
+    tell,
+)
+
+
+def leave_a_daemon() -> None:
+    middle = os.fork()
+    if middle == 0:
+        os.setsid()
+        if os.fork() == 0:
+            os.execv("/bin/sleep", ["sleep", "60"])
+        os._exit(0)
+    os.waitpid(middle, 0)
+
+
+def life(orders: int, answers: int):
+    """Children that do what their order says: a word and a number."""
+
+    def run(order: bytes, stays: bool):
+        while order:
+            what, _, number = order.decode().partition(" ")
+            if what == "leave":
+                leave_a_daemon()
+            if what == "die":
+                os.kill(os.getpid(), int(number))
+            if not stays:
+                os._exit(int(number))
+            tell(answers, FINISHED, int(number))
+            order = (read_order(orders) or (b"", 0))[0]
+        os._exit(0)
+
+    return run
+
+
+@pytest.fixture
+def subject():
+    made = Subject(life)
+    yield made
+    made.resident = 0
+    made.end()
+    os.kill(made.zygote, signal.SIGKILL)
+    os.waitpid(made.zygote, 0)
+    for handle in (made.handle, made.answers, made._orders):
+        os.close(handle)
+
+
+def hear(subject: Subject) -> Word:
+    poll = select.poll()
+    poll.register(subject.answers, select.POLLIN)
+    assert poll.poll(30_000)
+    return subject.hear()
+
+
+@pytest.mark.parametrize(("order", "code"), [("exit 0", 0), ("exit 7", 7), ("die 9", -9), ("die 15", -15)])
+def test_the_end_of_a_child_is_told_with_what_it_used(subject, order, code):
+    subject.order(order.encode(), ONCE)
+    word = hear(subject)
+    assert (word.kind, word.left) == (ENDED, 0)
+    assert os.waitstatus_to_exitcode(word.number) == code
+    assert len(word.used) == 16
+    assert word.used[2] > 1000, "the largest resident size in KiB"
+    assert not subject.busy
+
+
+def test_an_order_larger_than_a_pipe_arrives_whole(subject):
+    subject.order(b"exit 3" + b" " * 300_000, ONCE)
+    assert os.waitstatus_to_exitcode(hear(subject).number) == 3
+
+
+def test_who_wants_to_look_at_a_child_is_told_its_id(subject):
+    subject.order(b"exit 0", WATCHED)
+    started = hear(subject)
+    assert started.kind == STARTED
+    assert started.number not in {0, subject.zygote}
+    assert hear(subject).kind == ENDED
+
+
+def test_what_a_child_leaves_in_another_session_is_told_and_ended(subject):
+    subject.order(b"leave 0", ONCE)
+    word = hear(subject)
+    assert (word.kind, word.left) == (ENDED, 1)
+    assert subject.busy
+    assert subject.end() == (1, 0)
+    assert hear(subject).kind == CLEAR
+    assert not subject.busy
+    subject.order(b"exit 0", ONCE)
+    assert hear(subject).left == 0
+
+
+def test_a_resident_takes_orders_in_its_zygotes_place_and_is_spared(subject):
+    subject.order(b"say 1", STAYS)
+    subject.resident = hear(subject).number
+    assert (hear(subject).kind, subject.busy) == (FINISHED, False)
+    subject.order(b"leave 2", STAYS)
+    assert hear(subject).number == 2
+    assert subject.end() == (1, 0)
+    assert not read_process(subject.resident).gone
+    subject.order(b"die 9", STAYS)
+    word = hear(subject)
+    assert (word.kind, word.number, subject.resident) == (ENDED, 9, 0)
+
+
+def test_a_killed_zygote_is_lost(subject):
+    os.kill(subject.zygote, signal.SIGKILL)
+    with pytest.raises(LostError):
+        hear(subject)
+    os.waitid(os.P_PIDFD, subject.handle, os.WEXITED | os.WNOWAIT)
+    with pytest.raises(LostError):
+        subject.order(b"exit 0", ONCE)
+
+
+@pytest.mark.parametrize("data", [b"", b"short", b"\xff" * WORD.size])
+def test_words_that_make_no_sense_are_refused(subject, data):
+    os.close(subject.answers)
+    subject.answers, writer = os.pipe()
+    os.write(writer, data)
+    os.close(writer)
+    with pytest.raises(LostError):
+        subject.hear()
+
+
+def test_a_machine_that_cannot_fork_is_told_apart(subject):
+    os.close(subject.answers)
+    subject.answers, writer = os.pipe()
+    tell(writer, REFUSED, errno.EAGAIN)
+    os.close(writer)
+    with pytest.raises(OSError, match="cannot fork") as caught:
+        subject.hear()
+    assert caught.value.errno == errno.EAGAIN
+
+
+def test_a_zygote_whose_fork_fails_says_so_and_goes_on(monkeypatch):
+    from proctor.trial.forkserver import zygote
+
+    fork, tries = os.fork, []
+
+    def fail_once() -> int:
+        tries.append(None)
+        # The first is the zygote's own.
+        if len(tries) == 2:
+            raise OSError(errno.ENOMEM, "no memory")
+        return fork()
+
+    monkeypatch.setattr(zygote.os, "fork", fail_once)
+    made = Subject(life)
+    try:
+        made.order(b"exit 0", ONCE)
+        with pytest.raises(OSError, match="cannot fork"):
+            hear(made)
+        made.order(b"exit 5", ONCE)
+        assert os.waitstatus_to_exitcode(hear(made).number) == 5
+    finally:
+        os.kill(made.zygote, signal.SIGKILL)
+        os.waitpid(made.zygote, 0)
