@@ -7,8 +7,11 @@ import math
 import os
 import sys
 from collections.abc import Iterator, Sequence
+from functools import lru_cache
 from json.encoder import encode_basestring_ascii
 from typing import Any
+
+_NESTED = (dict, list, tuple)
 
 
 def print_json(value: Any) -> None:
@@ -19,7 +22,7 @@ def print_json(value: Any) -> None:
 
 def _pieces(value: Any, line: str) -> Iterator[str]:
     """What `json.dump` writes with an indent of two, in a third of its time; `line` begins a line here."""
-    if not isinstance(value, dict | list | tuple) or not _has_lists(value):
+    if not isinstance(value, _NESTED) or not _has_lists(value):
         yield _json(value, line)
         return
     deeper = f"{line}  "
@@ -36,9 +39,9 @@ def _pieces(value: Any, line: str) -> Iterator[str]:
 
 def _has_lists(value: Any) -> bool:
     """Whether something may be long; what is short is put together at once."""
-    if isinstance(value, list | tuple):
+    if not isinstance(value, dict):
         return bool(value)
-    return any(isinstance(each, dict | list | tuple) and _has_lists(each) for each in value.values())
+    return any(map(_has_lists, [each for each in value.values() if isinstance(each, _NESTED)]))
 
 
 def _json(value: Any, line: str) -> str:
@@ -46,7 +49,7 @@ def _json(value: Any, line: str) -> str:
         return encode_basestring_ascii(value)
     if type(value) is int or (type(value) is float and math.isfinite(value)):
         return repr(value)
-    if isinstance(value, dict | list | tuple):
+    if isinstance(value, _NESTED):
         deeper = f"{line}  "
         if isinstance(value, dict):
             inside = [f"{_json_key(name)}: {_json(each, deeper)}" for name, each in value.items()]
@@ -56,6 +59,7 @@ def _json(value: Any, line: str) -> str:
     return json.dumps(value, default=str)
 
 
+@lru_cache(maxsize=1024, typed=True)
 def _json_key(name: Any) -> str:
     return encode_basestring_ascii(name) if isinstance(name, str) else json.dumps({name: 0})[1:-4]
 

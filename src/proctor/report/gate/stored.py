@@ -67,20 +67,21 @@ class _Watch:
         if outcome is None:
             self.digest.update(encode([row.key, None]).encode("utf-8", "replace"))
             return
-        self.digest.update(_line(row, outcome, _canonical(row.body.text("metrics"))))
+        for part in _line(row, outcome, _canonical(row.body.text("metrics"))):
+            self.digest.update(part)
         failure = None
         if outcome is not Outcome.PASSED and row.body.mentions(_FAILURE):
             failure = row.body.get("failure")
         self.tally.add(outcome, row.ended_at - row.started_at, failure["type"] if failure else "")
 
 
-def _line(row: ResultRow, outcome: Outcome, metrics: bytes) -> bytes:
-    """What `run_digest` digests of a trial, spelt as `encode` would spell it."""
+def _line(row: ResultRow, outcome: Outcome, metrics: bytes) -> tuple[bytes, ...]:
+    """What `run_digest` digests of a trial, in parts, spelt as `encode` would spell it."""
     key, reward = row.key, "null" if row.reward is None else repr(float(row.reward))
     if key.isascii() and key.isalnum() and math.isfinite(row.reward or 0.0):
-        return f'["{key}",{row.number},"{outcome}",{reward},'.encode() + metrics + b"]"
+        return f'["{key}",{row.number},"{outcome}",{reward},'.encode(), metrics, b"]"
     head = encode([key, row.number, outcome.value, row.reward])[:-1]
-    return head.encode("utf-8", "replace") + b"," + metrics + b"]"
+    return head.encode("utf-8", "replace"), b",", metrics, b"]"
 
 
 def _canonical(text: bytes) -> bytes:
