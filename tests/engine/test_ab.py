@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import json
 import random
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 
@@ -113,6 +114,45 @@ def test_a_time_budget_ends_it_early_with_what_there_is():
     (result,) = compare(points(), asked, bench, clock=lambda: float(next(seconds)))
     assert result.finding.reason == "the time budget was spent"
     assert 4 <= len(bench.orders) < 12
+
+
+def short() -> list[Subpoint]:
+    calibration = Calibration(schedule=Schedule(loops=10), call_wall_s=0.0005, call_cpu_s=0.0005)
+    return [replace(point, calibration=calibration) for point in points()]
+
+
+def costing(bench: Bench, cpu_s: float) -> Callable[[Order], Pair]:
+    return lambda order: replace(bench(order), cpu_s=cpu_s)
+
+
+def test_a_short_function_costs_six_seconds_of_cpu_at_most_and_says_so():
+    bench = Bench(0.0, spread=0.1)
+    (result,) = compare(short(), Asked(thrifty=True), costing(bench, 0.4))
+    assert result.finding.reason == "the budget of 6 s CPU was spent"
+    assert sum(each.cpu_s for each in result.pairs) + 2 * 0.4 <= 6
+    assert 6 < len(result.pairs) < 20
+
+
+def test_a_slowdown_within_the_budget_is_still_found_and_confirmed():
+    bench = Bench(0.05)
+    (result,) = compare(short(), Asked(thrifty=True), costing(bench, 0.4))
+    assert (result.verdict, result.confirmed) == (Verdict.SLOWER, True)
+    assert sum(each.cpu_s for each in result.pairs) + 2 * 0.4 <= 6
+
+
+def test_a_confirmation_ends_when_the_budget_does():
+    bench = Bench(0.05, confirmed=0.0)
+    (result,) = compare(short(), Asked(cpu_budget_s=6.0), costing(bench, 0.4))
+    assert result.confirmed is False
+    assert sum(order.confirms for order in bench.orders) in {4, 6}
+
+
+def test_long_functions_and_those_who_ask_for_more_pairs_pay_what_it_takes():
+    noise = Bench(0.0, spread=0.1)
+    (result,) = compare(points(), Asked(thrifty=True), costing(noise, 10.0))
+    assert len(result.pairs) == 20
+    (result,) = compare(short(), Asked(), costing(noise, 10.0))
+    assert len(result.pairs) == 20
 
 
 def test_a_time_budget_is_shared_by_the_points():

@@ -13,8 +13,11 @@ from proctor.errors import Exit
 
 if TYPE_CHECKING:
     from proctor.analysis.lockstep import Rules
-    from proctor.engine.ab import Progress
+    from proctor.engine.ab import Asked, Progress
     from proctor.engine.ab_run import Comparison
+
+
+USUAL_PAIRS = 20
 
 
 class Share(click.ParamType[float]):
@@ -73,11 +76,16 @@ def judging_options(function: Callable[..., Any]) -> Callable[..., Any]:
             click.option(
                 "--pairs",
                 type=click.IntRange(4, 2000),
-                default=20,
+                default=USUAL_PAIRS,
                 show_default=True,
                 help="At most so many pairs.",
             ),
             click.option("--time-budget", type=Duration(), help="Stop measuring after so long, such as 60s."),
+            click.option(
+                "--cpu-budget",
+                type=Duration(),
+                help="Stop at a point after so much CPU. [6s for short functions and up to 20 pairs]",
+            ),
             click.option(
                 "--pin/--no-pin", default=True, help="Keep both workers of a pair on one CPU. [pin]"
             ),
@@ -137,8 +145,19 @@ def rules_from(asked: dict[str, Any]) -> Rules:
     )
 
 
-def _measured(spec_file: Path, asked: dict[str, Any]) -> Comparison:
+def asked_from(asked: dict[str, Any], **more: Any) -> Asked:
+    """How to compare, from the options. Who wants more pairs than usual wants to pay for them."""
     from proctor.engine.ab import Asked
+
+    return Asked(
+        rules=rules_from(asked),
+        cpu_budget_s=asked["cpu_budget"],
+        thrifty=asked["pairs"] <= USUAL_PAIRS,
+        **more,
+    )
+
+
+def _measured(spec_file: Path, asked: dict[str, Any]) -> Comparison:
     from proctor.engine.ab_run import Contest, run
     from proctor.job.planning import experiment_sources, with_sources
     from proctor.spec.load import load
@@ -152,7 +171,7 @@ def _measured(spec_file: Path, asked: dict[str, Any]) -> Comparison:
         b=parse(asked["b"], "--b"),
         pin=asked["pin"],
     )
-    how = Asked(rules=rules_from(asked), confirm=asked["confirm"], time_budget_s=asked["time_budget"])
+    how = asked_from(asked, confirm=asked["confirm"], time_budget_s=asked["time_budget"])
     with stopping(), progress_line(quiet=asked["as_json"]) as tell:
         return run(contest, how, on_progress=tell)
 

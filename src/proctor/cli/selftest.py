@@ -48,8 +48,7 @@ def _compare_both(
 ) -> tuple[Comparison, Comparison]:
     from dataclasses import replace
 
-    from proctor.cli.ab import progress_line, rules_from, stopping
-    from proctor.engine.ab import Asked
+    from proctor.cli.ab import asked_from, progress_line, stopping
     from proctor.engine.ab_run import Contest, run
     from proctor.job.planning import experiment_sources, with_sources
     from proctor.spec.load import load
@@ -61,7 +60,7 @@ def _compare_both(
         spec=spec, sources=experiment_sources(spec), a=here, b=here, pin=asked["pin"], first_point_only=True
     )
     budget_s = asked["time_budget"] and asked["time_budget"] / 2
-    how = Asked(rules=rules_from(asked), time_budget_s=budget_s)
+    how = asked_from(asked, time_budget_s=budget_s)
     with stopping(), progress_line(quiet=quiet) as tell:
         return run(contest, how, on_progress=tell), run(replace(contest, slow=slow), how, on_progress=tell)
 

@@ -26,8 +26,12 @@ from proctor.analysis.lockstep import (
 from proctor.analysis.multiple import holm
 from proctor.model.lockstep import Calibration, Pair
 
+USUAL_CPU_S = 6.0
+"""What comparing a short function costs at most at one point, confirmation included."""
 AGAIN_EVERY = 4
 """A second A worker takes part in one pair of so many."""
+_BEGINNING = 2
+"""Starting up and probing both sides costs about as much as so many pairs."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -84,6 +88,17 @@ class Asked:
     confirm: bool = True
     time_budget_s: float | None = None
     """For all points together."""
+    cpu_budget_s: float | None = None
+    """For each point, its confirmation included."""
+    thrifty: bool = False
+    """Without a budget of CPU: spend the usual one on a function that is shorter than a slot."""
+
+    def cpu_s(self, point: Subpoint) -> float | None:
+        """What may be spent on a point."""
+        if self.cpu_budget_s is not None or not self.thrifty:
+            return self.cpu_budget_s
+        short = point.calibration is not None and point.calibration.schedule.loops > 1
+        return USUAL_CPU_S if short else None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -137,6 +152,14 @@ class _Driver:
     ) -> None:
         self.index, self.count, self.point, self.asked = index, count, point, asked
         self.measure, self.on_progress, self.clock = measure, on_progress, clock
+        self.budget_s = asked.cpu_s(point)
+
+    def _affords(self, pairs: Sequence[Pair], more: int) -> bool:
+        """Whether so many pairs more are within the budget of CPU."""
+        if self.budget_s is None:
+            return True
+        spent_s = sum(pair.cpu_s for pair in pairs)
+        return spent_s + (more + _BEGINNING) * spent_s / len(pairs) <= self.budget_s
 
     def run(self, deadline: float | None) -> PointResult:
         """Measure until a look settles it, the pairs are spent, or the time is."""
@@ -148,11 +171,13 @@ class _Driver:
                 self.measure(Order(point=self.index, number=len(pairs), again=len(pairs) % AGAIN_EVERY == 1))
             )
             late = deadline is not None and self.clock() + _typical_s(pairs) > deadline
-            if len(pairs) < FEWEST_PAIRS or not (late or len(pairs) in rules.looks):
+            dear = not self._affords(pairs, 1 + (CONFIRM_LOOKS[0] if self.asked.confirm else 0))
+            if len(pairs) < FEWEST_PAIRS or not (late or dear or len(pairs) in rules.looks):
                 continue
-            finding = judge(pairs, rules, final=late)
-            if late and finding.verdict is Verdict.INCONCLUSIVE:
-                finding = replace(finding, reason="the time budget was spent")
+            finding = judge(pairs, rules, final=late or dear)
+            if finding.verdict is Verdict.INCONCLUSIVE and (late or (dear and len(pairs) < rules.looks[-1])):
+                what = "time budget" if late else f"budget of {self.budget_s:g} s CPU"
+                finding = replace(finding, reason=f"the {what} was spent")
         check = self_check(pairs, finding.clock, rules)
         return PointResult(
             label=self.point.label,
@@ -170,6 +195,8 @@ class _Driver:
         fresh: list[Pair] = []
         agreed = False
         for look in CONFIRM_LOOKS:
+            if fresh and not self._affords([*result.pairs, *fresh], look - len(fresh)):
+                break
             while len(fresh) < look:
                 self._tell(len(fresh), CONFIRM_LOOKS[-1], result.finding, confirming=True)
                 number = len(result.pairs) + len(fresh) + 1
