@@ -112,3 +112,17 @@ def test_a_document_must_be_an_object_of_bearable_size(tmp_path, monkeypatch):
     monkeypatch.setattr("proctor.report.files.MAX_DOCUMENT_BYTES", 2)
     with pytest.raises(UsageError, match="larger than"):
         read_document(tmp_path, "a.json")
+
+
+def test_a_long_list_has_an_item_on_each_line_and_a_short_one_is_broken_up():
+    item = {"name": "x" * 60, "values": list(range(40))}
+    short, long = (encode({"items": [item] * count}, indent=True) for count in (2, 300))
+    assert json.loads(short) == {"items": [item] * 2}
+    assert json.loads(long) == {"items": [item] * 300}
+    assert max(map(len, short.splitlines())) < 200
+    assert len(long.splitlines()) == 304
+
+
+def test_lines_have_a_value_each_and_are_what_was_written():
+    text = encode({"a": 1, "b": {"c": None}, "d": float("nan")}, lines=True)
+    assert text.splitlines() == ['{"a": 1,', ' "b": {"c": null},', ' "d": null}']

@@ -117,6 +117,8 @@ def encode(value: Any, *, indent: bool = False, lines: bool = False) -> str:
 
 
 _WIDTH = 100
+_LONG = 200
+"""A list of more items has one on each line, however long it is: nobody reads it from end to end."""
 
 
 def _indented(value: Any, margin: str = "") -> str:
@@ -133,7 +135,8 @@ def _indented(value: Any, margin: str = "") -> str:
         parts = [f"{_key(key)}: {_indented(item, inner)}" for key, item in value.items()]
         return f"{{\n{inner}" + f",\n{inner}".join(parts) + f"\n{margin}}}"
     if any(isinstance(item, dict | list | tuple) for item in value):
-        parts = [_indented(item, inner) for item in value]
+        long = len(value) > _LONG
+        parts = [_SPACED.encode(item) if long else _indented(item, inner) for item in value]
         return f"[\n{inner}" + f",\n{inner}".join(parts) + f"\n{margin}]"
     return _SPACED.encode(value)
 
