@@ -49,6 +49,7 @@ class ExperimentExecutor:
         self.bodies = tuple(bodies)
         self.run_id = run_id
         self.run_dir = run_dir.absolute()
+        self._trials_dir = str(self.run_dir / "trials")
         self.sources = tuple(sources)
         self.timeout_s = timeout_s
         self.contended = contended
@@ -168,7 +169,7 @@ class ExperimentExecutor:
     def _folder(self, trial: PlannedTrial, lease: Lease) -> Path:
         """Where the report keeps this attempt's artifacts, so that nothing has to be moved."""
         name = "artifacts" if lease.attempt <= 1 else f"artifacts-{lease.attempt}"
-        return self.run_dir / "trials" / trial.subject / str(trial.index) / name
+        return Path(f"{self._trials_dir}/{trial.subject}/{trial.index}/{name}")
 
     def _ask(self, body: ExperimentBody, riding: Sequence[InstrumentSpec]) -> dict[str, Any]:
         """What lane and child are told about every point of a body, as plain data."""

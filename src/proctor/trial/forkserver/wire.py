@@ -64,7 +64,7 @@ class Decoder:
 
 def _parse(body: bytes) -> Message:
     try:
-        message = json.loads(body)
+        message = json.loads(body.decode())
     except ValueError as error:
         raise WireError(f"a frame that is not JSON: {error}") from None
     if not isinstance(message, dict):
