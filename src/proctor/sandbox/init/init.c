@@ -1,7 +1,7 @@
 /* PID 1 of a sandbox: makes its root, then runs commands that Proctor asks for and reaps what they leave.
  *
- * Each command has a supervisor, a subreaper: orphans of the command come to it, so that the whole tree can
- * be ended at a time limit. When the command ends by itself, the supervisor goes and its daemons stay. */
+ * Each program has a supervisor, a subreaper: orphans of the program come to it, so that the whole tree can
+ * be ended at a time limit. When the program ends by itself, the supervisor goes and its daemons stay. */
 #include "proctor.h"
 #include <linux/if.h>
 #include <netinet/in.h>
@@ -21,6 +21,7 @@ extern int failure_socket;
 struct supervisor {
     struct supervisor *next;
     pid_t pid;
+    int alone, killed; /* alone: our own file operation, which makes no process and needs nobody to watch it */
     char id[32];
 };
 
@@ -31,6 +32,15 @@ static long long cpu_us(const struct rusage *used)
     return (used->ru_utime.tv_sec + used->ru_stime.tv_sec) * 1000000LL + used->ru_utime.tv_usec +
            used->ru_stime.tv_usec;
 }
+
+static void report(struct sandbox *sandbox, const char *kind, const char *id, int code, int killed,
+                   const struct rusage *used)
+{
+    reply(sandbox->control, "%s %s %d %d %lld %ld %ld %ld", kind, id, code, killed, cpu_us(used), used->ru_maxrss,
+          used->ru_inblock, used->ru_oublock);
+}
+
+static int exit_code(int status) { return WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status); }
 
 /* Kill the direct children until none is left: the children of the dead come to us, the subreaper. */
 static void kill_children(void)
@@ -89,20 +99,21 @@ static _Noreturn void supervise(struct sandbox *sandbox, struct command *command
     }
     struct rusage used;
     getrusage(RUSAGE_CHILDREN, &used);
-    int code = main_pid < 0 ? 126 : killed ? 137 : WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status);
+    int code = main_pid < 0 ? 126 : killed ? 137 : exit_code(status);
     int ready = killed || !command->made_ready || *command->made_ready;
-    reply(sandbox->control, "%s %s %d %d %lld %ld %ld %ld", ready ? "d" : "n", command->id, code, killed,
-          cpu_us(&used), used.ru_maxrss, used.ru_inblock, used.ru_oublock);
+    report(sandbox, ready ? "d" : "n", command->id, code, killed, &used);
     _exit(0);
 }
 
-static void forget(struct sandbox *sandbox, pid_t pid, int status)
+static void forget(struct sandbox *sandbox, pid_t pid, int status, const struct rusage *used)
 {
     for (struct supervisor **link = &supervisors; *link; link = &(*link)->next)
         if ((*link)->pid == pid) {
             struct supervisor *gone = *link;
             *link = gone->next;
-            if (!WIFEXITED(status)) /* it could not report any more */
+            if (gone->alone)
+                report(sandbox, "d", gone->id, exit_code(status), gone->killed, used);
+            else if (!WIFEXITED(status)) /* it could not report any more */
                 reply(sandbox->control, "d %s 137 1 0 0 0 0", gone->id);
             free(gone);
             return;
@@ -113,9 +124,10 @@ static void reap(struct sandbox *sandbox, int options)
 {
     pid_t pid;
     int status;
-    while ((pid = waitpid(-1, &status, options)) > 0 || (pid < 0 && errno == EINTR))
+    struct rusage used;
+    while ((pid = wait4(-1, &status, options, &used)) > 0 || (pid < 0 && errno == EINTR))
         if (pid > 0)
-            forget(sandbox, pid, status);
+            forget(sandbox, pid, status, &used);
 }
 
 /* Every one but ourselves: new ones may appear until the last that could make them is gone. */
@@ -160,12 +172,14 @@ static void start_command(struct sandbox *sandbox, const struct message *message
         end_processes(sandbox);
     struct supervisor *supervisor = calloc(1, sizeof *supervisor);
     pid_t pid = command.argc && supervisor ? fork() : -1;
+    if (pid == 0 && command.builtin)
+        run_command(sandbox, &command);
     if (pid == 0)
         supervise(sandbox, &command);
     if (pid < 0)
         reply(sandbox->control, "d %s 126 0 0 0 0 0", command.id);
     else {
-        *supervisor = (struct supervisor){.next = supervisors, .pid = pid};
+        *supervisor = (struct supervisor){.next = supervisors, .pid = pid, .alone = command.builtin != NULL};
         snprintf(supervisor->id, sizeof supervisor->id, "%s", command.id);
         supervisors = supervisor;
         supervisor = NULL;
@@ -207,8 +221,10 @@ static void handle(struct sandbox *sandbox, const struct message *message)
     case 'X': start_command(sandbox, message); break;
     case 'K':
         for (struct supervisor *each = supervisors; each; each = each->next)
-            if (!strcmp(each->id, id))
-                kill(each->pid, SIGTERM);
+            if (!strcmp(each->id, id)) {
+                each->killed = 1;
+                kill(each->pid, each->alone ? SIGKILL : SIGTERM);
+            }
         break;
     case 'C': /* end every process but this one */
         end_processes(sandbox);
