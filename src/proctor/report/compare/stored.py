@@ -60,9 +60,9 @@ class Values:
         """Metric → values; without those that it lacks."""
         found, body = {}, row.body
         for metric, spelt in self._metrics:
-            values = body.column(metric)
-            if not values and body.mentions(spelt):
-                values = samples_among(metric, (), _places(row))
+            values: tuple[float, ...] = ()
+            if body.mentions(spelt):
+                values = body.column(metric) or samples_among(metric, (), _places(row))
             if not values and metric == "duration_s" and row.ended_at > row.started_at:
                 values = (row.ended_at - row.started_at,)
             if values:
