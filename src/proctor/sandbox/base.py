@@ -199,6 +199,8 @@ class MakesReady(Protocol):
 
 async def exec_after(sandbox: Sandbox, before: Before, argv: Sequence[str], **options: Any) -> ExecResult:
     """Make everything ready, then run a command; SandboxError when the former failed."""
+    if not (before.quiet or before.fresh or before.bring):
+        return await sandbox.exec(argv, **options)
     if can(sandbox, MakesReady):
         maker = cast("MakesReady", sandbox)
         return await maker.exec_after(before, argv, **options)

@@ -42,8 +42,15 @@ class ServedSandbox:
         keep_bytes: int = 1 << 20,
     ) -> ExecResult:
         """Run a command inside. At the time limit its whole tree is killed; daemons of earlier ones stay."""
-        options = {"stdin": stdin, "timeout_s": timeout_s, "on_output": on_output, "keep_bytes": keep_bytes}
-        return await self.exec_after(Before(), argv, env=env, cwd=cwd, user=user, **options)
+        result = await self._session.run(
+            argv,
+            stdin=stdin,
+            timeout_s=timeout_s,
+            on_output=on_output,
+            keep_bytes=keep_bytes,
+            **self._surroundings(env, cwd, user),
+        )
+        return self._with_oom(result)
 
     async def exec_after(
         self,
@@ -56,18 +63,23 @@ class ServedSandbox:
         **options: Any,
     ) -> ExecResult:
         """Make everything ready and run a command, in one process and one message."""
+        where = self._surroundings(env, cwd, user)
         async with copies.packed(before.bring, self._spool) as streams:
             result = await self._session.run(
-                argv,
-                env={**self._env, **env} if env else self._env,
-                cwd=cwd or self._request.root.workdir,
-                user=user or self._request.root.user,
-                quiet=before.quiet,
-                fresh=before.fresh,
-                streams=streams,
-                **options,
+                argv, quiet=before.quiet, fresh=before.fresh, streams=streams, **where, **options
             )
         return self._with_oom(result)
+
+    def _surroundings(
+        self, env: Mapping[str, str] | None, cwd: str | None, user: str | None
+    ) -> dict[str, Any]:
+        """In what a command runs unless it says otherwise."""
+        root = self._request.root
+        return {
+            "env": {**self._env, **env} if env else self._env,
+            "cwd": cwd or root.workdir,
+            "user": user or root.user,
+        }
 
     async def upload(self, source: Path, target: str) -> None:
         """Copy a file, or a folder's content, to an absolute path inside; it belongs to root there."""
