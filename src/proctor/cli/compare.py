@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from proctor.cli.reading import without_collections
+from proctor.cli.reading import undisturbed
 
 if TYPE_CHECKING:
     from proctor.analysis.times import PointComparison
@@ -37,7 +37,7 @@ MAX_ROWS = 200
     "--html", "html_file", type=click.Path(path_type=Path, dir_okay=False), help="Also write a page here."
 )
 @click.option("--json", "as_json", is_flag=True, help="One JSON document instead of text.")
-@without_collections
+@undisturbed
 def command(
     a: str,
     b: str,

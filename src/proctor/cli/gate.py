@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import click
 
-from proctor.cli.reading import without_collections
+from proctor.cli.reading import undisturbed
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -38,7 +38,7 @@ _FILE = click.Path(path_type=Path, dir_okay=False)
 @click.option("--step-summary", is_flag=True, help="Also append to $GITHUB_STEP_SUMMARY.")
 @click.option("--fields", is_flag=True, help="List what thresholds may name, and stop.")
 @click.option("--seed", default=0, show_default=True, help="Seed of the resampling.")
-@without_collections
+@undisturbed
 def command(
     ref: str,
     baseline: str | None,

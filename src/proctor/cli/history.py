@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from proctor.cli.reading import without_collections
+from proctor.cli.reading import undisturbed
 from proctor.errors import Exit
 
 if TYPE_CHECKING:
@@ -39,7 +39,7 @@ MOST_SPARKS = 60
     "--html", "html_file", type=click.Path(path_type=Path, dir_okay=False), help="Also write a page here."
 )
 @click.option("--json", "as_json", is_flag=True, help="One JSON document instead of text.")
-@without_collections
+@undisturbed
 def command(series: str, metric: str, only: str, last: int, html_file: Path | None, as_json: bool) -> int:
     """Show SERIES over time: the name of a run, of which all runs of that name are the series.
 

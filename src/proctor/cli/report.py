@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from proctor.cli.reading import without_collections
+from proctor.cli.reading import undisturbed
 from proctor.errors import Exit, UsageError
 
 if TYPE_CHECKING:
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 )
 @click.option("--open/--no-open", "show", default=False, help="Show the page in a browser afterwards.")
 @click.option("--json", "as_json", is_flag=True, help="Print what was written, and the summary, as JSON.")
-@without_collections
+@undisturbed
 def command(ref: str, formats: tuple[str, ...], output: Path | None, show: bool, as_json: bool) -> int:
     """Write the reports of RUN: its id, a unique beginning of it, its name, `latest`, or its folder.
 

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from proctor.cli.reading import without_collections
+from proctor.cli.reading import undisturbed
 from proctor.errors import Exit, NotFoundError, UsageError
 
 if TYPE_CHECKING:
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     "--rollout", metavar="STAMP", help="The run with this stamp: its folder's name, or its beginning."
 )
 @click.option("--json", "as_json", is_flag=True, help="Print JSON.")
-@without_collections
+@undisturbed
 def command(name: str, latest: bool, rollout: str | None, as_json: bool) -> int:
     """Summarize the rollouts of NAME: a run's name, its id, its folder, or 'latest'."""
     from proctor.cli.rollout_ref import check
