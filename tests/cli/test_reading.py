@@ -34,7 +34,7 @@ def test_who_asked_for_threads_gets_them(monkeypatch):
 
 def test_a_failure_leaves_everything_as_it_was_too(monkeypatch):
     monkeypatch.delenv(THREADS, raising=False)
-    with pytest.raises(ValueError):  # noqa: PT011 - raised above
+    with pytest.raises(ValueError):
         look(fails=True)
     assert gc.isenabled()
     assert THREADS not in os.environ
