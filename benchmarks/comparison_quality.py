@@ -129,7 +129,8 @@ def _arguments() -> argparse.Namespace:
     )
     parser.add_argument("--slow-rounds", type=int, help="of each slower version [rounds]")
     parser.add_argument("--peer-rounds", type=int, help="of each case by each other tool [rounds / 5]")
-    parser.add_argument("--tools", default="all", help=f"all, or some of: {', '.join(ALL_TOOLS)}")
+    known = ", ".join(ALL_TOOLS).replace("%", "%%")
+    parser.add_argument("--tools", default="all", help=f"all, or some of: {known}")
     parser.add_argument("--burners", type=int, default=os.cpu_count(), help="programs that load the machine")
     parser.add_argument(
         "--peer-python", default=sys.executable, help="interpreter with pyperf and pytest-benchmark"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import hashlib
 import json
 from pathlib import Path
@@ -14,15 +15,29 @@ from proctor.model.task import Task
 from proctor.sandbox.base import Sandbox
 
 _MAX_BYTES = 256 << 20
+_MAX_PAUSE_S = 3600
 
 
 class Replay:
-    """Replays `trajectory`, an ATIF file, or a folder with one `<task>.json` per task."""
+    """Replays `trajectory`, an ATIF file, or a folder with one `<task>.json` per task.
+
+    It waits `pause_s` before each command, in place of the model that thought about it.
+    """
 
     name = "replay"
 
-    def __init__(self, *, trajectory: str) -> None:
+    def __init__(self, *, trajectory: str, pause_s: float = 0.0) -> None:
         self.source = Path(trajectory)
+        if (
+            isinstance(pause_s, bool)
+            or not isinstance(pause_s, int | float)
+            or not 0 <= pause_s <= _MAX_PAUSE_S
+        ):
+            raise UsageError(
+                f"agent replay: pause_s is {pause_s!r}, not a number of seconds up to {_MAX_PAUSE_S}"
+            )
+        self.pause_s = pause_s
+        self._commands: dict[Path, list[str]] = {}
         if not self.source.exists():
             raise UsageError(f"agent replay: {trajectory}: no such file or folder")
         files = [self.source] if self.source.is_file() else sorted(self.source.glob("*.json"))
@@ -37,8 +52,13 @@ class Replay:
         context: AgentContext,
     ) -> AgentResult:
         """Run each recorded command; go on after one that fails, as the recorded agent did."""
-        commands = recorded_commands(self._file(task))
+        file = self._file(task)
+        commands = self._commands.get(file)
+        if commands is None:
+            commands = self._commands[file] = recorded_commands(file)
         for number, script in enumerate(commands, 1):
+            if self.pause_s:
+                await asyncio.sleep(self.pause_s)
             result, text = await run_shell(
                 sandbox, context, script, log="agent.txt", timeout_s=context.limits.command_timeout_s
             )
