@@ -24,6 +24,10 @@ _POLL_S = 1.0
 """How often to look for trials that another process made ready."""
 
 
+Told = tuple[PlannedTrial, AttemptRecord, bool]
+"""What a listener hears of an attempt that has ended."""
+
+
 @dataclass(frozen=True, slots=True)
 class Held:
     """A trial this engine has claimed and begun."""
@@ -81,7 +85,11 @@ class LocalEngine:
         ended: list[tuple[Held, AttemptRecord]] = []
         try:
             while True:
-                self._turn(ended)
+                if told := self._turn(ended):
+                    # Those that begin give their first orders before the files of others are written.
+                    await asyncio.sleep(0)
+                    for each in told:
+                        self.listener.ended(*each)
                 if self._running:
                     ended = await self._step(heartbeat)
                 elif self.stop.draining or not await self._wait_for_retry(stopping):
@@ -102,25 +110,24 @@ class LocalEngine:
         self._done.append(task)
         self._woken.set()
 
-    def _turn(self, ended: list[tuple[Held, AttemptRecord]]) -> None:
-        """Commit what has ended and claim what comes next, in one transaction; then tell, then start."""
+    def _turn(self, ended: list[tuple[Held, AttemptRecord]]) -> list[Told]:
+        """Commit what has ended and claim what comes next, in one transaction; then start; what ended."""
         room = 0 if self.stop.draining else self.parallel - len(self._running)
         if not ended and room <= 0:
-            return
-        told: list[tuple[PlannedTrial, AttemptRecord, bool]] = []
+            return []
+        told: list[Told] = []
         with self.store.batch():
             for held, record in ended:
                 with suppress(FenceError):
                     told.append((held.trial, record, self._commit(held.lease, record)))
             claimed = self._claim(room)
-        for trial, record, counts in told:
-            self.listener.ended(trial, record, counts)
         for held in claimed:
             self._ready_at.pop(held.lease.key, None)
             task = asyncio.create_task(self.executor.execute(held.trial, held.lease))
             self._running[task] = held
             task.add_done_callback(self._ended)
             self.listener.started(held.trial, held.lease)
+        return told
 
     def _claim(self, room: int) -> list[Held]:
         if room <= 0:
