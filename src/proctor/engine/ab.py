@@ -30,6 +30,8 @@ USUAL_CPU_S = 6.0
 """What comparing a short function costs at most at one point, confirmation included."""
 AGAIN_EVERY = 4
 """A second A worker takes part in one pair of so many."""
+_SHORT_SLOT_S = 0.015
+"""Slots are of about 5 ms, longer only where a single call is."""
 _BEGINNING = 2
 """Starting up and probing both sides costs about as much as so many pairs."""
 
@@ -91,14 +93,15 @@ class Asked:
     cpu_budget_s: float | None = None
     """For each point, its confirmation included."""
     thrifty: bool = False
-    """Without a budget of CPU: spend the usual one on a function that is shorter than a slot."""
+    """Without a budget of CPU: spend the usual one on a function whose slots are short."""
 
     def cpu_s(self, point: Subpoint) -> float | None:
         """What may be spent on a point."""
         if self.cpu_budget_s is not None or not self.thrifty:
             return self.cpu_budget_s
-        short = point.calibration is not None and point.calibration.schedule.loops > 1
-        return USUAL_CPU_S if short else None
+        found = point.calibration
+        slot_s = found and found.schedule.loops * max(found.call_wall_s, found.call_cpu_s)
+        return USUAL_CPU_S if slot_s and slot_s <= _SHORT_SLOT_S else None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
