@@ -32,7 +32,7 @@ AGAIN_EVERY = 4
 """A second A worker takes part in one pair of so many."""
 _SHORT_SLOT_S = 0.015
 """Slots are of about 5 ms, longer only where a single call is."""
-_BEGINNING = 2
+_BEGINNING = 3
 """Starting up and probing both sides costs about as much as so many pairs."""
 
 
