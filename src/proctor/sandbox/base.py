@@ -171,6 +171,22 @@ class EndsProcesses(Protocol):
         """End every process inside but the init, then make each path of `fresh` an empty folder of root."""
 
 
+@runtime_checkable
+class Leaves(Protocol):
+    """A sandbox that can be left before it is removed; its back end removes it before it closes."""
+
+    async def leave(self) -> None:
+        """End every process inside and know what was used; be removed while others go on."""
+
+
+async def leave(sandbox: Sandbox) -> None:
+    """Be done with a sandbox: nothing runs in it any more, and nothing of it will stay."""
+    if can(sandbox, Leaves):
+        await cast("Leaves", sandbox).leave()
+    else:
+        await sandbox.stop()
+
+
 def standing(sandbox: Sandbox) -> Sequence[str]:
     """Folders that stand empty in a sandbox that has just started, without anybody having to make them."""
     found: Sequence[str] = getattr(sandbox, "standing", ())

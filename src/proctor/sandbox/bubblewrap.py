@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import itertools
+import logging
 import os
 import re
 import sys
@@ -30,9 +31,11 @@ from proctor.sandbox.userns import find_ids
 CAPABILITIES = sum(1 << number for number in (0, 1, 3, 4, 5, 6, 7, 8, 10, 18, 27, 29, 31))
 """What root inside may do, and only there: chown, dac_override, fowner, fsetid, kill, setgid, setuid,
 setpcap, net_bind_service, sys_chroot, mknod, audit_write, setfcap. As in other containers, less net_raw."""
+_log = logging.getLogger("proctor.sandbox")
 PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 SHM_BYTES = 64 << 20
 _START_S = 60.0
+_MOST_LEAVING = 32
 _STACKS = 1000
 """Of how many roots the layers are remembered, as long as nobody makes such a root anew."""
 _FALLBACK = (
@@ -56,6 +59,7 @@ class Bubblewrap:
         self._stacks: dict[tuple[int, str | None], tuple[Root, overlay.Stack]] = {}
         self._filter = -1
         self._running: set[BubblewrapSandbox] = set()
+        self._leaving: set[asyncio.Task[None]] = set()
         self._numbers = itertools.count()
         self.folder = Path()
         self.cgroups: limiting.Cgroups | None = None
@@ -147,6 +151,17 @@ class Bubblewrap:
         """Forget it."""
         self._running.discard(sandbox)
 
+    def left(self, removing: asyncio.Task[None]) -> None:
+        """Remember a sandbox that is being removed."""
+        self._leaving.add(removing)
+        removing.add_done_callback(self._leaving.discard)
+        removing.add_done_callback(_tell_failure)
+
+    async def room(self) -> None:
+        """Wait while too many are being removed: whoever begins must not outrun those who leave."""
+        while len(self._leaving) >= _MOST_LEAVING:
+            await asyncio.wait(self._leaving, return_when=asyncio.FIRST_COMPLETED)
+
     async def _open(self) -> Keeper:
         ids = find_ids()
         program = await asyncio.to_thread(keeper_program, self._cache_dir) if self._compiled else None
@@ -190,6 +205,7 @@ class BubblewrapSandbox(ServedSandbox):
         self._ident = ""
         self._folder_name = ""
         self._network: network.PublicNetwork | network.AllowListProxy | None = None
+        self._removing: asyncio.Task[None] | None = None
         self.init_pid = 0
         self.standing: tuple[str, ...] = ()
 
@@ -202,6 +218,7 @@ class BubblewrapSandbox(ServedSandbox):
         if self._folder_name:
             raise SandboxError(f"sandbox {self._request.name} was started before")
         self._folder_name = self._backend.unique(self._request.name)
+        await self._backend.room()
         self._keeper = await self._backend.keeper()
         self._backend.began(self)
         stack = await self._backend.stack(self._request)
@@ -214,9 +231,25 @@ class BubblewrapSandbox(ServedSandbox):
 
     async def stop(self) -> None:
         """End every process and remove everything. Safe to call twice."""
-        keeper, self._keeper = self._keeper, None
-        if keeper is None:
+        if self._removing:
+            await asyncio.shield(self._removing)
+        elif self._keeper:
+            await self._remove(self._keeper)
+
+    async def leave(self) -> None:
+        """End every process. What it has used is known then; the rest is removed while others go on."""
+        if self._keeper is None or self._removing:
             return
+        with contextlib.suppress(SandboxError):
+            await self._session.end_processes()
+            self._ledger["disk_bytes"], _ = await self._session.disk_usage()
+        if self._group:
+            self._ledger = {**self._group.usage(), **self._ledger}
+        self._removing = asyncio.create_task(self._remove(self._keeper))
+        self._backend.left(self._removing)
+
+    async def _remove(self, keeper: Keeper) -> None:
+        self._keeper = None
         self._backend.watch.remove(self._folder_name)
         self._session.close()
         try:
@@ -224,8 +257,10 @@ class BubblewrapSandbox(ServedSandbox):
                 await self._network.stop()
             await self._end(keeper)
         finally:
-            self._backend.ended(self)
-            await self._leave_group()
+            try:
+                await self._leave_group()
+            finally:
+                self._backend.ended(self)
 
     async def _end(self, keeper: Keeper) -> None:
         folder = os.open(self._backend.folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
@@ -253,7 +288,7 @@ class BubblewrapSandbox(ServedSandbox):
     def info(self) -> SandboxInfo:
         """What it is, which limits hold, what it used."""
         ledger = self._used()
-        if self._group:
+        if self._group and not self._removing:
             ledger |= self._group.usage()
         return SandboxInfo(
             backend="bubblewrap",
@@ -345,9 +380,15 @@ class BubblewrapSandbox(ServedSandbox):
         group, self._group = self._group, None
         if group is None:
             return
-        self._ledger = {**group.usage(), **self._ledger}
+        if not self._removing:
+            self._ledger = {**group.usage(), **self._ledger}
         for attempt in range(50):
             if group.remove():
                 return
             await asyncio.sleep(0.001 * (attempt + 1))
         raise SandboxError(f"the control group of sandbox {self._request.name} could not be removed")
+
+
+def _tell_failure(removing: asyncio.Task[None]) -> None:
+    if not removing.cancelled() and (error := removing.exception()):
+        _log.warning("a sandbox could not be removed, the next start tries again: %s", error)

@@ -23,7 +23,7 @@ from proctor.model.spec import SandboxSpec
 from proctor.model.task import Step, Task, TaskEnvironment
 from proctor.model.trial import Lease
 from proctor.processes import allowed_cpus
-from proctor.sandbox.base import Backend, Root, Sandbox, SandboxRequest
+from proctor.sandbox.base import Backend, Root, Sandbox, SandboxRequest, leave
 from proctor.trial.collect import Collector, base_of
 from proctor.trial.logs import Logs
 from proctor.trial.phases import Phases
@@ -328,7 +328,7 @@ class TaskAttempt:
         """Stop the sandbox; then it knows all that it has used."""
         if self.sandbox is not None:
             with self.phases.phase("stop"), suppress(SandboxError):
-                await self.sandbox.stop()
+                await leave(self.sandbox)
             info = self.sandbox.info()
             self.ledger = {**info.ledger, "backend": info.backend, "enforced": dict(info.enforced)}
             self._blame_host()

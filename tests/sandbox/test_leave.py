@@ -1,0 +1,82 @@
+"""A sandbox that is left has ended; it is removed while others go on, and before its back end closes."""
+
+from __future__ import annotations
+
+import asyncio
+
+import pytest
+
+from proctor.errors import SandboxError
+from proctor.sandbox import bubblewrap
+from proctor.sandbox.base import Root, SandboxRequest, leave
+from proctor.sandbox.fake import Fake
+
+pytestmark = [pytest.mark.anyio, pytest.mark.needs("bubblewrap")]
+both = pytest.mark.parametrize("compiled", [True, False], ids=["compiled", "fallback"], indirect=True)
+
+
+def folders(backend):
+    return [each.name for each in backend.folder.iterdir() if each.is_dir()]
+
+
+@both
+async def test_nothing_runs_in_it_and_what_it_used_is_known(make, backend):
+    sandbox = make()
+    await sandbox.start()
+    script = "head -c 3000000 /dev/urandom > /app/big; setsid sleep 5000 > /dev/null 2>&1 &"
+    await sandbox.exec(["sh", "-c", script])
+    await leave(sandbox)
+    used = sandbox.info().ledger
+    assert used["cpu_s"] >= 0
+    assert used["disk_bytes"] >= 3_000_000
+    await asyncio.sleep(0)
+    with pytest.raises(SandboxError):
+        await sandbox.exec(["true"])
+    await sandbox.stop()
+    assert folders(backend) == []
+    assert sandbox.info().ledger["disk_bytes"] >= 3_000_000
+    await sandbox.leave()
+    await sandbox.stop()
+
+
+@both
+async def test_closing_the_back_end_waits_for_those_that_leave(make, backend):
+    sandboxes = [make() for _ in range(4)]
+    for each in sandboxes:
+        await each.start()
+    for each in sandboxes:
+        await each.leave()
+    place = backend.folder
+    await backend.close()
+    assert not place.exists()
+
+
+async def test_whoever_begins_does_not_outrun_those_who_leave(make, backend, monkeypatch):
+    monkeypatch.setattr(bubblewrap, "_MOST_LEAVING", 2)
+    for _ in range(6):
+        sandbox = make()
+        await sandbox.start()
+        assert len(backend._leaving) <= 2
+        await sandbox.leave()
+    await backend.close()
+
+
+async def test_one_that_cannot_be_removed_is_told_of(make, backend, monkeypatch, caplog):
+    sandbox = make()
+    await sandbox.start()
+
+    async def refuse(keeper):
+        raise SandboxError("the disk says no")
+
+    monkeypatch.setattr(sandbox, "_end", refuse)
+    await sandbox.leave()
+    with pytest.raises(SandboxError, match="says no"):
+        await sandbox.stop()
+    assert "the disk says no" in caplog.text
+
+
+async def test_a_sandbox_that_cannot_be_left_is_stopped():
+    sandbox = Fake().sandbox(SandboxRequest(name="f", root=Root(host=True)))
+    await sandbox.start()
+    await leave(sandbox)
+    assert not sandbox.running
