@@ -5,7 +5,8 @@ cd "$(dirname "$0")/.."
 proctor="$PWD/.venv/bin/proctor"
 export PROCTOR_HOME="$PWD/demo/.proctor" PROCTOR_OUTPUT_DIR="$PWD/demo/results" PROCTOR_ROLLOUTS_DIR="$PWD/demo/rollouts"
 rm -rf demo
-step() { printf '\n\033[1m%s\033[0m\n' "$*"; }
+if [ -t 1 ]; then BOLD=$'\033[1m' PLAIN=$'\033[0m'; else BOLD='' PLAIN=''; fi
+step() { printf '\n%s%s%s\n' "$BOLD" "$*" "$PLAIN"; }
 show() { printf '$ proctor %s\n' "$*"; "$proctor" "$@"; }
 newest() { find "$1" -name report.html -printf '%T@ %p\n' | sort -n | tail -n 1 | cut -d' ' -f2; }
 
