@@ -172,11 +172,12 @@ class SqliteDatabase:
 
     def _revision(self, connection: sqlite3.Connection) -> str | None:
         """The schema revision; None for an empty file."""
+        # In this order: another process may make the store between the two looks, tables and owner at once.
+        tables = connection.execute("SELECT count(*) FROM sqlite_schema").fetchone()[0]
         owner = connection.execute("PRAGMA application_id").fetchone()[0]
         if owner == APPLICATION_ID:
             row = connection.execute(f"SELECT version_num FROM {VERSION_TABLE}").fetchone()
             return str(row[0]) if row else None
-        tables = connection.execute("SELECT count(*) FROM sqlite_schema").fetchone()[0]
         if owner or tables:
             raise StoreError(
                 f"{self.where}: this is a SQLite database of another program; nothing was changed. "
