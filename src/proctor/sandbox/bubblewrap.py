@@ -23,7 +23,7 @@ from proctor.sandbox import state as saved_state
 from proctor.sandbox.base import Root, SandboxInfo, SandboxRequest
 from proctor.sandbox.init.build import keeper_program
 from proctor.sandbox.init.client import Keeper, Usage
-from proctor.sandbox.init.served import ServedSandbox
+from proctor.sandbox.init.served import PATH, ServedSandbox
 from proctor.sandbox.seccomp import build_filter
 from proctor.sandbox.storage import StorageWatch, Watched
 from proctor.sandbox.userns import find_ids
@@ -32,7 +32,6 @@ CAPABILITIES = sum(1 << number for number in (0, 1, 3, 4, 5, 6, 7, 8, 10, 18, 27
 """What root inside may do, and only there: chown, dac_override, fowner, fsetid, kill, setgid, setuid,
 setpcap, net_bind_service, sys_chroot, mknod, audit_write, setfcap. As in other containers, less net_raw."""
 _log = logging.getLogger("proctor.sandbox")
-PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 SHM_BYTES = 64 << 20
 _START_S = 60.0
 _MOST_LEAVING = 32
@@ -199,7 +198,7 @@ class BubblewrapSandbox(ServedSandbox):
     """One sandbox; see `proctor.sandbox.base.Sandbox`."""
 
     def __init__(self, backend: Bubblewrap, request: SandboxRequest) -> None:
-        super().__init__(request)
+        super().__init__(request, lambda: backend.folder)
         self._backend = backend
         self._keeper: Keeper | None = None
         self._ident = ""
@@ -208,10 +207,6 @@ class BubblewrapSandbox(ServedSandbox):
         self._removing: asyncio.Task[None] | None = None
         self.init_pid = 0
         self.standing: tuple[str, ...] = ()
-
-    @property
-    def _spool(self) -> Path:
-        return self._backend.folder
 
     async def start(self) -> None:
         """Make it. After an error nothing is left behind."""

@@ -7,6 +7,7 @@ reads a hundred thousand trials looks at those of a few. As text they are also a
 from __future__ import annotations
 
 import json
+from abc import abstractmethod
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, ClassVar, Generic, TypeVar, overload
 
@@ -32,8 +33,9 @@ class Late(Sequence[T], Generic[T]):
         self._held: bytes | tuple[T, ...] = written
 
     @staticmethod
+    @abstractmethod
     def _made(decoded: list[dict[str, Any]]) -> tuple[T, ...]:
-        raise NotImplementedError
+        """What the decoded objects stand for."""
 
     def _all(self) -> tuple[T, ...]:
         held = self._held

@@ -1,11 +1,11 @@
 from __future__ import annotations
 
 import json
-from dataclasses import replace
+from dataclasses import fields, replace
 
 import pytest
 
-from proctor.analysis.times import Noise
+from proctor.analysis.times import Noise, PointComparison
 from proctor.analysis.verdict import Verdict
 from proctor.errors import Exit, UsageError
 from proctor.model.outcome import Outcome
@@ -214,6 +214,8 @@ def test_the_document_is_plain_json(run, task_run):
         compare(from_run(task_run({"t": [1]}), ()), from_run(task_run({"t": [1]}), ())),
     ):
         document = json.loads(json.dumps(to_mapping(found), allow_nan=False))
+        names = {each.name for each in fields(PointComparison)}
+        assert all(set(point) == names for each in document["metrics"] for point in each["points"])
         assert document["exit_code"] in {0, 1, 3}
         assert document["sentence"]
 

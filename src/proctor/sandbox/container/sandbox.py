@@ -19,13 +19,12 @@ from proctor.sandbox.container import usage
 from proctor.sandbox.container.command import CONTROL, Place, init_fields
 from proctor.sandbox.container.engine import Adjustment, call
 from proctor.sandbox.container.launch import Launch, launch_of
-from proctor.sandbox.init.served import ServedSandbox
+from proctor.sandbox.init.served import PATH, ServedSandbox
 from proctor.sandbox.storage import Watched
 
 if TYPE_CHECKING:
     from proctor.sandbox.container.backend import Containers
 
-PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 _CONNECT_S = 20.0
 _READY_S = 30.0
 
@@ -34,7 +33,7 @@ class ContainerSandbox(ServedSandbox):
     """One sandbox; see `proctor.sandbox.base.Sandbox`."""
 
     def __init__(self, backend: Containers, request: SandboxRequest, fit: Adjustment | None = None) -> None:
-        super().__init__(request)
+        super().__init__(request, lambda: backend.folder)
         self._backend = backend
         self._fit = fit
         self._place: Place | None = None
@@ -42,10 +41,6 @@ class ContainerSandbox(ServedSandbox):
         self._proxy: network.AllowListProxy | None = None
         self._changes: tuple[Path, ...] = ()
         self._enforced: dict[str, str] = {}
-
-    @property
-    def _spool(self) -> Path:
-        return self._backend.folder
 
     async def start(self) -> None:
         """Make it. After an error nothing is left behind."""

@@ -17,7 +17,7 @@ from proctor.errors import ImageError, SandboxError, TaskError
 from proctor.model.task import TaskEnvironment
 from proctor.sandbox import state
 from proctor.sandbox.base import Network, Root
-from proctor.sandbox.bubblewrap import PATH, Bubblewrap
+from proctor.sandbox.bubblewrap import Bubblewrap
 from proctor.sandbox.image import engines
 from proctor.sandbox.image.build import Base, Build
 from proctor.sandbox.image.collect_garbage import collect_garbage
@@ -27,6 +27,7 @@ from proctor.sandbox.image.layers import LayerStore
 from proctor.sandbox.image.oci import bring
 from proctor.sandbox.image.recipe import Settings, UnsupportedError, base_of, plan
 from proctor.sandbox.image.references import Image, References, read_json, write_json
+from proctor.sandbox.init.served import PATH
 
 HOST = Settings(env={"PATH": PATH})
 _HOST_STATE = ("/var/lib/dpkg/status", "/var/lib/rpm", "/lib/apk/db/installed", "/usr/bin", "/usr/local/bin")

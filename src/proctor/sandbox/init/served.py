@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -12,22 +12,22 @@ from proctor.sandbox.init import copies
 from proctor.sandbox.init.session import Session
 from proctor.sandbox.limits import Group
 
+PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
+"""Where commands are looked for unless the image or the request says otherwise."""
+
 
 class ServedSandbox:
     """The methods of `proctor.sandbox.base.Sandbox` that need nothing but the init's socket."""
 
-    def __init__(self, request: SandboxRequest) -> None:
+    def __init__(self, request: SandboxRequest, spool: Callable[[], Path]) -> None:
+        """`spool` says where an upload too large for memory is packed."""
         self._request = request
+        self._spool = spool
         self._session = Session(request.name)
         self._group: Group | None = None
         self._oom_seen = 0
         self._env: dict[str, str] = {}
         self._ledger: dict[str, Any] = {}
-
-    @property
-    def _spool(self) -> Path:
-        """Where an upload too large for memory is packed."""
-        raise NotImplementedError
 
     async def exec(
         self,
@@ -64,7 +64,7 @@ class ServedSandbox:
     ) -> ExecResult:
         """Make everything ready and run a command, in one process and one message."""
         where = self._surroundings(env, cwd, user)
-        async with copies.packed(before.bring, self._spool) as streams:
+        async with copies.packed(before.bring, self._spool()) as streams:
             result = await self._session.run(
                 argv, quiet=before.quiet, fresh=before.fresh, streams=streams, **where, **options
             )
@@ -83,7 +83,7 @@ class ServedSandbox:
 
     async def upload(self, source: Path, target: str) -> None:
         """Copy a file, or a folder's content, to an absolute path inside; it belongs to root there."""
-        await copies.upload(self._session, source, target, spool=self._spool)
+        await copies.upload(self._session, source, target, spool=self._spool())
 
     async def download(self, source: str, target: Path, *, max_bytes: int = 1 << 30) -> Download:
         """Copy a file or folder out. Links, devices and whatever else could reach the host are dropped."""
