@@ -51,7 +51,7 @@ def proctor(name: str, folder: Path, peer: str) -> float:  # noqa: ARG001 - one 
         "experiment": name,
         "sources": [f"{name}_x.py"],
         "loops": "auto",
-        "iterations": {"warmup": "auto", "measured": "auto", "max_time_s": 2, "target_width": 0.02},
+        "iterations": {"warmup": "auto", "measured": "auto"},
     }
     (folder / f"{name}.json").write_text(json.dumps(spec))
     done = run(

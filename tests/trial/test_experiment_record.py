@@ -133,3 +133,58 @@ def test_a_file_that_vanishes_is_no_error(folder, tmp_path, monkeypatch):
 
     monkeypatch.setattr(Path, "lstat", vanish)
     assert keep_files(folder, FolderBlobs(tmp_path / "blobs")) == ([], [])
+
+
+def timed(durations, *, aside=(), **pace) -> Pass:
+    rows = {
+        index: {"iteration": index, "duration_s": each, "cpu_s": each, "involuntary_switches": 0}
+        for index, each in enumerate(durations)
+    }
+    told = {
+        "best_ns": 100,
+        "quickest_ns": 100,
+        "waited_s": 0.5,
+        "short": True,
+        "calm": True,
+        "since": 0,
+    } | pace
+    used = [[0.0] * 16] * 4
+    report = {"failures": [], "loops": 1, "phases_s": {}, "used": used, "pace": told}
+    return Pass(rows=rows, aside=set(aside), report=report, exit=dict(FINE))
+
+
+def test_disturbed_iterations_do_not_count_and_are_counted():
+    made = record(passes(timed([1.0, 2.0, 1.0, 2.0, 1.0], aside=(1, 3))))
+    assert [row["iteration"] for row in made.iterations] == [0, 2, 4]
+    assert made.metrics["duration_s"]["max"] == 1.0
+    assert made.ledger["pace"] == {
+        "calm": True,
+        "best_ns": 100,
+        "waited_s": 0.5,
+        "set_aside": 2,
+        "times_slower": 2.0,
+    }
+
+
+def test_what_came_before_a_faster_pace_was_known_does_not_count():
+    made = record(passes(timed([2.0, 2.0, 1.0, 1.0], since=2)))
+    assert made.metrics["duration_s"]["max"] == 1.0
+    assert made.ledger["pace"]["set_aside"] == 2
+
+
+def test_without_calm_everything_counts_and_a_note_says_so():
+    made = record(passes(timed([2.0, 2.0, 1.0], aside=(0, 1, 2), calm=False)))
+    assert made.metrics["duration_s"]["count"] == 3
+    assert any("never as fast as it can be" in note for note in made.notes)
+
+
+def test_failed_iterations_are_kept_whatever_the_machine_did():
+    made_from = timed([1.0, 1.0, 2.0], aside=(2,))
+    made_from.rows[2] = {"iteration": 2, "error": "ValueError: x"}
+    assert [row["iteration"] for row in record(passes(made_from)).iterations] == [0, 1, 2]
+
+
+def test_long_slots_leave_no_word_about_pace():
+    made = record(passes(timed([1.0, 2.0], aside=(1,), short=False, calm=False)))
+    assert len(made.iterations) == 2
+    assert "pace" not in made.ledger

@@ -23,6 +23,8 @@ class Iterations:
     """With `auto`: stop when the 95 % interval of the median is this narrow, as a fraction of it."""
     min_measured: int = 5
     max_measured: int = 10_000
+    calm: bool = True
+    """With `auto`: iterations during which the machine was slower than it can be do not count."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

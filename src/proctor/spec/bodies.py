@@ -191,6 +191,7 @@ _ITERATIONS: Mapping[str, Callable[[Node], Any]] = {
     "target_width": partial(read.number, above=0),
     "min_measured": partial(read.whole, minimum=1),
     "max_measured": partial(read.whole, minimum=1),
+    "calm": read.flag,
 }
 _EXPERIMENT: Mapping[str, Callable[[Node], Any]] = {
     "experiment": partial(read.text, expected="the name of an experiment"),

@@ -11,7 +11,7 @@ import re
 import subprocess
 import sys
 import sysconfig
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -86,15 +86,21 @@ def packages() -> Iterator[tuple[str, str]]:
                 yield name, found["version"]
 
 
+def processor(info: Mapping[str, str] | None = None) -> str:
+    """The processor's model, as far as the system tells."""
+    info = _cpuinfo() if info is None else info
+    for name in ("model name", "Processor", "cpu model"):
+        if found := info.get(name):
+            return found
+    return platform.machine()
+
+
 def _cpu() -> dict[str, Any]:
     info = _cpuinfo()
     allowed = len(os.sched_getaffinity(0))
     folder = "/sys/devices/system/cpu"
     return {
-        "cpu_model": info.get("model name")
-        or info.get("Processor")
-        or info.get("cpu model")
-        or platform.machine(),
+        "cpu_model": processor(info),
         "cores": os.cpu_count(),
         "cores_allowed": allowed,
         "cpu_mhz": _number(info.get("cpu MHz")),

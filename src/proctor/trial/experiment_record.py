@@ -15,6 +15,7 @@ from proctor.model.spec import ExperimentBody
 from proctor.model.trial import Lease
 from proctor.processes import Usage, describe_status, from_rusage
 from proctor.trial.forkserver.remote import Pass
+from proctor.trial.forkserver.wire import Message
 from proctor.trial.noise import judge
 from proctor.trial.point.aggregate import aggregate
 from proctor.trial.point.calibrate import median
@@ -26,6 +27,7 @@ _STOPPED = {
     "max_time_s": "max_time_s was spent before the interval was narrow enough",
     "max_measured": "max_measured was reached before the interval was narrow enough",
     "failures": "every iteration so far had failed",
+    "patience": "waiting for a calm machine took too long",
 }
 CONTENDED = "timings are contended: points ran in parallel (parallelism > 1)"
 SHARED = "isolation: none: points share one process, so earlier ones may have warmed it and memory adds up"
@@ -66,7 +68,7 @@ def build_record(
     """The whole attempt."""
     timed = passes.timed
     outcome, failure = judge_pass(timed)
-    rows = [row for _, row in sorted(timed.rows.items())]
+    rows, aside = counting(timed)
     noise, warnings = judge(
         rows,
         timed.exit.get("noise", {}),
@@ -74,7 +76,7 @@ def build_record(
         cores=_CORES,
     )
     used = _resources(timed)
-    ledger = used | _circumstances(timed)
+    ledger = used | _circumstances(timed) | aside
     ledger |= {"noise": noise, "instruments": _instruments(passes, used.get("cpu_s", 0.0))}
     metrics = aggregate(rows)
     for name, each in passes.own.items():
@@ -98,6 +100,23 @@ def build_record(
         notes=tuple(_notes(passes, body, contended=contended, ledger=ledger, warnings=warnings)),
         worker=worker,
     )
+
+
+def counting(timed: Pass) -> tuple[list[Message], dict[str, Any]]:
+    """The iterations that count, and what is to be said of those during which the machine was slower."""
+    ordered = sorted(timed.rows.items())
+    pace = (timed.report or {}).get("pace")
+    if not pace or not pace["short"]:
+        return [row for _, row in ordered], {}
+    kept: list[Message] = []
+    slower: list[Message] = []
+    for index, row in ordered:
+        disturbed = pace["calm"] and "error" not in row and (index in timed.aside or index < pace["since"])
+        (slower if disturbed else kept).append(row)
+    told = {name: pace[name] for name in ("calm", "best_ns", "waited_s")} | {"set_aside": len(slower)}
+    if slower and (usual := median([row["duration_s"] for row in kept if "duration_s" in row])):
+        told["times_slower"] = round(median([row["duration_s"] for row in slower]) / usual, 3)
+    return kept, {"pace": told}
 
 
 def failed_record(
@@ -268,6 +287,8 @@ def _report_notes(report: Mapping[str, Any], count: int) -> Iterator[str]:
     yield from report.get("notes", ())
     if report.get("stopped") in _STOPPED:
         yield f"measured: auto stopped after {count} iterations: {_STOPPED[report['stopped']]}"
+    if report.get("pace", {}).get("short") and not report["pace"]["calm"]:
+        yield "the machine was never as fast as it can be: these are the times of a disturbed machine"
     if report.get("warmup", {}).get("ended") in {"time", "count"}:
         yield "warmup: auto gave up waiting: the times were still falling"
     for name, times in report.get("not_finite", {}).items():

@@ -25,6 +25,7 @@ from proctor.trial.experiment_files import keep_files
 from proctor.trial.experiment_record import Passes, build_record, failed_record
 from proctor.trial.forkserver.client import ForkServer, ImportFailedError
 from proctor.trial.forkserver.remote import Pass
+from proctor.trial.pace import KnownPace
 
 KEPT_SERVERS = 4
 """Warm servers kept when a spec has many experiments; the idle ones beyond are ended."""
@@ -44,6 +45,7 @@ class ExperimentExecutor:
         contended: bool,
         blobs: Blobs,
         worker: str,
+        pace_file: Path | None = None,
         clock: Callable[[], float] = time.time,
     ) -> None:
         self.bodies = tuple(bodies)
@@ -56,6 +58,8 @@ class ExperimentExecutor:
         self.blobs = blobs
         self.worker = worker
         self.clock = clock
+        waits = not contended and any(map(_waits_for_calm, self.bodies))
+        self._pace = KnownPace(pace_file) if waits else None
         self._resolved = tuple(_resolve(body, self.sources) for body in self.bodies)
         self._asked = tuple(
             self._ask(body, resolved.riding)
@@ -154,6 +158,8 @@ class ExperimentExecutor:
         passes = Passes(folder=self._folder(trial, lease), resolved=resolved)
         request = self._request(trial, str(passes.folder))
         passes.timed = await server.run(request)
+        if self._pace and passes.timed.report and (found := passes.timed.report.get("pace")):
+            self._pace.learn(found)
         began = time.monotonic()
         if passes.timed.report is not None and passes.timed.good_rows():
             for spec in resolved.own_pass:
@@ -192,7 +198,9 @@ class ExperimentExecutor:
 
     def _request(self, trial: PlannedTrial, folder: str) -> dict[str, Any]:
         """The same, for one point."""
+        calm = self._pace if _waits_for_calm(self.bodies[trial.body]) else None
         return self._asked[trial.body] | {
+            "pace": calm.to_mapping() if calm else None,
             "params": dict(trial.params),
             "seed": trial.seed,
             "run_dir": folder,
@@ -213,6 +221,7 @@ class ExperimentExecutor:
             "folder": f"{request['folder']}/{spec.name}",
             "instruments": [{"name": spec.name, "options": dict(spec.options)}],
             "samplers": [],
+            "pace": None,
             "iterations": {**asked, "warmup": 1 if asked["warmup"] else 0, "measured": instrument.iterations},
             "loops": timed.report["loops"],
             "timeout_s": limit_s,
@@ -263,6 +272,10 @@ class ExperimentExecutor:
         if process.returncode:
             return said.decode("utf-8", "replace")[-2000:].strip() or f"exit code {process.returncode}"
         return ""
+
+
+def _waits_for_calm(body: ExperimentBody) -> bool:
+    return body.iterations.measured == "auto" and body.iterations.calm
 
 
 def _once_command(request: Mapping[str, Any]) -> list[str]:

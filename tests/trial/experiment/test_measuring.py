@@ -82,7 +82,9 @@ def test_warm_up_by_itself_says_how_much_it_dropped_and_why(bench):
 
 def test_measuring_by_itself_says_why_it_stopped(bench):
     record = bench.point(
-        "counting", iterations=Iterations(measured="auto", target_width=50.0, min_measured=7), loops=20
+        "counting",
+        iterations=Iterations(measured="auto", target_width=50.0, min_measured=7, calm=False),
+        loops=20,
     )
     assert record.ledger["stopped"] == "interval"
     assert len(record.iterations) == 7

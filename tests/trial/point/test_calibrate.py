@@ -25,17 +25,17 @@ from proctor.trial.point.calibrate import (
 
 
 @pytest.mark.parametrize("call_s", [2.0, 5e-3, 1e-3, 1e-5, 3e-8])
-def test_a_calibrated_slot_lasts_about_five_milliseconds(call_s):
+def test_a_calibrated_slot_lasts_about_two_milliseconds(call_s):
     loops = calibrate_loops(lambda loops: loops * call_s)
-    assert loops == max(1, math.ceil(0.005 / call_s - 1e-9)) or loops * call_s == pytest.approx(
-        0.005, rel=0.01
+    assert loops == max(1, math.ceil(0.002 / call_s - 1e-9)) or loops * call_s == pytest.approx(
+        0.002, rel=0.01
     )
 
 
 def test_calibration_makes_no_more_calls_than_a_few_slots():
     made = []
     calibrate_loops(lambda loops: made.append(loops) or loops * 1e-6)
-    assert sum(made) * 1e-6 < 4 * 0.005
+    assert sum(made) * 1e-6 < 4 * 0.002
 
 
 def test_a_clock_that_stands_still_ends_at_the_limit():
@@ -108,6 +108,31 @@ def test_auto_goes_on_while_the_interval_is_wide():
     assert reason == "interval"
     assert count > 100
     assert relative_width(sorted(times[:count])) <= 0.1
+
+
+def test_disturbed_times_do_not_count_until_all_are_taken():
+    rule = StopRule(asdict(Iterations(measured="auto")))
+    for _ in range(5):
+        rule.add(1.0)
+        rule.add(9.0, calm=False)
+    assert (rule.verdict(0.0), rule.enough) == (None, False)
+    rule.add(1.0)
+    assert (rule.verdict(0.0), rule.enough, len(rule.aside)) == ("interval", True, 5)
+    rule.take_all()
+    rule.add(9.0)
+    assert (rule.verdict(0.0), rule.aside) == (None, [])
+
+
+def test_what_seemed_calm_can_be_forgotten():
+    rule = StopRule(asdict(Iterations(measured="auto")))
+    for _ in range(5):
+        rule.add(9.0)
+    rule.forget()
+    assert not rule.enough
+    for _ in range(6):
+        rule.add(1.0)
+    assert rule.verdict(0.0) == "interval"
+    assert rule.aside == [9.0] * 5
 
 
 def test_auto_stops_by_time_by_count_and_when_nothing_works():

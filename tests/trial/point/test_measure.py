@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import gc
 import socket
+import time
 from dataclasses import asdict
+from itertools import chain, repeat
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +19,7 @@ from proctor.trial.forkserver.page import SharedPage
 from proctor.trial.forkserver.wire import Decoder
 from proctor.trial.point import once
 from proctor.trial.point.measure import Point, time_calls
+from proctor.trial.point.pace import Pace
 
 
 class Recorder(Experiment):
@@ -35,7 +38,14 @@ class Recorder(Experiment):
 
 @pytest.fixture
 def measure(tmp_path: Path):
-    def run(experiment: Experiment, *, loops: Any = 1, policy: str = "disabled", **iterations: Any):
+    def run(
+        experiment: Experiment,
+        *,
+        loops: Any = 1,
+        policy: str = "disabled",
+        pace: Any = None,
+        **iterations: Any,
+    ):
         ours, theirs = socket.socketpair()
         ours.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 1 << 22)
         theirs.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, 1 << 22)
@@ -53,11 +63,13 @@ def measure(tmp_path: Path):
             "loops": loops,
             "gc": policy,
             "resident": True,
+            "pace": pace and {"best_ns": 100, "patience_s": 1.0},
         }
         with ours, theirs:
-            Point(request, page).run(lambda: experiment, Link(theirs.fileno(), page))
+            Point(request, page, pace or Pace).run(lambda: experiment, Link(theirs.fileno(), page))
             ours.setblocking(False)
             frames = list(Decoder().feed(ours.recv(1 << 22)))
+        run.aside = [each["row"]["iteration"] for each in frames if "aside" in each]
         return [each["row"] for each in frames if "row" in each], frames[-1]["report"]
 
     yield run
@@ -100,6 +112,65 @@ def test_only_the_first_tracebacks_are_kept_in_full(measure):
     assert len(report["failures"]) == 5
     assert rows[8]["error"] == "ValueError: at 8"
     assert "duration_s" in rows[9]
+
+
+def gauges(*values: int):
+    """A machine whose pace a table gives, the last value for ever; waiting takes no time."""
+
+    def make(known: dict[str, Any]) -> Pace:
+        following = chain(values, repeat(values[-1]))
+        return Pace(known, gauge=lambda: next(following), sleep=lambda _: None)
+
+    return make
+
+
+WIDE = {"measured": "auto", "target_width": 50.0}
+
+
+def test_iterations_of_a_disturbed_machine_are_set_aside(measure):
+    rows, report = measure(Recorder(), pace=gauges(100, 170, 100, 100, 170, *[100] * 9), **WIDE)
+    assert measure.aside == [0, 2]
+    assert (len(rows), report["stopped"]) == (8, "interval")
+    assert report["pace"]["calm"]
+    assert report["pace"]["since"] == 0
+
+
+def test_a_machine_that_is_never_calm_is_measured_as_it_is(measure):
+    rows, report = measure(Recorder(), pace=gauges(170), **WIDE)
+    assert report["stopped"] == "interval"
+    assert len(rows) == 6
+    assert not report["pace"]["calm"]
+
+
+def test_what_was_calm_does_when_patience_is_over(measure):
+    rows, report = measure(Recorder(), pace=gauges(*[100] * 9, 170), measured="auto", target_width=1e-9)
+    assert report["stopped"] == "patience"
+    assert report["pace"]["calm"]
+    assert len(rows) - len(measure.aside) == 8
+
+
+def test_a_faster_machine_than_was_known_begins_anew(measure):
+    _, report = measure(
+        Recorder(), pace=gauges(*[100] * 4, *[50] * 40), measured="auto", target_width=1e-9, max_measured=30
+    )
+    assert report["pace"]["since"] > 4
+    assert report["pace"]["best_ns"] == 50
+
+
+def test_long_slots_are_not_judged_by_their_ends(measure):
+    class Slow(Recorder):
+        def execute_once(self, context: ExperimentContext) -> dict[str, Any]:
+            time.sleep(0.06)
+            return super().execute_once(context)
+
+    rows, report = measure(Slow(), pace=gauges(100, 170), **WIDE)
+    assert len(rows) == 6
+    assert not report["pace"]["short"]
+
+
+def test_failures_count_whatever_the_machine_did(measure):
+    rows, report = measure(Recorder(fails=tuple(range(99))), pace=gauges(170, 100), **WIDE)
+    assert (len(rows), report["stopped"]) == (5, "failures")
 
 
 def test_the_collector_is_as_it_was_afterwards(measure):

@@ -47,6 +47,7 @@ _REQUEST = {
     "loops": 1,
     "gc": "disabled",
     "resident": True,
+    "pace": None,
 }
 
 

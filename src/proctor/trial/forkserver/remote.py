@@ -24,6 +24,8 @@ class Pass:
     """What came back from one pass over a point: rows, the child's report, the lane's account of its end."""
 
     rows: dict[int, Message] = field(default_factory=dict)
+    aside: set[int] = field(default_factory=set)
+    """Iterations during which the machine was disturbed."""
     report: Message | None = None
     exit: Message = field(default_factory=dict)
     broken: str = ""
@@ -36,7 +38,10 @@ class Pass:
     def take(self, message: Message) -> None:
         """One frame from the child. A row that comes twice is the same row."""
         if "row" in message and isinstance(message["row"], dict):
-            self.rows[int(message["row"].get("iteration", len(self.rows)))] = message["row"]
+            index = int(message["row"].get("iteration", len(self.rows)))
+            self.rows[index] = message["row"]
+            if "aside" in message:
+                self.aside.add(index)
         elif "report" in message:
             self.report = message["report"]
 

@@ -11,14 +11,16 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
     from typing import Any, Literal
 
-SLOT_S = 0.005
-"""How long a calibrated slot should last: long for the clock, short for the scheduler."""
+SLOT_S = 0.002
+"""How long a calibrated slot should last: long for the clock, short for whatever disturbs a machine."""
 MAX_LOOPS = 10_000_000
 WARMUP_WINDOW = 5
 WARMUP_FALL = 0.02
 WARMUP_MAX_SLOTS = 200
 WARMUP_MAX_S = 5.0
 _EXACT_UP_TO = 200
+_FEWEST = 6
+"""With fewer values the median has no interval."""
 
 
 def calibrate_loops(time_slot: Callable[[int], float], *, slot_s: float = SLOT_S) -> int:
@@ -71,24 +73,45 @@ class WarmupRule:
 class StopRule:
     """Whether enough was measured: a fixed number, or a narrow interval, or no time left."""
 
-    __slots__ = ("_next_look", "_ordered", "asked", "failed", "good")
+    __slots__ = ("_next_look", "_ordered", "aside", "asked", "failed", "good")
 
     def __init__(self, asked: Mapping[str, Any]) -> None:
         self.asked = asked
         """The fields of a spec's `Iterations`, as plain data."""
         self.good = 0
         self.failed = 0
+        self.aside: list[float] = []
+        """Times that do not count because the machine was disturbed."""
         self._ordered: list[float] = []
-        self._next_look = 6
+        self._next_look = _FEWEST
 
-    def add(self, duration_s: float | None) -> None:
-        """One more iteration: its time per call, None when it failed."""
+    def add(self, duration_s: float | None, *, calm: bool = True) -> None:
+        """One more iteration: its time per call, None when it failed. It counts unless it was disturbed."""
         if duration_s is None:
             self.failed += 1
             return
         self.good += 1
-        if self.asked["measured"] == "auto":
+        if not calm:
+            self.aside.append(duration_s)
+        elif self.asked["measured"] == "auto":
             insort(self._ordered, duration_s)
+
+    @property
+    def enough(self) -> bool:
+        """Whether what counts would do without the rest."""
+        needed: int = self.asked["min_measured"]
+        return len(self._ordered) >= max(_FEWEST, needed)
+
+    def forget(self) -> None:
+        """What counted until now was disturbed as well."""
+        self.aside += self._ordered
+        self._ordered.clear()
+        self._next_look = _FEWEST
+
+    def take_all(self) -> None:
+        """There is no calm to be had: everything counts."""
+        self._ordered = sorted(self._ordered + self.aside)
+        self.aside.clear()
 
     def verdict(self, elapsed_s: float) -> str | None:
         """Why it stops here, or None to go on."""
@@ -101,9 +124,10 @@ class StopRule:
             return "max_time_s"
         if self.failed >= max(1, asked["min_measured"]) and not self.good:
             return "failures"
-        if self.good < max(asked["min_measured"], self._next_look):
+        counted = len(self._ordered)
+        if counted < max(asked["min_measured"], self._next_look):
             return None
-        self._next_look = max(self.good + 1, math.ceil(self.good * 1.05))
+        self._next_look = max(counted + 1, math.ceil(counted * 1.05))
         return "interval" if relative_width(self._ordered) <= asked["target_width"] else None
 
 

@@ -16,6 +16,7 @@ from proctor.experiments.base import ExperimentContext
 from proctor.trial.forkserver.page import PHASES
 from proctor.trial.point.calibrate import StopRule, WarmupRule, calibrate_loops
 from proctor.trial.point.failure import describe_failure
+from proctor.trial.point.pace import LONGEST_SLOT_S, Pace
 from proctor.trial.point.riders import Riders
 from proctor.trial.point.values import Checker, RefusedError
 
@@ -86,8 +87,11 @@ class Point:
     link: Link
     """Set when the process that will be measured has come to be."""
 
-    def __init__(self, request: Mapping[str, Any], page: SharedPage) -> None:
+    def __init__(
+        self, request: Mapping[str, Any], page: SharedPage, make_pace: Callable[..., Pace] = Pace
+    ) -> None:
         self.request = request
+        self.make_pace = make_pace
         self.page = page
         self.riders = Riders(request["instruments"], request["instruments_dir"])
         self.checker = Checker()
@@ -216,7 +220,10 @@ class Point:
     def _work(self, call: Callable[[Any], Any]) -> None:
         rule = StopRule(self.request["iterations"])
         began = time.monotonic()
-        reason = rule.verdict(0.0)
+        if known := self.request["pace"]:
+            reason = self._work_when_calm(call, rule, self.make_pace(known), began)
+        else:
+            reason = rule.verdict(0.0)
         while reason is None:
             row = self._iteration(call, rule.good + rule.failed)
             self.link.row({"row": row})
@@ -224,6 +231,31 @@ class Point:
             reason = rule.verdict(time.monotonic() - began)
         self.report["stopped"] = reason
         self.report["gc"] = {"policy": self.request["gc"], "collections_in_slots": self._in_slots}
+
+    def _work_when_calm(
+        self, call: Callable[[Any], Any], rule: StopRule, pace: Pace, began: float
+    ) -> str | None:
+        """Iterations between looks at the machine's pace. None: there is no calm, or a slot is too long."""
+        since, reason, short = 0, None, True
+        while reason is None and pace.patient and short:
+            pace.await_calm()
+            index = rule.good + rule.failed
+            row = self._iteration(call, index)
+            calm = pace.kept()
+            self.link.row({"row": row} if calm else {"row": row, "aside": True})
+            rule.add(row.get("duration_s"), calm=calm)
+            if pace.is_faster():
+                since = index + 1
+                rule.forget()
+            short = row.get("duration_s", 0.0) * self.loops <= LONGEST_SLOT_S
+            reason = rule.verdict(time.monotonic() - began)
+        if short and reason is None and rule.enough:
+            reason = "patience"
+        found = short and (rule.enough or not rule.aside)
+        if not found:
+            rule.take_all()
+        self.report["pace"] = pace.to_mapping() | {"short": short, "calm": found, "since": since}
+        return reason
 
     def _iteration(self, call: Callable[[Any], Any], index: int) -> dict[str, Any]:
         """One slot and its row. Instruments are entered last and left first: they see little but the code."""
