@@ -22,6 +22,8 @@ from itertools import repeat
 from pathlib import Path
 from typing import Any
 
+from machine_pace import MachinePace
+
 from proctor.experiments.base import REGISTRY
 from proctor.experiments.discover import find
 from proctor.model.plan import PlannedTrial
@@ -139,8 +141,8 @@ def fork_floor(rounds: int = 300) -> float:
 
 
 def timer_cost(rounds: int = 200) -> dict[str, float]:
-    """What the timer adds to each call of a slot of 500 calls, the size for a function of 10 µs."""
-    loops = 500
+    """What the timer adds to each call of a slot of 200 calls, the size for a function of 10 µs."""
+    loops = 200
     empty, slot = [], []
 
     def nothing(_: Any) -> None:
@@ -183,13 +185,15 @@ def main() -> None:
     print(f"load {os.getloadavg()[0]:.1f}; a bare fork and exit of this process: {floor_ms:.2f} ms CPU\n")
     print(f"{'trials':>8} {'CPU ms/trial':>13} {'wall ms/trial':>14} {'once, CPU ms':>13}")
     rows = []
-    for trials in map(int, options.trials.split(",")):
-        row = cost(options.through, trials)
-        rows.append(row)
-        print(
-            f"{trials:>8} {row['cpu_ms_per_trial']:>13.2f} {row['wall_ms_per_trial']:>14.2f} "
-            f"{row['once_cpu_ms']:>13.0f}"
-        )
+    with MachinePace() as pace:
+        for trials in map(int, options.trials.split(",")):
+            row = cost(options.through, trials)
+            rows.append(row)
+            print(
+                f"{trials:>8} {row['cpu_ms_per_trial']:>13.2f} {row['wall_ms_per_trial']:>14.2f} "
+                f"{row['once_cpu_ms']:>13.0f}"
+            )
+    print(pace.text)
     timer = timer_cost()
     print(
         f"\ntimer per call of a calibrated slot: {10_000 * timer['share_of_10_us']:.0f} ns, "

@@ -19,6 +19,8 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from statistics import median
 
+from machine_pace import MachinePace
+
 from proctor.job.perf.scenario import load_scenario, plan_episodes
 from proctor.settings import Settings
 
@@ -107,7 +109,7 @@ def main() -> None:
     options = parser.parse_args()
     own: list[dict[str, float]] = []
     spawning: list[dict[str, float]] = []
-    with tempfile.TemporaryDirectory() as scratch:
+    with MachinePace() as pace, tempfile.TemporaryDirectory() as scratch:
         home = Path(scratch)
         specs = one_trial_specs(home, options.episodes, options.sandbox)
         run_own(home, 6, options.workers, options.sandbox)
@@ -128,6 +130,7 @@ def main() -> None:
     print(f"{'times as long, whole command':<40} {ratios[0]:8.1f} {ratios[1]:8.1f}")
     print(f"{'own overhead of an episode':<40} {100 * middle['overhead_share']:8.1f} %")
     print(f"{'median episode':<40} {1e3 * middle['p50_s']:8.0f} ms")
+    print(pace.text)
 
 
 if __name__ == "__main__":

@@ -20,6 +20,7 @@ import tempfile
 import time
 from pathlib import Path
 
+from machine_pace import MachinePace
 from scratch import scratch
 
 from proctor.engine.stop import Stop
@@ -134,7 +135,7 @@ def main() -> None:
     options = parser.parse_args()
     print(f"load {os.getloadavg()[0]:.1f}; making a small file here: {file_floor_ms():.3f} ms CPU")
     print(f"{'what':<44} {'harness ms':>10} {'all ms':>8} {'trials/s':>9} {'MB':>6}   (CPU per trial)")
-    with tempfile.TemporaryDirectory() as scratch:
+    with MachinePace() as pace, tempfile.TemporaryDirectory() as scratch:
         small = make_task(Path(scratch) / "small")
         large = make_task(Path(scratch) / "large", files=400)
         for count in options.sizes:
@@ -154,6 +155,7 @@ def main() -> None:
                 found = run_harbor(options.harbor, task, count, environment)
                 if found:
                     show(f"harbor {found.pop('version', '')}, {environment}, {count} trials", found)
+    print(pace.text)
 
 
 def show(name: str, found: dict[str, float]) -> None:

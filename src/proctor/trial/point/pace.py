@@ -23,7 +23,8 @@ LONGEST_SLOT_S = 0.05
 """A longer slot may be disturbed in its middle, which its ends do not show: then nothing is set aside."""
 WATCH_S = 1.0
 """How long a machine whose pace is not known is watched."""
-_ASIDE_S = 0.003
+_ASIDE_S = 0.002
+_LONGEST_ASIDE_S = 0.01
 _FEW = 10
 _FASTER = 0.92
 
@@ -61,14 +62,14 @@ class Pace:
         """The pace of a machine about which nothing is known yet."""
         best_ns = self._gauge()
         while self.waited_s < WATCH_S:
-            self._wait()
+            self._wait(_ASIDE_S)
             best_ns = min(best_ns, self._gauge())
         self.waited_s = 0.0
         return best_ns
 
-    def _wait(self) -> None:
-        self._sleep(_ASIDE_S)
-        self.waited_s += _ASIDE_S
+    def _wait(self, seconds: float) -> None:
+        self._sleep(seconds)
+        self.waited_s += seconds
 
     def _look(self) -> int:
         found = self._gauge()
@@ -87,8 +88,10 @@ class Pace:
 
     def await_calm(self) -> None:
         """Return when the machine is calm, or when patience is over."""
+        pause_s = _ASIDE_S
         while not self.calm() and self.patient:
-            self._wait()
+            self._wait(pause_s)
+            pause_s = min(1.5 * pause_s, _LONGEST_ASIDE_S)
             self._before_ns = self._look()
 
     def kept(self) -> bool:
