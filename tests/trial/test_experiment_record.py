@@ -157,6 +157,7 @@ def test_disturbed_iterations_do_not_count_and_are_counted():
     made = record(passes(timed([1.0, 2.0, 1.0, 2.0, 1.0], aside=(1, 3))))
     assert [row["iteration"] for row in made.iterations] == [0, 2, 4]
     assert made.metrics["duration_s"]["max"] == 1.0
+    assert any("set aside" in note for note in made.notes)
     assert made.ledger["pace"] == {
         "calm": True,
         "best_ns": 100,

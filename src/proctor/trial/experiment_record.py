@@ -275,7 +275,10 @@ def _notes(
     if body.isolation == "none":
         yield SHARED
     yield from warnings
-    yield from _report_notes(passes.timed.report or {}, len(passes.timed.rows))
+    aside = ledger.get("pace", {}).get("set_aside", 0)
+    yield from _report_notes(passes.timed.report or {}, len(passes.timed.rows) - aside)
+    if aside:
+        yield "iterations during which the machine was slower were set aside: ledger.pace says how many"
     yield from _exit_notes(passes.timed.exit)
     for name, entry in ledger["instruments"].items():
         if "error" in entry:
