@@ -15,7 +15,7 @@ from proctor.store.open import open_store
 def test_the_doctor_says_what_works(capsys):
     assert main(["doctor"]) == 0
     shown = capsys.readouterr().out
-    for name in ("python", "home", "store", "load", "git"):
+    for name in ("python", "home", "store", "load", "pace", "git"):
         assert name in shown
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import shutil
 import sys
+import time
 from collections.abc import Callable, Iterator
 from dataclasses import asdict, dataclass
 from importlib.util import find_spec
@@ -112,7 +113,7 @@ def _store(settings: Settings) -> Iterator[Finding]:
         yield Finding("store", "ok", "sound" + ("" if count else ", no run yet"))
 
 
-def _machine(_: Settings) -> Iterator[Finding]:
+def _machine(settings: Settings) -> Iterator[Finding]:
     cores = os.cpu_count() or 1
     load = os.getloadavg()[0]
     yield Finding(
@@ -121,6 +122,7 @@ def _machine(_: Settings) -> Iterator[Finding]:
         f"{load:.2f} on {cores} cores",
         "Other programs are running: prefer `proctor ab`, which measures both sides in lockstep.",
     )
+    yield _pace(settings)
     governor = Path("/sys/devices/system/cpu/cpu0/cpufreq/scaling_governor")
     if governor.exists():
         mode = governor.read_text().strip()
@@ -138,6 +140,30 @@ def _machine(_: Settings) -> Iterator[Finding]:
     )
 
 
+def _pace(settings: Settings) -> Finding:
+    """Whether the machine is as fast as it can be: neighbours on the same core are seen in nothing else."""
+    from statistics import median
+
+    from proctor.trial.pace import KnownPace
+    from proctor.trial.point.pace import CALM_UP_TO, gauge_ns
+
+    looks = []
+    for _ in range(_LOOKS):
+        looks.append(gauge_ns())
+        time.sleep(_BETWEEN_LOOKS_S)
+    best_ns = min([KnownPace(settings.home / "pace.json").best_ns or looks[0], *looks])
+    calm = sum(each <= CALM_UP_TO * best_ns for each in looks) / len(looks)
+    return Finding(
+        "pace",
+        "ok" if calm >= _MOSTLY else "warning",
+        f"calm {calm:.0%} of the time, {median(looks) / best_ns:.2f} times slower than its best (median)",
+        "Something else uses this processor: `measured: auto` waits for calm, `proctor ab` is not disturbed.",
+    )
+
+
+_LOOKS = 100
+_BETWEEN_LOOKS_S = 0.003
+_MOSTLY = 0.5
 _PROGRAMS = {
     "git": "revisions in `proctor ab` and the VCS record",
     "valgrind": "exact instruction counts in the counters instrument",

@@ -30,6 +30,11 @@ class KnownPace:
         self._best_ns, self._seen_at = self._read()
         self._patience_s = PATIENCE_S
 
+    @property
+    def best_ns(self) -> int:
+        """How long the loop takes at the best; 0 when that is not known."""
+        return self._best_ns
+
     def to_mapping(self) -> dict[str, Any]:
         """What a point is told."""
         return {"best_ns": self._best_ns, "patience_s": self._patience_s}
