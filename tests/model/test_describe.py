@@ -49,3 +49,10 @@ def test_seeds_differ_by_purpose_and_fit_in_63_bits():
     assert len(seeds) == 100
     assert all(0 <= seed < 1 << 63 for seed in seeds)
     assert derive_seed(7, "x") == derive_seed(7, "x")
+
+
+@given(st.floats(allow_nan=False, allow_infinity=False))
+def test_one_value_is_described_like_many(value: float):
+    one = describe([value])
+    assert list(one) == list(describe([1.0, 2.0]))
+    assert one == dict.fromkeys(one, value) | {"count": 1, "std": 0.0, "mad": 0.0}

@@ -7,6 +7,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 PERCENTILES = (5, 25, 50, 75, 90, 95, 99)
+_NAMES = tuple((f"p{percent}", percent) for percent in PERCENTILES)
 
 
 def percentile(ordered: Sequence[float], percent: float) -> float:
@@ -26,8 +27,10 @@ def describe(values: Iterable[float]) -> dict[str, float | int]:
     count = len(ordered)
     if not count:
         return {"count": 0}
+    if count == 1:
+        return _describe_one(ordered[0])
     mean = math.fsum(ordered) / count
-    variance = math.fsum([(value - mean) ** 2 for value in ordered]) / (count - 1) if count > 1 else 0.0
+    variance = math.fsum([(value - mean) ** 2 for value in ordered]) / (count - 1)
     middle = percentile(ordered, 50)
     deviations = sorted([abs(value - middle) for value in ordered])
     return {
@@ -35,10 +38,18 @@ def describe(values: Iterable[float]) -> dict[str, float | int]:
         "mean": mean,
         "std": math.sqrt(variance),
         "min": ordered[0],
-        **{f"p{percent}": percentile(ordered, percent) for percent in PERCENTILES},
+        **{name: percentile(ordered, percent) for name, percent in _NAMES},
         "max": ordered[-1],
         "mad": percentile(deviations, 50),
     }
+
+
+def _describe_one(value: float) -> dict[str, float | int]:
+    """The same of one value: what most points of a large sweep have."""
+    found: dict[str, float | int] = {"count": 1, "mean": value, "std": 0.0, "min": value}
+    for name, _ in _NAMES:
+        found[name] = value
+    return found | {"max": value, "mad": 0.0}
 
 
 def describe_rows(rows: Iterable[Mapping[str, Any]]) -> dict[str, dict[str, float | int]]:
