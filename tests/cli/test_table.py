@@ -12,7 +12,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from proctor.cli.table import print_json
+from proctor.cli.table import LONG, print_json
 
 
 class Word(StrEnum):
@@ -60,3 +60,11 @@ def test_it_is_what_the_standard_library_prints(value):
 @pytest.mark.parametrize("value", [{"at": Path("a")}, [Path("b")], Path("c"), {1.5: [{}], None: [[]]}])
 def test_what_is_no_json_is_printed_as_text(value):
     assert printed(value) == json.dumps(value, indent=2, default=str) + "\n"
+
+
+def test_of_a_long_list_each_item_has_a_line():
+    value = {"points": [{"n": n, "at": Path("a"), "in": [n]} for n in range(LONG + 1)], "last": 1}
+    text = printed(value)
+    assert json.loads(text) == json.loads(json.dumps(value, default=str))
+    assert text.splitlines()[2] == '    {"n": 0, "at": "a", "in": [0]},'
+    assert len(text.splitlines()) == LONG + 6

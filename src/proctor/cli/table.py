@@ -12,6 +12,8 @@ from json.encoder import encode_basestring_ascii
 from typing import Any
 
 _NESTED = (dict, list, tuple)
+LONG = 1000
+"""A list of more than this is printed with an item per line: who reads so much is no person."""
 
 
 def print_json(value: Any) -> None:
@@ -22,6 +24,9 @@ def print_json(value: Any) -> None:
 
 def _pieces(value: Any, line: str) -> Iterator[str]:
     """What `json.dump` writes with an indent of two, in a third of its time; `line` begins a line here."""
+    if isinstance(value, list | tuple) and len(value) > LONG:
+        yield from _items(value, line)
+        return
     if not isinstance(value, _NESTED) or not _has_lists(value):
         yield _json(value, line)
         return
@@ -35,6 +40,16 @@ def _pieces(value: Any, line: str) -> Iterator[str]:
         yield from _pieces(value[each] if isinstance(value, dict) else each, deeper)
         between = ","
     yield line + ends[1]
+
+
+def _items(value: Sequence[Any], line: str) -> Iterator[str]:
+    encode = json.JSONEncoder(default=str).encode
+    between = f"[{line}  "
+    for each in value:
+        yield between
+        yield encode(each)
+        between = f",{line}  "
+    yield f"{line}]"
 
 
 def _has_lists(value: Any) -> bool:
