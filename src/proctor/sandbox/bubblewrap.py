@@ -319,13 +319,12 @@ class BubblewrapSandbox(ServedSandbox):
                     os.chown(state, keeper.ids.keeper_uid, keeper.ids.keeper_gid)
                     fds += overlay.open_trees([state, *stack.sources()])
                     fields.append("T")
-                self._ident, self.init_pid = await keeper.start(
-                    fields, [control.fileno(), backend.filter_descriptor(), *fds], self._exited
-                )
+                given = [control.fileno(), backend.filter_descriptor(), *fds]
+                self._ident = keeper.start(fields, given, self._exited)
             finally:
                 for fd in fds:
                     os.close(fd)
-        self.init_pid = await self._session.ready(_START_S) or self.init_pid
+        self.init_pid = await self._session.ready(_START_S)
         await self._connect(keeper)
         self._env = {"PATH": PATH, **self._env, **request.root.env, **request.env}
         backend.watch.add(

@@ -43,7 +43,9 @@ async def packed(uploads: Sequence[tuple[Path, str]], spool: Path) -> AsyncItera
             os.close(stream)
 
 
-async def download(session: Session, source: str, target: Path, *, max_bytes: int) -> Download:
+async def download(
+    session: Session, source: str, target: Path, *, max_bytes: int, quiet: bool = False
+) -> Download:
     """Copy a file or a folder's content out; links, devices and the like are dropped."""
     unpacker = transfer.Unpacker(target, max_bytes)
 
@@ -52,7 +54,8 @@ async def download(session: Session, source: str, target: Path, *, max_bytes: in
             unpacker.feed(data)
 
     try:
-        result = await builtin(session, ["send", source, str(max_bytes)], on_output=take)
+        argv = ["send", source, str(max_bytes)]
+        result = await builtin(session, argv, on_output=take, quiet=quiet)
     finally:
         unpacker.close()
     if result.exit_code == 127 and not unpacker.result().files:

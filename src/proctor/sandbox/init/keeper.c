@@ -85,12 +85,10 @@ static void start_sandbox(const struct message *message)
         failure_socket = request.control;
         run_init(&request);
     }
-    if (pid < 0) {
-        reply(proctor, "f %s cannot make namespaces: %s", request.id, strerror(errno));
-        return;
-    }
-    remember(pid, 'i', request.id);
-    reply(proctor, "s %s %d", request.id, pid);
+    if (pid < 0)
+        reply(request.control, "e cannot make namespaces: %s", strerror(errno));
+    else
+        remember(pid, 'i', request.id);
 }
 
 static void start_remover(const char *id, const char *name, int folder)

@@ -52,11 +52,12 @@ struct request {
 struct sandbox {
     struct request *request;
     int control, inner, upper;
+    pid_t pid; /* ours, as the keeper's namespace counts */
 };
 
 /* One command to run inside, and what is made ready before it: folders made anew, streams unpacked. */
 struct command {
-    const char *id, *cwd, *user, *builtin, *quiet;
+    const char *id, *cwd, *user, *builtin, *quiet, *measured;
     char **argv, **env, **fresh, **targets;
     int argc, envc, fresh_count, target_count;
     int fds[3], target_fds[MAX_TARGETS];

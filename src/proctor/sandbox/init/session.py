@@ -26,7 +26,7 @@ class Session:
         self.read_bytes = 0
         self.write_bytes = 0
         self._channel: Channel | None = None
-        self._ready: asyncio.Future[int | None] | None = None
+        self._ready: asyncio.Future[int] | None = None
         self._waiting: dict[str, asyncio.Future[list[str]]] = {}
         self._received: dict[str, int] = {}
         self._lingering: list[Streams] = []
@@ -34,6 +34,8 @@ class Session:
         self._quiet = True
         """Whether nothing runs inside but the init."""
         self._measuring = ""
+        self._disk: tuple[int, int] | None = None
+        """Bytes and inodes in use, as long as nothing has run since they were counted."""
 
     def open(self) -> socket.socket:
         """Begin listening; the socket returned is the init's end and the caller's to close."""
@@ -42,11 +44,8 @@ class Session:
         self._channel = Channel(ours, self._message, self._gone)
         return theirs
 
-    async def ready(self, timeout_s: float) -> int | None:
-        """Wait until the root stands; SandboxError with the step that failed.
-
-        The process id of the init, where the keeper could not tell it.
-        """
+    async def ready(self, timeout_s: float) -> int:
+        """Wait until the root stands; SandboxError with the step that failed. The init's process id."""
         assert self._ready is not None
         try:
             async with asyncio.timeout(timeout_s):
@@ -78,7 +77,8 @@ class Session:
         """Run a command to its end, or to its time limit and then the end of its whole tree.
 
         Before it starts all others are ended (`quiet`), folders are made anew (`fresh`) and what each
-        descriptor of `streams` holds is unpacked at its target; SandboxError when that fails.
+        descriptor of `streams` holds is unpacked at its target; SandboxError when that fails. A quiet
+        operation of the init's own also tells what the disk holds then.
         """
         channel = self._require()
         ident = self._next()
@@ -88,8 +88,11 @@ class Session:
         if quiet and not self._quiet:
             fields.append("q")
             self._give_up_measuring()
+        if quiet and builtin:
+            fields.append("m")
+        self._disk = None
         # Our own file operations leave nothing running.
-        self._quiet = self._quiet and builtin
+        self._quiet = (self._quiet or quiet) and builtin
         fields += [f"f{path}" for path in fresh]
         fields += [f"r{target}" for _, target in streams]
         fields += [f"a{word}" for word in argv]
@@ -140,6 +143,8 @@ class Session:
 
     async def disk_usage(self) -> tuple[int, int]:
         """Bytes and inodes that the inside has added to its layers."""
+        if self._disk:
+            return self._disk
         self._measuring = ident = self._next()
         self._require().send([f"U{ident}"])
         words = await self._expect(ident)
@@ -179,7 +184,9 @@ class Session:
             self._require().send([f"C{self._next()}"])
 
     def _result(self, words: list[str], streams: Streams, wall_s: float, *, timed_out: bool) -> ExecResult:
-        _, _, code, killed, cpu_us, rss_kb, blocks_in, blocks_out = words
+        _, _, code, killed, cpu_us, rss_kb, blocks_in, blocks_out, *disk = words
+        if disk and self._quiet:
+            self._disk = int(disk[0]), int(disk[1])
         stdout, stderr = streams.drain()
         self.cpu_s += int(cpu_us) / 1e6
         self.peak_process_bytes = max(self.peak_process_bytes, int(rss_kb) * 1024)
@@ -223,7 +230,7 @@ class Session:
         if words[0] in {"ready", "e"}:
             if self._ready and not self._ready.done():
                 if words[0] == "ready":
-                    self._ready.set_result(int(words[1]) if len(words) > 1 else None)
+                    self._ready.set_result(int(words[1]))
                 else:
                     self._ready.set_exception(SandboxError(f"sandbox {self.name}: {' '.join(words[1:])}"))
             return
