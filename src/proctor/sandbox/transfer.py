@@ -86,6 +86,7 @@ class Unpacker:
         self._file_left = 0
         self._files = self._bytes = self._dropped = 0
         self._names: list[str] = []
+        self._made: set[bytes] = set()
         self.complete = False
         self.error = ""
 
@@ -146,10 +147,10 @@ class Unpacker:
             raise ValueError(f"the download has more than {_MOST_FILES} entries")
         target = self._target + b"/" + path if path else self._target
         if kind == b"D":
-            os.makedirs(target, exist_ok=True)
+            self._make(target)
         elif kind == b"F" and size <= self._left:
             if path:
-                os.makedirs(os.path.dirname(target), exist_ok=True)
+                self._make(os.path.dirname(target))
             flags = os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_NOFOLLOW | os.O_CLOEXEC
             self._fd = os.open(target, flags, 0o600)
             os.fchmod(self._fd, 0o600 | (mode & 0o111 and 0o100) | (mode & 0o044))
@@ -166,3 +167,8 @@ class Unpacker:
                 self._names.append(os.fsdecode(path))
         else:
             raise ValueError(f"the download has an entry of unknown kind {kind!r}")
+
+    def _make(self, folder: bytes) -> None:
+        if folder not in self._made:
+            os.makedirs(folder, exist_ok=True)
+            self._made.add(folder)

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Mapping
-from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Literal
@@ -84,9 +82,10 @@ async def prepare(sandbox: Sandbox, tests: Path) -> None:
 
 async def download_logs(sandbox: Sandbox, keep: Path) -> None:
     """What the verifier wrote, brought out without following anything once nothing runs any more."""
-    os.makedirs(keep, exist_ok=True)  # noqa: PTH103 - once per trial
-    with suppress(FileNotFoundError):
+    try:
         await download_last(sandbox, "/logs/verifier", keep, max_bytes=_MAX_LOGS_BYTES)
+    except FileNotFoundError:
+        keep.mkdir(parents=True, exist_ok=True)
 
 
 async def verify_rubrics(
