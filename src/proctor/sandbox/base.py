@@ -202,7 +202,7 @@ class Before:
     fresh: Sequence[str] = ()
     """Folders made anew, as `end_processes` makes them."""
     bring: Sequence[tuple[Path, str]] = ()
-    """What is uploaded, and where to."""
+    """What is uploaded, and where to. A back end packs each source once: it must not change meanwhile."""
 
 
 @runtime_checkable

@@ -24,6 +24,7 @@ from proctor.sandbox.base import Root, SandboxInfo, SandboxRequest
 from proctor.sandbox.init.build import keeper_program
 from proctor.sandbox.init.client import Keeper, Usage
 from proctor.sandbox.init.served import PATH, ServedSandbox
+from proctor.sandbox.init.uploads import Uploads
 from proctor.sandbox.seccomp import build_filter
 from proctor.sandbox.storage import StorageWatch, Watched
 from proctor.sandbox.userns import find_ids
@@ -63,6 +64,7 @@ class Bubblewrap:
         self.folder = Path()
         self.cgroups: limiting.Cgroups | None = None
         self.watch = StorageWatch(Path("/"))
+        self.uploads = Uploads(lambda: self.folder)
 
     def sandbox(self, request: SandboxRequest) -> BubblewrapSandbox:
         """One sandbox, not yet started."""
@@ -198,7 +200,7 @@ class BubblewrapSandbox(ServedSandbox):
     """One sandbox; see `proctor.sandbox.base.Sandbox`."""
 
     def __init__(self, backend: Bubblewrap, request: SandboxRequest) -> None:
-        super().__init__(request, lambda: backend.folder)
+        super().__init__(request, backend.uploads)
         self._backend = backend
         self._keeper: Keeper | None = None
         self._ident = ""

@@ -10,7 +10,7 @@ from collections.abc import Mapping, Sequence
 from proctor.errors import SandboxError
 from proctor.sandbox.base import ExecResult, OnOutput
 from proctor.sandbox.init.channel import Channel
-from proctor.sandbox.init.streams import Streams, close_quietly, input_descriptor
+from proctor.sandbox.init.streams import WATCH_AFTER_S, Streams, close_quietly, input_descriptor
 
 _KILL_GRACE_S = 5.0
 """How long the init may need to end a command's tree before everything inside is ended."""
@@ -46,12 +46,20 @@ class Session:
 
     async def ready(self, timeout_s: float) -> int:
         """Wait until the root stands; SandboxError with the step that failed. The init's process id."""
-        assert self._ready is not None
+        ready = self._ready
+        assert ready is not None
+
+        def too_late() -> None:
+            if not ready.done():
+                ready.set_exception(
+                    SandboxError(f"sandbox {self.name} was not ready after {timeout_s:.0f} s")
+                )
+
+        timer = asyncio.get_running_loop().call_later(timeout_s, too_late)
         try:
-            async with asyncio.timeout(timeout_s):
-                return await self._ready
-        except TimeoutError:
-            raise SandboxError(f"sandbox {self.name} was not ready after {timeout_s:.0f} s") from None
+            return await ready
+        finally:
+            timer.cancel()
 
     @property
     def alive(self) -> bool:
@@ -110,7 +118,7 @@ class Session:
             if reader is not None and isinstance(stdin, bytes):
                 close_quietly(reader)
         try:
-            words, timed_out = await self._ended(ident, timeout_s)
+            words, timed_out = await self._ended(ident, timeout_s, output)
         except BaseException:
             if not channel.closed:
                 channel.send([f"K{ident}"])
@@ -159,24 +167,34 @@ class Session:
             streams.close()
         self._lingering.clear()
 
-    async def _ended(self, ident: str, timeout_s: float | None) -> tuple[list[str], bool]:
+    async def _ended(self, ident: str, timeout_s: float | None, streams: Streams) -> tuple[list[str], bool]:
         """The init's account of a command, and whether its time limit had passed."""
         future = self._expect(ident)
         if timeout_s is None:
             return await future, False
-        overdue: list[asyncio.TimerHandle] = []
+        loop = asyncio.get_running_loop()
+        timers: list[asyncio.TimerHandle] = []
+        overdue = False
 
         def too_late() -> None:
+            nonlocal overdue
+            overdue = True
             if self.alive:
                 self._require().send([f"K{ident}"])
-            overdue.append(loop.call_later(_KILL_GRACE_S, self._end_all))
+            timers.append(loop.call_later(_KILL_GRACE_S, self._end_all))
 
-        loop = asyncio.get_running_loop()
-        timer = loop.call_later(timeout_s, too_late)
+        def watch(left_s: float) -> None:
+            timers.append(loop.call_later(left_s, too_late))
+
+        # A short command needs no timer of its own: it has ended before its output is watched.
+        if timeout_s > WATCH_AFTER_S:
+            streams.on_watch = lambda: watch(timeout_s - WATCH_AFTER_S)
+        else:
+            watch(timeout_s)
         try:
-            return await future, bool(overdue)
+            return await future, overdue
         finally:
-            for each in (timer, *overdue):
+            for each in timers:
                 each.cancel()
 
     def _end_all(self) -> None:

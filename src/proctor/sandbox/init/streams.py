@@ -14,7 +14,7 @@ from proctor.sandbox.base import OnOutput
 _BLOCK = 1 << 16
 _FREE_BYTES = 16 << 20
 _PAUSE_BYTES = 1 << 20
-_WATCH_AFTER_S = 0.01
+WATCH_AFTER_S = 0.01
 """A short command has ended before this, and all that it wrote is read at once."""
 _PAUSE_S = 0.1
 """After the first 16 MiB a command may write 1 MiB in 0.1 s: a flood must not take the controller's time."""
@@ -120,7 +120,9 @@ class Streams:
         except BaseException:
             self.out.close()
             raise
-        self._later = asyncio.get_running_loop().call_later(_WATCH_AFTER_S, self._watch)
+        self.on_watch: Callable[[], None] | None = None
+        """Called when the command has not ended soon."""
+        self._later = asyncio.get_running_loop().call_later(WATCH_AFTER_S, self._not_soon)
 
     def started(self) -> None:
         """The command has the other ends now."""
@@ -144,6 +146,11 @@ class Streams:
         self._later.cancel()
         self.out.close()
         self.err.close()
+
+    def _not_soon(self) -> None:
+        self._watch()
+        if self.on_watch:
+            self.on_watch()
 
     def _watch(self) -> None:
         self.out.watch()
