@@ -205,6 +205,7 @@ class BubblewrapSandbox(ServedSandbox):
         self._keeper: Keeper | None = None
         self._ident = ""
         self._folder_name = ""
+        self._state_folder = Path()
         self._network: network.PublicNetwork | network.AllowListProxy | None = None
         self._removing: asyncio.Task[None] | None = None
         self.init_pid = 0
@@ -217,6 +218,7 @@ class BubblewrapSandbox(ServedSandbox):
         self._folder_name = self._backend.unique(self._request.name)
         await self._backend.room()
         self._keeper = await self._backend.keeper()
+        self._state_folder = self._backend.folder / self._folder_name
         self._backend.began(self)
         stack = await self._backend.stack(self._request)
         try:
@@ -294,10 +296,6 @@ class BubblewrapSandbox(ServedSandbox):
             ledger=ledger | self._ledger,
         )
 
-    @property
-    def _state_folder(self) -> Path:
-        return self._backend.folder / self._folder_name
-
     def _require_keeper(self) -> Keeper:
         if self._keeper is None:
             raise SandboxError(f"sandbox {self._request.name} is not running")
@@ -307,7 +305,7 @@ class BubblewrapSandbox(ServedSandbox):
         backend, request = self._backend, self._request
         self.standing = stack.standing
         state = self._state_folder
-        state.mkdir(mode=0o700)
+        os.mkdir(state, mode=0o700)  # noqa: PTH102 - once per sandbox
         if request.state:
             await saved_state.restore(keeper, state, request.state)
         fds: list[int] = []
