@@ -207,10 +207,7 @@ class RunFolder:
 
     def _make(self, relative: str) -> None:
         if relative not in self._made:
-            try:
-                os.makedirs(f"{self._base}/{relative}", exist_ok=True)  # noqa: PTH103 - once per trial
-            except OSError as error:
-                raise write_error(self.path / relative, error) from error
+            make_folder(f"{self._base}/{relative}")
             self._made.add(relative)
 
 

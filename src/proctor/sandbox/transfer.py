@@ -5,7 +5,7 @@ the host nothing is ever followed, and nothing but plain files and folders is ma
 """
 
 # Names are bytes, or nothing may be imported any more; pathlib serves neither.
-# ruff: noqa: PTH103, PTH115, PTH120
+# ruff: noqa: PTH115, PTH120
 
 from __future__ import annotations
 
@@ -15,6 +15,7 @@ import struct
 from collections.abc import Iterator
 from pathlib import Path
 
+from proctor.disk import make_folders
 from proctor.errors import SandboxError
 from proctor.sandbox.base import Download
 
@@ -170,5 +171,5 @@ class Unpacker:
 
     def _make(self, folder: bytes) -> None:
         if folder not in self._made:
-            os.makedirs(folder, exist_ok=True)
+            make_folders(folder)
             self._made.add(folder)

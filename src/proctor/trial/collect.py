@@ -14,6 +14,7 @@ from functools import cache
 from pathlib import Path
 from typing import Any, Protocol, cast, runtime_checkable
 
+from proctor.disk import make_folders
 from proctor.errors import SandboxError, StoreError
 from proctor.model.place import attempt_folder
 from proctor.model.plan import PlannedTrial
@@ -75,13 +76,13 @@ class Collector:
             return []
         place = str(folder)
         state = Path(place, "state.tar")
-        make_folder(place)
+        make_folders(place)
         if not await cast("KeepsState", sandbox).save_state(state, max_bytes=MAX_STATE_BYTES):
             return []
         data = _read_small(f"{place}/state.tar")
         diff = diff_state(state if data is None else data, workdir, base)
         info = _ENCODER.encode({"workdir": workdir, **diff.counts}) + "\n"
-        make_folder(f"{place}/artifacts")
+        make_folders(f"{place}/artifacts")
         return [
             self._keep(place, "state.tar", data),
             self._keep_bytes(place, "artifacts/diff.patch", redactor.whole(diff.patch.encode())),
@@ -100,7 +101,6 @@ class Collector:
     def write(self, folder: Path, *, trajectory: bytes, rubrics: list[dict[str, Any]]) -> list[Artifact]:
         """What Proctor itself knows of the attempt, and the logs that were streamed."""
         place = str(folder)
-        make_folder(place)
         kept = [self._keep_bytes(place, "trajectory.json", trajectory)]
         if rubrics:
             text = json.dumps(rubrics, indent=2) + "\n"
@@ -122,18 +122,14 @@ class Collector:
     def _keep_bytes(self, folder: str, name: str, data: bytes) -> Artifact:
         place = f"{folder}/{name}"
         try:
-            _write(place, data)
+            try:
+                _write(place, data)
+            except FileNotFoundError:
+                make_folders(folder)
+                _write(place, data)
         except OSError as error:
             raise StoreError(f"{place}: cannot be written: {error.strerror or error}") from error
         return self.blobs.put_bytes(data, name, _media_type(name))
-
-
-def make_folder(place: str) -> None:
-    """The folder and those above it; with one call where only the last is missing."""
-    try:
-        os.mkdir(place)  # noqa: PTH102 - several per trial
-    except OSError:
-        os.makedirs(place, exist_ok=True)  # noqa: PTH103 - same
 
 
 def _read_small(file: str) -> bytes | None:

@@ -47,7 +47,8 @@ class Channel:
         if not self.closed:
             self.closed = True
             self._loop.remove_reader(self._fd)
-            self._loop.remove_writer(self._fd)
+            if self._queue:
+                self._loop.remove_writer(self._fd)
             while self._queue:
                 _close_all(self._queue.popleft()[1])
             self._socket.close()

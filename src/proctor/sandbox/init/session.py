@@ -105,7 +105,7 @@ class Session:
         fields += [f"r{target}" for _, target in streams]
         fields += [f"a{word}" for word in argv]
         fields += [f"e{name}={value}" for name, value in env.items()]
-        if any("\0" in field for field in fields):
+        if "\0" in "".join(fields):
             raise SandboxError("a command, its environment or its folder contains a NUL byte")
         reader = input_descriptor(stdin) if isinstance(stdin, bytes) else stdin
         output = Streams(on_output, keep_bytes)
