@@ -276,8 +276,8 @@ class BubblewrapSandbox(ServedSandbox):
 
     async def save_state(self, target: Path, *, max_bytes: int) -> bool:
         """End every process, then write a tar of all that changed; False when that is too much to keep."""
-        await self._session.end_processes()
-        return await saved_state.save(self._require_keeper(), self._state_folder, target, max_bytes=max_bytes)
+        keeper = self._require_keeper()
+        return await saved_state.save(keeper, self._session, self._state_folder, target, max_bytes=max_bytes)
 
     async def take_layer(self, target: Path) -> None:
         """End every process and move all that changed to `target`; all that is left to do then is stop."""

@@ -16,6 +16,7 @@ from pathlib import Path
 from proctor.errors import SandboxError
 from proctor.sandbox import unpack
 from proctor.sandbox.init.client import Keeper
+from proctor.sandbox.init.session import Session
 
 _BLOCK = 512
 _SAVE = (
@@ -29,8 +30,11 @@ _TAR_DONE = (0, 1)
 """1: a file could not be read entirely; the rest is there."""
 
 
-async def save(keeper: Keeper, folder: Path, target: Path, *, max_bytes: int) -> bool:
-    """Write the changes of the sandbox whose state is in `folder`; False when they are too much to keep."""
+async def save(keeper: Keeper, session: Session, folder: Path, target: Path, *, max_bytes: int) -> bool:
+    """End what runs in the sandbox whose state is in `folder`, then write its changes.
+
+    False when they are too much to keep.
+    """
     place = str(target)
     parent, _, name = place.rpartition("/")
     writing = f"{parent or '.'}/.{name}.{secrets.token_hex(4)}"
@@ -39,8 +43,10 @@ async def save(keeper: Keeper, folder: Path, target: Path, *, max_bytes: int) ->
     try:
         state = _open_folder(folder)
         try:
-            code = await keeper.archive(state, out, max_bytes)
+            with session.ending() as quiet:
+                code = await keeper.archive(state, out, max_bytes, quiet)
             if code == _NEEDS_TAR:
+                await session.end_processes()
                 code = await _save_with_tar(keeper, state, out, max_bytes)
         finally:
             os.close(state)

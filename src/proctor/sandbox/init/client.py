@@ -103,7 +103,8 @@ class Keeper:
         reply = self._expect(ident)
         self._channel.send([f"E{ident}", f"n{name}"], [folder])
         words = await reply
-        self._exits.pop(ident, None)  # one that never began has not exited either
+        if on_exit := self._exits.pop(ident, None):
+            on_exit(Usage.parse(words[4:8]))
         if words[0] == "g" and words[2] != "0":
             raise SandboxError(f"could not remove the state of sandbox {name}")
         return int(words[3])
@@ -112,15 +113,16 @@ class Keeper:
         """Remove a tree that a sandbox left, whoever owns its files."""
         await self.end(f"remove-{self._next()}", name, folder)
 
-    async def archive(self, folder: int, target: int, max_bytes: int) -> int:
+    async def archive(self, folder: int, target: int, max_bytes: int, after: Sequence[int] = ()) -> int:
         """Write what changed in a sandbox, by its state folder, as a tar into a file.
 
+        With a descriptor in `after`, a byte comes from there first: then the sandbox is quiet.
         0: done; 1: too large; 2: a real tar must do it; anything else: it could not be read.
         """
         self._require()
         ident = self._next()
         reply = self._expect(ident)
-        self._channel.send([f"A{ident}", f"m{max_bytes}"], [folder, target])
+        self._channel.send([f"A{ident}", f"m{max_bytes}"], [folder, target, *after])
         try:
             return int((await reply)[2])
         except asyncio.CancelledError:

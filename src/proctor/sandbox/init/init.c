@@ -28,12 +28,6 @@ struct supervisor {
 
 static struct supervisor *supervisors;
 
-static long long cpu_us(const struct rusage *used)
-{
-    return (used->ru_utime.tv_sec + used->ru_stime.tv_sec) * 1000000LL + used->ru_utime.tv_usec +
-           used->ru_stime.tv_usec;
-}
-
 static void report(struct sandbox *sandbox, const char *kind, const char *id, int code, int killed,
                    const struct rusage *used, const char *more)
 {
@@ -240,9 +234,12 @@ static void handle(struct sandbox *sandbox, const struct message *message)
                 kill(each->pid, each->alone ? SIGKILL : SIGTERM);
             }
         break;
-    case 'C': /* end every process but this one */
+    case 'C': /* end every process but this one, and tell whoever waits at the other end of a pipe, or Proctor */
         end_processes(sandbox);
-        reply(sandbox->control, "c %s", id);
+        if (message->fd_count) /* nobody may be there any more; process 1 is not harmed by that */
+            (void)!write(message->fds[0], "y", 1);
+        else
+            reply(sandbox->control, "c %s", id);
         break;
     case 'L': listen_inside(sandbox, id, rest ? atoi(rest) : 0); break;
     case 'U': measure(sandbox, id); break;

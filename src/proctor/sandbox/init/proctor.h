@@ -73,6 +73,8 @@ _Noreturn void fail(const char *format, ...) __attribute__((format(printf, 1, 2)
 int write_file(const char *path, const char *text);
 int make_folders(char *path, mode_t mode);
 void close_all(void);
+struct rusage;
+long long cpu_us(const struct rusage *used);
 
 /* root.c */
 void build_root(struct request *request, int *upper);

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
+import os
 import socket
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 
 from proctor.errors import SandboxError
 from proctor.sandbox.base import ExecResult, OnOutput
@@ -139,6 +141,27 @@ class Session:
         channel.send([f"C{ident}"])
         await self._expect(ident)
         self._quiet = not self._waiting
+
+    @contextlib.contextmanager
+    def ending(self) -> Iterator[list[int]]:
+        """End every process but the init; at the descriptor that is given a byte says when that is done.
+
+        For another process to wait at. There is no descriptor when nothing runs.
+        """
+        channel = self._require()
+        if self._quiet:
+            yield []
+            return
+        self._give_up_measuring()
+        reader, writer = os.pipe2(os.O_CLOEXEC)
+        try:
+            try:
+                channel.send([f"C{self._next()}"], [writer])
+            finally:
+                os.close(writer)
+            yield [reader]
+        finally:
+            os.close(reader)
 
     async def listen(self, port: int) -> socket.socket:
         """A listening socket on the inside's loopback, to be served out here."""
