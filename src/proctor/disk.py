@@ -11,6 +11,17 @@ from pathlib import Path
 _GET_FLAGS, _SET_FLAGS, _TOP_OF_HIERARCHY = 0x80086601, 0x40086602, 0x00020000
 
 
+def make_folders(place: str | bytes) -> None:
+    """A folder and those above it; with one call where only the last is missing."""
+    try:
+        os.mkdir(place)  # noqa: PTH102 - several per trial
+    except FileExistsError:
+        if not os.path.isdir(place):  # noqa: PTH112 - same
+            raise
+    except FileNotFoundError:
+        os.makedirs(place, exist_ok=True)  # noqa: PTH103 - same
+
+
 def spread(folder: Path) -> None:
     """Have ext4 place each folder made in this one somewhere else on the disk.
 

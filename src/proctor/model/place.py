@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from functools import lru_cache
 from hashlib import sha256
 
 from proctor.model.plan import PlannedTrial
@@ -10,6 +11,7 @@ from proctor.model.plan import PlannedTrial
 _UNSAFE = re.compile(r"[^A-Za-z0-9._-]+")
 
 
+@lru_cache(maxsize=1024)
 def safe_name(text: str) -> str:
     """A name for a file or folder that is harmless anywhere; different texts stay different."""
     name = _UNSAFE.sub("-", text).strip("-.")[:80]

@@ -15,6 +15,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+from proctor.disk import make_folders
 from proctor.errors import StoreError, UsageError
 
 MAX_DOCUMENT_BYTES = 1 << 30
@@ -64,12 +65,12 @@ def write_once(path: str, text: str) -> None:
         raise write_error(Path(path), error) from error
 
 
-def make_folder(path: Path) -> None:
+def make_folder(path: str | Path) -> None:
     """The folder and those above it."""
     try:
-        path.mkdir(parents=True, exist_ok=True)
+        make_folders(str(path))
     except OSError as error:
-        raise write_error(path, error) from error
+        raise write_error(Path(path), error) from error
 
 
 @contextmanager

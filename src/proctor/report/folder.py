@@ -11,7 +11,6 @@ import os
 import shutil
 import stat
 from collections.abc import Callable, Iterator
-from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -172,23 +171,25 @@ class RunFolder:
         self._written = dict(wanted)
 
     def _write_files(self, row: SeriesRow) -> None:
-        if self._blobs and row.record.artifacts:
-            for artifact, relative in zip(
-                row.record.artifacts, artifact_paths(row.trial, row.record), strict=True
-            ):
+        paths = artifact_paths(row.trial, row.record)
+        if self._blobs:
+            for artifact, relative in zip(row.record.artifacts, paths, strict=True):
                 self._copy(artifact, relative)
         if row.counts:
             folder = trial_folder(row.trial)
             self._make(folder)
-            write_once(f"{self._base}/{folder}/result.json", self._writer.encode(row.trial, row.record))
+            text = self._writer.encode(row.trial, row.record, paths)
+            write_once(f"{self._base}/{folder}/result.json", text)
 
     def _copy(self, artifact: Artifact, relative: str) -> None:
         """Bring one in, unless whoever measured has left it in its place already."""
         assert self._blobs is not None
-        with suppress(OSError):
+        try:
             found = os.lstat(f"{self._base}/{relative}")
-            if stat.S_ISREG(found.st_mode) and found.st_size == artifact.size_bytes:
-                return
+        except OSError:
+            found = None
+        if found and stat.S_ISREG(found.st_mode) and found.st_size == artifact.size_bytes:
+            return
         digest, target = artifact.digest, self.path / relative
         self._make(os.path.dirname(relative))  # noqa: PTH120 - a relative path as text, made many times
         if not self._blobs.has(digest):
@@ -206,10 +207,7 @@ class RunFolder:
 
     def _make(self, relative: str) -> None:
         if relative not in self._made:
-            try:
-                os.makedirs(f"{self._base}/{relative}", exist_ok=True)  # noqa: PTH103 - once per trial
-            except OSError as error:
-                raise write_error(self.path / relative, error) from error
+            make_folder(f"{self._base}/{relative}")
             self._made.add(relative)
 
 

@@ -36,10 +36,22 @@ class Unit:
         return f"{first} – {last} {self.symbol}".rstrip()
 
 
-_SECONDS = ((1.0, 1.0, "s"), (1e-3, 1e3, "ms"), (1e-6, 1e6, "µs"), (0.0, 1e9, "ns"))
-_LONG = ((7200.0, 1 / 3600, "h"), (120.0, 1 / 60, "min"))
-_BYTES = ((2.0**30, 2.0**-30, "GiB"), (2.0**20, 2.0**-20, "MiB"), (2.0**10, 2.0**-10, "KiB"), (0.0, 1.0, "B"))
-_PLAIN = ((1e9, 1e-9, "G"), (1e6, 1e-6, "M"), (1e4, 1e-3, "k"), (0.0, 1.0, ""))
+_Table = tuple[tuple[float, Unit], ...]
+"""From which size on a unit is used, the largest first."""
+_SECONDS: _Table = (
+    (1.0, Unit("s")),
+    (1e-3, Unit("ms", 1e3)),
+    (1e-6, Unit("µs", 1e6)),
+    (0.0, Unit("ns", 1e9)),
+)
+_TIMES: _Table = ((7200.0, Unit("h", 1 / 3600)), (120.0, Unit("min", 1 / 60)), *_SECONDS)
+_BYTES: _Table = (
+    (2.0**30, Unit("GiB", 2.0**-30)),
+    (2.0**20, Unit("MiB", 2.0**-20)),
+    (2.0**10, Unit("KiB", 2.0**-10)),
+    (0.0, Unit("B")),
+)
+_PLAIN: _Table = ((1e9, Unit("G", 1e-9)), (1e6, Unit("M", 1e-6)), (1e4, Unit("k", 1e-3)), (0.0, Unit("")))
 _TIME_SUFFIXES = {"_s": 1.0, "_seconds": 1.0, "_sec": 1.0, "_ms": 1e-3, "_us": 1e-6, "_ns": 1e-9}
 
 
@@ -58,16 +70,13 @@ def unit_for(metric: str, values: Sequence[float]) -> Unit:
         return Unit("%")
     for suffix, base in _TIME_SUFFIXES.items():
         if name.endswith(suffix):
-            unit = _pick((*_LONG, *_SECONDS), size * base) if size else Unit("s")
+            unit = _pick(_TIMES, size * base) if size else Unit("s")
             return Unit(unit.symbol, unit.factor * base)
     return _pick(_PLAIN, size)
 
 
-def _pick(table: Sequence[tuple[float, float, str]], size: float) -> Unit:
-    for limit, factor, symbol in table:
-        if size >= limit:
-            return Unit(symbol, factor)
-    raise AssertionError(table)
+def _pick(table: _Table, size: float) -> Unit:
+    return next(unit for limit, unit in table if size >= limit)
 
 
 def show(metric: str, value: float | None) -> str:
@@ -117,7 +126,7 @@ def duration(seconds: float | None) -> str:
     if seconds is None:
         return MISSING
     if seconds < 120:
-        return show("_s", seconds)
+        return _pick(_TIMES, abs(seconds)).show(seconds) if seconds else "0 s"
     minutes, rest = divmod(round(seconds), 60)
     hours, minutes = divmod(minutes, 60)
     return f"{hours} h {minutes:02d} min" if hours else f"{minutes} min {rest:02d} s"

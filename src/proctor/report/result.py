@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
+from functools import lru_cache
 from typing import Any
 
 from proctor.model.outcome import Outcome
@@ -24,16 +25,25 @@ def artifact_paths(trial: PlannedTrial, record: AttemptRecord) -> list[str]:
         base = attempt_folder(trial, record.number)
     else:
         base = trial_folder(trial) + ("/artifacts" if record.number <= 1 else f"/artifacts-{record.number}")
-    part_name: Callable[[str], str] = _as_written if trial.kind == "task" else safe_name
+    part_name = _as_written if trial.kind == "task" else safe_name
     own = f"{trial_folder(trial)}/result.json"
     paths: list[str] = []
     for each in record.artifacts:
-        parts = [part_name(part) for part in each.name.split("/") if part not in {"", ".", ".."}]
-        path = f"{base}/{'/'.join(parts) or 'artifact'}"
+        inside = _inside(each.name, part_name)
+        path = f"{base}/{inside}"
         if path in paths or path == own:
-            path = f"{base}/{safe_name(each.digest)[:12]}-{len(paths)}-{parts[-1] if parts else 'artifact'}"
+            last = inside.rpartition("/")[2]
+            path = f"{base}/{safe_name(each.digest)[:12]}-{len(paths)}-{last}"
         paths.append(path)
     return paths
+
+
+@lru_cache(maxsize=1024)
+def _inside(name: str, part_name: Callable[[str], str]) -> str:
+    """An artifact's path inside its folder: trials of a run mostly leave files of the same names."""
+    return (
+        "/".join([part_name(part) for part in name.split("/") if part not in {"", ".", ".."}]) or "artifact"
+    )
 
 
 def _as_written(part: str) -> str:
@@ -41,10 +51,11 @@ def _as_written(part: str) -> str:
     return safe_name(part) if "\0" in part or len(part.encode("utf-8", "replace")) > 255 else part
 
 
-def run_result(info: RunInfo, trial: PlannedTrial, record: AttemptRecord) -> dict[str, Any]:
+def run_result(
+    info: RunInfo, trial: PlannedTrial, record: AttemptRecord, paths: Sequence[str]
+) -> dict[str, Any]:
     """The document. The names from `name` to `status` are a contract with other tools."""
     attempt = plain_attempt(record)
-    paths = artifact_paths(trial, record)
     return {
         "schema_version": SCHEMA_VERSION,
         "name": info.name,
@@ -91,9 +102,13 @@ class ResultWriter:
         self.info = info
         self._environment = encode(info.environment)
 
-    def encode(self, trial: PlannedTrial, record: AttemptRecord) -> str:
-        """The large parts on lines of their own, an iteration per line: readable, and fast to write."""
-        document = run_result(self.info, trial, record)
+    def encode(self, trial: PlannedTrial, record: AttemptRecord, paths: Sequence[str] | None = None) -> str:
+        """The large parts on lines of their own, an iteration per line: readable, and fast to write.
+
+        `paths` are those of the artifacts, where somebody has worked them out already.
+        """
+        paths = artifact_paths(trial, record) if paths is None else paths
+        document = run_result(self.info, trial, record, paths)
         rows, metrics = document.pop("iteration_metrics"), document.pop("metrics")
         document.pop("environment")
         listed = ",\n  ".join(map(encode, rows))

@@ -202,7 +202,7 @@ class Before:
     fresh: Sequence[str] = ()
     """Folders made anew, as `end_processes` makes them."""
     bring: Sequence[tuple[Path, str]] = ()
-    """What is uploaded, and where to."""
+    """What is uploaded, and where to. A back end packs each source once: it must not change meanwhile."""
 
 
 @runtime_checkable
@@ -225,6 +225,22 @@ async def exec_after(sandbox: Sandbox, before: Before, argv: Sequence[str], **op
     for source, target in before.bring:
         await sandbox.upload(source, target)
     return await sandbox.exec(argv, **options)
+
+
+@runtime_checkable
+class DownloadsLast(Protocol):
+    """A sandbox that ends what runs in it in one go with copying something out."""
+
+    async def download_last(self, source: str, target: Path, *, max_bytes: int) -> Download:
+        """As `end_processes` and `download`, one after the other."""
+
+
+async def download_last(sandbox: Sandbox, source: str, target: Path, *, max_bytes: int) -> Download:
+    """End everything inside, then copy a file or a folder's content out: nobody changes it meanwhile."""
+    if can(sandbox, DownloadsLast):
+        return await cast("DownloadsLast", sandbox).download_last(source, target, max_bytes=max_bytes)
+    await end_processes(sandbox)
+    return await sandbox.download(source, target, max_bytes=max_bytes)
 
 
 async def end_processes(sandbox: Sandbox, *, fresh: Sequence[str] = ()) -> None:

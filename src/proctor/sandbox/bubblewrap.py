@@ -24,6 +24,7 @@ from proctor.sandbox.base import Root, SandboxInfo, SandboxRequest
 from proctor.sandbox.init.build import keeper_program
 from proctor.sandbox.init.client import Keeper, Usage
 from proctor.sandbox.init.served import PATH, ServedSandbox
+from proctor.sandbox.init.uploads import Uploads
 from proctor.sandbox.seccomp import build_filter
 from proctor.sandbox.storage import StorageWatch, Watched
 from proctor.sandbox.userns import find_ids
@@ -63,6 +64,7 @@ class Bubblewrap:
         self.folder = Path()
         self.cgroups: limiting.Cgroups | None = None
         self.watch = StorageWatch(Path("/"))
+        self.uploads = Uploads(lambda: self.folder)
 
     def sandbox(self, request: SandboxRequest) -> BubblewrapSandbox:
         """One sandbox, not yet started."""
@@ -198,11 +200,12 @@ class BubblewrapSandbox(ServedSandbox):
     """One sandbox; see `proctor.sandbox.base.Sandbox`."""
 
     def __init__(self, backend: Bubblewrap, request: SandboxRequest) -> None:
-        super().__init__(request, lambda: backend.folder)
+        super().__init__(request, backend.uploads)
         self._backend = backend
         self._keeper: Keeper | None = None
         self._ident = ""
         self._folder_name = ""
+        self._state_folder = Path()
         self._network: network.PublicNetwork | network.AllowListProxy | None = None
         self._removing: asyncio.Task[None] | None = None
         self.init_pid = 0
@@ -215,6 +218,7 @@ class BubblewrapSandbox(ServedSandbox):
         self._folder_name = self._backend.unique(self._request.name)
         await self._backend.room()
         self._keeper = await self._backend.keeper()
+        self._state_folder = self._backend.folder / self._folder_name
         self._backend.began(self)
         stack = await self._backend.stack(self._request)
         try:
@@ -272,8 +276,8 @@ class BubblewrapSandbox(ServedSandbox):
 
     async def save_state(self, target: Path, *, max_bytes: int) -> bool:
         """End every process, then write a tar of all that changed; False when that is too much to keep."""
-        await self._session.end_processes()
-        return await saved_state.save(self._require_keeper(), self._state_folder, target, max_bytes=max_bytes)
+        keeper = self._require_keeper()
+        return await saved_state.save(keeper, self._session, self._state_folder, target, max_bytes=max_bytes)
 
     async def take_layer(self, target: Path) -> None:
         """End every process and move all that changed to `target`; all that is left to do then is stop."""
@@ -292,10 +296,6 @@ class BubblewrapSandbox(ServedSandbox):
             ledger=ledger | self._ledger,
         )
 
-    @property
-    def _state_folder(self) -> Path:
-        return self._backend.folder / self._folder_name
-
     def _require_keeper(self) -> Keeper:
         if self._keeper is None:
             raise SandboxError(f"sandbox {self._request.name} is not running")
@@ -305,7 +305,7 @@ class BubblewrapSandbox(ServedSandbox):
         backend, request = self._backend, self._request
         self.standing = stack.standing
         state = self._state_folder
-        state.mkdir(mode=0o700)
+        os.mkdir(state, mode=0o700)  # noqa: PTH102 - once per sandbox
         if request.state:
             await saved_state.restore(keeper, state, request.state)
         fds: list[int] = []
@@ -319,13 +319,12 @@ class BubblewrapSandbox(ServedSandbox):
                     os.chown(state, keeper.ids.keeper_uid, keeper.ids.keeper_gid)
                     fds += overlay.open_trees([state, *stack.sources()])
                     fields.append("T")
-                self._ident, self.init_pid = await keeper.start(
-                    fields, [control.fileno(), backend.filter_descriptor(), *fds], self._exited
-                )
+                given = [control.fileno(), backend.filter_descriptor(), *fds]
+                self._ident = keeper.start(fields, given, self._exited)
             finally:
                 for fd in fds:
                     os.close(fd)
-        self.init_pid = await self._session.ready(_START_S) or self.init_pid
+        self.init_pid = await self._session.ready(_START_S)
         await self._connect(keeper)
         self._env = {"PATH": PATH, **self._env, **request.root.env, **request.env}
         backend.watch.add(

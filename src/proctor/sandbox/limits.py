@@ -18,6 +18,8 @@ from proctor.sandbox.base import Limits
 
 _PERIOD_US = 100_000
 _OOM_KILL = re.compile(rb"^oom_kill (\d+)", re.MULTILINE)
+_MOST_BYTES = 4096
+"""More than any file of a group has that is read here."""
 _CONTROLLERS = ("memory", "pids", "cpu")
 _OPTIONAL = ("memory.swap.max", "memory.swappiness")
 """Absent where the kernel counts no swap."""
@@ -50,8 +52,7 @@ class Cgroups:
                 for file, value in _settings(self.version, controller, limits):
                     place = f"{folder}/{file}"
                     if file not in _OPTIONAL or os.path.exists(place):  # noqa: PTH110 - several per sandbox
-                        with open(place, "wb", buffering=0) as stream:  # noqa: PTH123 - same
-                            stream.write(value.encode())
+                        _set(place, value)
         except OSError as error:
             group.remove()
             raise SandboxError(f"cannot set a limit through control groups: {error}") from error
@@ -79,7 +80,7 @@ class Group:
             if not self._opened:
                 place = f"{self.folders['memory']}/{name}"
                 self._opened.append(os.open(place, os.O_RDONLY | os.O_CLOEXEC))
-            found = _OOM_KILL.search(os.pread(self._opened[0], 4096, 0))
+            found = _OOM_KILL.search(os.pread(self._opened[0], _MOST_BYTES, 0))
         except (OSError, KeyError):
             return 0
         return int(found[1]) if found else 0
@@ -119,11 +120,24 @@ class Group:
 
     def _read(self, controller: str, file: str) -> str:
         folder = self.folders.get(controller)
+        if folder is None:
+            return ""
         try:
-            with open(f"{folder}/{file}", "rb") as stream:  # noqa: PTH123 - several per sandbox
-                return stream.read().decode()
+            fd = os.open(f"{folder}/{file}", os.O_RDONLY | os.O_CLOEXEC)
+            try:
+                return os.read(fd, _MOST_BYTES).decode()
+            finally:
+                os.close(fd)
         except OSError:
             return ""
+
+
+def _set(place: str, value: str) -> None:
+    fd = os.open(place, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC)
+    try:
+        os.write(fd, value.encode())
+    finally:
+        os.close(fd)
 
 
 def enforcement(limits: Limits, cgroups: Cgroups | None) -> dict[str, str]:

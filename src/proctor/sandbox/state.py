@@ -16,6 +16,7 @@ from pathlib import Path
 from proctor.errors import SandboxError
 from proctor.sandbox import unpack
 from proctor.sandbox.init.client import Keeper
+from proctor.sandbox.init.session import Session
 
 _BLOCK = 512
 _SAVE = (
@@ -29,33 +30,46 @@ _TAR_DONE = (0, 1)
 """1: a file could not be read entirely; the rest is there."""
 
 
-async def save(keeper: Keeper, folder: Path, target: Path, *, max_bytes: int) -> bool:
-    """Write the changes of the sandbox whose state is in `folder`; False when they are too much to keep."""
+async def save(keeper: Keeper, session: Session, folder: Path, target: Path, *, max_bytes: int) -> bool:
+    """End what runs in the sandbox whose state is in `folder`, then write its changes.
+
+    False when they are too much to keep.
+    """
     place = str(target)
     parent, _, name = place.rpartition("/")
     writing = f"{parent or '.'}/.{name}.{secrets.token_hex(4)}"
-    with contextlib.ExitStack() as opened:
-        opened.callback(_remove, writing)
-        flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC
-        out = _kept(opened, os.open(writing, flags, 0o600))
-        state = _kept(opened, _open_folder(folder))
-        code = await keeper.archive(state, out, max_bytes)
-        if code == _NEEDS_TAR:
-            os.ftruncate(out, 0)
-            os.lseek(out, 0, os.SEEK_SET)
-            null = _kept(opened, os.open(os.devnull, os.O_RDWR | os.O_CLOEXEC))
-            command = ["sh", "-c", _SAVE, "sh", str(max(1, max_bytes // _BLOCK))]
-            code = await keeper.run(command, [null, out, null, state])
-            code = 0 if code in _TAR_DONE else code
-        if code:
-            return False
-        os.replace(writing, place)  # noqa: PTH105 - once per trial
-        return True
+    flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC
+    out = os.open(writing, flags, 0o600)
+    try:
+        state = _open_folder(folder)
+        try:
+            with session.ending() as quiet:
+                code = await keeper.archive(state, out, max_bytes, quiet)
+            if code == _NEEDS_TAR:
+                await session.end_processes()
+                code = await _save_with_tar(keeper, state, out, max_bytes)
+        finally:
+            os.close(state)
+        if code == 0:
+            os.replace(writing, place)  # noqa: PTH105 - once per trial
+            writing = ""
+    finally:
+        os.close(out)
+        if writing:
+            os.unlink(writing)  # noqa: PTH108 - same
+    return not writing
 
 
-def _remove(path: str) -> None:
-    with contextlib.suppress(FileNotFoundError):
-        os.unlink(path)  # noqa: PTH108 - once per trial
+async def _save_with_tar(keeper: Keeper, state: int, out: int, max_bytes: int) -> int:
+    os.ftruncate(out, 0)
+    os.lseek(out, 0, os.SEEK_SET)
+    null = os.open(os.devnull, os.O_RDWR | os.O_CLOEXEC)
+    try:
+        command = ["sh", "-c", _SAVE, "sh", str(max(1, max_bytes // _BLOCK))]
+        code = await keeper.run(command, [null, out, null, state])
+    finally:
+        os.close(null)
+    return 0 if code in _TAR_DONE else code
 
 
 async def restore(keeper: Keeper, folder: Path, state: Path) -> None:

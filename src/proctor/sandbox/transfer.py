@@ -5,7 +5,7 @@ the host nothing is ever followed, and nothing but plain files and folders is ma
 """
 
 # Names are bytes, or nothing may be imported any more; pathlib serves neither.
-# ruff: noqa: PTH103, PTH115, PTH120
+# ruff: noqa: PTH115, PTH120
 
 from __future__ import annotations
 
@@ -15,6 +15,7 @@ import struct
 from collections.abc import Iterator
 from pathlib import Path
 
+from proctor.disk import make_folders
 from proctor.errors import SandboxError
 from proctor.sandbox.base import Download
 
@@ -86,6 +87,7 @@ class Unpacker:
         self._file_left = 0
         self._files = self._bytes = self._dropped = 0
         self._names: list[str] = []
+        self._made: set[bytes] = set()
         self.complete = False
         self.error = ""
 
@@ -146,10 +148,10 @@ class Unpacker:
             raise ValueError(f"the download has more than {_MOST_FILES} entries")
         target = self._target + b"/" + path if path else self._target
         if kind == b"D":
-            os.makedirs(target, exist_ok=True)
+            self._make(target)
         elif kind == b"F" and size <= self._left:
             if path:
-                os.makedirs(os.path.dirname(target), exist_ok=True)
+                self._make(os.path.dirname(target))
             flags = os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_NOFOLLOW | os.O_CLOEXEC
             self._fd = os.open(target, flags, 0o600)
             os.fchmod(self._fd, 0o600 | (mode & 0o111 and 0o100) | (mode & 0o044))
@@ -166,3 +168,8 @@ class Unpacker:
                 self._names.append(os.fsdecode(path))
         else:
             raise ValueError(f"the download has an entry of unknown kind {kind!r}")
+
+    def _make(self, folder: bytes) -> None:
+        if folder not in self._made:
+            make_folders(folder)
+            self._made.add(folder)

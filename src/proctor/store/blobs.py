@@ -11,7 +11,7 @@ import re
 import time
 from collections.abc import Iterable, Iterator
 from collections.abc import Set as AbstractSet
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import BinaryIO, Protocol
@@ -88,7 +88,9 @@ class FolderBlobs:
                 size += len(piece)
                 partial.write(piece)
             digest = hasher.hexdigest()
-            if not self._touch(digest):
+            if self._touch(digest):
+                _unlink(Path(partial.name))
+            else:
                 self._settle(partial, digest)
         return Artifact(name=name, digest=digest, size_bytes=size, media_type=media_type)
 
@@ -163,7 +165,7 @@ class FolderBlobs:
 
     @contextmanager
     def _partial(self) -> Iterator[BinaryIO]:
-        """A file of one's own beside the blobs; gone at the end unless it was settled."""
+        """A file of one's own beside the blobs; gone after an error, else whoever asked for it settles it."""
         path = f"{self._base}/{_PARTIAL}{os.getpid()}-{os.urandom(8).hex()}"
         try:
             if not self._made:
@@ -173,14 +175,14 @@ class FolderBlobs:
                 self._made = True
             with open(path, "xb") as partial:  # noqa: PTH123 - several per trial
                 yield partial
-        except OSError as error:
+        except BaseException as error:
+            _unlink(Path(path))
+            if not isinstance(error, OSError):
+                raise
             raise StoreError(
                 f"{self.root}: a blob cannot be written ({error.strerror or error}); free some space or "
                 "check who owns the folder. What was stored before is intact"
             ) from error
-        finally:
-            with suppress(OSError):
-                os.unlink(path)  # noqa: PTH108 - several per trial
 
     def _settle(self, partial: BinaryIO, digest: str) -> None:
         partial.flush()

@@ -7,6 +7,7 @@ delivered twice and is still counted once.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import lru_cache
 from typing import Any
 
 from proctor.errors import FenceError
@@ -41,8 +42,7 @@ def claim(db: Database, run_id: str, *, worker: str, now: float, lease_s: float,
                     "expires": expires,
                 },
             )
-            data = dump({"attempt": lease.attempt, "worker": worker})
-            _event(tx, run_id, now, "trial.leased", lease.index, data)
+            _event(tx, run_id, now, "trial.leased", lease.index, _attempt_of(lease.attempt, worker))
     return leases
 
 
@@ -51,7 +51,7 @@ def begin(db: Database, lease: Lease, now: float) -> None:
     with db.write() as tx:
         if not tx.change(queries.BEGIN, {**_held(lease), "now": now}):
             raise _passed_on(lease)
-        _event(tx, lease.run_id, now, "trial.running", lease.index, dump({"attempt": lease.attempt}))
+        _event(tx, lease.run_id, now, "trial.running", lease.index, _attempt_of(lease.attempt))
 
 
 def renew(db: Database, leases: Sequence[Lease], *, now: float, lease_s: float) -> list[Lease]:
@@ -242,6 +242,12 @@ def _attempt_ended(
 
 def _event(tx: Transaction, run_id: str, at: float, kind: str, idx: int | None, data: str) -> None:
     tx.change(queries.INSERT_EVENT, {"run": run_id, "at": at, "kind": kind, "idx": idx, "data": data})
+
+
+@lru_cache(maxsize=64)
+def _attempt_of(number: int, worker: str | None = None) -> str:
+    """What the events of a lease say: mostly the same for thousands of trials."""
+    return dump({"attempt": number} if worker is None else {"attempt": number, "worker": worker})
 
 
 def _held(lease: Lease) -> dict[str, Any]:

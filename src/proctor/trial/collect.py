@@ -14,6 +14,7 @@ from functools import cache
 from pathlib import Path
 from typing import Any, Protocol, cast, runtime_checkable
 
+from proctor.disk import make_folders
 from proctor.errors import SandboxError, StoreError
 from proctor.model.place import attempt_folder
 from proctor.model.plan import PlannedTrial
@@ -26,6 +27,9 @@ from proctor.trial.task.workspace import Workspace
 
 MAX_STATE_BYTES = 256 << 20
 MAX_ARTIFACT_BYTES = 256 << 20
+_AT_ONCE_BYTES = 1 << 20
+"""A file up to this size is read into memory, a state once for the patch and the store."""
+_ENCODER = json.JSONEncoder()
 
 
 class Blobs(Protocol):
@@ -70,16 +74,19 @@ class Collector:
         """Everything the agent changed, and the patch of it; nothing from a sandbox that cannot tell."""
         if not can(sandbox, KeepsState):
             return []
-        state = folder / "state.tar"
-        folder.mkdir(parents=True, exist_ok=True)
+        place = str(folder)
+        state = Path(place, "state.tar")
+        make_folders(place)
         if not await cast("KeepsState", sandbox).save_state(state, max_bytes=MAX_STATE_BYTES):
             return []
-        diff = diff_state(state, workdir, base)
-        info = json.dumps({"workdir": workdir, **diff.counts}) + "\n"
+        data = _read_small(f"{place}/state.tar")
+        diff = diff_state(state if data is None else data, workdir, base)
+        info = _ENCODER.encode({"workdir": workdir, **diff.counts}) + "\n"
+        make_folders(f"{place}/artifacts")
         return [
-            self._keep(state, "state.tar"),
-            self._keep_bytes(folder, "artifacts/diff.patch", redactor.whole(diff.patch.encode())),
-            self._keep_bytes(folder, "artifacts/repo_info.json", info.encode()),
+            self._keep(place, "state.tar", data),
+            self._keep_bytes(place, "artifacts/diff.patch", redactor.whole(diff.patch.encode())),
+            self._keep_bytes(place, "artifacts/repo_info.json", info.encode()),
         ]
 
     async def _declared(self, sandbox: Sandbox, path: str, workdir: str, folder: Path) -> list[Artifact]:
@@ -89,37 +96,60 @@ class Collector:
         with suppress(SandboxError, FileNotFoundError):
             target.mkdir(parents=True, exist_ok=True)
             await sandbox.download(source, target, max_bytes=MAX_ARTIFACT_BYTES)
-        return [self._keep(folder / name, name) for name in _plain_files(str(folder), "artifacts/files")]
+        return self._keep_all(str(folder), "artifacts/files")
 
     def write(self, folder: Path, *, trajectory: bytes, rubrics: list[dict[str, Any]]) -> list[Artifact]:
         """What Proctor itself knows of the attempt, and the logs that were streamed."""
-        kept = [self._keep_bytes(folder, "trajectory.json", trajectory)]
+        place = str(folder)
+        kept = [self._keep_bytes(place, "trajectory.json", trajectory)]
         if rubrics:
             text = json.dumps(rubrics, indent=2) + "\n"
-            kept.append(self._keep_bytes(folder, "rubrics.json", text.encode()))
+            kept.append(self._keep_bytes(place, "rubrics.json", text.encode()))
         for part in ("logs", "verifier"):
-            kept += [self._keep(Path(f"{folder}/{name}"), name) for name in _plain_files(str(folder), part)]
+            kept += self._keep_all(place, part)
         return kept
 
-    def _keep(self, file: Path, name: str) -> Artifact:
-        return self.blobs.put_file(file, name, _media_type(name))
+    def _keep_all(self, folder: str, part: str) -> list[Artifact]:
+        names = _plain_files(folder, part)
+        return [self._keep(folder, name, _read_small(f"{folder}/{name}")) for name in names]
 
-    def _keep_bytes(self, folder: Path, name: str, data: bytes) -> Artifact:
+    def _keep(self, folder: str, name: str, data: bytes | None) -> Artifact:
+        """A file that is there, and its content unless it is too large to be held."""
+        if data is None:
+            return self.blobs.put_file(Path(folder, name), name, _media_type(name))
+        return self.blobs.put_bytes(data, name, _media_type(name))
+
+    def _keep_bytes(self, folder: str, name: str, data: bytes) -> Artifact:
         place = f"{folder}/{name}"
         try:
             try:
                 _write(place, data)
             except FileNotFoundError:
-                Path(place).parent.mkdir(parents=True, exist_ok=True)
+                make_folders(folder)
                 _write(place, data)
         except OSError as error:
             raise StoreError(f"{place}: cannot be written: {error.strerror or error}") from error
         return self.blobs.put_bytes(data, name, _media_type(name))
 
 
+def _read_small(file: str) -> bytes | None:
+    """The content of a file that is small enough to be held."""
+    fd = os.open(file, os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC)
+    try:
+        size = os.fstat(fd).st_size
+        return os.read(fd, size) if size <= _AT_ONCE_BYTES else None
+    finally:
+        os.close(fd)
+
+
 def _write(place: str, data: bytes) -> None:
-    with open(place, "wb") as file:  # noqa: PTH123 - several per trial
-        file.write(data)
+    fd = os.open(place, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o666)
+    try:
+        rest = memoryview(data)
+        while rest:
+            rest = rest[os.write(fd, rest) :]
+    finally:
+        os.close(fd)
 
 
 @cache

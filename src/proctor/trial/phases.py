@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 
 
 class Phases:
@@ -13,14 +12,26 @@ class Phases:
     def __init__(self, clock: Callable[[], float] = time.perf_counter) -> None:
         self.seconds: dict[str, float] = {}
         self.current = ""
-        self._clock = clock
+        self.clock = clock
 
-    @contextmanager
-    def phase(self, name: str) -> Iterator[None]:
+    def phase(self, name: str) -> Phase:
         """Time what happens inside; `current` stays at the phase that raised."""
-        self.current = name
-        began = self._clock()
-        try:
-            yield
-        finally:
-            self.seconds[name] = self.seconds.get(name, 0.0) + self._clock() - began
+        return Phase(self, name)
+
+
+class Phase:
+    """One part that is being timed. No generator: an attempt has nine of them."""
+
+    __slots__ = ("_began", "_name", "_phases")
+
+    def __init__(self, phases: Phases, name: str) -> None:
+        self._phases = phases
+        self._name = name
+
+    def __enter__(self) -> None:
+        self._phases.current = self._name
+        self._began = self._phases.clock()
+
+    def __exit__(self, *raised: object) -> None:
+        seconds = self._phases.seconds
+        seconds[self._name] = seconds.get(self._name, 0.0) + self._phases.clock() - self._began

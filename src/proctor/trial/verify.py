@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Mapping
-from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Literal
@@ -12,7 +10,7 @@ from typing import Literal
 from proctor.model.outcome import Outcome, from_reward
 from proctor.model.record import Failure
 from proctor.model.task import Rubric, VerifierSpec
-from proctor.sandbox.base import Before, Sandbox, end_processes, exec_after
+from proctor.sandbox.base import Before, Sandbox, download_last, end_processes, exec_after
 from proctor.trial.logs import Logs
 from proctor.trial.task.reward import Reward, RewardInvalid, RewardMissing, read_reward
 
@@ -58,7 +56,6 @@ async def verify(
         on_output=on_output,
         keep_bytes=4096,
     )
-    await end_processes(sandbox)
     await download_logs(sandbox, keep)
     if result.timed_out:
         message = f"the tests did not end within {spec.timeout_s:g} s"
@@ -84,10 +81,11 @@ async def prepare(sandbox: Sandbox, tests: Path) -> None:
 
 
 async def download_logs(sandbox: Sandbox, keep: Path) -> None:
-    """What the verifier wrote, brought out without following anything."""
-    os.makedirs(keep, exist_ok=True)  # noqa: PTH103 - once per trial
-    with suppress(FileNotFoundError):
-        await sandbox.download("/logs/verifier", keep, max_bytes=_MAX_LOGS_BYTES)
+    """What the verifier wrote, brought out without following anything once nothing runs any more."""
+    try:
+        await download_last(sandbox, "/logs/verifier", keep, max_bytes=_MAX_LOGS_BYTES)
+    except FileNotFoundError:
+        keep.mkdir(parents=True, exist_ok=True)
 
 
 async def verify_rubrics(

@@ -6,6 +6,7 @@ import re
 import time
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 from html import escape
 
 from proctor.model.outcome import Blame, Outcome
@@ -91,4 +92,9 @@ def moment(at: float | None) -> str:
     """A point in time, the same wherever the page is read."""
     if at is None or not 0 <= at < 253402300800:
         return "–"
+    return _second(int(at))
+
+
+@lru_cache(maxsize=256)
+def _second(at: int) -> str:
     return time.strftime("%Y-%m-%d %H:%M:%S UTC", time.gmtime(at))

@@ -150,8 +150,7 @@ def write(data: RunData, folder: Path) -> None:
             continue
         place = f"{folder}/{attempt_folder(trial.planned, record.number)}"
         for name in ("artifacts", "logs"):
-            if not os.path.isdir(f"{place}/{name}"):  # noqa: PTH112 - thousands of trials, mostly there
-                make_folder(Path(f"{place}/{name}"))
+            make_folder(f"{place}/{name}")
         for name, text in files_of(data.info.id, trial.planned, record):
             if name not in _EMPTY or not os.path.lexists(f"{place}/{name}"):
                 write_once(f"{place}/{name}", text)

@@ -17,6 +17,7 @@ from proctor.sandbox.container.command import Place
 from proctor.sandbox.container.engine import Adjustment, Engine, call
 from proctor.sandbox.container.sandbox import ContainerSandbox
 from proctor.sandbox.container.static import init_program
+from proctor.sandbox.init.uploads import Uploads
 from proctor.sandbox.seccomp import build_filter
 from proctor.sandbox.storage import StorageWatch
 
@@ -33,6 +34,7 @@ class Containers:
         self.state_dir = home.absolute() / f"{engine.name}-sandboxes"
         self.folder = self.state_dir / reaper.owner_name()
         self.watch = StorageWatch(Path("/"))
+        self.uploads = Uploads(lambda: self.folder)
         self._opening = asyncio.Lock()
         self._program: Path | None = None
         self._fit: Adjustment | None = None

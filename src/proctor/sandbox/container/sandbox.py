@@ -33,7 +33,7 @@ class ContainerSandbox(ServedSandbox):
     """One sandbox; see `proctor.sandbox.base.Sandbox`."""
 
     def __init__(self, backend: Containers, request: SandboxRequest, fit: Adjustment | None = None) -> None:
-        super().__init__(request, lambda: backend.folder)
+        super().__init__(request, backend.uploads)
         self._backend = backend
         self._fit = fit
         self._place: Place | None = None

@@ -12,6 +12,7 @@ from collections.abc import Callable, Sequence
 
 _INLINE_BYTES = 96 * 1024
 _REPLY_BYTES = 4096
+_RIGHTS_BYTES = socket.CMSG_LEN(4 * array.array("i").itemsize)
 
 OnMessage = Callable[[list[str], list[int]], None]
 
@@ -32,7 +33,7 @@ class Channel:
 
     def send(self, fields: Sequence[str], fds: Sequence[int] = ()) -> None:
         """Send one message; the descriptors are duplicated and stay the caller's."""
-        data = os.fsencode("\0".join(fields)) + b"\0"
+        data = ("\0".join(fields) + "\0").encode(errors="surrogateescape")
         if len(data) > _INLINE_BYTES:
             large = os.memfd_create("message")
             os.write(large, data)
@@ -46,7 +47,8 @@ class Channel:
         if not self.closed:
             self.closed = True
             self._loop.remove_reader(self._fd)
-            self._loop.remove_writer(self._fd)
+            if self._queue:
+                self._loop.remove_writer(self._fd)
             while self._queue:
                 _close_all(self._queue.popleft()[1])
             self._socket.close()
@@ -81,16 +83,25 @@ class Channel:
     def _readable(self) -> None:
         # One message at a time: there is rarely a second, and the loop comes back if there is.
         try:
-            data, fds, _, _ = socket.recv_fds(self._socket, _REPLY_BYTES, 4, socket.MSG_CMSG_CLOEXEC)
+            data, rights, _, _ = self._socket.recvmsg(_REPLY_BYTES, _RIGHTS_BYTES, socket.MSG_CMSG_CLOEXEC)
         except BlockingIOError:
             return
         except OSError:
-            data, fds = b"", []
+            data, rights = b"", []
         if data:
-            self._on_message(data.decode(errors="replace").split(" "), fds)
+            self._on_message(data.decode(errors="replace").split(" "), _descriptors(rights) if rights else [])
         else:
             self.close()
             self._on_close()
+
+
+def _descriptors(rights: Sequence[tuple[int, int, bytes]]) -> list[int]:
+    """Those that came with a message."""
+    found = array.array("i")
+    for level, kind, data in rights:
+        if level == socket.SOL_SOCKET and kind == socket.SCM_RIGHTS:
+            found.frombytes(data[: len(data) - len(data) % found.itemsize])
+    return list(found)
 
 
 def _close_all(fds: Sequence[int]) -> None:

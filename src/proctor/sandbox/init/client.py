@@ -86,23 +86,13 @@ class Keeper:
         keeper._channel.send(["G"])
         return keeper
 
-    async def start(
-        self,
-        fields: Sequence[str],
-        fds: Sequence[int],
-        on_exit: Callable[[Usage], None],
-    ) -> tuple[str, int]:
-        """Begin a sandbox; its name for the keeper and its init's process id."""
+    def start(self, fields: Sequence[str], fds: Sequence[int], on_exit: Callable[[Usage], None]) -> str:
+        """Begin a sandbox; its name for the keeper. Whether it stands is said on its own socket."""
         self._require()
         ident = self._next()
-        reply = self._expect(ident)
         self._exits[ident] = on_exit
         self._channel.send([f"S{ident}", *fields], fds)
-        words = await reply
-        if words[0] != "s":
-            self._exits.pop(ident, None)
-            raise SandboxError(" ".join(words[2:]))
-        return ident, int(words[2])
+        return ident
 
     async def end(self, ident: str, name: str, folder: int) -> int:
         """Kill a sandbox with all that is in it and remove `name` from the folder, also if it never began.
@@ -113,6 +103,8 @@ class Keeper:
         reply = self._expect(ident)
         self._channel.send([f"E{ident}", f"n{name}"], [folder])
         words = await reply
+        if on_exit := self._exits.pop(ident, None):
+            on_exit(Usage.parse(words[4:8]))
         if words[0] == "g" and words[2] != "0":
             raise SandboxError(f"could not remove the state of sandbox {name}")
         return int(words[3])
@@ -121,15 +113,16 @@ class Keeper:
         """Remove a tree that a sandbox left, whoever owns its files."""
         await self.end(f"remove-{self._next()}", name, folder)
 
-    async def archive(self, folder: int, target: int, max_bytes: int) -> int:
+    async def archive(self, folder: int, target: int, max_bytes: int, after: Sequence[int] = ()) -> int:
         """Write what changed in a sandbox, by its state folder, as a tar into a file.
 
+        With a descriptor in `after`, a byte comes from there first: then the sandbox is quiet.
         0: done; 1: too large; 2: a real tar must do it; anything else: it could not be read.
         """
         self._require()
         ident = self._next()
         reply = self._expect(ident)
-        self._channel.send([f"A{ident}", f"m{max_bytes}"], [folder, target])
+        self._channel.send([f"A{ident}", f"m{max_bytes}"], [folder, target, *after])
         try:
             return int((await reply)[2])
         except asyncio.CancelledError:

@@ -61,9 +61,7 @@ class Keeper:
 
     def _handle(self, message: Message) -> None:
         if message.kind == "S":
-            pid = forked(lambda: Warden(message).run())
-            self._remember(pid, "warden", message.ident)
-            reply(self._socket, "s", message.ident, pid)
+            self._remember(forked(lambda: Warden(message).run()), "warden", message.ident)
         elif message.kind == "R":
             self._remember(forked(lambda: _become(message)), "program", message.ident)
         elif message.kind == "A":

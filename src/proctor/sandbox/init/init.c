@@ -22,22 +22,17 @@ struct supervisor {
     struct supervisor *next;
     pid_t pid;
     int alone, killed; /* alone: our own file operation, which makes no process and needs nobody to watch it */
+    int measured;      /* the disk in use is told with its end */
     char id[32];
 };
 
 static struct supervisor *supervisors;
 
-static long long cpu_us(const struct rusage *used)
-{
-    return (used->ru_utime.tv_sec + used->ru_stime.tv_sec) * 1000000LL + used->ru_utime.tv_usec +
-           used->ru_stime.tv_usec;
-}
-
 static void report(struct sandbox *sandbox, const char *kind, const char *id, int code, int killed,
-                   const struct rusage *used)
+                   const struct rusage *used, const char *more)
 {
-    reply(sandbox->control, "%s %s %d %d %lld %ld %ld %ld", kind, id, code, killed, cpu_us(used), used->ru_maxrss,
-          used->ru_inblock, used->ru_oublock);
+    reply(sandbox->control, "%s %s %d %d %lld %ld %ld %ld%s", kind, id, code, killed, cpu_us(used), used->ru_maxrss,
+          used->ru_inblock, used->ru_oublock, more);
 }
 
 static int exit_code(int status) { return WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status); }
@@ -101,8 +96,19 @@ static _Noreturn void supervise(struct sandbox *sandbox, struct command *command
     getrusage(RUSAGE_CHILDREN, &used);
     int code = main_pid < 0 ? 126 : killed ? 137 : exit_code(status);
     int ready = killed || !command->made_ready || *command->made_ready;
-    report(sandbox, ready ? "d" : "n", command->id, code, killed, &used);
+    report(sandbox, ready ? "d" : "n", command->id, code, killed, &used, "");
     _exit(0);
+}
+
+/* By ourselves, and not in a process: who asks for it has nothing else running here. */
+static void report_alone(struct sandbox *sandbox, const struct supervisor *gone, int status,
+                         const struct rusage *used)
+{
+    char more[64] = "";
+    uint64_t bytes = 0, inodes = 0;
+    if (gone->measured && measure_tree(dup(sandbox->upper), &bytes, &inodes) == 0)
+        snprintf(more, sizeof more, " %llu %llu", (unsigned long long)bytes, (unsigned long long)inodes);
+    report(sandbox, "d", gone->id, exit_code(status), gone->killed, used, more);
 }
 
 static void forget(struct sandbox *sandbox, pid_t pid, int status, const struct rusage *used)
@@ -112,7 +118,7 @@ static void forget(struct sandbox *sandbox, pid_t pid, int status, const struct 
             struct supervisor *gone = *link;
             *link = gone->next;
             if (gone->alone)
-                report(sandbox, "d", gone->id, exit_code(status), gone->killed, used);
+                report_alone(sandbox, gone, status, used);
             else if (!WIFEXITED(status)) /* it could not report any more */
                 reply(sandbox->control, "d %s 137 1 0 0 0 0", gone->id);
             free(gone);
@@ -158,6 +164,7 @@ static void start_command(struct sandbox *sandbox, const struct message *message
         case 'u': command.user = field + 1; break;
         case 'b': command.builtin = field + 1; break;
         case 'q': command.quiet = field + 1; break;
+        case 'm': command.measured = field + 1; break;
         case 'f': command.fresh[command.fresh_count++] = (char *)field + 1; break;
         case 'r': if (command.target_count < MAX_TARGETS) targets[command.target_count++] = (char *)field + 1; break;
         }
@@ -179,7 +186,8 @@ static void start_command(struct sandbox *sandbox, const struct message *message
     if (pid < 0)
         reply(sandbox->control, "d %s 126 0 0 0 0 0", command.id);
     else {
-        *supervisor = (struct supervisor){.next = supervisors, .pid = pid, .alone = command.builtin != NULL};
+        *supervisor = (struct supervisor){.next = supervisors, .pid = pid, .alone = command.builtin != NULL,
+                                          .measured = command.measured != NULL};
         snprintf(supervisor->id, sizeof supervisor->id, "%s", command.id);
         supervisors = supervisor;
         supervisor = NULL;
@@ -226,9 +234,12 @@ static void handle(struct sandbox *sandbox, const struct message *message)
                 kill(each->pid, each->alone ? SIGKILL : SIGTERM);
             }
         break;
-    case 'C': /* end every process but this one */
+    case 'C': /* end every process but this one, and tell whoever waits at the other end of a pipe, or Proctor */
         end_processes(sandbox);
-        reply(sandbox->control, "c %s", id);
+        if (message->fd_count) /* nobody may be there any more; process 1 is not harmed by that */
+            (void)!write(message->fds[0], "y", 1);
+        else
+            reply(sandbox->control, "c %s", id);
         break;
     case 'L': listen_inside(sandbox, id, rest ? atoi(rest) : 0); break;
     case 'U': measure(sandbox, id); break;
@@ -306,7 +317,7 @@ _Noreturn void serve_commands(struct sandbox *sandbox)
 {
     sigset_t none, child;
     failure_socket = -1;
-    reply(sandbox->control, "ready");
+    reply(sandbox->control, "ready %d", sandbox->pid);
     sigemptyset(&none);
     sigemptyset(&child);
     sigaddset(&child, SIGCHLD);
@@ -327,9 +338,16 @@ _Noreturn void serve_commands(struct sandbox *sandbox)
     }
 }
 
+/* Ours where the keeper lives, whose /proc is still the one we see. */
+static pid_t outer_pid(void)
+{
+    char text[32] = "";
+    return readlink("/proc/self", text, sizeof text - 1) > 0 ? atoi(text) : 0;
+}
+
 _Noreturn void run_init(struct request *request)
 {
-    struct sandbox sandbox = {.request = request, .control = request->control};
+    struct sandbox sandbox = {.request = request, .control = request->control, .pid = outer_pid()};
     struct assistant assistant = start_assistant(request);
     setfsgid(0); /* what is made here belongs to the inside's root */
     setfsuid(0);

@@ -85,15 +85,14 @@ static void start_sandbox(const struct message *message)
         failure_socket = request.control;
         run_init(&request);
     }
-    if (pid < 0) {
-        reply(proctor, "f %s cannot make namespaces: %s", request.id, strerror(errno));
-        return;
-    }
-    remember(pid, 'i', request.id);
-    reply(proctor, "s %s %d", request.id, pid);
+    if (pid < 0)
+        reply(request.control, "e cannot make namespaces: %s", strerror(errno));
+    else
+        remember(pid, 'i', request.id);
 }
 
-static void start_remover(const char *id, const char *name, int folder)
+/* used: what the sandbox used, if one has ended */
+static void start_remover(const char *id, const char *name, int folder, const struct rusage *used)
 {
     pid_t pid = fork();
     if (pid == 0) {
@@ -102,11 +101,12 @@ static void start_remover(const char *id, const char *name, int folder)
         snprintf(path, sizeof path, "%s/upper", name);
         measure_tree(openat(folder, path, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC), &bytes, &inodes);
         int code = remove_tree(folder, name) < 0;
-        reply(proctor, "g %s %d %llu", id, code, (unsigned long long)bytes);
+        reply(proctor, "g %s %d %llu %lld %ld %ld %ld", id, code, (unsigned long long)bytes, cpu_us(used),
+              used->ru_maxrss, used->ru_inblock, used->ru_oublock);
         _exit(0);
     }
     if (pid < 0)
-        reply(proctor, "g %s 1 0", id);
+        reply(proctor, "g %s 1 0 0 0 0 0", id);
     else
         remember(pid, 'r', id);
 }
@@ -124,7 +124,7 @@ static void end_sandbox(const struct message *message)
             kill(child->pid, SIGKILL);
             return;
         }
-    start_remover(id, name ? name + 1 : "", folder);
+    start_remover(id, name ? name + 1 : "", folder, &(struct rusage){0});
     close(folder);
 }
 
@@ -164,13 +164,17 @@ static void run_program(const struct message *message)
         remember(pid, 'p', id);
 }
 
-/* A<id> m<most bytes>, with a state folder and a file: write the changes of a sandbox. */
+/* A<id> m<most bytes>, with a state folder and a file: write the changes of a sandbox. With a third descriptor
+ * whatever runs in it is being ended, and a byte comes from there when that is done. */
 static void save_changes(const struct message *message)
 {
     const char *id = message->data + 1, *most = next_field(message, message->data);
-    pid_t pid = message->fd_count == 2 && most ? fork() : -1;
+    pid_t pid = message->fd_count >= 2 && most ? fork() : -1;
     if (pid == 0) {
+        char byte;
         prctl(PR_SET_PDEATHSIG, SIGKILL);
+        if (message->fd_count > 2 && read(message->fds[2], &byte, 1) != 1)
+            _exit(126);
         int tree = openat(message->fds[0], "upper", O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
         write_archive(tree, message->fds[1], strtoull(most + 1, NULL, 10));
     }
@@ -195,18 +199,17 @@ static void reap(void)
         *link = child->next;
         int code = WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status);
         if (child->kind == 'i') {
-            reply(proctor, "x %s %d %lld %ld %ld %ld", child->id, code,
-                  (used.ru_utime.tv_sec + used.ru_stime.tv_sec) * 1000000LL + used.ru_utime.tv_usec +
-                      used.ru_stime.tv_usec,
-                  used.ru_maxrss, used.ru_inblock, used.ru_oublock);
             if (child->stop)
-                start_remover(child->id, child->name, child->folder);
+                start_remover(child->id, child->name, child->folder, &used);
+            else /* nobody has asked for it */
+                reply(proctor, "x %s %d %lld %ld %ld %ld", child->id, code, cpu_us(&used), used.ru_maxrss,
+                      used.ru_inblock, used.ru_oublock);
             if (child->folder >= 0)
                 close(child->folder);
         } else if (child->kind == 'p')
             reply(proctor, "r %s %d", child->id, code);
         else if (code) /* it could not report any more */
-            reply(proctor, "g %s %d 0", child->id, code);
+            reply(proctor, "g %s %d 0 0 0 0 0", child->id, code);
         free(child);
     }
 }

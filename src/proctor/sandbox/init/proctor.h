@@ -52,11 +52,12 @@ struct request {
 struct sandbox {
     struct request *request;
     int control, inner, upper;
+    pid_t pid; /* ours, as the keeper's namespace counts */
 };
 
 /* One command to run inside, and what is made ready before it: folders made anew, streams unpacked. */
 struct command {
-    const char *id, *cwd, *user, *builtin, *quiet;
+    const char *id, *cwd, *user, *builtin, *quiet, *measured;
     char **argv, **env, **fresh, **targets;
     int argc, envc, fresh_count, target_count;
     int fds[3], target_fds[MAX_TARGETS];
@@ -72,6 +73,8 @@ _Noreturn void fail(const char *format, ...) __attribute__((format(printf, 1, 2)
 int write_file(const char *path, const char *text);
 int make_folders(char *path, mode_t mode);
 void close_all(void);
+struct rusage;
+long long cpu_us(const struct rusage *used);
 
 /* root.c */
 void build_root(struct request *request, int *upper);

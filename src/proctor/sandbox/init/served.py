@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -10,6 +10,7 @@ from typing import Any
 from proctor.sandbox.base import Before, Download, ExecResult, OnOutput, SandboxRequest
 from proctor.sandbox.init import copies
 from proctor.sandbox.init.session import Session
+from proctor.sandbox.init.uploads import Uploads, close
 from proctor.sandbox.limits import Group
 
 PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
@@ -19,10 +20,9 @@ PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 class ServedSandbox:
     """The methods of `proctor.sandbox.base.Sandbox` that need nothing but the init's socket."""
 
-    def __init__(self, request: SandboxRequest, spool: Callable[[], Path]) -> None:
-        """`spool` says where an upload too large for memory is packed."""
+    def __init__(self, request: SandboxRequest, uploads: Uploads) -> None:
         self._request = request
-        self._spool = spool
+        self._uploads = uploads
         self._session = Session(request.name)
         self._group: Group | None = None
         self._oom_seen = 0
@@ -64,10 +64,13 @@ class ServedSandbox:
     ) -> ExecResult:
         """Make everything ready and run a command, in one process and one message."""
         where = self._surroundings(env, cwd, user)
-        async with copies.packed(before.bring, self._spool()) as streams:
+        streams = await self._uploads.streams(before.bring)
+        try:
             result = await self._session.run(
                 argv, quiet=before.quiet, fresh=before.fresh, streams=streams, **where, **options
             )
+        finally:
+            close(streams)
         return self._with_oom(result)
 
     def _surroundings(
@@ -83,11 +86,15 @@ class ServedSandbox:
 
     async def upload(self, source: Path, target: str) -> None:
         """Copy a file, or a folder's content, to an absolute path inside; it belongs to root there."""
-        await copies.upload(self._session, source, target, spool=self._spool())
+        await copies.upload(self._session, await self._uploads.stream(source, target))
 
     async def download(self, source: str, target: Path, *, max_bytes: int = 1 << 30) -> Download:
         """Copy a file or folder out. Links, devices and whatever else could reach the host are dropped."""
         return await copies.download(self._session, source, target, max_bytes=max_bytes)
+
+    async def download_last(self, source: str, target: Path, *, max_bytes: int) -> Download:
+        """End every process and copy a file or folder out, in one message."""
+        return await copies.download(self._session, source, target, max_bytes=max_bytes, quiet=True)
 
     async def end_processes(self, fresh: Sequence[str] = ()) -> None:
         """End every process inside but the init, then make each path of `fresh` an empty folder of root."""

@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
+import os
 import socket
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 
 from proctor.errors import SandboxError
 from proctor.sandbox.base import ExecResult, OnOutput
 from proctor.sandbox.init.channel import Channel
-from proctor.sandbox.init.streams import Streams, close_quietly, input_descriptor
+from proctor.sandbox.init.streams import WATCH_AFTER_S, Streams, close_quietly, input_descriptor
 
 _KILL_GRACE_S = 5.0
 """How long the init may need to end a command's tree before everything inside is ended."""
@@ -26,7 +28,7 @@ class Session:
         self.read_bytes = 0
         self.write_bytes = 0
         self._channel: Channel | None = None
-        self._ready: asyncio.Future[int | None] | None = None
+        self._ready: asyncio.Future[int] | None = None
         self._waiting: dict[str, asyncio.Future[list[str]]] = {}
         self._received: dict[str, int] = {}
         self._lingering: list[Streams] = []
@@ -34,6 +36,8 @@ class Session:
         self._quiet = True
         """Whether nothing runs inside but the init."""
         self._measuring = ""
+        self._disk: tuple[int, int] | None = None
+        """Bytes and inodes in use, as long as nothing has run since they were counted."""
 
     def open(self) -> socket.socket:
         """Begin listening; the socket returned is the init's end and the caller's to close."""
@@ -42,17 +46,22 @@ class Session:
         self._channel = Channel(ours, self._message, self._gone)
         return theirs
 
-    async def ready(self, timeout_s: float) -> int | None:
-        """Wait until the root stands; SandboxError with the step that failed.
+    async def ready(self, timeout_s: float) -> int:
+        """Wait until the root stands; SandboxError with the step that failed. The init's process id."""
+        ready = self._ready
+        assert ready is not None
 
-        The process id of the init, where the keeper could not tell it.
-        """
-        assert self._ready is not None
+        def too_late() -> None:
+            if not ready.done():
+                ready.set_exception(
+                    SandboxError(f"sandbox {self.name} was not ready after {timeout_s:.0f} s")
+                )
+
+        timer = asyncio.get_running_loop().call_later(timeout_s, too_late)
         try:
-            async with asyncio.timeout(timeout_s):
-                return await self._ready
-        except TimeoutError:
-            raise SandboxError(f"sandbox {self.name} was not ready after {timeout_s:.0f} s") from None
+            return await ready
+        finally:
+            timer.cancel()
 
     @property
     def alive(self) -> bool:
@@ -78,7 +87,8 @@ class Session:
         """Run a command to its end, or to its time limit and then the end of its whole tree.
 
         Before it starts all others are ended (`quiet`), folders are made anew (`fresh`) and what each
-        descriptor of `streams` holds is unpacked at its target; SandboxError when that fails.
+        descriptor of `streams` holds is unpacked at its target; SandboxError when that fails. A quiet
+        operation of the init's own also tells what the disk holds then.
         """
         channel = self._require()
         ident = self._next()
@@ -88,13 +98,16 @@ class Session:
         if quiet and not self._quiet:
             fields.append("q")
             self._give_up_measuring()
+        if quiet and builtin:
+            fields.append("m")
+        self._disk = None
         # Our own file operations leave nothing running.
-        self._quiet = self._quiet and builtin
+        self._quiet = (self._quiet or quiet) and builtin
         fields += [f"f{path}" for path in fresh]
         fields += [f"r{target}" for _, target in streams]
         fields += [f"a{word}" for word in argv]
         fields += [f"e{name}={value}" for name, value in env.items()]
-        if any("\0" in field for field in fields):
+        if "\0" in "".join(fields):
             raise SandboxError("a command, its environment or its folder contains a NUL byte")
         reader = input_descriptor(stdin) if isinstance(stdin, bytes) else stdin
         output = Streams(on_output, keep_bytes)
@@ -107,7 +120,7 @@ class Session:
             if reader is not None and isinstance(stdin, bytes):
                 close_quietly(reader)
         try:
-            words, timed_out = await self._ended(ident, timeout_s)
+            words, timed_out = await self._ended(ident, timeout_s, output)
         except BaseException:
             if not channel.closed:
                 channel.send([f"K{ident}"])
@@ -129,6 +142,27 @@ class Session:
         await self._expect(ident)
         self._quiet = not self._waiting
 
+    @contextlib.contextmanager
+    def ending(self) -> Iterator[list[int]]:
+        """End every process but the init; at the descriptor that is given a byte says when that is done.
+
+        For another process to wait at. There is no descriptor when nothing runs.
+        """
+        channel = self._require()
+        if self._quiet:
+            yield []
+            return
+        self._give_up_measuring()
+        reader, writer = os.pipe2(os.O_CLOEXEC)
+        try:
+            try:
+                channel.send([f"C{self._next()}"], [writer])
+            finally:
+                os.close(writer)
+            yield [reader]
+        finally:
+            os.close(reader)
+
     async def listen(self, port: int) -> socket.socket:
         """A listening socket on the inside's loopback, to be served out here."""
         ident = self._next()
@@ -140,6 +174,8 @@ class Session:
 
     async def disk_usage(self) -> tuple[int, int]:
         """Bytes and inodes that the inside has added to its layers."""
+        if self._disk:
+            return self._disk
         self._measuring = ident = self._next()
         self._require().send([f"U{ident}"])
         words = await self._expect(ident)
@@ -154,24 +190,34 @@ class Session:
             streams.close()
         self._lingering.clear()
 
-    async def _ended(self, ident: str, timeout_s: float | None) -> tuple[list[str], bool]:
+    async def _ended(self, ident: str, timeout_s: float | None, streams: Streams) -> tuple[list[str], bool]:
         """The init's account of a command, and whether its time limit had passed."""
         future = self._expect(ident)
         if timeout_s is None:
             return await future, False
-        overdue: list[asyncio.TimerHandle] = []
+        loop = asyncio.get_running_loop()
+        timers: list[asyncio.TimerHandle] = []
+        overdue = False
 
         def too_late() -> None:
+            nonlocal overdue
+            overdue = True
             if self.alive:
                 self._require().send([f"K{ident}"])
-            overdue.append(loop.call_later(_KILL_GRACE_S, self._end_all))
+            timers.append(loop.call_later(_KILL_GRACE_S, self._end_all))
 
-        loop = asyncio.get_running_loop()
-        timer = loop.call_later(timeout_s, too_late)
+        def watch(left_s: float) -> None:
+            timers.append(loop.call_later(left_s, too_late))
+
+        # A short command needs no timer of its own: it has ended before its output is watched.
+        if timeout_s > WATCH_AFTER_S:
+            streams.on_watch = lambda: watch(timeout_s - WATCH_AFTER_S)
+        else:
+            watch(timeout_s)
         try:
-            return await future, bool(overdue)
+            return await future, overdue
         finally:
-            for each in (timer, *overdue):
+            for each in timers:
                 each.cancel()
 
     def _end_all(self) -> None:
@@ -179,7 +225,9 @@ class Session:
             self._require().send([f"C{self._next()}"])
 
     def _result(self, words: list[str], streams: Streams, wall_s: float, *, timed_out: bool) -> ExecResult:
-        _, _, code, killed, cpu_us, rss_kb, blocks_in, blocks_out = words
+        _, _, code, killed, cpu_us, rss_kb, blocks_in, blocks_out, *disk = words
+        if disk and self._quiet:
+            self._disk = int(disk[0]), int(disk[1])
         stdout, stderr = streams.drain()
         self.cpu_s += int(cpu_us) / 1e6
         self.peak_process_bytes = max(self.peak_process_bytes, int(rss_kb) * 1024)
@@ -223,7 +271,7 @@ class Session:
         if words[0] in {"ready", "e"}:
             if self._ready and not self._ready.done():
                 if words[0] == "ready":
-                    self._ready.set_result(int(words[1]) if len(words) > 1 else None)
+                    self._ready.set_result(int(words[1]))
                 else:
                     self._ready.set_exception(SandboxError(f"sandbox {self.name}: {' '.join(words[1:])}"))
             return

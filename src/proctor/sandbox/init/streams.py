@@ -12,9 +12,11 @@ from typing import Literal
 from proctor.sandbox.base import OnOutput
 
 _BLOCK = 1 << 16
+_MOST_BLOCKS = 17
+"""A pipe holds no more, also one that the inside has made as large as it may."""
 _FREE_BYTES = 16 << 20
 _PAUSE_BYTES = 1 << 20
-_WATCH_AFTER_S = 0.01
+WATCH_AFTER_S = 0.01
 """A short command has ended before this, and all that it wrote is read at once."""
 _PAUSE_S = 0.1
 """After the first 16 MiB a command may write 1 MiB in 0.1 s: a flood must not take the controller's time."""
@@ -26,10 +28,10 @@ class Stream:
     def __init__(
         self, name: Literal["stdout", "stderr"], on_output: OnOutput | None, keep_bytes: int
     ) -> None:
-        self._fd, self.writer = os.pipe2(os.O_CLOEXEC | os.O_NONBLOCK)
-        # The inside may open /dev/stdout again; a pipe of ours would be closed to it. Its end blocks.
+        self._fd, self.writer = os.pipe2(os.O_CLOEXEC)
+        fcntl.fcntl(self._fd, fcntl.F_SETFL, os.O_NONBLOCK)
+        # The inside may open /dev/stdout again; a pipe of ours would be closed to it.
         os.fchmod(self.writer, 0o666)
-        os.set_blocking(self.writer, True)
         self._name = name
         self._on_output = on_output
         self._keep_bytes = keep_bytes
@@ -53,7 +55,7 @@ class Stream:
     def drain(self) -> bytes:
         """Take what the command had written when it ended; a daemon that writes on is read and ignored."""
         if self._fd >= 0:
-            for _ in range(fcntl.fcntl(self._fd, fcntl.F_GETPIPE_SZ) // _BLOCK + 1):
+            for _ in range(_MOST_BLOCKS):
                 if not self._read():
                     break
         kept = bytes(self._tail[-self._keep_bytes :]) if self._keep_bytes else b""
@@ -120,7 +122,9 @@ class Streams:
         except BaseException:
             self.out.close()
             raise
-        self._later = asyncio.get_running_loop().call_later(_WATCH_AFTER_S, self._watch)
+        self.on_watch: Callable[[], None] | None = None
+        """Called when the command has not ended soon."""
+        self._later = asyncio.get_running_loop().call_later(WATCH_AFTER_S, self._not_soon)
 
     def started(self) -> None:
         """The command has the other ends now."""
@@ -144,6 +148,11 @@ class Streams:
         self._later.cancel()
         self.out.close()
         self.err.close()
+
+    def _not_soon(self) -> None:
+        self._watch()
+        if self.on_watch:
+            self.on_watch()
 
     def _watch(self) -> None:
         self.out.watch()

@@ -229,7 +229,11 @@ class Warden:
                     os.kill(pid, signal.SIGTERM)
         elif message.kind == "C":
             os.waitpid(forked(self._kill_all), 0)
-            reply(self._control, "c", ident)
+            if message.fds:
+                with contextlib.suppress(BrokenPipeError):
+                    os.write(message.fds[0], b"y")
+            else:
+                reply(self._control, "c", ident)
         elif message.kind == "L":
             os.waitpid(forked(lambda: self._listen(ident, int(message.fields[1]))), 0)
         elif message.kind == "U":

@@ -1,6 +1,7 @@
 /* Packets with descriptors, and the few things that every part does. */
 #include "proctor.h"
 #include <linux/close_range.h>
+#include <sys/resource.h>
 #include <sys/socket.h>
 #include <sys/syscall.h>
 
@@ -75,6 +76,12 @@ void reply_fd(int socket, int fd, const char *text)
     rights->cmsg_len = CMSG_LEN(sizeof(int));
     memcpy(CMSG_DATA(rights), &fd, sizeof fd);
     sendmsg(socket, &header, MSG_NOSIGNAL);
+}
+
+long long cpu_us(const struct rusage *used)
+{
+    return (used->ru_utime.tv_sec + used->ru_stime.tv_sec) * 1000000LL + used->ru_utime.tv_usec +
+           used->ru_stime.tv_usec;
 }
 
 int failure_socket = -1;

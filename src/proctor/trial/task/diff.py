@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import difflib
 import posixpath
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -29,7 +29,7 @@ class Diff:
     """added, modified, deleted; left_out: files that were too large, binary or too many for the patch."""
 
 
-def diff_state(state: Path, workdir: str, base: Base) -> Diff:
+def diff_state(state: Path | bytes, workdir: str, base: Base) -> Diff:
     """Compare every file of a saved state below `workdir` with what was there before."""
     parts: list[str] = []
     counts = {"added": 0, "modified": 0, "deleted": 0, "left_out": 0}
@@ -77,12 +77,17 @@ def _patch(name: str, before: bytes | None, after: bytes | None) -> str:
     if any(len(each) > MAX_FILE_BYTES or b"\0" in each[:8192] for each in contents):
         return ""
     old, new = (each.decode(errors="replace").splitlines(keepends=True) for each in contents)
-    lines = difflib.unified_diff(
-        old,
-        new,
-        "/dev/null" if before is None else f"a/{name}",
-        "/dev/null" if after is None else f"b/{name}",
-    )
+    lines: Iterable[str]
+    if before is None and new:  # all of it is new: there is nothing to compare
+        count = f",{len(new)}" if len(new) > 1 else ""
+        lines = [
+            "--- /dev/null\n",
+            f"+++ b/{name}\n",
+            f"@@ -0,0 +1{count} @@\n",
+            *(f"+{line}" for line in new),
+        ]
+    else:
+        lines = difflib.unified_diff(old, new, f"a/{name}", "/dev/null" if after is None else f"b/{name}")
     mode = (
         "new file mode 100644\n" if before is None else "deleted file mode 100644\n" if after is None else ""
     )

@@ -38,9 +38,12 @@ def read_reward(folder: Path) -> Reward:
     for name in ("reward.json", "reward.txt"):
         with suppress(OSError):
             fd = os.open(f"{folder}/{name}", os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
-            with open(fd, "rb") as stream:  # noqa: PTH123 - a descriptor
-                if stat.S_ISREG(os.fstat(fd).st_mode):
-                    return parse_reward(name, stream.read(MAX_BYTES + 1))
+            try:
+                status = os.fstat(fd)
+                if stat.S_ISREG(status.st_mode):
+                    return parse_reward(name, os.read(fd, min(status.st_size, MAX_BYTES + 1)))
+            finally:
+                os.close(fd)
     raise RewardMissing("the tests ended without writing reward.json or reward.txt")
 
 

@@ -7,6 +7,7 @@ library takes over from the beginning.
 
 from __future__ import annotations
 
+import io
 import tarfile
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
@@ -34,10 +35,10 @@ class _NotPlainError(Exception):
     """A header that only a complete reader understands."""
 
 
-def members(state: Path) -> Iterator[Member]:
-    """Every entry, in order."""
+def members(state: Path | bytes) -> Iterator[Member]:
+    """Every entry, in order; of a file, or of one that was read already."""
     try:
-        with state.open("rb") as stream:
+        with io.BytesIO(state) if isinstance(state, bytes) else state.open("rb") as stream:
             for name, kind, size, start in list(_headers(stream)):
                 yield Member(name, kind, size, partial(_content, stream, start, size))
     except _NotPlainError:
@@ -98,8 +99,11 @@ def _content(stream: BinaryIO, start: int, size: int) -> bytes:
     return stream.read(size)
 
 
-def _any(state: Path) -> Iterator[Member]:
-    with tarfile.open(state) as archive:
+def _any(state: Path | bytes) -> Iterator[Member]:
+    with (
+        io.BytesIO(state) if isinstance(state, bytes) else state.open("rb") as stream,
+        tarfile.open(fileobj=stream) as archive,
+    ):
         for member in archive:
             yield Member(member.name, _kind(member), member.size, partial(_extracted, archive, member))
 

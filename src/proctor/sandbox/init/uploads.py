@@ -1,0 +1,96 @@
+"""What goes into the sandboxes of one back end: packed as streams, and what does not change packed once."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import stat
+import tempfile
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
+
+from proctor.errors import SandboxError
+from proctor.sandbox import transfer
+
+_INLINE_BYTES = 1 << 18
+_MOST_KEPT = 64
+"""Of how many sources the stream is kept; none is larger than what is packed in memory."""
+
+Stream = tuple[int, str]
+"""A descriptor to read from, and the path inside where it is to be unpacked."""
+
+
+class Uploads:
+    """Packs files and folders. A stream is the caller's to close."""
+
+    def __init__(self, spool: Callable[[], Path]) -> None:
+        """`spool` says where what is too large for memory is packed."""
+        self._spool = spool
+        self._kept: dict[tuple[str, int, int], bytes] = {}
+
+    async def stream(self, source: Path, target: str, *, fixed: bool = False) -> Stream:
+        """The stream of a file, or of a folder's content. `fixed`: as it was when first asked for."""
+        if not target.startswith("/"):
+            raise SandboxError(f"upload to {target!r}: the path inside must be absolute")
+        place = str(source)
+        status = os.lstat(place)
+        if target.endswith("/") and not stat.S_ISDIR(status.st_mode):
+            target += source.name
+        sign = (place, status.st_ino, status.st_mtime_ns)
+        kept = self._kept.get(sign) if fixed else None
+        if kept is not None:
+            fd = _in_memory(kept)
+        else:
+            fd = await self._packed(source, sign if fixed else None)
+        return fd, target.rstrip("/") or "/"
+
+    async def streams(self, sources: Sequence[tuple[Path, str]]) -> list[Stream]:
+        """The streams of several that are fixed."""
+        found: list[Stream] = []
+        try:
+            for source, target in sources:
+                found.append(await self.stream(source, target, fixed=True))
+        except BaseException:
+            close(found)
+            raise
+        return found
+
+    async def _packed(self, source: Path, sign: tuple[str, int, int] | None) -> int:
+        pieces = transfer.pack(source)
+        small = bytearray()
+        for piece in pieces:
+            small += piece
+            if len(small) > _INLINE_BYTES:
+                return await asyncio.to_thread(_spooled, bytes(small), pieces, self._spool())
+        if sign and len(self._kept) < _MOST_KEPT:
+            self._kept[sign] = bytes(small)
+        return _in_memory(small)
+
+
+def close(streams: Sequence[Stream]) -> None:
+    """Let go of streams."""
+    for fd, _ in streams:
+        os.close(fd)
+
+
+def _in_memory(data: bytes | bytearray) -> int:
+    fd = os.memfd_create("upload", os.MFD_CLOEXEC)
+    os.write(fd, data)
+    return _read_only(fd)
+
+
+def _spooled(first: bytes, rest: Iterator[bytes], folder: Path) -> int:
+    with tempfile.TemporaryFile(dir=folder) as file:
+        file.write(first)
+        for piece in rest:
+            file.write(piece)
+        file.flush()
+        return _read_only(os.dup(file.fileno()))
+
+
+def _read_only(fd: int) -> int:
+    """The same file from its beginning: what goes inside must not be writable there."""
+    try:
+        return os.open(f"/proc/self/fd/{fd}", os.O_RDONLY | os.O_CLOEXEC)
+    finally:
+        os.close(fd)
