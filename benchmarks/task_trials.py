@@ -3,7 +3,8 @@
 CPU seconds are of this process and of all its children, so sandboxes, agents and verifiers are in them.
 `--harbor PYTHON` names an interpreter in which Harbor is installed (3.12 or later); without it that row is
 left out. Harbor runs the same task through an environment that only spawns processes (its own overhead),
-through one that starts a bare bubblewrap per command, and through podman when `--harbor-podman` is given.
+through one that starts a bare bubblewrap per command, and through podman when `--harbor-podman` is given
+(which wants podman-compose 1.1 or later first on PATH, and an image by the name of debian:bookworm-slim).
 Making a file or folder is the floor of whatever keeps records of trials, so its price here is printed too.
 """
 
