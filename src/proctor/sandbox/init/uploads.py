@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import fcntl
 import os
 import stat
 import tempfile
@@ -14,6 +15,7 @@ from proctor.errors import SandboxError
 from proctor.sandbox import transfer
 
 _INLINE_BYTES = 1 << 18
+_SEALS = fcntl.F_SEAL_SEAL | fcntl.F_SEAL_SHRINK | fcntl.F_SEAL_GROW | fcntl.F_SEAL_WRITE
 _MOST_KEPT = 32
 """Of how many sources the stream is kept; none is larger than what is packed in memory."""
 
@@ -84,8 +86,10 @@ class Uploads:
 
 
 def _in_memory(data: bytearray) -> int:
-    fd = os.memfd_create("upload", os.MFD_CLOEXEC)
+    """Sealed: others may get the same file, so nobody may ever change it, however he opens it."""
+    fd = os.memfd_create("upload", os.MFD_CLOEXEC | os.MFD_ALLOW_SEALING)
     os.write(fd, data)
+    fcntl.fcntl(fd, fcntl.F_ADD_SEALS, _SEALS)
     return _read_only(fd)
 
 
