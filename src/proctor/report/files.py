@@ -48,10 +48,20 @@ def write_atomic(path: Path, content: str | bytes) -> None:
         raise write_error(path, error) from error
 
 
+_ONCE = os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC | os.O_NOFOLLOW
+
+
 def write_once(path: str, text: str) -> None:
-    """A small file that nothing refers to yet, in one write; no rename, for there may be thousands."""
+    """A small file that nothing refers to yet, in one write; no rename, for there may be thousands.
+
+    Its folder is mostly there; if not, it is made.
+    """
     try:
-        fd = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC | os.O_NOFOLLOW, 0o644)
+        try:
+            fd = os.open(path, _ONCE, 0o644)
+        except FileNotFoundError:
+            make_folders(os.path.dirname(path))  # noqa: PTH120 - thousands of trials
+            fd = os.open(path, _ONCE, 0o644)
         try:
             rest = memoryview(text.encode("utf-8", "replace"))
             while rest:

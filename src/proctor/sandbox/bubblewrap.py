@@ -77,6 +77,7 @@ class Bubblewrap:
     async def close(self) -> None:
         """Stop what is still running and leave nothing."""
         await asyncio.gather(*(each.stop() for each in list(self._running)), return_exceptions=True)
+        self.uploads.close()
         async with self._opening:
             if self._keeper is None:
                 return
@@ -205,7 +206,7 @@ class BubblewrapSandbox(ServedSandbox):
         self._keeper: Keeper | None = None
         self._ident = ""
         self._folder_name = ""
-        self._state_folder = Path()
+        self._state_folder = backend.folder
         self._network: network.PublicNetwork | network.AllowListProxy | None = None
         self._removing: asyncio.Task[None] | None = None
         self.init_pid = 0

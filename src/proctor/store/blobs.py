@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import BinaryIO, Protocol
 
-from proctor.disk import spread
+from proctor.disk import make_folders, spread
 from proctor.errors import NotFoundError, StoreError
 from proctor.model.record import Artifact
 
@@ -192,7 +192,7 @@ class FolderBlobs:
         try:
             os.replace(partial.name, target)  # noqa: PTH105 - several per trial
         except FileNotFoundError:
-            Path(target).parent.mkdir(parents=True, exist_ok=True)
+            make_folders(f"{self._base}/{digest[:2]}")
             os.replace(partial.name, target)  # noqa: PTH105 - same
 
 

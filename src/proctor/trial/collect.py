@@ -75,7 +75,7 @@ class Collector:
         if not can(sandbox, KeepsState):
             return []
         place = str(folder)
-        state = Path(place, "state.tar")
+        state = folder / "state.tar"
         make_folders(place)
         if not await cast("KeepsState", sandbox).save_state(state, max_bytes=MAX_STATE_BYTES):
             return []

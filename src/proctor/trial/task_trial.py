@@ -266,7 +266,9 @@ class TaskAttempt:
         task = self.task
         spec = step.verifier if step else task.verifier
         verifier_env = {**env, **self._filled(spec.env, "verifier")}
-        keep = Path(f"{self.folder}/verifier/{step.name if step else ''}")
+        keep = self.folder / "verifier"
+        if step:
+            keep /= step.name
         tests = (step.tests if step else task.tests) or task.path / "tests"
         judged_in = await self._judge_place(sandbox, step)
         try:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
+import tempfile
 
 import pytest
 
@@ -15,9 +16,11 @@ RUN = "import sys; from proctor.sandbox.init.inside import _builtin; _builtin(sy
 
 
 def builtin(*argv, stdin=b""):
-    return subprocess.run(
-        [sys.executable, "-c", RUN, *map(str, argv)], input=stdin, capture_output=True, check=False
-    )
+    with tempfile.TemporaryFile() as file:
+        file.write(stdin)
+        file.flush()
+        command = [sys.executable, "-c", RUN, *map(str, argv)]
+        return subprocess.run(command, stdin=file, capture_output=True, check=False)
 
 
 def test_receive_and_send_are_inverse(tmp_path):

@@ -13,7 +13,7 @@ from proctor.model.place import attempt_folder
 from proctor.model.plan import PlannedTrial
 from proctor.model.record import SCHEMA_VERSION, AttemptRecord
 from proctor.report.data import RunData
-from proctor.report.files import encode, make_folder, write_once
+from proctor.report.files import encode, write_once
 from proctor.report.html.view import moment
 from proctor.report.markdown import plain, table
 from proctor.report.quantity import MISSING, duration, number
@@ -149,8 +149,6 @@ def write(data: RunData, folder: Path) -> None:
         if record is None:
             continue
         place = f"{folder}/{attempt_folder(trial.planned, record.number)}"
-        for name in ("artifacts", "logs"):
-            make_folder(f"{place}/{name}")
         for name, text in files_of(data.info.id, trial.planned, record):
             if name not in _EMPTY or not os.path.lexists(f"{place}/{name}"):
                 write_once(f"{place}/{name}", text)

@@ -53,6 +53,7 @@ class Containers:
     async def close(self) -> None:
         """Stop what is still running and leave nothing."""
         await asyncio.gather(*(each.stop() for each in list(self._running)), return_exceptions=True)
+        self.uploads.close()
         shutil.rmtree(self.folder, ignore_errors=True)
         if self._filter >= 0:
             os.close(self._filter)

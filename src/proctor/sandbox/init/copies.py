@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -18,13 +17,9 @@ _TRANSFER_S = 600.0
 
 async def upload(session: Session, stream: Stream) -> None:
     """Unpack a file, or a folder's content, at its path inside."""
-    fd, target = stream
-    try:
-        result = await builtin(session, ["receive", target], stdin=fd)
-    finally:
-        os.close(fd)
+    result = await builtin(session, ["receive", stream.target], stdin=stream.fd)
     if result.exit_code:
-        raise SandboxError(f"upload to {target} in {session.name} failed: {last_line(result)}")
+        raise SandboxError(f"upload to {stream.target} in {session.name} failed: {last_line(result)}")
 
 
 async def download(

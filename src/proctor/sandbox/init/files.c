@@ -15,15 +15,17 @@ struct __attribute__((packed)) entry {
 };
 
 static char block[1 << 16];
-static int stream; /* what `receive_tree` reads from */
+static int stream; /* what `receive_tree` reads from: a file, which others may be reading too */
+static off_t place;
 
 static int read_all(void *into, size_t size)
 {
     for (size_t done = 0; done < size;) {
-        ssize_t got = read(stream, (char *)into + done, size - done);
+        ssize_t got = pread(stream, (char *)into + done, size - done, place);
         if (got <= 0 && !(got < 0 && errno == EINTR))
             return -1;
         done += got > 0 ? got : 0;
+        place += got > 0 ? got : 0;
     }
     return 0;
 }
@@ -63,7 +65,7 @@ void receive_tree(int from, const char *target)
 {
     struct entry entry;
     static char path[2 * PATH_MAX];
-    for (stream = from;;) {
+    for (stream = from, place = 0;;) {
         if (read_all(&entry, sizeof entry) < 0 || entry.path_size >= PATH_MAX)
             fail("the stream ended early");
         if (entry.kind == 'E')

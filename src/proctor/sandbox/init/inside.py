@@ -213,23 +213,31 @@ def _write(fd: int, data: bytes) -> None:
         data = data[os.write(fd, data) :]
 
 
-def _read(stream: int, size: int) -> bytes:
-    data = bytearray()
-    while len(data) < size:
-        piece = os.read(stream, size - len(data))
-        if not piece:
-            fail("the stream ended early")
-        data += piece
-    return bytes(data)
+class _Stream:
+    """A file that is read from its beginning, also while others read it."""
+
+    def __init__(self, fd: int) -> None:
+        self._fd = fd
+        self._place = 0
+
+    def read(self, size: int) -> bytes:
+        data = bytearray()
+        while len(data) < size:
+            piece = os.pread(self._fd, size - len(data), self._place)
+            if not piece:
+                fail("the stream ended early")
+            data += piece
+            self._place += len(piece)
+        return bytes(data)
 
 
-def _receive(target: str, stream: int) -> None:
-    base = os.fsencode(target)
+def _receive(target: str, fd: int) -> None:
+    base, stream = os.fsencode(target), _Stream(fd)
     while True:
-        kind, mode, mtime, size, path_size = _ENTRY.unpack(_read(stream, _ENTRY.size))
+        kind, mode, mtime, size, path_size = _ENTRY.unpack(stream.read(_ENTRY.size))
         if kind == b"E":
             return
-        path = _read(stream, path_size)
+        path = stream.read(path_size)
         place = base + b"/" + path if path else base
         if kind == b"D":
             given = not path and os.path.isdir(place)  # /tmp stays as open as it was
@@ -243,16 +251,16 @@ def _receive(target: str, stream: int) -> None:
         elif os.path.lexists(place):
             os.unlink(place)
         if kind == b"L":
-            os.symlink(_read(stream, size), place)
+            os.symlink(stream.read(size), place)
             continue
-        fd = os.open(place, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
+        file = os.open(place, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
         while size:
-            piece = _read(stream, min(size, _BLOCK))
-            _write(fd, piece)
+            piece = stream.read(min(size, _BLOCK))
+            _write(file, piece)
             size -= len(piece)
-        os.fchmod(fd, mode & 0o777)
-        os.utime(fd, (mtime, mtime))
-        os.close(fd)
+        os.fchmod(file, mode & 0o777)
+        os.utime(file, (mtime, mtime))
+        os.close(file)
 
 
 class _Sender:

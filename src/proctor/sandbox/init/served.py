@@ -10,7 +10,7 @@ from typing import Any
 from proctor.sandbox.base import Before, Download, ExecResult, OnOutput, SandboxRequest
 from proctor.sandbox.init import copies
 from proctor.sandbox.init.session import Session
-from proctor.sandbox.init.uploads import Uploads, close
+from proctor.sandbox.init.uploads import Uploads
 from proctor.sandbox.limits import Group
 
 PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
@@ -70,7 +70,7 @@ class ServedSandbox:
                 argv, quiet=before.quiet, fresh=before.fresh, streams=streams, **where, **options
             )
         finally:
-            close(streams)
+            self._uploads.give_back(streams)
         return self._with_oom(result)
 
     def _surroundings(
@@ -86,7 +86,11 @@ class ServedSandbox:
 
     async def upload(self, source: Path, target: str) -> None:
         """Copy a file, or a folder's content, to an absolute path inside; it belongs to root there."""
-        await copies.upload(self._session, await self._uploads.stream(source, target))
+        stream = await self._uploads.stream(source, target)
+        try:
+            await copies.upload(self._session, stream)
+        finally:
+            self._uploads.give_back([stream])
 
     async def download(self, source: str, target: Path, *, max_bytes: int = 1 << 30) -> Download:
         """Copy a file or folder out. Links, devices and whatever else could reach the host are dropped."""

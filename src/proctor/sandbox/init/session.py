@@ -13,6 +13,7 @@ from proctor.errors import SandboxError
 from proctor.sandbox.base import ExecResult, OnOutput
 from proctor.sandbox.init.channel import Channel
 from proctor.sandbox.init.streams import WATCH_AFTER_S, Streams, close_quietly, input_descriptor
+from proctor.sandbox.init.uploads import Stream
 
 _KILL_GRACE_S = 5.0
 """How long the init may need to end a command's tree before everything inside is ended."""
@@ -82,7 +83,7 @@ class Session:
         builtin: bool = False,
         quiet: bool = False,
         fresh: Sequence[str] = (),
-        streams: Sequence[tuple[int, str]] = (),
+        streams: Sequence[Stream] = (),
     ) -> ExecResult:
         """Run a command to its end, or to its time limit and then the end of its whole tree.
 
@@ -104,7 +105,7 @@ class Session:
         # Our own file operations leave nothing running.
         self._quiet = (self._quiet or quiet) and builtin
         fields += [f"f{path}" for path in fresh]
-        fields += [f"r{target}" for _, target in streams]
+        fields += [f"r{each.target}" for each in streams]
         fields += [f"a{word}" for word in argv]
         fields += [f"e{name}={value}" for name, value in env.items()]
         if "\0" in "".join(fields):
@@ -114,7 +115,9 @@ class Session:
         started = time.perf_counter()
         try:
             given = [] if reader is None else [reader]
-            channel.send(fields, [output.out.writer, output.err.writer, *given, *(fd for fd, _ in streams)])
+            channel.send(
+                fields, [output.out.writer, output.err.writer, *given, *(each.fd for each in streams)]
+            )
         finally:
             output.started()
             if reader is not None and isinstance(stdin, bytes):
