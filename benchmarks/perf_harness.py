@@ -42,9 +42,11 @@ def run_own(home: Path, episodes: int, workers: int, sandbox: str) -> dict[str, 
         env=environment(home),
         capture_output=True,
         text=True,
-        check=True,
+        check=False,
     )
     total = time.perf_counter() - began
+    if done.returncode:
+        sys.exit(f"proctor perf ended with {done.returncode}: {done.stderr or done.stdout}")
     summary = json.loads(done.stdout)["summary"]
     return {
         "total_s": total,

@@ -135,6 +135,35 @@ async def test_as_many_run_at_once_as_asked_for_and_no_more(store):
     assert executor.most == 3
 
 
+@dataclass
+class Expectant(FakeExecutor):
+    """Wants to know what comes next."""
+
+    expected: list[int] = field(default_factory=list)
+
+    def expect(self, trial: PlannedTrial) -> None:
+        assert self.calls[trial.index] == 0
+        self.expected.append(trial.index)
+
+
+async def test_who_wants_to_know_is_told_which_trial_comes_next(store):
+    begin(store, 6)
+    executor = Expectant()
+    await engine_for(store, executor, Ear(), parallel=2).run()
+    assert executor.expected == sorted(set(executor.expected))
+    assert set(executor.expected) >= {2, 4}
+    assert not {0, 1} & set(executor.expected)
+    assert executor.calls == Counter(range(6))
+
+
+async def test_nothing_is_expected_when_no_more_is_to_start(store):
+    begin(store, 4)
+    stop = Stop()
+    executor = Expectant(before=lambda _: stop.request())
+    await engine_for(store, executor, Ear(), stop, parallel=1).run()
+    assert executor.calls == Counter([0])
+
+
 async def test_each_record_says_how_long_its_trial_waited_for_room(store):
     begin(store, 3)
     ticks = iter(range(1000))

@@ -98,6 +98,10 @@ class TestRuns:
         store.create_run(make.info(), Plan(trials=(trial, *more), warnings=("careful",)))
         assert tuple(store.planned(RUN)) == (trial, *more)
         assert store.trial(RUN, "k" * 64) == trial
+        assert store.upcoming(RUN, 1.0) == trial
+        store.claim(RUN, worker="w", now=1.0, lease_s=9.0, limit=1)
+        assert store.upcoming(RUN, 1.0) == more[0]
+        assert store.upcoming("another", 1.0) is None
         assert store.warnings(RUN) == ("careful",)
         with pytest.raises(NotFoundError, match="no trial nope"):
             store.trial(RUN, "nope")

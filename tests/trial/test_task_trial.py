@@ -356,3 +356,47 @@ async def test_a_prepared_task_is_scored_by_its_rubrics(tmp_path):
         ("fast", 0.0, "tested"),
         ("pretty", None, "untested"),
     ]
+
+
+async def test_a_sandbox_that_was_started_ahead_is_the_one_that_is_used(tmp_path):
+    folder = make_task(tmp_path / "task", "")
+    task = read_task(folder)
+    backend = Fake(handler=rewards("1"))
+
+    async def root(task, environment=None):
+        return Root(host=True, workdir="/app")
+
+    spec = Spec(name="s", tasks=(TaskEntry(path=str(folder), agents=("nop",)),))
+    setting = TaskSetting(
+        run_id="run",
+        run_dir=tmp_path / "run",
+        sandbox=SandboxSpec(),
+        backend=backend,
+        make_root=root,
+        collector=Collector(tmp_path / "run", FolderBlobs(tmp_path / "blobs")),
+        given={},
+        worker="w",
+    )
+    executor = TaskExecutor(setting, Preparation(spec, tmp_path / "cache").plan)
+    trials = [
+        PlannedTrial(
+            key=str(number) * 64,
+            index=number,
+            kind="task",
+            subject=task.name,
+            subject_digest=task.digest,
+            body=0,
+            agent="nop",
+            path=str(folder),
+        )
+        for number in range(3)
+    ]
+    for trial in trials:
+        executor.expect(trial)
+    lease = Lease(run_id="run", key=trials[2].key, index=2, worker="w", fence=1, attempt=1, expires_at=1.0)
+    record = await executor.execute(trials[2], lease)
+    assert record.outcome is Outcome.PASSED
+    assert "start" in record.phases_s
+    await executor.close()
+    assert len(backend.sandboxes) == 3
+    assert all(not sandbox.running for sandbox in backend.sandboxes if hasattr(sandbox, "running"))

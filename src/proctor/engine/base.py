@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Protocol
+from typing import Protocol, runtime_checkable
 
 from proctor.model.plan import PlannedTrial
 from proctor.model.record import AttemptRecord
@@ -17,6 +17,14 @@ class Executor(Protocol):
 
     async def close(self) -> None:
         """End every process that was kept warm."""
+
+
+@runtime_checkable
+class Expecting(Protocol):
+    """An executor that makes something ready for a trial before it comes."""
+
+    def expect(self, trial: PlannedTrial) -> None:
+        """This trial will probably be the next."""
 
 
 class Listener(Protocol):

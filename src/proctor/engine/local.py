@@ -9,7 +9,7 @@ from contextlib import suppress
 from dataclasses import dataclass, replace
 from typing import Any
 
-from proctor.engine.base import Executor, Listener
+from proctor.engine.base import Executor, Expecting, Listener
 from proctor.engine.retry import retry_delay_s
 from proctor.engine.stop import Stop
 from proctor.errors import FenceError
@@ -77,6 +77,9 @@ class LocalEngine:
         """Set when an attempt or one of the helpers has ended: waiting for all of them would cost by each."""
         self._ready_at: dict[str, float] = {}
         self._began = clock()
+        self._expecting = executor if isinstance(executor, Expecting) else None
+        self._next: PlannedTrial | None = None
+        self._full = False
 
     async def run(self) -> None:
         """Return when no trial is left, or when asked to stop and what ran is saved."""
@@ -90,6 +93,7 @@ class LocalEngine:
                     await asyncio.sleep(0)
                     for each in told:
                         self.listener.ended(*each)
+                self._look_ahead()
                 if self._running:
                     ended = await self._step(heartbeat)
                 elif self.stop.draining or not await self._wait_for_retry(stopping):
@@ -121,6 +125,7 @@ class LocalEngine:
                 with suppress(FenceError):
                     told.append((held.trial, record, self._commit(held.lease, record)))
             claimed = self._claim(room)
+        self._full = 0 < len(claimed) == room
         for held in claimed:
             self._ready_at.pop(held.lease.key, None)
             task = asyncio.create_task(self.executor.execute(held.trial, held.lease))
@@ -128,6 +133,19 @@ class LocalEngine:
             task.add_done_callback(self._ended)
             self.listener.started(held.trial, held.lease)
         return told
+
+    def _look_ahead(self) -> None:
+        """Tell an executor that wants to know which trial comes when one of those that run has ended."""
+        if self._full and self._expecting and not self.stop.draining:
+            self._full = False
+            self._next = self.store.upcoming(self.run_id, self.clock())
+            if self._next:
+                self._expecting.expect(self._next)
+
+    def _planned(self, lease: Lease) -> PlannedTrial:
+        if self._next and self._next.key == lease.key:
+            return self._next
+        return self.store.trial(self.run_id, lease.key)
 
     def _claim(self, room: int) -> list[Held]:
         if room <= 0:
@@ -138,7 +156,7 @@ class LocalEngine:
             self.store.begin(lease, now)
         return [
             Held(
-                self.store.trial(self.run_id, lease.key),
+                self._planned(lease),
                 lease,
                 now,
                 max(0.0, now - self._ready_at.get(lease.key, self._began)),

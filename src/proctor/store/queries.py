@@ -62,6 +62,10 @@ CLAIMABLE = """
 SELECT idx, key, fence, attempts FROM trials WHERE run_id = :run AND state = 'pending' AND ready_at <= :now
 ORDER BY idx LIMIT :limit {row_lock}
 """
+UPCOMING = f"""
+SELECT {TRIAL_COLUMNS} FROM trials t WHERE t.run_id = :run AND t.state = 'pending' AND t.ready_at <= :now
+ORDER BY t.idx LIMIT 1
+"""
 CLAIM = """
 UPDATE trials SET state = 'leased', fence = :fence, worker = :worker, expires_at = :expires
 WHERE run_id = :run AND idx = :idx

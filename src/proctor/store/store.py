@@ -229,6 +229,11 @@ class Store:
             raise NotFoundError(f"run {run_id} in {self.where} has no trial {key}")
         return rows.planned_trial(found[0])
 
+    def upcoming(self, run_id: str, now: float) -> PlannedTrial | None:
+        """The trial that would be claimed next."""
+        found = self._db.read(queries.UPCOMING, {"run": run_id, "now": now})
+        return rows.planned_trial(found[0]) if found else None
+
     def planned(self, run_id: str) -> Iterator[PlannedTrial]:
         """Every trial in plan order, a page at a time."""
         last = -1

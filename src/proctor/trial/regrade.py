@@ -102,6 +102,9 @@ class RegradeExecutor(TaskExecutor):
             )
         return await super().execute(trial, lease)
 
+    def expect(self, trial: PlannedTrial) -> None:
+        """Every one begins with what an earlier attempt left: there is nothing to start ahead."""
+
     def _attempt(self, plan: TaskTrialPlan, trial: PlannedTrial, lease: Lease) -> TaskAttempt:
         found = self.earlier(trial)
         assert isinstance(found, Earlier)

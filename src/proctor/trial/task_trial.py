@@ -23,13 +23,14 @@ from proctor.model.spec import SandboxSpec
 from proctor.model.task import Step, Task, TaskEnvironment
 from proctor.model.trial import Lease
 from proctor.processes import allowed_cpus
-from proctor.sandbox.base import Backend, Root, Sandbox, SandboxRequest, leave
+from proctor.sandbox.base import Backend, Root, Sandbox, leave
 from proctor.trial.collect import Collector, base_of
 from proctor.trial.logs import Logs
 from proctor.trial.phases import Phases
 from proctor.trial.redact import Redactor, secrets_in
 from proctor.trial.task.prepare import TaskTrialPlan
-from proctor.trial.task.request import limits_for, workdir_of
+from proctor.trial.task.request import workdir_of
+from proctor.trial.task.spare import Spare, Started, sandbox_request
 from proctor.trial.task.variables import fill
 from proctor.trial.verify import Verdict, verify, verify_rubrics
 
@@ -79,8 +80,16 @@ class TaskSetting:
 class TaskAttempt:
     """One attempt. `run` never raises for what the subject does; cancellation passes through."""
 
-    def __init__(self, setting: TaskSetting, plan: TaskTrialPlan, trial: PlannedTrial, lease: Lease) -> None:
+    def __init__(
+        self,
+        setting: TaskSetting,
+        plan: TaskTrialPlan,
+        trial: PlannedTrial,
+        lease: Lease,
+        spare: Spare | None = None,
+    ) -> None:
         self.setting = setting
+        self.spare = spare
         self.plan = plan
         self.task = plan.task
         self.trial = trial
@@ -130,7 +139,7 @@ class TaskAttempt:
         return self._record(started_at)
 
     async def _work(self) -> None:
-        env = self._environment()
+        env = environment(self.setting, self.plan)
         with self.phases.phase("image"):
             root: Root = await self.setting.make_root(self.task)
         with self.phases.phase("queue"):
@@ -158,28 +167,15 @@ class TaskAttempt:
         await self.plan.workspace.lay_out(sandbox, self.workdir, made=made)
         await self._wait_healthy(sandbox)
 
-    def _environment(self) -> dict[str, str]:
-        return {**self._filled(self.task.environment.env, "environment"), **self.plan.env}
-
-    def _filled(self, values: Mapping[str, str], table: str) -> dict[str, str]:
-        if not values:
-            return {}
-        where = f"{self.task.path / 'task.toml'}: [{table}.env]"
-        return fill(values, {**self.setting.given, **self.plan.env}, where)
-
     async def _start(self, root: Root, env: Mapping[str, str], state: Path | None = None) -> None:
         self.workdir = workdir_of(self.task, root)
         self.base = base_of(root, self.plan.workspace, self.workdir)
-        request = SandboxRequest(
-            name=f"{self.setting.run_id}-{self.trial.index}-{self.lease.attempt}-{self.lease.fence}",
-            root=root,
-            limits=limits_for(self.task, self.setting.sandbox),
-            env={**root.env, **env},
-            labels={"run": self.setting.run_id, "trial": self.trial.key[:16], "worker": self.setting.worker},
-            state=state,
-        )
-        sandbox = self.setting.backend.sandbox(request)
-        await sandbox.start()
+        suffix = f"{self.lease.attempt}-{self.lease.fence}"
+        request = sandbox_request(self.setting, self.task, self.trial, root, env, suffix=suffix, state=state)
+        sandbox = await self.spare.take(self.trial.key, request) if self.spare else None
+        if sandbox is None:
+            sandbox = self.setting.backend.sandbox(request)
+            await sandbox.start()
         self.sandbox = sandbox
         if root.host:
             self.notes.append("host-root: made from this machine's own system; not reproducible elsewhere")
@@ -265,7 +261,7 @@ class TaskAttempt:
     async def _verify(self, sandbox: Sandbox, env: Mapping[str, str], step: Step | None) -> Verdict:
         task = self.task
         spec = step.verifier if step else task.verifier
-        verifier_env = {**env, **self._filled(spec.env, "verifier")}
+        verifier_env = {**env, **filled(self.setting, self.plan, spec.env, "verifier")}
         keep = self.folder / "verifier"
         if step:
             keep /= step.name
@@ -374,6 +370,21 @@ class TaskAttempt:
         return {name: value for name, value in found.items() if value or name == "rewards"}
 
 
+def environment(setting: TaskSetting, plan: TaskTrialPlan) -> dict[str, str]:
+    """The variables that a task's sandbox has besides those of its image."""
+    return {**filled(setting, plan, plan.task.environment.env, "environment"), **plan.env}
+
+
+def filled(
+    setting: TaskSetting, plan: TaskTrialPlan, values: Mapping[str, str], table: str
+) -> dict[str, str]:
+    """Variables of a table of the task, with `${VAR}` looked up."""
+    if not values:
+        return {}
+    where = f"{plan.task.path / 'task.toml'}: [{table}.env]"
+    return fill(values, {**setting.given, **plan.env}, where)
+
+
 class TaskExecutor:
     """Executes the task trials of one run."""
 
@@ -381,6 +392,7 @@ class TaskExecutor:
         self.setting = setting
         self.plans = plans
         self._reaped = False
+        self._spare = Spare(self._start_ahead)
 
     async def execute(self, trial: PlannedTrial, lease: Lease) -> AttemptRecord:
         """One attempt. A task that cannot even be read is the author's fault, not a crash."""
@@ -405,8 +417,25 @@ class TaskExecutor:
         return await self._attempt(plan, trial, lease).run()
 
     def _attempt(self, plan: TaskTrialPlan, trial: PlannedTrial, lease: Lease) -> TaskAttempt:
-        return TaskAttempt(self.setting, plan, trial, lease)
+        return TaskAttempt(self.setting, plan, trial, lease, self._spare)
+
+    def expect(self, trial: PlannedTrial) -> None:
+        """This trial comes next: its sandbox is started while others run."""
+        self._spare.expect(trial)
+
+    async def _start_ahead(self, trial: PlannedTrial) -> Started | None:
+        setting, plan = self.setting, self.plans(trial)
+        root = await setting.make_root(plan.task)
+        if root.compose:  # its companions would run for as long as it waits
+            return None
+        env = environment(setting, plan)
+        request = sandbox_request(setting, plan.task, trial, root, env, suffix="next")
+        async with setting.starts:
+            sandbox = setting.backend.sandbox(request)
+            await sandbox.start()
+        return request, sandbox
 
     async def close(self) -> None:
         """End what the back end keeps warm."""
+        await self._spare.close()
         await self.setting.backend.close()

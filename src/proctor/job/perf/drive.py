@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
 
-from proctor.engine.base import Executor, Listener
+from proctor.engine.base import Listener
 from proctor.engine.lease import is_dead, worker_id
 from proctor.engine.local import LocalEngine
 from proctor.engine.stop import Stop
@@ -141,7 +141,7 @@ async def _try_out(setting: TaskSetting, task: Task, root: Root, number: int) ->
 class _Sparing:
     """Executes, save the episodes that are known to end the process: those get their record at once."""
 
-    def __init__(self, executor: Executor, guilty: Mapping[str, Guilt], worker: str) -> None:
+    def __init__(self, executor: TaskExecutor, guilty: Mapping[str, Guilt], worker: str) -> None:
         self.executor = executor
         self.guilty = guilty
         self.worker = worker
@@ -160,6 +160,11 @@ class _Sparing:
             failure=Failure(phase="agent", type="HarnessEnded", message=guilt.message),
             worker=self.worker,
         )
+
+    def expect(self, trial: PlannedTrial) -> None:
+        """Make ready what comes next, unless it gets its record at once."""
+        if trial.key not in self.guilty:
+            self.executor.expect(trial)
 
     async def close(self) -> None:
         await self.executor.close()

@@ -29,6 +29,11 @@ class ServedSandbox:
         self._env: dict[str, str] = {}
         self._ledger: dict[str, Any] = {}
 
+    @property
+    def alive(self) -> bool:
+        """Whether it still takes commands."""
+        return self._session.alive
+
     async def exec(
         self,
         argv: Sequence[str],

@@ -1,0 +1,146 @@
+"""Sandboxes started ahead, on a back end that pretends."""
+
+from __future__ import annotations
+
+import asyncio
+from dataclasses import replace
+
+import pytest
+
+from proctor.errors import SandboxError
+from proctor.model.plan import PlannedTrial
+from proctor.sandbox.base import Limits, Root, SandboxRequest
+from proctor.trial.task.spare import Spare
+
+pytestmark = pytest.mark.anyio
+
+
+class Place:
+    """A sandbox that knows whether it was stopped."""
+
+    def __init__(self) -> None:
+        self.alive = True
+        self.stopped = False
+
+    async def stop(self) -> None:
+        self.stopped = True
+
+
+class Starter:
+    """Starts a place per trial, when it is let."""
+
+    def __init__(self) -> None:
+        self.go = asyncio.Event()
+        self.go.set()
+        self.made: dict[str, Place] = {}
+        self.error: Exception | None = None
+
+    async def __call__(self, trial: PlannedTrial):
+        await self.go.wait()
+        if self.error:
+            raise self.error
+        self.made[trial.key] = Place()
+        return request(trial.key, "next"), self.made[trial.key]
+
+
+def trial(key: str) -> PlannedTrial:
+    return PlannedTrial(key=key, index=0, kind="task", subject="t", subject_digest="", body=0)
+
+
+def request(key: str, suffix: str = "1-1") -> SandboxRequest:
+    return SandboxRequest(name=f"run-{suffix}", root=Root(host=True), labels={"trial": key})
+
+
+async def settle() -> None:
+    for _ in range(5):
+        await asyncio.sleep(0)
+
+
+async def test_what_was_expected_is_taken_once():
+    start = Starter()
+    spare = Spare(start)
+    spare.expect(trial("a"))
+    spare.expect(trial("a"))
+    assert await spare.take("a", request("a")) is start.made["a"]
+    assert await spare.take("a", request("a")) is None
+    await spare.close()
+    assert not start.made["a"].stopped
+
+
+async def test_nobody_gets_what_was_made_for_another():
+    start = Starter()
+    spare = Spare(start)
+    spare.expect(trial("a"))
+    assert await spare.take("b", request("b")) is None
+    await spare.close()
+    assert start.made["a"].stopped
+
+
+async def test_a_request_that_differs_in_more_than_its_name_gets_its_own():
+    start = Starter()
+    spare = Spare(start)
+    spare.expect(trial("a"))
+    other = replace(request("a"), limits=Limits(pids=7))
+    assert await spare.take("a", other) is None
+    await spare.close()
+    assert start.made["a"].stopped
+
+
+async def test_one_that_died_while_it_waited_is_not_given_out():
+    start = Starter()
+    spare = Spare(start)
+    spare.expect(trial("a"))
+    await settle()
+    start.made["a"].alive = False
+    assert await spare.take("a", request("a")) is None
+    await spare.close()
+
+
+async def test_what_is_being_taken_is_not_discarded_for_the_next():
+    start = Starter()
+    start.go.clear()
+    spare = Spare(start)
+    spare.expect(trial("a"))
+    taking = asyncio.create_task(spare.take("a", request("a")))
+    await settle()
+    for key in ("b", "c", "d"):
+        spare.expect(trial(key))
+    start.go.set()
+    assert await taking is start.made["a"]
+    await spare.close()
+    assert {key for key, place in start.made.items() if not place.stopped} == {"a"}
+
+
+async def test_of_many_that_nobody_takes_few_are_kept():
+    start = Starter()
+    spare = Spare(start)
+    for key in "abcd":
+        spare.expect(trial(key))
+        await settle()
+    assert [key for key, place in start.made.items() if not place.stopped] == ["c", "d"]
+    await spare.close()
+    assert all(place.stopped for place in start.made.values())
+
+
+async def test_what_goes_wrong_is_left_to_the_trial():
+    start = Starter()
+    start.error = SandboxError("no room")
+    spare = Spare(start)
+    spare.expect(trial("a"))
+    assert await spare.take("a", request("a")) is None
+    await spare.close()
+
+
+async def test_who_is_cancelled_while_it_waits_leaves_nothing_behind():
+    start = Starter()
+    start.go.clear()
+    spare = Spare(start)
+    spare.expect(trial("a"))
+    taking = asyncio.create_task(spare.take("a", request("a")))
+    await settle()
+    taking.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await taking
+    start.go.set()
+    await spare.close()
+    assert start.made["a"].stopped
