@@ -71,6 +71,22 @@ def rewards(*texts: str | None, name: str = "reward.txt") -> Callable[[FakeComma
     return handle
 
 
+async def host_root(task, environment=None):
+    return Root(host=True, workdir="/app")
+
+
+def setting_in(folder: Path, backend: Fake, **options) -> TaskSetting:
+    """Everything a trial needs, below one folder."""
+    return TaskSetting(
+        run_id="run",
+        run_dir=folder / "run",
+        sandbox=SandboxSpec(),
+        backend=backend,
+        collector=Collector(folder / "run", FolderBlobs(folder / "blobs")),
+        **{"make_root": host_root, "given": {}, "worker": "w", **options},
+    )
+
+
 async def attempt(
     tmp_path: Path,
     *,
@@ -89,24 +105,11 @@ async def attempt(
     task = read_task(folder)
     backend = backend or Fake(handler=handler or rewards("1"))
 
-    async def root(task, environment=None):
-        return Root(host=True, workdir="/app")
-
     spec = Spec(name="s", tasks=(TaskEntry(path=str(folder), agents=("nop",), **(entry or {})),))
     preparation = Preparation(spec, tmp_path / "cache")
     if agent:
         preparation._agents[0, "nop"] = agent
-    setting = TaskSetting(
-        run_id="run",
-        run_dir=tmp_path / "run",
-        sandbox=SandboxSpec(),
-        backend=backend,
-        make_root=make_root or root,
-        collector=Collector(tmp_path / "run", FolderBlobs(tmp_path / "blobs")),
-        given=given or {},
-        worker="w",
-        **options,
-    )
+    setting = setting_in(tmp_path, backend, make_root=make_root or host_root, given=given or {}, **options)
     trial = PlannedTrial(
         key="k" * 64,
         index=0,
@@ -324,18 +327,7 @@ async def test_a_prepared_task_is_scored_by_its_rubrics(tmp_path):
     spec = Spec(name="s", tasks=(TaskEntry(path=str(folder), agents=("nop",)),))
     task = read_task(folder)
 
-    async def root(task, environment=None):
-        return Root(host=True)
-
-    setting = TaskSetting(
-        run_id="run",
-        run_dir=tmp_path / "run",
-        sandbox=SandboxSpec(),
-        backend=backend,
-        make_root=root,
-        collector=Collector(tmp_path / "run", FolderBlobs(tmp_path / "blobs")),
-        given={},
-    )
+    setting = setting_in(tmp_path, backend)
     trial = PlannedTrial(
         key="k" * 64,
         index=0,
@@ -363,21 +355,8 @@ async def test_a_sandbox_that_was_started_ahead_is_the_one_that_is_used(tmp_path
     task = read_task(folder)
     backend = Fake(handler=rewards("1"))
 
-    async def root(task, environment=None):
-        return Root(host=True, workdir="/app")
-
     spec = Spec(name="s", tasks=(TaskEntry(path=str(folder), agents=("nop",)),))
-    setting = TaskSetting(
-        run_id="run",
-        run_dir=tmp_path / "run",
-        sandbox=SandboxSpec(),
-        backend=backend,
-        make_root=root,
-        collector=Collector(tmp_path / "run", FolderBlobs(tmp_path / "blobs")),
-        given={},
-        worker="w",
-    )
-    executor = TaskExecutor(setting, Preparation(spec, tmp_path / "cache").plan)
+    executor = TaskExecutor(setting_in(tmp_path, backend), Preparation(spec, tmp_path / "cache").plan)
     trials = [
         PlannedTrial(
             key=str(number) * 64,

@@ -51,6 +51,16 @@ def request(key: str, suffix: str = "1-1") -> SandboxRequest:
     return SandboxRequest(name=f"run-{suffix}", root=Root(host=True), labels={"trial": key})
 
 
+async def taking_early(start: Starter) -> tuple[Spare, asyncio.Task]:
+    """Somebody who waits for a sandbox that is still being started."""
+    start.go.clear()
+    spare = Spare(start)
+    spare.expect(trial("a"))
+    taking = asyncio.create_task(spare.take("a", request("a")))
+    await settle()
+    return spare, taking
+
+
 async def settle() -> None:
     for _ in range(5):
         await asyncio.sleep(0)
@@ -98,11 +108,7 @@ async def test_one_that_died_while_it_waited_is_not_given_out():
 
 async def test_what_is_being_taken_is_not_discarded_for_the_next():
     start = Starter()
-    start.go.clear()
-    spare = Spare(start)
-    spare.expect(trial("a"))
-    taking = asyncio.create_task(spare.take("a", request("a")))
-    await settle()
+    spare, taking = await taking_early(start)
     for key in ("b", "c", "d"):
         spare.expect(trial(key))
     start.go.set()
@@ -133,11 +139,7 @@ async def test_what_goes_wrong_is_left_to_the_trial():
 
 async def test_who_is_cancelled_while_it_waits_leaves_nothing_behind():
     start = Starter()
-    start.go.clear()
-    spare = Spare(start)
-    spare.expect(trial("a"))
-    taking = asyncio.create_task(spare.take("a", request("a")))
-    await settle()
+    spare, taking = await taking_early(start)
     taking.cancel()
     with pytest.raises(asyncio.CancelledError):
         await taking
