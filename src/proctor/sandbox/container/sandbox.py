@@ -27,6 +27,7 @@ if TYPE_CHECKING:
 
 _CONNECT_S = 20.0
 _READY_S = 30.0
+_SETTLE_S = 30.0
 
 
 class ContainerSandbox(ServedSandbox):
@@ -99,9 +100,7 @@ class ContainerSandbox(ServedSandbox):
                 await self._session.ready(_READY_S)
                 await starting
             finally:
-                if not starting.done():
-                    starting.cancel()
-                await asyncio.gather(starting, return_exceptions=True)
+                await _settled(starting)
         await self._look_at(pid)
         await self._connect(pid)
         self._env = {"PATH": PATH, **self._env, **self._request.root.env, **self._request.env}
@@ -185,6 +184,15 @@ class ContainerSandbox(ServedSandbox):
             with contextlib.suppress(SandboxError):
                 self._ledger["disk_bytes"] = (await self._measure())[0]
             self._changes = ()
+
+
+async def _settled(starting: asyncio.Task[None]) -> None:
+    """Let the engine end by itself: killed between making and starting a container it forgets the process."""
+    try:
+        await asyncio.wait([starting], timeout=_SETTLE_S)
+    finally:
+        starting.cancel()
+        await asyncio.gather(starting, return_exceptions=True)
 
 
 @contextlib.contextmanager
