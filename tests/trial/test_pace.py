@@ -11,21 +11,21 @@ NEVER_CALM = {"best_ns": 100, "quickest_ns": 160, "short": True, "calm": False}
 
 
 def test_nothing_is_known_at_first_and_what_was_learnt_is_known_next_time(tmp_path: Path):
-    file = tmp_path / "home" / "pace.json"
-    first = KnownPace(file)
+    home = tmp_path / "home"
+    first = KnownPace(home)
     assert first.to_mapping() == {"best_ns": 0, "patience_s": PATIENCE_S}
     first.learn(CALM)
-    assert KnownPace(file).to_mapping()["best_ns"] == 100
-    assert [each.name for each in file.parent.iterdir()] == ["pace.json"]
+    assert KnownPace(home).to_mapping()["best_ns"] == 100
+    assert [each.name for each in home.iterdir()] == ["pace.json"]
 
 
 def test_the_pace_of_another_machine_or_a_broken_file_is_not_taken(tmp_path: Path):
     file = tmp_path / "pace.json"
-    KnownPace(file).learn(CALM)
+    KnownPace(tmp_path).learn(CALM)
     file.write_text(file.read_text().replace("CPython", "Other"))
-    assert KnownPace(file).to_mapping()["best_ns"] == 0
+    assert KnownPace(tmp_path).to_mapping()["best_ns"] == 0
     file.write_text("{")
-    assert KnownPace(file).to_mapping()["best_ns"] == 0
+    assert KnownPace(tmp_path).to_mapping()["best_ns"] == 0
 
 
 def test_a_better_pace_is_taken_at_once_and_a_worse_one_by_and_by():
@@ -64,6 +64,6 @@ def test_long_slots_say_nothing_about_patience_but_leave_a_first_pace():
 
 def test_a_home_that_cannot_be_written_to_is_no_trouble(tmp_path: Path):
     (tmp_path / "home").write_text("a file")
-    pace = KnownPace(tmp_path / "home" / "pace.json")
+    pace = KnownPace(tmp_path / "home")
     pace.learn(CALM)
     assert pace.to_mapping()["best_ns"] == 100

@@ -151,7 +151,7 @@ def _pace(settings: Settings) -> Finding:
     for _ in range(_LOOKS):
         looks.append(gauge_ns())
         time.sleep(_BETWEEN_LOOKS_S)
-    best_ns = min([KnownPace(settings.home / "pace.json").best_ns or looks[0], *looks])
+    best_ns = min([KnownPace(settings.home).best_ns or looks[0], *looks])
     calm = sum(each <= CALM_UP_TO * best_ns for each in looks) / len(looks)
     return Finding(
         "pace",

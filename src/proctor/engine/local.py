@@ -79,7 +79,6 @@ class LocalEngine:
         self._began = clock()
         self._expecting = executor if isinstance(executor, Expecting) else None
         self._next: PlannedTrial | None = None
-        self._full = False
 
     async def run(self) -> None:
         """Return when no trial is left, or when asked to stop and what ran is saved."""
@@ -125,7 +124,6 @@ class LocalEngine:
                 with suppress(FenceError):
                     told.append((held.trial, record, self._commit(held.lease, record)))
             claimed = self._claim(room)
-        self._full = 0 < len(claimed) == room
         for held in claimed:
             self._ready_at.pop(held.lease.key, None)
             task = asyncio.create_task(self.executor.execute(held.trial, held.lease))
@@ -136,8 +134,7 @@ class LocalEngine:
 
     def _look_ahead(self) -> None:
         """Tell an executor that wants to know which trial comes when one of those that run has ended."""
-        if self._full and self._expecting and not self.stop.draining:
-            self._full = False
+        if self._expecting and len(self._running) >= self.parallel and not self.stop.draining:
             self._next = self.store.upcoming(self.run_id, self.clock())
             if self._next:
                 self._expecting.expect(self._next)

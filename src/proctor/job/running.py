@@ -190,7 +190,7 @@ def _executor(job: Job, blobs: FolderBlobs, worker: str, on_log: OnLog | None) -
         contended=spec.parallel > 1,
         blobs=blobs,
         worker=worker,
-        pace_file=job.settings.home / "pace.json",
+        home=job.settings.home,
     )
 
 

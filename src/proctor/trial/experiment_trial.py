@@ -45,7 +45,7 @@ class ExperimentExecutor:
         contended: bool,
         blobs: Blobs,
         worker: str,
-        pace_file: Path | None = None,
+        home: Path | None = None,
         clock: Callable[[], float] = time.time,
     ) -> None:
         self.bodies = tuple(bodies)
@@ -59,7 +59,7 @@ class ExperimentExecutor:
         self.worker = worker
         self.clock = clock
         waits = not contended and any(map(_waits_for_calm, self.bodies))
-        self._pace = KnownPace(pace_file) if waits else None
+        self._pace = KnownPace(home) if waits else None
         self._resolved = tuple(_resolve(body, self.sources) for body in self.bodies)
         self._asked = tuple(
             self._ask(body, resolved.riding)

@@ -13,6 +13,7 @@ from typing import Any
 
 from proctor.trial.environment import processor
 
+FILE = "pace.json"
 PATIENCE_S = 5.0
 """How long a point waits for calm, all in all; half as long after a point that waited in vain."""
 FORGOTTEN_AFTER_S = 3600.0
@@ -23,8 +24,8 @@ _RELAXED = 1.02
 class KnownPace:
     """The pace of this interpreter on this machine. Where it cannot be written down it lasts for one run."""
 
-    def __init__(self, file: Path | None, *, clock: Callable[[], float] = time.time) -> None:
-        self._file = file
+    def __init__(self, home: Path | None, *, clock: Callable[[], float] = time.time) -> None:
+        self._file = home and home / FILE
         self._clock = clock
         self._subject = f"{platform.python_implementation()} {platform.python_version()} {processor()}"
         self._best_ns, self._seen_at = self._read()
@@ -44,7 +45,7 @@ class KnownPace:
         now, quickest_ns = self._clock(), found["quickest_ns"] or found["best_ns"]
         if found["short"]:
             self._patience_s = PATIENCE_S if found["calm"] else self._patience_s / 2
-        if (found["short"] and found["calm"]) or not self._best_ns:
+        if found["calm"] or not self._best_ns:
             known_ns = self._best_ns * _RELAXED if self._best_ns else quickest_ns
             self._best_ns, self._seen_at = round(min(quickest_ns, known_ns)), now
         elif now - self._seen_at > FORGOTTEN_AFTER_S:

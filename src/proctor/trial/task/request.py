@@ -2,9 +2,17 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from proctor.model.plan import PlannedTrial
 from proctor.model.spec import SandboxSpec
 from proctor.model.task import Task
-from proctor.sandbox.base import Limits, Root
+from proctor.sandbox.base import Limits, Root, SandboxRequest
+
+if TYPE_CHECKING:
+    from proctor.trial.task_trial import TaskSetting
 
 WORKDIR = "/app"
 _PIDS = 512
@@ -28,3 +36,24 @@ def workdir_of(task: Task, root: Root) -> str:
     if task.environment.workdir:
         return task.environment.workdir
     return root.workdir if root.workdir not in {"", "/"} else WORKDIR
+
+
+def sandbox_request(
+    setting: TaskSetting,
+    task: Task,
+    trial: PlannedTrial,
+    root: Root,
+    env: Mapping[str, str],
+    *,
+    suffix: str,
+    state: Path | None = None,
+) -> SandboxRequest:
+    """What a sandbox of a trial is to be; `suffix` makes its name unique."""
+    return SandboxRequest(
+        name=f"{setting.run_id}-{trial.index}-{suffix}",
+        root=root,
+        limits=limits_for(task, setting.sandbox),
+        env={**root.env, **env},
+        labels={"run": setting.run_id, "trial": trial.key[:16], "worker": setting.worker},
+        state=state,
+    )

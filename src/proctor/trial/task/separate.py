@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING
 from proctor.model.plan import PlannedTrial
 from proctor.model.task import Task, VerifierSpec
 from proctor.model.trial import Lease
-from proctor.sandbox.base import Sandbox, SandboxRequest, end_processes
-from proctor.trial.task.request import limits_for, workdir_of
+from proctor.sandbox.base import Sandbox, end_processes
+from proctor.trial.task.request import sandbox_request, workdir_of
 
 if TYPE_CHECKING:
     from proctor.trial.task_trial import TaskSetting
@@ -31,15 +31,8 @@ async def open_separate(
     """A fresh sandbox with the agent's collected files in place, ready for the tests."""
     await end_processes(agents_place)
     root = await setting.make_root(task, spec.environment)
-    sandbox = setting.backend.sandbox(
-        SandboxRequest(
-            name=f"{setting.run_id}-{trial.index}-{lease.attempt}-{lease.fence}-verifier",
-            root=root,
-            limits=limits_for(task, setting.sandbox),
-            env=root.env,
-            labels={"run": setting.run_id, "trial": trial.key[:16], "worker": setting.worker},
-        )
-    )
+    suffix = f"{lease.attempt}-{lease.fence}-verifier"
+    sandbox = setting.backend.sandbox(sandbox_request(setting, task, trial, root, {}, suffix=suffix))
     await sandbox.start()
     try:
         await sandbox.exec(["/bin/mkdir", "-p", workdir_of(task, root), workdir, "/logs/artifacts"], cwd="/")

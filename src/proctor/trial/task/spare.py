@@ -7,44 +7,16 @@ forgotten: the trial starts a sandbox of its own, and what is wrong is met there
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable
 from contextlib import suppress
 from dataclasses import replace
-from pathlib import Path
-from typing import TYPE_CHECKING
 
 from proctor.errors import SandboxError
 from proctor.model.plan import PlannedTrial
-from proctor.model.task import Task
-from proctor.sandbox.base import Root, Sandbox, SandboxRequest
-from proctor.trial.task.request import limits_for
-
-if TYPE_CHECKING:
-    from proctor.trial.task_trial import TaskSetting
+from proctor.sandbox.base import Sandbox, SandboxRequest
 
 Started = tuple[SandboxRequest, Sandbox]
 _KEPT = 2
-
-
-def sandbox_request(
-    setting: TaskSetting,
-    task: Task,
-    trial: PlannedTrial,
-    root: Root,
-    env: Mapping[str, str],
-    *,
-    suffix: str,
-    state: Path | None = None,
-) -> SandboxRequest:
-    """What a trial's sandbox is to be; `suffix` makes its name unique."""
-    return SandboxRequest(
-        name=f"{setting.run_id}-{trial.index}-{suffix}",
-        root=root,
-        limits=limits_for(task, setting.sandbox),
-        env={**root.env, **env},
-        labels={"run": setting.run_id, "trial": trial.key[:16], "worker": setting.worker},
-        state=state,
-    )
 
 
 class Spare:
