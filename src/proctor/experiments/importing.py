@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import os.path
 import sys
-from binascii import crc32
 from contextlib import contextmanager, suppress
 from importlib import import_module, invalidate_caches
 from importlib.machinery import ModuleSpec
@@ -76,9 +75,11 @@ def importable(folder: str) -> Iterator[None]:
 
 
 def _package_name(folder: str) -> str:
-    # No sha256: hashlib maps OpenSSL into every process that is forked for a measurement.
-    text = folder.encode()
-    return f"{PREFIX}{crc32(text):08x}{crc32(text[::-1]):08x}"
+    # FNV-1a: hashlib would map OpenSSL, and binascii zlib, into every process forked for a measurement.
+    found = 0xCBF29CE484222325
+    for byte in folder.encode("utf-8", "surrogateescape"):
+        found = (found ^ byte) * 0x100000001B3 & 0xFFFF_FFFF_FFFF_FFFF
+    return f"{PREFIX}{found:016x}"
 
 
 def _make_package(folder: str) -> None:
