@@ -98,10 +98,8 @@ class TestRuns:
         store.create_run(make.info(), Plan(trials=(trial, *more), warnings=("careful",)))
         assert tuple(store.planned(RUN)) == (trial, *more)
         assert store.trial(RUN, "k" * 64) == trial
-        assert store.upcoming(RUN, 1.0) == trial
-        store.claim(RUN, worker="w", now=1.0, lease_s=9.0, limit=1)
-        assert store.upcoming(RUN, 1.0) == more[0]
-        assert store.upcoming("another", 1.0) is None
+        ((_, begun),), upcoming = store.take(RUN, worker="w", now=1.0, lease_s=9.0)
+        assert (begun, upcoming) == (trial, more[0])
         assert store.warnings(RUN) == ("careful",)
         with pytest.raises(NotFoundError, match="no trial nope"):
             store.trial(RUN, "nope")
@@ -221,6 +219,32 @@ class TestTrials:
         assert store.workers(RUN) == ["a", "b"]
         assert store.workers() == ["a", "b"]
         assert store.workers("other") == []
+
+    def test_trials_are_taken_in_plan_order_and_have_begun(self, store: Store, make):
+        plan = make.run(store, size=3)
+        taken = store.take(RUN, worker="a", now=1.0, lease_s=30, limit=2)
+        assert [trial for _, trial in taken.begun] == list(plan.trials[:2])
+        assert [(lease.fence, lease.attempt, lease.expires_at) for lease, _ in taken.begun] == [
+            (1, 1, 31.0)
+        ] * 2
+        assert taken.upcoming == plan.trials[2]
+        assert [(event.kind, event.trial_key) for event in store.events(run_id=RUN)[1:]] == [
+            (kind, trial.key) for trial in plan.trials[:2] for kind in ("trial.leased", "trial.running")
+        ]
+        (lost, _), _ = taken.begun
+        assert [lease.key for lease in store.release_worker("a", now=2.0)] == [
+            lease.key for lease, _ in taken.begun
+        ]
+        assert [row.record.outcome for row in store.attempts(RUN)] == [Outcome.WORKER_LOST] * 2
+        with pytest.raises(FenceError):
+            store.finish(lost, make.record(lost), now=3.0, counts=True)
+        rest = store.take(RUN, worker="b", now=3.0, lease_s=30, limit=9)
+        assert [(lease.attempt, trial) for lease, trial in rest.begun] == list(
+            zip((2, 2, 1), plan.trials, strict=True)
+        )
+        assert rest.upcoming is None
+        assert store.take(RUN, worker="c", now=3.0, lease_s=30) == ([], None)
+        assert store.take("nobody", worker="c", now=3.0, lease_s=30) == ([], None)
 
     def test_a_record_comes_back_whole(self, store: Store, make):
         make.run(store, size=1)

@@ -114,7 +114,7 @@ class LocalEngine:
         self._woken.set()
 
     def _turn(self, ended: list[tuple[Held, AttemptRecord]]) -> list[Told]:
-        """Commit what has ended and claim what comes next, in one transaction; then start; what ended."""
+        """Commit what has ended and take what comes next, in one transaction; then start; what ended."""
         room = 0 if self.stop.draining else self.parallel - len(self._running)
         if not ended and room <= 0:
             return []
@@ -123,8 +123,8 @@ class LocalEngine:
             for held, record in ended:
                 with suppress(FenceError):
                     told.append((held.trial, record, self._commit(held.lease, record)))
-            claimed = self._claim(room)
-        for held in claimed:
+            begun = self._take(room)
+        for held in begun:
             self._ready_at.pop(held.lease.key, None)
             task = asyncio.create_task(self.executor.execute(held.trial, held.lease))
             self._running[task] = held
@@ -134,31 +134,19 @@ class LocalEngine:
 
     def _look_ahead(self) -> None:
         """Tell an executor that wants to know which trial comes when one of those that run has ended."""
-        if self._expecting and len(self._running) >= self.parallel and not self.stop.draining:
-            self._next = self.store.upcoming(self.run_id, self.clock())
-            if self._next:
-                self._expecting.expect(self._next)
+        full = len(self._running) >= self.parallel
+        if self._expecting and self._next and full and not self.stop.draining:
+            self._expecting.expect(self._next)
 
-    def _planned(self, lease: Lease) -> PlannedTrial:
-        if self._next and self._next.key == lease.key:
-            return self._next
-        return self.store.trial(self.run_id, lease.key)
-
-    def _claim(self, room: int) -> list[Held]:
+    def _take(self, room: int) -> list[Held]:
         if room <= 0:
             return []
         now = self.clock()
-        leases = self.store.claim(self.run_id, worker=self.worker, now=now, lease_s=self.lease_s, limit=room)
-        for lease in leases:
-            self.store.begin(lease, now)
+        taken = self.store.take(self.run_id, worker=self.worker, now=now, lease_s=self.lease_s, limit=room)
+        self._next = taken.upcoming
         return [
-            Held(
-                self._planned(lease),
-                lease,
-                now,
-                max(0.0, now - self._ready_at.get(lease.key, self._began)),
-            )
-            for lease in leases
+            Held(trial, lease, now, max(0.0, now - self._ready_at.get(lease.key, self._began)))
+            for lease, trial in taken.begun
         ]
 
     def _commit(self, lease: Lease, record: AttemptRecord) -> bool:

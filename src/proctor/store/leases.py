@@ -8,15 +8,23 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from functools import lru_cache
-from typing import Any
+from typing import Any, NamedTuple
 
 from proctor.errors import FenceError
 from proctor.model.outcome import Outcome
+from proctor.model.plan import PlannedTrial
 from proctor.model.record import AttemptRecord, Failure
 from proctor.model.trial import Lease, TrialState
 from proctor.store import queries
 from proctor.store.database import Database, Row, Transaction
-from proctor.store.rows import column, dump, record_body
+from proctor.store.rows import column, dump, planned_trial, record_body
+
+
+class Taken(NamedTuple):
+    """Trials that have begun, and which one would be next."""
+
+    begun: list[tuple[Lease, PlannedTrial]]
+    upcoming: PlannedTrial | None
 
 
 def claim(db: Database, run_id: str, *, worker: str, now: float, lease_s: float, limit: int) -> list[Lease]:
@@ -44,6 +52,38 @@ def claim(db: Database, run_id: str, *, worker: str, now: float, lease_s: float,
             )
             _event(tx, run_id, now, "trial.leased", lease.index, _attempt_of(lease.attempt, worker))
     return leases
+
+
+def take(db: Database, run_id: str, *, worker: str, now: float, lease_s: float, limit: int) -> Taken:
+    """Claim and begin at once, and look at the trial that comes after them."""
+    expires = now + lease_s
+    worker = column(worker)
+    with db.write() as tx:
+        found = tx.execute(
+            queries.TAKEABLE.format(row_lock=db.row_lock), {"run": run_id, "now": now, "limit": limit + 1}
+        )
+        trials = [planned_trial(row) for row in found]
+        begun = [
+            (Lease(run_id, trial.key, trial.index, worker, row[-2] + 1, row[-1] + 1, expires), trial)
+            for row, trial in zip(found[:limit], trials, strict=False)
+        ]
+        for lease, _ in begun:
+            tx.change(
+                queries.TAKE,
+                {
+                    "run": run_id,
+                    "idx": lease.index,
+                    "fence": lease.fence,
+                    "worker": worker,
+                    "expires": expires,
+                    "now": now,
+                },
+            )
+            attempt = lease.attempt
+            leased = _event_of(run_id, now, "trial.leased", lease.index, _attempt_of(attempt, worker))
+            running = _event_of(run_id, now, "trial.running", lease.index, _attempt_of(attempt))
+            tx.many(queries.INSERT_EVENT, (leased, running))
+    return Taken(begun, trials[limit] if len(trials) > limit else None)
 
 
 def begin(db: Database, lease: Lease, now: float) -> None:
@@ -235,13 +275,18 @@ def _attempt_ended(
             "state": state.value,
         }
     )
-    _event(tx, run_id, now, "attempt.ended", idx, data)
+    events = [_event_of(run_id, now, "attempt.ended", idx, data)]
     if state is TrialState.DONE:
-        _event(tx, run_id, now, "trial.done", idx, data)
+        events.append(_event_of(run_id, now, "trial.done", idx, data))
+    tx.many(queries.INSERT_EVENT, events)
 
 
 def _event(tx: Transaction, run_id: str, at: float, kind: str, idx: int | None, data: str) -> None:
-    tx.change(queries.INSERT_EVENT, {"run": run_id, "at": at, "kind": kind, "idx": idx, "data": data})
+    tx.change(queries.INSERT_EVENT, _event_of(run_id, at, kind, idx, data))
+
+
+def _event_of(run_id: str, at: float, kind: str, idx: int | None, data: str) -> dict[str, Any]:
+    return {"run": run_id, "at": at, "kind": kind, "idx": idx, "data": data}
 
 
 @lru_cache(maxsize=64)

@@ -62,12 +62,17 @@ CLAIMABLE = """
 SELECT idx, key, fence, attempts FROM trials WHERE run_id = :run AND state = 'pending' AND ready_at <= :now
 ORDER BY idx LIMIT :limit {row_lock}
 """
-UPCOMING = f"""
-SELECT {TRIAL_COLUMNS} FROM trials t WHERE t.run_id = :run AND t.state = 'pending' AND t.ready_at <= :now
-ORDER BY t.idx LIMIT 1
+TAKEABLE = f"""
+SELECT {TRIAL_COLUMNS}, t.fence, t.attempts FROM trials t
+WHERE t.run_id = :run AND t.state = 'pending' AND t.ready_at <= :now ORDER BY t.idx LIMIT :limit {{row_lock}}
 """
 CLAIM = """
 UPDATE trials SET state = 'leased', fence = :fence, worker = :worker, expires_at = :expires
+WHERE run_id = :run AND idx = :idx
+"""
+TAKE = """
+UPDATE trials SET state = 'running', fence = :fence, worker = :worker, expires_at = :expires,
+                  started_at = :now
 WHERE run_id = :run AND idx = :idx
 """
 _HELD = "run_id = :run AND idx = :idx AND key = :key AND fence = :fence AND state IN ('leased', 'running')"

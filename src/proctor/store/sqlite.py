@@ -29,6 +29,8 @@ APPLICATION_ID = 0x50726374
 """Marks the file as ours, so that tables are never added to someone else's database."""
 OLDEST_SQLITE = (3, 37, 0)
 """STRICT tables; RETURNING and UPDATE … FROM are older."""
+_LOG_PAGES = 4000
+"""After how many pages the log is written back, 16 MB: most of them change again and again meanwhile."""
 _NO_PARAMS: Params = {}
 
 
@@ -169,6 +171,7 @@ class SqliteDatabase:
 
             upgrade_sqlite(self.where)
         connection.execute("PRAGMA synchronous = NORMAL")
+        connection.execute(f"PRAGMA wal_autocheckpoint = {_LOG_PAGES}")
 
     def _revision(self, connection: sqlite3.Connection) -> str | None:
         """The schema revision; None for an empty file."""

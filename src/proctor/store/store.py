@@ -18,6 +18,7 @@ from proctor.model.run import RunInfo
 from proctor.model.trial import Lease, RunStatus, TrialState
 from proctor.store import leases, queries, refs, rows
 from proctor.store.database import ConflictError, Database, Row, Transaction
+from proctor.store.leases import Taken
 from proctor.store.rows import AttemptRow, ResultRow
 
 _PAGE = 500
@@ -185,6 +186,10 @@ class Store:
         """Lease up to `limit` pending trials, in plan order."""
         return leases.claim(self._db, run_id, worker=worker, now=now, lease_s=lease_s, limit=limit)
 
+    def take(self, run_id: str, *, worker: str, now: float, lease_s: float, limit: int = 1) -> Taken:
+        """Lease and begin in one go, for whoever starts at once what it leases."""
+        return leases.take(self._db, run_id, worker=worker, now=now, lease_s=lease_s, limit=limit)
+
     def begin(self, lease: Lease, now: float) -> None:
         """The work starts. FenceError when the lease has passed on."""
         leases.begin(self._db, lease, now)
@@ -228,11 +233,6 @@ class Store:
         if not found:
             raise NotFoundError(f"run {run_id} in {self.where} has no trial {key}")
         return rows.planned_trial(found[0])
-
-    def upcoming(self, run_id: str, now: float) -> PlannedTrial | None:
-        """The trial that would be claimed next."""
-        found = self._db.read(queries.UPCOMING, {"run": run_id, "now": now})
-        return rows.planned_trial(found[0]) if found else None
 
     def planned(self, run_id: str) -> Iterator[PlannedTrial]:
         """Every trial in plan order, a page at a time."""
