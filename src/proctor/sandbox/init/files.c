@@ -230,18 +230,18 @@ int run_builtin(int argc, char **argv)
 static int remove_below(int top, int folder, const char *name, int depth)
 {
     static unsigned long moved;
-    if (unlinkat(folder, name, 0) == 0 || errno == ENOENT)
-        return 0;
     int fd = openat(folder, name, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
+    if (fd < 0 && (errno == ENOTDIR || errno == ELOOP) && unlinkat(folder, name, 0) == 0)
+        return 0;
     if (fd < 0 && errno == EACCES && fchmodat(folder, name, 0700, 0) == 0)
         fd = openat(folder, name, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
     if (fd < 0)
-        return -1;
+        return errno == ENOENT ? 0 : -1;
     DIR *listing = fdopendir(fd);
     for (struct dirent *each; listing && (each = readdir(listing));) {
         if (!strcmp(each->d_name, ".") || !strcmp(each->d_name, ".."))
             continue;
-        if (unlinkat(fd, each->d_name, 0) == 0)
+        if (each->d_type != DT_DIR && unlinkat(fd, each->d_name, 0) == 0)
             continue;
         if (depth < 64)
             remove_below(top < 0 ? fd : top, fd, each->d_name, depth + 1);

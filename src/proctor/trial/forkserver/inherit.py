@@ -15,7 +15,7 @@ _SMALL_BYTES = 128 << 10
 
 
 def inherit_code() -> None:
-    """Forks of this process have its code in place from now on; where that is not allowed, nothing changes."""
+    """Forks of this process have its code in place from now on. Where that is not allowed nothing changes."""
     try:
         memory = os.open("/proc/self/mem", os.O_RDWR | os.O_CLOEXEC)
     except OSError:
