@@ -28,11 +28,10 @@ async def _remove_layers(home: Path) -> None:
     with tempfile.TemporaryDirectory() as other:
         backend = Bubblewrap(Path(other))
         keeper = await backend.keeper()
-        folder = os.open(home, os.O_RDONLY)
         try:
-            for entry in list(os.scandir(home)):
-                if entry.name.startswith(".proctor") and entry.is_dir(follow_symlinks=False):
-                    await keeper.remove(entry.name, folder)
+            for found in [*home.glob(".proctor*"), *home.glob("*/.proctor*")]:
+                folder = os.open(found.parent, os.O_RDONLY)
+                await keeper.remove(found.name, folder)
+                os.close(folder)
         finally:
-            os.close(folder)
             await backend.close()

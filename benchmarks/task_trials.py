@@ -71,21 +71,20 @@ def cpu_s(who: int) -> float:
     return usage.ru_utime + usage.ru_stime
 
 
-def run_proctor(task: Path, rollouts: int, parallel: int, sandbox: str) -> dict[str, float]:
+def run_proctor(task: Path, rollouts: int, parallel: int, sandbox: str, home: Path) -> dict[str, float]:
     """Per-trial figures of one run, after a first trial that builds the image."""
-    with scratch() as home:
-        settings = Settings(home=home / ".proctor", rollouts_dir=home / "rollouts")
-        for count in (1, rollouts):
-            entry = {"path": str(task), "agent": "oracle", "rollouts": count}
-            spec = from_mapping({"name": "cost", "tasks": [entry], "parallel": parallel, "sandbox": sandbox})
-            before = cpu_s(resource.RUSAGE_SELF), cpu_s(resource.RUSAGE_CHILDREN), time.perf_counter()
-            ear = Silent()
-            job = create(spec, {}, settings)
-            asyncio.run(run_job(job, ear))
-            own = cpu_s(resource.RUSAGE_SELF) - before[0]
-            below = cpu_s(resource.RUSAGE_CHILDREN) - before[1]
-            wall = time.perf_counter() - before[2]
-            assert ear.outcomes == {"passed": count}, ear.outcomes
+    settings = Settings(home=home / ".proctor", rollouts_dir=home / "rollouts")
+    for count in (1, rollouts):
+        entry = {"path": str(task), "agent": "oracle", "rollouts": count}
+        spec = from_mapping({"name": "cost", "tasks": [entry], "parallel": parallel, "sandbox": sandbox})
+        before = cpu_s(resource.RUSAGE_SELF), cpu_s(resource.RUSAGE_CHILDREN), time.perf_counter()
+        ear = Silent()
+        job = create(spec, {}, settings)
+        asyncio.run(run_job(job, ear))
+        own = cpu_s(resource.RUSAGE_SELF) - before[0]
+        below = cpu_s(resource.RUSAGE_CHILDREN) - before[1]
+        wall = time.perf_counter() - before[2]
+        assert ear.outcomes == {"passed": count}, ear.outcomes
     memory = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
     return {
         "harness_ms": own / rollouts * 1e3,
@@ -136,26 +135,28 @@ def main() -> None:
     options = parser.parse_args()
     print(f"load {os.getloadavg()[0]:.1f}; making a small file here: {file_floor_ms():.3f} ms CPU")
     print(f"{'what':<44} {'harness ms':>10} {'all ms':>8} {'trials/s':>9} {'MB':>6}   (CPU per trial)")
-    with MachinePace() as pace, tempfile.TemporaryDirectory() as scratch:
-        small = make_task(Path(scratch) / "small")
-        large = make_task(Path(scratch) / "large", files=400)
-        for count in options.sizes:
-            show(
-                f"proctor, bubblewrap, {count} trials",
-                run_proctor(small, count, options.parallel, "bubblewrap"),
-            )
-        show(
-            "proctor, bubblewrap, task of 400 files, 100",
-            run_proctor(large, 100, options.parallel, "bubblewrap"),
-        )
+    # Nothing is deleted before all is measured: ext4 without a journal makes files slowly for minutes where
+    # many were deleted. For the same reason the peer comes first, before our sandboxes come and go.
+    with MachinePace() as pace, scratch() as folder:
+        small = make_task(folder / "small")
+        large = make_task(folder / "large", files=400)
         if options.harbor:
             for environment in ("spawn", "bwrap", *(["podman"] if options.harbor_podman else [])):
                 count = options.harbor_rollouts if environment != "podman" else 3
                 # Harbor's podman has no way to leave the network out.
-                task = make_task(Path(scratch) / "open", network="") if environment == "podman" else small
+                task = make_task(folder / "open", network="") if environment == "podman" else small
                 found = run_harbor(options.harbor, task, count, environment)
                 if found:
                     show(f"harbor {found.pop('version', '')}, {environment}, {count} trials", found)
+        for count in options.sizes:
+            show(
+                f"proctor, bubblewrap, {count} trials",
+                run_proctor(small, count, options.parallel, "bubblewrap", folder / f"home-{count}"),
+            )
+        show(
+            "proctor, bubblewrap, task of 400 files, 100",
+            run_proctor(large, 100, options.parallel, "bubblewrap", folder / "home-large"),
+        )
     print(pace.text)
 
 
