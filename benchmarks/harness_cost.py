@@ -108,17 +108,16 @@ async def through_engine(folder: Path, trials: int) -> None:
     await job.execute(job.create(spec, spec.to_mapping(), settings), listener=Quiet(), stop=Stop())
 
 
-def cost(through: str, trials: int) -> dict[str, Any]:
+def cost(through: str, trials: int, scratch: Path) -> dict[str, Any]:
     """CPU and wall milliseconds per trial; what a run costs once is known from a run of one trial."""
     run = {"executor": through_executor, "engine": through_engine}[through]
     taken = []
     for count in (1, trials):
-        with tempfile.TemporaryDirectory() as name:
-            folder = Path(name)
-            (folder / "no_op.py").write_text(NO_OP)
-            before, began = cpu_s(), time.monotonic()
-            asyncio.run(run(folder, count))
-            taken.append((cpu_s() - before, time.monotonic() - began))
+        folder = Path(tempfile.mkdtemp(dir=scratch))
+        (folder / "no_op.py").write_text(NO_OP)
+        before, began = cpu_s(), time.monotonic()
+        asyncio.run(run(folder, count))
+        taken.append((cpu_s() - before, time.monotonic() - began))
     (once_cpu, once_wall), (all_cpu, all_wall) = taken
     return {
         "through": through,
@@ -185,9 +184,10 @@ def main() -> None:
     print(f"load {os.getloadavg()[0]:.1f}; a bare fork and exit of this process: {floor_ms:.2f} ms CPU\n")
     print(f"{'trials':>8} {'CPU ms/trial':>13} {'wall ms/trial':>14} {'once, CPU ms':>13}")
     rows = []
-    with MachinePace() as pace:
+    # Nothing is deleted before all is measured: ext4 without a journal makes files slowly where many were.
+    with MachinePace() as pace, tempfile.TemporaryDirectory() as scratch:
         for trials in map(int, options.trials.split(",")):
-            row = cost(options.through, trials)
+            row = cost(options.through, trials, Path(scratch))
             rows.append(row)
             print(
                 f"{trials:>8} {row['cpu_ms_per_trial']:>13.2f} {row['wall_ms_per_trial']:>14.2f} "
