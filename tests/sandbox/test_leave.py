@@ -7,7 +7,7 @@ import asyncio
 import pytest
 
 from proctor.errors import SandboxError
-from proctor.sandbox import bubblewrap
+from proctor.sandbox import bubblewrap, remains
 from proctor.sandbox.base import Root, SandboxRequest, leave
 from proctor.sandbox.fake import Fake
 
@@ -51,6 +51,38 @@ async def test_closing_the_back_end_waits_for_those_that_leave(make, backend):
     assert not place.exists()
 
 
+@both
+async def test_small_ones_are_put_aside_and_removed_together(make, backend, monkeypatch):
+    monkeypatch.setattr(remains, "TOGETHER", 3)
+    counts = []
+    for number in range(7):
+        sandbox = make()
+        await sandbox.start()
+        await sandbox.exec(["sh", "-c", f"echo {number} > /app/small; mkdir -m 0 /app/closed"])
+        await sandbox.leave()
+        await sandbox.stop()
+        assert sandbox.info().ledger["disk_bytes"] > 0
+        asides = [backend.folder / name for name in folders(backend)]
+        assert all(each.name.startswith("ended-") for each in asides)
+        counts.append(sum(len(list(each.iterdir())) for each in asides))
+    assert counts == [1, 2, 0, 1, 2, 0, 1]
+    place = backend.folder
+    await backend.close()
+    assert not place.exists()
+
+
+async def test_what_cannot_be_put_aside_is_removed(make, backend, monkeypatch):
+    async def refuse(folder, owner):
+        raise PermissionError
+
+    monkeypatch.setattr(backend.remains, "put", refuse)
+    sandbox = make()
+    await sandbox.start()
+    await sandbox.leave()
+    await sandbox.stop()
+    assert folders(backend) == []
+
+
 async def test_whoever_begins_does_not_outrun_those_who_leave(make, backend, monkeypatch):
     monkeypatch.setattr(bubblewrap, "_MOST_LEAVING", 2)
     for _ in range(6):
@@ -65,7 +97,7 @@ async def test_one_that_cannot_be_removed_is_told_of(make, backend, monkeypatch,
     sandbox = make()
     await sandbox.start()
 
-    async def refuse(keeper):
+    async def refuse(keeper, *, small):
         raise SandboxError("the disk says no")
 
     monkeypatch.setattr(sandbox, "_end", refuse)

@@ -25,8 +25,9 @@ from proctor.sandbox.init.build import keeper_program
 from proctor.sandbox.init.client import Keeper, Usage
 from proctor.sandbox.init.served import PATH, ServedSandbox
 from proctor.sandbox.init.uploads import Uploads
+from proctor.sandbox.remains import SMALL_BYTES, Remains
 from proctor.sandbox.seccomp import build_filter
-from proctor.sandbox.storage import StorageWatch, Watched
+from proctor.sandbox.storage import INODE_BYTES, StorageWatch, Watched
 from proctor.sandbox.userns import find_ids
 
 CAPABILITIES = sum(1 << number for number in (0, 1, 3, 4, 5, 6, 7, 8, 10, 18, 27, 29, 31))
@@ -65,6 +66,7 @@ class Bubblewrap:
         self.cgroups: limiting.Cgroups | None = None
         self.watch = StorageWatch(Path("/"))
         self.uploads = Uploads(lambda: self.folder)
+        self.remains = Remains(self.remove)
 
     def sandbox(self, request: SandboxRequest) -> BubblewrapSandbox:
         """One sandbox, not yet started."""
@@ -82,7 +84,7 @@ class Bubblewrap:
             if self._keeper is None:
                 return
             with contextlib.suppress(SandboxError, OSError):
-                await self._remove_folder(self._keeper)
+                await _remove_in(self._state_dir, self.folder.name, self._keeper)
             await self._keeper.close()
             self._keeper = None
         if self._filter >= 0:
@@ -189,12 +191,9 @@ class Bubblewrap:
         removed = await reaper.reap(self._state_dir, keeper.remove)
         return removed + reaper.sweep_cgroups(self.cgroups.parents.values() if self.cgroups else ())
 
-    async def _remove_folder(self, keeper: Keeper) -> None:
-        parent = os.open(self._state_dir, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
-        try:
-            await keeper.remove(self.folder.name, parent)
-        finally:
-            os.close(parent)
+    async def remove(self, name: str) -> None:
+        """Remove one of the folders of this process."""
+        await _remove_in(self.folder, name, await self.keeper())
 
 
 class BubblewrapSandbox(ServedSandbox):
@@ -240,40 +239,57 @@ class BubblewrapSandbox(ServedSandbox):
         """End every process. What it has used is known then; the rest is removed while others go on."""
         if self._keeper is None or self._removing:
             return
+        small = False
         with contextlib.suppress(SandboxError):
             await self._session.end_processes()
-            self._ledger["disk_bytes"], _ = await self._session.disk_usage()
+            used_bytes, inodes = await self._session.disk_usage()
+            self._ledger["disk_bytes"] = used_bytes
+            small = max(used_bytes, inodes * INODE_BYTES) <= SMALL_BYTES
         if self._group:
             self._ledger = {**self._group.usage(), **self._ledger}
-        self._removing = asyncio.create_task(self._remove(self._keeper))
+        self._removing = asyncio.create_task(self._remove(self._keeper, small=small))
         self._backend.left(self._removing)
 
-    async def _remove(self, keeper: Keeper) -> None:
+    async def _remove(self, keeper: Keeper, *, small: bool = False) -> None:
         self._keeper = None
         self._backend.watch.remove(self._folder_name)
         self._session.close()
         try:
             if self._network:
                 await self._network.stop()
-            await self._end(keeper)
+            await self._end(keeper, small=small)
         finally:
             try:
                 await self._leave_group()
             finally:
                 self._backend.ended(self)
 
-    async def _end(self, keeper: Keeper) -> None:
-        folder = os.open(self._backend.folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    async def _end(self, keeper: Keeper, *, small: bool) -> None:
         ident = self._ident or f"never-{self._folder_name}"
+        folder = os.open(self._backend.folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
         try:
-            self._ledger["disk_bytes"] = await keeper.end(ident, self._folder_name, folder)
+            if small:
+                await keeper.end(ident)
+            else:
+                self._ledger["disk_bytes"] = await keeper.end(ident, self._folder_name, folder)
         except SandboxError:
             if keeper.alive:
                 raise
             # It took every process with it when it died; the next one removes the files.
-            await (await self._backend.keeper()).remove(self._folder_name, folder)
+            await self._backend.remove(self._folder_name)
+            return
         finally:
             os.close(folder)
+        if small:
+            await self._put_aside(keeper)
+
+    async def _put_aside(self, keeper: Keeper) -> None:
+        ids = keeper.ids
+        try:
+            owner = (ids.keeper_uid, ids.keeper_gid) if ids.as_root else None
+            await self._backend.remains.put(self._state_folder, owner)
+        except OSError:
+            await self._backend.remove(self._folder_name)
 
     async def save_state(self, target: Path, *, max_bytes: int) -> bool:
         """End every process, then write a tar of all that changed; False when that is too much to keep."""
@@ -382,6 +398,14 @@ class BubblewrapSandbox(ServedSandbox):
                 return
             await asyncio.sleep(0.001 * (attempt + 1))
         raise SandboxError(f"the control group of sandbox {self._request.name} could not be removed")
+
+
+async def _remove_in(folder: Path, name: str, keeper: Keeper) -> None:
+    parent = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    try:
+        await keeper.remove(name, parent)
+    finally:
+        os.close(parent)
 
 
 def _tell_failure(removing: asyncio.Task[None]) -> None:

@@ -94,14 +94,14 @@ class Keeper:
         self._channel.send([f"S{ident}", *fields], fds)
         return ident
 
-    async def end(self, ident: str, name: str, folder: int) -> int:
+    async def end(self, ident: str, name: str = "", folder: int = -1) -> int:
         """Kill a sandbox with all that is in it and remove `name` from the folder, also if it never began.
 
-        The bytes that its upper folder had.
+        The bytes that its upper folder had. Without a name nothing is removed.
         """
         self._require()
         reply = self._expect(ident)
-        self._channel.send([f"E{ident}", f"n{name}"], [folder])
+        self._channel.send([f"E{ident}", *([f"n{name}"] if name else [])], [folder] if name else [])
         words = await reply
         if on_exit := self._exits.pop(ident, None):
             on_exit(Usage.parse(words[4:8]))

@@ -32,6 +32,8 @@ class _Child:
     kind: str
     ident: str
     pidfd: int
+    asked: bool = False
+    """Whether its end was asked for."""
     folder: int = -1
     name: str = ""
     used_bytes: int = 0
@@ -74,13 +76,19 @@ class Keeper:
                     os.kill(child.pid, signal.SIGKILL)
 
     def _end(self, message: Message) -> None:
-        folder = os.dup(message.fds[0])
+        folder = os.dup(message.fds[0]) if message.fds else -1
         for child in self._children.values():
             if child.kind == "warden" and child.ident == message.ident:
-                child.folder, child.name = folder, message.one("n")
+                child.asked, child.folder, child.name = True, folder, message.one("n")
                 os.kill(child.pid, signal.SIGTERM)
                 return
-        self._remove(message.ident, message.one("n"), folder)
+        self._is_over(message.ident, message.one("n"), folder)
+
+    def _is_over(self, ident: str, name: str, folder: int) -> None:
+        if folder >= 0:
+            self._remove(ident, name, folder)
+        else:
+            reply(self._socket, "g", ident, 0, 0)
 
     def _remove(self, ident: str, name: str, folder: int) -> None:
         def work() -> None:
@@ -108,8 +116,8 @@ class Keeper:
             cpu_us = int((used.ru_utime + used.ru_stime) * 1e6)
             figures = (cpu_us, used.ru_maxrss, used.ru_inblock, used.ru_oublock)
             reply(self._socket, "x", child.ident, code, *figures)
-            if child.folder >= 0:
-                self._remove(child.ident, child.name, child.folder)
+            if child.asked:
+                self._is_over(child.ident, child.name, child.folder)
         else:
             reply(self._socket, "g" if child.kind == "remover" else "r", child.ident, code, child.used_bytes)
 

@@ -91,6 +91,12 @@ static void start_sandbox(const struct message *message)
         remember(pid, 'i', request.id);
 }
 
+static void reply_ended(const char *id, int code, uint64_t bytes, const struct rusage *used)
+{
+    reply(proctor, "g %s %d %llu %lld %ld %ld %ld", id, code, (unsigned long long)bytes, cpu_us(used),
+          used->ru_maxrss, used->ru_inblock, used->ru_oublock);
+}
+
 /* used: what the sandbox used, if one has ended */
 static void start_remover(const char *id, const char *name, int folder, const struct rusage *used)
 {
@@ -101,17 +107,27 @@ static void start_remover(const char *id, const char *name, int folder, const st
         snprintf(path, sizeof path, "%s/upper", name);
         measure_tree(openat(folder, path, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC), &bytes, &inodes);
         int code = remove_tree(folder, name) < 0;
-        reply(proctor, "g %s %d %llu %lld %ld %ld %ld", id, code, (unsigned long long)bytes, cpu_us(used),
-              used->ru_maxrss, used->ru_inblock, used->ru_oublock);
+        reply_ended(id, code, bytes, used);
         _exit(0);
     }
     if (pid < 0)
-        reply(proctor, "g %s 1 0 0 0 0 0", id);
+        reply_ended(id, 1, 0, &(struct rusage){0});
     else
         remember(pid, 'r', id);
 }
 
-/* E<id> n<name>, with the folder that holds <name>: end a sandbox and remove its state. */
+static void ended(const char *id, const char *name, int folder, const struct rusage *used)
+{
+    if (*name)
+        start_remover(id, name, folder, used);
+    else
+        reply_ended(id, 0, 0, used);
+    if (folder >= 0)
+        close(folder);
+}
+
+/* E<id> n<name>, with the folder that holds <name>: end a sandbox and remove its state.
+ * E<id> alone: end it; somebody else sees to its state. */
 static void end_sandbox(const struct message *message)
 {
     const char *id = message->data + 1, *name = next_field(message, message->data);
@@ -124,8 +140,7 @@ static void end_sandbox(const struct message *message)
             kill(child->pid, SIGKILL);
             return;
         }
-    start_remover(id, name ? name + 1 : "", folder, &(struct rusage){0});
-    close(folder);
+    ended(id, name ? name + 1 : "", folder, &(struct rusage){0});
 }
 
 /* R<id> a<argument>…: a trusted program of the host, as root of the outer namespace. */
@@ -200,16 +215,14 @@ static void reap(void)
         int code = WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status);
         if (child->kind == 'i') {
             if (child->stop)
-                start_remover(child->id, child->name, child->folder, &used);
+                ended(child->id, child->name, child->folder, &used);
             else /* nobody has asked for it */
                 reply(proctor, "x %s %d %lld %ld %ld %ld", child->id, code, cpu_us(&used), used.ru_maxrss,
                       used.ru_inblock, used.ru_oublock);
-            if (child->folder >= 0)
-                close(child->folder);
         } else if (child->kind == 'p')
             reply(proctor, "r %s %d", child->id, code);
         else if (code) /* it could not report any more */
-            reply(proctor, "g %s %d 0 0 0 0 0", child->id, code);
+            reply_ended(child->id, code, 0, &(struct rusage){0});
         free(child);
     }
 }
