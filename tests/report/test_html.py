@@ -2,9 +2,9 @@ from __future__ import annotations
 
 import re
 from dataclasses import replace
-from html.parser import HTMLParser
 
 import pytest
+from tests.report.pages import EVIL, checked
 
 from proctor.model.outcome import Outcome
 from proctor.model.record import Artifact, Failure
@@ -12,49 +12,6 @@ from proctor.model.trial import RunStatus
 from proctor.report.html import figures, results, sections
 from proctor.report.html.page import SECTIONS, render
 from proctor.report.html.view import View, moment, prose, section
-
-VOID = {"meta", "br", "hr", "img", "input", "link"}
-EVIL = "<script>alert(1)</script>\"'><img src=x onerror=alert(2)>"
-
-
-class Checker(HTMLParser):
-    """Every tag closes, no script, nothing fetched."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.open: list[str] = []
-        self.tags: list[str] = []
-        self.text: list[str] = []
-
-    def handle_starttag(self, tag, attrs):
-        self.tags.append(tag)
-        assert tag not in {"script", "iframe", "object", "embed", "link", "img", "form", "base"}
-        for name, value in attrs:
-            assert not name.startswith("on"), (tag, name)
-            assert name not in {"src", "srcset", "action", "xlink:href"}
-            if name == "href":
-                assert re.match(r"trials/", value), value
-        if tag not in VOID:
-            self.open.append(tag)
-
-    def handle_startendtag(self, tag, attrs):
-        self.handle_starttag(tag, attrs)
-        if tag not in VOID:
-            self.open.pop()
-
-    def handle_endtag(self, tag):
-        assert self.open.pop() == tag
-
-    def handle_data(self, data):
-        self.text.append(data)
-
-
-def checked(page: str) -> Checker:
-    checker = Checker()
-    checker.feed(page)
-    checker.close()
-    assert checker.open == []
-    return checker
 
 
 def test_the_page_is_sound_and_asks_for_nothing(any_run):

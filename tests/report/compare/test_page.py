@@ -3,9 +3,9 @@ from __future__ import annotations
 import random
 import re
 from dataclasses import replace
-from html.parser import HTMLParser
 
 import pytest
+from tests.report.pages import checked
 
 from proctor.analysis.estimate import TaskRewards
 from proctor.report.compare.by_task import SPENT, arm_scores, spent, task_differences, with_spent
@@ -57,25 +57,9 @@ def agents(ability, tasks=12, each=6, seed=1, arms=("terminal/m1",), errors=0):
     )  # fmt: skip
 
 
-class Balanced(HTMLParser):
-    def __init__(self):
-        super().__init__()
-        self.open: list[str] = []
-
-    def handle_starttag(self, tag, attrs):
-        assert tag not in {"script", "link", "img", "iframe"}
-        if tag not in {"meta", "br"}:
-            self.open.append(tag)
-
-    def handle_endtag(self, tag):
-        assert self.open.pop() == tag
-
-
 def page_of(a, b, **more):
     page = render(compare(a, b, **more), a, b)
-    reader = Balanced()
-    reader.feed(page)
-    assert reader.open == []
+    checked(page)
     assert "nan" not in re.findall(r'[xy]\d?="([^"]+)"', page)
     return page
 

@@ -2,9 +2,9 @@ from __future__ import annotations
 
 import json
 import re
-from html.parser import HTMLParser
 
 import pytest
+from tests.report.pages import checked
 
 from proctor.errors import NotFoundError, UsageError
 from proctor.model.outcome import Outcome
@@ -21,29 +21,9 @@ def step(series, *, at=10, runs=20, factor=1.2, **more):
         series.points("sort", number, factor if number >= at else 1.0, **more)
 
 
-class Balanced(HTMLParser):
-    """Fails on a tag that is not closed, and on anything that runs or is fetched."""
-
-    VOID = frozenset({"meta", "br"})
-
-    def __init__(self):
-        super().__init__()
-        self.open: list[str] = []
-
-    def handle_starttag(self, tag, attrs):
-        assert tag not in {"script", "link", "img", "iframe"}
-        if tag not in self.VOID:
-            self.open.append(tag)
-
-    def handle_endtag(self, tag):
-        assert self.open.pop() == tag
-
-
 def page_of(history):
     page = render(history)
-    reader = Balanced()
-    reader.feed(page)
-    assert reader.open == []
+    checked(page)
     assert not re.search(r'(?:src|href)="http', page)
     return page
 

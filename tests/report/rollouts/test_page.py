@@ -1,56 +1,14 @@
 from __future__ import annotations
 
 import re
-from html.parser import HTMLParser
 
 import pytest
+from tests.report.pages import EVIL, checked
 
 from proctor.model.outcome import Outcome
 from proctor.report.html.page import render
 from proctor.report.rollouts import charts, matrix
 from proctor.report.rollouts.scores import rollouts
-
-EVIL = "<script>alert(1)</script>\"'><img src=x onerror=alert(2)>"
-
-
-class Checker(HTMLParser):
-    """Every tag closes, nothing is fetched, links stay in the folder."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.open: list[str] = []
-        self.text: list[str] = []
-        self.links: list[str] = []
-
-    def handle_starttag(self, tag, attrs):
-        assert tag not in {"script", "iframe", "img", "link", "object"}
-        for name, value in attrs:
-            assert not name.startswith("on")
-            assert name not in {"src", "xlink:href"}
-            if name == "href":
-                assert value.startswith("trials/")
-                self.links.append(value)
-        if tag not in {"meta", "br", "hr"}:
-            self.open.append(tag)
-
-    def handle_startendtag(self, tag, attrs):
-        self.handle_starttag(tag, attrs)
-        if tag not in {"meta", "br", "hr"}:
-            self.open.pop()
-
-    def handle_endtag(self, tag):
-        assert self.open.pop() == tag
-
-    def handle_data(self, data):
-        self.text.append(data)
-
-
-def checked(page: str) -> Checker:
-    checker = Checker()
-    checker.feed(page)
-    checker.close()
-    assert checker.open == []
-    return checker
 
 
 def test_the_page_has_score_matrix_curve_tasks_and_resources(rolled):
