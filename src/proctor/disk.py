@@ -6,15 +6,8 @@ import contextlib
 import fcntl
 import os
 import struct
-import time
 from pathlib import Path
-from secrets import token_hex
 
-_SLOW_NS = 300_000
-"""CPU time of making a folder: 50 to 130 µs, and 700 and more where thousands of files were just deleted."""
-_TRIES = 8
-_REST = 100
-"""How many folders to make without looking, where no place was quick."""
 _GET_FLAGS, _SET_FLAGS, _TOP_OF_HIERARCHY = 0x80086601, 0x40086602, 0x00020000
 
 
@@ -44,56 +37,3 @@ def spread(folder: Path) -> None:
             fcntl.ioctl(fd, _SET_FLAGS, struct.pack("l", struct.unpack("l", flags)[0] | _TOP_OF_HIERARCHY))
         finally:
             os.close(fd)
-
-
-class Places:
-    """Makes many folders of one tree, each where the disk makes files fast.
-
-    `spread` cannot know where much was deleted of late. But ext4 puts a folder near the one it is made in,
-    and its files near it: so each is made in the one before and moved to its place, for as long as that is
-    quick. Then other places are tried.
-    """
-
-    def __init__(self, top: str) -> None:
-        self._top = top
-        self._near = ""
-        self._rest = 0
-
-    def make(self, folder: str) -> None:
-        """Make a folder below `top`; one that is there is left as it is."""
-        if os.path.isdir(folder):  # noqa: PTH112 - once per trial
-            return
-        if self._near:
-            took_ns = _make_in(self._near, folder)
-            self._near = folder if took_ns < _SLOW_NS else ""
-        elif self._rest:
-            self._rest -= 1
-            make_folders(folder)
-        else:
-            self._search(folder)
-
-    def _search(self, folder: str) -> None:
-        make_folders(os.path.dirname(folder))  # noqa: PTH120 - paths are text here
-        spread(Path(self._top))
-        for _ in range(_TRIES):
-            if _make_in(self._top, folder) < _SLOW_NS:
-                self._near = folder
-                return
-            with contextlib.suppress(OSError):
-                os.rmdir(folder)  # noqa: PTH106 - same
-        make_folders(folder)
-        self._rest = _REST
-
-
-def _make_in(parent: str, folder: str) -> int:
-    """Make a folder in another and move it to where it belongs: the CPU time that took."""
-    made = f"{parent}/.{token_hex(4)}"
-    began_ns = time.thread_time_ns()
-    try:
-        os.mkdir(made)  # noqa: PTH102 - once per trial
-        os.rename(made, folder)  # noqa: PTH104 - same
-    except OSError:
-        with contextlib.suppress(OSError):
-            os.rmdir(made)  # noqa: PTH106 - same
-        make_folders(folder)
-    return time.thread_time_ns() - began_ns

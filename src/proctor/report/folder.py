@@ -15,7 +15,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from proctor.disk import Places, spread
+from proctor.disk import spread
 from proctor.errors import StoreError, UsageError
 from proctor.model.place import safe_name, trial_folder
 from proctor.model.plan import Plan, PlannedTrial
@@ -67,7 +67,6 @@ class RunFolder:
         self._results: ResultWriter | None = None
         self._warnings: tuple[str, ...] = ()
         self._made: set[str] = set()
-        self._places = Places(f"{self._base}/trials")
 
     def begin(self, info: RunInfo, plan: Plan) -> None:
         """Write the manifest. A folder that holds another run is refused; one that holds this run is kept."""
@@ -178,7 +177,7 @@ class RunFolder:
                 self._copy(artifact, relative)
         if row.counts:
             folder = trial_folder(row.trial)
-            self._make_trial(folder)
+            self._make(folder)
             text = self._writer.encode(row.trial, row.record, paths)
             write_once(f"{self._base}/{folder}/result.json", text)
 
@@ -205,14 +204,6 @@ class RunFolder:
         except OSError as error:
             beside.unlink(missing_ok=True)
             raise write_error(target, error) from error
-
-    def _make_trial(self, relative: str) -> None:
-        if relative not in self._made:
-            try:
-                self._places.make(f"{self._base}/{relative}")
-            except OSError as error:
-                raise write_error(self.path / relative, error) from error
-            self._made.add(relative)
 
     def _make(self, relative: str) -> None:
         if relative not in self._made:

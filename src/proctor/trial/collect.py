@@ -14,7 +14,7 @@ from functools import cache
 from pathlib import Path
 from typing import Any, Protocol, cast, runtime_checkable
 
-from proctor.disk import Places, make_folders
+from proctor.disk import make_folders
 from proctor.errors import SandboxError, StoreError
 from proctor.model.place import attempt_folder
 from proctor.model.plan import PlannedTrial
@@ -56,7 +56,6 @@ class Collector:
     def __init__(self, run_dir: Path, blobs: Blobs) -> None:
         self.run_dir = run_dir
         self.blobs = blobs
-        self._places = Places(f"{run_dir}/trials")
 
     def folder(self, trial: PlannedTrial, attempt: int) -> Path:
         """`trials/<task>/<n>` for the first attempt; later ones stand beside it."""
@@ -77,7 +76,7 @@ class Collector:
             return []
         place = str(folder)
         state = folder / "state.tar"
-        self._places.make(place)
+        make_folders(place)
         if not await cast("KeepsState", sandbox).save_state(state, max_bytes=MAX_STATE_BYTES):
             return []
         data = _read_small(f"{place}/state.tar")
