@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import os
 
 import pytest
 
@@ -10,6 +11,7 @@ from proctor.errors import SandboxError
 from proctor.sandbox import bubblewrap, remains
 from proctor.sandbox.base import Root, SandboxRequest, leave
 from proctor.sandbox.fake import Fake
+from proctor.sandbox.userns import find_ids
 
 pytestmark = [pytest.mark.anyio, pytest.mark.needs("bubblewrap")]
 both = pytest.mark.parametrize("compiled", [True, False], ids=["compiled", "fallback"], indirect=True)
@@ -81,6 +83,23 @@ async def test_what_cannot_be_put_aside_is_removed(make, backend, monkeypatch):
     await sandbox.leave()
     await sandbox.stop()
     assert folders(backend) == []
+
+
+@both
+async def test_what_a_killed_owner_had_not_given_away_yet_stops_nobody(make, backend):
+    dead = backend._state_dir / "1-2"
+    ids = find_ids()
+    for name in ("empty", "full/below"):
+        (dead / name).mkdir(parents=True)
+    (dead / "full/file").write_text("x")
+    for each in (dead / "empty", dead / "full"):
+        each.chmod(0o700)
+    if ids.as_root:
+        os.chown(dead, ids.keeper_uid, ids.keeper_gid)
+    sandbox = make()
+    await sandbox.start()
+    assert not dead.exists()
+    await sandbox.stop()
 
 
 async def test_whoever_begins_does_not_outrun_those_who_leave(make, backend, monkeypatch):

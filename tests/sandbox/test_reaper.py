@@ -14,6 +14,7 @@ import sys
 
 import pytest
 
+from proctor.errors import SandboxError
 from proctor.processes import start_ticks
 from proctor.sandbox import reaper
 
@@ -105,6 +106,27 @@ async def test_a_folder_that_cannot_be_removed_by_the_keeper_is_removed_here(tmp
 
     await reaper.reap(tmp_path, useless)
     assert not folder.exists()
+
+
+async def test_a_folder_that_the_keeper_refuses_is_removed_here_and_the_others_too(tmp_path):
+    folders = [owner(tmp_path / "1-2"), owner(tmp_path / "3-4")]
+
+    async def refuse(name, parent):
+        raise SandboxError(f"could not remove {name}")
+
+    assert len(await reaper.reap(tmp_path, refuse)) == 2
+    assert not any(each.exists() for each in folders)
+
+
+async def test_a_folder_that_nobody_can_remove_is_told_of_and_stops_nothing(tmp_path, monkeypatch, caplog):
+    owner(tmp_path / "1-2")
+
+    async def refuse(name, parent):
+        raise SandboxError(f"could not remove {name}")
+
+    monkeypatch.setattr(shutil, "rmtree", lambda *_, **__: None)
+    assert await reaper.reap(tmp_path, refuse) == ()
+    assert "cannot be removed" in caplog.text
 
 
 async def test_nothing_to_reap_is_no_error(tmp_path):

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import contextlib
 import json
+import logging
 import os
 import shutil
 import signal
@@ -16,8 +17,10 @@ from collections.abc import Awaitable, Callable, Iterable
 from pathlib import Path
 from typing import Any
 
+from proctor.errors import SandboxError
 from proctor.processes import start_ticks
 
+_log = logging.getLogger("proctor.sandbox")
 OWNER_FILE = "owner.json"
 _EMPTY_S = 5.0
 
@@ -83,11 +86,16 @@ async def reap(state_dir: Path, remove: Callable[[str, int], Awaitable[None]]) -
         parent = os.open(state_dir, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
         try:
             await remove(folder.name, parent)
+        except SandboxError as error:
+            _log.debug("%s: %s", folder, error)
         finally:
             os.close(parent)
         if folder.exists():
+            # Killed before it could give a folder to the keeper's id: then it is still this account's.
             shutil.rmtree(folder, ignore_errors=True)
-        if not folder.exists():
+        if folder.exists():
+            _log.warning("what a killed run left cannot be removed, the next start tries again: %s", folder)
+        else:
             done.append(f"folder {folder}")
     return tuple(done)
 

@@ -226,41 +226,51 @@ int run_builtin(int argc, char **argv)
     return 0;
 }
 
+static unsigned long steps; /* names that went, since this process began */
+
+static int went(int result)
+{
+    steps += result == 0;
+    return result;
+}
+
 /* Remove a tree however deep: what lies below 64 levels is first moved up to the top. */
 static int remove_below(int top, int folder, const char *name, int depth)
 {
-    static unsigned long moved;
     int fd = openat(folder, name, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
-    if (fd < 0 && (errno == ENOTDIR || errno == ELOOP) && unlinkat(folder, name, 0) == 0)
+    if (fd < 0 && (errno == ENOTDIR || errno == ELOOP) && went(unlinkat(folder, name, 0)) == 0)
         return 0;
     if (fd < 0 && errno == EACCES && fchmodat(folder, name, 0700, 0) == 0)
         fd = openat(folder, name, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
+    if (fd < 0 && errno != ENOENT) /* somebody else's: only an empty one can go */
+        return went(unlinkat(folder, name, AT_REMOVEDIR));
     if (fd < 0)
-        return errno == ENOENT ? 0 : -1;
+        return 0;
     DIR *listing = fdopendir(fd);
     for (struct dirent *each; listing && (each = readdir(listing));) {
         if (!strcmp(each->d_name, ".") || !strcmp(each->d_name, ".."))
             continue;
-        if (each->d_type != DT_DIR && unlinkat(fd, each->d_name, 0) == 0)
+        if (each->d_type != DT_DIR && went(unlinkat(fd, each->d_name, 0)) == 0)
             continue;
         if (depth < 64)
             remove_below(top < 0 ? fd : top, fd, each->d_name, depth + 1);
         else {
             char fresh_name[32];
-            snprintf(fresh_name, sizeof fresh_name, ".proctor-%lu", moved++);
-            renameat(fd, each->d_name, top, fresh_name);
+            snprintf(fresh_name, sizeof fresh_name, ".proctor-%lu", steps);
+            went(renameat(fd, each->d_name, top, fresh_name));
         }
     }
     if (listing)
         closedir(listing);
-    return unlinkat(folder, name, AT_REMOVEDIR);
+    return went(unlinkat(folder, name, AT_REMOVEDIR));
 }
 
 int remove_tree(int folder, const char *name)
 {
     if (!*name || !strcmp(name, "..") || !strcmp(name, "."))
         return -1;
-    for (int attempt = 0; attempt < 100000; attempt++) {
+    for (unsigned long before = steps - 1; steps != before;) {
+        before = steps;
         if (remove_below(-1, folder, name, 0) == 0)
             return 0;
         if (errno != ENOTEMPTY && errno != EEXIST)
