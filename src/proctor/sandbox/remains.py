@@ -1,7 +1,7 @@
 """The folders of sandboxes that have ended. Small ones are put aside and removed many at a time.
 
-A process that removes one folder costs more than the removing, and a disk that was told of many deletions
-makes new files more slowly for a while (ext4 without a journal does). So most runs delete at their end.
+A process that removes one folder costs more than the removing. All at the end would make whoever waits for
+the run wait for that too.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from pathlib import Path
 
 SMALL_BYTES = 256 << 10
 """What is larger is removed at once; a file counts as 4 KiB at least."""
-TOGETHER = 1000
+TOGETHER = 100
 
 
 class Remains:
