@@ -71,6 +71,11 @@ async def test_small_ones_are_put_aside_and_removed_together(make, backend, monk
     place = backend.folder
     await backend.close()
     assert not place.exists()
+    again = make()
+    await again.start()
+    await again.leave()
+    await again.stop()
+    assert len(folders(backend)) == 1, "a back end that was closed begins anew"
 
 
 async def test_what_cannot_be_put_aside_is_removed(make, backend, monkeypatch):

@@ -13,6 +13,7 @@ import logging
 import os
 import re
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 
 from proctor.disk import spread
@@ -27,7 +28,7 @@ from proctor.sandbox.init.served import PATH, ServedSandbox
 from proctor.sandbox.init.uploads import Uploads
 from proctor.sandbox.remains import SMALL_BYTES, Remains
 from proctor.sandbox.seccomp import build_filter
-from proctor.sandbox.storage import INODE_BYTES, StorageWatch, Watched
+from proctor.sandbox.storage import StorageWatch, Watched, weight
 from proctor.sandbox.userns import find_ids
 
 CAPABILITIES = sum(1 << number for number in (0, 1, 3, 4, 5, 6, 7, 8, 10, 18, 27, 29, 31))
@@ -83,10 +84,11 @@ class Bubblewrap:
         async with self._opening:
             if self._keeper is None:
                 return
-            with contextlib.suppress(SandboxError, OSError):
-                await _remove_in(self._state_dir, self.folder.name, self._keeper)
+            with contextlib.suppress(SandboxError, OSError), _opened(self._state_dir) as parent:
+                await self._keeper.remove(self.folder.name, parent)
             await self._keeper.close()
             self._keeper = None
+            self.remains = Remains(self.remove)
         if self._filter >= 0:
             os.close(self._filter)
             self._filter = -1
@@ -193,7 +195,9 @@ class Bubblewrap:
 
     async def remove(self, name: str) -> None:
         """Remove one of the folders of this process."""
-        await _remove_in(self.folder, name, await self.keeper())
+        keeper = await self.keeper()
+        with _opened(self.folder) as folder:
+            await keeper.remove(name, folder)
 
 
 class BubblewrapSandbox(ServedSandbox):
@@ -244,7 +248,7 @@ class BubblewrapSandbox(ServedSandbox):
             await self._session.end_processes()
             used_bytes, inodes = await self._session.disk_usage()
             self._ledger["disk_bytes"] = used_bytes
-            small = max(used_bytes, inodes * INODE_BYTES) <= SMALL_BYTES
+            small = weight(used_bytes, inodes) <= SMALL_BYTES
         if self._group:
             self._ledger = {**self._group.usage(), **self._ledger}
         self._removing = asyncio.create_task(self._remove(self._keeper, small=small))
@@ -266,20 +270,18 @@ class BubblewrapSandbox(ServedSandbox):
 
     async def _end(self, keeper: Keeper, *, small: bool) -> None:
         ident = self._ident or f"never-{self._folder_name}"
-        folder = os.open(self._backend.folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
         try:
             if small:
                 await keeper.end(ident)
             else:
-                self._ledger["disk_bytes"] = await keeper.end(ident, self._folder_name, folder)
+                with _opened(self._backend.folder) as folder:
+                    self._ledger["disk_bytes"] = await keeper.end(ident, self._folder_name, folder)
         except SandboxError:
             if keeper.alive:
                 raise
             # It took every process with it when it died; the next one removes the files.
             await self._backend.remove(self._folder_name)
             return
-        finally:
-            os.close(folder)
         if small:
             await self._put_aside(keeper)
 
@@ -400,12 +402,13 @@ class BubblewrapSandbox(ServedSandbox):
         raise SandboxError(f"the control group of sandbox {self._request.name} could not be removed")
 
 
-async def _remove_in(folder: Path, name: str, keeper: Keeper) -> None:
-    parent = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+@contextlib.contextmanager
+def _opened(folder: Path) -> Iterator[int]:
+    fd = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
     try:
-        await keeper.remove(name, parent)
+        yield fd
     finally:
-        os.close(parent)
+        os.close(fd)
 
 
 def _tell_failure(removing: asyncio.Task[None]) -> None:

@@ -20,6 +20,11 @@ INODE_BYTES = 4096
 """Each file counts as at least this much: a million empty ones fill a disk too."""
 
 
+def weight(used_bytes: int, inodes: int) -> int:
+    """How much a tree counts for."""
+    return max(used_bytes, inodes * INODE_BYTES)
+
+
 @dataclass(slots=True, kw_only=True)
 class Watched:
     """One sandbox under watch."""
@@ -68,7 +73,7 @@ class StorageWatch:
                 used, inodes = await each.measure()
             except SandboxError:
                 continue  # it ended meanwhile
-            each.used_bytes = max(used, inodes * INODE_BYTES)
+            each.used_bytes = weight(used, inodes)
             if each.limit_bytes is not None and each.used_bytes > each.limit_bytes and name in self.watched:
                 await each.end(f"storage limit of {each.limit_bytes} bytes exceeded")
         if self.watched and self._nearly_full():
