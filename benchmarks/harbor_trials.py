@@ -1,18 +1,23 @@
 """Run one task through Harbor's own trial loop, and print JSON.
 
-    harbor_trials.py TASK ROLLOUTS spawn|bwrap|podman
+    harbor_trials.py TASK ROLLOUTS spawn|bwrap|overlay|podman [trials|job]
 
 Runs in an interpreter that has Harbor (3.12 or later); `task_trials.py` calls it. `spawn` is the barest
 environment Harbor accepts: commands are processes of this machine in a folder, so what is measured is the
-loop around them. `bwrap` starts each command in a bubblewrap of its own, over this machine's /usr.
+loop around them. `bwrap` starts each command in a bubblewrap of its own, over this machine's /usr, with
+nothing to write to but the folders of a trial. `overlay` gives it a root that can be written to, as tasks
+expect. `trials` runs one trial after the other and nothing around them; `job` is what `harbor run` does:
+trials of one job, two at a time, with its records.
 """
 
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import importlib.metadata
 import json
 import resource
+import shlex
 import shutil
 import subprocess
 import sys
@@ -22,8 +27,11 @@ from pathlib import Path
 from typing import Any
 
 from harbor.environments.base import BaseEnvironment, ExecResult
+from harbor.job import Job
 from harbor.models.environment_type import EnvironmentType
+from harbor.models.job.config import JobConfig
 from harbor.models.trial.config import AgentConfig, EnvironmentConfig, TaskConfig, TrialConfig
+from harbor.models.trial.result import TrialResult
 from harbor.trial.trial import Trial
 
 
@@ -84,9 +92,10 @@ class Spawn(BaseEnvironment):  # the methods are Harbor's
                 for name in ("/app", "/logs"):
                     text = text.replace(name, str(self.root) + name)
                 file.write_text(text)
-        process = await asyncio.create_subprocess_shell(
-            script, stdout=subprocess.PIPE, stderr=subprocess.PIPE
-        )
+        return await self.run("/bin/sh", "-c", script)
+
+    async def run(self, *argv: str) -> ExecResult:
+        process = await asyncio.create_subprocess_exec(*argv, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
         out, err = await process.communicate()
         return ExecResult(stdout=out.decode(), stderr=err.decode(), return_code=process.returncode or 0)
 
@@ -104,19 +113,60 @@ class Bwrap(Spawn):
     async def exec(self, command: str, **options: Any) -> ExecResult:  # noqa: ARG002 - Harbor's signature
         binds = [part for name in ("app", "logs", "tests", "solution")
                  for part in ("--bind", f"{self.root}/{name}", f"/{name}")]  # fmt: skip
-        process = await asyncio.create_subprocess_exec(
+        return await self.run(
             *("bwrap", "--unshare-all", "--die-with-parent", "--new-session", "--ro-bind", "/usr", "/usr"),
             *("--symlink", "usr/bin", "/bin", "--symlink", "usr/lib", "/lib"),
             *("--symlink", "usr/lib64", "/lib64", "--proc", "/proc", "--dev", "/dev", "--tmpfs", "/tmp"),
             *(*binds, "--chdir", "/app", "/bin/sh", "-c", command),
-            stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE,
         )
-        out, err = await process.communicate()
-        return ExecResult(stdout=out.decode(), stderr=err.decode(), return_code=process.returncode or 0)
 
 
-OWN = {"spawn": "harbor_trials:Spawn", "bwrap": "harbor_trials:Bwrap"}
+class Overlay(Bwrap):
+    """The same over an overlay on disk, mounted for each command: Debian's bubblewrap cannot mount one."""
+
+    SYSTEM = ("etc/alternatives", "etc/ld.so.cache", "etc/nsswitch.conf", "etc/passwd", "etc/group")
+    lower: Path | None = None
+
+    async def start(self, force_build: bool) -> None:
+        await super().start(force_build)
+        if Overlay.lower is None:
+            Overlay.lower = self.lay_out()
+        self.state = Path(tempfile.mkdtemp(prefix="harbor-overlay-"))
+        for name in ("work", "merged"):
+            (self.state / name).mkdir()
+
+    async def stop(self, delete: bool) -> None:
+        await super().stop(delete)
+        shutil.rmtree(self.state, ignore_errors=True)
+
+    def lay_out(self) -> Path:
+        """The layer below, made once: a few files of this machine, and where things are mounted."""
+        lower = Path(tempfile.mkdtemp(prefix="harbor-lower-"))
+        for name in ("usr", "proc", "dev", "tmp", "etc", "root", "var"):
+            (lower / name).mkdir()
+        for name in self.SYSTEM:
+            copy = shutil.copytree if Path("/", name).is_dir() else shutil.copy2
+            copy(Path("/", name), lower / name, **({"symlinks": True} if copy is shutil.copytree else {}))
+        for name in ("bin", "lib", "lib64"):
+            (lower / name).symlink_to(f"usr/{name}")
+        return lower
+
+    async def exec(self, command: str, **options: Any) -> ExecResult:  # noqa: ARG002 - Harbor's signature
+        layers = f"userxattr,lowerdir={self.lower},upperdir={self.root},workdir={self.state}/work"
+        inner = shlex.join(
+            [
+                *("bwrap", "--unshare-all", "--die-with-parent", "--new-session"),
+                *("--bind", f"{self.state}/merged", "/", "--ro-bind", "/usr", "/usr", "--proc", "/proc"),
+                *("--dev", "/dev", "--tmpfs", "/tmp", "--chdir", "/app", "/bin/sh", "-c", command),
+            ]
+        )
+        return await self.run(
+            *("unshare", "--user", "--map-root-user", "--mount", "/bin/sh", "-c"),
+            f"mount -t overlay overlay -o {layers} {self.state}/merged && exec {inner}",
+        )
+
+
+OWN = {"spawn": "Spawn", "bwrap": "Bwrap", "overlay": "Overlay"}
 
 
 def cpu_s() -> float:
@@ -127,27 +177,53 @@ def cpu_s() -> float:
     )
 
 
-async def main(task: Path, rollouts: int, kind: str) -> None:
+async def one_after_another(task: Path, rollouts: int, environment: EnvironmentConfig, folder: Path) -> None:
+    for _ in range(rollouts):
+        config = TrialConfig(
+            task=TaskConfig(path=task),
+            trials_dir=folder,
+            agent=AgentConfig(name="oracle"),
+            environment=environment,
+        )
+        trial = await Trial.create(config)
+        check(await trial.run())
+
+
+async def as_a_job(task: Path, rollouts: int, environment: EnvironmentConfig, folder: Path) -> None:
+    config = JobConfig(
+        job_name=f"job-{rollouts}",
+        jobs_dir=folder,
+        n_attempts=rollouts,
+        n_concurrent_trials=2,
+        quiet=True,
+        environment=environment,
+        agents=[AgentConfig(name="oracle")],
+        tasks=[TaskConfig(path=task)],
+    )
+    job = await Job.create(config)
+    # What it shows of its progress would be among what this prints.
+    with contextlib.redirect_stdout(sys.stderr):
+        for result in (await job.run()).trial_results:
+            check(result)
+
+
+def check(result: TrialResult) -> None:
+    if result.exception_info:
+        raise RuntimeError(str(result.exception_info))
+    if result.verifier_result is None or result.verifier_result.rewards != {"reward": 1}:
+        raise RuntimeError(f"not solved: {result.verifier_result}")
+
+
+async def main(task: Path, rollouts: int, kind: str, how: str = "trials") -> None:
     own = OWN.get(kind)
-    environment = EnvironmentConfig(import_path=own) if own else EnvironmentConfig(type=kind)
-    with tempfile.TemporaryDirectory() as trials:
-
-        async def one() -> None:
-            config = TrialConfig(
-                task=TaskConfig(path=task),
-                trials_dir=Path(trials),
-                agent=AgentConfig(name="oracle"),
-                environment=environment,
-            )
-            trial = await Trial.create(config)
-            result = await trial.run()
-            if result.exception_info:
-                raise RuntimeError(str(result.exception_info))
-
-        await one()
+    environment = (
+        EnvironmentConfig(import_path=f"harbor_trials:{own}") if own else EnvironmentConfig(type=kind)
+    )
+    run = {"trials": one_after_another, "job": as_a_job}[how]
+    with tempfile.TemporaryDirectory() as folder:
+        await run(task, 1, environment, Path(folder))
         before, began = cpu_s(), time.perf_counter()
-        for _ in range(rollouts):
-            await one()
+        await run(task, rollouts, environment, Path(folder))
         cpu, wall = cpu_s() - before, time.perf_counter() - began
     memory = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
     print(
@@ -164,4 +240,4 @@ async def main(task: Path, rollouts: int, kind: str) -> None:
 
 if __name__ == "__main__":
     sys.path.insert(0, str(Path(__file__).parent))
-    asyncio.run(main(Path(sys.argv[1]), int(sys.argv[2]), sys.argv[3]))
+    asyncio.run(main(Path(sys.argv[1]), int(sys.argv[2]), *sys.argv[3:]))

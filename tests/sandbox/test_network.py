@@ -197,3 +197,71 @@ def test_targets_are_read_with_and_without_a_port():
     assert network._target("GET", "http://[::1]:8/x") == ("::1", 8, "/x")
     assert network._target("GET", "http://[::1]/x") == ("::1", 80, "/x")
     assert network._target("CONNECT", "[::1]:443") == ("::1", 443, "")
+
+
+async def network_of(make, script="true", **limits):
+    """Which network a sandbox had in which this was run."""
+    sandbox = make(**limits)
+    await sandbox.start()
+    await sandbox.exec(["python3", "-c", script], timeout_s=30)
+    found = await sandbox.exec(["readlink", "/proc/self/ns/net"])
+    await sandbox.leave()
+    await sandbox.stop()
+    return found.stdout.decode().strip()
+
+
+_CONNECT = "import socket; socket.socket(socket.{}, socket.{}).connect_ex(({!r}, 9))"
+
+
+@pytest.mark.anyio
+@pytest.mark.needs("bubblewrap")
+async def test_a_network_that_nobody_used_is_used_again(make):
+    first = await network_of(make, "import socket; socket.socket().bind(('127.0.0.1', 80))")
+    assert first.startswith("net:[")
+    assert {await network_of(make) for _ in range(3)} == {first}
+
+
+@pytest.mark.anyio
+@pytest.mark.needs("bubblewrap")
+@pytest.mark.parametrize(
+    "script",
+    [
+        _CONNECT.format("AF_INET", "SOCK_STREAM", "127.0.0.1"),
+        _CONNECT.format("AF_INET", "SOCK_STREAM", "192.0.2.1"),
+        "import socket; socket.socket(type=socket.SOCK_DGRAM).sendto(b'x', ('127.0.0.1', 9))",
+        "import socket; socket.socket(socket.AF_INET6, socket.SOCK_DGRAM).sendto(b'x', ('::1', 9))",
+    ],
+    ids=["connected", "without a route", "sent", "sent by IPv6"],
+)
+async def test_a_network_that_was_used_is_nobody_else_s(make, script):
+    used = await network_of(make, script)
+    assert await network_of(make) != used
+    assert await network_of(make) != used
+
+
+@pytest.mark.anyio
+@pytest.mark.needs("bubblewrap")
+async def test_a_network_with_a_socket_still_open_in_it_is_nobody_else_s(make):
+    """A socket on its way to another one that is on its way to it outlives both its processes for a while."""
+    script = (
+        "import array, socket\n"
+        "near, far = socket.socketpair()\n"
+        "server = socket.create_server(('127.0.0.1', 8080))\n"
+        "rights = array.array('i', [near.fileno(), far.fileno(), server.fileno()])\n"
+        "near.sendmsg([b'x'], [(socket.SOL_SOCKET, socket.SCM_RIGHTS, rights)])\n"
+    )
+    await network_of(make, script)
+    listen = "import socket; socket.create_server(('127.0.0.1', 8080)); print('free')"
+    for _ in range(3):
+        sandbox = make()
+        await sandbox.start()
+        assert (await sandbox.exec(["python3", "-c", listen])).stdout == b"free\n"
+        await sandbox.stop()
+
+
+@pytest.mark.anyio
+@pytest.mark.needs("bubblewrap")
+async def test_a_network_that_others_entered_is_nobody_else_s(make):
+    entered = await network_of(make, network="allowlist", allowed_hosts=("example.org",))
+    assert await network_of(make) != entered
+    assert await network_of(make, network="allowlist", allowed_hosts=()) != entered

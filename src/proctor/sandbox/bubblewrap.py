@@ -257,12 +257,14 @@ class BubblewrapSandbox(ServedSandbox):
     async def _remove(self, keeper: Keeper, *, small: bool = False) -> None:
         self._keeper = None
         self._backend.watch.remove(self._folder_name)
-        self._session.close()
+        self._session.silence()
         try:
             if self._network:
                 await self._network.stop()
             await self._end(keeper, small=small)
         finally:
+            # Not before: an init that had ended by itself could not leave its network to the next.
+            self._session.close()
             try:
                 await self._leave_group()
             finally:
@@ -370,6 +372,8 @@ class BubblewrapSandbox(ServedSandbox):
         ]
         for source, target in stack.binds:
             fields += [f"b{source}", f"t{target}"]
+        if self._request.limits.network == "none":
+            fields.append("n")
         return fields
 
     async def _connect(self, keeper: Keeper) -> None:

@@ -42,16 +42,21 @@ class Channel:
         else:
             self._post(data, fds)
 
+    def silence(self) -> None:
+        """Send and hear nothing more; the other side is not told. No callback follows."""
+        if self.closed:
+            return
+        self.closed = True
+        self._loop.remove_reader(self._fd)
+        if self._queue:
+            self._loop.remove_writer(self._fd)
+        while self._queue:
+            _close_all(self._queue.popleft()[1])
+
     def close(self) -> None:
         """Hang up; no callback follows."""
-        if not self.closed:
-            self.closed = True
-            self._loop.remove_reader(self._fd)
-            if self._queue:
-                self._loop.remove_writer(self._fd)
-            while self._queue:
-                _close_all(self._queue.popleft()[1])
-            self._socket.close()
+        self.silence()
+        self._socket.close()
 
     def _post(self, data: bytes, fds: Sequence[int]) -> None:
         if self.closed:

@@ -3,12 +3,10 @@
  * Each program has a supervisor, a subreaper: orphans of the program come to it, so that the whole tree can
  * be ended at a time limit. When the program ends by itself, the supervisor goes and its daemons stay. */
 #include "proctor.h"
-#include <linux/if.h>
 #include <netinet/in.h>
 #include <poll.h>
 #include <sched.h>
 #include <sys/fsuid.h>
-#include <sys/ioctl.h>
 #include <sys/mman.h>
 #include <sys/mount.h>
 #include <sys/prctl.h>
@@ -300,16 +298,6 @@ static int make_inner(struct assistant assistant)
     return fd;
 }
 
-static void raise_loopback(void)
-{
-    struct ifreq interface = {.ifr_name = "lo"};
-    int fd = socket(AF_INET, SOCK_DGRAM | SOCK_CLOEXEC, 0);
-    interface.ifr_flags = IFF_UP | IFF_RUNNING;
-    if (fd < 0 || ioctl(fd, SIOCSIFFLAGS, &interface) < 0)
-        fail("cannot raise the loopback");
-    close(fd);
-}
-
 static void ignore(int signal) { (void)signal; }
 
 /* Say that all is made, then do what is asked until Proctor hangs up. */
@@ -348,6 +336,7 @@ static pid_t outer_pid(void)
 _Noreturn void run_init(struct request *request)
 {
     struct sandbox sandbox = {.request = request, .control = request->control, .pid = outer_pid()};
+    enter_network(request->network);
     struct assistant assistant = start_assistant(request);
     setfsgid(0); /* what is made here belongs to the inside's root */
     setfsuid(0);
@@ -356,7 +345,6 @@ _Noreturn void run_init(struct request *request)
     write_file("/proc/self/oom_score_adj", "500");
     if (sethostname(request->hostname, strlen(request->hostname)) < 0)
         fail("cannot set the host name");
-    raise_loopback();
     build_root(request, &sandbox.upper);
     write_file("/proc/sys/net/ipv4/ip_unprivileged_port_start", "0");
     sandbox.inner = make_inner(assistant);

@@ -184,14 +184,20 @@ class Session:
         words = await self._expect(ident)
         return int(words[2]), int(words[3])
 
-    def close(self) -> None:
-        """Hang up; the init then ends, and all with it."""
+    def silence(self) -> None:
+        """Hear nothing more from it; whoever waits for an answer gets none. The init is not told."""
         if self._channel:
-            self._channel.close()
+            self._channel.silence()
         self._gone()
         for streams in self._lingering:
             streams.close()
         self._lingering.clear()
+
+    def close(self) -> None:
+        """Hang up; the init then ends, and all with it."""
+        self.silence()
+        if self._channel:
+            self._channel.close()
 
     async def _ended(self, ident: str, timeout_s: float | None, streams: Streams) -> tuple[list[str], bool]:
         """The init's account of a command, and whether its time limit had passed."""
