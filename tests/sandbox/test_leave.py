@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import asyncio
 import os
+import signal
 
 import pytest
 
 from proctor.errors import SandboxError
-from proctor.sandbox import bubblewrap, remains
+from proctor.sandbox import bubblewrap, folders
 from proctor.sandbox.base import Root, SandboxRequest, leave
 from proctor.sandbox.fake import Fake
 from proctor.sandbox.userns import find_ids
@@ -17,8 +18,9 @@ pytestmark = [pytest.mark.anyio, pytest.mark.needs("bubblewrap")]
 both = pytest.mark.parametrize("compiled", [True, False], ids=["compiled", "fallback"], indirect=True)
 
 
-def folders(backend):
-    return [each.name for each in backend.folder.iterdir() if each.is_dir()]
+def states(backend):
+    """How many state folders there are in each folder that sandboxes share."""
+    return [len(list(each.iterdir())) for each in sorted(backend.folder.iterdir()) if each.is_dir()]
 
 
 @both
@@ -35,7 +37,7 @@ async def test_nothing_runs_in_it_and_what_it_used_is_known(make, backend):
     with pytest.raises(SandboxError):
         await sandbox.exec(["true"])
     await sandbox.stop()
-    assert folders(backend) == []
+    assert states(backend) == [0]
     assert sandbox.info().ledger["disk_bytes"] >= 3_000_000
     await sandbox.leave()
     await sandbox.stop()
@@ -54,8 +56,8 @@ async def test_closing_the_back_end_waits_for_those_that_leave(make, backend):
 
 
 @both
-async def test_small_ones_are_put_aside_and_removed_together(make, backend, monkeypatch):
-    monkeypatch.setattr(remains, "TOGETHER", 3)
+async def test_small_ones_are_removed_together(make, backend, monkeypatch):
+    monkeypatch.setattr(folders, "TOGETHER", 3)
     counts = []
     for number in range(7):
         sandbox = make()
@@ -64,10 +66,8 @@ async def test_small_ones_are_put_aside_and_removed_together(make, backend, monk
         await sandbox.leave()
         await sandbox.stop()
         assert sandbox.info().ledger["disk_bytes"] > 0
-        asides = [backend.folder / name for name in folders(backend)]
-        assert all(each.name.startswith("ended-") for each in asides)
-        counts.append(sum(len(list(each.iterdir())) for each in asides))
-    assert counts == [1, 2, 0, 1, 2, 0, 1]
+        counts.append(states(backend))
+    assert counts == [[1], [2], [], [1], [2], [], [1]]
     place = backend.folder
     await backend.close()
     assert not place.exists()
@@ -75,19 +75,46 @@ async def test_small_ones_are_put_aside_and_removed_together(make, backend, monk
     await again.start()
     await again.leave()
     await again.stop()
-    assert len(folders(backend)) == 1, "a back end that was closed begins anew"
+    assert states(backend) == [1], "a back end that was closed begins anew"
 
 
-async def test_what_cannot_be_put_aside_is_removed(make, backend, monkeypatch):
-    async def refuse(folder, owner):
-        raise PermissionError
+@both
+async def test_those_that_share_a_folder_wait_for_the_last_of_them(make, backend, monkeypatch):
+    monkeypatch.setattr(folders, "TOGETHER", 2)
+    sandboxes = [make() for _ in range(3)]
+    for each in sandboxes:
+        await each.start()
+    first, second, third = sandboxes
+    await first.leave()
+    await first.stop()
+    assert sorted(states(backend)) == [1, 2]
+    assert (await second.exec(["true"])).exit_code == 0
+    await second.stop()
+    assert states(backend) == [1]
+    assert (await third.exec(["true"])).exit_code == 0
+    await third.stop()
+    assert states(backend) == [0]
 
-    monkeypatch.setattr(backend.remains, "put", refuse)
+
+async def test_not_too_many_wait(make, backend, monkeypatch):
+    monkeypatch.setattr(folders, "_MOST_WAITING", 2)
+    for _ in range(4):
+        sandbox = make()
+        await sandbox.start()
+        await sandbox.leave()
+        await sandbox.stop()
+    assert states(backend) == [2]
+
+
+@both
+async def test_the_files_of_one_whose_keeper_died_are_removed(make, backend):
     sandbox = make()
     await sandbox.start()
-    await sandbox.leave()
+    await sandbox.exec(["sh", "-c", "echo x > /app/small"])
+    keeper = await backend.keeper()
+    os.kill(keeper.pid, signal.SIGKILL)
     await sandbox.stop()
-    assert folders(backend) == []
+    assert states(backend) == [0]
 
 
 @both

@@ -176,10 +176,8 @@ class RunFolder:
             for artifact, relative in zip(row.record.artifacts, paths, strict=True):
                 self._copy(artifact, relative)
         if row.counts:
-            folder = trial_folder(row.trial)
-            self._make(folder)
             text = self._writer.encode(row.trial, row.record, paths)
-            write_once(f"{self._base}/{folder}/result.json", text)
+            write_once(f"{self._base}/{trial_folder(row.trial)}/result.json", text)
 
     def _copy(self, artifact: Artifact, relative: str) -> None:
         """Bring one in, unless whoever measured has left it in its place already."""

@@ -22,11 +22,11 @@ from proctor.sandbox import limits as limiting
 from proctor.sandbox import network, overlay, reaper
 from proctor.sandbox import state as saved_state
 from proctor.sandbox.base import Root, SandboxInfo, SandboxRequest
+from proctor.sandbox.folders import SMALL_BYTES, Folders, Place
 from proctor.sandbox.init.build import keeper_program
 from proctor.sandbox.init.client import Keeper, Usage
 from proctor.sandbox.init.served import PATH, ServedSandbox
 from proctor.sandbox.init.uploads import Uploads
-from proctor.sandbox.remains import SMALL_BYTES, Remains
 from proctor.sandbox.seccomp import build_filter
 from proctor.sandbox.storage import StorageWatch, Watched, weight
 from proctor.sandbox.userns import find_ids
@@ -67,7 +67,7 @@ class Bubblewrap:
         self.cgroups: limiting.Cgroups | None = None
         self.watch = StorageWatch(Path("/"))
         self.uploads = Uploads(lambda: self.folder)
-        self.remains = Remains(self.remove)
+        self.folders = Folders(self.remove)
 
     def sandbox(self, request: SandboxRequest) -> BubblewrapSandbox:
         """One sandbox, not yet started."""
@@ -88,7 +88,7 @@ class Bubblewrap:
                 await self._keeper.remove(self.folder.name, parent)
             await self._keeper.close()
             self._keeper = None
-            self.remains = Remains(self.remove)
+            self.folders = Folders(self.remove)
         if self._filter >= 0:
             os.close(self._filter)
             self._filter = -1
@@ -193,11 +193,11 @@ class Bubblewrap:
         removed = await reaper.reap(self._state_dir, keeper.remove)
         return removed + reaper.sweep_cgroups(self.cgroups.parents.values() if self.cgroups else ())
 
-    async def remove(self, name: str) -> None:
+    async def remove(self, folder: Path) -> None:
         """Remove one of the folders of this process."""
         keeper = await self.keeper()
-        with _opened(self.folder) as folder:
-            await keeper.remove(name, folder)
+        with _opened(folder.parent) as parent:
+            await keeper.remove(folder.name, parent)
 
 
 class BubblewrapSandbox(ServedSandbox):
@@ -208,8 +208,8 @@ class BubblewrapSandbox(ServedSandbox):
         self._backend = backend
         self._keeper: Keeper | None = None
         self._ident = ""
-        self._folder_name = ""
-        self._state_folder = backend.folder
+        self._unique_name = ""
+        self._place: Place | None = None
         self._network: network.PublicNetwork | network.AllowListProxy | None = None
         self._removing: asyncio.Task[None] | None = None
         self.init_pid = 0
@@ -217,12 +217,11 @@ class BubblewrapSandbox(ServedSandbox):
 
     async def start(self) -> None:
         """Make it. After an error nothing is left behind."""
-        if self._folder_name:
+        if self._unique_name:
             raise SandboxError(f"sandbox {self._request.name} was started before")
-        self._folder_name = self._backend.unique(self._request.name)
+        self._unique_name = self._backend.unique(self._request.name)
         await self._backend.room()
         self._keeper = await self._backend.keeper()
-        self._state_folder = self._backend.folder / self._folder_name
         self._backend.began(self)
         stack = await self._backend.stack(self._request)
         try:
@@ -248,7 +247,7 @@ class BubblewrapSandbox(ServedSandbox):
             await self._session.end_processes()
             used_bytes, inodes = await self._session.disk_usage()
             self._ledger["disk_bytes"] = used_bytes
-            small = weight(used_bytes, inodes) <= SMALL_BYTES
+            small = weight(used_bytes, inodes) <= SMALL_BYTES and self._backend.folders.may_wait
         if self._group:
             self._ledger = {**self._group.usage(), **self._ledger}
         self._removing = asyncio.create_task(self._remove(self._keeper, small=small))
@@ -256,7 +255,7 @@ class BubblewrapSandbox(ServedSandbox):
 
     async def _remove(self, keeper: Keeper, *, small: bool = False) -> None:
         self._keeper = None
-        self._backend.watch.remove(self._folder_name)
+        self._backend.watch.remove(self._unique_name)
         self._session.silence()
         try:
             if self._network:
@@ -271,39 +270,33 @@ class BubblewrapSandbox(ServedSandbox):
                 self._backend.ended(self)
 
     async def _end(self, keeper: Keeper, *, small: bool) -> None:
-        ident = self._ident or f"never-{self._folder_name}"
+        ident = self._ident or f"never-{self._unique_name}"
+        place, removed = self._place, not small
         try:
-            if small:
-                await keeper.end(ident)
+            if place and removed:
+                with _opened(place.shared.path) as folder:
+                    self._ledger["disk_bytes"] = await keeper.end(ident, place.name, folder)
             else:
-                with _opened(self._backend.folder) as folder:
-                    self._ledger["disk_bytes"] = await keeper.end(ident, self._folder_name, folder)
+                await keeper.end(ident)
         except SandboxError:
             if keeper.alive:
                 raise
             # It took every process with it when it died; the next one removes the files.
-            await self._backend.remove(self._folder_name)
-            return
-        if small:
-            await self._put_aside(keeper)
-
-    async def _put_aside(self, keeper: Keeper) -> None:
-        ids = keeper.ids
-        try:
-            owner = (ids.keeper_uid, ids.keeper_gid) if ids.as_root else None
-            await self._backend.remains.put(self._state_folder, owner)
-        except OSError:
-            await self._backend.remove(self._folder_name)
+            if place and removed:
+                await self._backend.remove(place.path)
+        if place:
+            await self._backend.folders.ended(place, removed=removed)
 
     async def save_state(self, target: Path, *, max_bytes: int) -> bool:
         """End every process, then write a tar of all that changed; False when that is too much to keep."""
         keeper = self._require_keeper()
-        return await saved_state.save(keeper, self._session, self._state_folder, target, max_bytes=max_bytes)
+        state = self._require_place().path
+        return await saved_state.save(keeper, self._session, state, target, max_bytes=max_bytes)
 
     async def take_layer(self, target: Path) -> None:
         """End every process and move all that changed to `target`; all that is left to do then is stop."""
         await self._session.end_processes()
-        await saved_state.move(self._require_keeper(), self._state_folder, target)
+        await saved_state.move(self._require_keeper(), self._require_place().path, target)
 
     def info(self) -> SandboxInfo:
         """What it is, which limits hold, what it used."""
@@ -322,22 +315,27 @@ class BubblewrapSandbox(ServedSandbox):
             raise SandboxError(f"sandbox {self._request.name} is not running")
         return self._keeper
 
+    def _require_place(self) -> Place:
+        if self._place is None:
+            raise SandboxError(f"sandbox {self._request.name} was not started")
+        return self._place
+
     async def _make(self, keeper: Keeper, stack: overlay.Stack) -> None:
-        backend, request = self._backend, self._request
+        backend, request, ids = self._backend, self._request, keeper.ids
         self.standing = stack.standing
-        state = self._state_folder
-        os.mkdir(state, mode=0o700)  # noqa: PTH102 - once per sandbox
+        owner = (ids.keeper_uid, ids.keeper_gid) if ids.as_root else None
+        self._place = backend.folders.make(backend.folder, self._unique_name, owner)
+        state = self._place.path
         if request.state:
             await saved_state.restore(keeper, state, request.state)
         fds: list[int] = []
         with self._session.open() as control:
             try:
                 if backend.cgroups:
-                    self._group = backend.cgroups.create(self._folder_name, request.limits)
+                    self._group = backend.cgroups.create(self._unique_name, request.limits)
                     fds += self._group.open_procs()
                 fields = self._fields(state, stack, cgroup_count=len(fds))
-                if keeper.ids.as_root:
-                    os.chown(state, keeper.ids.keeper_uid, keeper.ids.keeper_gid)
+                if ids.as_root:
                     fds += overlay.open_trees([state, *stack.sources()])
                     fields.append("T")
                 given = [control.fileno(), backend.filter_descriptor(), *fds]
@@ -349,7 +347,7 @@ class BubblewrapSandbox(ServedSandbox):
         await self._connect(keeper)
         self._env = {"PATH": PATH, **self._env, **request.root.env, **request.env}
         backend.watch.add(
-            self._folder_name,
+            self._unique_name,
             Watched(
                 limit_bytes=request.limits.storage_bytes,
                 measure=self._session.disk_usage,

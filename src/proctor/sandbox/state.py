@@ -74,8 +74,6 @@ async def _save_with_tar(keeper: Keeper, state: int, out: int, max_bytes: int) -
 
 async def restore(keeper: Keeper, folder: Path, state: Path) -> None:
     """Fill the state folder of a sandbox that has not started with the changes saved from another."""
-    if keeper.ids.as_root:
-        os.chown(folder, keeper.ids.keeper_uid, keeper.ids.keeper_gid)  # who removes it should this fail
     if not state.is_file():
         raise SandboxError(f"the saved state {state} is not there")
     await make_folders(keeper, folder / "upper", folder / "work")

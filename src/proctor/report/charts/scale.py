@@ -36,7 +36,7 @@ def linear(
 ) -> Scale:
     """An axis around the values, from zero when zero is near or asked for."""
     low, high = min(values), max(values)
-    if low == high:
+    if math.isclose(low, high, rel_tol=1e-12):  # no room between them for a tick
         reach = abs(low) * 0.1 or 1.0
         return Scale(low - reach, high + reach, start, stop)
     room = (high - low) * pad
