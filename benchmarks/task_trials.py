@@ -1,10 +1,15 @@
 """What a trial of a task costs: CPU of the harness and of everything, against Harbor's own trial loop.
 
-CPU seconds are of this process and of all its children, so sandboxes, agents and verifiers are in them.
-`--harbor PYTHON` names an interpreter in which Harbor is installed (3.12 or later); without it that row is
+CPU seconds are of this process (`controller`) and of all its children besides (`all`), so sandboxes, agents
+and verifiers are in them. The row of a free sandbox is the harness by itself: the same trials with a back end
+that makes no process and no namespace; engine, store, records, run folder and report are all there.
+
+`--harbor PYTHON` names an interpreter in which Harbor is installed (3.12 or later); without it those rows are
 left out. Harbor runs the same task through an environment that only spawns processes (its own overhead),
-through one that starts a bare bubblewrap per command, and through podman when `--harbor-podman` is given
-(which wants podman-compose 1.1 or later first on PATH, and an image by the name of debian:bookworm-slim).
+through one that starts a bare bubblewrap per command with nothing but the trial's folders to write to, and
+through one that gives it a root that can be written to, as ours has; with `--harbor-job N` also as one job of
+so many trials, two at a time like ours; and through podman when `--harbor-podman` is given (which wants
+podman-compose 1.1 or later first on PATH, and an image by the name of debian:bookworm-slim).
 Making a file or folder is the floor of whatever keeps records of trials, so its price here is printed too.
 """
 
@@ -21,6 +26,7 @@ import tempfile
 import time
 from pathlib import Path
 
+from free_sandbox import install
 from machine_pace import MachinePace
 from scratch import scratch
 
@@ -87,7 +93,7 @@ def run_proctor(task: Path, rollouts: int, parallel: int, sandbox: str, home: Pa
         assert ear.outcomes == {"passed": count}, ear.outcomes
     memory = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
     return {
-        "harness_ms": own / rollouts * 1e3,
+        "controller_ms": own / rollouts * 1e3,
         "all_ms": (own + below) / rollouts * 1e3,
         "trials_per_s": rollouts / wall,
         "memory_mb": memory,
@@ -109,10 +115,12 @@ async def run_job(job: object, ear: Silent) -> None:
     await execute(job, listener=ear, stop=Stop())  # type: ignore[arg-type]
 
 
-def run_harbor(python: str, task: Path, rollouts: int, environment: str) -> dict[str, float] | None:
+def run_harbor(
+    python: str, task: Path, rollouts: int, environment: str, how: str = "trials"
+) -> dict[str, float] | None:
     """The same task through Harbor's trial loop, in its own interpreter."""
     done = subprocess.run(
-        [python, str(HARBOR), str(task), str(rollouts), environment],
+        [python, str(HARBOR), str(task), str(rollouts), environment, how],
         capture_output=True,
         text=True,
         check=False,
@@ -131,28 +139,28 @@ def main() -> None:
     parser.add_argument("--parallel", type=int, default=2)
     parser.add_argument("--harbor", metavar="PYTHON")
     parser.add_argument("--harbor-rollouts", type=int, default=20)
+    parser.add_argument("--harbor-job", type=int, metavar="N")
     parser.add_argument("--harbor-podman", action="store_true")
     options = parser.parse_args()
     print(f"load {os.getloadavg()[0]:.1f}; making a small file here: {file_floor_ms():.3f} ms CPU")
-    print(f"{'what':<44} {'harness ms':>10} {'all ms':>8} {'trials/s':>9} {'MB':>6}   (CPU per trial)")
+    print(f"{'what':<44} {'controller':>10} {'all ms':>8} {'trials/s':>9} {'MB':>6}   (CPU per trial)")
     # Nothing is deleted before all is measured: ext4 without a journal makes files slowly for minutes where
     # many were deleted. For the same reason the peer comes first, before our sandboxes come and go.
     with MachinePace() as pace, scratch() as folder:
         small = make_task(folder / "small")
         large = make_task(folder / "large", files=400)
         if options.harbor:
-            for environment in ("spawn", "bwrap", *(["podman"] if options.harbor_podman else [])):
-                count = options.harbor_rollouts if environment != "podman" else 3
-                # Harbor's podman has no way to leave the network out.
-                task = make_task(folder / "open", network="") if environment == "podman" else small
-                found = run_harbor(options.harbor, task, count, environment)
-                if found:
-                    show(f"harbor {found.pop('version', '')}, {environment}, {count} trials", found)
+            harbor_rows(options, folder, small)
         for count in options.sizes:
             show(
                 f"proctor, bubblewrap, {count} trials",
                 run_proctor(small, count, options.parallel, "bubblewrap", folder / f"home-{count}"),
             )
+        count = max(options.sizes)
+        show(
+            f"proctor, a free sandbox, {count} trials",
+            run_proctor(small, count, options.parallel, install(), folder / "home-free"),
+        )
         show(
             "proctor, bubblewrap, task of 400 files, 100",
             run_proctor(large, 100, options.parallel, "bubblewrap", folder / "home-large"),
@@ -160,8 +168,26 @@ def main() -> None:
     print(pace.text)
 
 
+def harbor_rows(options: argparse.Namespace, folder: Path, task: Path) -> None:
+    """What the peer needs, one row for each of its environments."""
+    rows = [(environment, options.harbor_rollouts, "trials") for environment in ("spawn", "bwrap", "overlay")]
+    if options.harbor_job:
+        rows += [(environment, options.harbor_job, "job") for environment in ("bwrap", "overlay")]
+    if options.harbor_podman:
+        rows.append(("podman", 3, "trials"))
+    for environment, count, how in rows:
+        # Harbor's podman has no way to leave the network out.
+        given = make_task(folder / "open", network="") if environment == "podman" else task
+        found = run_harbor(options.harbor, given, count, environment, how)
+        if found:
+            version = found.pop("version", "")
+            show(
+                f"harbor {version}, {environment}, {count} {'in a job' if how == 'job' else 'trials'}", found
+            )
+
+
 def show(name: str, found: dict[str, float]) -> None:
-    cells = [found.get(key) for key in ("harness_ms", "all_ms", "trials_per_s", "memory_mb")]
+    cells = [found.get(key) for key in ("controller_ms", "all_ms", "trials_per_s", "memory_mb")]
     widths = (10, 8, 9, 6)
     text = " ".join(
         f"{cell:{w}.1f}" if cell is not None else " " * (w - 1) + "–"
