@@ -17,7 +17,6 @@ import contextlib
 import importlib.metadata
 import json
 import resource
-import shlex
 import shutil
 import subprocess
 import sys
@@ -122,7 +121,7 @@ class Bwrap(Spawn):
 
 
 class Overlay(Bwrap):
-    """The same over an overlay on disk, mounted for each command: Debian's bubblewrap cannot mount one."""
+    """The same over an overlay on disk, mounted once per trial; Debian's bubblewrap cannot."""
 
     SYSTEM = ("etc/alternatives", "etc/ld.so.cache", "etc/nsswitch.conf", "etc/passwd", "etc/group")
     lower: Path | None = None
@@ -134,8 +133,19 @@ class Overlay(Bwrap):
         self.state = Path(tempfile.mkdtemp(prefix="harbor-overlay-"))
         for name in ("work", "merged"):
             (self.state / name).mkdir()
+        layers = f"userxattr,lowerdir={self.lower},upperdir={self.root},workdir={self.state}/work"
+        self.holder = await asyncio.create_subprocess_exec(
+            *("unshare", "--user", "--map-root-user", "--mount", "/bin/sh", "-c"),
+            f"mount -t overlay overlay -o {layers} {self.state}/merged && echo ready && exec cat",
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+        )
+        if await self.holder.stdout.readline() != b"ready\n":
+            raise RuntimeError("cannot mount the overlay")
 
     async def stop(self, delete: bool) -> None:
+        self.holder.stdin.close()
+        await self.holder.wait()
         await super().stop(delete)
         shutil.rmtree(self.state, ignore_errors=True)
 
@@ -152,17 +162,11 @@ class Overlay(Bwrap):
         return lower
 
     async def exec(self, command: str, **options: Any) -> ExecResult:  # noqa: ARG002 - Harbor's signature
-        layers = f"userxattr,lowerdir={self.lower},upperdir={self.root},workdir={self.state}/work"
-        inner = shlex.join(
-            [
-                *("bwrap", "--unshare-all", "--die-with-parent", "--new-session"),
-                *("--bind", f"{self.state}/merged", "/", "--ro-bind", "/usr", "/usr", "--proc", "/proc"),
-                *("--dev", "/dev", "--tmpfs", "/tmp", "--chdir", "/app", "/bin/sh", "-c", command),
-            ]
-        )
         return await self.run(
-            *("unshare", "--user", "--map-root-user", "--mount", "/bin/sh", "-c"),
-            f"mount -t overlay overlay -o {layers} {self.state}/merged && exec {inner}",
+            *("nsenter", "--user", "--mount", "--preserve-credentials", "-t", str(self.holder.pid)),
+            *("bwrap", "--unshare-all", "--die-with-parent", "--new-session"),
+            *("--bind", f"{self.state}/merged", "/", "--ro-bind", "/usr", "/usr", "--proc", "/proc"),
+            *("--dev", "/dev", "--tmpfs", "/tmp", "--chdir", "/app", "/bin/sh", "-c", command),
         )
 
 

@@ -111,6 +111,17 @@ def test_every_outcome_is_in_the_architecture_page():
     assert [outcome for outcome in Outcome if f"`{outcome}`" not in architecture] == []
 
 
+def test_the_page_of_outcomes_says_of_each_what_the_code_does():
+    page = (ROOT / "docs/reference/outcomes.md").read_text()
+    rows = [[cell.strip() for cell in line.split("|")[1:-1]] for line in page.splitlines() if "| `" in line]
+    told = {row[0].strip("`"): row[2:] for row in rows}
+    word = {True: "yes", False: "no"}
+    assert told == {
+        outcome.value: [outcome.blame.value, word[outcome.scored], word[outcome.retryable]]
+        for outcome in Outcome
+    }
+
+
 def test_the_layers_in_the_architecture_page_are_those_that_are_checked():
     import tomllib
 

@@ -16,14 +16,16 @@ pytestmark = pytest.mark.anyio
 
 class Tree:
     def __init__(self, used=0, inodes=0):
-        self.used, self.inodes, self.measured, self.reasons = used, inodes, 0, []
+        self.used, self.inodes, self.measured = used, inodes, 0
+        self.reasons, self.blamed = [], []
 
     async def measure(self):
         self.measured += 1
         return self.used, self.inodes
 
-    async def end(self, reason):
+    async def end(self, reason, by_host):
         self.reasons.append(reason)
+        self.blamed.append("host" if by_host else "own limit")
 
     def watched(self, limit_bytes=None):
         return Watched(limit_bytes=limit_bytes, measure=self.measure, end=self.end)
@@ -37,16 +39,26 @@ async def test_who_is_over_the_limit_is_ended_and_others_are_not(tmp_path):
     await watch.look()
     assert (small.reasons, free.reasons) == ([], [])
     assert large.reasons == ["storage limit of 1000 bytes exceeded"]
+    assert large.blamed == ["own limit"]
     assert len(files.reasons) == 1, "files count even when empty"
 
 
 async def test_a_nearly_full_disk_ends_the_largest(tmp_path):
     watch = StorageWatch(tmp_path, floor_bytes=1 << 62)
-    one, two = Tree(10), Tree(20)
+    one, two = Tree(storage.WORTH_BYTES), Tree(storage.WORTH_BYTES + 1)
     watch.watched = {"1": one.watched(), "2": two.watched()}
     await watch.look()
     assert one.reasons == []
     assert two.reasons == ["the disk of the host is nearly full"]
+    assert two.blamed == ["host"]
+
+
+async def test_a_nearly_full_disk_ends_nobody_who_has_not_filled_it(tmp_path):
+    watch = StorageWatch(tmp_path, floor_bytes=1 << 62)
+    one, two = Tree(10), Tree(storage.WORTH_BYTES - 1)
+    watch.watched = {"1": one.watched(), "2": two.watched()}
+    await watch.look()
+    assert one.reasons == two.reasons == []
 
 
 async def test_trees_are_measured_only_after_the_disk_shrank(tmp_path, monkeypatch):

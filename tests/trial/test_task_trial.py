@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 import pytest
@@ -379,3 +379,33 @@ async def test_a_sandbox_that_was_started_ahead_is_the_one_that_is_used(tmp_path
     await executor.close()
     assert len(backend.sandboxes) == 3
     assert all(not sandbox.running for sandbox in backend.sandboxes if hasattr(sandbox, "running"))
+
+
+class Scarce(Fake):
+    """Sandboxes of a host that lacked something."""
+
+    def __init__(self, handler, lacked):
+        super().__init__(handler=handler)
+        self.lacked = lacked
+
+    def sandbox(self, request):
+        made = super().sandbox(request)
+        info = made.info
+        made.info = lambda: replace(info(), ledger={**info().ledger, self.lacked: True})
+        return made
+
+
+@pytest.mark.parametrize(("lacked", "what"), [("host_oom", "memory"), ("host_full", "disk")])
+async def test_whom_the_host_has_killed_is_not_judged(tmp_path, lacked, what):
+    for number, text in enumerate(["0", None]):
+        record = await attempt(tmp_path / str(number), backend=Scarce(rewards(text), lacked))
+        assert (record.outcome, record.reward) == (Outcome.STARVED, None)
+        assert record.failure.type == "Starved"
+        assert what in record.failure.message
+        assert "host" in record.failure.message
+
+
+@pytest.mark.parametrize("lacked", ["host_oom", "host_full"])
+async def test_who_passed_although_the_host_killed_something_has_passed(tmp_path, lacked):
+    record = await attempt(tmp_path, backend=Scarce(rewards("1"), lacked))
+    assert (record.outcome, record.reward, record.failure) == (Outcome.PASSED, 1.0, None)

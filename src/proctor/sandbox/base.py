@@ -95,7 +95,8 @@ class SandboxInfo:
     enforced: Mapping[str, str] = field(default_factory=dict)
     """Limit → how it is enforced here, or 'not enforced: <why>'."""
     ledger: Mapping[str, Any] = field(default_factory=dict)
-    """peak_memory_bytes, cpu_s, throttled_s, oom_kills, host_oom, read_bytes, write_bytes, disk_bytes."""
+    """peak_memory_bytes, cpu_s, throttled_s, oom_kills, host_oom, read_bytes, write_bytes, disk_bytes;
+    storage_exceeded and host_full where it was ended for the disk it used."""
 
 
 class Sandbox(Protocol):

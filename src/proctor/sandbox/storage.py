@@ -16,6 +16,8 @@ from proctor.errors import SandboxError
 PERIOD_S = 0.5
 GRAIN_BYTES = 4 << 20
 FLOOR_BYTES = 1 << 30
+WORTH_BYTES = 64 << 20
+"""On a nearly full disk who has less is left alone: it has not filled it, and ending it frees nothing."""
 INODE_BYTES = 4096
 """Each file counts as at least this much: a million empty ones fill a disk too."""
 
@@ -31,7 +33,8 @@ class Watched:
 
     limit_bytes: int | None
     measure: Callable[[], Awaitable[tuple[int, int]]]
-    end: Callable[[str], Awaitable[None]]
+    end: Callable[[str, bool], Awaitable[None]]
+    """Ends everything in it: why, and whether the host is to blame and not its own limit."""
     used_bytes: int = 0
 
 
@@ -75,10 +78,11 @@ class StorageWatch:
                 continue  # it ended meanwhile
             each.used_bytes = weight(used, inodes)
             if each.limit_bytes is not None and each.used_bytes > each.limit_bytes and name in self.watched:
-                await each.end(f"storage limit of {each.limit_bytes} bytes exceeded")
+                await each.end(f"storage limit of {each.limit_bytes} bytes exceeded", False)
         if self.watched and self._nearly_full():
             largest = max(self.watched.values(), key=lambda each: each.used_bytes)
-            await largest.end("the disk of the host is nearly full")
+            if largest.used_bytes >= WORTH_BYTES:
+                await largest.end("the disk of the host is nearly full", True)
 
     async def _run(self) -> None:
         while True:

@@ -39,6 +39,12 @@ STARTS = 4 * len(allowed_cpus())
 first does not wait until the last has a place."""
 
 
+_HOST_LACKED = {
+    "host_oom": "the host ran out of memory and killed a process of this attempt, below its own limit",
+    "host_full": "the disk of the host is nearly full; this attempt was ended, below its own limit",
+}
+
+
 class MakeRoot(Protocol):
     """Makes the root file system of a task, or of its separate verifier."""
 
@@ -333,9 +339,12 @@ class TaskAttempt:
         self.logs.close()
 
     def _blame_host(self) -> None:
-        """Killed for memory by the host and not by the task's own limit: nobody can be judged."""
-        if self.ledger.get("host_oom") and self.outcome is not Outcome.PASSED:
-            self.outcome, self.reward = Outcome.STARVED, None
+        """Killed for memory or disk by the host and not by the task's own limit: nobody can be judged."""
+        for name, lacked in _HOST_LACKED.items():
+            if self.ledger.get(name) and self.outcome is not Outcome.PASSED:
+                self.outcome, self.reward = Outcome.STARVED, None
+                self.failure = Failure(phase="run", type="Starved", message=lacked)
+                return
 
     def _record(self, started_at: float) -> AttemptRecord:
         outcome = self.outcome or Outcome.SANDBOX_ERROR

@@ -128,6 +128,7 @@ class ServedSandbox:
             "write_bytes": session.write_bytes,
         }
 
-    async def _end_for_storage(self, reason: str) -> None:
+    async def _end_for_storage(self, reason: str, by_host: bool) -> None:
         self._ledger["storage_exceeded"] = reason
+        self._ledger["host_full"] = by_host
         await self._session.end_processes()
