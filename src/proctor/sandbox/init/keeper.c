@@ -276,18 +276,6 @@ static void serve(int parent)
     }
 }
 
-/* A fork takes over no page of a mapped file unless one of them was written to: every child of ours would
- * find its code anew, page by page. One byte of it, written over itself, has them inherit it. */
-static void share_code(void)
-{
-    char byte;
-    off_t place = (off_t)(uintptr_t)share_code;
-    int memory = open("/proc/self/mem", O_RDWR | O_CLOEXEC);
-    if (memory >= 0 && pread(memory, &byte, 1, place) == 1)
-        (void)!pwrite(memory, &byte, 1, place); /* where that is not allowed it is only slower */
-    close(memory);
-}
-
 /* keeper UID GID: as root, become these first; the program itself is never root beyond this line.
  * keeper container SOCKET: be the init of a container that somebody else made. */
 int main(int argc, char **argv)
@@ -328,7 +316,6 @@ int main(int argc, char **argv)
     if (chdir("/") < 0)
         return 1;
     share_numbers();
-    share_code();
     serve(parent);
     return 0;
 }
