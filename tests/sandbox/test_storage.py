@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
@@ -44,7 +45,7 @@ async def test_who_is_over_the_limit_is_ended_and_others_are_not(tmp_path):
 
 
 async def test_a_nearly_full_disk_ends_the_largest(tmp_path):
-    watch = StorageWatch(tmp_path, floor_bytes=1 << 62)
+    watch = StorageWatch(tmp_path, floor_bytes=1 << 62, floor_share=2)
     one, two = Tree(storage.WORTH_BYTES), Tree(storage.WORTH_BYTES + 1)
     watch.watched = {"1": one.watched(), "2": two.watched()}
     await watch.look()
@@ -54,7 +55,7 @@ async def test_a_nearly_full_disk_ends_the_largest(tmp_path):
 
 
 async def test_a_nearly_full_disk_ends_nobody_who_has_not_filled_it(tmp_path):
-    watch = StorageWatch(tmp_path, floor_bytes=1 << 62)
+    watch = StorageWatch(tmp_path, floor_bytes=1 << 62, floor_share=2)
     one, two = Tree(10), Tree(storage.WORTH_BYTES - 1)
     watch.watched = {"1": one.watched(), "2": two.watched()}
     await watch.look()
@@ -107,3 +108,33 @@ async def test_a_sandbox_that_ended_meanwhile_does_not_end_the_watch(tmp_path):
     watch.watched = {"gone": Gone().watched(1), "large": large.watched(1000)}
     await watch.look()
     assert len(large.reasons) == 1
+
+
+@pytest.mark.parametrize(
+    ("left", "whole", "full"),
+    [
+        (2 << 30, 1 << 40, False),
+        (900 << 20, 1 << 40, True),
+        (900 << 20, 8 << 30, False),
+        (200 << 20, 8 << 30, True),
+        (250 << 20, 272 << 20, False),
+    ],
+)
+@pytest.mark.parametrize("what", ["bytes", "inodes"])
+def test_a_disk_is_nearly_full_with_less_than_a_gigabyte_and_a_twentieth_left(
+    monkeypatch, left, whole, full, what
+):
+    bytes_of, inodes_of = (left, whole), (1 << 50, 1 << 50)
+    if what == "inodes":
+        bytes_of, inodes_of = inodes_of, bytes_of
+    status = SimpleNamespace(
+        f_frsize=1,
+        f_bavail=bytes_of[0],
+        f_blocks=bytes_of[1],
+        f_favail=inodes_of[0] // storage.INODE_BYTES,
+        f_files=inodes_of[1] // storage.INODE_BYTES,
+    )
+    monkeypatch.setattr(storage.os, "statvfs", lambda path: status)
+    assert StorageWatch(Path("/"))._nearly_full() is full
+    status.f_files = status.f_favail = 0  # some file systems do not count them
+    assert StorageWatch(Path("/"))._nearly_full() is (full and what == "bytes")

@@ -16,6 +16,8 @@ from proctor.errors import SandboxError
 PERIOD_S = 0.5
 GRAIN_BYTES = 4 << 20
 FLOOR_BYTES = 1 << 30
+FLOOR_SHARE = 0.05
+"""A disk is nearly full with less than both left: a gigabyte, and this share of it."""
 WORTH_BYTES = 64 << 20
 """On a nearly full disk who has less is left alone: it has not filled it, and ending it frees nothing."""
 INODE_BYTES = 4096
@@ -44,6 +46,7 @@ class StorageWatch:
 
     folder: Path
     floor_bytes: int = FLOOR_BYTES
+    floor_share: float = FLOOR_SHARE
     watched: dict[str, Watched] = field(default_factory=dict)
     _free: int | None = None
     _task: asyncio.Task[None] | None = None
@@ -95,12 +98,15 @@ class StorageWatch:
 
     def _free_bytes(self) -> int:
         """What is left in bytes and in inodes, added up: it shrinks when either does."""
-        return sum(self._left())
+        return sum(left for left, _ in self._room())
 
     def _nearly_full(self) -> bool:
-        return min(self._left()) < self.floor_bytes
+        return any(left < min(self.floor_bytes, whole * self.floor_share) for left, whole in self._room())
 
-    def _left(self) -> tuple[int, int]:
-        status = os.statvfs(self.folder)
-        inodes = status.f_favail if status.f_files else 1 << 40  # some file systems do not count them
-        return status.f_bavail * status.f_frsize, inodes * INODE_BYTES
+    def _room(self) -> tuple[tuple[int, int], ...]:
+        """What is left and what there is in all, of bytes and of inodes."""
+        found = os.statvfs(self.folder)
+        room = (found.f_bavail * found.f_frsize, found.f_blocks * found.f_frsize)
+        if not found.f_files:  # some file systems do not count them
+            return (room,)
+        return room, (found.f_favail * INODE_BYTES, found.f_files * INODE_BYTES)
