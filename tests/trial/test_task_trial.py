@@ -382,23 +382,23 @@ async def test_a_sandbox_that_was_started_ahead_is_the_one_that_is_used(tmp_path
 
 
 class Scarce(Fake):
-    """Sandboxes of a host that lacked something."""
+    """Sandboxes in which something was ended for what it used."""
 
-    def __init__(self, handler, lacked):
+    def __init__(self, handler, **ledger):
         super().__init__(handler=handler)
-        self.lacked = lacked
+        self.ledger = ledger
 
     def sandbox(self, request):
         made = super().sandbox(request)
         info = made.info
-        made.info = lambda: replace(info(), ledger={**info().ledger, self.lacked: True})
+        made.info = lambda: replace(info(), ledger={**info().ledger, **self.ledger})
         return made
 
 
 @pytest.mark.parametrize(("lacked", "what"), [("host_oom", "memory"), ("host_full", "disk")])
 async def test_whom_the_host_has_killed_is_not_judged(tmp_path, lacked, what):
     for number, text in enumerate(["0", None]):
-        record = await attempt(tmp_path / str(number), backend=Scarce(rewards(text), lacked))
+        record = await attempt(tmp_path / str(number), backend=Scarce(rewards(text), **{lacked: True}))
         assert (record.outcome, record.reward) == (Outcome.STARVED, None)
         assert record.failure.type == "Starved"
         assert what in record.failure.message
@@ -407,5 +407,26 @@ async def test_whom_the_host_has_killed_is_not_judged(tmp_path, lacked, what):
 
 @pytest.mark.parametrize("lacked", ["host_oom", "host_full"])
 async def test_who_passed_although_the_host_killed_something_has_passed(tmp_path, lacked):
-    record = await attempt(tmp_path, backend=Scarce(rewards("1"), lacked))
+    record = await attempt(tmp_path, backend=Scarce(rewards("1"), **{lacked: True}))
     assert (record.outcome, record.reward, record.failure) == (Outcome.PASSED, 1.0, None)
+
+
+@pytest.mark.parametrize(
+    ("ledger", "note"),
+    [
+        ({"oom_kills": 1}, "memory: a process was killed at the task's own limit"),
+        ({"oom_kills": 3}, "memory: 3 processes were killed at the task's own limit"),
+        ({"storage_exceeded": "limit of 9 bytes exceeded"}, "storage: limit of 9 bytes exceeded"),
+    ],
+)
+async def test_what_was_ended_at_the_task_s_own_limit_is_the_agent_s_and_noted(tmp_path, ledger, note):
+    record = await attempt(tmp_path, backend=Scarce(rewards("0"), **ledger))
+    assert (record.outcome, record.reward) == (Outcome.FAILED, 0.0)
+    assert any(each.startswith(note) for each in record.notes)
+
+
+async def test_nothing_is_noted_of_limits_that_the_host_lacked(tmp_path):
+    ledger = {"oom_kills": 2, "host_oom": True, "storage_exceeded": "disk", "host_full": True}
+    record = await attempt(tmp_path, backend=Scarce(rewards("0"), **ledger))
+    assert record.outcome is Outcome.STARVED
+    assert not any(each.startswith(("memory:", "storage:")) for each in record.notes)

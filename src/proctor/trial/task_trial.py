@@ -335,6 +335,7 @@ class TaskAttempt:
                 await leave(self.sandbox)
             info = self.sandbox.info()
             self.ledger = {**info.ledger, "backend": info.backend, "enforced": dict(info.enforced)}
+            self.notes += own_limits(self.ledger)
             self._blame_host()
         self.logs.close()
 
@@ -377,6 +378,17 @@ class TaskAttempt:
     def _metrics(self) -> dict[str, Any]:
         found: dict[str, Any] = {"rewards": self.parts, "steps": self.steps, "rubrics": self.rubrics}
         return {name: value for name, value in found.items() if value or name == "rewards"}
+
+
+def own_limits(ledger: Mapping[str, Any]) -> list[str]:
+    """What was ended at the task's own limits: part of what the agent did, and not to be seen in its logs."""
+    found = []
+    if (kills := ledger.get("oom_kills")) and not ledger.get("host_oom"):
+        some = "a process was" if kills == 1 else f"{kills} processes were"
+        found.append(f"memory: {some} killed at the task's own limit")
+    if (reason := ledger.get("storage_exceeded")) and not ledger.get("host_full"):
+        found.append(f"storage: {reason}; everything that ran was ended")
+    return found
 
 
 def environment(setting: TaskSetting, plan: TaskTrialPlan) -> dict[str, str]:
