@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import json
 import os
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -12,6 +13,7 @@ from proctor.model.outcome import Outcome
 from proctor.model.plan import PlannedTrial
 from proctor.model.record import AttemptRecord, Failure
 from proctor.model.trial import Lease
+from proctor.trial.experiment_trial import ExperimentExecutor
 
 EXPERIMENT = """
 from proctor import Experiment, register_experiment
@@ -88,6 +90,31 @@ def test_a_complete_run_has_nothing_to_resume(project, capsys):
     capsys.readouterr()
     assert main(["resume"]) == 0
     assert "nothing is missing" in capsys.readouterr().out
+
+
+def test_what_the_infrastructure_lost_is_run_again_on_request(project, capsys, monkeypatch):
+    execute = ExperimentExecutor.execute
+
+    async def broken(self, trial, lease):
+        record = await execute(self, trial, lease)
+        return replace(record, outcome=Outcome.SANDBOX_ERROR) if trial.index == 0 else record
+
+    with monkeypatch.context() as patched:
+        patched.setattr(ExperimentExecutor, "execute", broken)
+        assert main(["run", "adding.yaml", "--set", "retries=0"]) == 4
+    capsys.readouterr()
+    assert main(["resume"]) == 4, "nothing is missing, and it stays lost"
+    assert "nothing is missing" in capsys.readouterr().out
+    assert main(["resume", "--errors"]) == 0
+    assert "1 lost trial is run again" in capsys.readouterr().out
+    (series,) = Path(os.environ["PROCTOR_OUTPUT_DIR"]).rglob("series.jsonl")
+    rows = [json.loads(line) for line in series.read_text().splitlines()]
+    told = [(row["outcome"], row["counts"]) for row in rows if row["index"] == 0]
+    assert told == [("sandbox_error", False), ("passed", True)], "the lost attempt is kept"
+    assert main(["ls", "--json"]) == 0
+    (run,) = json.loads(capsys.readouterr().out)
+    assert set(run["counts"]) == {"passed"}
+    assert main(["resume", "--errors", "--json"]) == 0
 
 
 def test_a_run_whose_code_has_changed_is_not_resumed(project, capsys):

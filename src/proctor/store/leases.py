@@ -173,6 +173,17 @@ def cancel(db: Database, run_id: str, now: float) -> int:
     return number
 
 
+def reopen_lost(db: Database, run_id: str, now: float) -> int:
+    """Trials that ended in an error which was nobody's doing inside are to be done again; how many."""
+    with db.write() as tx:
+        number = tx.change(queries.REOPEN_LOST, {"run": run_id})
+        if number:
+            tx.change(queries.UNCOUNT_LOST, {"run": run_id})
+            tx.change(queries.FORGET_LOST, {"run": run_id})
+            _event(tx, run_id, now, "trials.pending", None, dump({"trials": number, "reason": "lost"}))
+    return number
+
+
 def count(tx: Transaction, run_id: str, state: TrialState, outcome: Outcome, number: int) -> None:
     """Keep the counters that `ls` reads instead of the trials."""
     tx.change(

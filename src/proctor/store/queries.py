@@ -7,6 +7,8 @@ trial no statement has RETURNING: in SQLite it costs as much again as the change
 
 from __future__ import annotations
 
+from proctor.model.outcome import Outcome
+
 RUN_COLUMNS = "id, created_at, name, kind, status, started_at, finished_at, total, head"
 TRIAL_COLUMNS = (
     "t.idx, t.key, t.kind, t.subject, t.subject_digest, t.body, "
@@ -102,6 +104,13 @@ CANCEL_PENDING = """
 UPDATE trials SET state = 'cancelled', outcome = 'cancelled'
 WHERE run_id = :run AND state = 'pending'
 """
+_LOST = ", ".join(f"'{each.value}'" for each in Outcome if each.retryable)
+REOPEN_LOST = f"""
+UPDATE trials SET state = 'pending', outcome = NULL, ready_at = 0
+WHERE run_id = :run AND state = 'done' AND outcome IN ({_LOST})
+"""
+UNCOUNT_LOST = f"UPDATE attempts SET counts = 0 WHERE run_id = :run AND counts = 1 AND outcome IN ({_LOST})"
+FORGET_LOST = f"DELETE FROM run_counts WHERE run_id = :run AND state = 'done' AND outcome IN ({_LOST})"
 WORKERS = "SELECT DISTINCT worker FROM trials WHERE expires_at IS NOT NULL AND {where} ORDER BY worker"
 
 # Attempts

@@ -225,6 +225,13 @@ class Store:
         """End every trial that has not ended; how many that were. The run's status is the caller's to set."""
         return leases.cancel(self._db, run_id, now)
 
+    def reopen_lost(self, run_id: str, now: float) -> int:
+        """Have trials done again that the infrastructure or a provider failed; how many.
+
+        Their attempts stay and no longer count. What an agent, a task or a person ended stays as it is.
+        """
+        return leases.reopen_lost(self._db, run_id, now)
+
     # Reading
 
     def trial(self, run_id: str, key: str) -> PlannedTrial:
