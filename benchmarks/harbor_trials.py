@@ -121,19 +121,19 @@ class Bwrap(Spawn):
 
 
 class Overlay(Bwrap):
-    """The same over an overlay on disk, mounted once per trial; Debian's bubblewrap cannot."""
+    """The same over an overlay on disk. Debian's bubblewrap mounts none: a process holds it."""
 
-    SYSTEM = ("etc/alternatives", "etc/ld.so.cache", "etc/nsswitch.conf", "etc/passwd", "etc/group")
-    lower: Path | None = None
+    SYSTEM = ("ld.so.cache", "nsswitch.conf", "passwd", "group")
+    below: tempfile.TemporaryDirectory[str] | None = None
 
     async def start(self, force_build: bool) -> None:
         await super().start(force_build)
-        if Overlay.lower is None:
-            Overlay.lower = self.lay_out()
+        if Overlay.below is None:
+            Overlay.below = self.lay_out()
         self.state = Path(tempfile.mkdtemp(prefix="harbor-overlay-"))
         for name in ("work", "merged"):
             (self.state / name).mkdir()
-        layers = f"userxattr,lowerdir={self.lower},upperdir={self.root},workdir={self.state}/work"
+        layers = f"userxattr,lowerdir={Overlay.below.name},upperdir={self.root},workdir={self.state}/work"
         self.holder = await asyncio.create_subprocess_exec(
             *("unshare", "--user", "--map-root-user", "--mount", "/bin/sh", "-c"),
             f"mount -t overlay overlay -o {layers} {self.state}/merged && echo ready && exec cat",
@@ -149,17 +149,17 @@ class Overlay(Bwrap):
         await super().stop(delete)
         shutil.rmtree(self.state, ignore_errors=True)
 
-    def lay_out(self) -> Path:
+    def lay_out(self) -> tempfile.TemporaryDirectory[str]:
         """The layer below, made once: a few files of this machine, and where things are mounted."""
-        lower = Path(tempfile.mkdtemp(prefix="harbor-lower-"))
+        below = tempfile.TemporaryDirectory(prefix="harbor-lower-")
+        lower = Path(below.name)
         for name in ("usr", "proc", "dev", "tmp", "etc", "root", "var"):
             (lower / name).mkdir()
         for name in self.SYSTEM:
-            copy = shutil.copytree if Path("/", name).is_dir() else shutil.copy2
-            copy(Path("/", name), lower / name, **({"symlinks": True} if copy is shutil.copytree else {}))
+            shutil.copy2(Path("/etc", name), lower / "etc" / name)
         for name in ("bin", "lib", "lib64"):
             (lower / name).symlink_to(f"usr/{name}")
-        return lower
+        return below
 
     async def exec(self, command: str, **options: Any) -> ExecResult:  # noqa: ARG002 - Harbor's signature
         return await self.run(

@@ -89,6 +89,30 @@ async def test_trees_are_measured_only_after_the_disk_shrank(tmp_path, monkeypat
     assert watch._task is None
 
 
+async def test_a_disk_that_stays_nearly_full_is_not_measured_again_and_again(monkeypatch):
+    monkeypatch.setattr(storage, "PERIOD_S", 0.001)
+    free, looked = [1 << 20], asyncio.Event()
+
+    def free_bytes(self):
+        looked.set()
+        return free[0]
+
+    monkeypatch.setattr(StorageWatch, "_free_bytes", free_bytes)
+    watch = StorageWatch(Path("/"), floor_bytes=1 << 62, floor_share=2)
+    tree = Tree(5000)
+    watch.add("t", tree.watched())
+    for _ in range(5):
+        looked.clear()
+        await asyncio.wait_for(looked.wait(), 10)
+    assert tree.measured == 0
+    free[0] -= 1
+    for _ in range(5):
+        looked.clear()
+        await asyncio.wait_for(looked.wait(), 10)
+    assert tree.measured == 1
+    watch.remove("t")
+
+
 async def test_trees_are_measured_the_more_often_the_smaller_the_limit(tmp_path):
     watch = StorageWatch(tmp_path, floor_bytes=0)
     assert watch.grain_bytes > 1 << 60, "without a limit only the floor matters"

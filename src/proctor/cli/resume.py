@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import time
+
 import click
 
 
@@ -16,8 +18,6 @@ import click
 @click.option("--json", "as_json", is_flag=True, help="Print the run's summary as JSON.")
 def command(run: str, errors: bool, verbose: int, as_json: bool) -> int:
     """Go on with RUN (id, name or `latest`) after an interruption, a crash or kill -9."""
-    import time
-
     from proctor.cli.run import carry_out
     from proctor.job.running import reopen, unfinished
     from proctor.settings import load_settings

@@ -274,8 +274,8 @@ class BubblewrapSandbox(ServedSandbox):
         place, removed = self._place, not small
         try:
             if place and removed:
-                with _opened(place.shared.path) as folder:
-                    self._ledger["disk_bytes"] = await keeper.end(ident, place.name, folder)
+                with _opened(place.path.parent) as folder:
+                    self._ledger["disk_bytes"] = await keeper.end(ident, place.path.name, folder)
             else:
                 await keeper.end(ident)
         except SandboxError:

@@ -39,7 +39,6 @@ class Place:
     """The state folder of one sandbox."""
 
     shared: Shared
-    name: str
     path: Path
 
 
@@ -67,7 +66,7 @@ class Folders:
         _make(str(path), owner)
         shared.made += 1
         shared.live += 1
-        return Place(shared, name, path)
+        return Place(shared, path)
 
     async def ended(self, place: Place, *, removed: bool) -> None:
         """Its sandbox has ended; unless the folder was removed, it goes with the others."""

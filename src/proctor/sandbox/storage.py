@@ -91,7 +91,9 @@ class StorageWatch:
         while True:
             await asyncio.sleep(PERIOD_S)
             free = self._free_bytes()
-            if self._free is None or free < self._free - self.grain_bytes or self._nearly_full():
+            shrunk = 0 if self._free is None else self._free - free
+            # On a disk that stays nearly full, measuring again and again would find nobody who grows.
+            if self._free is None or shrunk > self.grain_bytes or (shrunk > 0 and self._nearly_full()):
                 await self.look()
             elif free > self._free:
                 self._free = free

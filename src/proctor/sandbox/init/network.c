@@ -1,5 +1,5 @@
-/* The network namespace of a sandbox. Making one costs as much as everything else about a sandbox's start, so
- * one that was left as it was made is used again, by a sandbox that comes later. The inside cannot configure
+/* The network namespace of a sandbox. To make and remove one is a good tenth of what a sandbox costs, so one
+ * that was left as it was made is used again, by a sandbox that comes later. The inside cannot configure
  * its network, only use it, and any use is counted: each packet, each failed attempt, each socket still open.
  * Where a single number differs from those of a new network, nobody else gets it. */
 #include "proctor.h"
