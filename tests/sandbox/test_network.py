@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import os
 import shutil
 import socket
 from pathlib import Path
@@ -199,15 +200,23 @@ def test_targets_are_read_with_and_without_a_port():
     assert network._target("CONNECT", "[::1]:443") == ("::1", 443, "")
 
 
-async def network_of(make, script="true", **limits):
-    """Which network a sandbox had in which this was run."""
-    sandbox = make(**limits)
-    await sandbox.start()
-    await sandbox.exec(["python3", "-c", script], timeout_s=30)
-    found = await sandbox.exec(["readlink", "/proc/self/ns/net"])
-    await sandbox.leave()
-    await sandbox.stop()
-    return found.stdout.decode().strip()
+@pytest.fixture
+def network_of(make):
+    """Which network a sandbox had in which a script was run. All are held: a number is never given again."""
+    held = []
+
+    async def found(script="pass", **limits):
+        sandbox = make(**limits)
+        await sandbox.start()
+        held.append(os.open(f"/proc/{sandbox.init_pid}/ns/net", os.O_RDONLY))
+        await sandbox.exec(["python3", "-c", script], timeout_s=30)
+        await sandbox.leave()
+        await sandbox.stop()
+        return os.fstat(held[-1]).st_ino
+
+    yield found
+    for each in held:
+        os.close(each)
 
 
 _CONNECT = "import socket; socket.socket(socket.{}, socket.{}).connect_ex(({!r}, 9))"
@@ -215,10 +224,9 @@ _CONNECT = "import socket; socket.socket(socket.{}, socket.{}).connect_ex(({!r},
 
 @pytest.mark.anyio
 @pytest.mark.needs("bubblewrap")
-async def test_a_network_that_nobody_used_is_used_again(make):
-    first = await network_of(make, "import socket; socket.socket().bind(('127.0.0.1', 80))")
-    assert first.startswith("net:[")
-    assert {await network_of(make) for _ in range(3)} == {first}
+async def test_a_network_that_nobody_used_is_used_again(network_of):
+    first = await network_of("import socket; socket.socket().bind(('127.0.0.1', 80))")
+    assert {await network_of() for _ in range(3)} == {first}
 
 
 @pytest.mark.anyio
@@ -233,15 +241,15 @@ async def test_a_network_that_nobody_used_is_used_again(make):
     ],
     ids=["connected", "without a route", "sent", "sent by IPv6"],
 )
-async def test_a_network_that_was_used_is_nobody_else_s(make, script):
-    used = await network_of(make, script)
-    assert await network_of(make) != used
-    assert await network_of(make) != used
+async def test_a_network_that_was_used_is_nobody_else_s(network_of, script):
+    used = await network_of(script)
+    assert await network_of() != used
+    assert await network_of() != used
 
 
 @pytest.mark.anyio
 @pytest.mark.needs("bubblewrap")
-async def test_a_network_with_a_socket_still_open_in_it_is_nobody_else_s(make):
+async def test_a_network_with_a_socket_still_open_in_it_is_nobody_else_s(make, network_of):
     """A socket on its way to another one that is on its way to it outlives both its processes for a while."""
     script = (
         "import array, socket\n"
@@ -250,7 +258,7 @@ async def test_a_network_with_a_socket_still_open_in_it_is_nobody_else_s(make):
         "rights = array.array('i', [near.fileno(), far.fileno(), server.fileno()])\n"
         "near.sendmsg([b'x'], [(socket.SOL_SOCKET, socket.SCM_RIGHTS, rights)])\n"
     )
-    await network_of(make, script)
+    await network_of(script)
     listen = "import socket; socket.create_server(('127.0.0.1', 8080)); print('free')"
     for _ in range(3):
         sandbox = make()
@@ -261,7 +269,7 @@ async def test_a_network_with_a_socket_still_open_in_it_is_nobody_else_s(make):
 
 @pytest.mark.anyio
 @pytest.mark.needs("bubblewrap")
-async def test_a_network_that_others_entered_is_nobody_else_s(make):
-    entered = await network_of(make, network="allowlist", allowed_hosts=("example.org",))
-    assert await network_of(make) != entered
-    assert await network_of(make, network="allowlist", allowed_hosts=()) != entered
+async def test_a_network_that_others_entered_is_nobody_else_s(network_of):
+    entered = await network_of(network="allowlist", allowed_hosts=("example.org",))
+    assert await network_of() != entered
+    assert await network_of(network="allowlist", allowed_hosts=()) != entered
