@@ -4,8 +4,8 @@ SHELL := /bin/bash
 # Bytecode is what keeps start-up fast; a machine may have switched it off.
 unexport PYTHONDONTWRITEBYTECODE
 PY := .venv/bin/python
-SYSTEM_RUN := bubblewrap git sqlite3 python3 python3-pytest
-SYSTEM_TEST := $(SYSTEM_RUN) chromium hyperfine mmdebstrap podman podman-compose postgresql runc slirp4netns tmux uidmap valgrind
+SYSTEM_RUN := bubblewrap git iproute2 python3 python3-pytest slirp4netns sqlite3
+SYSTEM_TEST := $(SYSTEM_RUN) aardvark-dns chromium docker-registry hyperfine iptables mmdebstrap netavark podman podman-compose postgresql runc tmux uidmap valgrind
 JOBS ?= 2
 
 .PHONY: help setup demo test coverage check bench bench-stats perf-baseline soak docs clean doctor lock
@@ -16,7 +16,7 @@ help: ## list what can be made
 setup: ## install what running needs, in .venv
 	@scripts/setup.sh run $(SYSTEM_RUN)
 
-demo: setup ## a sweep, a comparison and a report, in under two minutes
+demo: setup ## a sweep, a comparison, rollouts and their reports, in under a minute
 	@scripts/demo.sh
 
 test: ## install what the tests need, and run them; COVERAGE=1 holds the coverage bars too
@@ -37,8 +37,8 @@ check: ## lint, types and import layers
 
 bench: ## Proctor's own benchmarks, side by side with peers
 	@scripts/setup.sh bench $(SYSTEM_TEST)
-	@for each in harness_cost store_cost start_up precision sandbox_cycle task_trials podman_overhead many_agents \
-	  perf_harness large_run comparison_quality; do \
+	@for each in harness_cost store_cost start_up precision sandbox_cycle task_trials podman_overhead image_pull many_agents \
+	  perf_harness large_run comparison_quality command_timing; do \
 	  echo "== benchmarks/$$each.py"; $(PY) benchmarks/$$each.py || exit 1; done
 
 bench-stats: ## what the statistics and the gate promise: simulated suites, and repeated runs on this machine

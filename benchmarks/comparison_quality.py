@@ -1,9 +1,11 @@
 """How often comparison tools are right, side by side, while another program loads every core.
 
 Identical code must be called different by none of them; a version that does 5 % or 2 % more of the same work
-should be found. Every tool gets the same code in the same moments, in turn.
+should be found. Every tool gets the same code in the same moments, in turn. The functions of `--shapes` wait,
+start a child process or use threads; lockstep pairs alone are asked about those.
 
     python benchmarks/comparison_quality.py --rounds 100 --peer-rounds 20
+    python benchmarks/comparison_quality.py --shapes all --rounds 20
 """
 
 from __future__ import annotations
@@ -25,68 +27,23 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from statistics import fmean, median, variance
+from typing import Any
+
+from comparison_sources import EXPERIMENT, PYPERF, PYTEST, SCRIPT, WORK
 
 CASES = {"identical": (20, 20), "+5 %": (20, 21), "+2 %": (50, 51)}
 """Units of work per call on side A and on side B."""
+SHAPES = {
+    "sort": ("identical", "+5 %", "+2 %"),
+    "waits": ("identical", "+0.4 ms of waiting"),
+    "child": ("identical", "+5 %"),
+    "threads": ("identical", "+5 %"),
+    "parallel": ("identical", "two threads instead of one"),
+}
+"""Functions of `--shapes`, and what is changed in each."""
+SHAPE_CPU_S = 12
+"""Maximum CPU time of one comparison of them."""
 ALL_TOOLS = ("lockstep", "pyperf", "pytest-benchmark mean:5%", "pytest-benchmark min:5%", "hyperfine + Welch")
-
-WORK = '''
-"""One version of the code: {units} units of work per call."""
-import json
-import random
-
-UNITS = {units}
-SOURCE = random.Random(1)
-NUMBERS = [SOURCE.random() for _ in range(100)]
-RECORD = {{"name": "proctor", "values": [1.5, 2.5, 3.5], "tags": ["a", "b"], "nested": {{"x": 1, "y": None}}}}
-
-
-def sort():
-    for _ in range(UNITS):
-        sorted(NUMBERS)
-
-
-def json_round():
-    for _ in range(UNITS):
-        json.loads(json.dumps(RECORD))
-'''
-EXPERIMENT = '''
-from proctor import Experiment, register_experiment
-
-import work
-
-
-@register_experiment("workload")
-class Workload(Experiment):
-    """The function under comparison."""
-
-    def __init__(self, function: str = "sort"):
-        self.function = getattr(work, function)
-
-    def execute_once(self, context):
-        self.function()
-        return {}
-'''
-PYPERF = """
-import sys, pyperf
-sys.path.insert(0, {folder!r})
-import work
-pyperf.Runner().bench_func({function!r}, getattr(work, {function!r}))
-"""
-PYTEST = """
-import sys
-sys.path.insert(0, {folder!r})
-import work
-def test_{function}(benchmark):
-    benchmark(getattr(work, {function!r}))
-"""
-SCRIPT = """
-import sys
-sys.path.insert(0, {folder!r})
-import work
-for _ in range(1000):
-    work.{function}()
-"""
 
 
 @dataclass(frozen=True)
@@ -107,6 +64,8 @@ def main() -> int:
     # Ended from outside, it still takes its burners with it.
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
     asked = _arguments()
+    if asked.shapes:
+        return _shapes(asked)
     rows = [Answer(**row) for row in json.loads(asked.rows.read_text())] if _begun(asked.rows) else []
     with tempfile.TemporaryDirectory() as name, _burners(asked.burners):
         folder = Path(name)
@@ -122,6 +81,86 @@ def main() -> int:
     return 0 if "lockstep" not in asked.tools or acceptable(rows) else 1
 
 
+def _shapes(asked: argparse.Namespace) -> int:
+    """Lockstep pairs on code that waits, starts processes or uses threads."""
+    rows = [Answer(**row) for row in json.loads(asked.rows.read_text())] if _begun(asked.rows) else []
+    done = {(row.number, row.function, row.case) for row in rows}
+    loads = []
+    with tempfile.TemporaryDirectory() as name, _burners(asked.burners):
+        for number in range(asked.rounds):
+            for function, cases in asked.shapes.items():
+                for case in cases:
+                    if (number, function, case) in done:
+                        continue
+                    rows += _asked_once(number, function, case, Path(name))
+                    loads.append(os.getloadavg()[0])
+                    row = rows[-1]
+                    print(f"{number:4} {function:9} {case:26} {row.claim or '-':7} {row.detail}", flush=True)
+                    if asked.rows:
+                        asked.rows.write_text(json.dumps([vars(row) for row in rows], indent=1))
+    print()
+    print(shapes_table(rows))
+    if loads:
+        print(f"\nload average {min(loads):.1f} to {max(loads):.1f}, {asked.burners} burners among it")
+    return 0 if shapes_acceptable(rows) else 1
+
+
+def _asked_once(number: int, function: str, case: str, folder: Path) -> list[Answer]:
+    place = folder / f"{number}-{function}"
+    both = CASES.get(case, (20, 20))
+    sides = _versions(place, both, changed=case not in CASES)
+    try:
+        return list(_ask(number, "lockstep", case, function, sides, sys.executable))
+    finally:
+        shutil.rmtree(place)
+
+
+def shapes_table(rows: list[Answer]) -> str:
+    """A row for each function and change."""
+    lines = [
+        "| function | change | rounds | found | false | same computing | inconclusive | CPU s (most) |",
+        "|---|---|---|---|---|---|---|---|",
+    ]
+    for function, case in dict.fromkeys((row.function, row.case) for row in rows):
+        mine = [row for row in rows if (row.function, row.case) == (function, case)]
+        right = _right(case)
+        found = str(sum(row.claim == right for row in mine)) if right else "–"
+        open_ones = [
+            sum(row.detail.startswith(word) for row in mine) for word in ("same computing", "inconcl")
+        ]
+        cost = [row.cpu_s for row in mine]
+        cells = [function, case, len(mine), found, sum(_false(row) for row in mine), *open_ones]
+        cells.append(f"{median(cost):.1f} ({max(cost):.1f})")
+        lines.append(f"| {' | '.join(map(str, cells))} |")
+    return "\n".join(lines)
+
+
+def _right(case: str) -> str:
+    return "" if case == "identical" else "faster" if case.startswith("two") else "slower"
+
+
+def _false(row: Answer) -> bool:
+    """A difference that is not there, one in the wrong direction, or "same" where there is one."""
+    right = _right(row.case)
+    hidden = bool(right) and row.detail.startswith("same ") and not row.detail.startswith("same computing")
+    return hidden or (bool(row.claim) and row.claim != right)
+
+
+def shapes_acceptable(rows: list[Answer]) -> bool:
+    """At most 2 % false; each change found in 80 %, within the CPU time."""
+    changed = [row for row in rows if _right(row.case)]
+    found = {
+        key: fmean(row.claim == _right(row.case) for row in changed if (row.function, row.case) == key)
+        for key in {(row.function, row.case) for row in changed}
+    }
+    false = sum(map(_false, rows))
+    return (
+        false <= max(1, 0.02 * len(rows))
+        and all(share >= 0.8 for share in found.values())
+        and median([row.cpu_s for row in rows] or [0.0]) <= SHAPE_CPU_S
+    )
+
+
 def _arguments() -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
     parser.add_argument(
@@ -135,8 +174,13 @@ def _arguments() -> argparse.Namespace:
     parser.add_argument(
         "--peer-python", default=sys.executable, help="interpreter with pyperf and pytest-benchmark"
     )
+    parser.add_argument("--shapes", default="", help=f"all, or some of: {', '.join(SHAPES)}")
     parser.add_argument("--rows", type=Path, help="keep every answer in this JSON file, and go on from it")
     asked = parser.parse_args()
+    names = SHAPES if asked.shapes == "all" else [name for name in asked.shapes.split(",") if name]
+    if unknown := set(names) - SHAPES.keys():
+        parser.error(f"--shapes {', '.join(sorted(unknown))}: there are {', '.join(SHAPES)}")
+    asked.shapes = {name: SHAPES[name] for name in names}
     asked.slow_rounds = asked.rounds if asked.slow_rounds is None else asked.slow_rounds
     asked.peer_rounds = max(1, asked.rounds // 5) if asked.peer_rounds is None else asked.peer_rounds
     wanted = (
@@ -183,12 +227,12 @@ def _round(
         shutil.rmtree(place)
 
 
-def _versions(folder: Path, both: tuple[int, int]) -> tuple[Path, Path]:
-    """Two folders of the same shape that differ in how much work a call does."""
+def _versions(folder: Path, both: tuple[int, int], *, changed: bool = False) -> tuple[Path, Path]:
+    """Two folders of the same shape that differ in how much work a call does, or in how B does it."""
     sides = (folder / "a", folder / "b")
     for side, units in zip(sides, both, strict=True):
         (side / "experiments").mkdir(parents=True)
-        (side / "work.py").write_text(WORK.format(units=units))
+        (side / "work.py").write_text(WORK.format(units=units, changed=changed and side is sides[1]))
         (side / "experiments" / "workload.py").write_text(EXPERIMENT)
         (side / "pyproject.toml").write_text("")
     return sides
@@ -247,12 +291,15 @@ def _lockstep(function: str, sides: tuple[Path, Path], _python: str) -> dict[str
     detail = (
         f"{point['verdict']} {point['change']:+.2%} [{point['low']:+.2%} {point['high']:+.2%}] {pairs} pairs"
     )
-    return {
-        "lockstep": (
-            claim,
-            f"{detail} noise {point['noise']:.2%} {data['cpu_s']:.1f} s CPU {point['reason']}",
-        )
-    }
+    detail += f" noise {point['noise']:.2%} {data['cpu_s']:.1f} s CPU; {_on_clocks(point)} {point['reason']}"
+    return {"lockstep": (claim, detail)}
+
+
+def _on_clocks(point: dict[str, Any]) -> str:
+    return ", ".join(
+        f"{each['clock']} {each['verdict']} {each['change']:+.1%} [{each['low']:+.1%} {each['high']:+.1%}]"
+        for each in point["clocks"]
+    )
 
 
 def _pyperf(function: str, sides: tuple[Path, Path], python: str) -> dict[str, tuple[str, str]]:

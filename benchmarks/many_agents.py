@@ -64,7 +64,12 @@ def main() -> None:
         for count in (1, options.agents):
             entry = {"path": str(task), "agent": "terminal", "model": "fake", "rollouts": count}
             spec = from_mapping(
-                {"name": "many", "tasks": [entry], "parallel": count, "sandbox": "bubblewrap"}
+                {
+                    "name": "many",
+                    "tasks": [entry],
+                    "parallel": count,
+                    "sandbox": {"backend": "bubblewrap", "host_root": True},
+                }
             )
             job = create(spec, {}, settings)
             ear = Silent()

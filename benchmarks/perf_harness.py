@@ -76,7 +76,7 @@ def one_trial_specs(home: Path, episodes: int, sandbox: str) -> list[Path]:
             "tasks": [
                 {"path": str(trial.path), "agent": trial.agent, "agent_options": dict(entry.agent_options)}
             ],
-            "sandbox": sandbox,
+            "sandbox": {"backend": sandbox, "host_root": sandbox == "bubblewrap"},
             "timeout_s": 180,
         }
         specs.append(home / f"episode-{trial.index}.json")

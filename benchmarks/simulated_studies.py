@@ -22,7 +22,7 @@ from proctor.analysis.verdict import Verdict
 Array = np.ndarray[tuple[int, ...], np.dtype[np.float64]]
 SHAPES = ((5, 1), (5, 3), (5, 5), (10, 1), (10, 3), (20, 1), (20, 3), (89, 1), (89, 5))
 POPULATIONS = {
-    "drawn anew for each suite": None,
+    "drawn for each suite": None,
     "even, U-shaped": (0.50, 1.0),
     "like Terminal-Bench 2": (0.45, 0.9),
     "middling": (0.40, 4.0),

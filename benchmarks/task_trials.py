@@ -82,7 +82,8 @@ def run_proctor(task: Path, rollouts: int, parallel: int, sandbox: str, home: Pa
     settings = Settings(home=home / ".proctor", rollouts_dir=home / "rollouts")
     for count in (1, rollouts):
         entry = {"path": str(task), "agent": "oracle", "rollouts": count}
-        spec = from_mapping({"name": "cost", "tasks": [entry], "parallel": parallel, "sandbox": sandbox})
+        root = {"backend": sandbox, "host_root": sandbox == "bubblewrap"}
+        spec = from_mapping({"name": "cost", "tasks": [entry], "parallel": parallel, "sandbox": root})
         before = cpu_s(resource.RUSAGE_SELF), cpu_s(resource.RUSAGE_CHILDREN), time.perf_counter()
         ear = Silent()
         job = create(spec, {}, settings)

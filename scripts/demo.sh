@@ -6,30 +6,21 @@ proctor="$PWD/.venv/bin/proctor"
 export PROCTOR_HOME="$PWD/demo/.proctor" PROCTOR_OUTPUT_DIR="$PWD/demo/results" PROCTOR_ROLLOUTS_DIR="$PWD/demo/rollouts"
 rm -rf demo
 if [ -t 1 ]; then BOLD=$'\033[1m' PLAIN=$'\033[0m'; else BOLD='' PLAIN=''; fi
-step() { printf '\n%s%s%s\n' "$BOLD" "$*" "$PLAIN"; }
-show() { printf '$ proctor %s\n' "$*"; "$proctor" "$@"; }
-newest() { find "$1" -name report.html -printf '%T@ %p\n' | sort -n | tail -n 1 | cut -d' ' -f2; }
+show() { # WHAT ARGUMENTS…: one line of what it is, then what proctor prints
+  printf '\n%s%s:%s proctor %s\n' "$BOLD" "$1" "$PLAIN" "${*:2}"
+  "$proctor" "${@:2}"
+}
 
-step "1. What can be measured here"
-show list
+show "1. What can be measured here" list --experiments experiments.d
 
-step "2. A sweep: four SQLite pragma profiles under three workloads"
-show run specs/pragma_profile_sweep.yaml
+show "2. A sweep, two SQLite pragma profiles under two workloads" \
+  run specs/pragma_profile_sweep.yaml --set 'sweep.profile=[performance, safety]' --set 'sweep.workload=[read-heavy, mixed]'
 
-step "3. Two ways to encode JSON, measured in lockstep pairs"
-show ab specs/json_encode.yaml --a params:indent=null --b params:indent=2 || [ $? -eq 1 ]
+show "3. Two ways to encode JSON, measured in lockstep pairs" \
+  ab specs/json_encode.yaml --a params:indent=null --b params:indent=2 || [ $? -eq 1 ]
 
 if obstacle=$("$PWD/.venv/bin/python" -c 'from proctor.sandbox.probe import obstacle; print(obstacle())') && [ -z "$obstacle" ]; then
-  step "4. Nine tasks: the author's solution and an agent that does nothing, five rollouts each, in sandboxes"
-  show run specs/sample_tasks.toml
+  show "4. Nine tasks in sandboxes, by the author's solution and by an agent that does nothing" run specs/sample_tasks.toml
 else
   printf '\nSandboxes do not work here, so the rollouts are left out: %s\n' "$obstacle"
 fi
-
-step "5. What is stored"
-show ls
-
-step "Reports to look at"
-printf '  the sweep:    %s\n' "$(newest demo/results)"
-[ -d demo/rollouts ] && printf '  the rollouts: %s\n' "$(newest demo/rollouts)"
-exit 0

@@ -1,4 +1,4 @@
-"""Write docs/reference/commands.md and settings.md from the code: help, exit codes, settings.
+"""Write commands.md, settings.md and task-format.md of docs/reference from the code.
 
 With `--check` nothing is written; exit code 1 says that a page is not what the code says.
 """
@@ -14,8 +14,9 @@ from pathlib import Path
 import click
 
 from proctor.cli.main import COMMANDS, group
-from proctor.errors import EXIT_MEANING
+from proctor.errors import EXIT_MEANING, EXIT_ORDER
 from proctor.settings import Settings
+from proctor.tasks.fields import FILES, TABLES
 
 FOLDER = Path(__file__).parent.parent / "docs/reference"
 
@@ -26,6 +27,7 @@ def commands() -> str:
     parts += [f"| `proctor {name}` | {line} |" for name, line in COMMANDS.items()]
     parts += ["", "## Exit codes", "", "| code | meaning |", "|---|---|"]
     parts += [f"| {int(code)} | {meaning} |" for code, meaning in EXIT_MEANING.items()]
+    parts += ["", EXIT_ORDER]
     context = click.Context(group, info_name="proctor", **group.context_settings)
     for name in COMMANDS:
         command = group.get_command(context, name)
@@ -73,9 +75,46 @@ def settings() -> str:
     return "\n".join(parts) + "\n"
 
 
+INTRODUCTION = """# Task format
+
+What Proctor does with every key and file of Harbor's task format (Harbor 0.25, schema 1.0 to 1.4). *Honoured*
+means that a run depends on it; *refused* that a task which asks for it is read and not run, with the reason;
+*irrelevant* that no run depends on it. A key that is in none of these tables is a warning with its line and
+the nearest name. How to write a task: [write a task](../how-to/write-a-task.md).
+
+Where Proctor differs from Harbor on purpose:
+
+- An agent without `[agent] timeout_sec` has 600 s; in Harbor it has no limit.
+- A step without `[steps.verifier] timeout_sec` takes the task's; in Harbor it has 600 s.
+- Everything that the agent left running is ended before the tests arrive.
+- A step that cannot begin because of what the agent did earlier counts as 0; in Harbor it does not count.
+  Steps after one below its `min_reward` do not count, as in Harbor.
+- A reward is a number from 0 to 1; see [outcomes](outcomes.md).
+- A dataset may sort its tasks into folders of categories; in Harbor all tasks are directly in it.
+
+Inside the sandbox the agent may leave files to keep in `/logs/artifacts`; the tests write
+`/logs/verifier/reward.json` or `reward.txt`."""
+
+
+def task_format() -> str:
+    """Every key and file of a task, from the table that the reader uses."""
+    parts = [INTRODUCTION]
+    for table, rules in TABLES.items():
+        also = " and `[verifier.environment]`" if table == "[environment]" else ""
+        parts += ["", f"## `{table}`{also}", "", "| key | | meaning |", "|---|---|---|"]
+        parts += [f"| `{key}` | {rule.status} | {rule.meaning} |" for key, rule in rules.items()]
+    parts += ["", "## Files", "", "| file | | meaning |", "|---|---|---|"]
+    parts += [f"| `{name}` | {rule.status} | {rule.meaning} |" for name, rule in FILES.items()]
+    return "\n".join(parts) + "\n"
+
+
 def main() -> int:
     """Write the pages, or compare them with what is there."""
-    pages = {FOLDER / "commands.md": commands(), FOLDER / "settings.md": settings()}
+    pages = {
+        FOLDER / "commands.md": commands(),
+        FOLDER / "settings.md": settings(),
+        FOLDER / "task-format.md": task_format(),
+    }
     if "--check" in sys.argv[1:]:
         stale = [page.name for page, text in pages.items() if not page.exists() or page.read_text() != text]
         if stale:

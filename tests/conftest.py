@@ -5,9 +5,8 @@ from __future__ import annotations
 import importlib.util
 import os
 import shutil
-import subprocess
-import sys
-from collections.abc import AsyncIterator, Callable
+import tempfile
+from collections.abc import AsyncIterator, Callable, Iterator
 from pathlib import Path
 
 import pytest
@@ -29,6 +28,8 @@ def _postgres() -> bool:
 
 COMPONENTS: dict[str, Callable[[], bool]] = {
     "bubblewrap": lambda: bool(shutil.which("bwrap")),
+    "docker-registry": lambda: bool(shutil.which("docker-registry")),
+    "mmdebstrap": lambda: bool(shutil.which("mmdebstrap")),
     "chromium": lambda: bool(shutil.which("chromium")),
     "git": lambda: bool(shutil.which("git")),
     "memray": lambda: importlib.util.find_spec("memray") is not None,
@@ -40,6 +41,7 @@ COMPONENTS: dict[str, Callable[[], bool]] = {
     "pyarrow": lambda: importlib.util.find_spec("pyarrow") is not None,
     "pyinstrument": lambda: importlib.util.find_spec("pyinstrument") is not None,
     "root": lambda: os.geteuid() == 0,
+    "slirp4netns": lambda: bool(shutil.which("slirp4netns")) and Path("/dev/net/tun").exists(),
     "tmux": lambda: bool(shutil.which("tmux")),
     "valgrind": lambda: bool(shutil.which("valgrind")),
 }
@@ -57,16 +59,16 @@ def pytest_runtest_setup(item: pytest.Item) -> None:
 
 
 @pytest.fixture(scope="session")
-def podman_image() -> str:
-    """An image of this machine's own programs; it stays in podman's storage from one session to the next."""
-    script = Path(__file__).parents[1] / "scripts" / "host_image.py"
-    made = subprocess.run([sys.executable, script, "podman"], capture_output=True, text=True, check=False)
-    if made.returncode:
-        reason = f"podman cannot make an image here: {made.stderr.strip().splitlines()[-1:]}"
-        if os.environ.get("PROCTOR_TEST_REQUIRE") == "all":
-            pytest.fail(reason, pytrace=False)
-        pytest.skip(reason)
-    return made.stdout.strip()
+def podman_image() -> Iterator[str]:
+    """An image of this machine's own programs; the last session that uses it removes it."""
+    from tests.shared_image import shared_image
+
+    with shared_image("podman") as (reference, reason):
+        if not reference:
+            if os.environ.get("PROCTOR_TEST_REQUIRE") == "all":
+                pytest.fail(reason, pytrace=False)
+            pytest.skip(reason)
+        yield reference
 
 
 @pytest.fixture
@@ -83,20 +85,57 @@ async def podman(
     await made.close()
 
 
+@pytest.fixture(scope="session")
+def registry_host(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    """A real registry on loopback for all tests, as `host:port`."""
+    from tests.sandbox.image.registry.servers import registry
+
+    with registry(tmp_path_factory.mktemp("registry")) as host:
+        yield host
+
+
+@pytest.fixture(scope="session")
+def debian(tmp_path_factory: pytest.TempPathFactory) -> bytes:
+    """A small Debian system as a tar."""
+    from tests.debian import debian_tar
+
+    return debian_tar(tmp_path_factory.getbasetemp()).read_bytes()
+
+
+@pytest.fixture
+def ordinary_user() -> Iterator[str]:
+    """The name of an account that is gone after the test, with all that it owns and runs."""
+    from tests.accounts import account
+
+    with account(f"proctor-test-{os.getpid()}") as name:
+        yield name
+
+
 @pytest.fixture
 def anyio_backend() -> str:
     return "asyncio"
 
 
+@pytest.fixture(scope="session")
+def _temporary(tmp_path_factory: pytest.TempPathFactory) -> str:
+    """Where programs put their temporary files: what a killed one leaves is removed with the session's."""
+    return str(tmp_path_factory.mktemp("t"))
+
+
 @pytest.fixture(autouse=True)
-def _own_home(tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch) -> None:
-    """No test sees the settings, store or results of the person who runs it."""
+def _own_home(
+    tmp_path_factory: pytest.TempPathFactory, _temporary: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """No test sees the settings, store or results of the person who runs it, or leaves files elsewhere."""
+    monkeypatch.setenv("TMPDIR", _temporary)
+    monkeypatch.setattr(tempfile, "tempdir", _temporary)
     for name in list(os.environ):
         if name.startswith("PROCTOR_") and name != "PROCTOR_TEST_REQUIRE":
             monkeypatch.delenv(name)
     monkeypatch.delenv("SANDBOX_BACKEND", raising=False)
     home = tmp_path_factory.mktemp("home")
     monkeypatch.setenv("PROCTOR_HOME", str(home / ".proctor"))
+    monkeypatch.delenv("COLUMNS", raising=False)  # the test runner sets it; tables would be cut to it
     monkeypatch.setenv("PROCTOR_OUTPUT_DIR", str(home / "results"))
     monkeypatch.setenv("PROCTOR_ROLLOUTS_DIR", str(home / "rollouts"))
 

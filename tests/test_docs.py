@@ -55,6 +55,7 @@ def workshop(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 def proctor(words: list[str], cwd: Path, codes: set[int]) -> str:
     environment = {key: value for key, value in os.environ.items() if not key.startswith("PROCTOR_")}
+    environment["PROCTOR_KEYS_DIR"] = str(cwd / ".keys")
     done = subprocess.run(
         [sys.executable, "-m", "proctor.cli.main", *words],
         cwd=cwd,

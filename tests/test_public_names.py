@@ -1,17 +1,29 @@
 from __future__ import annotations
 
+import re
+from pathlib import Path
+
 import pytest
 
 import proctor
 
 PUBLIC = [
+    "Comparison",
     "Experiment",
     "ExperimentContext",
     "Instrument",
+    "ProctorError",
     "REGISTRY",
+    "Run",
+    "Settings",
+    "Spec",
+    "TrialEvent",
+    "compare",
     "load",
     "register_experiment",
     "register_instrument",
+    "register_reporter",
+    "run",
 ]
 
 
@@ -27,3 +39,10 @@ def test_every_public_name_can_be_had(name):
 def test_another_name_is_an_attribute_error():
     with pytest.raises(AttributeError, match="nonsense"):
         _ = proctor.nonsense
+
+
+def test_dir_and_type_checkers_see_every_public_name():
+    assert set(PUBLIC) <= set(dir(proctor))
+    source = Path(proctor.__file__).read_text()
+    typed = source.partition("if TYPE_CHECKING:")[2].partition("_HOMES")[0]
+    assert sorted(re.findall(r"import \w+ as (\w+)", typed)) == sorted(PUBLIC)

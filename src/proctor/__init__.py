@@ -4,22 +4,40 @@ TYPE_CHECKING = False
 """As `typing` has it; importing that would be most of what importing this package costs."""
 
 if TYPE_CHECKING:
+    from proctor.api import Run as Run
+    from proctor.api import TrialEvent as TrialEvent
+    from proctor.api import compare as compare
+    from proctor.api import run as run
+    from proctor.errors import ProctorError as ProctorError
     from proctor.experiments.base import REGISTRY as REGISTRY
     from proctor.experiments.base import Experiment as Experiment
     from proctor.experiments.base import ExperimentContext as ExperimentContext
     from proctor.experiments.base import register_experiment as register_experiment
     from proctor.instruments.base import Instrument as Instrument
     from proctor.instruments.base import register_instrument as register_instrument
+    from proctor.model.spec import Spec as Spec
+    from proctor.report.compare.judge import Comparison as Comparison
+    from proctor.report.reporters import register_reporter as register_reporter
     from proctor.report.tables.frame import load as load
+    from proctor.settings import Settings as Settings
 
 _HOMES = {
+    "Comparison": "proctor.report.compare.judge",
     "Experiment": "proctor.experiments.base",
     "ExperimentContext": "proctor.experiments.base",
     "Instrument": "proctor.instruments.base",
+    "ProctorError": "proctor.errors",
     "REGISTRY": "proctor.experiments.base",
+    "Run": "proctor.api",
+    "Settings": "proctor.settings",
+    "Spec": "proctor.model.spec",
+    "TrialEvent": "proctor.api",
+    "compare": "proctor.api",
     "load": "proctor.report.tables.frame",
     "register_experiment": "proctor.experiments.base",
     "register_instrument": "proctor.instruments.base",
+    "register_reporter": "proctor.report.reporters",
+    "run": "proctor.api",
 }
 
 __all__ = sorted(_HOMES)  # noqa: PLE0605 - built from the table above, which a test holds
@@ -32,3 +50,7 @@ def __getattr__(name: str) -> object:
 
     found: object = getattr(import_module(_HOMES[name]), name)
     return found
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *__all__})

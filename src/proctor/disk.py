@@ -1,14 +1,37 @@
-"""Where on a disk folders go."""
+"""Where on a disk folders go, and how a small file of somebody else is read."""
 
 from __future__ import annotations
 
 import contextlib
+import errno
 import fcntl
 import os
+import stat
 import struct
 from pathlib import Path
 
 _GET_FLAGS, _SET_FLAGS, _TOP_OF_HIERARCHY = 0x80086601, 0x40086602, 0x00020000
+
+
+def read_small(path: Path, limit: int) -> bytes:
+    """The content of a plain file of at most `limit` bytes; OSError for a device, a pipe, a larger file."""
+    fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)
+    try:
+        about = os.fstat(fd)
+        if stat.S_ISDIR(about.st_mode):
+            raise IsADirectoryError(errno.EISDIR, "a folder, not a file", str(path))
+        if not stat.S_ISREG(about.st_mode):
+            raise OSError(errno.EINVAL, "not a plain file", str(path))
+        pieces, left = [], limit + 1
+        while left > 0 and (piece := os.read(fd, min(left, 1 << 20))):
+            pieces.append(piece)
+            left -= len(piece)
+    finally:
+        os.close(fd)
+    if left <= 0:
+        size = f"{limit >> 20} MiB" if limit >= 1 << 20 else f"{limit >> 10} KiB"
+        raise OSError(errno.EFBIG, f"larger than {size}", str(path))
+    return b"".join(pieces)
 
 
 def make_folders(place: str | bytes) -> None:

@@ -6,13 +6,19 @@ ProctorError
 │   ├── ParamError        a parameter does not fit its experiment
 │   ├── TaskError         a task folder or archive is wrong
 │   ├── SideError         one side of a comparison raised, hung, died or ran the wrong code
+│   ├── RunHeldError      another process executes the run; says which, and until when: HTTP 409
 │   └── NotFoundError     no such run, trial, experiment, agent …: HTTP 404
 ├── StoreError            the store cannot be read or written: exit 5, HTTP 503
 ├── FenceError            a result came with a lease that is no longer ours
 ├── MissingExtraError     an optional package is needed; says how to install it: exit 2
 ├── SandboxError          the sandbox failed, not what ran in it: exit 4
+│   ├── LastingSandboxError  and will fail again until something is changed: it is not tried again
+│   ├── HostError         the machine around it failed, which nothing inside can cause
 │   └── ImageError        its root file system could not be made
+│       └── LastingImageError  and cannot be until something is changed
+├── FetchError            a dataset could not be fetched from where it is: exit 4
 ├── ProviderError         the model's service refused or failed: exit 4
+├── CommandFailedError    a command that was to be timed ended with an error: exit 1
 └── Interrupted           a person stopped the work: exit 130
 """
 
@@ -33,14 +39,21 @@ class Exit(IntEnum):
     INTERRUPTED = 130
 
 
+EXIT_ORDER = (
+    "Of a run with gates the gate decides. Otherwise 1 comes before 4: what an author has to repair fails "
+    "again, what the infrastructure lost may not."
+)
+"""Which code a run has when several apply."""
 EXIT_MEANING = {
-    Exit.OK: "done; gate passed; no worse",
-    Exit.WORSE: "regression, worse, or trials failed",
-    Exit.USAGE: "usage or bad input; nothing was changed",
-    Exit.INCONCLUSIVE: "the data cannot settle the question",
-    Exit.INFRASTRUCTURE: "sandboxes, machines or providers failed; the subject was not judged",
+    Exit.OK: "every trial was judged or measured (an agent that fails a task is a result); the gate passed; "
+    "no worse",
+    Exit.WORSE: "a gate or comparison says worse; or an author has something to repair: an experiment that "
+    "raises, an invalid task, a verifier that breaks",
+    Exit.USAGE: "wrong usage or bad input; nothing was started and nothing was changed",
+    Exit.INCONCLUSIVE: "inconclusive: the data is not enough for a verdict",
+    Exit.INFRASTRUCTURE: "trials were lost to the infrastructure or to a model's provider",
     Exit.STORE: "the store cannot be read or written",
-    Exit.INTERRUPTED: "interrupted; what had finished is saved",
+    Exit.INTERRUPTED: "interrupted; finished trials are saved",
 }
 
 
@@ -52,7 +65,7 @@ class ProctorError(Exception):
 
 
 class UsageError(ProctorError):
-    """The request is wrong; the caller can mend it."""
+    """The request is wrong; the caller can fix it."""
 
     exit_code = Exit.USAGE
     http_status = 400
@@ -84,8 +97,14 @@ class SideError(UsageError):
     """One side of a comparison raised, hung, died or ran the wrong code; nothing was judged."""
 
 
+class RunHeldError(UsageError):
+    """Another process executes the run; nothing was changed."""
+
+    http_status = 409
+
+
 class NotFoundError(UsageError):
-    """Nothing goes by that name."""
+    """Nothing has that name."""
 
     http_status = 404
 
@@ -115,12 +134,48 @@ class MissingExtraError(UsageError):
 class SandboxError(ProctorError):
     """The sandbox failed, not what ran in it."""
 
+    lasting: bool = False
+    """Whether trying again cannot help."""
+
     exit_code = Exit.INFRASTRUCTURE
     http_status = 502
 
 
+class LastingSandboxError(SandboxError):
+    """The sandbox cannot do what is asked of it here; trying again does not help."""
+
+    lasting = True
+
+
 class ImageError(SandboxError):
     """The root file system of a sandbox could not be made."""
+
+
+class HostError(SandboxError):
+    """The machine around a sandbox failed: its disk, its keeper, its engine. Nothing inside causes it."""
+
+
+class LastingImageError(ImageError):
+    """A root file system that cannot be made here as things are; trying again does not help."""
+
+    lasting = True
+
+
+def is_lasting(error: BaseException) -> bool:
+    """Whether trying again cannot help: true of an error, or of the one that it was raised from."""
+    cause: BaseException | None = error
+    while cause is not None:
+        if getattr(cause, "lasting", False):
+            return True
+        cause = cause.__cause__
+    return False
+
+
+class FetchError(ProctorError):
+    """A server or the network failed before a dataset was here; trying again may work."""
+
+    exit_code = Exit.INFRASTRUCTURE
+    http_status = 502
 
 
 class ProviderError(ProctorError):
@@ -128,6 +183,12 @@ class ProviderError(ProctorError):
 
     exit_code = Exit.INFRASTRUCTURE
     http_status = 502
+
+
+class CommandFailedError(ProctorError):
+    """A command that was to be timed ended with an error; its author must mend it."""
+
+    http_status = 422
 
 
 class Interrupted(ProctorError):  # noqa: N818 - it is not an error, like KeyboardInterrupt

@@ -1,4 +1,4 @@
-"""Whom the kernel gives orphans to, and who dies with its parent. All alone: measured processes load it."""
+"""prctl: subreapers, and processes that die with their parent. No imports: measured processes load it."""
 
 from __future__ import annotations
 

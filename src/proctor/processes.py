@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import gc
 import os
 import resource
 import signal
 import time
 from collections.abc import Collection, Iterable, Iterator, Sequence
-from contextlib import suppress
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from typing import Any
 
@@ -80,6 +81,13 @@ def start_ticks(pid: int) -> int | None:
     return None if process is None or process.gone else process.start_ticks
 
 
+def own_start_ticks() -> int:
+    """When this process began, also where /proc shows another PID namespace than its own."""
+    with open("/proc/self/stat", "rb") as file:  # noqa: PTH123 - as above
+        line = file.read()
+    return int(line[line.rindex(b")") + 2 :].split()[19])
+
+
 def all_processes() -> Iterator[Process]:
     """Every process that this one may see."""
     for name in os.listdir("/proc"):  # noqa: PTH208 - names only, and quickly
@@ -102,7 +110,7 @@ def descendants(pid: int, *, spare: Collection[int] = ()) -> list[Process]:
 
 
 def marked(entry: str) -> list[Process]:
-    """Living processes, save this one, that started with `NAME=value`, whoever their parent is now."""
+    """Living processes except this one that started with `NAME=value`, whatever their parent is now."""
     wanted = entry.encode()
     found = []
     for process in all_processes():
@@ -211,6 +219,18 @@ def collect(*, spare: Collection[int] = ()) -> bool:
         with suppress(ChildProcessError):
             remain |= os.waitpid(each.pid, os.WNOHANG)[0] == 0
     return remain
+
+
+@contextmanager
+def without_collections() -> Iterator[None]:
+    """Without Python's search for cycles: it finds none among what is being read, and costs time."""
+    enabled = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if enabled:
+            gc.enable()
 
 
 def pin(cpus: Collection[int], pid: int = 0) -> None:

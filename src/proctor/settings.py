@@ -8,6 +8,7 @@ from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import Any
 
+from proctor.disk import read_small
 from proctor.errors import UsageError
 
 
@@ -20,17 +21,29 @@ class Settings:
     store: str = ""
     """Address of the store; empty: SQLite at `<home>/proctor.db`."""
     output_dir: Path = Path("results")
-    """Where experiment run folders go when the spec does not say."""
+    """Default folder for the run folders of experiments."""
     rollouts_dir: Path = Path("data/rollouts")
-    """Where rollout folders go when the spec does not say."""
+    """Default folder for rollout folders."""
     sandbox: str = "auto"
-    """Back end when the spec does not say; `SANDBOX_BACKEND` is understood too."""
+    """Default sandbox back end; `SANDBOX_BACKEND` is accepted too."""
     lease_s: float = 30.0
-    """How long a worker that went silent keeps its trials."""
+    """How long a worker without a heartbeat keeps its trials."""
     experiments: str = ""
     """Folders or modules with experiments, separated by the path separator, besides the built-in ones."""
     baselines: Path = Path("proctor-baselines.json")
-    """The file of pinned baselines; it may live in git."""
+    """The file of pinned baselines; commit it to git to share it."""
+    keys_dir: Path = Path("~/.config/proctor/keys")
+    """Folder of the private keys that sign receipts; only its owner may open it."""
+    network_allow: tuple[str, ...] = ()
+    """Addresses, ranges and names outside the internet that public networks may reach: a package mirror."""
+    ca_bundle: str = ""
+    """File of certificates that sandboxes and builds trust: for a proxy that signs what it passes on."""
+    registry_mirrors: tuple[str, ...] = ()
+    """Registry mirrors that are tried first, as `docker.io=mirror.example:5000`."""
+    plain_http_registries: tuple[str, ...] = ()
+    """Registries (`host:port`) that use plain HTTP; registries on loopback may too."""
+    dataset_registries: tuple[str, ...] = ()
+    """Registry files of datasets in Harbor's format: paths or addresses."""
     model_base_url: str = ""
     """OpenAI-compatible endpoint of the built-in agents."""
     model_api_key: str = ""
@@ -53,6 +66,7 @@ class Settings:
 
 
 SECRET_FIELDS = frozenset({"model_api_key", "store"})
+_MOST_BYTES = 1 << 20
 _ALIASES = {"SANDBOX_BACKEND": "sandbox"}
 
 
@@ -79,8 +93,11 @@ def _from_file(path: Path) -> dict[str, Any]:
     import tomllib
 
     try:
-        values = tomllib.loads(path.read_text())
-    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+        values = tomllib.loads(read_small(path, _MOST_BYTES).decode())
+    except OSError as error:
+        msg = f"{path}: cannot be read: {error.strerror}"
+        raise UsageError(msg) from error
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError, RecursionError) as error:
         msg = f"{path}: not valid TOML: {error}"
         raise UsageError(msg) from error
     known = {each.name for each in fields(Settings)}
@@ -98,7 +115,18 @@ def _convert(name: str, value: Any) -> Any:
             return Path(value).expanduser()
         if kind == "float":
             return float(value)
+        if kind.startswith("tuple"):
+            return _texts(value)
     except (TypeError, ValueError):
         msg = f"setting '{name}': {value!r} is not a {kind.lower()}"
         raise UsageError(msg) from None
     return str(value)
+
+
+def _texts(value: Any) -> tuple[str, ...]:
+    """A list of a file, or words of the environment between commas or spaces."""
+    if isinstance(value, list):
+        if not all(isinstance(each, str) for each in value):
+            raise TypeError
+        return tuple(value)
+    return tuple(str(value).replace(",", " ").split())

@@ -77,7 +77,7 @@ async def test_the_retry_after_of_a_rate_limit_is_honoured():
         Chat(provider.base_url, "", attempts=3, backoff_s=60) as chat,
     ):
         await chat.ask("m", [])
-        with pytest.raises(ProviderError, match="failed 3 times, at last with status 429: slow down"):
+        with pytest.raises(ProviderError, match="failed 3 times; the last error was: status 429: slow down"):
             await chat.ask("m", [])
     assert provider.statuses == [200, 429, 429, 429]
 
@@ -168,3 +168,19 @@ def test_a_long_output_keeps_its_beginning_and_its_end():
     assert text.startswith("aaa")
     assert text.endswith("end")
     assert "left out" in text
+
+
+async def test_the_system_text_and_the_time_limit_of_a_request_are_options(monkeypatch):
+    waits = []
+
+    class Heard(Chat):
+        def __init__(self, *args, timeout_s, **named):
+            waits.append(timeout_s)
+            super().__init__(*args, timeout_s=timeout_s, **named)
+
+    monkeypatch.setattr("proctor.agents.terminal.Chat", Heard)
+    async with FakeProvider(commands("true")) as provider:
+        agent = Terminal(system="Work in {workdir}, at most {steps} times.", request_timeout_s=7)
+        await agent.run(TASK, EchoSandbox(), "m", context_for(provider))
+    assert waits == [7]
+    assert provider.requests[0]["messages"][0]["content"].startswith("Work in ")

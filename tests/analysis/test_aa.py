@@ -125,7 +125,9 @@ def test_more_rollouts_find_smaller_losses_and_few_tasks_none():
     assert few is not None
     assert many is not None
     assert 0.03 < many < few <= urns.mean
-    assert detectable_loss(Urns(suite([0.8] * 4, 20)), 10, 0.03, pairs=30) is None
+    four = Urns(suite([0.8] * 4, 20))
+    assert detectable_loss(four, 10, 0.03, pairs=30, these_tasks=False) is None
+    assert 0.1 < detectable_loss(four, 10, 0.03, pairs=30) < 0.5
     assert detectable_loss(Urns(suite([0.8] * 4, 20)), 10, 0.03, pairs=30, these_tasks=True) is not None
     assert detectable_loss(Urns(suite([0.0] * 9, 20)), 10, 0.03, pairs=30) is None
 
@@ -140,6 +142,67 @@ def test_the_promised_loss_is_found_about_four_times_in_five():
         for at in range(300)
     )
     assert 0.68 <= hits / 300 <= 0.92
+
+
+def truth(
+    generator: np.random.Generator, chances: np.ndarray, broken: np.ndarray, rollouts: int
+) -> tuple[TaskRewards, ...]:
+    """A run of a suite whose chances, and whose chances to break, are known."""
+    lost = np.minimum(generator.binomial(rollouts, broken), rollouts - 1).tolist()
+    return tuple(
+        TaskRewards(
+            name=f"task-{at}",
+            scored=tuple((generator.random(rollouts - gone) < chance).astype(float).tolist()),
+            errors=gone,
+        )
+        for at, (chance, gone) in enumerate(zip(chances, lost, strict=True))
+    )
+
+
+@pytest.mark.parametrize("uneven_errors", [False, True])
+def test_the_promised_loss_is_found_when_a_few_tasks_carry_all_of_it(uneven_errors: bool):
+    """Claimed from a pilot and tried on the truth, with errors that some tasks have and others not."""
+    hits = tried = 0
+    for seed in range(3):
+        generator = np.random.default_rng([seed, 3])
+        chances = generator.beta(1.5, 1, 24)
+        broken = np.where(np.arange(24) % 4 == 0, 0.3, 0.0) * uneven_errors
+        urns = Urns(truth(generator, chances, broken, 6))
+        even, claimed = (
+            detectable_loss(urns, 6, 0.03, pairs=40, seed=seed, concentrated=few) for few in (False, True)
+        )
+        assert even is not None
+        assert claimed is not None
+        assert claimed > even, "the same loss is harder to see in few tasks"
+        for number in range(30):
+            again = np.random.default_rng([seed, number, 4])
+            order = again.permutation(24)
+            before = np.cumsum(chances[order]) - chances[order]
+            gone = np.clip((24 * claimed - before) / chances[order], 0, 1)
+            after = chances.copy()
+            after[order] *= 1 - gone
+            pair = Pair(truth(again, chances, broken, 6), truth(again, after, broken, 6))
+            hits += judge_pair(pair, 0.03) is Call.REGRESSION
+            tried += 1
+    assert hits / tried >= 0.72
+
+
+def test_errors_come_back_in_the_tasks_that_had_them():
+    tasks = (
+        *suite([0.5] * 10, 10),
+        *(TaskRewards(name=f"x{at}", scored=(1.0,) * 5, errors=5) for at in range(10)),
+    )
+    pair = Urns(tasks).draw(100, np.random.default_rng(1))
+    rates = [task.errors / 100 for task in pair.before]
+    assert np.mean(rates[:10]) < 0.06
+    assert np.mean(rates[10:]) == pytest.approx(0.48, abs=0.05)
+
+
+def test_a_concentrated_loss_leaves_most_tasks_alone():
+    urns = Urns(suite([1.0] * 10, 10))
+    pair = urns.draw(50, np.random.default_rng(2), kept=0.7, concentrated=True)
+    means = sorted(float(np.mean(task.scored)) for task in pair.after)
+    assert means == [0.0] * 3 + [1.0] * 7
 
 
 @pytest.mark.parametrize(("between", "low", "high"), [(0.0, 0.0, 0.1), (1.0, 0.99, 1.0)])

@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 from scipy import stats
 
+from proctor.analysis.claim import Claim
 from proctor.analysis.compare import missing_bounds, paired_ratio, paired_scores
 from proctor.analysis.estimate import TaskRewards
 from proctor.analysis.resample import median
@@ -60,7 +61,7 @@ def test_few_tasks_that_all_agree_claim_no_certainty():
     up = paired_scores({f"t{at}": [0.0] for at in range(5)}, same)
     assert up.p_value == up.p_sign_flip == 2 / 32
     assert up.p_t == 0
-    assert up.judge(0.05) is Verdict.NO_WORSE
+    assert up.judge(0.05, these_tasks=False) is Verdict.NO_WORSE
 
 
 def test_repeats_narrow_the_claim_about_these_tasks_when_effects_differ():
@@ -68,7 +69,7 @@ def test_repeats_narrow_the_claim_about_these_tasks_when_effects_differ():
     b = {f"t{at}": [(at // 2) % 2] * 6 for at in range(12)}
     found = paired_scores(a, b)
     assert found.these_tasks.width < found.tasks_like_these.width
-    assert found.interval(these_tasks=True) is found.these_tasks
+    assert found.interval(Claim.THESE_TASKS) is found.these_tasks
     assert found.judge(0.1, these_tasks=True) is Verdict.SAME
     assert found.judge(0.1) is Verdict.INCONCLUSIVE
 

@@ -48,11 +48,13 @@ def test_a_suite_of_rollouts_is_certified_with_its_alarms_and_its_reach(
     store_rollouts: Put, capsys: pytest.CaptureFixture[str]
 ):
     store_rollouts(rolled(12, 8))
-    code, found = certificate(capsys, "study")
+    code, found = certificate(capsys, "study", "--margin", "10pp")
     assert code == Exit.OK
     assert found["standing"] == "good"
-    assert found["sentence"].startswith("An honest loss of ")
-    assert "at 8 rollouts of 12 tasks; false alarms" in found["sentence"]
+    assert found["sentence"].startswith("A real drop of ")
+    assert "at 8 rollouts of 12 tasks, however it is spread over the tasks; false alarms" in found["sentence"]
+    assert found["detectable"] == max(found["detectable_even"], found["detectable_concentrated"])
+    assert found["detectable"] <= found["useful_detectable"] == pytest.approx(0.5)
     splits, simulated = found["false_alarms"]
     assert splits["per_side"] == "4 rollouts of 12 tasks"
     assert simulated["per_side"] == "8 rollouts of 12 tasks"
@@ -71,6 +73,30 @@ def test_a_suite_of_rollouts_is_certified_with_its_alarms_and_its_reach(
     assert {task["task"] for task in found["flaky"]} <= {f"task-{at}" for at in range(12)}
 
 
+def test_a_suite_that_detects_only_large_losses_is_quiet_but_blind(
+    store_rollouts: Put, capsys: pytest.CaptureFixture[str]
+):
+    store_rollouts(rolled(9, 4))
+    code, found = certificate(capsys, "study", "--margin", "3pp")
+    assert code == Exit.INCONCLUSIVE
+    assert found["standing"] == "quiet_but_blind"
+    assert found["detectable"] > found["useful_detectable"] == pytest.approx(0.15)
+    assert found["sentence"].startswith("Quiet but blind: only a real drop of ")
+    assert "larger --margin" in found["next_steps"][0]
+    assert main(["aa", "study", *QUICK, "--out", "blind.md"]) == Exit.INCONCLUSIVE
+    assert "Noise certificate: quiet but blind" in Path("blind.md").read_text()
+
+
+def test_times_that_show_only_large_slowdowns_are_quiet_but_blind(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+):
+    code, found = certificate(capsys, spec(tmp_path, 12), "--margin", "1%")
+    assert found["standing"] == "quiet_but_blind"
+    assert code == Exit.INCONCLUSIVE
+    assert found["sentence"].startswith("Quiet but blind: only a slowdown of ")
+    assert "more iterations are not enough" in found["next_steps"][0]
+
+
 def test_the_same_run_and_seed_give_the_same_certificate(
     store_rollouts: Put, capsys: pytest.CaptureFixture[str]
 ):
@@ -86,17 +112,19 @@ def test_the_text_has_the_verdict_first_and_ends_with_what_to_do(
     ends = rolled(12, 8)
     ends["task-0", "solver"][0] = "sandbox_error"
     store_rollouts(ends)
-    assert main(["aa", "study", *QUICK]) == Exit.OK
+    assert main(["aa", "study", *QUICK, "--margin", "10pp"]) == Exit.OK
     printed = capsys.readouterr().out
-    assert printed.startswith("An honest loss of ")
+    assert printed.startswith("A real drop of ")
     for part in (
-        "False alarms: identical sides called worse",
+        "False alarms: identical sides reported as worse",
         "McNemar on rollouts",
-        "What would be found 4 times in 5, and what it costs",
-        "lost to errors that were not the agent's: 1 (1.0 %)",
+        "What would be detected with 80 % probability, and what it costs",
+        "lost to errors not caused by the agent: 1 (1.0 %)",
         "intra-task correlation",
-        "gate with 'score not worse than baseline by more than 3pp at 95%'",
-        "mend what broke 1 rollout first",
+        "gate with 'score not worse than baseline by more than 10pp at 95%'",
+        "good needs a detectable change of at most 50 pp, 5 times the margin",
+        "when a few tasks lose everything",
+        "fix what broke 1 rollout first",
     ):
         assert part in printed
     assert printed.rstrip().splitlines()[-1].startswith("- ")
@@ -105,23 +133,32 @@ def test_the_text_has_the_verdict_first_and_ends_with_what_to_do(
 @pytest.mark.parametrize(
     ("tasks", "rollouts", "said"),
     [
-        (4, 6, "with 4 tasks no loss can be certain at 95 %; 6 tasks are the least"),
-        (8, 1, "show too little luck inside tasks"),
+        (4, 6, "4 tasks cannot prove any difference for tasks like these at 95 %; at least 6 tasks"),
+        (8, 1, "are too few to estimate chance"),
     ],
 )
 def test_too_little_data_is_said_to_be_too_little(
     store_rollouts: Put, capsys: pytest.CaptureFixture[str], tasks: int, rollouts: int, said: str
 ):
     store_rollouts(rolled(tasks, rollouts))
-    code, found = certificate(capsys, "study")
+    code, found = certificate(capsys, "study", "--tasks-like-these")
     assert code == Exit.INCONCLUSIVE
     assert said in found["sentence"]
     assert found["next_steps"]
 
 
+def test_few_tasks_are_certified_for_themselves_unless_more_is_asked(
+    store_rollouts: Put, capsys: pytest.CaptureFixture[str]
+):
+    store_rollouts(rolled(4, 6))
+    code, found = certificate(capsys, "study", "--margin", "15pp")
+    assert code == Exit.OK
+    assert found["claim"] == "these tasks"
+
+
 def test_few_tasks_can_be_certified_for_themselves(store_rollouts: Put, capsys: pytest.CaptureFixture[str]):
     store_rollouts(rolled(4, 10))
-    code, found = certificate(capsys, "study", "--these-tasks")
+    code, found = certificate(capsys, "study", "--these-tasks", "--margin", "10pp")
     assert code == Exit.OK
     assert found["claim"] == "these tasks"
     assert "for these tasks" in found["next_steps"][0]
@@ -133,7 +170,7 @@ def test_an_agent_that_earns_nothing_has_no_loss_to_find(
     store_rollouts(rolled(9, 5, chance=0.0))
     code, found = certificate(capsys, "study")
     assert code == Exit.INCONCLUSIVE
-    assert "earns nothing" in found["sentence"]
+    assert "the agent's score is 0" in found["sentence"]
     assert found["correlation"] is None
 
 
@@ -150,11 +187,11 @@ def test_a_loss_that_only_more_rollouts_would_show_is_named(
 
 def test_a_suite_without_luck_is_certified_too(store_rollouts: Put, capsys: pytest.CaptureFixture[str]):
     store_rollouts(rolled(9, 5, chance=1.0))
-    code, found = certificate(capsys, "study")
+    code, found = certificate(capsys, "study", "--margin", "15pp")
     assert code == Exit.OK
     assert found["flaky"] == []
     assert found["false_alarms"][0]["rules"][0]["alarms"] == 0
-    assert found["reach"][0]["detectable"] >= found["reach"][10]["detectable"]
+    assert found["reach"][4]["detectable"] >= found["reach"][10]["detectable"]
 
 
 def test_only_infrastructure_failures_are_not_certified(
@@ -182,7 +219,7 @@ def test_runs_of_the_same_plan_that_disagree_make_a_suite_that_cries_wolf(
     code, found = certificate(capsys, "20260101T000008-aaaaaa")
     assert code == Exit.WORSE
     assert found["standing"] == "cries_wolf"
-    assert found["sentence"].startswith("This suite cries wolf")
+    assert found["sentence"].startswith("Too many false alarms")
     repeats = found["false_alarms"][-1]
     assert repeats["name"] == "repeats"
     assert repeats["rules"][0]["pairs"] == 8
@@ -215,10 +252,10 @@ def test_the_certificate_is_written_in_the_form_that_its_name_says(
     store_rollouts(
         {(f"<b>task|{at}</b>", "solver"): rewards for at, rewards in enumerate(rolled(8, 6).values())}
     )
-    assert main(["aa", "study", *QUICK, "--out", f"deep/{name}"]) == Exit.OK
+    assert main(["aa", "study", *QUICK, "--margin", "15pp", "--out", f"deep/{name}"]) == Exit.OK
     assert f"certificate: deep/{name}" in capsys.readouterr().out
     text = (tmp_path / "deep" / name).read_text()
-    assert "An honest loss of" in text.replace("\u00a0", " ")
+    assert "A real drop of" in text.replace("\u00a0", " ")
     if name.endswith(".json"):
         assert problems(json.loads(text), load_schema("noise-certificate")) == []
     else:
@@ -230,7 +267,7 @@ def test_a_run_folder_is_certified_without_a_store(
 ):
     info = store_rollouts(rolled(8, 6), folder=True)
     monkeypatch.setenv("PROCTOR_HOME", str(tmp_path / "elsewhere"))
-    code, found = certificate(capsys, info.folder)
+    code, found = certificate(capsys, info.folder, "--margin", "15pp")
     assert code == Exit.OK
     assert found["run_id"] == info.id
 
@@ -267,7 +304,7 @@ def spec(tmp_path: Path, measured: int) -> str:
 def test_a_spec_of_an_experiment_is_run_and_then_certified(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ):
-    code, found = certificate(capsys, spec(tmp_path, 12))
+    code, found = certificate(capsys, spec(tmp_path, 12), "--margin", "50%")
     assert code == Exit.OK
     assert found["kind"] == "experiment"
     assert found["subjects"] == 2
@@ -281,8 +318,8 @@ def test_a_spec_of_an_experiment_is_run_and_then_certified(
         "Welch per point",
     ]
     assert [row["count"] for row in found["reach"]] == [6, 12, 24, 48, 96, 192]
-    assert main(["aa", "latest", *QUICK, "--out", "a.md"]) == Exit.OK
-    assert "run-to-run noise 5.0 % (default" in capsys.readouterr().out
+    assert main(["aa", "latest", *QUICK, "--margin", "50%", "--out", "a.md"]) == Exit.OK
+    assert "run-to-run noise 5.0 % (the default" in capsys.readouterr().out
 
 
 def test_repeats_of_an_experiment_are_real_pairs_and_teach_the_noise(
@@ -302,7 +339,7 @@ def test_too_few_iterations_are_too_little(tmp_path: Path, capsys: pytest.Captur
     code, found = certificate(capsys, spec(tmp_path, 3))
     assert code == Exit.INCONCLUSIVE
     assert "no point has 6 measured iterations" in found["sentence"]
-    assert "2 points with fewer than 6 iterations left out" in found["notes"]
+    assert "2 points with fewer than 6 iterations were left out" in found["notes"]
 
 
 def test_experiments_that_only_infrastructure_broke_are_not_certified(
@@ -317,7 +354,7 @@ def test_experiments_that_only_infrastructure_broke_are_not_certified(
 @pytest.mark.parametrize(
     ("words", "said"),
     [
-        (["nothing-here"], "no run goes by"),
+        (["nothing-here"], "no run named"),
         (["nothing.yaml"], "nothing.yaml"),
         (["study", "--margin", "much"], "--margin"),
         (["study", "--margin", "0"], "--margin"),
@@ -341,7 +378,7 @@ def test_rollouts_of_an_experiment_are_refused(tmp_path: Path, capsys: pytest.Ca
     main(["run", file])
     capsys.readouterr()
     assert main(["aa", "latest", "--these-tasks"]) == Exit.USAGE
-    assert "neither rollouts nor tasks" in capsys.readouterr().err
+    assert "but no rollouts or tasks" in capsys.readouterr().err
 
 
 def test_a_spec_of_tasks_with_one_rollout_is_refused_before_anything_is_spent(
@@ -349,7 +386,14 @@ def test_a_spec_of_tasks_with_one_rollout_is_refused_before_anything_is_spent(
 ):
     file = tmp_path / "study.json"
     tasks = Path(__file__).parents[2] / "tasks"
-    file.write_text(json.dumps({"tasks": [{"path": str(tasks / "config-edit"), "agent": "oracle"}]}))
+    file.write_text(
+        json.dumps(
+            {
+                "tasks": [{"path": str(tasks / "config-edit"), "agent": "oracle"}],
+                "sandbox": {"host_root": True},
+            }
+        )
+    )
     assert main(["aa", str(file)]) == Exit.USAGE
     assert "--rollouts 5" in capsys.readouterr().err
 
@@ -358,11 +402,18 @@ def test_a_spec_of_tasks_with_one_rollout_is_refused_before_anything_is_spent(
 def test_a_spec_of_tasks_is_rolled_out_and_then_certified(tmp_path: Path, capsys: pytest.CaptureFixture[str]):
     file = tmp_path / "study.json"
     tasks = Path(__file__).parents[2] / "tasks"
-    file.write_text(json.dumps({"tasks": [{"path": str(tasks / "config-edit"), "agent": "oracle"}]}))
+    file.write_text(
+        json.dumps(
+            {
+                "tasks": [{"path": str(tasks / "config-edit"), "agent": "oracle"}],
+                "sandbox": {"host_root": True},
+            }
+        )
+    )
     code, found = certificate(capsys, str(file), "--rollouts", "3")
     assert code == Exit.INCONCLUSIVE
     assert found["values"] == 3
-    assert "no loss can be certain" in found["sentence"]
+    assert "too few to estimate chance" in found["sentence"]
 
 
 @pytest.mark.parametrize(

@@ -13,7 +13,7 @@ def test_nothing_more_starts_and_the_folder_is_closed(store_rollouts, capsys):
     ends = {("a", "oracle"): [1.0, None, None]}
     info = store_rollouts(ends, status=RunStatus.INTERRUPTED, folder=True)
     assert main(["cancel", "study"]) == 0
-    assert "2 trials will not be done" in capsys.readouterr().out
+    assert "2 trials will not run" in capsys.readouterr().out
     with open_store(load_settings().store_url) as store:
         assert store.run(info.id).status is RunStatus.CANCELLED
         assert store.claim(info.id, worker="w", now=1.0, lease_s=9.0) == []
@@ -41,7 +41,7 @@ def test_what_runs_loses_its_lease(store_rollouts, capsys):
 def test_a_run_that_is_over_stays_as_it_is(store_rollouts, capsys):
     info = store_rollouts({("a", "oracle"): [1.0]})
     assert main(["cancel", "study"]) == 0
-    assert "is done already; nothing was changed" in capsys.readouterr().out
+    assert "is already done; nothing was changed" in capsys.readouterr().out
     assert main(["cancel", "study", "--json"]) == 0
     assert json.loads(capsys.readouterr().out)["status"] == "done"
     with open_store(load_settings().store_url) as store:

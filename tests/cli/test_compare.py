@@ -76,8 +76,9 @@ def test_the_verdict_comes_first_and_the_exit_code_follows_it(capsys):
     lines = capsys.readouterr().out.splitlines()
     assert lines[0].startswith("Worse: 3 of 3 points changed by 5.0 % or more in duration_s")
     assert lines[1:3] == ["A: sorting run-1", "B: sorting run-2"]
-    assert any(line.startswith("sort(n=1)") and line.endswith("worse") for line in lines)
-    assert "rarely settle less than" in lines[-1]
+    assert any(line.startswith("n  ") and line.endswith("verdict") for line in lines)
+    assert any(line.startswith("1 ") and line.endswith("worse") for line in lines)
+    assert "rarely prove changes below" in lines[-1]
     assert main(["compare", "run-2", "run-1"]) == 0
     assert capsys.readouterr().out.startswith("Better")
 
@@ -122,7 +123,7 @@ def test_failed_and_unmatched_points_and_differing_machines_are_printed(capsys):
     main(["compare", "run-1", "run-2"])
     out = capsys.readouterr().out
     assert "! machine differs: host h → other" in out
-    assert "not compared, because a side has no result:" in out
+    assert "not compared, because one side has no result:" in out
     assert "only in A: sort(n=2), sort(n=3)" in out
     assert "and 2 more" in out
 
@@ -163,7 +164,7 @@ def test_very_many_points_print_the_telling_ones(tmp_path, capsys):
         (tmp_path / f"{name}.json").write_text(json.dumps({"results": document}))
     assert main(["compare", str(tmp_path / "a.json"), str(tmp_path / "b.json")]) == 1
     out = capsys.readouterr().out
-    assert "and 100 more points; --json has them all" in out
+    assert "and 100 more points; --json lists all of them" in out
     assert "c299" in out
 
 
@@ -173,7 +174,7 @@ def test_very_many_failures_are_cut_short(tmp_path, capsys):
     for name, document in (("a", good), ("b", bad)):
         (tmp_path / f"{name}.json").write_text(json.dumps({"results": document}))
     assert main(["compare", str(tmp_path / "a.json"), str(tmp_path / "b.json")]) == 1
-    assert "and 100 more; --json has them all" in capsys.readouterr().out
+    assert "and 100 more; --json lists all of them" in capsys.readouterr().out
 
 
 def test_a_metric_that_some_points_lack_is_said(tmp_path, capsys):
@@ -244,7 +245,7 @@ def test_task_runs_show_three_denominators_and_both_claims(capsys):
     task_run("bad", {f"t{at}": [0.0, at % 2] for at in range(20)}, errors=2)
     assert main(["compare", "good", "bad"]) == 3
     out = capsys.readouterr().out
-    assert "without the errors it would read 'worse'" in out
+    assert "without the errors it would be 'worse'" in out
     for words in (
         "errors excluded",
         "errors as zero",

@@ -43,6 +43,24 @@ def test_a_sound_store_is_sound():
     assert "no run yet" in found["store"].detail
 
 
+def test_a_blob_that_is_missing_is_noticed(capsys, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    Path("s.json").write_text(
+        '{"experiment": "memory_db", "params": {"num_agents": 2, "num_steps": 2}, "iterations": 2,'
+        ' "instrumentation": ["cprofile"]}'
+    )
+    assert main(["run", "s.json"]) == 0
+    settings = load_settings()
+    found = {each.name: each for each in examine(settings)}
+    assert found["blobs"].state == "ok"
+    some = next(path for path in settings.blobs_dir.glob("*/*") if path.is_file())
+    some.unlink()
+    found = {each.name: each for each in examine(settings)}
+    assert found["blobs"].state == "broken"
+    assert some.name[:12] in found["blobs"].detail
+    assert main(["doctor"]) == 4
+
+
 def test_a_check_that_fails_is_a_finding(monkeypatch):
     def broken() -> tuple[float, float, float]:
         raise OSError("no load here")

@@ -48,7 +48,7 @@ def test_a_new_task_is_passed_by_the_oracle_and_not_by_nop_and_can_be_graded_aga
     arms = summarized(capsys, "sums")
     assert (arms["oracle"]["passed"], arms["nop"]["passed"]) == (2, 0)
     assert main(["tasks", "check", "tasks"]) == 0
-    assert "sums: fine" in capsys.readouterr().out
+    assert capsys.readouterr().out == "1 task: 0 with errors, 0 with warnings, 1 without\n"
     with open_store(load_settings().store_url) as store:
         first = store.run("sums")
         before = [row.record for row in store.attempts(first.id)]
@@ -86,8 +86,8 @@ def test_a_cancelled_run_ends_soon_and_says_so(sums, monkeypatch, capsys):
     monkeypatch.setenv("PROCTOR_LEASE_S", "0.9")
     spec = Path("specs/sleep.toml")
     spec.write_text(
-        'name = "sleep"\n[[tasks]]\npath = "../tasks/sums"\nagent = "command"\nrollouts = 3\n'
-        'agent_options = { command = "sleep 600" }\n'
+        'name = "sleep"\nsandbox = { host_root = true }\n[[tasks]]\npath = "../tasks/sums"\n'
+        'agent = "command"\nrollouts = 3\nagent_options = { command = "sleep 600" }\n'
     )
     running = run_command("run", str(spec))
     try:
@@ -106,8 +106,8 @@ def test_a_cancelled_run_ends_soon_and_says_so(sums, monkeypatch, capsys):
     assert info.status is RunStatus.CANCELLED
     assert info.counts == {"cancelled": 3}
     assert "no scored rollout" in out
-    assert main(["resume", "sleep"]) == 0
-    capsys.readouterr()
+    assert main(["resume", "sleep"]) == 2
+    assert "was cancelled" in capsys.readouterr().err
 
 
 def _begun() -> bool:
@@ -118,7 +118,8 @@ def _begun() -> bool:
 def test_a_run_that_was_killed_goes_on_where_it_was(sums, capsys):
     spec = Path("specs/slow.toml")
     spec.write_text(
-        'name = "slow"\nparallel = 1\n[[tasks]]\npath = "../tasks/sums"\nagent = "oracle"\nrollouts = 12\n'
+        'name = "slow"\nparallel = 1\nsandbox = { host_root = true }\n[[tasks]]\npath = "../tasks/sums"\n'
+        'agent = "oracle"\nrollouts = 12\n'
     )
     running = run_command("run", str(spec))
     try:

@@ -55,7 +55,7 @@ def test_tables_never_overwrite_and_a_failure_leaves_nothing(study, capsys):
     Path("out").mkdir()
     assert main(["export", "latest", "out", "--format", "csv"]) == 0
     assert main(["export", "latest", "out", "--format", "csv"]) == 2
-    assert "exists already" in capsys.readouterr().err
+    assert "already exists" in capsys.readouterr().err
     assert main(["export", "nobody", "x", "--format", "csv"]) == 2
     assert not Path("x").exists()
     Path("changed.zip").write_bytes(b"no")
@@ -68,7 +68,7 @@ def test_a_changed_receipt_is_not_read(study, capsys):
     raw[raw.index(b"series.jsonl") + 40] ^= 8
     Path("r.zip").write_bytes(raw)
     assert main(["export", "r.zip", "x", "--format", "csv"]) == 2
-    assert "'proctor verify r.zip' says more" in capsys.readouterr().err
+    assert "'proctor verify r.zip' shows more" in capsys.readouterr().err
 
 
 def test_the_folder_is_still_what_export_writes(study):

@@ -108,7 +108,7 @@ def test_a_run_is_held_against_another_run(project, capsys):
     assert found["rules"][0]["estimate"]["value"] == pytest.approx(2, rel=0.05)
     assert main(["gate", "run-1", "--rules", file, "--baseline", "run-2"]) == 0
     assert main(["gate", "run-1", "--rules", file, "--baseline", "nosuch"]) == 2
-    assert "there is no baseline 'nosuch'" in capsys.readouterr().err
+    assert "no baseline named 'nosuch'" in capsys.readouterr().err
 
 
 def test_noise_is_learned_from_earlier_runs_of_the_same_code(project, capsys):
@@ -128,7 +128,7 @@ def test_a_pinned_baseline_serves_a_clone_that_has_no_store(project, capsys, mon
     file = rules(project, "duration_s not slower than baseline by more than 15%")
     assert main(["gate", "kept", "--rules", file]) == 1
     out = capsys.readouterr().out
-    assert "held against: baseline sorting (sorting run-5, pinned" in out
+    assert "compared with: baseline sorting (sorting run-5, pinned" in out
     assert not (project / "empty").exists()
     again = json.loads((project / "kept/gate.json").read_text())
     assert again["baseline_facts"]["reason"] == "first"
@@ -139,7 +139,7 @@ def test_without_a_baseline_the_answer_is_open(project, capsys):
     stored("run-1", at=1)
     file = rules(project, "no new failure reasons", "failure_count == 0")
     assert main(["gate", "latest", "--rules", file]) == 3
-    assert "there is no baseline to hold it against" in capsys.readouterr().out
+    assert "there is no baseline to compare with" in capsys.readouterr().out
 
 
 def test_a_rule_file_may_name_its_baseline(project, capsys):
@@ -148,9 +148,9 @@ def test_a_rule_file_may_name_its_baseline(project, capsys):
     main(["baseline", "pin", "main", "run-1", "--reason", "first"])
     (project / "gate.yaml").write_text("baseline: main\nrules: [no new failure reasons]\n")
     assert main(["gate", "run-2", "--rules", "gate.yaml"]) == 0
-    assert "held against: baseline main" in capsys.readouterr().out
+    assert "compared with: baseline main" in capsys.readouterr().out
     assert main(["gate", "run-1", "--rules", "gate.yaml"]) == 0
-    assert "! the baseline is this very run" in capsys.readouterr().out
+    assert "! the baseline is this run itself" in capsys.readouterr().out
 
 
 def test_every_reader_gets_its_own_file(project, capsys, monkeypatch):
@@ -204,7 +204,7 @@ def test_a_folder_that_cannot_be_written_still_gets_its_verdict(project, capsys,
     stored("run-1", at=1, folder=project / "kept")
     (project / "kept/gate.json").mkdir()
     assert main(["gate", "kept", "--rules", rules(project, "failure_count == 0")]) == 0
-    assert "the verdict is not in the run's folder" in capsys.readouterr().err
+    assert "the verdict could not be saved in the run's folder" in capsys.readouterr().err
 
 
 def test_baselines_are_pinned_listed_shown_moved_and_removed(project, capsys):

@@ -46,7 +46,7 @@ def test_the_page_is_written_and_its_place_is_told(agents, capsys, tmp_path):
 
 def test_an_unknown_series_is_a_sentence_and_exit_code_2(agents, capsys):
     assert main(["history", "stuff"]) == 2
-    assert "proctor: no run goes by 'stuff'" in capsys.readouterr().err
+    assert "proctor: no run named 'stuff'" in capsys.readouterr().err
 
 
 def test_a_broken_run_is_told_above_the_table(store_rollouts, capsys):

@@ -40,10 +40,10 @@ def test_collecting_imported_images_forgets_them(tmp_path, capsys):
 
 
 @pytest.mark.needs("bubblewrap")
-def test_a_file_that_is_no_image_is_an_infrastructure_error(tmp_path, capsys):
+def test_a_file_that_is_no_image_is_bad_input(tmp_path, capsys):
     (tmp_path / "junk").write_text("junk")
-    assert main(["images", "import", str(tmp_path / "junk")]) == 4
-    assert "not an image that can be read" in capsys.readouterr().err
+    assert main(["images", "import", str(tmp_path / "junk")]) == 2
+    assert "not an image archive" in capsys.readouterr().err
 
 
 def test_listing_loads_nothing_heavy():

@@ -98,7 +98,7 @@ def test_a_broken_module_is_named_on_standard_error_and_the_rest_is_listed(capsy
     ("arguments", "message"),
     [
         (["sortin", "--experiments", EXAMPLES], "did you mean 'sorting'?"),
-        (["--experiments", "no/such"], "there is no such folder, file or module"),
+        (["--experiments", "no/such"], "no such folder, file or module"),
     ],
 )
 def test_what_does_not_exist_is_a_usage_error(capsys, arguments, message):

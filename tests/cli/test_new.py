@@ -81,13 +81,13 @@ def test_nothing_is_overwritten_and_nothing_else_written(capsys, taken):
     [
         ("Word-Count", "try 'word_count'"),
         ("../escape", "try 'escape'"),
-        ("class", "cannot name an experiment"),
-        ("9lives", "cannot name an experiment"),
-        ("", "cannot name an experiment"),
-        ("test_it", "are not looked into"),
-        ("conftest", "are not looked into"),
+        ("class", "is not a valid name"),
+        ("9lives", "is not a valid name"),
+        ("", "is not a valid name"),
+        ("test_it", "are not searched for experiments"),
+        ("conftest", "are not searched for experiments"),
         ("memory_db", "is already an experiment, at"),
-        ("x" * 65, "cannot name an experiment"),
+        ("x" * 65, "is not a valid name"),
     ],
 )
 def test_a_name_that_would_not_work_is_refused(capsys, name, message):

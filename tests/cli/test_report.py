@@ -127,13 +127,16 @@ def test_export_and_import_by_command(run, tmp_path, capsys, monkeypatch):
     assert main(["export", RUN, "elsewhere", "--json"]) == 0
     assert json.loads(capsys.readouterr().out) == {"run_id": RUN, "path": "elsewhere"}
     assert main(["export", RUN, "elsewhere"]) == 2
-    assert "exists already" in capsys.readouterr().err
+    assert "already exists" in capsys.readouterr().err
 
     assert main(["import", "elsewhere"]) == 0
-    assert "was there already" in capsys.readouterr().out
+    assert "was already in the store" in capsys.readouterr().out
     monkeypatch.setenv("PROCTOR_HOME", str(tmp_path / "other"))
     assert main(["import", "elsewhere", str(default)]) == 0
-    assert capsys.readouterr().out.splitlines() == [f"{RUN}  demo  added", f"{RUN}  demo  was there already"]
+    assert capsys.readouterr().out.splitlines() == [
+        f"{RUN}  demo  added",
+        f"{RUN}  demo  was already in the store",
+    ]
     assert main(["import", "elsewhere", "--json"]) == 0
     assert json.loads(capsys.readouterr().out) == [{"run_id": RUN, "name": "demo", "added": False}]
     assert main(["import", str(tmp_path)]) == 2

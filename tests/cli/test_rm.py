@@ -89,7 +89,7 @@ def test_a_folder_that_is_not_surely_the_runs_is_left_alone(
     if manifest is not None:
         (folder / "manifest.json").write_text(manifest)
     assert main(["rm", "run-1", "--yes"]) == 0
-    assert f"left {folder} alone" in capsys.readouterr().out
+    assert f"kept {folder}: its manifest does not name this run" in capsys.readouterr().out
     assert (folder / "deep" / "file").exists()
 
 
@@ -108,7 +108,7 @@ def test_the_folder_one_stands_in_is_left_alone(
     add_run(store, blobs, "run-1", folder=tmp_path / "run-1")
     monkeypatch.chdir(tmp_path / "run-1" / "deep")
     assert main(["rm", "run-1", "--yes"]) == 0
-    assert "you are in it" in capsys.readouterr().out
+    assert "it is your current or home folder" in capsys.readouterr().out
     assert (tmp_path / "run-1").exists()
 
 
@@ -121,7 +121,7 @@ def test_a_folder_that_cannot_be_removed_is_said(
     add_run(store, blobs, "run-1", folder=tmp_path / "run-1")
     monkeypatch.setattr("shutil.rmtree", refuse)
     assert main(["rm", "run-1", "--yes"]) == 5
-    assert "remove it by hand" in capsys.readouterr().err
+    assert "remove it manually" in capsys.readouterr().err
     assert store.runs() == []
 
 
@@ -139,7 +139,7 @@ def test_a_run_at_work_is_not_removed_and_a_stalled_one_is(store: Store, blobs: 
     add_run(store, blobs, "run-1", age_days=1.0)
     store.set_status("run-1", RunStatus.RUNNING, time.time())
     assert main(["rm", "run-1", "--yes"]) == 2
-    assert "still at work" in capsys.readouterr().err
+    assert "is still running" in capsys.readouterr().err
     store.set_status("run-1", RunStatus.RUNNING, time.time() - 600)
     assert main(["rm", "run-1", "--yes"]) == 0
 

@@ -9,10 +9,14 @@ import pytest
 
 from proctor.cli.live import Live, line_for
 from proctor.cli.main import main
+from proctor.cli.run import exit_code
+from proctor.errors import Exit
 from proctor.model.outcome import Outcome
 from proctor.model.plan import PlannedTrial
 from proctor.model.record import AttemptRecord, Failure
-from proctor.model.trial import Lease
+from proctor.model.run import RunInfo
+from proctor.model.trial import Lease, RunStatus
+from proctor.report.data import RunData, TrialResult
 from proctor.trial.experiment_trial import ExperimentExecutor
 
 EXPERIMENT = """
@@ -45,9 +49,10 @@ def run_folder() -> Path:
 def test_a_run_ends_with_a_table_and_the_path_of_its_report(project, capsys):
     assert main(["run", "adding.yaml"]) == 0
     shown = capsys.readouterr()
-    assert "adding(n=10, fail=False)" in shown.out
+    assert "fixed: fail=False" in shown.out
+    assert shown.out.count("adding") <= 3, "no long label in every row"
     assert str(run_folder() / "report.html") in shown.out
-    assert "[2/2]" in shown.err
+    assert "[2/2]" not in shown.err, "the table has every point"
     assert (run_folder() / "report.html").is_file()
 
 
@@ -145,14 +150,14 @@ def record(outcome: Outcome, **changes: object) -> AttemptRecord:
 
 def test_a_line_says_what_happened_and_why():
     failed = record(Outcome.FAILED, failure=Failure(phase="setup", type="ValueError", message="bad\nmore"))
-    assert line_for(trial(), failed, counts=True, done=3, total=10).endswith(
+    assert line_for("s", trial(), failed, counts=True, done=3, total=10).endswith(
         "s: failed, setup: ValueError: bad"
     )
     lost = line_for(
-        trial(kind="task", agent="a"), record(Outcome.SANDBOX_ERROR), counts=False, done=3, total=10
+        "s", trial(kind="task", agent="a"), record(Outcome.SANDBOX_ERROR), counts=False, done=3, total=10
     )
     assert "sandbox_error" in lost
-    assert lost.endswith("kept, not counted")
+    assert lost.endswith("will be tried again")
 
 
 def test_a_long_run_reports_now_and_then_and_every_failure(capsys, monkeypatch):
@@ -169,3 +174,63 @@ def test_a_long_run_reports_now_and_then_and_every_failure(capsys, monkeypatch):
     assert 2 <= len(lines) <= 4
     assert "left" in lines[0]
     assert "failed" in lines[-1]
+
+
+@pytest.fixture
+def task_spec(make_task, tmp_path, monkeypatch):
+    make_task("one", network="public")
+    (tmp_path / "tasks.yaml").write_text("tasks: [tasks/one]\nagent: nop\nsandbox: {backend: fake}\n")
+    monkeypatch.chdir(tmp_path)
+
+
+@pytest.mark.parametrize("network", ["none", "public", "allowlist"])
+def test_the_network_on_the_command_line_is_part_of_the_stored_spec(task_spec, network, capsys):
+    assert main(["run", "tasks.yaml", "--network", network, "--json"]) != 2
+    folder = max(Path(os.environ["PROCTOR_ROLLOUTS_DIR"]).rglob("manifest.json"))
+    assert f'"network": "{network}"' in folder.read_text()
+
+
+def test_options_of_sandboxes_are_refused_for_experiments(project, capsys):
+    assert main(["run", "adding.yaml", "--network", "none"]) == 2
+    assert "--network is for tasks" in capsys.readouterr().err
+    assert main(["run", "adding.yaml", "--host-root"]) == 2
+    assert "--host-root is for tasks" in capsys.readouterr().err
+
+
+def test_a_setting_that_opens_nothing_is_refused_before_anything_starts(task_spec, monkeypatch, capsys):
+    monkeypatch.setenv("PROCTOR_NETWORK_ALLOW", "10.0.0.0/8,mirror:3128")
+    assert main(["run", "tasks.yaml"]) == 2
+    assert "setting 'network_allow': 'mirror:3128' is not an address" in capsys.readouterr().err
+    assert not Path(os.environ["PROCTOR_ROLLOUTS_DIR"]).exists()
+
+
+CODES = [
+    ("experiment", ["passed", "passed"], Exit.OK),
+    ("experiment", ["passed", "failed"], Exit.WORSE),
+    ("experiment", ["invalid"], Exit.WORSE),
+    ("experiment", ["passed", "worker_lost"], Exit.INFRASTRUCTURE),
+    ("experiment", ["failed", "worker_lost"], Exit.WORSE),
+    ("task", ["passed", "failed", "partial", "agent_timeout", "agent_error"], Exit.OK),
+    ("task", ["passed", "verifier_error"], Exit.WORSE),
+    ("task", ["failed", "invalid"], Exit.WORSE),
+    ("task", ["failed", "sandbox_error"], Exit.INFRASTRUCTURE),
+    ("task", ["passed", "provider_error"], Exit.INFRASTRUCTURE),
+    ("task", ["reward_invalid", "provider_error"], Exit.WORSE),
+    ("task", ["passed", "skipped"], Exit.OK),
+]
+
+
+@pytest.mark.parametrize(("kind", "outcomes", "code"), CODES)
+def test_the_exit_code_says_what_the_outcomes_mean(kind, outcomes, code):
+    info = RunInfo(id="r", name="n", kind=kind, status=RunStatus.DONE, created_at=0.0, seed=0)
+    results = [TrialResult(trial(kind=kind), (), record(Outcome(each))) for each in outcomes]
+    assert exit_code(RunData(info, tuple(results))) is code
+
+
+@pytest.mark.parametrize("command", ["run", "resume", "eval"])
+def test_the_help_of_every_command_that_runs_has_the_exit_codes(command, capsys):
+    assert main([command, "--help"]) == 0
+    text = " ".join(capsys.readouterr().out.split())
+    for said in ("Exit code 0: every trial was judged", "1: a gate says", "3: a gate", "4: trials were lost"):
+        assert said in text
+    assert "otherwise 1 comes before 4" in text

@@ -94,7 +94,7 @@ class TestShow:
             "notes       after the rewrite",
             "folder      /data/run-1",
             "artifacts   2.05 kB",
-            "vcs         0123456789ab on main, with changes not committed",
+            "vcs         0123456789ab on main, with uncommitted changes",
             "cpu_model     Example 9000",
             "memory_bytes  16 GB",
             "load          0.5, 1.25",
@@ -110,7 +110,7 @@ class TestShow:
         main(["show", "bench"])
         lines = capsys.readouterr().out.splitlines()
         first, second, third = (line for line in lines if line.lstrip().startswith(("0 ", "1 ", "2 ")))
-        assert first.split() == ["0", "passed", "4.2", "ms", "sort(n=0)", "ops=1234", "hits=7"]
+        assert first.split() == ["0", "passed", "4.2", "ms", "n=0", "ops=1234", "hits=7"]
         assert "setup: ValueError: bad" in second
         assert "second line" not in second
         assert "reward=0.5" in third
@@ -118,12 +118,12 @@ class TestShow:
     def test_only_the_first_trials_are_shown_unless_all_are_asked_for(self, capsys):
         main(["show", "run-1"])
         out = capsys.readouterr().out
-        assert "sort(n=19)" in out
-        assert "sort(n=20)" not in out
+        assert " n=19 " in out
+        assert " n=20 " not in out
         assert "and 4 more; 'proctor show run-1 --trials' lists all" in out
         main(["show", "run-1", "--trials"])
         out = capsys.readouterr().out
-        assert "sort(n=23)" in out
+        assert " n=23 " in out
         assert "more;" not in out
 
     def test_json_has_the_run_and_its_trials(self, capsys):

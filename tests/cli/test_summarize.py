@@ -15,7 +15,7 @@ def test_the_matrix_and_the_scores_are_printed(store_rollouts, capsys):
     assert main(["summarize", "study"]) == 0
     out = capsys.readouterr().out
     assert "study  20260101T000000-aaaaaa  done" in out
-    assert "Left out, because it was not the agent's doing: 1 sandbox error." in out
+    assert "Left out, because the agent did not cause it: 1 sandbox error." in out
     assert "b  ✓S" in out
     assert "a  ✓✓      ✗✗" in out
     assert "S sandbox error (not scored)" in out
@@ -30,9 +30,9 @@ def test_a_stamp_chooses_among_runs_of_one_name(store_rollouts, capsys):
     assert main(["summarize", "study", "--rollout", "20260101T000000"]) == 0
     assert "oracle passes 100 %" in capsys.readouterr().out
     assert main(["summarize", "study", "--rollout", "1999"]) == 2
-    assert "there are 20260102T000000-bbbbbb, 20260101T000000-aaaaaa" in capsys.readouterr().err
+    assert "it has 20260102T000000-bbbbbb, 20260101T000000-aaaaaa" in capsys.readouterr().err
     assert main(["summarize", "nobody", "--rollout", "1999"]) == 2
-    assert "no run is called 'nobody'" in capsys.readouterr().err
+    assert "no run named 'nobody'" in capsys.readouterr().err
 
 
 def test_json_has_every_number(store_rollouts, capsys):
@@ -67,18 +67,21 @@ def test_partial_rewards_missing_rollouts_and_nothing_scored(store_rollouts, cap
     out = capsys.readouterr().out
     assert "mean reward" in out
     assert "x: 1 rollout without a result" in out
+    assert "Pass rates over 1 task (95 % intervals for these tasks): x 0 %" in out
+    assert "! lost to the infrastructure and not in the score: 1 of 4 rollouts (1 sandbox error)" in out
     assert "a  ◐·  S–" in out
 
 
 def test_many_agents_are_named_by_letters_and_many_tasks_are_cut(store_rollouts, capsys, monkeypatch):
     monkeypatch.setattr("proctor.cli.rollouts_text.MOST_TASKS", 1)
+    monkeypatch.setenv("COLUMNS", "160")
     names = [f"an-agent-with-a-long-name-{number:02d}" for number in range(28)]
     store_rollouts({(task, name): [1.0] for name in names for task in ("a", "b")})
     assert main(["summarize"]) == 0
     out = capsys.readouterr().out
     assert "A = an-agent-with-a-long-name-00" in out
     assert "A27 = an-agent-with-a-long-name-27" in out
-    assert "… and 1 more tasks; summary.md has them all" in out
+    assert "… and 1 more tasks; summary.md lists all of them" in out
 
 
 def test_colours_only_where_they_are_wanted(store_rollouts, capsys, monkeypatch):

@@ -12,7 +12,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from proctor.cli.table import LONG, print_json
+from proctor.cli.table import LONG, broken, print_json
 
 
 class Word(StrEnum):
@@ -68,3 +68,8 @@ def test_of_a_long_list_each_item_has_a_line():
     assert json.loads(text) == json.loads(json.dumps(value, default=str))
     assert text.splitlines()[2] == '    {"n": 0, "at": "a", "in": [0]},'
     assert len(text.splitlines()) == LONG + 6
+
+
+def test_a_mark_stays_beside_a_word_that_is_too_long_for_the_line():
+    path = "/a/very/long/path/of/a/task/in/a/folder/task.toml:"
+    assert broken(f"! {path} 'x' is not a key", 30, "  ") == [f"! {path}", "  'x' is not a key"]

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 from pathlib import Path
 
 import pytest
@@ -17,14 +18,15 @@ def task(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path / "tasks/sums"
 
 
-def test_a_new_task_reads_and_warns_only_that_nothing_is_proven(task, capsys):
+def test_a_new_task_reads_and_only_its_proof_is_missing(task, capsys):
     assert read_task(task).name == "sums"
     capsys.readouterr()
     assert main(["tasks", "check", "tasks"]) == 0
     out = capsys.readouterr().out
-    assert "no oracle-proof" in out
-    assert "no nop-proof" in out
-    assert out.endswith("1 task, 0 errors, 2 warnings\n")
+    assert out.splitlines() == [
+        "Not proven here: that the oracle passes and that doing nothing fails. `proctor vet tasks` finds out",
+        "1 task: 0 with errors, 0 with warnings, 1 without",
+    ]
     assert main(["tasks", "check", "tasks", "--strict"]) == 2
 
 
@@ -33,7 +35,7 @@ def test_what_is_proven_here_is_known(task, capsys, store_rollouts, monkeypatch)
     ends = {("sums", "oracle"): [1.0], ("sums", "nop"): [0.0]}
     store_rollouts(ends)
     assert main(["tasks", "check", str(task)]) == 0
-    assert "no oracle-proof" in capsys.readouterr().out
+    assert "Not proven here" in capsys.readouterr().out
     from proctor.store.store import Store
 
     real = Store.recent
@@ -47,7 +49,8 @@ def test_what_is_proven_here_is_known(task, capsys, store_rollouts, monkeypatch)
 
     monkeypatch.setattr(Store, "recent", same_task)
     assert main(["tasks", "check", str(task)]) == 0
-    assert "sums: fine" in capsys.readouterr().out
+    assert capsys.readouterr().out == "1 task: 0 with errors, 0 with warnings, 1 without\n"
+    assert main(["tasks", "check", str(task), "--strict"]) == 0
 
 
 def test_an_error_has_its_place_its_hint_and_exit_code_2(task, capsys):
@@ -58,8 +61,33 @@ def test_an_error_has_its_place_its_hint_and_exit_code_2(task, capsys):
     assert not document["ok"]
     assert document["findings"][0]["place"].endswith("task.toml:2")
     assert main(["tasks", "check", str(task)]) == 2
-    assert "sums: must be mended" in capsys.readouterr().out
+    out = capsys.readouterr().out
+    assert out.startswith("Errors\n  'timeout_sec' must be a number")
+    assert "1 task: 1 with errors" in out
     assert main(["tasks", "check", "nowhere"]) == 2
+
+
+def test_what_many_tasks_share_is_said_once_with_a_count_and_errors_come_first(task, capsys):
+    set_of_tasks = task.parent
+    for number in range(9):
+        copy = set_of_tasks / "more" / f"sums-{number}"
+        shutil.copytree(task, copy)
+        (copy / "solution/solve.sh").unlink()
+    (set_of_tasks / "more/sums-0/tests/test.sh").unlink()
+    capsys.readouterr()
+    assert main(["tasks", "check", "tasks"]) == 2
+    lines = capsys.readouterr().out.splitlines()
+    assert lines[0] == "Errors"
+    assert lines.index("Errors") < lines.index("Warnings")
+    assert sum("no solution/solve.sh" in line for line in lines) == 1
+    assert "    … and 5 more tasks" in lines
+    assert "doing nothing fails (9 of 10)" in lines[-2]
+    assert lines[-1] == "10 tasks: 1 with errors, 8 with warnings, 1 without"
+    assert main(["tasks", "check", "tasks", "--all"]) == 2
+    assert "more tasks" not in capsys.readouterr().out
+    assert main(["tasks", "check", "tasks", "--json"]) == 2
+    documents = json.loads(capsys.readouterr().out)
+    assert sum(len(each["findings"]) for each in documents) == 9
 
 
 def test_a_packed_task_unpacks_to_the_same(task, tmp_path, capsys):
@@ -84,7 +112,7 @@ def test_packing_overwrites_nothing_and_leaves_nothing_half_done(task, capsys):
 
 @pytest.mark.parametrize(
     ("name", "said"),
-    [("Sums!", "try 'sums'"), ("../x", "try 'x'"), ("", "cannot name a task"), ("a/b", "try 'a-b'")],
+    [("Sums!", "try 'sums'"), ("../x", "try 'x'"), ("", "is not a valid name"), ("a/b", "try 'a-b'")],
 )
 def test_a_name_that_will_not_do_is_refused(tmp_path, monkeypatch, capsys, name, said):
     monkeypatch.chdir(tmp_path)

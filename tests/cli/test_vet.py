@@ -31,7 +31,7 @@ def _here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def vetted(capsys: pytest.CaptureFixture[str], *words: str) -> tuple[int, dict[str, Any]]:
-    code = main(["vet", *words, "--json"])
+    code = main(["vet", *words, "--host-root", "--json"])
     document = json.loads(capsys.readouterr().out)
     for each in document["certificates"]:
         assert problems(each, load_schema("task-certificate")) == []
@@ -104,7 +104,11 @@ def test_an_interrupted_vetting_is_finished_by_its_run_id(
     make_task: MakeTask, capsys: pytest.CaptureFixture[str]
 ):
     request = VetRequest(
-        paths=(str(make_task("a")),), rollouts=2, repeats=1, checks=(Check.ORACLE, Check.NOP, Check.TIME_ZONE)
+        paths=(str(make_task("a")),),
+        rollouts=2,
+        repeats=1,
+        host_root=True,
+        checks=(Check.ORACLE, Check.NOP, Check.TIME_ZONE),
     )
     job = create_vetting(request, load_settings())
     assert main(["vet", job.info.id]) == Exit.OK
@@ -136,7 +140,7 @@ def test_a_task_that_the_infrastructure_breaks_is_unsettled(
         (["tasks", "--only", ","], "names no check"),
         (["tasks", "--sandbox", "bubblewarp"], "did you mean"),
         (["tasks", "--rollouts", "0"], "rollouts"),
-        ([], "TASK_OR_DATASET"),
+        ([], "nothing to vet"),
     ],
 )
 def test_bad_input_is_refused_with_a_sentence(
@@ -152,7 +156,7 @@ def test_a_run_that_is_no_vetting_is_refused(
 ):
     store_rollouts({("a", "oracle"): [1.0]})
     assert main(["vet", "study"]) == Exit.USAGE
-    assert "is not a vetting" in capsys.readouterr().err
+    assert "was not made by 'proctor vet'" in capsys.readouterr().err
 
 
 def test_a_sandbox_that_cannot_be_disturbed_is_told_apart_from_one_that_was(
@@ -162,5 +166,7 @@ def test_a_sandbox_that_cannot_be_disturbed_is_told_apart_from_one_that_was(
     assert code == Exit.INFRASTRUCTURE
     checks = found["a"]["checks"]
     assert "taskset" in checks["one_cpu"]["why_not"]
-    assert "did not move" in checks["clock"]["why_not"]
-    assert found["a"]["sentence"].startswith("t/a is unsettled: nothing could be tried: the CPUs inside")
+    assert "did not change" in checks["clock"]["why_not"]
+    assert found["a"]["sentence"].startswith(
+        "t/a is unsettled: nothing could be tried: the sandbox could not be limited to one CPU"
+    )

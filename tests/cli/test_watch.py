@@ -87,7 +87,7 @@ def test_it_follows_a_run_that_goes_on(capsys):
 def test_a_run_that_is_not_over_says_how_to_go_on(capsys):
     make_run()
     assert main(["watch", "run-1", "--no-follow"]) == 0
-    assert "go on with: proctor watch run-1 --after " in capsys.readouterr().err
+    assert "continue with: proctor watch run-1 --after " in capsys.readouterr().err
 
 
 def test_ctrl_c_says_where_to_go_on(capsys, monkeypatch):

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from proctor.analysis.both_clocks import Finding
 from proctor.analysis.lockstep import Rules, Verdict
 from proctor.engine.ab import Asked, Order, Progress, Subpoint, compare, overall, rejudge
 from proctor.engine.ab_file import call_s, read, replay, save, to_mapping
@@ -117,7 +118,7 @@ def test_a_time_budget_ends_it_early_with_what_there_is():
 
 
 def short() -> list[Subpoint]:
-    calibration = Calibration(schedule=Schedule(loops=10), call_wall_s=0.0005, call_cpu_s=0.0005)
+    calibration = Calibration(schedule=Schedule(loops=10), call_wall_s=0.00005, call_cpu_s=0.00005)
     return [replace(point, calibration=calibration) for point in points()]
 
 
@@ -131,6 +132,14 @@ def test_a_short_function_costs_six_seconds_of_cpu_at_most_and_says_so():
     assert result.finding.reason == "the budget of 6 s CPU was spent"
     assert sum(each.cpu_s for each in result.pairs) + 2 * 0.4 <= 6
     assert 6 < len(result.pairs) < 20
+
+
+def test_a_function_of_some_milliseconds_may_cost_twelve():
+    calibration = Calibration(schedule=Schedule(loops=1), call_wall_s=0.05, call_cpu_s=0.006)
+    (point,) = short()
+    noise = costing(Bench(0.0, spread=0.1), 0.8)
+    (result,) = compare([replace(point, calibration=calibration)], Asked(thrifty=True), noise)
+    assert result.finding.reason == "the budget of 12 s CPU was spent"
 
 
 def test_a_slowdown_within_the_budget_is_still_found_and_confirmed():
@@ -180,12 +189,19 @@ def test_holm_finds_what_the_cautious_stopping_rule_left_open():
 
     results = compare(points(2), Asked(confirm=False), Bench(0.05, 0.0, spread=0.1))
     clear = replace(results[0], finding=replace(results[0].finding, p_value=0.001))
-    weaker = replace(results[1], finding=replace(results[1].finding, p_value=0.015, change=0.05))
-    small = replace(results[1], finding=replace(results[1].finding, p_value=0.0001, change=-0.005))
+    weaker, small = (
+        replace(results[1], finding=on_both(results[1].finding, p_value=p_value, change=change))
+        for p_value, change in ((0.015, 0.05), (0.0001, -0.005))
+    )
     found = corrected([clear, weaker, small], Rules(points=3))
     assert found[1].verdict is Verdict.SLOWER
     assert found[2].verdict is Verdict.SMALL
     assert corrected([weaker], Rules())[0] is weaker
+
+
+def on_both(finding: Finding, *, p_value: float, change: float) -> Finding:
+    clocks = tuple(replace(each, change=change) for each in finding.clocks)
+    return replace(finding, p_value=p_value, change=change, clocks=clocks)
 
 
 def test_the_worst_news_is_the_overall_verdict():
@@ -196,6 +212,8 @@ def test_the_worst_news_is_the_overall_verdict():
     assert overall([same, faster, open_one, slower]) is Verdict.SLOWER
     assert overall([same, faster, open_one]) is Verdict.INCONCLUSIVE
     assert overall([same, faster]) is Verdict.FASTER
+    unclear = replace(same, finding=replace(same.finding, verdict=Verdict.SAME_COMPUTING))
+    assert overall([same, faster, unclear]) is Verdict.SAME_COMPUTING
     assert overall([same]) is Verdict.SAME
 
 
@@ -241,7 +259,7 @@ def test_a_comparison_is_judged_the_same_when_it_is_replayed(tmp_path):
 
 def test_a_replay_under_a_wider_margin_judges_anew():
     before = made(Bench(0.05))
-    again = replay(before, replace(before.asked.rules, margin=0.2))
+    again = replay(before, replace(before.asked.rules, margin=0.2, wall_margin=0.6))
     assert again.verdict in {Verdict.SAME, Verdict.SMALL, Verdict.INCONCLUSIVE}
     assert again.verdict is not Verdict.SLOWER
 
@@ -292,6 +310,9 @@ def test_the_summary_has_the_numbers_and_not_the_slots():
         "cpus",
     }
     assert "pairs_data" not in point
+    assert point["sentence"].startswith("slower: B is ")
+    assert [each["clock"] for each in point["clocks"]] == ["cpu", "wall"]
+    assert all(each["low"] < each["change"] < each["high"] for each in point["clocks"])
 
 
 def test_the_time_of_a_call_is_on_the_clock_that_was_judged():

@@ -69,7 +69,7 @@ def test_registering_the_same_class_again_is_fine():
 
 @pytest.mark.parametrize("slug", ["", "with space", "../up", "-x", 3, None, Plain])
 def test_what_cannot_be_typed_in_a_spec_cannot_be_a_slug(slug):
-    with pytest.raises(UsageError, match="cannot name an experiment"):
+    with pytest.raises(UsageError, match="is not a valid experiment name"):
         register_experiment(slug)
 
 

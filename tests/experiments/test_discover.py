@@ -8,10 +8,10 @@ from pathlib import Path
 
 import pytest
 
-from proctor.errors import NotFoundError
+from proctor.errors import NotFoundError, UsageError
 from proctor.experiments.base import REGISTRY, ExperimentContext
 from proctor.experiments.describe import instantiate
-from proctor.experiments.discover import discover, find
+from proctor.experiments.discover import discover, find, shadowed
 
 BUILT_IN = {"memory_db", "pragma_profile", "spatial_comprehensive"}
 
@@ -211,11 +211,21 @@ def test_a_slug_in_two_files_names_both_and_keeps_the_first(tmp_path):
     ]
 
 
-def test_a_built_in_name_cannot_be_taken(tmp_path):
+def test_the_user_s_own_experiment_wins_over_a_built_in_one(tmp_path):
     write(tmp_path / "one.py", "memory_db")
     found = discover([str(tmp_path)])
-    assert "proctor/experiments" in found.experiments["memory_db"].file
-    assert "'memory_db' is registered twice" in found.broken[0].error
+    assert found.experiments["memory_db"].file == str(tmp_path / "one.py")
+    assert found.broken == ()
+    assert "the built-in one is not used" in shadowed(found.experiments["memory_db"])[0]
+    assert shadowed(discover().experiments["memory_db"]) == ()
+
+
+def test_two_of_the_user_s_with_one_name_are_an_error_when_asked_for(tmp_path):
+    write(tmp_path / "one.py", "twice")
+    write(tmp_path / "two.py", "twice")
+    with pytest.raises(UsageError, match=r"'twice' is registered twice: .*one.py.*two.py"):
+        find("twice", [str(tmp_path)])
+    assert "memory_db" in discover([str(tmp_path)]).experiments
 
 
 def test_a_slug_may_come_from_another_folder_the_next_time(tmp_path):
@@ -243,7 +253,7 @@ def test_an_experiment_with_a_wrong_schema_is_reported_not_listed(tmp_path):
 
 @pytest.mark.parametrize("source", ["no/such/folder", "no_such.py", "no_such_module_at_all", "what is this"])
 def test_a_source_that_does_not_exist_is_an_error(source):
-    with pytest.raises(NotFoundError, match="there is no such folder, file or module"):
+    with pytest.raises(NotFoundError, match="no such folder, file or module"):
         discover([source])
 
 
@@ -273,7 +283,7 @@ def test_a_wrong_name_gets_the_nearest_ones_and_what_is_broken(tmp_path):
     (tmp_path / "bad.py").write_text("1 / 0\n")
     with pytest.raises(NotFoundError) as caught:
         find("memory_bd", [str(tmp_path)])
-    assert "no experiment is called 'memory_bd'; did you mean 'memory_db'?" in str(caught.value)
+    assert "no experiment named 'memory_bd'; did you mean 'memory_db'?" in str(caught.value)
     assert f"not loaded: {tmp_path}/bad.py:1: ZeroDivisionError" in str(caught.value)
     with pytest.raises(NotFoundError, match="name a folder of your own with --experiments"):
         find("zzz")

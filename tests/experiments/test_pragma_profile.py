@@ -52,7 +52,7 @@ def test_every_profile_differs_from_every_other():
 def test_a_pragma_that_is_not_in_force_is_noticed(tmp_path):
     experiment, _ = start(tmp_path, profile="safety")
     experiment.connection.execute("PRAGMA synchronous = 0")
-    with pytest.raises(AssertionError, match="PRAGMA synchronous is 0 here, profile 'safety' wants 3"):
+    with pytest.raises(AssertionError, match="PRAGMA synchronous is 0 here, profile 'safety' needs 3"):
         check_profile(experiment.connection, "safety")
     experiment.teardown(ExperimentContext())
 

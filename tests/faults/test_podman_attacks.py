@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import os
 import resource
+import shutil
 import subprocess
 from pathlib import Path
 
@@ -258,19 +259,13 @@ asyncio.run(main())
 """
 
 
-@pytest.fixture
-def ordinary_user():
-    name = f"proctor-pod-{os.getpid()}"
-    subprocess.run(["useradd", "--create-home", "--add-subids-for-system", name], check=True)
-    yield name
-    subprocess.run(["userdel", "--remove", name], check=True, capture_output=True)
-
-
 @pytest.mark.needs("root")
 async def test_it_works_for_an_ordinary_user(ordinary_user):
     project = Path(__file__).parents[2]
     storage = Path(f"/home/{ordinary_user}/.config/containers/storage.conf")
     storage.parent.mkdir(parents=True)
+    for folder in storage.parents[:2]:
+        shutil.chown(folder, ordinary_user)  # podman writes there too
     storage.write_text('[storage]\ndriver = "overlay"\n')
     command = [
         "runuser", "-u", ordinary_user, "--", "env", "-i", f"HOME=/home/{ordinary_user}",

@@ -137,7 +137,7 @@ def test_ctrl_c_twice_stops_now_and_still_saves(project):
     process.send_signal(signal.SIGINT)
     assert process.stdout is not None
     for line in process.stdout:
-        if line.startswith("stopping: what runs is finished"):
+        if line.startswith("stopping after the running trials"):
             break
     process.send_signal(signal.SIGINT)
     output = process.communicate(timeout=60)[0]

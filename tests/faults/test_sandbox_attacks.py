@@ -258,6 +258,7 @@ async def test_huge_output_takes_no_memory_and_little_of_the_controller(start):
     flood = await sh(sandbox, "cat /dev/zero", timeout_s=2, keep_bytes=1000)
     assert flood.timed_out
     assert len(flood.stdout) == 1000
+    assert sandbox.info().ledger["output_paused_s"] > 0
     assert resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before < 30_000
 
 

@@ -48,7 +48,8 @@ def latest() -> RunData:
 def write_spec(folder: Path, **changes: object) -> Path:
     entry = {"dataset": str(TASKS), "agent": "oracle", "rollouts": 1, **changes.pop("entry", {})}
     file = folder / "rollouts.json"
-    file.write_text(json.dumps({"name": "rollouts", "parallel": 2, "tasks": [entry], **changes}))
+    usual = {"name": "rollouts", "parallel": 2, "sandbox": {"host_root": True}}
+    file.write_text(json.dumps({**usual, "tasks": [entry], **changes}))
     return file
 
 
@@ -68,6 +69,28 @@ def test_every_sample_task_passes_with_its_oracle_and_fails_with_nop(tmp_path, c
     assert {name: found[name, "nop"] for name in names} == dict.fromkeys(names, "failed")
 
 
+def test_host_root_is_said_first_and_without_it_a_missing_image_is_no_agent_s_fault(tmp_path, capsys):
+    make_task(tmp_path / "set/one", **{"environment/Dockerfile": "FROM no-such.invalid/image:1\n"})
+    spec = write_spec(tmp_path, entry={"dataset": str(tmp_path / "set")}, sandbox="bubblewrap", retries=0)
+    assert main(["run", str(spec)]) == 4
+    assert outcomes(latest()) == {("one", "oracle"): "image_error"}
+    assert "no-such.invalid/image:1" in latest().trials[0].counted.failure.message
+    capsys.readouterr()
+    assert main(["run", str(spec), "--host-root"]) == 0
+    shown = capsys.readouterr()
+    said = "host root: every sandbox used this machine's own system; results are not reproducible elsewhere"
+    assert (shown.err or shown.out).startswith(said)
+    assert f"{said.capitalize()}. " in shown.out
+    folder = max(Path(os.environ["PROCTOR_ROLLOUTS_DIR"]).rglob("manifest.json")).parent
+    for name in ("report.md", "report.html"):
+        assert "Host root: every sandbox used this machine" in (folder / name).read_text()
+    assert json.loads((folder / "summary.json").read_text())["host_root"] is True
+    assert main(["show", "rollouts"]) == 0
+    assert capsys.readouterr().out.startswith(said)
+    assert main(["run", str(spec), "--host-root", "--set", "sandbox.backend=podman"]) == 2
+    assert "host root works with bubblewrap only" in capsys.readouterr().err
+
+
 def test_partial_work_earns_a_partial_reward(tmp_path):
     lines = ["mkdir -p filters", "printf '#!/bin/sh\\nuniq\\n' > filters/unique", "chmod +x filters/unique"]
     lines += ["printf '#!/bin/sh\\nhead -n 2 | tail -n 1\\n' > filters/longest", "chmod +x filters/longest"]
@@ -75,7 +98,8 @@ def test_partial_work_earns_a_partial_reward(tmp_path):
     options = {"command": "\n".join(lines).replace("$", "$$")}
     entry = {"path": str(TASKS / "shell-quiz"), "agent": "command", "agent_options": options}
     entry["dataset"] = None
-    spec = {"name": "partial", "tasks": [{key: value for key, value in entry.items() if value}]}
+    tasks = [{key: value for key, value in entry.items() if value}]
+    spec = {"name": "partial", "sandbox": {"host_root": True}, "tasks": tasks}
     (tmp_path / "s.json").write_text(json.dumps(spec))
     assert main(["run", str(tmp_path / "s.json")]) == 0
     (result,) = latest().trials
@@ -84,7 +108,7 @@ def test_partial_work_earns_a_partial_reward(tmp_path):
 
 def make_task(folder: Path, **files: str) -> None:
     contents = {
-        "task.toml": 'schema_version = "1.4"\n',
+        "task.toml": 'schema_version = "1.4"\n[environment]\nnetwork_mode = "no-network"\n',
         "instruction.md": f"Do {folder.name}.\n",
         "environment/Dockerfile": "FROM debian:bookworm-slim\nWORKDIR /app\n",
         "solution/solve.sh": "touch /app/done\n",
@@ -181,7 +205,7 @@ async def test_a_background_process_never_forges_a_reward_in_a_thousand_tries(tm
                 await sandbox.exec(["/bin/sh", "-c", f"{forger}; sleep 0.00{number % 10}"], cwd="/")
             verdict = await verify(
                 sandbox,
-                tests=tmp_path / "tests",
+                tests=(tmp_path / "tests",),
                 spec=VerifierSpec(),
                 env={},
                 cwd="/",

@@ -50,7 +50,7 @@ def keys(data: dict[str, Any]) -> list[str]:
 
 
 def rolled(data: dict[str, Any], *tasks: Sequence[FakeTask], **versions: str) -> Plan:
-    return expand(from_mapping(data), tasks=tasks, agent_versions=versions)
+    return expand(from_mapping(data), tasks=tasks, agent_versions=[versions] * len(tasks))
 
 
 def test_a_sweep_gives_one_trial_for_each_point_in_order() -> None:
@@ -193,7 +193,7 @@ def test_no_plan_has_a_key_twice(first: list[int], second: list[int], seed: int)
 def test_points_that_repeat_run_once_and_are_reported() -> None:
     plan = planned({"experiments": [{"experiment": "demo", "sweep": {"n": [1, 2]}}, "demo"]})
     assert len(plan) == 2
-    assert plan.warnings == ("experiments.1: 1 of its trials repeat earlier ones and run once only",)
+    assert plan.warnings == ("experiments.1: 1 of its trials repeat earlier ones and run only once",)
 
 
 def test_the_same_point_measured_in_another_way_is_another_trial() -> None:
@@ -247,7 +247,7 @@ def test_a_parameter_that_is_missing_is_asked_for_where_the_experiment_stands(tm
 
 
 def test_without_any_experiment_the_error_says_so() -> None:
-    with pytest.raises(NotFoundError, match="'demo' is not an experiment; no experiment is known here"):
+    with pytest.raises(NotFoundError, match="'demo' is not an experiment; no experiments are known here"):
         expand(from_mapping({"experiment": "demo"}))
 
 
@@ -316,6 +316,31 @@ def test_what_can_change_a_rollout_moves_its_key(entry: dict[str, Any], top: dic
     assert usual.trials[0].key != changed.trials[0].key
 
 
+SANDBOXES: list[dict[str, Any]] = [
+    {"network": "none"},
+    {"network": "public"},
+    {"network": "allowlist", "allowed_hosts": ["a.example"]},
+    {"network": "allowlist", "allowed_hosts": ["b.example"]},
+    {"network": "public", "network_allow": ["10.0.0.0/8"]},
+    {"host_root": True},
+    {"cpus": 1},
+    {"cpus": 2},
+    {"memory_bytes": 1 << 30},
+    {"pids": 64},
+    {"storage_bytes": 1 << 30},
+]
+
+
+def test_network_root_and_every_limit_are_in_the_key() -> None:
+    """Two runs that differ in one of them answer different questions; the back end is not among them."""
+    data = {"tasks": [{"path": "x", "agent": "a"}]}
+    found = [rolled({**data, "sandbox": each}, [ONE]).trials[0].key for each in [{}, *SANDBOXES]]
+    assert len(set(found)) == len(SANDBOXES) + 1
+    for each, key in zip(SANDBOXES, found[1:], strict=True):
+        moved = rolled({**data, "sandbox": {**each, "backend": "podman"}}, [ONE])
+        assert moved.trials[0].key == key
+
+
 def test_where_a_task_is_and_which_back_end_runs_it_does_not_move_the_key() -> None:
     usual = rolled({"tasks": ["x"]}, [ONE])
     moved = rolled({"tasks": ["y"], "sandbox": "podman"}, [replace(ONE, path=Path("elsewhere"))])
@@ -338,7 +363,7 @@ def test_repeated_entries_of_a_task_run_once_and_say_what_to_do() -> None:
     assert len(plan) == 3
     [warning] = plan.warnings
     assert warning.endswith(
-        "2 of its trials repeat earlier ones and run once only; for more of the same, raise 'rollouts'"
+        "2 of its trials repeat earlier ones and run only once; for more of the same, raise 'rollouts'"
     )
 
 
@@ -350,11 +375,11 @@ def test_a_swept_variable_that_is_also_fixed_is_reported() -> None:
 
 def test_different_tasks_of_one_name_are_reported() -> None:
     plan = rolled({"tasks": ["x"]}, [ONE, FakeTask("one", "other", Path("there"))])
-    assert plan.warnings == ("two different tasks are called 'one': somewhere and there",)
+    assert plan.warnings == ("two different tasks are named 'one': somewhere and there",)
 
 
 def test_the_tasks_of_every_entry_must_be_given() -> None:
-    with pytest.raises(UsageError, match="the spec has 1 task entries, and those of 0 were read"):
+    with pytest.raises(UsageError, match="the spec has 1 task entries, but tasks of 0 were read"):
         expand(from_mapping({"tasks": ["x"]}))
 
 
@@ -368,6 +393,27 @@ def test_a_plan_without_end_is_refused_early(monkeypatch: pytest.MonkeyPatch) ->
     assert len(planned({"experiment": "demo", "sweep": {"n": [1, 2, 3]}})) == 3
     with pytest.raises(SpecError, match="more than 3 trials"):
         planned({"experiments": [{"experiment": name, "sweep": {"n": [1, 2]}} for name in KNOWN]})
+
+
+def test_a_plan_of_large_values_is_refused_before_it_fills_the_memory(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(expand_module, "MAX_PLAN_BYTES", 5000)
+    many = {f"V{number}": "x" for number in range(100)}
+    swept = {"path": "x", "environment_variables": many, "sweep": {"A": list(range(50))}}
+    for plan in (
+        lambda: planned({"experiment": "demo", "sweep": {"n": list(range(1000))}}),
+        lambda: rolled({"tasks": [{"path": "x", "rollouts": 100, "environment_variables": many}]}, [ONE]),
+        lambda: rolled({"tasks": [swept]}, [ONE]),
+    ):
+        with pytest.raises(SpecError, match="put large values into files"):
+            plan()
+
+
+def test_very_many_repeated_entries_are_summed_up() -> None:
+    plan = planned({"experiments": ["demo"] * 30})
+    assert len(plan.warnings) == 21
+    assert plan.warnings[-1] == "9 more entries repeat earlier trials"
 
 
 @given(st.randoms(use_true_random=False))

@@ -10,6 +10,7 @@ from proctor.model.outcome import Blame, Outcome
 from proctor.model.plan import Plan, PlannedTrial
 from proctor.model.record import AttemptRecord
 from proctor.plan.reuse import reuse
+from proctor.trial.experiment_record import CONTENDED
 
 
 @dataclass(frozen=True)
@@ -50,7 +51,8 @@ def test_only_the_subjects_own_outcomes_are_answers(outcome: Outcome) -> None:
     assert answered(Row(record("a", outcome))) == ("a" if outcome.blame is Blame.AGENT else "")
 
 
-def test_contended_timings_serve_only_a_contended_run() -> None:
-    row = Row(record("a", notes=("contended: 4 trials at a time",)))
+@pytest.mark.parametrize("note", ["contended: 4 trials at a time", CONTENDED])
+def test_contended_timings_serve_only_a_contended_run(note: str) -> None:
+    row = Row(record("a", notes=(note,)))
     assert answered(row) == ""
     assert answered(row, contended=True) == "a"

@@ -169,7 +169,7 @@ def with_failures() -> RunData:
             trial,
             (),
             outcome=Outcome.WORKER_LOST,
-            failure=Failure(phase="work", type="WorkerLost", message="no sign of life"),
+            failure=Failure(phase="work", type="WorkerLost", message="no heartbeat"),
         )
         if profile == "broken":
             failure = Failure(

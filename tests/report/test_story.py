@@ -5,6 +5,7 @@ from dataclasses import replace
 from proctor.model.outcome import Outcome
 from proctor.model.record import Failure
 from proctor.model.trial import RunStatus
+from proctor.report.markdown import sweep_summary
 from proctor.report.story import groups, headline, short, warnings
 from proctor.report.summary import summary
 
@@ -29,6 +30,27 @@ def test_a_sweep_names_its_ends_by_what_varies(runs):
     assert "timsort" not in text
 
 
+def test_a_ratio_is_withheld_where_intervals_overlap(runs):
+    spread = [0.001, 0.0011, 0.0012, 0.0013, 0.0014, 0.0015, 0.0016, 0.0017]
+    one, two = runs.planned(0, {"a": 1}), runs.planned(1, {"a": 2})
+    data = runs.of(
+        [(one, [runs.attempt(one, spread)]), (two, [runs.attempt(two, [1.1 * v for v in spread])])]
+    )
+    assert "their 95 % intervals overlap: not distinguishable" in headline(data)
+    assert "times as long" not in headline(data)
+    assert "| not distinguishable |" in sweep_summary(data)
+    apart = runs.of([(one, [runs.attempt(one, spread)]), (two, [runs.attempt(two, [9 * v for v in spread])])])
+    assert "9.0 times as long" in headline(apart)
+    assert "| 9.00× |" in sweep_summary(apart)
+
+
+def test_without_intervals_no_ratio_is_claimed(runs):
+    one, two = runs.planned(0, {"a": 1}), runs.planned(1, {"a": 2})
+    data = runs.of([(one, [runs.attempt(one, [0.001] * 3)]), (two, [runs.attempt(two, [0.009] * 3)])])
+    assert "times as long" not in headline(data)
+    assert "| no interval |" in sweep_summary(data)
+
+
 def test_failures_and_missing_trials_are_in_the_headline(runs):
     text = headline(runs.failures())
     assert "1 failed" in text
@@ -42,7 +64,7 @@ def test_a_run_without_any_result_or_timing_says_so(runs):
     assert "no trial of 1 has a result" in headline(runs.of([(trial, [])]))
     failure = Failure(phase="setup", type="E", message="m")
     failed = runs.of([(trial, [runs.attempt(trial, [], outcome=Outcome.FAILED, failure=failure)])])
-    assert headline(failed) == "sort_list gave no timing: 1 failed."
+    assert headline(failed) == "sort_list has no timing: 1 failed."
 
 
 def test_one_success_among_failures_is_told_in_full(runs):
@@ -66,7 +88,7 @@ def test_several_experiments_are_counted(runs):
 def test_rollouts_count_what_was_scored_and_name_the_rest(runs):
     text = headline(runs.rollouts())
     assert "0 of 2 scored rollouts." in text
-    assert "Left out, because it was not the agent's doing: 6 sandbox errors." in text
+    assert "Left out, because the agent did not cause it: 6 sandbox errors." in text
     score = summary(runs.rollouts())["score"]
     assert score == {
         "scored": 2,
@@ -104,13 +126,11 @@ def test_warnings_are_gathered_counted_and_never_repeated(runs):
 
 def test_notes_that_differ_in_figures_only_are_told_once(runs):
     pairs = []
-    for at, limit in enumerate((20, 50, 50)):
+    for at, limit in enumerate(("20 %", "over 100 %", "over 100 %")):
         trial = runs.planned(at, {"a": at})
-        pairs.append(
-            (trial, [runs.attempt(trial, [1.0] * 6, notes=(f"changes below {limit} % cannot be seen",))])
-        )
+        pairs.append((trial, [runs.attempt(trial, [1.0] * 6, notes=(f"the smallest change is {limit}",))]))
     assert warnings(runs.of(pairs)) == [
-        "changes below 50 % cannot be seen (3 of 3 trials, with other figures at some)"
+        "the smallest change is over 100 % (3 of 3 trials, with different numbers)"
     ]
 
 
@@ -129,3 +149,13 @@ def test_values_are_cut_for_labels():
     assert short([1, {"a": 2}]) == '[1,{"a":2}]'
     assert short("x" * 50).endswith("…")
     assert short(None) == "None"
+
+
+def test_a_run_on_this_machine_s_own_system_says_that_first(runs):
+    data = runs.renamed(runs.single(), kind="task", resolved={"sandbox": {"host_root": True}})
+    said = "Host root: every sandbox used this machine's own system; results are not reproducible elsewhere. "
+    assert headline(data).startswith(said)
+    assert summary(data)["host_root"] is True
+    assert summary(data)["headline"].startswith(said)
+    assert not runs.single().info.host_root
+    assert summary(runs.single())["host_root"] is False

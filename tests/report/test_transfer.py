@@ -85,10 +85,10 @@ def test_an_export_never_overwrites(tmp_path, place):
     store, blobs, run_id = place
     (tmp_path / "out").mkdir()
     export_run(store, blobs, run_id, tmp_path / "out")
-    with pytest.raises(UsageError, match="exists already"):
+    with pytest.raises(UsageError, match="already exists"):
         export_run(store, blobs, run_id, tmp_path / "out")
     (tmp_path / "file").write_text("mine")
-    with pytest.raises(UsageError, match="exists already"):
+    with pytest.raises(UsageError, match="already exists"):
         export_run(store, blobs, run_id, tmp_path / "file")
 
 
@@ -143,10 +143,10 @@ def _huge(lines):
 @pytest.mark.parametrize(
     ("change", "reason"),
     [
-        (_twice, "comes twice"),
+        (_twice, "appears twice"),
         (_two_count, "a second attempt that counts"),
-        (_unplanned, "not the trial that the plan has"),
-        (_other_params, "not the trial that the plan has"),
+        (_unplanned, "not the planned trial with this key"),
+        (_other_params, "not the planned trial with this key"),
         (_wrong_digest, "does not match its digest"),
         (_wrong_size, "its record says 3"),
         (_no_such_file, "No such file"),

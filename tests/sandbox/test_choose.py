@@ -34,6 +34,15 @@ def test_auto_takes_the_first_that_can_work_and_explains_when_none_can(monkeypat
         choose.choose("auto")
 
 
+def test_only_sandboxes_without_an_engine_can_have_this_machine_s_system_as_root():
+    choose.check_host_root("bubblewrap")
+    for name in ("podman", "docker"):
+        with pytest.raises(
+            UsageError, match=f"host root works with bubblewrap only, and the sandbox is {name}"
+        ):
+            choose.check_host_root(name)
+
+
 @pytest.mark.parametrize(
     ("file", "value", "expected"),
     [

@@ -13,6 +13,7 @@ from pathlib import Path
 
 import pytest
 
+from proctor import owner
 from proctor.errors import SandboxError, TaskError
 from proctor.model.task import Task, TaskEnvironment
 from proctor.sandbox import docker
@@ -99,26 +100,35 @@ async def test_a_container_is_asked_for_with_every_limit_and_removed_at_once(not
     assert ("--cap-add", "MKNOD") not in pairs
 
 
-async def test_the_public_network_is_docker_s_own_and_groups_may_be_missing(notes, backend):
+async def test_containers_begin_without_a_network_and_groups_may_be_missing(notes, backend):
     request = SandboxRequest(name="t", root=Root(image="img"), limits=Limits(network="public"))
     with pytest.raises(SandboxError):
         await ContainerSandbox(backend, request, Adjustment(limits=())).start()
-    assert not {"--network", "--pids-limit", "--memory"} & set(notes()[0])
+    run = notes()[0]
+    assert ("--network", "none") in list(pairwise(run))
+    assert any("dst=/etc/resolv.conf" in word for word in run)
+    assert not {"--pids-limit", "--memory"} & set(run)
 
 
-async def test_only_containers_of_dead_owners_are_removed(notes, backend, monkeypatch):
+async def test_only_containers_of_dead_owners_are_removed(notes, backend, monkeypatch, tmp_path):
     other = f"1-{place_name().partition('-')[2]}"
     rows = [
         f"alive\t{backend.folder.name}\t{place_name()}",
         f"dead\t{os.getpid()}-1\t{place_name()}",
         f"elsewhere\t{os.getpid()}-1\t{other}",
         f"rebooted\t{backend.folder.name}\t{place_name().partition('-')[0]}-another-boot",
+        f"held\t{os.getpid()}-1\t{place_name()}\t{tmp_path / 'held'}",
+        f"let go\t{os.getpid()}-1-00000000\t{other}\t{tmp_path / 'free'}",
+        f"unseen\t{os.getpid()}-1-00000000\t{other}\t{tmp_path / 'gone'}",
         "broken",
     ]
+    (tmp_path / "free").touch()
+    owner.hold(tmp_path / "held")
     monkeypatch.setenv("ROWS", "\n".join(rows))
-    assert await backend.reap() == ("container dead", "container rebooted")
+    assert await backend.reap() == ("container dead", "container rebooted", "container let go")
+    owner.release(tmp_path / "held")
     assert notes()[0][:4] == ["ps", "--all", "--no-trunc", "--filter"]
-    assert notes()[1] == ["rm", "--force", "--volumes", "dead", "rebooted"]
+    assert notes()[1] == ["rm", "--force", "--volumes", "dead", "rebooted", "let go"]
 
 
 async def test_networks_and_volumes_of_dead_projects_are_removed(notes, backend):

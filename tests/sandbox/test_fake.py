@@ -124,6 +124,6 @@ async def test_a_sandbox_without_the_extra_is_emptied_by_commands():
     plain = Plain(0)
     await end_processes(plain, fresh=["/tests"])
     assert plain.commands[0][0] == ("sh", "-c", "kill -9 -1")
-    assert plain.commands[1][0][-1] == "/tests"
+    assert plain.commands[1][0][-2] == "/tests"
     with pytest.raises(SandboxError, match="/tests"):
         await end_processes(Plain(1), fresh=["/tests"])

@@ -31,7 +31,7 @@ async def test_nothing_runs_in_it_and_what_it_used_is_known(make, backend):
     await sandbox.exec(["sh", "-c", script])
     await leave(sandbox)
     used = sandbox.info().ledger
-    assert used["cpu_s"] >= 0
+    assert used["cpu_s"] is None or used["cpu_s"] >= 0
     assert used["disk_bytes"] >= 3_000_000
     await asyncio.sleep(0)
     with pytest.raises(SandboxError):

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import os
+import shutil
 from pathlib import Path
 
 import pytest
 
+from proctor import owner
 from proctor.errors import SandboxError
 from proctor.sandbox.base import Limits
 from proctor.sandbox.limits import Cgroups, Group, enforcement, find_cgroups, remove_parents, rlimits
@@ -64,7 +66,7 @@ def test_version_1_takes_each_hierarchy_that_is_writable(tmp_path):
     (tmp_path / "own").write_text("3:memory:/here\n2:cpu,cpuacct:/here\n1:pids:/\n0::/\n")
     found = find_cgroups("proctor-x", mounts=tmp_path / "mounts", own=tmp_path / "own")
     assert found.version == 1
-    assert set(found.parents) == {"memory", "cpu"}
+    assert set(found.parents) == {"memory", "cpu", "cpuacct"}
     assert "no control group hierarchy" in found.missing["pids"]
     group = found.create("s", ALL)
     assert Path(group.folders["memory"], "memory.limit_in_bytes").read_text() == "1000"
@@ -88,7 +90,13 @@ def test_version_2_limits_are_written_and_usage_is_read(tmp_path):
         cpu__stat="usage_usec 5\nthrottled_usec 2500000\n",
         cgroup__procs="",
     )
-    assert group.usage() == {"oom_kills": 2, "peak_memory_bytes": 900, "host_oom": False, "throttled_s": 2.5}
+    assert group.usage() == {
+        "oom_kills": 2,
+        "peak_memory_bytes": 900,
+        "host_oom": False,
+        "throttled_s": 2.5,
+        "cpu_s": 5e-6,
+    }
     (folder / "memory.events").write_text("oom 0\noom_kill 1\n")
     assert group.usage()["host_oom"] is True
     fds = group.open_procs()
@@ -105,7 +113,11 @@ def test_version_1_usage_tells_the_host_s_need_from_the_task_s(tmp_path):
         cpu__stat="nr_throttled 1\nthrottled_time 1500000000\n",
     )
     group = Group(version=1, folders={"memory": str(folder), "cpu": str(folder)})
-    assert group.usage() == {"oom_kills": 3, "peak_memory_bytes": 77, "host_oom": True, "throttled_s": 1.5}
+    found = group.usage()
+    assert found.pop("memory_free_bytes") == group.memory_free_bytes
+    assert found == {"oom_kills": 3, "peak_memory_bytes": 77, "host_oom": True, "throttled_s": 1.5}
+    (tmp_path / "memory.limit_in_bytes").write_text("150\n")
+    assert group.usage()["memory_free_bytes"] == 150, "a group around it allows no more"
     (folder / "memory.failcnt").write_text("9\n")
     assert group.usage()["host_oom"] is False
     assert Group(version=1, folders={}).usage() == {"oom_kills": 0, "host_oom": False}
@@ -138,3 +150,49 @@ def test_real_groups_are_made_and_removed():
     assert group.remove()
     remove_parents(found)
     assert not any(parent.exists() for parent in found.parents.values())
+
+
+def test_version_1_counts_cpu_time_in_a_hierarchy_of_its_own(tmp_path):
+    folder = tree(tmp_path / "c", cpuacct__usage="6250000000\n")
+    group = Group(version=1, folders={"cpuacct": str(folder)})
+    assert group.usage()["cpu_s"] == 6.25
+    (folder / "cpuacct.usage").unlink()
+    assert group.cpu_s() is None, "no number where none is counted"
+    assert "cpu_s" not in group.usage()
+
+
+def test_version_2_counts_cpu_time_whether_or_not_a_limit_on_it_can_be_set(tmp_path):
+    folder = tree(tmp_path / "m", cpu__stat="usage_usec 6000000\nuser_usec 5\n")
+    assert Group(version=2, folders={"memory": str(folder)}).cpu_s() == 6.0
+    assert Group(version=2, folders={}).cpu_s() is None
+
+
+def test_groups_that_were_removed_from_outside_are_made_again(tmp_path):
+    own = hierarchy_2(tmp_path)
+    found = find_cgroups("proctor-x", mounts=tmp_path / "mounts", own=tmp_path / "own")
+    shutil.rmtree(own / "proctor-x")
+    group = found.create("s", ALL)
+    assert Path(group.folders["memory"], "memory.max").read_text() == "1000"
+    assert (own / "proctor-x/cgroup.subtree_control").read_text() == "+memory +pids +cpu"
+    assert owner.is_held(own / "proctor-x")
+    remove_parents(found)
+    assert not owner.is_held(own / "proctor-x")
+
+
+def test_a_group_that_vanishes_before_a_process_enters_it_is_an_error(tmp_path):
+    made = tree(tmp_path / "a", cgroup__procs="")
+    group = Group(version=1, folders={"memory": str(made), "pids": str(tmp_path / "gone")})
+    with pytest.raises(SandboxError, match="control groups"):
+        group.open_procs()
+
+
+@pytest.mark.needs("root")
+def test_real_groups_that_were_removed_from_outside_are_made_again():
+    found = find_cgroups(f"proctor-test-{os.getpid()}")
+    if found is None:
+        pytest.skip("no writable control groups")
+    for parent in set(found.parents.values()):
+        parent.rmdir()
+    group = found.create("s", Limits(memory_bytes=1 << 26, pids=5, cpus=0.5))
+    assert group.remove()
+    remove_parents(found)

@@ -49,7 +49,7 @@ async def test_a_command_finds_a_quiet_place_fresh_folders_and_what_was_brought(
         Before(
             quiet=True,
             fresh=["/tests", "/logs/verifier"],
-            bring=[(files / "tests", "/tests"), (files / "one", "/in/")],
+            copies=[(files / "tests", "/tests"), (files / "one", "/in/")],
         ),
         ["sh", "-c", "sh /tests/test.sh; cat - /in/one; ls -A /tests /logs/verifier; stat -c %U%a /tests"],
         user="nobody",
@@ -66,7 +66,7 @@ async def test_a_user_inside_gains_nothing_from_what_root_made_ready(sandbox, fi
     script = "grep Cap /proc/self/status; touch /tests/mine; ls -l /proc/self/fd | grep -c memfd"
     plain = await sandbox.exec(["sh", "-c", script], user="nobody")
     made = await exec_after(
-        sandbox, Before(bring=[(files / "tests", "/tests")]), ["sh", "-c", script], user="nobody"
+        sandbox, Before(copies=[(files / "tests", "/tests")]), ["sh", "-c", script], user="nobody"
     )
     assert made.stdout == plain.stdout
     assert b"CapEff:\t0000000000000000" in made.stdout
@@ -76,13 +76,13 @@ async def test_a_user_inside_gains_nothing_from_what_root_made_ready(sandbox, fi
 
 @both
 async def test_what_cannot_be_made_ready_is_no_exit_code_of_the_command(sandbox, files):
-    with pytest.raises(SandboxError, match="made ready"):
-        await exec_after(sandbox, Before(bring=[(files / "one", "/proc/one")]), ["true"])
-    with pytest.raises(SandboxError, match="made ready"):
+    with pytest.raises(SandboxError, match="could not be prepared"):
+        await exec_after(sandbox, Before(copies=[(files / "one", "/proc/one")]), ["true"])
+    with pytest.raises(SandboxError, match="could not be prepared"):
         await exec_after(sandbox, Before(fresh=["/proc/self"]), ["true"])
     with pytest.raises(SandboxError, match="absolute"):
-        await exec_after(sandbox, Before(bring=[(files / "one", "one")]), ["true"])
-    result = await exec_after(sandbox, Before(bring=[(files / "one", "/one")]), ["sh", "-c", "exit 126"])
+        await exec_after(sandbox, Before(copies=[(files / "one", "one")]), ["true"])
+    result = await exec_after(sandbox, Before(copies=[(files / "one", "/one")]), ["sh", "-c", "exit 126"])
     assert result.exit_code == 126
 
 
@@ -147,7 +147,7 @@ async def test_a_sandbox_that_cannot_do_it_in_one_go_does_it_in_three(files):
     await sandbox.start()
     assert not isinstance(sandbox, MakesReady)
     result = await exec_after(
-        sandbox, Before(quiet=True, fresh=["/a"], bring=[(files / "one", "/b")]), ["true"], cwd="/"
+        sandbox, Before(quiet=True, fresh=["/a"], copies=[(files / "one", "/b")]), ["true"], cwd="/"
     )
     assert result.exit_code == 0
     assert sandbox.files["/b"] == b"1\n"

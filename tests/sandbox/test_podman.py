@@ -8,6 +8,7 @@ import http.server
 import json
 import os
 import shutil
+import socket
 import subprocess
 import sys
 import threading
@@ -16,11 +17,15 @@ from pathlib import Path
 
 import pytest
 
+from proctor import owner
 from proctor.errors import SandboxError
 from proctor.sandbox import podman as podman_module
 from proctor.sandbox.base import EndsProcesses, Limits, Root, SandboxRequest, end_processes
+from proctor.sandbox.bubblewrap import Bubblewrap
 from proctor.sandbox.container import adjust
 from proctor.sandbox.container.engine import call
+from proctor.sandbox.outside import ADDRESS, an_outside
+from proctor.sandbox.reach import NetworkRules, own_addresses
 
 pytestmark = [pytest.mark.anyio, pytest.mark.needs("podman")]
 MB = 1 << 20
@@ -96,10 +101,17 @@ async def test_at_its_time_limit_the_whole_tree_of_a_command_ends_and_earlier_da
     await sh(sandbox, "mkdir -p /logs/verifier; echo 1 > /logs/verifier/reward.txt; ln -s /tmp /tests")
     await end_processes(sandbox, fresh=["/tests", "/logs/verifier"])
     assert b"sleep 1111" not in (await sh(sandbox, "cat /proc/*/cmdline | tr '\\0' ' '")).stdout
-    assert (await sh(sandbox, "ls -A /tests /logs/verifier; stat -c %F /tests")).stdout.endswith(
-        b"directory\n"
-    )
+    kinds = "ls -A /tests /logs/verifier; stat -c '%F %a' /tests /logs/verifier"
+    assert (await sh(sandbox, kinds)).stdout.endswith(b"directory 755\ndirectory 777\n")
     assert (await sh(sandbox, "ls /logs/verifier")).stdout == b""
+
+
+async def test_the_disk_is_watched_also_after_another_container_has_gone(podman, start):
+    staying, going = await start(storage_bytes=64 * MB), await start(storage_bytes=64 * MB)
+    await going.stop()
+    assert podman.watch.folder.is_dir()
+    await podman.watch.look()
+    await staying.stop()
 
 
 async def test_files_go_in_and_come_out(start, tmp_path):
@@ -264,20 +276,73 @@ async def test_without_network_there_is_a_loopback_and_nothing_else(start, serve
     assert result.stdout == b"unreachable\n['lo']\n"
 
 
-async def test_an_allow_list_lets_its_hosts_through_and_no_other(start, server):
+async def test_an_allow_list_lets_its_hosts_through_but_not_to_this_machine(start, server):
     sandbox = await start(network="allowlist", allowed_hosts=("127.0.0.1",))
     urls = [f"http://127.0.0.1:{server}/", "http://example.org/"]
     result = await sandbox.exec(["python3", "-c", FETCH, *urls], env={"no_proxy": "", "NO_PROXY": ""})
-    assert result.stdout == b"hello\n403\n['lo']\n"
+    assert result.stdout == b"502\n403\n['lo']\n"
 
 
-async def test_the_public_network_does_not_reach_this_machine_s_loopback(start, server):
+@pytest.fixture
+async def outside(podman, tmp_path, anyio_backend):
+    """Public networks lead to a namespace of our own, where every address answers; see `sandbox.outside`."""
+    backend = Bubblewrap(tmp_path / "outside")
+    async with an_outside(backend) as place:
+        podman.network_rules = NetworkRules(allow=("10.9.9.9",), outside=f"/proc/{place.init_pid}/ns/net")
+        yield
+        await podman.close()
+    await backend.close()
+
+
+@pytest.mark.needs("slirp4netns", "bubblewrap")
+async def test_a_public_network_reaches_the_internet_and_what_was_opened_alone(start, outside):
     sandbox = await start(network="public")
-    urls = [f"http://{host}:{server}/" for host in ("127.0.0.1", "10.0.2.2")]
-    result = await sandbox.exec(["python3", "-c", FETCH, *urls, "http://169.254.169.254/"])
-    lines = result.stdout.decode().splitlines()
-    assert lines[:3] == ["unreachable"] * 3
-    assert lines[3] != "['lo']"
+    refused = ("127.0.0.1", "10.0.2.2", "169.254.169.254", "10.1.2.3", "192.168.1.1")
+    urls = [f"http://{host}/" for host in (ADDRESS, "10.9.9.9", *refused)]
+    result = await sandbox.exec(["python3", "-c", FETCH, *urls])
+    lines = [line for line in result.stdout.decode().splitlines() if line]
+    assert lines == ["proctor", "proctor", *["unreachable"] * len(refused), "['lo', 'tap0']"]
+    assert (await sandbox.exec(["cat", "/etc/resolv.conf"])).stdout == b"nameserver 10.0.2.3\n"
+
+
+@pytest.mark.needs("slirp4netns", "bubblewrap")
+async def test_the_network_of_a_running_container_changes_and_changes_back(start, outside):
+    sandbox = await start()
+    for network, found in (("none", "unreachable"), ("public", "proctor"), ("none", "unreachable")):
+        await sandbox.set_network(network)
+        result = await sandbox.exec(["python3", "-c", FETCH, f"http://{ADDRESS}/"])
+        assert result.stdout.decode().split()[0] == found
+    await sandbox.set_network("allowlist", ["example.org"])
+    result = await sandbox.exec(["python3", "-c", FETCH, f"http://{ADDRESS}/"])
+    assert result.stdout.decode().split()[0] == "403"
+
+
+@pytest.mark.needs("podman-compose")
+async def test_public_services_of_a_compose_file_reach_each_other_but_not_this_machine(
+    podman, podman_image, tmp_path
+):
+    """On their bridge this machine has an address too, and what listens on all addresses listens there."""
+    file = tmp_path / "task/compose.yaml"
+    (file.parent / "data").mkdir(parents=True)
+    file.write_text(COMPOSE.format(image=podman_image))
+    request = SandboxRequest(
+        name="t", root=Root(image=podman_image, compose=file), limits=Limits(network="public")
+    )
+    sandbox = podman.sandbox(request)
+    await sandbox.start()
+    async with asyncio.timeout(60):
+        while (await sandbox.exec(["python3", "-c", READY])).exit_code:  # noqa: ASYNC110 - it is not ours to tell
+            await asyncio.sleep(0.1)
+    with socket.create_server(("0.0.0.0", 0)) as everywhere:
+        port = everywhere.getsockname()[1]
+        bridge = [each for each in own_addresses() if each.startswith("10.")]
+        urls = [f"http://{each}:{port}/" for each in bridge]
+        result = await sandbox.exec(["python3", "-c", FETCH, *urls], timeout_s=60)
+    assert bridge
+    assert result.stdout.decode().splitlines()[:-1] == ["unreachable"] * len(bridge)
+    with pytest.raises(SandboxError, match="cannot be changed between 'public' and another"):
+        await sandbox.set_network("none")
+    await sandbox.stop()
 
 
 async def test_what_was_found_out_is_remembered_and_told(podman, monkeypatch):
@@ -340,7 +405,7 @@ volumes: {{shared: }}
 @pytest.mark.needs("podman-compose")
 @pytest.mark.parametrize("killed", [False, True], ids=["stopped", "left behind"])
 async def test_the_services_of_a_compose_file_come_and_go_with_the_sandbox(
-    podman, podman_image, tmp_path, killed
+    podman, podman_image, tmp_path, killed, monkeypatch
 ):
     file = tmp_path / "task/compose.yaml"
     (file.parent / "data").mkdir(parents=True)
@@ -357,7 +422,7 @@ async def test_the_services_of_a_compose_file_come_and_go_with_the_sandbox(
     assert b"unreachable" in result.stdout
     assert len(await containers(podman)) == 2
     if killed:
-        (podman.folder / "owner.json").write_text(json.dumps({"pid": 1, "start_time": 1}))
+        monkeypatch.setattr(owner, "lives", lambda *_: False)
         await call(["podman", "rm", "--force", "--time", "0", *await containers(podman)])
         removed = " ".join(await podman.reap())
         assert "network" in removed
@@ -370,6 +435,38 @@ async def test_the_services_of_a_compose_file_come_and_go_with_the_sandbox(
             ["podman", kind, "ls", "-q", "--filter", f"label=proctor.owner={podman.folder.name}"]
         )
         assert said.out == "", kind
+
+
+async def test_a_service_beside_the_sandbox_runs_commands_and_gives_its_files(podman, podman_image, tmp_path):
+    file = tmp_path / "task/compose.yaml"
+    file.parent.mkdir()
+    services = {"main": {"image": podman_image}, "db": {"image": podman_image, "command": ["sleep", "1000"]}}
+    file.write_text(json.dumps({"services": services}))
+    sandbox = podman.sandbox(SandboxRequest(name="t", root=Root(image=podman_image, compose=file)))
+    await sandbox.start()
+    try:
+        database = sandbox.companion("db")
+        script = (
+            "mkdir -p /dump/in && echo rows > /dump/in/a.sql && ln -s /etc/passwd /dump/link && id -u; exit 3"
+        )
+        result = await database.exec(["sh", "-c", script], timeout_s=60)
+        assert (result.exit_code, result.stdout) == (3, b"0\n")
+        assert (await database.exec(["id", "-u"], user="1000")).stdout == b"1000\n"
+        assert (await database.exec(["sleep", "100"], timeout_s=0.1)).timed_out
+        copied = await database.download("/dump", tmp_path / "out", max_bytes=MB)
+        assert copied.dropped_count == 1
+        assert (tmp_path / "out/in/a.sql").read_text() == "rows\n"
+        assert not (tmp_path / "out/link").is_symlink()
+        await database.download("/dump/in/a.sql", tmp_path / "one.sql", max_bytes=MB)
+        assert (tmp_path / "one.sql").read_text() == "rows\n"
+        with pytest.raises(FileNotFoundError):
+            await database.download("/none", tmp_path / "none", max_bytes=MB)
+        with pytest.raises(SandboxError, match="'web' is not running"):
+            await sandbox.companion("web").exec(["true"])
+    finally:
+        await sandbox.stop()
+    with pytest.raises(SandboxError, match="no compose file"):
+        sandbox.companion("db")
 
 
 async def test_without_podman_compose_a_compose_file_is_a_typed_error(

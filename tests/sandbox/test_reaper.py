@@ -15,6 +15,7 @@ import sys
 import pytest
 
 from proctor.errors import SandboxError
+from proctor.owner import boot_id, owner_name
 from proctor.processes import start_ticks
 from proctor.sandbox import reaper
 
@@ -23,7 +24,7 @@ pytestmark = pytest.mark.anyio
 
 def owner(folder, **fields):
     folder.mkdir(parents=True)
-    known = {"pid": 1, "start_time": -1, "boot_id": reaper.boot_id(), "cgroups": []}
+    known = {"pid": 1, "start_time": -1, "boot_id": boot_id(), "cgroups": []}
     (folder / reaper.OWNER_FILE).write_text(json.dumps(known | fields))
     return folder
 
@@ -36,7 +37,7 @@ def remover(state_dir):
 
 
 async def test_folders_of_the_living_stay_and_those_of_the_dead_go(tmp_path):
-    alive = tmp_path / reaper.owner_name()
+    alive = tmp_path / owner_name()
     alive.mkdir()
     reaper.write_owner(alive, keeper=os.getpid(), cgroups=["x"])
     dead = owner(tmp_path / "1-2")
@@ -81,7 +82,7 @@ async def test_groups_are_removed_from_below_and_only_ours(tmp_path):
 
 
 async def test_groups_of_dead_owners_go_even_without_their_folder(tmp_path):
-    alive = tmp_path / f"proctor-{reaper.owner_name()}"
+    alive = tmp_path / f"proctor-{owner_name()}"
     dead, other = tmp_path / "proctor-1-2", tmp_path / "proctor-some-thing"
     for folder in (alive / "s", dead / "s", other):
         folder.mkdir(parents=True)

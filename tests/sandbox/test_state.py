@@ -131,7 +131,7 @@ async def test_a_damaged_state_is_refused_and_leaves_nothing(backend, tmp_path):
     request = SandboxRequest(name="broken", root=Root(host=True), state=tmp_path / "state.tar")
     with pytest.raises(SandboxError, match=r"cannot unpack .*state\.tar"):
         await backend.sandbox(request).start()
-    with pytest.raises(SandboxError, match="/no/such is not there"):
+    with pytest.raises(SandboxError, match="/no/such does not exist"):
         await backend.sandbox(replace(request, state=Path("/no/such"))).start()
     assert list(backend.folder.glob("*/*")) == []
 

@@ -54,6 +54,23 @@ async def test_a_nearly_full_disk_ends_the_largest(tmp_path):
     assert two.blamed == ["host"]
 
 
+@pytest.mark.parametrize(("share", "blamed"), [(0.6, "own limit"), (0.4, "host")])
+async def test_who_wrote_most_of_what_filled_the_disk_is_to_blame_itself(
+    tmp_path, monkeypatch, share, blamed
+):
+    room = [(1 << 40, 1 << 41)]
+    monkeypatch.setattr(StorageWatch, "_room", lambda self: tuple(room))
+    watch = StorageWatch(tmp_path)
+    tree = Tree()
+    watch.add("1", tree.watched())
+    room[0] = (1 << 29, 1 << 41)
+    tree.used = int(share * (1 << 40))
+    await watch.look()
+    watch.remove("1")
+    assert tree.blamed == [blamed]
+    assert ("is its own" in tree.reasons[0]) == (blamed == "own limit")
+
+
 async def test_a_nearly_full_disk_ends_nobody_who_has_not_filled_it(tmp_path):
     watch = StorageWatch(tmp_path, floor_bytes=1 << 62, floor_share=2)
     one, two = Tree(10), Tree(storage.WORTH_BYTES - 1)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from pathlib import Path
 
 import pytest
 from hypothesis import given
@@ -105,11 +106,38 @@ def test_after_an_error_the_rest_is_ignored(tmp_path):
     unpacker.close()
 
 
-def test_too_many_entries_and_too_long_paths_are_refused(tmp_path, monkeypatch):
+def test_too_many_entries_are_left_out(tmp_path, monkeypatch):
     monkeypatch.setattr(transfer, "_MOST_FILES", 3)
-    unpacker = Unpacker(tmp_path / "out", 10)
-    unpacker.feed(b"".join(entry(b"X", b"%d" % n) for n in range(9)))
-    assert "more than 3" in unpacker.error
+    unpacker = Unpacker(tmp_path / "out", 100)
+    unpacker.feed(b"".join(entry(b"F", b"%d" % n, b"x") for n in range(9)) + END)
+    assert unpacker.complete
+    assert (unpacker.result().files, unpacker.result().dropped_count) == (3, 6)
+    assert len(list((tmp_path / "out").iterdir())) == 3
+
+
+def test_names_that_this_machine_cannot_have_are_left_out(tmp_path):
+    deep = b"/".join([b"n" * 254] * 16)
+    unpacker = Unpacker(tmp_path / "out", 100)
+    unpacker.feed(entry(b"D", deep) + entry(b"F", deep + b"/f", b"x") + entry(b"F", b"a" * 300, b"y"))
+    unpacker.feed(entry(b"F", b"fine", b"z") + END)
+    assert unpacker.complete
+    assert (unpacker.result().files, unpacker.result().dropped_count) == (1, 3)
+    assert (tmp_path / "out" / "fine").read_bytes() == b"z"
+
+
+@pytest.mark.needs("root")
+def test_a_machine_that_cannot_write_is_told_from_a_stream_that_is_wrong(tmp_path):
+    unpacker = Unpacker(Path("/proc/nothing/here"), 100)
+    unpacker.feed(entry(b"F", b"f", b"x"))
+    assert unpacker.error
+    assert unpacker.by_host
+    unpacker = Unpacker(tmp_path / "out", 100)
+    unpacker.feed(entry(b"?", b"f"))
+    assert unpacker.error
+    assert not unpacker.by_host
+
+
+def test_too_long_paths_are_refused(tmp_path):
     unpacker = Unpacker(tmp_path / "out", 10)
     unpacker.feed(_ENTRY.pack(b"F", 0, 0, 1, 5000))
     assert "too long" in unpacker.error

@@ -141,23 +141,23 @@ def test_every_way_to_write_iterations(written: dict[str, Any], warmup: Any, mea
     ("data", "message"),
     [
         ({"experiment": {"params": {}}}, "the experiment has no name"),
-        ({"experiment": {"name": "a", "seed": 1}, "seed": 2}, "'seed' says the same as 'seed'"),
+        ({"experiment": {"name": "a", "seed": 1}, "seed": 2}, "'seed' means the same as 'seed'"),
         (
             {"experiment": "a", "iterations": 3, "measured_iterations": 4},
-            "'measured_iterations' says the same",
+            "'measured_iterations' means the same",
         ),
         (
             {"experiment": "a", "iterations": [3], "warmup_iterations": 4},
             "needs 'iterations' to be a mapping",
         ),
-        ({"experiment": "a", "params": {}, "parameters": {}}, "'parameters' says the same as 'params'"),
+        ({"experiment": "a", "params": {}, "parameters": {}}, "'parameters' means the same as 'params'"),
         ({"experiment": "a", "sweep": {"params": {"n": [1]}, "mode": 1}}, "'mode' is not a key here"),
         ({"experiment": {"name": "a", "rounds": 3}}, "'rounds' is not a key here"),
         ({"experiments": {"a": 5}}, "expected a mapping, found the number 5"),
-        ({"experiments": {"a": {"experiment": "b"}}}, "says the same as 'experiment'"),
+        ({"experiments": {"a": {"experiment": "b"}}}, "means the same as 'experiment'"),
         ({"experiments": [{"slug": "a", "name": "b"}]}, "'name' belongs at the top"),
         ({"tasks": ["a"], "sandbox": {"memory_mb": "x"}}, "'memory_mb' is not a key here"),
-        ({"tasks": ["a"], "sandbox": {"memory_mb": 1, "memory_bytes": 1}}, "'memory_mb' says the same"),
+        ({"tasks": ["a"], "sandbox": {"memory_mb": 1, "memory_bytes": 1}}, "'memory_mb' means the same"),
         ({"tasks": [5]}, "expected a mapping, found the number 5"),
     ],
 )
@@ -169,10 +169,10 @@ def test_an_old_shape_that_makes_no_sense_is_an_error(data: dict[str, Any], mess
 def test_an_error_in_an_old_shape_points_at_its_own_line(tmp_path: Path) -> None:
     path = tmp_path / "old.yaml"
     path.write_text("experiment:\n  name: a\n  iterations: 0\n")
-    with pytest.raises(SpecError, match=r"old.yaml:3:15: expected at least 1, found 0"):
+    with pytest.raises(SpecError, match=r"old.yaml:3:15: 'measured': expected at least 1, found 0"):
         load(path)
     path.write_text("experiment: a\nmeasured_iterations: x\n")
-    with pytest.raises(SpecError, match=r"old.yaml:2:22: expected a whole number or 'auto'"):
+    with pytest.raises(SpecError, match=r"old.yaml:2:22: 'measured': expected a whole number or 'auto'"):
         load(path)
 
 

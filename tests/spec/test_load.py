@@ -73,17 +73,17 @@ def test_a_misspelt_key_names_its_line_and_the_right_word_in_all_three_formats(t
         ("experimnt: a", "1:1: 'experimnt' is not a key here; did you mean 'experiment'?"),
         ("seed: 1", "1:1: nothing to measure"),
         ("- 1", "1:1: expected a mapping with 'experiment', 'experiments' or 'tasks', found a list"),
-        ("experiment: a\ntasks: [b]", "2:1: 'experiment' and 'tasks' exclude each other"),
-        ("experiment: ''", "1:13: expected the name of an experiment, found empty text"),
+        ("experiment: a\ntasks: [b]", "2:1: 'experiment' and 'tasks' cannot be used together"),
+        ("experiment: ''", "1:13: 'experiment': expected the name of an experiment, found empty text"),
         ("experiment: 5", "expected the name of an experiment, found the number 5"),
-        ("experiment: a\nparams: 1", "2:9: expected a mapping, found the number 1"),
+        ("experiment: a\nparams: 1", "2:9: 'params': expected a mapping, found the number 1"),
         ("experiment: a\nsweep: {n: 3}", "2:12: expected a list of values to sweep; one value belongs"),
         ("experiment: a\nsweep: {n: []}", "2:12: the list of values to sweep is empty"),
-        ("experiment: a\nstrategy: rnd", "'rnd' is not possible here; did you mean 'random'?"),
+        ("experiment: a\nstrategy: rnd", "'rnd' is not allowed here; did you mean 'random'?"),
         ("experiment: a\nstrategy: [x]", "expected one of cartesian, random, found a list"),
         ("experiment: a\nstrategy: random", "2:1: 'strategy: random' needs 'samples'"),
         ("experiment: a\nsamples: 3", "2:1: 'samples' has no effect without 'strategy: random'"),
-        ("experiment: a\niterations: {measured: 0}", "2:24: expected at least 1, found 0"),
+        ("experiment: a\niterations: {measured: 0}", "2:24: 'measured': expected at least 1, found 0"),
         ("experiment: a\niterations: {measured: many}", "expected a whole number or 'auto', found the text"),
         (
             "experiment: a\niterations: {mesured: 1}",
@@ -92,13 +92,16 @@ def test_a_misspelt_key_names_its_line_and_the_right_word_in_all_three_formats(t
         ("experiment: a\niterations: [1]", "2:13: expected a number or a mapping, found a list"),
         ("experiment: a\niterations: {min_measured: 9, max_measured: 3}", "'min_measured' is more than"),
         ("experiment: a\niterations: {target_width: 0}", "expected more than 0, found 0"),
-        ("experiment: a\ninstrumentation: 5", "2:18: expected a list of instruments, found the number 5"),
+        (
+            "experiment: a\ninstrumentation: 5",
+            "2:18: 'instrumentation': expected a list of instruments, found the number 5",
+        ),
         ("experiment: a\ninstrumentation: [5]", "2:19: expected an instrument's name"),
         ("experiment: a\ninstrumentation: [{a: 1, b: 2}]", "2:19: the instrument has no name"),
         ("experiment: a\ninstrumentation: [timing, timing]", "2:27: the instrument 'timing' is listed twice"),
         ("experiment: a\nloops: 0", "expected at least 1"),
-        ("experiment: a\ngc: maybe", "'maybe' is not possible here; known: disabled, enabled"),
-        ("experiment: a\nseed: 1.5", "2:7: expected a whole number, found the number 1.5"),
+        ("experiment: a\ngc: maybe", "'maybe' is not allowed here; known: disabled, enabled"),
+        ("experiment: a\nseed: 1.5", "2:7: 'seed': expected a whole number, found the number 1.5"),
         ("experiment: a\nseed: true", "expected a whole number, found true"),
         ("experiment: a\nseed: 99999999999999999999", "expected at most 9223372036854775807"),
         ("experiment: a\nseed: -1", "expected at least 0, found -1"),
@@ -107,7 +110,7 @@ def test_a_misspelt_key_names_its_line_and_the_right_word_in_all_three_formats(t
         ("experiment: a\ntimeout_s: " + "9" * 400, "the number is too large"),
         ("experiment: a\nbudget_usd: -1", "expected at least 0, found -1"),
         ("experiment: a\nparallel: 0", "expected at least 1, found 0"),
-        ("experiment: a\nname: ../../etc", "2:7: '../../etc' cannot be a name"),
+        ("experiment: a\nname: ../../etc", "2:7: 'name': '../../etc' is not a valid name"),
         ("experiment: a\nnotes: [1]", "expected text, found a list"),
         ("experiment: a\ntags: [[1]]", "2:8: expected one value, found a list"),
         ("experiment: a\nengine: cellery", "did you mean 'celery'?"),
@@ -117,7 +120,7 @@ def test_a_misspelt_key_names_its_line_and_the_right_word_in_all_three_formats(t
         ("experiment: a\nsandbox: {cpus: 0}", "expected more than 0"),
         (
             "experiment: a\nparallelism: 2\nparallel: 3",
-            "2:1: 'parallelism' says the same as 'parallel', which is given",
+            "2:1: 'parallelism' means the same as 'parallel', which is also given",
         ),
         ("experiments: []", "1:14: the list is empty; give at least one experiment"),
         ("experiments: [3]", "1:15: expected a mapping, found the number 3"),
@@ -171,10 +174,7 @@ def test_odd_files_give_clear_errors(tmp_path: Path) -> None:
     assert problem(tmp_path, "null") == "spec.yaml:1:1: the spec is empty"
     assert problem(tmp_path, b"experiment: a\nnotes: \xff\n") == "spec.yaml:2:8: not UTF-8 text from here on"
     assert problem(tmp_path, "experiment: a".encode("utf-16")).startswith("spec.yaml:1:1: not UTF-8")
-    assert (
-        problem(tmp_path, "x" * (MAX_SPEC_BYTES + 1))
-        == "spec.yaml: larger than 1 MiB; a spec is a small file"
-    )
+    assert problem(tmp_path, "x" * (MAX_SPEC_BYTES + 1)) == "spec.yaml: cannot be read: larger than 1 MiB"
     assert "the name ends in '.txt'; a spec is a file in .yaml" in problem(tmp_path, "x", "spec.txt")
     assert "the name has no suffix" in problem(tmp_path, "x", "spec")
 
@@ -195,14 +195,14 @@ def test_a_missing_file_names_the_nearest_one(tmp_path: Path) -> None:
 
 def test_a_folder_says_which_specs_it_holds(tmp_path: Path) -> None:
     write(tmp_path, "experiment: a", "one.yaml")
-    assert refused(tmp_path).endswith("a folder, not a spec file; it holds one.yaml")
+    assert refused(tmp_path).endswith("a folder, not a spec file; it contains one.yaml")
     (tmp_path / "dir.yaml").mkdir()
     assert refused(tmp_path / "dir.yaml").endswith("a folder, not a spec file")
 
 
 def test_a_pipe_is_not_waited_for(tmp_path: Path) -> None:
     os.mkfifo(tmp_path / "pipe.yaml")
-    assert refused(tmp_path / "pipe.yaml").endswith("not a regular file")
+    assert refused(tmp_path / "pipe.yaml").endswith("not a plain file")
 
 
 def test_a_path_that_no_file_can_have_is_refused() -> None:
@@ -328,3 +328,22 @@ def test_a_file_that_may_not_be_read_says_so(tmp_path: Path) -> None:
     )
     found = subprocess.run([sys.executable, "-c", script, path], capture_output=True, text=True, check=True)
     assert found.stdout == f"SpecError {path}: cannot be read: Permission denied\n"
+
+
+@pytest.mark.parametrize(
+    ("sandbox", "said"),
+    [
+        ("{network_allow: [10.0.0.0/8, 10.1.2.3/8]}", "did you mean 10.0.0.0/8?"),
+        (
+            "{network_allow: 'http://mirror'}",
+            "'http://mirror' is not an address, a range (10.0.0.0/8) or a name",
+        ),
+        ("{network_allow: [127.0.0.1]}", "has loopback addresses"),
+        ("{network: allowlist, allowed_hosts: ['a.example:443']}", "'a.example:443' is not a host name"),
+        ("{network: none, allowed_hosts: [a.example]}", "'allowed_hosts' has no effect with 'network: none'"),
+    ],
+)
+def test_a_network_that_nobody_can_mean_is_refused_with_its_line(tmp_path, sandbox, said):
+    found = problem(tmp_path, f"tasks: [a]\nsandbox: {sandbox}\n")
+    assert found.startswith("spec.yaml:2:")
+    assert said in found

@@ -110,8 +110,8 @@ def test_a_short_form_in_the_file_can_be_opened_up(tmp_path: Path) -> None:
         ("tasks.-1.rollouts=3", "'-1' is not an entry of the list 'tasks'"),
         ("tasks.x.rollouts=3", "'x' is not an entry of the list 'tasks'"),
         ("tasks.9=3", "'9' is not an entry of the list 'tasks'"),
-        ("tasks.0.path.x=3", "'tasks.0.path' is the text 'x'; there is nothing inside it to set"),
-        ("tasks.0.path.x.y=3", "'tasks.0.path' is the text 'x'; there is nothing inside it to set"),
+        ("tasks.0.path.x=3", "'tasks.0.path' is the text 'x'; it has no keys to set"),
+        ("tasks.0.path.x.y=3", "'tasks.0.path' is the text 'x'; it has no keys to set"),
         (
             "tasks.0.rollouts=many",
             "--set tasks.0.rollouts=many: expected a whole number, found the text 'many'",

@@ -105,7 +105,7 @@ def test_what_does_not_fit_is_named_with_the_reason(params: dict[str, Any], mess
 
 
 def test_an_experiment_without_parameters_says_so() -> None:
-    with pytest.raises(ParamError, match="'n' is not a parameter of 'bare'; it takes none"):
+    with pytest.raises(ParamError, match="'n' is not a parameter of 'bare'; it has no parameters"):
         validate_params(ExperimentInfo(slug="bare", digest="d"), {"n": 1})
 
 

@@ -26,6 +26,7 @@ WORD = st.text(st.characters(codec="utf-8", exclude_characters="\0"), min_size=1
     str.strip
 )
 NAME = st.from_regex(r"[a-z][\w.+@=, -]{0,20}", fullmatch=True)
+HOST = st.from_regex(r"[a-z][a-z0-9]{0,8}(\.[a-z]{1,8}){0,2}", fullmatch=True)
 COUNT = st.integers(1, 10**6)
 AMOUNT = st.floats(0.001, 1e9)
 SCALAR = (
@@ -106,8 +107,9 @@ SHARED: dict[str, Any] = {
     "sandbox": st.builds(
         SandboxSpec,
         backend=WORD,
-        network=st.sampled_from(["none", "public", "allowlist", None]),
-        allowed_hosts=st.lists(WORD, max_size=2).map(tuple),
+        network=st.sampled_from(["allowlist", None]),
+        allowed_hosts=st.lists(HOST, max_size=2).map(tuple),
+        network_allow=st.lists(HOST, max_size=2).map(tuple),
         cpus=st.none() | AMOUNT,
         memory_bytes=st.none() | COUNT,
         storage_bytes=st.none() | COUNT,

@@ -40,7 +40,7 @@ GOOD: list[dict[str, Any]] = [
         ]
     },
     {"tasks": ["a"], "sandbox": "podman", "gates": "score >= 0.5", "engine": "celery", "sources": "mine"},
-    {"tasks": ["a"], "sandbox": {"memory_mb": 5, "network": "public", "allowed_hosts": "h"}},
+    {"tasks": ["a"], "sandbox": {"memory_mb": 5, "network": "allowlist", "allowed_hosts": "h"}},
     {
         "tasks": [{"path": "a", "apply_overrides": "no", "overrides": {"repo": {}}}],
         "retries": {"provider": 1},

@@ -105,13 +105,13 @@ def test_random_points_of_an_astronomic_grid_are_drawn_without_listing_it() -> N
 def test_more_samples_than_points_run_the_whole_grid_with_a_note() -> None:
     made = body(sweep={"n": (1, 2, 3)}, strategy="random", samples=10)
     assert [each["n"] for each in points(made, INFO, 0)] == [1, 2, 3]
-    assert notes(made) == ("demo: 10 samples asked for, and the grid has only 3: all are run",)
+    assert notes(made) == ("demo: 10 samples requested, but the grid has only 3 points: all are run",)
     assert notes(body(sweep={"n": (1, 2, 3)}, strategy="random", samples=3)) == ()
 
 
 def test_too_many_samples_are_refused() -> None:
     axes = {"n": tuple(range(2000)), "x": tuple(range(2000))}
-    with pytest.raises(SpecError, match=r"asks for 100,001 samples; at most 100,000 are run"):
+    with pytest.raises(SpecError, match=r"has 100,001 samples; the maximum is 100,000"):
         points(body(sweep=axes, strategy="random", samples=MAX_POINTS + 1), INFO, 0)
 
 

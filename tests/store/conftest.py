@@ -29,7 +29,8 @@ START_DEADLINE_S = 60.0
 def postgres_server() -> Iterator[Callable[[str], str]]:
     """A PostgreSQL server on a unix socket; called with a database's name it gives the address."""
     binaries = _postgres_binaries()
-    folder = Path(tempfile.mkdtemp(prefix="proctor-pg-"))
+    # Not below the folder of this session: another account must get there.
+    folder = Path(tempfile.mkdtemp(prefix="proctor-pg-", dir="/tmp"))
     as_user = ["setpriv", "--pdeathsig", "INT"]
     if os.geteuid() == 0:
         shutil.chown(folder, "postgres", "postgres")

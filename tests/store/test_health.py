@@ -27,6 +27,6 @@ def test_check_finds_counters_that_drifted_and_results_that_went_missing(store_u
             tx.change("UPDATE run_counts SET trials = 9")
             tx.change("DELETE FROM attempts WHERE idx = 1")
         assert store.check() == [
-            f"run {RUN}: the counters disagree with the trials",
+            f"run {RUN}: the counters do not match the trials",
             f"run {RUN}: a trial is done without a result",
         ]

@@ -13,7 +13,7 @@ from alembic.script import ScriptDirectory
 from sqlalchemy import Connection, create_engine, inspect, text
 
 from proctor.errors import StoreError
-from proctor.store import database, migrations, sqlite, tables
+from proctor.store import database, migrations, rows, sqlite, tables
 from proctor.store.open import open_store
 
 RUN = "20260101-aaaa"
@@ -108,7 +108,7 @@ def test_a_failed_upgrade_leaves_the_file_as_it_was(
     monkeypatch.setattr(database, "HEAD", later_revision)
     with pytest.raises(StoreError, match="could not be upgraded"):
         open_store(path)
-    assert _revision(Path(path)) == "0001"
+    assert _revision(Path(path)) == "0002"
 
 
 @pytest.mark.parametrize("revision", ["9999", "banana"])
@@ -119,6 +119,34 @@ def test_a_store_of_a_newer_version_is_refused_and_not_touched(store_url: str, m
             tx.change("UPDATE proctor_schema SET version_num = :to", {"to": revision})
     with pytest.raises(StoreError, match=rf"schema {revision} .* newer Proctor"):
         open_store(store_url)
+
+
+def test_rollouts_of_an_older_store_get_the_time_of_agent_and_verifier(tmp_path: Path):
+    path = str(tmp_path / "old.db")
+    migrations.upgrade_sqlite(path, "0001")
+    phases = [
+        {"image": 40.0, "agent": 2.0, "verify": 1.0},
+        {"image": 1.0},
+        {"agent": 2, "verify": 1, "collect": 3.0} | {f"more-{at}": 0.123456789 for at in range(200)},
+    ]
+    with closing(sqlite3.connect(path)) as connection:
+        connection.execute("INSERT INTO runs VALUES ('r', 1, 'r', 'task', 'done', 1, 2, 3, '', '{}', x'')")
+        for idx, each in enumerate(phases):
+            connection.execute(
+                "INSERT INTO trials (run_id, idx, key, kind, subject, subject_digest, body, rollout, doc, "
+                "state, fence, attempts, ready_at) "
+                "VALUES ('r', ?, ?, 'task', 't', 'd', 0, 0, '{}', 'done', 1, 1, 0)",
+                [idx, f"k{idx}"],
+            )
+            connection.execute(
+                "INSERT INTO attempts VALUES ('r', ?, 1, 't', 'passed', 1, 0, 50, 1, '', ?)",
+                [idx, rows.pack({"phases_s": each})],
+            )
+        connection.commit()
+    migrations.upgrade_sqlite(path)
+    with closing(sqlite3.connect(path)) as connection:
+        found = connection.execute("SELECT work_s FROM attempts ORDER BY idx").fetchall()
+    assert found == [(3.0,), (None,), (3.0,)]
 
 
 @pytest.fixture

@@ -21,7 +21,7 @@ def test_a_server_that_is_not_there_is_said_without_the_password():
 
 
 def test_an_address_that_cannot_be_read_is_a_usage_error():
-    with pytest.raises(UsageError, match="not understood"):
+    with pytest.raises(UsageError, match="invalid store address"):
         open_store("postgresql://me@host:port:port/db")
 
 
@@ -38,7 +38,7 @@ def test_a_table_that_someone_holds_is_said_and_works_again_after(postgres_url: 
     with open_store(postgres_url, busy_s=0.05) as store, psycopg.connect(postgres_url) as other:
         make.run(store)
         other.execute("LOCK TABLE runs IN EXCLUSIVE MODE")
-        with pytest.raises(StoreError, match="nobody holds the tables"):
+        with pytest.raises(StoreError, match="no other session locks the tables"):
             store.set_status(RUN, RunStatus.RUNNING, 1.0)
         other.rollback()
         store.set_status(RUN, RunStatus.RUNNING, 1.0)

@@ -106,7 +106,7 @@ class TestOpening:
 
 class TestWrongFiles:
     def test_a_folder_is_not_a_store(self, tmp_path: Path):
-        with pytest.raises(StoreError, match="must be a file, and this is a folder"):
+        with pytest.raises(StoreError, match="is a folder, but the store must be a file"):
             open_store(str(tmp_path))
 
     def test_a_file_that_is_no_database_is_left_as_it_is(self, tmp_path: Path):
@@ -128,7 +128,7 @@ class TestWrongFiles:
 
     def test_a_parent_that_is_a_file_is_named(self, tmp_path: Path):
         (tmp_path / "file").touch()
-        with pytest.raises(StoreError, match="the folder of the store cannot be made"):
+        with pytest.raises(StoreError, match="the folder of the store cannot be created"):
             open_store(str(tmp_path / "file" / "x.db"))
 
     def test_damage_is_found_and_said(self, tmp_path: Path, make):
@@ -161,7 +161,7 @@ class TestLocks:
             make.run(store)
             other.execute("BEGIN IMMEDIATE")
             assert store.run(RUN).total == 3
-            with pytest.raises(StoreError, match="another process has held the store"):
+            with pytest.raises(StoreError, match="another process has locked the store"):
                 store.set_status(RUN, RunStatus.RUNNING, 1.0)
             other.rollback()
             store.set_status(RUN, RunStatus.RUNNING, 1.0)
@@ -236,11 +236,11 @@ class TestDisks:
         subprocess.run(["mount", "-o", "remount,ro", small_disk], check=True)
         with open_store(str(path)) as store:
             assert store.counts(RUN) == {"passed": 3}
-            with pytest.raises(StoreError, match="can be read and not written"):
+            with pytest.raises(StoreError, match="is readable but not writable"):
                 store.set_status(RUN, RunStatus.DONE, 1.0)
         with pytest.raises(StoreError):
             open_store(str(small_disk / "new.db"))
-        with pytest.raises(StoreError, match="the folder of the store cannot be made"):
+        with pytest.raises(StoreError, match="the folder of the store cannot be created"):
             open_store(str(small_disk / "new" / "new.db"))
 
     def test_a_read_only_store_that_was_not_closed_says_what_to_copy(self, small_disk: Path, make):

@@ -134,7 +134,7 @@ def test_test_scripts_may_stand_apart_from_the_rubrics(tmp_path):
         ({"instructions": ""}, "instructions"),
         ({"repo": 3}, "folder name or a mapping"),
         ({"repo": {"url": "x"}}, "is not a key"),
-        ({"repo": "../.."}, "leads out"),
+        ({"repo": "../.."}, "points outside"),
         ({"repo": "none"}, "nothing to work on"),
         ({"rubrics": 3}, "must be a list"),
         ({"rubrics": [3]}, "mapping or a sentence"),
@@ -142,8 +142,40 @@ def test_test_scripts_may_stand_apart_from_the_rubrics(tmp_path):
         ({"rubrics": [{"id": "x", "tests": ["none.sh"]}]}, "tests/none.sh is missing"),
         ({"test_scripts": 3}, "must be a mapping"),
         ({"evaluation": 3}, "must be a mapping"),
+        ({"evaluation": {"timeout_sec": "long"}}, "timeout_sec is 'long'"),
+        ({"timeout_sec": "long"}, "timeout_sec is 'long'"),
+        ({"timeout_sec": True}, "timeout_sec is True"),
+        ({"workdir": "app"}, "workdir is 'app', not an absolute path"),
+        ({"docker_image": 5}, "docker_image is 5"),
+        ({"environment_variables": {"A=B": 1}}, "cannot be an environment variable"),
+        ({"rubrics": [{"id": "x", "tests": 5}]}, "must be a list of scripts"),
+        ({"rubrics": ["reads well"]}, "nothing would be judged"),
+        ({"rubrics": [{"id": "x", "weight": 0, "tests": "a.sh"}]}, "nothing would be judged"),
+        ({"rubrics": None}, "no tests/test.sh; nothing would be judged"),
+        ({"repo": {"git_url": "x", "sparse_checkout": 5}}, "must be a list of paths"),
     ],
 )
 def test_a_wrong_prepared_task_is_refused(tmp_path, changes, message):
     with pytest.raises(TaskError, match=message):
         read_task(prepared(tmp_path / "t", **changes))
+
+
+def test_the_evaluation_of_a_prepared_task_is_honoured(tmp_path):
+    evaluation = {"timeout_sec": 7, "environment_variables": {"B": 2}, "test_scripts": ["a.sh"], "tiemout": 1}
+    task = read_task(prepared(tmp_path / "t", rubrics=None, evaluation=evaluation))
+    assert (task.verifier.timeout_s, dict(task.verifier.env)) == (7.0, {"B": "2"})
+    assert [each.tests for each in task.rubrics] == [("a.sh",)]
+    assert "evaluation: 'tiemout' is not a key" in task.warnings[0]
+
+
+def test_a_key_of_overrides_that_nothing_honours_is_refused():
+    with pytest.raises(TaskError, match="'test_scripts' cannot change which scripts judge a task yet"):
+        check_overrides({"evaluation": {"test_scripts": ["a.sh"]}}, "o.json")
+    with pytest.raises(TaskError, match="timeout_sec is 'x'"):
+        check_overrides({"evaluation": {"timeout_sec": "x"}}, "o.json")
+
+
+def test_a_prepared_task_describes_itself(tmp_path):
+    about = {"name": None, "task_id": "t-7", "description": "Short.", "metadata": {"level": 2}}
+    task = read_task(prepared(tmp_path / "t", **about))
+    assert (task.name, task.description, dict(task.metadata)) == ("t-7", "Short.", {"level": 2})

@@ -79,7 +79,7 @@ env = { A = "1" }
     assert task.environment.network == "allowlist"
     assert task.environment.healthcheck is not None
     assert task.environment.healthcheck.retries == 2
-    assert task.artifacts == ("out.txt", "/var/log/x")
+    assert [each.source for each in task.artifacts] == ["out.txt", "/var/log/x"]
     assert task.solution_env == {"A": "1"}
     assert task.warnings == ()
 
@@ -123,7 +123,7 @@ def test_an_unknown_key_warns_with_its_line_and_the_right_word(tmp_path):
         ("[environment]\nmemory = 'lots'\n", "task.toml:2: 'lots' is not a size"),
         ("[environment]\nnetwork_mode = 'some'\n", "public, no-network or allowlist"),
         ("[environment]\nenv = { A = [1] }\n", "'A' must be text"),
-        ("[environment]\nallowed_hosts = 'x'\n", "a list of texts"),
+        ("[environment]\nallowed_hosts = 'x'\n", "a list of host names"),
         ("[environment.healthcheck]\nretries = 1\n", "a command line"),
         ("[verifier]\nenvironment_mode = 'own'\n", "shared or separate"),
         ("[verifier]\ncollect = 3\n", "must be a list"),
@@ -153,7 +153,7 @@ def test_missing_and_unreadable_files_are_named(tmp_path):
     (folder / "task.toml").write_bytes(b"\xff")
     assert "not UTF-8" in error_of(folder)
     (folder / "task.toml").write_bytes(b"#" * (2 << 20))
-    assert "small file" in error_of(folder)
+    assert "larger than 1 MiB" in error_of(folder)
 
 
 def test_the_steps_of_a_task_inherit_and_override(tmp_path):
@@ -182,10 +182,11 @@ agent = { timeout_sec = 5 }
         )
     )
     one, two = task.steps
-    assert (one.instruction, one.agent.timeout_s, one.min_reward) == ("First.", 30, 0.5)
-    assert (two.instruction, two.agent.timeout_s, two.min_reward) == ("Second.", 5, None)
+    assert (one.instruction, one.agent.timeout_s, one.min_reward) == ("First.", 30, {"reward": 0.5})
+    assert (two.instruction, two.agent.timeout_s, two.min_reward) == ("Second.", 5, {})
     assert one.solution is not None
-    assert two.tests == task.path / "tests"
+    assert one.tests == (task.path / "tests", task.path / "steps/one/tests")
+    assert two.tests == (task.path / "tests",)
     assert task.reward_strategy == "final"
 
 

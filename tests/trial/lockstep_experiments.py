@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import hashlib
 import os
 import signal
 import subprocess
 import sys
+import threading
 import time
 from pathlib import Path
 
@@ -32,6 +34,32 @@ class Sleeps(Experiment):
 
     def execute_once(self, context):
         time.sleep(self.pause_s)
+        return {}
+
+
+@register_experiment("starts_a_child")
+class StartsAChild(Experiment):
+    """Waits for a process that computes."""
+
+    def execute_once(self, context):
+        subprocess.run(["/bin/sh", "-c", "i=0; while [ $i -lt 2000 ]; do i=$((i+1)); done"], check=True)
+        return {}
+
+
+@register_experiment("two_threads")
+class TwoThreads(Experiment):
+    """Computes in two threads that can run at the same time."""
+
+    def work(self):
+        for _ in range(30):
+            hashlib.sha256(bytes(100_000)).digest()
+
+    def execute_once(self, context):
+        both = [threading.Thread(target=self.work) for _ in range(2)]
+        for each in both:
+            each.start()
+        for each in both:
+            each.join()
         return {}
 
 

@@ -63,7 +63,7 @@ def test_a_link_that_was_closed_and_overflowed_says_what_happened():
 
 def test_what_could_not_be_ended_is_a_note():
     made = record(passes(Pass(exit={**FINE, "unkillable": 2})))
-    assert "processes that could not be ended: 2" in made.notes
+    assert "processes that could not be killed: 2" in made.notes
 
 
 def test_warm_up_that_never_settled_is_a_note():
@@ -114,7 +114,7 @@ def test_files_over_a_limit_are_named_and_left(folder, tmp_path, monkeypatch, li
     monkeypatch.setattr(experiment_files, limit, value)
     kept, notes = keep_files(folder, FolderBlobs(tmp_path / "blobs"))
     assert len(kept) == 2
-    assert "'deep/b.html' first" in notes[0]
+    assert "starting with 'deep/b.html'" in notes[0]
 
 
 def test_a_file_that_the_store_refuses_is_a_note(folder):
@@ -124,7 +124,7 @@ def test_a_file_that_the_store_refuses_is_a_note(folder):
 
     kept, notes = keep_files(folder, Full())
     assert kept == []
-    assert notes[0] == "'a.txt' could not be kept: no space left"
+    assert notes[0] == "'a.txt' could not be saved: no space left"
 
 
 def test_a_file_that_vanishes_is_no_error(folder, tmp_path, monkeypatch):
@@ -157,7 +157,7 @@ def test_disturbed_iterations_do_not_count_and_are_counted():
     made = record(passes(timed([1.0, 2.0, 1.0, 2.0, 1.0], aside=(1, 3))))
     assert [row["iteration"] for row in made.iterations] == [0, 2, 4]
     assert made.metrics["duration_s"]["max"] == 1.0
-    assert any("set aside" in note for note in made.notes)
+    assert any("do not count: see ledger.pace" in note for note in made.notes)
     assert made.ledger["pace"] == {
         "calm": True,
         "best_ns": 100,
@@ -176,7 +176,7 @@ def test_what_came_before_a_faster_pace_was_known_does_not_count():
 def test_without_calm_everything_counts_and_a_note_says_so():
     made = record(passes(timed([2.0, 2.0, 1.0], aside=(0, 1, 2), calm=False)))
     assert made.metrics["duration_s"]["count"] == 3
-    assert any("never as fast as it can be" in note for note in made.notes)
+    assert any("never reached its full speed" in note for note in made.notes)
 
 
 def test_failed_iterations_are_kept_whatever_the_machine_did():

@@ -14,9 +14,9 @@ from pathlib import Path
 
 import pytest
 
-from proctor.analysis.lockstep import pick_clock
+from proctor.analysis.both_clocks import busy_shares
 from proctor.errors import SideError
-from proctor.model.lockstep import Calibration, Schedule
+from proctor.model.lockstep import AT_ONCE, Calibration, Schedule
 from proctor.processes import marked
 from proctor.trial.lockstep import process
 from proctor.trial.lockstep.measure import (
@@ -85,7 +85,22 @@ def test_a_second_a_takes_part_when_asked(mark):
 
 def test_sleeping_code_is_recognised():
     pair = measured(side("sleeps"), side("sleeps", name="B"))
-    assert pick_clock([pair])[0] == "wall"
+    assert max(busy_shares([pair], parallel=False)) < 0.9
+    assert all(slot.elapsed_ns >= 1_000_000 for slot in pair.a)
+
+
+def test_the_cpu_time_and_the_waiting_of_children_are_counted():
+    pair = measured(side("starts_a_child"), side("starts_a_child", name="B"))
+    assert all(slot.children_ns > 0 for slot in (*pair.a, *pair.b))
+    assert all(slot.cpu_ns > slot.children_ns for slot in pair.a)
+    assert 0 <= pair.others <= 1
+
+
+def test_threads_that_compute_at_once_are_told_by_the_probe():
+    found, _ = probe(side("two_threads"), cpu=min(os.sched_getaffinity(0)))
+    assert found.at_once > AT_ONCE
+    found, _ = probe(side("starts_a_child"), cpu=min(os.sched_getaffinity(0)))
+    assert found.at_once <= AT_ONCE
 
 
 def test_a_probe_tells_how_long_a_call_is():
@@ -201,7 +216,7 @@ def test_workers_that_lost_each_other_are_an_error(monkeypatch):
             return {"abandoned": True}
 
     monkeypatch.setattr(process, "wait_for", lambda workers, _timeout: list(workers))
-    with pytest.raises(SideError, match="lost each other"):
+    with pytest.raises(SideError, match="lost contact"):
         gather([Lost()], timeout_s=1, doing="waiting")  # type: ignore[list-item]
 
 

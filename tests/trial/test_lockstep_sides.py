@@ -10,6 +10,7 @@ import pytest
 
 from proctor.errors import ParamError, UsageError
 from proctor.experiments.discover import find
+from proctor.owner import owner_name, place_id
 from proctor.trial.lockstep import worktree
 from proctor.trial.lockstep.sides import (
     Place,
@@ -159,8 +160,8 @@ def test_worktrees_are_removed_when_the_work_inside_fails(repository):
 def test_worktrees_of_a_killed_comparison_are_swept_by_the_next(repository, tmp_path):
     gone = subprocess.Popen(["true"])
     gone.wait()
-    left = tmp_path / f"proctor-ab-{gone.pid}-xyz" / "a"
-    mine = tmp_path / f"proctor-ab-{os.getpid()}-xyz" / "a"
+    left = tmp_path / f"proctor-ab-{gone.pid}-1-{place_id()}-xyz" / "a"
+    mine = tmp_path / f"proctor-ab-{owner_name()}-xyz" / "a"
     for path in (left, mine):
         git(repository, "worktree", "add", "--detach", str(path))
     with worktrees(find_project(repository)):

@@ -44,8 +44,17 @@ def test_logs_are_made_when_first_written_and_stay_in_their_folder(tmp_path):
     logs = Logs(tmp_path / "logs", NOTHING)
     logs.write("../../evil.txt", b"x")
     logs.write("agent.txt", b"12345")
-    assert logs.close() == {"../../evil.txt": 1, "agent.txt": 5}
+    assert logs.close() == []
     assert sorted(file.name for file in (tmp_path / "logs").iterdir()) == ["agent.txt", "evil.txt"]
+
+
+def test_a_log_that_is_not_complete_is_noted(tmp_path):
+    logs = Logs(tmp_path / "logs", NOTHING)
+    for _ in range(13):
+        logs.write("agent.txt", bytes(1 << 20))
+    assert logs.close() == [
+        "agent.txt: 4,194,304 of 13,631,488 bytes were left out of the middle of this log"
+    ]
 
 
 @given(

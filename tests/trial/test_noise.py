@@ -80,8 +80,8 @@ def test_an_effect_that_cannot_be_seen_is_named_on_a_coarse_scale():
     noisy = [draw.uniform(0.8, 1.2) for _ in range(30)]
     found, notes = judge(rows(noisy), {}, asked_effect=0.02, cores=2)
     assert found["detectable_effect_duration_s"] > 0.02
-    assert notes[0].startswith("too noisy for the 2 % asked for: changes of duration_s below ")
-    assert " 20 % cannot be seen" in notes[0] or " 50 % cannot" in notes[0]
+    assert notes[0].startswith("too noisy for the requested 2 %: the smallest detectable change is ")
+    assert " is 20 % in duration_s; more" in notes[0] or " is 50 % in duration_s; more" in notes[0]
 
 
 def test_a_steady_cpu_clock_beside_a_wild_wall_clock_is_pointed_at():
@@ -91,9 +91,9 @@ def test_a_steady_cpu_clock_beside_a_wild_wall_clock_is_pointed_at():
         for _ in range(30)
     ]
     _, notes = judge(wild, {}, asked_effect=0.02, cores=2)
-    assert "(of cpu_s: 1 %)" in notes[0]
-    assert "100 % and more" in notes[0]
-    assert any("took the CPU away" in note for note in notes)
+    assert "(1 % in cpu_s)" in notes[0]
+    assert "is over 100 % in duration_s" in notes[0]
+    assert any("other programs used the CPU" in note for note in notes)
 
 
 def test_waiting_by_itself_is_not_contention():

@@ -19,7 +19,7 @@ from proctor.tasks.read import read_task
 from proctor.trial.collect import Collector
 from proctor.trial.regrade import Earlier, RegradeExecutor
 from proctor.trial.task.prepare import Preparation
-from proctor.trial.task_trial import TaskSetting
+from proctor.trial.task.setting import TaskSetting
 
 pytestmark = pytest.mark.anyio
 

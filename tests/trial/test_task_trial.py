@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
@@ -10,7 +11,8 @@ from pathlib import Path
 import pytest
 
 from proctor.agents.base import AgentContext, AgentFailed, AgentResult, BudgetExhausted
-from proctor.errors import ImageError, ProviderError, SandboxError
+from proctor.agents.oracle import Oracle
+from proctor.errors import HostError, ImageError, ProviderError
 from proctor.model.outcome import Outcome
 from proctor.model.plan import PlannedTrial
 from proctor.model.record import AttemptRecord
@@ -18,11 +20,13 @@ from proctor.model.spec import SandboxSpec, Spec, TaskEntry
 from proctor.model.trial import Lease
 from proctor.sandbox.base import Root
 from proctor.sandbox.fake import Fake, FakeCommand, FakeResult
+from proctor.sandbox.image.registry.failure import RegistryError
 from proctor.store.blobs import FolderBlobs
 from proctor.tasks.read import read_task
 from proctor.trial.collect import Collector
 from proctor.trial.task.prepare import Preparation
-from proctor.trial.task_trial import TaskExecutor, TaskSetting
+from proctor.trial.task.setting import TaskSetting
+from proctor.trial.task_executor import TaskExecutor
 
 pytestmark = pytest.mark.anyio
 
@@ -51,8 +55,9 @@ def make_task(folder: Path, toml: str = "", **files: str) -> Path:
         **files,
     }
     for name, text in contents.items():
-        (folder / name).parent.mkdir(parents=True, exist_ok=True)
-        (folder / name).write_text(text)
+        if text is not None:
+            (folder / name).parent.mkdir(parents=True, exist_ok=True)
+            (folder / name).write_text(text)
     return folder
 
 
@@ -140,6 +145,35 @@ async def test_the_reward_decides(tmp_path, text, outcome, reward):
     assert any("host-root" in note for note in record.notes)
 
 
+async def test_the_record_says_which_image_network_and_limits_it_had(tmp_path):
+    async def pinned(task, environment=None):
+        return Root(workdir="/app", digest="r00t", image_name="ubuntu:24.04", image_digest="sha256:abc")
+
+    record = await attempt(tmp_path, make_root=pinned, toml="[environment]\ncpus = 2\n")
+    assert record.image == {"name": "ubuntu:24.04", "digest": "sha256:abc", "host": False, "root": "r00t"}
+    limits = record.ledger["limits"]
+    assert limits["cpus"] == 2
+    assert limits["network"] in {"none", "public"}
+    again = AttemptRecord.from_mapping(json.loads(json.dumps(record.to_mapping())))
+    assert again.image == record.image
+
+
+async def test_an_attempt_without_a_root_has_no_image_and_no_duration(tmp_path):
+    async def broken(task, environment=None):
+        raise ImageError("no such image")
+
+    record = await attempt(tmp_path, make_root=broken)
+    assert record.image == {}
+    assert "image" not in record.to_mapping()
+    assert record.took_s is None
+
+
+async def test_the_duration_is_the_agents_and_the_verifiers(tmp_path):
+    record = await attempt(tmp_path)
+    assert record.took_s == record.phases_s["agent"] + record.phases_s["verify"]
+    assert record.took_s < record.ended_at - record.started_at + 1
+
+
 @pytest.mark.parametrize("text", ["", "nan", "inf", "-1", "1.5", "yes", "1 1"])
 async def test_an_absurd_reward_is_the_tasks_fault(tmp_path, text):
     record = await attempt(tmp_path, handler=rewards(text))
@@ -215,7 +249,7 @@ async def test_an_agent_that_ended_badly_gets_zero_when_the_verifier_cannot_say(
 
 
 @pytest.mark.parametrize(
-    ("error", "outcome"), [(ProviderError("429"), "provider_error"), (SandboxError("gone"), "sandbox_error")]
+    ("error", "outcome"), [(ProviderError("429"), "provider_error"), (HostError("gone"), "sandbox_error")]
 )
 async def test_what_is_not_the_agents_fault_is_not_scored(tmp_path, error, outcome):
     record = await attempt(tmp_path, agent=Scripted(raising(error)))
@@ -234,6 +268,24 @@ async def test_an_image_that_cannot_be_made_is_infrastructure(tmp_path):
 
     record = await attempt(tmp_path, make_root=root)
     assert (record.outcome, record.failure.phase) == (Outcome.IMAGE_ERROR, "image")
+    assert not record.failure.lasting, "a build may do better the next time"
+
+
+async def test_an_image_that_does_not_exist_is_not_asked_for_again(tmp_path):
+    async def root(task, environment=None):
+        refused = RegistryError("no image of that name and tag", status=404)
+        raise ImageError(f"a:b cannot be pulled: {refused}") from refused
+
+    record = await attempt(tmp_path, make_root=root)
+    assert record.outcome is Outcome.IMAGE_ERROR
+    assert record.failure.lasting
+    assert record.failure.in_words == "a:b cannot be pulled: no image of that name and tag"
+
+
+async def test_a_task_without_a_solution_is_not_the_oracles_failure(tmp_path):
+    record = await attempt(tmp_path, agent=Oracle())
+    assert (record.outcome, record.reward) == (Outcome.INVALID, None)
+    assert "no solution/solve.sh" in record.failure.message
 
 
 async def test_an_unset_variable_is_the_authors_fault(tmp_path):
@@ -279,8 +331,203 @@ async def test_a_step_below_its_minimum_ends_the_task(tmp_path):
     files = {"steps/one/instruction.md": "First.", "steps/two/instruction.md": "Second."}
     agent = Scripted()
     record = await attempt(tmp_path, agent=agent, toml=toml, files=files, handler=rewards("0.5"))
-    assert record.reward == 0.25
+    assert record.reward == 0.5  # the mean of the steps that were judged
     assert len(agent.seen) == 1
+
+
+STEPS = '[[steps]]\nname = "one"\n[[steps]]\nname = "two"\n'
+STEP_FILES = {"steps/one/instruction.md": "First.", "steps/two/instruction.md": "Second."}
+
+
+async def test_shared_tests_are_laid_out_below_the_steps_own_and_gone_before_the_next_agent(tmp_path):
+    seen: list[dict[str, str]] = []
+    backend = Fake()
+
+    def judged(command: FakeCommand) -> FakeResult:
+        if "/tests/test.sh" in command.argv[-1]:
+            seen.append({name: data.decode() for name, data in command.files.items() if "/tests/" in name})
+            command.files["/logs/verifier/reward.txt"] = b"1"
+        return FakeResult()
+
+    def act(context: AgentContext) -> None:
+        assert not any(name.startswith(("/tests", "/logs/verifier")) for name in backend.sandboxes[0].files)
+
+    backend.handler = judged
+    files = {
+        **STEP_FILES,
+        "tests/test.sh": "shared",
+        "tests/helper.sh": "help",
+        "steps/two/tests/test.sh": "own",
+    }
+    record = await attempt(tmp_path, backend=backend, agent=Scripted(act=act), toml=STEPS, files=files)
+    assert record.outcome is Outcome.PASSED
+    assert seen == [
+        {"/tests/test.sh": "shared", "/tests/helper.sh": "help"},
+        {"/tests/test.sh": "own", "/tests/helper.sh": "help"},
+    ]
+
+
+async def test_a_later_step_that_cannot_begin_counts_as_zero_and_is_noted(tmp_path):
+    def handle(command: FakeCommand) -> FakeResult:
+        command.files["/logs/verifier/reward.txt"] = b"1"
+        return FakeResult(exit_code=int("/app/setup.sh" in command.argv[-1]))
+
+    files = {**STEP_FILES, "steps/two/workdir/setup.sh": "false"}
+    record = await attempt(tmp_path, toml=STEPS, files=files, handler=handle)
+    assert (record.outcome, record.reward) == (Outcome.PARTIAL, 0.5)
+    assert any("step 'two' could not begin" in note for note in record.notes)
+
+
+async def test_a_first_step_that_cannot_begin_is_the_authors_fault(tmp_path):
+    files = {**STEP_FILES, "steps/one/workdir/setup.sh": "false"}
+    record = await attempt(tmp_path, toml=STEPS, files=files, handler=lambda command: FakeResult(exit_code=1))
+    assert record.outcome is Outcome.INVALID
+    assert "setup.sh ended with exit code 1" in record.failure.message
+
+
+async def test_the_next_step_is_tried_after_an_agent_that_ended_badly(tmp_path):
+    def act(context: AgentContext) -> None:
+        if context.step == "one":
+            raise AgentFailed("it broke")
+
+    agent = Scripted(act=act)
+    record = await attempt(tmp_path, agent=agent, toml=STEPS, files=STEP_FILES, handler=rewards("0", "1"))
+    assert len(agent.seen) == 2
+    assert (record.outcome, record.reward) == (Outcome.AGENT_ERROR, 0.5)
+
+
+async def test_a_minimum_of_one_part_of_the_reward_ends_the_task(tmp_path):
+    toml = '[[steps]]\nname = "one"\nmin_reward = { speed = 2 }\n[[steps]]\nname = "two"\n'
+    agent = Scripted()
+    handler = rewards('{"reward": 0.5, "speed": 1}', name="reward.json")
+    record = await attempt(tmp_path, agent=agent, toml=toml, files=STEP_FILES, handler=handler)
+    assert len(agent.seen) == 1
+    assert record.metrics["rewards"] == {"reward": 0.5, "speed": 1.0}
+
+
+async def test_artifacts_and_hooks_come_before_the_tests_and_are_kept(tmp_path):
+    def handle(command: FakeCommand) -> FakeResult:
+        if command.argv[-1] == "dump":
+            command.files["/data/dump.txt"] = b"dumped"
+        if "/tests/test.sh" in command.argv[-1]:
+            command.files |= {"/logs/verifier/reward.txt": b"1", "/data/dump.txt": b"by the tests"}
+        return FakeResult()
+
+    toml = (
+        'artifacts = ["/data/dump.txt", { source = "own.txt", destination = "x/y.txt" }]\n'
+        '[[verifier.collect]]\ncommand = "dump"\n[[verifier.collect]]\ncommand = "gone"\nservice = "main"\n'
+    )
+    backend = Fake(handler=handle)
+
+    def act(context: AgentContext) -> None:
+        backend.sandboxes[0].files |= {"/app/own.txt": b"mine", "/logs/artifacts/log.txt": b"published"}
+
+    record = await attempt(tmp_path, backend=backend, agent=Scripted(act=act), toml=toml)
+    folder = tmp_path / "run"
+    kept = {each.name for each in record.artifacts if each.name.startswith("artifacts/files")}
+    assert kept == {
+        "artifacts/files/data/dump.txt", "artifacts/files/x/y.txt", "artifacts/files/logs/artifacts/log.txt"
+    }  # fmt: skip
+    (dumped,) = folder.rglob("dump.txt")
+    assert dumped.read_bytes() == b"dumped"
+
+
+async def test_the_artifacts_of_a_step_are_kept_by_its_name(tmp_path):
+    toml = 'artifacts = ["/app/a"]\n' + STEPS + 'artifacts = ["/app/b"]\n'
+    backend = Fake(handler=rewards("1"))
+
+    def act(context: AgentContext) -> None:
+        backend.sandboxes[0].files |= {"/app/a": context.step.encode(), "/app/b": b"b"}
+
+    record = await attempt(tmp_path, backend=backend, agent=Scripted(act=act), toml=toml, files=STEP_FILES)
+    kept = sorted(each.name for each in record.artifacts if each.name.startswith("artifacts/steps"))
+    assert kept == [
+        "artifacts/steps/one/app/a", "artifacts/steps/two/app/a", "artifacts/steps/two/app/b"
+    ]  # fmt: skip
+
+
+SEPARATE = 'artifacts = ["out.txt"]\n[verifier]\nenvironment_mode = "separate"\n'
+
+
+async def test_a_separate_verifier_gets_the_artifacts_and_nothing_else_of_the_agent(tmp_path):
+    backend = Fake(handler=rewards("1"))
+
+    def act(context: AgentContext) -> None:
+        backend.sandboxes[0].files |= {
+            "/app/out.txt": b"1",
+            "/app/cheat.py": b"2",
+            "/logs/artifacts/log": b"3",
+        }
+
+    record = await attempt(tmp_path, backend=backend, agent=Scripted(act=act), toml=SEPARATE)
+    assert record.outcome is Outcome.PASSED
+    agents, judges = backend.sandboxes
+    assert set(judges.files) == {
+        "/app/out.txt", "/logs/artifacts/log", "/tests/test.sh", "/logs/verifier/reward.txt"
+    }  # fmt: skip
+    assert "/tests/test.sh" not in agents.files
+
+
+async def test_a_verifier_image_that_holds_the_tests_keeps_its_own(tmp_path):
+    toml = (
+        '[verifier]\nenv = { B = "2" }\n[verifier.environment]\ndocker_image = "judge:1"\n'
+        'env = { A = "1" }\nworkdir = "/judge"\n'
+    )
+    made = []
+
+    async def make_root(task, environment=None):
+        made.append(environment and environment.image)
+        return Root(host=True, workdir="/app")
+
+    backend = Fake(handler=rewards("1"))
+    record = await attempt(tmp_path, backend=backend, toml=toml, make_root=make_root)
+    assert record.outcome is Outcome.PASSED
+    assert made == [None, "judge:1"]
+    judges = backend.sandboxes[1]
+    assert "/tests/test.sh" not in judges.files
+    test = judges.commands[-1]
+    assert (test.cwd, test.env["A"], test.env["B"]) == ("/judge", "1", "2")
+
+
+async def test_what_a_task_offers_reaches_its_agent_and_the_solutions_variables_only_the_oracle(tmp_path):
+    toml = (
+        '[environment]\nskills_dir = "/skills"\n[[environment.mcp_servers]]\nname = "m"\nurl = "http://m"\n'
+        '[solution]\nenv = { KEY = "${NOT_SET}" }\n'
+    )
+    agent = Scripted()
+    await attempt(tmp_path, agent=agent, toml=toml, files={"trajectory.json": "{}"})
+    (context,) = agent.seen
+    assert (context.skills_dir, context.mcp_servers[0].name) == ("/skills", "m")
+    assert context.prior == tmp_path / "task/trajectory.json"
+    assert context.solution_env == {}
+    oracle = Scripted(name="oracle")
+    record = await attempt(tmp_path, agent=oracle, toml=toml)
+    assert record.outcome is Outcome.INVALID
+    await attempt(tmp_path, agent=oracle, toml=toml, given={"NOT_SET": "now"})
+    assert oracle.seen[-1].solution_env == {"KEY": "now"}
+
+
+async def test_the_files_of_a_ready_image_without_a_dockerfile_are_laid_into_the_working_folder(tmp_path):
+    backend = Fake(handler=rewards("1"))
+    toml = '[environment]\ndocker_image = "a:1"\n'
+    files = {"environment/data.txt": "1", "environment/Dockerfile": None}
+    await attempt(tmp_path, backend=backend, toml=toml, files=files)
+    assert backend.sandboxes[0].files["/app/data.txt"] == b"1"
+
+
+async def test_files_of_services_need_a_sandbox_with_services(tmp_path):
+    toml = 'artifacts = [{ source = "/dump", service = "db" }]\n'
+    record = await attempt(tmp_path, toml=toml, files={"environment/docker-compose.yaml": "services: {}\n"})
+    assert record.outcome is Outcome.SANDBOX_ERROR
+    assert "use the podman or docker back end" in record.failure.message
+
+
+async def test_a_value_that_only_contains_a_reference_is_left_as_it_is(tmp_path):
+    toml = '[environment]\nenv = { A = "x${HOME}", B = "${C:-{\\"d\\": 1}}", E = "${F}" }\n'
+    backend = Fake(handler=rewards("1"))
+    await attempt(tmp_path, backend=backend, toml=toml, given={"F": ""})
+    env = backend.sandboxes[0].request.env
+    assert (env["A"], env["B"], env["E"]) == ("x${HOME}", '{"d": 1}', "")
 
 
 async def test_secrets_are_taken_out_of_logs_trajectories_and_failures(tmp_path):
@@ -377,8 +624,39 @@ async def test_a_sandbox_that_was_started_ahead_is_the_one_that_is_used(tmp_path
     assert record.outcome is Outcome.PASSED
     assert "start" in record.phases_s
     await executor.close()
-    assert len(backend.sandboxes) == 3
+    assert len(backend.sandboxes) == 2  # of three that were expected, the oldest was given up at once
     assert all(not sandbox.running for sandbox in backend.sandboxes if hasattr(sandbox, "running"))
+
+
+async def test_the_end_of_a_run_does_not_wait_for_a_build_that_no_trial_needs(tmp_path):
+    folder = make_task(tmp_path / "t", '[environment.env]\nKEY = "${NOT_SET_ANYWHERE}"\n')
+    asked, ended = [], []
+
+    async def make_root(task, environment=None):
+        asked.append(task.name)
+        return Root()
+
+    async def end_builds():
+        ended.append(True)
+
+    spec = Spec(name="s", tasks=(TaskEntry(path=str(folder), agents=("nop",)),))
+    setting = replace(setting_in(tmp_path, Fake()), make_root=make_root, end_builds=end_builds, given={})
+    executor = TaskExecutor(setting, Preparation(spec, tmp_path / "cache").plan)
+    executor.expect(
+        PlannedTrial(
+            key="k",
+            index=0,
+            kind="task",
+            subject="t",
+            subject_digest="d",
+            body=0,
+            agent="nop",
+            path=str(folder),
+        )
+    )
+    await asyncio.sleep(0)
+    await executor.close()
+    assert (asked, ended) == ([], [True])
 
 
 class Scarce(Fake):
@@ -403,6 +681,25 @@ async def test_whom_the_host_has_killed_is_not_judged(tmp_path, lacked, what):
         assert record.failure.type == "Starved"
         assert what in record.failure.message
         assert "host" in record.failure.message
+
+
+async def test_whose_network_was_lost_is_not_judged_unless_it_passed(tmp_path):
+    lost = {"network_lost": "slirp4netns ended"}
+    record = await attempt(tmp_path / "0", backend=Scarce(rewards("0"), **lost))
+    assert (record.outcome, record.reward) == (Outcome.SANDBOX_ERROR, None)
+    assert record.failure.message == "the network was lost: slirp4netns ended"
+    passed = await attempt(tmp_path / "1", backend=Scarce(rewards("1"), **lost))
+    assert (passed.outcome, passed.reward, passed.failure) == (Outcome.PASSED, 1.0, None)
+
+
+async def test_whom_the_host_has_killed_for_its_own_use_is_judged_as_it_is(tmp_path):
+    hog = {"oom_kills": 1, "host_oom": True, "peak_memory_bytes": 9 << 30, "memory_free_bytes": 16 << 30}
+    record = await attempt(tmp_path / "hog", backend=Scarce(rewards("0"), **hog))
+    assert (record.outcome, record.reward) == (Outcome.FAILED, 0.0)
+    assert any("itself had used 9216 MB of the 16384 MB" in note for note in record.notes)
+    victim = {**hog, "peak_memory_bytes": 7 << 30}
+    record = await attempt(tmp_path / "victim", backend=Scarce(rewards("0"), **victim))
+    assert (record.outcome, record.reward) == (Outcome.STARVED, None)
 
 
 @pytest.mark.parametrize("lacked", ["host_oom", "host_full"])

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any, Literal, Protocol
 
 from proctor.agents.trajectory import Trajectory
-from proctor.errors import ProctorError
-from proctor.model.task import Task
+from proctor.errors import ProctorError, TaskError
+from proctor.model.task import McpServer, Task
 from proctor.sandbox.base import Sandbox
 
 LogWriter = Callable[[str, bytes], None]
@@ -17,6 +18,10 @@ LogWriter = Callable[[str, bytes], None]
 
 class AgentFailed(ProctorError):  # noqa: N818 - a verdict on the agent, which the trial records
     """The agent broke down; the verifier still judges what it left."""
+
+
+class AgentUnavailable(TaskError):  # noqa: N818 - same
+    """What the agent needs was never there, found before it began: nothing was tried, nothing is scored."""
 
 
 class BudgetExhausted(ProctorError):  # noqa: N818 - same
@@ -45,7 +50,15 @@ class AgentContext:
     seed: int = 0
     limits: Allowance = field(default_factory=Allowance)
     step: str | None = None
-    """Which leg of a multi-step task this is."""
+    """The name of the current step of a multi-step task."""
+    mcp_servers: tuple[McpServer, ...] = ()
+    """Servers of tools that the task offers."""
+    skills_dir: str | None = None
+    """A folder inside with skills: one folder each, with a SKILL.md."""
+    prior: Path | None = None
+    """A file of the host with earlier work to go on from, as an ATIF document."""
+    solution_env: Mapping[str, str] = field(default_factory=dict)
+    """The variables of the author's solution, for the oracle."""
     model_base_url: str = ""
     model_token: str = ""
     """For agents outside the sandbox; short-lived once the gateway is there. Never passed inside."""

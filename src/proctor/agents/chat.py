@@ -17,7 +17,7 @@ _SHOWN = 300
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ToolCall:
-    """A tool the model wants called; `arguments` is JSON as it wrote it."""
+    """A tool call of the model; `arguments` is JSON as it wrote it."""
 
     id: str
     name: str
@@ -87,13 +87,15 @@ class Chat:
             else:
                 if response.status == 200:
                     return _reply(response)
-                problem = f"status {response.status}: {_reason(response)}"
+                problem = f"status {response.status}: {refusal(response)}"
                 if response.status not in _PASSING:
                     raise ProviderError(f"the model's service refused: {problem}")
                 wait_s = self._wait_s(attempt, dice, response)
             if attempt + 1 < self._attempts:
                 await asyncio.sleep(wait_s)
-        raise ProviderError(f"the model's service failed {self._attempts} times, at last with {problem}")
+        raise ProviderError(
+            f"the model's service failed {self._attempts} times; the last error was: {problem}"
+        )
 
     def _wait_s(self, attempt: int, dice: random.Random, response: Response | None) -> float:
         """What the service asks for, else doubling; a little jitter keeps many agents apart."""
@@ -105,7 +107,8 @@ class Chat:
         return min(self._max_wait_s, max(0.0, wait_s)) * dice.uniform(1.0, 1.25)
 
 
-def _reason(response: Response) -> str:
+def refusal(response: Response) -> str:
+    """Why a service said no, in its own words, cut short."""
     try:
         error = response.json()["error"]
         return str(error["message"] if isinstance(error, dict) else error)[:_SHOWN]
@@ -140,4 +143,4 @@ def _reply(response: Response) -> Reply:
             finish_reason=str(choice.get("finish_reason") or ""),
         )
     except (HttpError, KeyError, IndexError, TypeError, ValueError, AttributeError) as error:
-        raise ProviderError(f"the model's service sent an answer nobody can read: {error!r}") from error
+        raise ProviderError(f"the model's service sent an answer that cannot be read: {error!r}") from error

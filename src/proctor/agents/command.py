@@ -7,12 +7,15 @@ from collections.abc import Mapping
 from string import Template
 
 from proctor.agents.base import AgentContext, AgentFailed, AgentResult
+from proctor.agents.offers import variables
+from proctor.agents.program import first_program, missing
 from proctor.agents.shell import run_shell
 from proctor.errors import UsageError
 from proctor.model.canonical import digest
 from proctor.model.task import Task
 from proctor.sandbox.base import Sandbox
 
+_PRIOR = "/tmp/trajectory.json"  # noqa: S108 - inside the sandbox
 _NAMES = ("instruction", "instruction_file", "model", "workdir", "seed", "task")
 
 
@@ -20,7 +23,8 @@ class Command:
     """Runs a command inside the sandbox.
 
     `command` may use `$instruction`, `$instruction_file`, `$model`, `$workdir`, `$seed` and `$task`; each is
-    quoted for the shell. A dollar sign of the shell's own is written `$$`.
+    quoted for the shell. A dollar sign of the shell's own is written `$$`. What the task offers is in
+    `PROCTOR_MCP_SERVERS` (JSON), `PROCTOR_SKILLS_DIR` and `PROCTOR_TRAJECTORY` (a file).
     """
 
     name = "command"
@@ -36,14 +40,38 @@ class Command:
         self.command = Template(command)
         unknown = set(self.command.get_identifiers()) - set(_NAMES)
         if unknown or not self.command.is_valid():
-            named = ", ".join(sorted(unknown)) or "a lone $"
+            named = ", ".join(sorted(unknown)) or "a single $"
             raise UsageError(
-                f"agent command: {named} is not known, only ${', $'.join(_NAMES)}; the shell's own $ is $$"
+                f"agent command: {named} is not known, only "
+                f"${', $'.join(_NAMES)}; write $$ for a $ of the shell"
             )
         self.install = install
         self.env = dict(env or {})
         self.install_timeout_s = install_timeout_s
         self.version = digest([command, install, self.env])[:12]
+        self._found: set[tuple[object, ...]] = set()
+        """Places in which the program was found; sandboxes of one task start alike."""
+
+    async def missing(self, task: Task, sandbox: Sandbox, model: str | None, context: AgentContext) -> str:
+        """What an untouched sandbox lacks for the command; empty when it has it, or after an install step.
+
+        Asked before the agent begins, and once for all sandboxes that start alike.
+        """
+        first = context.step is None or context.step == task.steps[0].name
+        program = first_program(self.command.substitute(self._values(task, model, context)))
+        if self.install or not first or program is None:
+            return ""
+        env = {**context.env, **self.env}
+        place = (task.digest, program, context.workdir, context.user, tuple(sorted(env.items())))
+        if place in self._found:
+            return ""
+        problem = await missing(sandbox, program, env=env, cwd=context.workdir, user=context.user)
+        if problem:
+            return (
+                f"agent command: {problem}; use an image that has it, or fetch it with agent_options.install"
+            )
+        self._found.add(place)
+        return ""
 
     async def run(
         self, task: Task, sandbox: Sandbox, model: str | None, context: AgentContext
@@ -58,14 +86,16 @@ class Command:
                     f"the install step ended with {installed.exit_code}; see the log install.txt"
                 )
         script = self.command.substitute(self._values(task, model, context))
+        offers = {**variables(context), **({"PROCTOR_TRAJECTORY": _PRIOR} if context.prior else {})}
         keep = 'mkdir -p /tmp && printf %s "$PROCTOR_INSTRUCTION" > /tmp/instruction.md\n'
         result, text = await run_shell(
             sandbox,
             context,
             keep + script,
             log="agent.txt",
-            env={**self.env, "PROCTOR_INSTRUCTION": context.instruction},
+            env={**self.env, **offers, "PROCTOR_INSTRUCTION": context.instruction},
             timeout_s=context.timeout_s,
+            copies=[(context.prior, _PRIOR)] if context.prior else (),
         )
         call = {"tool_call_id": "1", "function_name": "command", "arguments": {"script": script}}
         context.trajectory.add("agent", "Run the command.", tool_calls=[call], results=[("1", text)])

@@ -35,6 +35,10 @@ class FakeProvider:
     """Requests beyond this in any second get 429 with a Retry-After."""
     key: str | None = None
     """When set, requests without it get 401."""
+    models: Sequence[str] = ("*",)
+    """Names that it lists and takes; `*` takes any, as services with wildcards say it."""
+    lists_models: bool = True
+    """Whether it answers GET /models; some services do not."""
     requests: list[Mapping[str, Any]] = field(default_factory=list)
     statuses: list[int] = field(default_factory=list)
     connections: int = 0
@@ -84,8 +88,11 @@ class FakeProvider:
             name.lower(): value.strip()
             for name, _, value in (line.partition(":") for line in head.split("\r\n")[1:] if line)
         }
-        body = json.loads(await reader.readexactly(int(headers["content-length"])))
-        status, extra, answer = self._answer(headers, body)
+        if head.startswith("GET "):
+            status, extra, answer = self._listing(headers)
+        else:
+            body = json.loads(await reader.readexactly(int(headers["content-length"])))
+            status, extra, answer = self._answer(headers, body)
         if status == 200 and self.latency_s:
             await asyncio.sleep(self.latency_s)
         payload = json.dumps(answer).encode()
@@ -96,6 +103,13 @@ class FakeProvider:
         await writer.drain()
         return self.keep_alive
 
+    def _listing(self, headers: Mapping[str, str]) -> tuple[int, str, dict[str, Any]]:
+        if self.key is not None and headers.get("authorization") != f"Bearer {self.key}":
+            return 401, "", {"error": {"message": "wrong key"}}
+        if not self.lists_models:
+            return 404, "", {"error": {"message": "no such path"}}
+        return 200, "", {"object": "list", "data": [{"id": name, "object": "model"} for name in self.models]}
+
     def _answer(self, headers: Mapping[str, str], body: Mapping[str, Any]) -> tuple[int, str, dict[str, Any]]:
         if self.keep_requests:
             self.requests.append(body)
@@ -105,6 +119,8 @@ class FakeProvider:
             return self._faults.popleft(), "", {"error": {"message": "a fault on purpose"}}
         if self._too_fast():
             return 429, "Retry-After: 0.05\r\n", {"error": {"message": "slow down"}}
+        if "*" not in self.models and body.get("model") not in self.models:
+            return 404, "", {"error": {"message": f"the model {body.get('model')!r} does not exist"}}
         turn = sum(message.get("role") == "assistant" for message in body["messages"])
         command = self.script(body, turn)
         name, arguments = ("finish", {}) if command is None else ("shell", {"command": command})

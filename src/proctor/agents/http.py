@@ -1,11 +1,11 @@
-"""POST JSON over HTTP/1.1 with asyncio alone: hundreds of agents wait here, each for a few kilobytes."""
+"""Exchange JSON over HTTP/1.1 with asyncio alone: hundreds of agents wait here, each for a few kilobytes."""
 
 from __future__ import annotations
 
 import asyncio
 import json
 import ssl
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from functools import cache
 from typing import Any
@@ -17,6 +17,10 @@ _MAX_LINE = 64 << 10
 
 class HttpError(Exception):
     """The exchange itself failed: no connection, no answer, or one that is not HTTP."""
+
+
+class NoAnswerInTime(HttpError):  # noqa: N818 - says what happened
+    """Whoever is there took longer than the caller waits."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,8 +46,8 @@ class Endpoint:
     """An address to post to. Connections are kept for the next request: handshakes cost more than turns."""
 
     def __init__(self, url: str) -> None:
-        parts = urlsplit(url)
         try:
+            parts = urlsplit(url)
             self._secure = parts.scheme == "https"
             self._port = parts.port or (443 if self._secure else 80)
         except ValueError as error:
@@ -57,13 +61,21 @@ class Endpoint:
 
     async def post_json(self, payload: Any, headers: Mapping[str, str], *, timeout_s: float) -> Response:
         """One request; HttpError when there is no answer."""
+        body = json.dumps(payload).encode()
+        return await self._ask(lambda: _request("POST", self._name, self._path, body, headers), timeout_s)
+
+    async def get(self, headers: Mapping[str, str], *, timeout_s: float) -> Response:
+        """The same without a body."""
+        return await self._ask(lambda: _request("GET", self._name, self._path, b"", headers), timeout_s)
+
+    async def _ask(self, make: Callable[[], bytes], timeout_s: float) -> Response:
         where = f"{self._host}:{self._port}"
         try:
-            request = _request(self._name, self._path, payload, headers)
+            request = make()
             async with asyncio.timeout(timeout_s):
                 return await self._exchange(request)
         except TimeoutError as error:
-            raise HttpError(f"no answer from {where} within {timeout_s:g} s") from error
+            raise NoAnswerInTime(f"no answer from {where} within {timeout_s:g} s") from error
         except (OSError, EOFError, ValueError, asyncio.LimitOverrunError) as error:
             raise HttpError(f"{where}: {error or type(error).__name__}") from error
 
@@ -111,19 +123,13 @@ def _trust() -> ssl.SSLContext:
     return ssl.create_default_context()
 
 
-def _request(host: str, path: str, payload: Any, headers: Mapping[str, str]) -> bytes:
-    body = json.dumps(payload).encode()
-    lines = {
-        "Host": host,
-        "Content-Type": "application/json",
-        "Content-Length": str(len(body)),
-        "Accept": "application/json",
-        **headers,
-    }
+def _request(method: str, host: str, path: str, body: bytes, headers: Mapping[str, str]) -> bytes:
+    sent = {"Content-Type": "application/json", "Content-Length": str(len(body))} if body else {}
+    lines = {"Host": host, **sent, "Accept": "application/json", **headers}
     head = "".join(f"{name}: {value}\r\n" for name, value in lines.items())
     if "\n" in path or any("\n" in value for value in lines.values()):
         raise ValueError("a header or path holds a line break")
-    return f"POST {path} HTTP/1.1\r\n{head}\r\n".encode() + body
+    return f"{method} {path} HTTP/1.1\r\n{head}\r\n".encode() + body
 
 
 async def _read(reader: asyncio.StreamReader) -> Response:

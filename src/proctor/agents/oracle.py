@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from proctor.agents.base import AgentContext, AgentFailed, AgentResult
+from proctor.agents.base import AgentContext, AgentResult
 from proctor.agents.shell import run_shell
+from proctor.errors import TaskError
 from proctor.model.task import Task
 from proctor.sandbox.base import Sandbox
 
@@ -23,18 +24,18 @@ class Oracle:
         model: str | None,  # noqa: ARG002 - it thinks for itself
         context: AgentContext,
     ) -> AgentResult:
-        """Run the solution of the task, or of the step at hand."""
+        """Run the solution of the task, or of the current step."""
         solution = solution_of(task, context.step)
         if solution is None:
-            raise AgentFailed(f"{task.name}: no solution/solve.sh, so there is no oracle for it")
+            raise TaskError(f"{task.name}: the task has no solution/solve.sh, which the oracle runs")
         result, text = await run_shell(
             sandbox,
             context,
             ["/bin/bash", "/solution/solve.sh"],
             log="oracle.txt",
-            env=task.solution_env,
+            env={"DEBIAN_FRONTEND": "noninteractive", **context.solution_env},
             timeout_s=context.timeout_s,
-            bring=[(solution, "/solution")],
+            copies=[(solution, "/solution")],
         )
         call = {"tool_call_id": "1", "function_name": "solve.sh", "arguments": {}}
         context.trajectory.add("agent", "Run the solution.", tool_calls=[call], results=[("1", text)])

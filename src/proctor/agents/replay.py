@@ -8,8 +8,9 @@ import json
 from pathlib import Path
 from typing import Any
 
-from proctor.agents.base import AgentContext, AgentResult
+from proctor.agents.base import AgentContext, AgentResult, AgentUnavailable
 from proctor.agents.shell import run_shell
+from proctor.disk import read_small
 from proctor.errors import UsageError
 from proctor.model.task import Task
 from proctor.sandbox.base import Sandbox
@@ -41,7 +42,8 @@ class Replay:
         if not self.source.exists():
             raise UsageError(f"agent replay: {trajectory}: no such file or folder")
         files = [self.source] if self.source.is_file() else sorted(self.source.glob("*.json"))
-        whole = hashlib.sha256(b"".join(hashlib.sha256(file.read_bytes()).digest() for file in files))
+        digests = [hashlib.sha256(read_small(file, _MAX_BYTES)).digest() for file in files]
+        whole = hashlib.sha256(b"".join(digests))
         self.version = whole.hexdigest()[:12]
 
     async def run(
@@ -70,18 +72,24 @@ class Replay:
     def _file(self, task: Task) -> Path:
         if self.source.is_file():
             return self.source
-        file = self.source / f"{task.name.replace('/', '__')}.json"
-        if not file.is_file():
-            raise UsageError(f"agent replay: {file} is missing")
-        return file
+        if absent := self.absent(task.name):
+            raise AgentUnavailable(absent)
+        return self._recording(task.name)
+
+    def _recording(self, task: str) -> Path:
+        return self.source / f"{task.replace('/', '__')}.json"
+
+    def absent(self, task: str) -> str:
+        """What is missing on this machine before the agent can do a task; empty when nothing is."""
+        if self.source.is_file() or self._recording(task).is_file():
+            return ""
+        return f"agent replay: {self._recording(task)} is missing: there is no recording of task '{task}'"
 
 
 def recorded_commands(file: Path) -> list[str]:
     """The shell commands of an ATIF trajectory."""
-    if file.stat().st_size > _MAX_BYTES:
-        raise UsageError(f"{file}: larger than {_MAX_BYTES} bytes")
     try:
-        document = json.loads(file.read_bytes())
+        document = json.loads(read_small(file, _MAX_BYTES))
         steps: list[dict[str, Any]] = document["steps"]
         return [
             str(call["arguments"]["command"])
@@ -89,5 +97,5 @@ def recorded_commands(file: Path) -> list[str]:
             for call in step.get("tool_calls", ())
             if "command" in call.get("arguments", {})
         ]
-    except (ValueError, KeyError, TypeError, AttributeError) as error:
+    except (OSError, ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
         raise UsageError(f"{file}: not an ATIF trajectory: {error!r}") from error

@@ -1,4 +1,4 @@
-"""Run one command for an agent, with its output in the log and at hand for the trajectory."""
+"""Run one command for an agent, with its output in the log and returned for the trajectory."""
 
 from __future__ import annotations
 
@@ -21,11 +21,11 @@ async def run_shell(
     env: Mapping[str, str] | None = None,
     cwd: str | None = None,
     timeout_s: float | None = None,
-    bring: Sequence[tuple[Path, str]] = (),
+    copies: Sequence[tuple[Path, str]] = (),
 ) -> tuple[ExecResult, str]:
     """The result, and its output as a reader would quote it. Output beyond the agent's limit ends it.
 
-    A list is run as it is; a text is a script for the shell. What is to be brought is uploaded first.
+    A list is run as it is; a text is a script for the shell. `copies` are uploaded first.
     """
     seen = 0
     too_much = False
@@ -40,7 +40,7 @@ async def run_shell(
 
     result = await exec_after(
         sandbox,
-        Before(bring=bring),
+        Before(copies=copies),
         ["/bin/sh", "-c", script] if isinstance(script, str) else script,
         env={**context.env, **(env or {})},
         cwd=cwd or context.workdir,

@@ -7,10 +7,16 @@ import re
 from collections.abc import Mapping
 from typing import Any
 
-from proctor.agents.base import AgentContext, AgentFailed, AgentResult, BudgetExhausted
+from proctor.agents.base import (
+    AgentContext,
+    AgentFailed,
+    AgentResult,
+    AgentUnavailable,
+    BudgetExhausted,
+)
 from proctor.agents.chat import Chat, Reply, ToolCall
+from proctor.agents.offers import offered, remembered
 from proctor.agents.shell import run_shell
-from proctor.errors import UsageError
 from proctor.model.canonical import digest
 from proctor.model.task import Task
 from proctor.sandbox.base import Sandbox
@@ -44,13 +50,14 @@ TOOLS = (
 _FENCED = re.compile(r"```(?:sh|bash|shell)\s*\n(.*?)```", re.DOTALL)
 _OBSERVED = 16_000
 _SILENT = 3
-"""Replies in a row without a command before the agent is taken to have given up."""
+"""Replies in a row without a command after which the agent counts as having given up."""
 
 
 class Terminal:
     """An LLM loop over a shell. `options` go to the endpoint as they are (temperature, max_tokens …)."""
 
     name = "terminal"
+    needs_model = True
 
     def __init__(
         self,
@@ -73,9 +80,9 @@ class Terminal:
     ) -> AgentResult:
         """Loop until the model says it is done or a limit is reached."""
         if not model:
-            raise UsageError("agent terminal needs a model: set 'model' in the spec")
+            raise AgentUnavailable("agent terminal needs a model: set 'model' in the spec")
         if not context.model_base_url:
-            raise UsageError("agent terminal needs an endpoint: set PROCTOR_MODEL_BASE_URL")
+            raise AgentUnavailable("agent terminal needs an endpoint: set PROCTOR_MODEL_BASE_URL")
         wait_s = self.request_timeout_s
         async with Chat(context.model_base_url, context.model_token, timeout_s=wait_s) as chat:
             return await self._loop(chat, sandbox, model, context)
@@ -84,7 +91,8 @@ class Terminal:
         system = self.system.format(workdir=context.workdir, steps=context.limits.steps)
         messages: list[dict[str, Any]] = [
             {"role": "system", "content": system},
-            {"role": "user", "content": context.instruction},
+            *remembered(context.prior),
+            {"role": "user", "content": context.instruction + offered(context)},
         ]
         silent = 0
         for number in range(context.limits.steps):
@@ -121,7 +129,7 @@ class Terminal:
             result, text = await run_shell(
                 sandbox, context, command, log="agent.txt", timeout_s=context.limits.command_timeout_s
             )
-            ending = "the time limit ended it" if result.timed_out else f"exit code {result.exit_code}"
+            ending = "stopped at the time limit" if result.timed_out else f"exit code {result.exit_code}"
             results.append((call.id, f"{shorten(text)}\n[{ending}]"))
         return False, results
 
@@ -182,7 +190,7 @@ def finished(reply: Reply, calls: list[ToolCall]) -> bool:
 
 
 def observations(reply: Reply, results: list[tuple[str | None, str]]) -> list[dict[str, Any]]:
-    """What the model is told next."""
+    """The next message to the model."""
     if reply.tool_calls:
         return [{"role": "tool", "tool_call_id": call, "content": text} for call, text in results]
     text = "\n".join(text for _, text in results)

@@ -1,1 +1,1 @@
-"""Numbers about numbers. Pure: no I/O, no clock."""
+"""Statistics. Pure: no I/O, no clock."""

@@ -2,6 +2,7 @@
 
 PELT (Killick, Fearnhead and Eckley 2012) with squared error on winsorised logarithms of medians: exact like
 trying every segmentation, and nearly linear in time. Winsorising keeps one bad run from becoming two changes.
+Its cuts are candidates only: `lasting` removes those that dependence or a machine with two speeds explains.
 """
 
 from __future__ import annotations
@@ -16,17 +17,20 @@ from numpy.typing import NDArray
 
 from proctor.analysis.distributions import two_sided_t
 from proctor.analysis.interval import Interval, student
+from proctor.analysis.lasting import Alternation, alternation, confirmed
 from proctor.analysis.resample import Array
 
 IntArray = NDArray[np.intp]
 
 MIN_SEGMENT = 4
-PENALTY = 5.0
-"""Times the noise variance times log(n). By simulation about 2 % of unchanged histories show a change."""
+PENALTY = 4.0
+"""Times the noise variance times log(n): what a candidate must explain at least."""
 SHORT = 8.0
 """Short histories estimate their noise badly; the penalty grows by this over n."""
 CLIP = 2.5
 """Values farther than this many sigmas from their neighbourhood are pulled in to that distance."""
+MOST_CLIPPED = 0.15
+"""Share of the values that may be pulled in; if more are that far away, they are no outliers."""
 MIN_CHANGE = 0.01
 
 
@@ -55,6 +59,8 @@ class ChangeReport:
     sigma: float
     """Noise between neighbouring results, as the spread of the logarithm."""
     values: int
+    alternation: Alternation | None = None
+    """Two levels that the results go back and forth between; then there are no changes."""
 
 
 def change_points(
@@ -76,7 +82,13 @@ def change_points(
     count = max(values.size, 2)
     price = penalty * (1 + SHORT / count) * max(sigma, 1e-9) ** 2 * math.log(count)
     cuts = pelt(clean, price, min_segment)
+    cuts = confirmed(clean, _merge_small(clean, cuts, math.log1p(min_change)), min_segment)
     cuts = _merge_small(clean, cuts, math.log1p(min_change))
+    # Outliers count here: what visits another level briefly and often is part of the pattern.
+    two_levels = alternation(logs, cuts) if values.size >= 2 * min_segment else None
+    if two_levels and two_levels.high - two_levels.low < math.log1p(min_change):
+        two_levels = None
+    cuts = [] if two_levels else cuts
     edges = [0, *cuts, values.size]
     segments = [clean[start:end] for start, end in pairwise(edges)]
     levels = [float(np.exp(segment.mean())) for segment in segments if segment.size]
@@ -90,6 +102,7 @@ def change_points(
         ),
         sigma=sigma,
         values=values.size,
+        alternation=two_levels,
     )
 
 
@@ -145,7 +158,9 @@ def _winsorised(logs: Array, sigma: float, reach: int = 3) -> Array:
         return logs
     windows = np.lib.stride_tricks.sliding_window_view(padded, 2 * reach + 1)
     local = np.median(windows, axis=1)
-    return np.asarray(np.clip(logs, local - CLIP * sigma, local + CLIP * sigma))
+    far = np.quantile(np.abs(logs - local), 1 - MOST_CLIPPED, method="higher")
+    limit = max(CLIP * sigma, float(far))
+    return np.asarray(np.clip(logs, local - limit, local + limit))
 
 
 def _merge_small(values: Array, cuts: list[int], least: float) -> list[int]:

@@ -12,16 +12,18 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from proctor.analysis.claim import FEW_TASKS, Claim, chosen_claim
 from proctor.analysis.distributions import normal_quantile, t_quantile, two_sided_t
 from proctor.analysis.estimate import TaskRewards
 from proctor.analysis.interval import Interval, student
 from proctor.analysis.resample import Array, Statistic, mean, sign_flip
+from proctor.analysis.stratified import difference_interval, p_of_no_difference, rollouts_worth, welch
 from proctor.analysis.verdict import Verdict, judge
 
 Rewards = Mapping[str, Sequence[float]]
 Pairs = Sequence[tuple[Array, Array]]
-FEW_TASKS = 10
-"""Below this many tasks the exact permutation test decides."""
+Worth = tuple[float, float]
+"""A side's mean over tasks, and how many coin tosses its rollouts are worth."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -39,7 +41,11 @@ class PairedScores:
     exact: bool
     """Whether every sign pattern was tried."""
     detectable: float
-    """The difference that a study of this size and spread would find four times in five."""
+    """The difference that would be detected with 80 % probability for tasks like these."""
+    detectable_here: float
+    """The same for these tasks."""
+    worth: tuple[Worth, Worth] | None = None
+    """Both sides as coin tosses, where the interval for these tasks is made of them."""
     only_in_a: tuple[str, ...] = ()
     only_in_b: tuple[str, ...] = ()
 
@@ -48,15 +54,28 @@ class PairedScores:
         """Sign-flip for few tasks, where t assumes too much; t for many, where ties cost power."""
         return self.p_sign_flip if self.tasks < FEW_TASKS else self.p_t
 
-    def interval(self, *, these_tasks: bool = False) -> Interval:
-        """The interval of one of the two claims."""
-        return self.these_tasks if these_tasks else self.tasks_like_these
+    @property
+    def p_these_tasks(self) -> float:
+        """The p-value for these tasks: it is below 5 % when the 95 % interval does not contain zero.
 
-    def judge(self, margin: float, *, these_tasks: bool = False, alpha: float = 0.05) -> Verdict:
-        """The verdict with a tolerated loss of `margin`."""
-        interval = self.interval(these_tasks=these_tasks)
+        Where that interval comes from the differences between tasks, their t test is the p-value.
+        """
+        return p_of_no_difference(*self.worth) if self.worth else self.p_t
+
+    def interval(self, claim: Claim) -> Interval:
+        """The interval of one of the two claims."""
+        return self.these_tasks if claim is Claim.THESE_TASKS else self.tasks_like_these
+
+    def detects(self, claim: Claim) -> float:
+        """The difference that would be detected with 80 % probability."""
+        return self.detectable_here if claim is Claim.THESE_TASKS else self.detectable
+
+    def judge(self, margin: float, *, these_tasks: bool | None = None, alpha: float = 0.05) -> Verdict:
+        """The verdict with a tolerated loss of `margin`, on the claim asked for or the widest possible."""
+        claim = chosen_claim(these_tasks, self.tasks, 1 - alpha)
+        interval = self.interval(claim)
         # The tests are about the tasks as a sample; for these tasks alone the interval decides.
-        p_value = 0.0 if these_tasks else self.p_value
+        p_value = 0.0 if claim is Claim.THESE_TASKS else self.p_value
         return judge(
             gain=self.difference,
             low=interval.low,
@@ -79,9 +98,12 @@ class MissingBounds:
     best_for_b: PairedScores | None
     errors_a: int
     errors_b: int
+    tasks: int = 0
+    """Tasks that both sides have, scored or not: what chooses the claim."""
 
-    def judge(self, margin: float, *, these_tasks: bool = False) -> Verdict:
+    def judge(self, margin: float, *, these_tasks: bool | None = None) -> Verdict:
         """The headline's verdict if the three denominators agree; inconclusive when they straddle it."""
+        these_tasks = chosen_claim(these_tasks, self.tasks) is Claim.THESE_TASKS
         readings = (self.excluded, self.as_zero, self.best_case)
         found = {each.judge(margin, these_tasks=these_tasks) if each else None for each in readings}
         first = found.pop()
@@ -106,23 +128,28 @@ def paired_scores(
     if not names:
         return None
     pairs = [(np.asarray(a[name], dtype=float), np.asarray(b[name], dtype=float)) for name in names]
-    means = _moments(pairs)[0]
-    differences = means[1::2] - means[::2]
+    moments = _moments(pairs)
+    differences = moments.means[1::2] - moments.means[::2]
+    difference = float(differences.mean())
     spread = float(differences.std(ddof=1)) if len(names) > 1 else math.inf
-    error = spread / math.sqrt(len(names))
     signs = sign_flip(list(differences), seed=seed, flips=flips)
-    between = _tasks_like_these(pairs, differences, level)
+    between = _between_tasks(moments, differences, level)
+    worth = _worth(moments)
+    these = _these_tasks(moments, difference, worth, level) or between
+    like = _hull(between, these)
     return PairedScores(
-        difference=float(differences.mean()),
+        difference=difference,
         tasks=len(names),
         rollouts_a=sum(len(before) for before, _ in pairs),
         rollouts_b=sum(len(after) for _, after in pairs),
-        these_tasks=_these_tasks(pairs, differences, level) or between,
-        tasks_like_these=between,
-        p_t=_p_t(float(differences.mean()), error, len(names) - 1),
+        these_tasks=these,
+        tasks_like_these=like,
+        p_t=_p_t(difference, spread / math.sqrt(len(names)), len(names) - 1),
         p_sign_flip=signs.p_value,
         exact=signs.exact,
-        detectable=_detectable(between),
+        detectable=_detectable(like),
+        detectable_here=_detectable(these),
+        worth=worth,
         only_in_a=tuple(name for name in a if name not in b),
         only_in_b=tuple(name for name in b if name not in a),
     )
@@ -144,6 +171,7 @@ def missing_bounds(
         best_for_b=compared(0.0, 1.0),
         errors_a=sum(task.errors for task in a),
         errors_b=sum(task.errors for task in b),
+        tasks=len({task.name for task in a} & {task.name for task in b}),
     )
 
 
@@ -195,65 +223,91 @@ def _filled(tasks: Sequence[TaskRewards], fill: float | None) -> dict[str, tuple
     return {task.name: task.scored + extra * task.errors for task in tasks}
 
 
-def _tasks_like_these(pairs: Pairs, differences: Array, level: float) -> Interval:
+def _between_tasks(moments: _Moments, differences: Array, level: float) -> Interval:
     """Normal interval after adding one task that went up and down by half: it holds from five tasks on.
 
-    Without that task, a few tasks that happen to agree would claim certainty that nobody has.
+    Without that task, a few tasks that happen to agree would claim a certainty that does not exist.
     """
-    tasks = len(pairs)
-    if not _bounded(pairs):
+    tasks, difference = len(differences), float(differences.mean())
+    if not moments.bounded:
         if tasks == 1:
             return Interval(-math.inf, math.inf, level, "none: one task")
         error = float(differences.std(ddof=1)) / math.sqrt(tasks)
-        return student(float(differences.mean()), error, tasks - 1, level, "t on task differences")
+        return student(difference, error, tasks - 1, level, "t on task differences")
     count = tasks + 1
     centre = float(differences.sum()) / count
-    second = (float((differences**2).sum()) + _pseudo(pairs)) / count
-    error = math.sqrt((second - centre**2) / count)
-    # Luck inside tasks is part of the spread between them: the wider claim is never the more certain one.
-    return _normal(centre, max(error, _inside(pairs) or 0.0), level, "adjusted normal on task differences")
+    # The added task swings by one whole rollout's worth.
+    swing = math.fsum(1 / moments.sizes) / (2 * tasks)
+    second = (float((differences**2).sum()) + swing) / count
+    half = normal_quantile(0.5 + level / 2) * math.sqrt((second - centre**2) / count)
+    # At low levels the added task could push the interval off the estimate.
+    low, high = min(centre - half, difference), max(centre + half, difference)
+    return Interval(max(-1.0, low), min(1.0, high), level, "adjusted normal on task differences")
 
 
-def _these_tasks(pairs: Pairs, differences: Array, level: float) -> Interval | None:
-    """From the variance inside tasks; None when a task has a single rollout on a side and shows none."""
-    error = _inside(pairs)
-    if error is None or not _bounded(pairs):
+def _these_tasks(
+    moments: _Moments, difference: float, worth: tuple[Worth, Worth] | None, level: float
+) -> Interval | None:
+    """From the variance inside tasks; None when rollouts show too little of it."""
+    if worth is None:
+        if moments.bounded:
+            return None
+        tasks = len(moments.sizes) // 2
+        return welch(difference, moments.counts, moments.variances, tasks, level)
+    low, high = difference_interval(*worth, level)
+    # The two means were rounded apart from their difference.
+    return Interval(min(low, difference), max(high, difference), level, "beta limits, stratified by task")
+
+
+def _worth(moments: _Moments) -> tuple[Worth, Worth] | None:
+    """None for rewards beyond 0 and 1, and when most tasks have a side with a single rollout.
+
+    Then what little the others show would have to speak for all, and the differences between tasks tell more.
+    """
+    single = (moments.sizes[::2] < 2) | (moments.sizes[1::2] < 2)
+    if not moments.bounded or 2 * int(single.sum()) > len(single):
         return None
-    centre = float(differences.sum()) / (len(pairs) + 1)
-    return _normal(centre, error, level, "adjusted normal, stratified by task")
+    sides = []
+    for at in (0, 1):
+        average = min(max(float(moments.means[at::2].mean()), 0.0), 1.0)
+        sides.append((average, rollouts_worth(average, moments.counts[at::2], moments.variances[at::2])))
+    return sides[0], sides[1]
 
 
-def _inside(pairs: Pairs) -> float | None:
-    if min(len(side) for pair in pairs for side in pair) < 2:
-        return None
-    _, squares, sizes = _moments(pairs)
-    inside = math.fsum(squares / (sizes - 1) / sizes)
-    return math.sqrt(inside + _pseudo(pairs)) / (len(pairs) + 1)
+def _hull(between: Interval, these: Interval) -> Interval:
+    """Luck inside tasks is part of the spread between them: the wider claim is never the more certain one."""
+    low, high = min(between.low, these.low), max(between.high, these.high)
+    return Interval(low, high, between.level, between.method)
 
 
-def _moments(pairs: Pairs) -> tuple[Array, Array, Array]:
-    """Mean, sum of squares around it and size of every side, A before B; at once, for suites are many."""
+@dataclass(frozen=True, slots=True)
+class _Moments:
+    """Mean, variance and size of every side, A before B; at once, for suites are many."""
+
+    means: Array
+    variances: list[float]
+    """0 with a single reward."""
+    sizes: Array
+    bounded: bool
+    """No reward lies beyond 0 and 1."""
+
+    @property
+    def counts(self) -> list[int]:
+        return [int(size) for size in self.sizes]
+
+
+def _moments(pairs: Pairs) -> _Moments:
     sides = [side for pair in pairs for side in pair]
     sizes = np.array([len(side) for side in sides])
     flat, starts = np.concatenate(sides), np.cumsum(sizes) - sizes
     means = np.add.reduceat(flat, starts) / sizes
     squares = np.add.reduceat((flat - np.repeat(means, sizes)) ** 2, starts)
-    return means, squares, sizes.astype(np.float64)
-
-
-def _pseudo(pairs: Pairs) -> float:
-    """Squared size of the added task's swing: one whole rollout's worth."""
-    return math.fsum(1 / len(side) for pair in pairs for side in pair) / (2 * len(pairs))
-
-
-def _bounded(pairs: Pairs) -> bool:
-    flat = np.concatenate([side for pair in pairs for side in pair])
-    return bool(flat.min() >= 0 and flat.max() <= 1)
-
-
-def _normal(centre: float, error: float, level: float, method: str) -> Interval:
-    half = normal_quantile(0.5 + level / 2) * error
-    return Interval(max(-1.0, centre - half), min(1.0, centre + half), level, method)
+    return _Moments(
+        means=means,
+        variances=(squares / np.maximum(sizes - 1, 1)).tolist(),
+        sizes=sizes.astype(np.float64),
+        bounded=bool(flat.min() >= 0 and flat.max() <= 1),
+    )
 
 
 def _detectable(interval: Interval) -> float:

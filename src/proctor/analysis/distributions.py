@@ -84,7 +84,7 @@ def beta_quantile(p: float, a: float, b: float) -> float:
     if p >= 1:
         return 1.0
     low, high = 0.0, 1.0
-    x = a / (a + b) if 0 < a / (a + b) < 1 else 0.5
+    x = _first_guess(p, a, b)
     for _ in range(200):
         found = beta_cdf(x, a, b)
         if found < p:
@@ -99,6 +99,13 @@ def beta_quantile(p: float, a: float, b: float) -> float:
             break
         x = following
     return x
+
+
+def _first_guess(p: float, a: float, b: float) -> float:
+    """Near the quantile: log odds are about normal, the more so the larger both parameters are."""
+    odds = math.exp(min(700.0, math.log(a / b) + normal_quantile(p) * math.sqrt(1 / a + 1 / b)))
+    near = odds / (1 + odds)
+    return near if 0 < near < 1 else 0.5
 
 
 def t_cdf(x: float, df: float) -> float:

@@ -1,4 +1,4 @@
-"""How good is it, and how sure are we: scores over tasks and rollouts, with intervals for few tasks too.
+"""Scores and their uncertainty: scores over tasks and rollouts, with intervals for few tasks too.
 
 A score is the mean over tasks of each task's mean reward, so a task with more rollouts does not weigh more.
 Two claims are kept apart. *These tasks*: would the same tasks, rolled out again, score the same? Only the
@@ -14,14 +14,14 @@ from dataclasses import dataclass
 from functools import lru_cache
 from typing import NamedTuple
 
+from proctor.analysis.claim import Claim, widest_claim
 from proctor.analysis.interval import Interval, student, wilson
+from proctor.analysis.stratified import beta_limits, rollouts_worth
 
 PRIOR_CORRELATION = 0.5
 """Correlation of two rollouts of one task in agent benchmarks, before we have seen the suite."""
 PRIOR_TASKS = 8
 """How many tasks that belief is worth. Chosen by simulation over suites of 5 to 89 tasks."""
-PRIOR_ROLLOUTS = 2
-"""The same for luck inside tasks, which is assumed to be as large as it can be."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -33,8 +33,18 @@ class Score:
     rollouts: int
     these_tasks: Interval
     tasks_like_these: Interval | None
-    """None with a single task: one task says nothing about others."""
+    """None with a single task: one task gives no information about others."""
     notes: tuple[str, ...] = ()
+
+    @property
+    def claim(self) -> Claim:
+        """The widest claim that this many tasks can judge."""
+        return widest_claim(self.tasks)
+
+    def interval(self, claim: Claim | None = None) -> Interval:
+        """The interval of a claim, of the widest possible if none is named; one task has only its own."""
+        claim = claim or self.claim
+        return self.these_tasks if claim is Claim.THESE_TASKS else self.tasks_like_these or self.these_tasks
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -84,7 +94,7 @@ def _score(suite: Sequence[_Task], level: float) -> Score | None:
     notes = []
     if max(task.rollouts for task in suite) == 1:
         notes.append(
-            "one rollout per task: luck inside tasks cannot be told from differences between them, "
+            "one rollout per task: variation within tasks cannot be told from differences between them, "
             "so the interval for these tasks is wider than needed"
         )
     if len(suite) == 1:
@@ -92,12 +102,17 @@ def _score(suite: Sequence[_Task], level: float) -> Score | None:
     bounded = all(task.bounded for task in suite)
     stratified = _these_tasks if bounded else _these_tasks_unbounded
     clustered = _tasks_like_these if bounded else _tasks_like_these_unbounded
+    these = stratified(suite, value, level)
+    like = clustered(suite, value, level) if len(suite) > 1 else None
+    if like and _repeats(suite):
+        # Luck inside tasks is part of the spread between them: the wider claim is never the more certain one.
+        like = Interval(min(like.low, these.low), max(like.high, these.high), level, like.method)
     return Score(
         value=value,
         tasks=len(suite),
         rollouts=sum(task.rollouts for task in suite),
-        these_tasks=stratified(suite, value, level),
-        tasks_like_these=clustered(suite, value, level) if len(suite) > 1 else None,
+        these_tasks=these,
+        tasks_like_these=like,
         notes=tuple(notes),
     )
 
@@ -153,7 +168,7 @@ def pass_counts(rewards: Mapping[str, Sequence[float]], threshold: float = 1.0) 
 
 
 def intra_task_correlation(rewards: Sequence[Sequence[float]]) -> float | None:
-    """How much alike rollouts of one task are (0: not at all, 1: equal); None when it cannot be told."""
+    """How similar rollouts of one task are (0: not at all, 1: equal); None when it cannot be estimated."""
     suite = [task for task in rewards if len(task)]
     repeats = [task for task in suite if len(task) > 1]
     if len(suite) < 2 or not repeats:
@@ -233,30 +248,17 @@ def _tasks_like_these(suite: Sequence[_Task], value: float, level: float) -> Int
     share = _variance([task.mean for task in suite]) / extreme if extreme > 0 else prior
     share = min(max(share, fewest if binary else 0.0), 1.0)
     share = ((tasks - 1) * share + PRIOR_TASKS * prior) / (tasks - 1 + PRIOR_TASKS)
-    # Luck inside tasks is part of the spread between them: the wider claim is never the more certain one.
-    worth = min(tasks / share, _rollouts_worth(suite, value)) if _repeats(suite) else tasks / share
-    return wilson(value, worth, level, "wilson, clustered by task")
+    return wilson(value, tasks / share, level, "wilson, clustered by task")
 
 
 def _these_tasks(suite: Sequence[_Task], value: float, level: float) -> Interval:
-    """Wilson, with the number of rollouts inflated by how much of the variance lies between tasks."""
-    return wilson(value, _rollouts_worth(suite, value), level, "wilson, stratified by task")
+    """Beta limits, with the number of rollouts inflated by how much of the variance lies between tasks."""
+    low, high = beta_limits(value, _rollouts_worth(suite, value), (1 - level) / 2)
+    return Interval(low, high, level, "beta limits, stratified by task")
 
 
 def _rollouts_worth(suite: Sequence[_Task], value: float) -> float:
-    """How many coin tosses the rollouts are worth.
-
-    `share` is the variance inside tasks over the variance if all tasks were alike; it is pulled towards 1,
-    which is cautious. A task with one rollout shows no variance inside and is counted as if it had all of it.
-    """
-    tasks = len(suite)
-    extreme = value * (1 - value)
-    slots = math.fsum([1 / task.rollouts for task in suite])
-    inside = math.fsum([(task.variance if task.rollouts > 1 else extreme) / task.rollouts for task in suite])
-    share = min(max(inside / (extreme * slots), 0.0), 1.0) if extreme > 0 else 1.0
-    known = sum(task.rollouts - 1 for task in suite)
-    share = (known * share + PRIOR_ROLLOUTS) / (known + PRIOR_ROLLOUTS)
-    return tasks * tasks / slots / share
+    return rollouts_worth(value, [task.rollouts for task in suite], [task.variance for task in suite])
 
 
 def _repeats(suite: Sequence[_Task]) -> bool:

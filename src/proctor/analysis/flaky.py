@@ -1,4 +1,4 @@
-"""Which tasks answer differently when asked the same thing twice, and how much of a score is luck."""
+"""Which tasks have rollouts that disagree, and how much of a score is chance."""
 
 from __future__ import annotations
 
@@ -41,9 +41,9 @@ class SuiteStability:
 
     tasks: tuple[TaskStability, ...]
     flaky_share: float | None
-    """Share of the tasks with two or more rollouts that disagreed with themselves."""
+    """Share of the tasks with two or more rollouts whose results differ."""
     luck_pp: float | None
-    """Spread of the suite's score from luck alone if every task is rolled out once, in percentage points."""
+    """Spread of the suite's score by chance alone if every task has one rollout, in percentage points."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

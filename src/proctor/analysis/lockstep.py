@@ -1,4 +1,4 @@
-"""Judge lockstep pairs: one number per pair, an interval that allows for several looks, five verdicts.
+"""Judge lockstep pairs on one clock: one number per pair, an interval that allows for several looks.
 
 The unit of sampling is the pair of processes, never the slot: slots of one pair share its memory layout, its
 hash seed and its moment. Pure, and without numpy: it runs between measurements.
@@ -13,19 +13,23 @@ from enum import StrEnum
 from statistics import fmean, median, stdev
 
 from proctor.analysis.distributions import t_quantile, two_sided_t
-from proctor.model.lockstep import Clock, Pair, Slot
+from proctor.model.lockstep import Clock, Pair
 
 LOOKS = (6, 8, 10, 12, 15, 20)
 """After how many pairs the data are looked at."""
 TRIM = 0.2
-COMPUTE_BOUND = 0.9
-"""Code that computes for at least this share of its time is judged on the CPU clock."""
+CLOCKS: tuple[Clock, ...] = ("cpu", "wall")
+MAIN_SHARE = 0.75
+"""The clocks share the chance of calling identical code different. The larger part is for the CPU clock where
+code computes for at least half of its time, else for the wall clock."""
 CONFIRM_ERROR = 0.1
 CONFIRM_LOOKS = (4, 6, 10)
 _CHECK_ERROR = 0.002
+_LEAST_BUSY = 0.02
+_HALF = 0.5
 _POWER = 0.8
 FEWEST_PAIRS = 4
-"""Nothing is said about fewer."""
+"""No verdict with fewer pairs."""
 _MOST_PAIRS = 2000
 
 
@@ -35,13 +39,17 @@ class Verdict(StrEnum):
     FASTER = "faster"
     SLOWER = "slower"
     SAME = "same"
-    """Any difference is inside the margin."""
+    """Any difference is inside the margin, on both clocks."""
+    SAME_COMPUTING = "same computing"
+    """The CPU time is the same; the load of the machine leaves unclear how long B waits."""
     SMALL = "small"
     """There is a difference, and it is inside the margin."""
     INCONCLUSIVE = "inconclusive"
 
 
 DIFFERENT = frozenset({Verdict.FASTER, Verdict.SLOWER, Verdict.SMALL})
+UNSETTLED = frozenset({Verdict.INCONCLUSIVE, Verdict.SAME_COMPUTING})
+"""What a gate on time takes as inconclusive."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -49,9 +57,9 @@ class Rules:
     """What is asked of a comparison, fixed before the first pair."""
 
     margin: float = 0.01
-    """The smallest change that matters, on the CPU clock."""
+    """The smallest change of computing that matters, as a share of the time that the code takes."""
     wall_margin: float = 0.03
-    """The same on the wall clock, which sees everything else on the machine."""
+    """The smallest change of the time that it takes, waiting included: the wall clock is noisier."""
     error: float = 0.02
     """Chance that identical code is called different before the confirmation, over all looks and points."""
     same_error: float = 0.1
@@ -60,9 +68,15 @@ class Rules:
     points: int = 1
     """Parameter points compared together."""
 
-    def margin_on(self, clock: Clock) -> float:
-        """The margin, as a logarithm."""
-        return math.log1p(self.margin if clock == "cpu" else self.wall_margin)
+    def margin_on(self, clock: Clock, busy: float = 1.0) -> float:
+        """The margin, as a logarithm. Code that computes little may change that little by more."""
+        share = min(1.0, max(busy, _LEAST_BUSY))
+        return math.log1p(self.margin / share if clock == "cpu" else self.wall_margin)
+
+
+def error_share(clock: Clock, busy: float) -> float:
+    """What a clock may use of the error."""
+    return MAIN_SHARE if (clock == "cpu") == (busy >= _HALF) else 1 - MAIN_SHARE
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,20 +106,18 @@ class Centre:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Finding:
-    """What may be said after a look. Changes are fractions: 0.05 is B 5 % slower than A."""
+class ClockFinding:
+    """What one clock says after a look. Changes are fractions: 0.05 is B 5 % slower than A."""
 
+    clock: Clock
     verdict: Verdict | None
     """None: go on."""
-    clock: Clock
-    busy: float
-    """Share of the time in which the code computed."""
     margin: float
     pairs: int
     change: float
     low: float
     high: float
-    """The interval that the verdict rests on: wide enough to hold over all looks together."""
+    """The interval that the verdict uses: wide enough to hold over all looks together."""
     level: float
     """Its confidence at this look alone."""
     p_value: float
@@ -113,10 +125,21 @@ class Finding:
     noise: float
     """Spread of single pairs."""
     detectable: float
-    """The smallest change that this many pairs would find four times in five."""
+    """The smallest change that this many pairs would detect with 80 % probability."""
+    share: float = MAIN_SHARE
+    """What this clock may use of the error."""
     pairs_needed: int | None = None
-    """Pairs in all that would probably settle it; None when it is settled or no number would."""
-    reason: str = ""
+    """Total pairs that would probably give a verdict; None: there is one, or no number would be enough."""
+
+    @property
+    def is_different(self) -> bool:
+        """Certain, and beyond the margin."""
+        return self.verdict in {Verdict.FASTER, Verdict.SLOWER}
+
+    @property
+    def is_alike(self) -> bool:
+        """Certainly inside the margin."""
+        return self.verdict in {Verdict.SAME, Verdict.SMALL}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -160,25 +183,14 @@ def centre(values: Sequence[float]) -> Centre:
     return Centre(fmean(kept), error, size - 1, count)
 
 
-def pick_clock(pairs: Sequence[Pair]) -> tuple[Clock, float]:
-    """The clock to judge on, and the share of its time that the less busy side computes."""
-    busy = min(
-        median(_busy(getattr(pair, side)[pair.schedule.warmup :]) for pair in pairs) for side in ("a", "b")
-    )
-    return ("cpu" if busy >= COMPUTE_BOUND else "wall"), busy
+def log_ratio(pair: Pair, clock: Clock, *, aa: bool = False, parallel: bool = False) -> float:
+    """The pair's one number: the median over its slots of log(B/A), or of log(A/A).
 
-
-def _busy(slots: Sequence[Slot]) -> float:
-    """CPU time over the time in which the code could run; waiting behind other programs is not idleness."""
-    shares = sorted(slot.cpu_ns / max(slot.wall_ns - slot.waited_ns, 1) for slot in slots)
-    kernel_tells = any(slot.waited_ns for slot in slots)
-    return median(shares) if kernel_tells else shares[len(shares) * 3 // 4]
-
-
-def log_ratio(pair: Pair, clock: Clock, *, aa: bool = False) -> float:
-    """The pair's one number: the median over its slots of log(B/A), or of log(A/A)."""
+    The wall clock counts without the time in which other programs had the CPU. That is known for code that
+    does one thing at a time; where it runs in `parallel`, its tasks also wait for each other.
+    """
     other = pair.again if aa else pair.b
-    field = f"{clock}_ns"
+    field = "cpu_ns" if clock == "cpu" else "wall_ns" if parallel else "elapsed_ns"
     kept = slice(pair.schedule.warmup, None)
     return median(
         math.log(max(getattr(y, field), 1) / max(getattr(x, field), 1))
@@ -186,69 +198,45 @@ def log_ratio(pair: Pair, clock: Clock, *, aa: bool = False) -> float:
     )
 
 
-def judge(pairs: Sequence[Pair], rules: Rules, *, final: bool = False) -> Finding:
-    """Look at the pairs so far. Between looks the answer is to go on, unless this is all there will be."""
-    clock, busy = pick_clock(pairs)
-    values = [log_ratio(pair, clock) for pair in pairs]
-    return judge_values(values, rules, clock=clock, busy=busy, final=final)
-
-
 def judge_values(
     values: Sequence[float], rules: Rules, *, clock: Clock = "cpu", busy: float = 1.0, final: bool = False
-) -> Finding:
-    """The same on the pairs' log-ratios."""
+) -> ClockFinding:
+    """Look at the pairs' numbers so far. Between looks the answer is to go on, unless these are all."""
     count, shares = len(values), dict(zip(rules.looks, spent(rules.looks), strict=True))
-    last = final or count >= rules.looks[-1]
+    last = is_last(count, rules, final=final)
     # A comparison that is cut short uses the share of the look it did not reach.
     share = shares[next((look for look in rules.looks if look >= count), rules.looks[-1])]
     earlier = [look for look in rules.looks if FEWEST_PAIRS <= look < count]
     now = centre(values)
     p_values = [centre(values[:look]).p_value / shares[look] for look in earlier] + [now.p_value / share]
-    margin, error = rules.margin_on(clock), rules.error * share / rules.points
+    margin, mine = rules.margin_on(clock, busy), error_share(clock, busy)
+    error = rules.error * share / rules.points * mine
     verdict = None
     if last or count in shares:
         verdict = _verdict(now, margin, error, rules.same_error * share, last=last)
     if verdict is None and last:
         verdict = Verdict.INCONCLUSIVE
-    return _finding(
-        now,
-        rules.same_error * share if verdict is Verdict.SAME else error,
-        verdict=verdict,
+    half = now.half_width(rules.same_error * share if verdict is Verdict.SAME else error)
+    return ClockFinding(
         clock=clock,
-        busy=busy,
-        margin=margin,
-        p_value=min(1.0, *p_values, 1.0),
-        needed=pairs_needed(now, margin, rules) if verdict is Verdict.INCONCLUSIVE else None,
-    )
-
-
-def _finding(
-    now: Centre,
-    error: float,
-    *,
-    margin: float,
-    clock: Clock,
-    busy: float,
-    p_value: float,
-    verdict: Verdict | None,
-    needed: int | None,
-) -> Finding:
-    half = now.half_width(error)
-    return Finding(
         verdict=verdict,
-        clock=clock,
-        busy=busy,
         margin=math.expm1(margin),
-        pairs=now.count,
+        pairs=count,
         change=math.expm1(now.value),
         low=math.expm1(now.value - half),
         high=math.expm1(now.value + half),
-        level=1 - error,
-        p_value=p_value,
+        level=1 - (rules.same_error * share if verdict is Verdict.SAME else error),
+        p_value=min(1.0, *p_values, 1.0),
         noise=now.spread,
         detectable=math.expm1(half + t_quantile(_POWER, now.df) * now.error),
-        pairs_needed=needed,
+        share=mine,
+        pairs_needed=pairs_needed(now, margin, rules, mine) if verdict is Verdict.INCONCLUSIVE else None,
     )
+
+
+def is_last(count: int, rules: Rules, *, final: bool) -> bool:
+    """Whether there must be an answer now."""
+    return final or count >= rules.looks[-1]
 
 
 def _verdict(now: Centre, margin: float, error: float, same_error: float, *, last: bool) -> Verdict | None:
@@ -260,15 +248,15 @@ def _verdict(now: Centre, margin: float, error: float, same_error: float, *, las
     return Verdict.SAME if size + now.half_width(same_error) < margin else None
 
 
-def pairs_needed(now: Centre, margin: float, rules: Rules) -> int | None:
-    """How many pairs in all would settle it four times in five, if the difference is what it seems to be."""
-    size = abs(now.value)
+def pairs_needed(now: Centre, margin: float, rules: Rules, mine: float = MAIN_SHARE) -> int | None:
+    """Total pairs needed for a verdict with 80 % probability, if the true difference is as measured."""
+    size, error = abs(now.value), rules.error / rules.points * mine
 
     def settles(count: int) -> bool:
         degrees = count - 2 * int(TRIM * count) - 1
         one = now.spread / math.sqrt(count)
         share, luck = spent(looks_for(count))[-1], t_quantile((1 + _POWER) / 2, degrees)
-        certain = (t_quantile(1 - rules.error * share / rules.points / 2, degrees) + luck) * one < size
+        certain = (t_quantile(1 - error * share / 2, degrees) + luck) * one < size
         same = (t_quantile(1 - rules.same_error * share / 2, degrees) + luck) * one < margin - size
         return certain or same
 
@@ -281,23 +269,25 @@ def pairs_needed(now: Centre, margin: float, rules: Rules) -> int | None:
     return high
 
 
-def confirms(first: Finding, pairs: Sequence[Pair]) -> bool:
-    """Whether fresh pairs agree with an earlier finding: the same direction, and not by chance."""
-    again = centre([log_ratio(pair, first.clock) for pair in pairs])
-    return again.value * first.change > 0 and abs(again.value) > again.half_width(CONFIRM_ERROR)
+def confirms(change: float, values: Sequence[float]) -> bool:
+    """Whether the numbers of fresh pairs agree with an earlier change: the same direction, not by chance."""
+    again = centre(values)
+    return again.value * change > 0 and abs(again.value) > again.half_width(CONFIRM_ERROR)
 
 
-def self_check(pairs: Sequence[Pair], clock: Clock, rules: Rules) -> SelfCheck:
-    """Whether A differs from A. It must not; if it does, nothing that was measured can be believed."""
-    values = [log_ratio(pair, clock, aa=True) for pair in pairs if pair.again]
-    if len(values) < 2 or len(pairs) < FEWEST_PAIRS:
-        return SelfCheck(pairs=len(values))
-    between = centre([log_ratio(pair, clock) for pair in pairs])
-    spread = max(between.spread, stdev(values))
-    change = fmean(values)
-    degrees = between.df + len(values) - 1
+def self_check(between: Sequence[float], itself: Sequence[float], margin: float) -> SelfCheck:
+    """Whether A differs from A. It must not; if it does, nothing that was measured can be believed.
+
+    `between` are the numbers of A against B, for their spread; `itself` are those of A against A.
+    """
+    if len(itself) < 2 or len(between) < FEWEST_PAIRS:
+        return SelfCheck(pairs=len(itself))
+    found = centre(between)
+    spread = max(found.spread, stdev(itself))
+    change = fmean(itself)
+    degrees = found.df + len(itself) - 1
     p_value = (
-        two_sided_t(change / (spread / math.sqrt(len(values))), degrees) if spread else float(not change)
+        two_sided_t(change / (spread / math.sqrt(len(itself))), degrees) if spread else float(not change)
     )
-    biased = abs(change) > rules.margin_on(clock) / 2 and p_value < _CHECK_ERROR
-    return SelfCheck(pairs=len(values), change=math.expm1(change), p_value=p_value, passed=not biased)
+    biased = abs(change) > margin / 2 and p_value < _CHECK_ERROR
+    return SelfCheck(pairs=len(itself), change=math.expm1(change), p_value=p_value, passed=not biased)

@@ -46,7 +46,7 @@ class Ratios(NamedTuple):
     unknown: Bools
     """No ratio: a value is not above zero."""
     blind: Bools
-    """One value on a side and nothing known of its noise."""
+    """One value on one side, and its noise is unknown."""
 
 
 def spreads(a: Values, b: Values, level: float, seed: int) -> Spreads:

@@ -1,4 +1,4 @@
-"""Corrections for asking many questions at once: Holm to decide, Benjamini-Hochberg to explore."""
+"""Corrections for many tests at once: Holm to decide, Benjamini-Hochberg to explore."""
 
 from __future__ import annotations
 

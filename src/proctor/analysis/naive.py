@@ -1,7 +1,7 @@
-"""The usual ways to call a change: intervals by eye, pooled z, McNemar on rollouts, medians by eye, Welch.
+"""The usual ways to judge a change: intervals by eye, pooled z, McNemar on rollouts, medians by eye, Welch.
 
-None of them is used to judge anything here. They stand beside the gate wherever it is shown how often a rule
-cries wolf, so that a reader sees what the careful way is worth.
+None of them is used to judge anything here. They are shown beside the gate wherever false
+alarms are counted, so that a reader can compare.
 """
 
 from __future__ import annotations

@@ -43,7 +43,7 @@ class Growth:
     r_squared: float
     sizes: int
     bent: bool
-    """Whether the slope changes over the sizes, so that one exponent does not tell the story."""
+    """Whether the slope changes over the sizes, so that one exponent is not enough."""
 
 
 def drift(values: Sequence[float], *, level: float = 0.95) -> Drift | None:

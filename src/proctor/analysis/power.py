@@ -1,4 +1,4 @@
-"""What a study could find, before it is paid for: the smallest detectable difference for k rollouts."""
+"""Power: the smallest difference that a study with k rollouts can detect."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ def spread_of(rewards: Sequence[Sequence[float]], *, effect: float = 0.0) -> Spr
 
 def detectable(spread: Spread, rollouts: int, *, tasks: int | None = None, power: float = 0.8) -> float:
     """The difference that a paired t test on task means finds with that power, for tasks like these."""
-    return _reach(spread, rollouts, tasks or spread.tasks, spread.effect, power)
+    return _detectable(spread, rollouts, tasks or spread.tasks, spread.effect, power)
 
 
 def power_of(spread: Spread, rollouts: int, difference: float, *, tasks: int | None = None) -> float:
@@ -89,8 +89,8 @@ def plan_table(
         rows.append(
             Detectable(
                 rollouts=rollouts,
-                these_tasks=_reach(spread, rollouts, count, 0.0, power),
-                tasks_like_these=_reach(spread, rollouts, count, spread.effect, power),
+                these_tasks=_detectable(spread, rollouts, count, 0.0, power),
+                tasks_like_these=_detectable(spread, rollouts, count, spread.effect, power),
                 total_rollouts=total,
                 hours=None
                 if seconds_per_rollout is None
@@ -117,7 +117,7 @@ def rollouts_needed(
     return low
 
 
-def _reach(spread: Spread, rollouts: int, tasks: int, effect: float, power: float) -> float:
+def _detectable(spread: Spread, rollouts: int, tasks: int, effect: float, power: float) -> float:
     df = max(tasks - 1, 1)
     error = math.sqrt((2 * spread.within / rollouts + effect) / tasks)
     return (t_quantile(0.975, df) + t_quantile(power, df)) * error

@@ -1,4 +1,4 @@
-"""Whether two rates of rare events are alike: Fisher's exact test. Standard library only."""
+"""Whether two rates of rare events differ: Fisher's exact test. Standard library only."""
 
 from __future__ import annotations
 

@@ -22,17 +22,17 @@ from proctor.analysis.verdict import Verdict, overall
 from proctor.model.quick import quick
 
 DEFAULT_NOISE = 0.05
-"""Run-to-run spread of a median wall time (as a log) where no history says better. On the shared machine on
+"""Run-to-run spread of a median wall time (as a log), used without history. On the shared machine on
 which other tools were tried, identical code differed by over 5 % in 28 % of pairs by the minimum and by over
 10 % in 46 % by the median: spreads of 3 % and 9 %. This lies between."""
 WAITING = 0.7
 """How much of the stretch that waiting for a CPU causes (1/(1 - share), as a log) counts as noise. With eight
 to sixteen busy processes on two cores, 231 pairs of runs of identical code then gave 3 false verdicts."""
 NOISE_FLOOR = 0.01
-"""No history makes us believe less than this: even pairs run milliseconds apart miss some changes of 2 %."""
+"""The smallest noise that is assumed: even pairs run milliseconds apart miss some changes of 2 %."""
 MIN_MARGIN = 0.05
 MAX_PROMISE = 0.5
-"""Not to be worse by more than this is the least that "no worse" may mean."""
+"""The smallest margin that "no worse" may use."""
 HISTORY_NEEDED = 3
 """Repeats of earlier runs, beyond the first of each point, before history replaces the default."""
 
@@ -92,9 +92,9 @@ class TimesComparison:
     interval: Interval | None
     """Its interval. Noise between the runs is shared by all points and does not average out."""
     margin: float
-    """A certain change of at least this counts."""
+    """A proven change of at least this counts."""
     promise: float
-    """"No worse" excludes a loss of more than this: the margin that was asked for, or what can be settled."""
+    """"No worse" excludes a loss of more than this: the requested margin, or what the data can prove."""
     settles: float
     """A change below this would be missed more than once in twenty; more points make it larger."""
     noise: Noise
@@ -122,7 +122,7 @@ def compare_times(
     level: float = 0.95,
     seed: int = 0,
 ) -> TimesComparison:
-    """Judge every point. Without a margin, nothing finer is promised than the data can settle."""
+    """Judge every point. Without a margin, "no worse" uses what the data can prove."""
     found = spreads([each.a for each in samples], [each.b for each in samples], level, seed)
     single = np.array([len(each.a) == 1 or len(each.b) == 1 for each in samples], dtype=bool)
     study = ratios(found, single, _between(samples, noise), noise.df, level)
@@ -217,7 +217,7 @@ def _points(
         if unknown:
             note, method = "no ratio: a value is not above zero", "equal" if ratio == 1.0 else "none"
         elif alone:
-            note, method = "one value on a side: its own spread is unknown", "none" if blind else method
+            note, method = "one value on one side: its spread is unknown", "none" if blind else method
         yield PointComparison(
             name=each.name,
             count_a=len(each.a),

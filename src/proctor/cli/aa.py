@@ -24,32 +24,36 @@ _MOST_REPEATS = 20
 @click.option(
     "--rollouts",
     type=click.IntRange(1, 1000),
-    help="Rollouts per task and side to certify; with SPEC also how many are run. [as the run has]",
+    help="Rollouts per task and side to certify; with SPEC also how many to run. [as many as the run has]",
 )
 @click.option(
     "--margin", metavar="3pp|5%", help="Loss that the gate tolerates. [3pp for scores, 5% for times]"
 )
-@click.option("--these-tasks", is_flag=True, help="Claim for these tasks only, not for tasks like these.")
+@click.option(
+    "--these-tasks/--tasks-like-these",
+    default=None,
+    help="What to claim something about. [tasks like these; with too few tasks for that, these tasks]",
+)
 @click.option(
     "--simulations",
     type=click.IntRange(100, 100_000),
     default=1000,
     show_default=True,
-    help="Identical pairs to judge, of each kind.",
+    help="Number of identical pairs to judge, of each kind.",
 )
 @click.option("--seed", default=0, show_default=True, help="Seed of the resampling.")
-@click.option("--json", "as_json", is_flag=True, help="One JSON document instead of text.")
+@click.option("--json", "as_json", is_flag=True, help="Print JSON instead of text.")
 @click.option(
     "--out",
     type=click.Path(path_type=Path, dir_okay=False),
     help="Also write the certificate here: .json, .md or .html.",
 )
-@click.option("-v", "--verbose", count=True, help="With SPEC: a line per trial.")
+@click.option("-v", "--verbose", count=True, help="With SPEC: print a line per trial.")
 def command(
     ref: str,
     rollouts: int | None,
     margin: str | None,
-    these_tasks: bool,
+    these_tasks: bool | None,
     simulations: int,
     seed: int,
     as_json: bool,
@@ -59,7 +63,8 @@ def command(
     """Certify the noise of RUN (id, name, 'latest', a run folder), or of SPEC, which is run first.
 
     Identical sides are made of the run's own results and judged by the gate, many times. Exit code: 0 false
-    alarms are compatible with 5 % or less, 1 the suite cries wolf, 2 bad input, 3 too little data to
+    alarms are compatible with 5 % or less and changes of five margins are detected (good), 1 too many false
+    alarms (noisy), 2 bad input, 3 only larger changes are detected (quiet but blind) or too little data to
     certify, 4 only infrastructure failed, 130 interrupted.
     """
     from proctor.report.aa.scores import Asked
@@ -132,10 +137,10 @@ def _certificate(data: RunData, asked: Asked, store: Store | None) -> NoiseCerti
     repeats = _repeats(data, store) if store else []
     if data.info.kind == "task":
         return certify_scores(data, asked, repeats=repeats)
-    if asked.rollouts is not None or asked.these_tasks:
+    if asked.rollouts is not None or asked.these_tasks is not None:
         raise UsageError(
-            f"run {data.info.id} measured experiments: it has iterations, and neither rollouts nor tasks; "
-            "leave --rollouts and --these-tasks out"
+            f"run {data.info.id} measured experiments: it has iterations, but no rollouts or tasks; "
+            "remove --rollouts, --these-tasks and --tasks-like-these"
         )
     from proctor.report.compare.history import noise_from_store
     from proctor.report.compare.results import from_run
@@ -181,7 +186,7 @@ def _run(file: Path, rollouts: int | None, settings: Settings, *, verbose: int, 
     if bring_to_end(job, verbose=verbose, quiet=quiet) is RunStatus.DONE:
         return job.info.id
     print(
-        f"interrupted; go on with: proctor resume {job.info.id}, then proctor aa {job.info.id}",
+        f"interrupted; continue with: proctor resume {job.info.id}, then proctor aa {job.info.id}",
         file=sys.stderr,
     )
     return None
@@ -195,12 +200,14 @@ def _repeated(spec: Spec, rollouts: int | None) -> Spec:
 
     if spec.kind == "experiment":
         if rollouts is not None:
-            raise UsageError("--rollouts is for tasks; an experiment has iterations, which its spec says")
+            raise UsageError(
+                "--rollouts is for tasks; an experiment has iterations, which are set in its spec"
+            )
         return spec
     if rollouts is not None:
         spec = replace(spec, tasks=tuple(replace(entry, rollouts=rollouts) for entry in spec.tasks))
     if max(entry.rollouts for entry in spec.tasks) < 2:
-        raise UsageError(f"{spec.name}: one rollout per task shows no luck; give --rollouts 5")
+        raise UsageError(f"{spec.name}: one rollout per task cannot show random variation; use --rollouts 5")
     return spec
 
 
@@ -234,25 +241,24 @@ def _document(found: NoiseCertificate) -> dict[str, Any]:
 
 
 def _print(found: NoiseCertificate, out: Path | None) -> None:
-    from proctor.cli.table import bold, print_table, printable
+    from proctor.cli.points_text import clean
+    from proctor.cli.table import bold, print_table, say
     from proctor.report.aa.page import facts, tables
 
-    def clean(text: str) -> str:
-        return printable(text.replace("\u202f", " "))
-
-    print(bold(clean(found.sentence)))
+    say(clean(found.sentence), heading=True)
     print(clean(f"run {found.run}"))
     for line in facts(found):
-        print(clean(f"- {line}"))
+        say(clean(f"- {line}"), indent="  ")
     for table in tables(found):
-        print(f"\n{bold(table.title)}")
+        print()
+        say(table.title, heading=True)
         rows = [[clean(cell) for cell in row] for row in table.rows]
         print_table(table.headers, rows, right=table.right)
         if table.caption:
-            print(clean(table.caption))
+            say(clean(table.caption))
     if found.next_steps:
         print(f"\n{bold('What to do next')}")
     for step in found.next_steps:
-        print(clean(f"- {step}"))
+        say(clean(f"- {step}"), indent="  ")
     if out:
         print(f"\ncertificate: {out}")

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from proctor.cli.spec_options import takes_sources
 from proctor.errors import Exit
 
 if TYPE_CHECKING:
@@ -59,59 +60,68 @@ class Duration(click.ParamType[float]):
         return seconds
 
 
+_JUDGING = (
+    click.option(
+        "--margin",
+        type=Share(),
+        default="1%",
+        show_default=True,
+        help="Smallest change of computing that matters, as a share of the time.",
+    ),
+    click.option(
+        "--wall-margin",
+        type=Share(),
+        help="Smallest change of the elapsed time that matters, waiting included. [3 × margin]",
+    ),
+    click.option(
+        "--pairs",
+        type=click.IntRange(4, 2000),
+        default=USUAL_PAIRS,
+        show_default=True,
+        help="Maximum number of pairs.",
+    ),
+    click.option("--time-budget", type=Duration(), help="Stop measuring after this time, such as 60s."),
+    click.option(
+        "--cpu-budget",
+        type=Duration(),
+        help="Maximum CPU time per parameter point. [6s for short functions, 12s for calls of 1 to 15 ms]",
+    ),
+    click.option("--pin/--no-pin", default=True, help="Run both workers of a pair on the same CPU. [pin]"),
+    click.option(
+        "--set",
+        "overrides",
+        multiple=True,
+        metavar="KEY=VALUE",
+        help="Change a value of the spec, such as params.n=100.",
+    ),
+    takes_sources,
+    click.option("--json", "as_json", is_flag=True, help="Print JSON instead of text."),
+)
+
+
 def judging_options(function: Callable[..., Any]) -> Callable[..., Any]:
-    """The options that `ab` and `selftest` share."""
-    for option in reversed(
-        (
-            click.option(
-                "--margin",
-                type=Share(),
-                default="1%",
-                show_default=True,
-                help="Smallest change that matters.",
-            ),
-            click.option(
-                "--wall-margin", type=Share(), help="The same where the wall clock judges. [3 × margin]"
-            ),
-            click.option(
-                "--pairs",
-                type=click.IntRange(4, 2000),
-                default=USUAL_PAIRS,
-                show_default=True,
-                help="At most so many pairs.",
-            ),
-            click.option("--time-budget", type=Duration(), help="Stop measuring after so long, such as 60s."),
-            click.option(
-                "--cpu-budget",
-                type=Duration(),
-                help="Stop at a point after so much CPU. [6s for short functions and up to 20 pairs]",
-            ),
-            click.option(
-                "--pin/--no-pin", default=True, help="Keep both workers of a pair on one CPU. [pin]"
-            ),
-            click.option("--set", "overrides", multiple=True, metavar="KEY=VALUE", help="Change the spec."),
-            click.option(
-                "--experiments", "sources", multiple=True, metavar="DIR_OR_MODULE", help="More experiments."
-            ),
-            click.option("--json", "as_json", is_flag=True, help="One JSON document instead of text."),
-        )
-    ):
+    """Add the options that `ab` and `selftest` share."""
+    for option in reversed(_JUDGING):
         function = option(function)
     return function
 
 
 @click.command(name="ab")
 @click.argument("spec_file", metavar="SPEC", type=click.Path(path_type=Path), required=False)
-@click.option("--a", "a", multiple=True, metavar="SIDE", help="The baseline. [HEAD]")
-@click.option("--b", "b", multiple=True, metavar="SIDE", help="The candidate. [. (the working tree)]")
+@click.option("--a", "a", multiple=True, metavar="SIDE", help="The version to compare with. [HEAD]")
+@click.option("--b", "b", multiple=True, metavar="SIDE", help="The new version. [. (the working tree)]")
 @judging_options
 @click.option(
-    "--confirm/--no-confirm", default=True, help="See a difference twice before reporting it. [confirm]"
+    "--confirm/--no-confirm",
+    default=True,
+    help="Confirm a difference with new processes before reporting it. [confirm]",
 )
-@click.option("--output", type=click.Path(path_type=Path), help="Where to save everything that was measured.")
-@click.option("--replay", type=click.Path(path_type=Path), help="Judge a saved comparison again.")
+@click.option("--output", type=click.Path(path_type=Path), help="File to save all measurements in.")
+@click.option(
+    "--replay", type=click.Path(path_type=Path), help="Judge a saved comparison again, without measuring."
+)
 def command(spec_file: Path | None, *, replay: Path | None, **asked: Any) -> int:
-    """Compare side B with side A at every parameter point of SPEC.
+    """Compare two versions of the code at every parameter point of SPEC: is B slower than A?
 
     \b
     A SIDE is
@@ -119,9 +129,12 @@ def command(spec_file: Path | None, *, replay: Path | None, **asked: Any) -> int
       . or path:DIR           the working tree, or another folder with the code
       python:PATH             another interpreter or environment
       params:n=10,mode=fast   other parameters
-    and may be given several times to combine them.
+    Give --a or --b several times to combine them.
 
-    Exit code: 0 no worse, 1 slower by more than the margin, 2 bad input, 3 inconclusive.
+    Computing (CPU time, children included) and elapsed time are judged side by side: 'same' needs both.
+
+    Exit code: 0 no worse, 1 slower by more than the margin, 2 bad input, 3 inconclusive, or the computing
+    is the same and waiting could not be judged.
     """  # noqa: D301 - click wants the character itself
     from proctor.errors import UsageError
 
@@ -221,7 +234,12 @@ def _answer(comparison: Comparison, asked: dict[str, Any], *, saved: Path | None
 
 def exit_code(comparison: Comparison) -> Exit:
     """What the verdict means to a shell."""
-    return {"slower": Exit.WORSE, "inconclusive": Exit.INCONCLUSIVE}.get(comparison.verdict.value, Exit.OK)
+    codes = {
+        "slower": Exit.WORSE,
+        "inconclusive": Exit.INCONCLUSIVE,
+        "same computing": Exit.INCONCLUSIVE,
+    }
+    return codes.get(comparison.verdict.value, Exit.OK)
 
 
 @contextmanager
@@ -229,14 +247,16 @@ def stopping() -> Iterator[None]:
     """Ctrl-C and termination unwind once; while we clean up, neither is heard again."""
     import signal
 
+    from proctor.engine.stop import heard_terminations
     from proctor.errors import Interrupted
 
     def stop(signum: int, frame: object) -> None:  # noqa: ARG001 - the interpreter's signature
         for each in before:
             signal.signal(each, signal.SIG_IGN)
-        raise Interrupted("stopped; nothing was judged, and no process or worktree is left")
+        raise Interrupted("stopped: no verdict; no process or worktree is left behind")
 
-    before = {each: signal.getsignal(each) for each in (signal.SIGINT, signal.SIGTERM)}
+    heard = (signal.SIGINT, *heard_terminations())
+    before = {each: signal.getsignal(each) for each in heard}
     for each in before:
         signal.signal(each, stop)
     try:
@@ -251,6 +271,8 @@ def progress_line(*, quiet: bool) -> Iterator[Callable[[Progress], None]]:
     """One line on a terminal that says how far it is; nothing anywhere else."""
     import sys
 
+    from proctor.cli.terminal import progress as draw
+
     if quiet or not sys.stderr.isatty():
         yield lambda _: None
         return
@@ -260,11 +282,9 @@ def progress_line(*, quiet: bool) -> Iterator[Callable[[Progress], None]]:
         what = "confirming" if progress.confirming else "pair"
         change = f"  {progress.change:+.1%}" if progress.change is not None else ""
         line = f"{where}{progress.label}  {what} {progress.pairs + 1}/{progress.most}{change}"
-        sys.stderr.write(f"\r\x1b[2K{line[:100]}")
-        sys.stderr.flush()
+        draw(line)
 
     try:
         yield tell
     finally:
-        sys.stderr.write("\r\x1b[2K")
-        sys.stderr.flush()
+        draw()

@@ -1,4 +1,4 @@
-"""`proctor baseline`: pin runs that others are held against, in a file that can live in git."""
+"""`proctor baseline`: pin runs as baselines, in a file for git."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 @click.group(name="baseline")
 def command() -> None:
-    """Pin runs that gates are held against: pin, list, show, update, rm."""
+    """Pin the runs that gates compare with."""
 
 
 def _file(function: Callable[..., int]) -> Callable[..., int]:
@@ -28,7 +28,7 @@ def _file(function: Callable[..., int]) -> Callable[..., int]:
         "--baselines",
         "path",
         type=click.Path(path_type=Path, dir_okay=False),
-        help="The file. [setting baselines: proctor-baselines.json]",
+        help="The file of pinned baselines. [setting baselines: proctor-baselines.json]",
     )
     return option(function)
 
@@ -36,26 +36,26 @@ def _file(function: Callable[..., int]) -> Callable[..., int]:
 @command.command()
 @click.argument("name")
 @click.argument("ref", metavar="RUN")
-@click.option("--reason", required=True, help="Why this run is what others are held against.")
+@click.option("--reason", required=True, help="Why this run is the baseline.")
 @_file
 def pin(name: str, ref: str, reason: str, path: Path | None) -> int:
-    """Pin RUN as NAME, with the numbers that a gate needs."""
+    """Pin RUN as baseline NAME, with the numbers that a gate needs."""
     return _pin(name, ref, reason, path, update=False)
 
 
 @command.command()
 @click.argument("name")
 @click.argument("ref", metavar="RUN")
-@click.option("--reason", required=True, help="Why the baseline moves.")
+@click.option("--reason", required=True, help="Why the baseline changes.")
 @_file
 def update(name: str, ref: str, reason: str, path: Path | None) -> int:
-    """Move NAME to RUN; the earlier pins stay in its history."""
+    """Change baseline NAME to RUN; earlier pins stay in its history."""
     return _pin(name, ref, reason, path, update=True)
 
 
 @command.command(name="list")
 @_file
-@click.option("--json", "as_json", is_flag=True, help="One JSON document instead of text.")
+@click.option("--json", "as_json", is_flag=True, help="Print JSON instead of text.")
 def list_all(path: Path | None, as_json: bool) -> int:
     """List the baselines."""
     from proctor.cli.table import print_json, print_table, printable
@@ -72,17 +72,17 @@ def list_all(path: Path | None, as_json: bool) -> int:
         tuple(map(printable, (each.name, each.run_id, each.run_name, moment(each.at), each.reason)))
         for each in known
     ]
-    print_table(("baseline", "run", "name", "pinned", "why"), rows)
+    print_table(("baseline", "run", "name", "pinned", "why"), rows, whole=(1, 3), wrap=(4,))
     return Exit.OK
 
 
 @command.command()
 @click.argument("name")
 @_file
-@click.option("--json", "as_json", is_flag=True, help="One JSON document instead of text.")
+@click.option("--json", "as_json", is_flag=True, help="Print JSON instead of text.")
 def show(name: str, path: Path | None, as_json: bool) -> int:
     """Show one baseline and the history of its updates."""
-    from proctor.cli.table import print_json, print_table, printable
+    from proctor.cli.table import print_json, print_table, printable, say
     from proctor.report.html.view import moment
 
     found = _one(name, path)
@@ -90,14 +90,14 @@ def show(name: str, path: Path | None, as_json: bool) -> int:
         print_json({**_facts(found), "history": [dict(each) for each in found.history]})
         return Exit.OK
     results = found.side.results
-    print(f"{printable(found.name)}: {printable(results.label)}, {found.side.trials} trials")
-    print(f"digest {printable(found.side.digest)}")
+    say(f"{printable(found.name)}: {printable(results.label)}, {found.side.trials} trials", indent="  ")
+    say(f"digest {printable(found.side.digest)}", indent="  ")
     metrics = sorted({name for point in results.points for name in point.samples})
     print(f"{len(results.tasks)} tasks, {len(results.points)} points")
-    print(f"metrics: {printable(', '.join(metrics) or 'none')}")
+    say(f"metrics: {printable(', '.join(metrics) or 'none')}", indent="  ")
     for metric, noise in found.side.noise.items():
         source = printable(noise.get("source"))
-        print(f"noise of {printable(metric)}: {printable(noise.get('sigma'))} ({source})")
+        say(f"noise of {printable(metric)}: {printable(noise.get('sigma'))} ({source})", indent="  ")
     rows = [
         tuple(
             printable(cell)
@@ -111,7 +111,7 @@ def show(name: str, path: Path | None, as_json: bool) -> int:
         for each in found.history
     ]
     print()
-    print_table(("pinned", "run", "commit", "why"), rows)
+    print_table(("pinned", "run", "commit", "why"), rows, whole=(0, 1, 2), wrap=(3,))
     return Exit.OK
 
 

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 def command(ref: str, as_json: bool) -> int:
     """Cancel RUN: an id, the beginning of one, a name, 'latest' or a run folder.
 
-    Nothing more of it starts. What runs loses its lease and is ended within seconds by whoever runs it.
+    No further trial starts; trials that are running are stopped within seconds.
     """
     from proctor.cli.table import print_json
     from proctor.model.trial import RunStatus
@@ -44,19 +44,23 @@ def command(ref: str, as_json: bool) -> int:
         status = info.status if over else RunStatus.CANCELLED
         print_json({"run": info.id, "status": status.value, "cancelled_trials": ended, "workers": running})
     elif over:
-        print(f"run {info.id} is {info.status.value} already; nothing was changed")
+        print(f"run {info.id} is already {info.status.value}; nothing was changed")
     else:
-        said = f"cancelled run {info.id} ({info.name}): {ended} trials will not be done"
-        print(said + ("; what runs is being ended" if running else ""))
+        said = f"cancelled run {info.id} ({info.name}): {ended} trials will not run"
+        print(said + ("; running trials are being stopped" if running else ""))
     return Exit.OK
 
 
 def _close_books(store: Store, info: RunInfo, settings: Settings) -> None:
-    """Nobody else will: write the summary and the reports of what there is."""
+    """Write the summary and the reports of what there is, because no other process will."""
+    from proctor.job.holding import alone
     from proctor.report.data import RunData
     from proctor.report.folder import RunFolder
     from proctor.store.blobs import FolderBlobs
 
-    if info.folder and Path(info.folder).is_dir():
-        folder = RunFolder(Path(info.folder), blobs=FolderBlobs(settings.blobs_dir))
-        folder.finish(RunData.from_store(store, info.id))
+    if not info.folder or not Path(info.folder).is_dir():
+        return
+    with alone(Path(info.folder)) as free:
+        if free:  # else the process that executes it writes them
+            folder = RunFolder(Path(info.folder), blobs=FolderBlobs(settings.blobs_dir))
+            folder.finish(RunData.from_store(store, info.id))

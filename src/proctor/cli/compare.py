@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import click
 
@@ -12,8 +12,6 @@ from proctor.cli.reading import undisturbed
 if TYPE_CHECKING:
     from proctor.analysis.times import PointComparison
     from proctor.report.compare.judge import Comparison, MetricComparison
-    from proctor.report.compare.results import ResultSet
-    from proctor.settings import Settings
 
 MAX_ROWS = 200
 
@@ -22,21 +20,31 @@ MAX_ROWS = 200
 @click.argument("a")
 @click.argument("b")
 @click.option(
-    "--metric", "metrics", multiple=True, help="What to compare; may be repeated. [duration_s, or reward]"
+    "--metric", "metrics", multiple=True, help="Metric to compare; may be repeated. [duration_s, or reward]"
 )
 @click.option(
     "--margin",
     default=None,
-    help="Loss that is tolerated, as 5% or 0.05. [5%, or what the data can settle if that is more]",
+    help="Tolerated loss, such as 5% or 0.05. [5%, or more where the data cannot settle that]",
 )
 @click.option(
-    "--higher-is-better/--lower-is-better", default=None, help="Direction, when the name does not tell."
+    "--higher-is-better/--lower-is-better",
+    default=None,
+    help="Which direction is better, when the metric's name does not tell.",
+)
+@click.option(
+    "--these-tasks/--tasks-like-these",
+    default=None,
+    help="What scores claim something about. [tasks like these; with too few tasks for that, these tasks]",
 )
 @click.option("--seed", default=0, show_default=True, help="Seed of the resampling.")
 @click.option(
-    "--html", "html_file", type=click.Path(path_type=Path, dir_okay=False), help="Also write a page here."
+    "--html",
+    "html_file",
+    type=click.Path(path_type=Path, dir_okay=False),
+    help="Also write an HTML page to this file.",
 )
-@click.option("--json", "as_json", is_flag=True, help="One JSON document instead of text.")
+@click.option("--json", "as_json", is_flag=True, help="Print JSON instead of text.")
 @undisturbed
 def command(
     a: str,
@@ -44,6 +52,7 @@ def command(
     metrics: tuple[str, ...],
     margin: str | None,
     higher_is_better: bool | None,
+    these_tasks: bool | None,
     seed: int,
     html_file: Path | None,
     as_json: bool,
@@ -54,21 +63,17 @@ def command(
     1 worse, 2 bad input, 3 inconclusive.
     """
     from proctor.report.compare.by_task import SPENT
-    from proctor.report.compare.judge import compare
+    from proctor.report.compare.open import compare_refs
     from proctor.settings import load_settings
 
-    settings = load_settings()
-    tolerated = _fraction(margin)
-    also = SPENT if html_file else ()
-    side_a, side_b = (_load(ref, metrics, also, settings) for ref in (a, b))
-    wanted = metrics or (side_a.metric,)
-    found = compare(
-        side_a,
-        side_b,
-        metrics=wanted,
-        margin=tolerated,
+    found, side_a, side_b = compare_refs(
+        (a, b),
+        load_settings(),
+        metrics=metrics,
+        also=SPENT if html_file else (),
+        margin=_fraction(margin),
         higher_is_better=higher_is_better,
-        noise=_noise(side_a, side_b, wanted, settings),
+        these_tasks=these_tasks,
         seed=seed,
     )
     if html_file:
@@ -104,44 +109,15 @@ def _fraction(text: str | None) -> float | None:
     return value
 
 
-def _load(ref: str, metrics: tuple[str, ...], also: tuple[str, ...], settings: Settings) -> ResultSet:
-    """A run folder, a result file, or a run in the store, in that order; `also` is read of rollouts."""
-    from proctor.report.compare.by_task import with_spent
-    from proctor.report.compare.foreign import read_file
-    from proctor.report.compare.results import from_run
-    from proctor.report.compare.stored import from_store
-    from proctor.report.data import RunData
-    from proctor.store.open import open_store
-
-    path = Path(ref)
-    if path.is_dir() and (path / "manifest.json").is_file():
-        data = RunData.from_folder(path)
-        return from_run(data, with_spent(data.info, metrics, also), source="folder")
-    if path.is_file():
-        return read_file(path)
-    with open_store(settings.store_url, create=False) as store:
-        info = store.run(ref)
-        return from_store(store, info.id, with_spent(info, metrics, also))
-
-
-def _noise(a: ResultSet, b: ResultSet, metrics: tuple[str, ...], settings: Settings) -> dict[str, Any]:
-    from proctor.report.compare.history import noise_from_store
-    from proctor.report.compare.judge import is_time
-    from proctor.store.open import open_store
-
-    with open_store(settings.store_url, create=False) as store:
-        found = {metric: noise_from_store(store, a, b, metric) for metric in metrics if is_time(metric)}
-    return {metric: noise for metric, noise in found.items() if noise}
-
-
 def _print(found: Comparison) -> None:
-    from proctor.cli.table import bold, printable
+    from proctor.cli.points_text import clean
+    from proctor.cli.table import printable, say
     from proctor.report.compare.sentence import caution, sentence
 
-    print(bold(printable(sentence(found))))
+    say(clean(sentence(found)), heading=True)
     print(f"A: {printable(found.label_a)}\nB: {printable(found.label_b)}")
     for warning in found.warnings:
-        print(f"! {printable(warning)}")
+        say(f"! {printable(warning)}", indent="  ")
     if found.score:
         _print_score(found)
     for each in found.metrics:
@@ -149,34 +125,46 @@ def _print(found: Comparison) -> None:
             _print_metric(each)
     _print_apart(found)
     for text in dict.fromkeys(filter(None, map(caution, found.metrics))):
-        print(f"\n{printable(text)}")
+        print()
+        say(clean(text))
 
 
 def _print_metric(each: MetricComparison) -> None:
-    from proctor.cli.table import print_table, printable
-    from proctor.report.quantity import show
+    from proctor.cli.table import print_table, printable, say
+    from proctor.report.compare.sentence import ratio_text
+    from proctor.report.labels import apart, heading
+    from proctor.report.points import NOT_DISTINGUISHABLE
+    from proctor.report.quantity import MISSING, show
 
+    chosen = _most_telling(each)
+    shared, own = apart([point.name for point in chosen])
+    head, labels = heading(own)
     rows = [
         (
-            printable(point.name),
+            printable(label),
             show(each.metric, point.median_a),
             show(each.metric, point.median_b),
-            f"{point.ratio:.3f}",
+            ratio_text(point),
             f"{point.interval.low:.3f} – {point.interval.high:.3f}",
             f"{point.p_holm:.3f}",
             f"{point.count_a}/{point.count_b}",
             f"{point.verdict.value}{f' ({point.note})' if point.note else ''}",
         )
-        for point in _most_telling(each)
+        for point, label in zip(chosen, labels, strict=True)
     ]
     better = "higher is better" if each.times.higher_is_better else "lower is better"
     level = 100 * each.times.points[0].interval.level
     margin = f"margin {100 * each.times.margin:.3g} %"
-    print(f"\n{printable(each.metric)}, {better}; {margin}; p after Holm")
-    headers = ("point", "A", "B", "B/A", f"{level:.3g} % interval", "p", "n", "verdict")
-    print_table(headers, rows, right=(1, 2, 3, 5, 6))
+    print()
+    say(f"{printable(each.metric)}, {better}; {margin}; p after Holm")
+    if "=" in shared:
+        say(f"fixed: {printable(shared)}", indent="  ")
+    headers = (printable(head), "A", "B", "B/A", f"{level:.3g} % interval", "p", "n", "verdict")
+    print_table(headers, rows, right=(1, 2, 3, 5, 6), whole=(4,), spare=(6,), wrap=(0,))
+    if any(row[3] == MISSING for row in rows):
+        say(f"B/A {MISSING}: {NOT_DISTINGUISHABLE}, because the interval of the ratio includes 1")
     if len(rows) < len(each.times.points):
-        print(f"and {len(each.times.points) - len(rows)} more points; --json has them all")
+        print(f"and {len(each.times.points) - len(rows)} more points; --json lists all of them")
 
 
 def _most_telling(each: MetricComparison) -> list[PointComparison]:
@@ -186,8 +174,8 @@ def _most_telling(each: MetricComparison) -> list[PointComparison]:
 
 
 def _print_score(found: Comparison) -> None:
-    from proctor.cli.table import print_table
-    from proctor.report.compare.sentence import points
+    from proctor.cli.table import print_table, say
+    from proctor.report.compare.sentence import points, reach, ways_out
 
     assert found.score is not None
     rows = []
@@ -211,12 +199,15 @@ def _print_score(found: Comparison) -> None:
         )
     print()
     print_table(
-        ("score", "A", "B", "B - A", "tasks like these, 95 %", "these tasks, 95 %"), rows, right=(1, 2, 3)
+        ("score", "A", "B", "B - A", "tasks like these, 95 %", "these tasks, 95 %"),
+        rows,
+        right=(1, 2, 3),
+        whole=(4, 5),
     )
-    print(f"errors that were not the agent's: A {found.score.a.errors}, B {found.score.b.errors}")
-    if found.score.bounds.excluded:
-        reach = 100 * found.score.bounds.excluded.detectable
-        print(f"a difference of {reach:.1f} pp would be found 4 times in 5")
+    print(f"errors not caused by the agent: A {found.score.a.errors}, B {found.score.b.errors}")
+    for text in (reach(found.score), *ways_out(found.score)):
+        if text:
+            say(text)
 
 
 def _print_apart(found: Comparison) -> None:
@@ -225,13 +216,13 @@ def _print_apart(found: Comparison) -> None:
 
     if found.failures:
         rows = [tuple(map(printable, (each.name, each.a, each.b))) for each in found.failures[:MAX_ROWS]]
-        print("\nnot compared, because a side has no result:")
+        print("\nnot compared, because one side has no result:")
         print_table(("point", "A", "B"), rows)
         if len(rows) < len(found.failures):
-            print(f"and {len(found.failures) - len(rows)} more; --json has them all")
+            print(f"and {len(found.failures) - len(rows)} more; --json lists all of them")
     for each in found.metrics:
         if each.absent:
-            print(f"\nwithout {printable(each.metric)} on a side: {_some(each.absent)}")
+            print(f"\nwithout {printable(each.metric)} on one side: {_some(each.absent)}")
     for side, names in (("A", found.only_a), ("B", found.only_b)):
         if names:
             print(f"\nonly in {side}: {_some(names)}")

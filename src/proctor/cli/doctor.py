@@ -35,17 +35,19 @@ def command(as_json: bool) -> int:
 
     Exit code 0 unless something that every run needs is broken (4).
     """
-    from proctor.cli.table import print_json, print_table
+    from proctor.cli.table import print_json, print_table, say
 
     findings = list(examine(load_settings()))
     if as_json:
         print_json([asdict(each) for each in findings])
     else:
         marks = {"ok": "✓", "warning": "~", "missing": "–", "broken": "✗"}
-        print_table(["", "what", "found"], [[marks[each.state], each.name, each.detail] for each in findings])
+        rows = [[f"{marks[each.state]} {each.name}", each.detail] for each in findings]
+        print_table(["  what", "found"], rows, wrap=(0, 1))
         for each in findings:
             if each.remedy and each.state != "ok":
-                print(f"\n{each.name}: {each.remedy}")
+                print()
+                say(f"{each.name}: {each.remedy}", indent="  ")
     broken = any(each.state == "broken" for each in findings)
     return Exit.INFRASTRUCTURE if broken else Exit.OK
 
@@ -65,7 +67,7 @@ def examine(settings: Settings) -> Iterator[Finding]:
         try:
             yield from check(settings)
         except Exception as error:  # noqa: BLE001 - the doctor reports what it could not examine
-            yield Finding(check.__name__.strip("_"), "warning", f"could not be examined: {error}")
+            yield Finding(check.__name__.strip("_"), "warning", f"could not be checked: {error}")
 
 
 def _python(_: Settings) -> Iterator[Finding]:
@@ -92,7 +94,7 @@ def _folders(settings: Settings) -> Iterator[Finding]:
 
 def _store(settings: Settings) -> Iterator[Finding]:
     if "://" not in settings.store_url and not Path(settings.store_url).exists():
-        yield Finding("store", "ok", f"{settings.store_url}: not there yet; the first run makes it")
+        yield Finding("store", "ok", f"{settings.store_url}: does not exist yet; the first run creates it")
         return
     from proctor.store.open import open_store
 
@@ -100,6 +102,7 @@ def _store(settings: Settings) -> Iterator[Finding]:
         with open_store(settings.store_url) as store:
             problems = store.check()
             count = len(store.runs(limit=1))
+            wanted = store.live_blobs()
     except ProctorError as error:
         yield Finding(
             "store", "broken", str(error), "Move the file away to start a new store, or restore a copy."
@@ -111,6 +114,25 @@ def _store(settings: Settings) -> Iterator[Finding]:
         )
     else:
         yield Finding("store", "ok", "sound" + ("" if count else ", no run yet"))
+    yield from _blobs(settings, wanted)
+
+
+def _blobs(settings: Settings, wanted: set[str]) -> Iterator[Finding]:
+    """Whether the files that runs refer to are there. Their content is not read: there may be very many."""
+    from proctor.store.blobs import FolderBlobs
+
+    blobs = FolderBlobs(settings.blobs_dir)
+    missing = sorted(digest for digest in wanted if not blobs.has(digest))
+    if missing:
+        some = ", ".join(digest[:12] for digest in missing[:3]) + (" …" if len(missing) > 3 else "")
+        yield Finding(
+            "blobs",
+            "broken",
+            f"{len(missing):,} of {len(wanted):,} files of runs are missing in {blobs.root}: {some}",
+            "Restore the folder from a copy; logs and artifacts that were exported are in the run folders.",
+        )
+    elif wanted:
+        yield Finding("blobs", "ok", f"{len(wanted):,} files, all present")
 
 
 def _machine(settings: Settings) -> Iterator[Finding]:
@@ -130,7 +152,7 @@ def _machine(settings: Settings) -> Iterator[Finding]:
             "governor",
             "ok" if mode == "performance" else "warning",
             mode,
-            "The clock follows the load; `cpupower frequency-set -g performance` steadies it.",
+            "The CPU frequency varies; `cpupower frequency-set -g performance` keeps it constant.",
         )
     else:
         yield Finding("governor", "ok", "not visible (virtual machine)")
@@ -157,7 +179,7 @@ def _pace(settings: Settings) -> Finding:
         "pace",
         "ok" if calm >= _MOSTLY else "warning",
         f"calm {calm:.0%} of the time, {median(looks) / best_ns:.2f} times slower than its best (median)",
-        "Something else uses this processor: `measured: auto` waits for calm, `proctor ab` is not disturbed.",
+        "Other programs use this processor: `measured: auto` waits for calm, `proctor ab` is not affected.",
     )
 
 
@@ -198,7 +220,7 @@ def _sandboxes(settings: Settings) -> Iterator[Finding]:
         if obstacle := BACKENDS[name].obstacle():
             yield Finding(f"sandbox {name}", "missing", obstacle)
             continue
-        backend = BACKENDS[name].open(home)
+        backend = BACKENDS[name].open(home, (), None)
         assert isinstance(backend, Containers)
         for check in asyncio.run(probe_containers(backend)):
             yield found(name, check)

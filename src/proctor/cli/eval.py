@@ -7,17 +7,24 @@ import click
 
 @click.command(name="eval")
 @click.argument("name", metavar="NAME", default="latest")
-@click.option("--latest", is_flag=True, help="The newest run of that name; this is the default.")
+@click.option("--latest", is_flag=True, help="Take the newest run of that name (the default).")
 @click.option(
-    "--rollout", metavar="STAMP", help="The run with this stamp: its folder's name, or its beginning."
+    "--rollout",
+    metavar="STAMP",
+    help="Take the run with this stamp: its folder's name or the beginning of its id.",
 )
-@click.option("-v", "--verbose", count=True, help="A line per trial; twice: what the tests print.")
+@click.option("-v", "--verbose", count=True, help="Print a line per trial; twice: also what the tests print.")
 @click.option("--json", "as_json", is_flag=True, help="Print the new run's summary as JSON.")
 def command(name: str, latest: bool, rollout: str | None, verbose: int, as_json: bool) -> int:
     """Grade the rollouts of NAME again with the tasks' tests as they are now.
 
     The workspaces that the agents left are put into new sandboxes and judged. The result is a new run called
     NAME.eval; the first one stays as it is. Trials without a stored workspace are skipped, with the reason.
+
+    Exit code 0: every trial was judged or measured; an agent that fails a task is a result. 1: a gate says
+    regression, or an author has something to repair (an experiment that raises, an invalid task, a verifier
+    that breaks). 3: a gate is inconclusive. 4: trials were lost to the infrastructure or a provider. 130:
+    interrupted. With gates the gate decides; otherwise 1 comes before 4.
     """
     from proctor.cli.rollout_ref import check, find_run
     from proctor.cli.run import carry_out

@@ -27,16 +27,22 @@ _FILE = click.Path(path_type=Path, dir_okay=False)
 
 @click.command(name="gate")
 @click.argument("ref", metavar="RUN")
-@click.option("--baseline", metavar="NAME_OR_RUN", help="A pinned baseline, or any run or run folder.")
-@click.option("--rules", "rules_file", type=_FILE, help="A file of rules. [the spec's own gates]")
-@click.option("--baselines", "baselines_file", type=_FILE, help="The file of pinned baselines.")
-@click.option("--json", "as_json", is_flag=True, help="One JSON document instead of text.")
-@click.option("--junit", "junit_file", type=_FILE, help="Also write JUnit XML here.")
-@click.option("--markdown", "markdown_file", type=_FILE, help="Also write a pull-request comment here.")
-@click.option("--html", "html_file", type=_FILE, help="Also write a page here.")
+@click.option(
+    "--baseline",
+    metavar="NAME_OR_RUN",
+    help="What to compare with: a pinned baseline, a run or a run folder.",
+)
+@click.option("--rules", "rules_file", type=_FILE, help="File of rules. [the gates of the spec]")
+@click.option("--baselines", "baselines_file", type=_FILE, help="File of pinned baselines.")
+@click.option("--json", "as_json", is_flag=True, help="Print JSON instead of text.")
+@click.option("--junit", "junit_file", type=_FILE, help="Also write JUnit XML to this file.")
+@click.option(
+    "--markdown", "markdown_file", type=_FILE, help="Also write a pull-request comment to this file."
+)
+@click.option("--html", "html_file", type=_FILE, help="Also write an HTML page to this file.")
 @click.option("--github", is_flag=True, help="Also print GitHub annotations.")
 @click.option("--step-summary", is_flag=True, help="Also append to $GITHUB_STEP_SUMMARY.")
-@click.option("--fields", is_flag=True, help="List what thresholds may name, and stop.")
+@click.option("--fields", is_flag=True, help="List the fields that rules may name, and exit.")
 @click.option("--seed", default=0, show_default=True, help="Seed of the resampling.")
 @undisturbed
 def command(
@@ -107,7 +113,7 @@ def judge(
 
 
 class Before(NamedTuple):
-    """What a run is held against, what that is called, and where it came from."""
+    """The baseline of a run, its name, and where it came from."""
 
     side: Side | None
     label: str
@@ -132,7 +138,7 @@ def hold_against(
 def judge_against(
     side: Side, rules: RuleSet, before: Before, settings: Settings, *, seed: int = 0
 ) -> GateResult:
-    """The verdict against what the run is held against."""
+    """The verdict on the run, compared with its baseline."""
     from dataclasses import replace
 
     from proctor.report.gate.evaluate import evaluate
@@ -140,7 +146,7 @@ def judge_against(
     noise = _noise(side, before.side, rules, settings) if before.side else {}
     found = evaluate(rules, side, before.side, held_against=before.label, noise=noise, seed=seed)
     if before.side and before.side.results.run_id and before.side.results.run_id == side.results.run_id:
-        found = replace(found, warnings=("the baseline is this very run", *found.warnings))
+        found = replace(found, warnings=("the baseline is this run itself", *found.warnings))
     return replace(found, baseline_facts=before.facts)
 
 
@@ -203,14 +209,15 @@ def keep(found: GateResult, info: RunInfo) -> None:
         write_json(folder / "gate.json", to_mapping(found))
         put_gate(info, folder)
     except StoreError as error:
-        print(f"note: the verdict is not in the run's folder: {error}", file=sys.stderr)
+        print(f"note: the verdict could not be saved in the run's folder: {error}", file=sys.stderr)
 
 
 def show(found: GateResult, *, as_json: bool = False, github: bool = False) -> None:
     """Print the verdict. Beside JSON, annotations go to standard error: GitHub reads both."""
     import sys
 
-    from proctor.cli.table import bold, print_json, printable
+    from proctor.cli.points_text import clean
+    from proctor.cli.table import print_json, printable, say
     from proctor.report.gate.output.document import to_mapping
     from proctor.report.gate.output.github import workflow_commands
     from proctor.report.gate.output.text import lines
@@ -219,9 +226,9 @@ def show(found: GateResult, *, as_json: bool = False, github: bool = False) -> N
         print_json(to_mapping(found))
     else:
         first, *rest = lines(found)
-        print(bold(printable(f"Gate: {first}".replace("\u202f", " "))))
+        say(clean(f"Gate: {first}"), heading=True)
         for line in rest:
-            print(printable(line.replace("\u202f", " ")))
+            say(clean(line), indent="  ")
     if github:
         for line in workflow_commands(found):
             print(printable(line), file=sys.stderr if as_json else sys.stdout)
@@ -310,7 +317,7 @@ def _rules(info: RunInfo | None, rules_file: Path | None) -> RuleSet:
         return load_rules(rules_file)
     gates = info.resolved.get("gates") if info else None
     if not isinstance(gates, list | tuple) or not gates:
-        what = f"the spec of run {info.id} has no gates" if info else "a summary file brings no rules"
+        what = f"the spec of run {info.id} has no gates" if info else "a summary file has no rules"
         raise UsageError(f"{what}; give --rules FILE with lines such as '- failure_count == 0'")
     return read_rules(gates)
 
@@ -336,7 +343,7 @@ def _baseline(
         document = _about(wanted, settings)[1]
         side = _side(wanted, document, rules, settings)
     except NotFoundError as error:
-        raise NotFoundError(f"{missing(wanted, known)} in {path}, and no run either: {error}") from error
+        raise NotFoundError(f"{missing(wanted, known)} in {path}; {error}") from error
     return side, f"run {side.label}", {"run_id": side.results.run_id, "digest": side.digest}
 
 
@@ -362,6 +369,6 @@ def _print_fields(ref: str, settings: Settings) -> int:
 
     with opened(ref, settings) as (data, document):
         side = side_of(data) if data else side_of_document(document or {}, label=ref)
-    rows = [(printable(path), printable(value)[:60]) for path, value in known_fields(side)]
-    print_table(("field", "value"), rows)
+    rows = [(printable(path), printable(value)) for path, value in known_fields(side)]
+    print_table(("field", "value"), rows, wrap=(1,))
     return Exit.OK

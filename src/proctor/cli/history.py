@@ -1,4 +1,4 @@
-"""`proctor history`: a series of runs over time, with the moments at which it moved for good."""
+"""`proctor history`: a series of runs over time, with its lasting changes."""
 
 from __future__ import annotations
 
@@ -24,27 +24,34 @@ MOST_SPARKS = 60
 
 @click.command(name="history")
 @click.argument("series", metavar="SERIES")
-@click.option("--metric", default="", help="What to follow. [duration_s, or pass_rate for rollouts]")
+@click.option("--metric", default="", help="Metric to show. [duration_s, or pass_rate for rollouts]")
 @click.option(
     "--point",
     "only",
     default="",
     metavar="TEXT",
-    help="Only points, agents or tasks with this in their name.",
+    help="Only points, agents or tasks whose name contains this text.",
 )
 @click.option(
-    "--last", type=click.IntRange(1, 10_000), default=100, show_default=True, help="The newest so many runs."
+    "--last",
+    type=click.IntRange(1, 10_000),
+    default=100,
+    show_default=True,
+    help="Maximum number of runs, newest first.",
 )
 @click.option(
-    "--html", "html_file", type=click.Path(path_type=Path, dir_okay=False), help="Also write a page here."
+    "--html",
+    "html_file",
+    type=click.Path(path_type=Path, dir_okay=False),
+    help="Also write an HTML page to this file.",
 )
-@click.option("--json", "as_json", is_flag=True, help="One JSON document instead of text.")
+@click.option("--json", "as_json", is_flag=True, help="Print JSON instead of text.")
 @undisturbed
 def command(series: str, metric: str, only: str, last: int, html_file: Path | None, as_json: bool) -> int:
-    """Show SERIES over time: the name of a run, of which all runs of that name are the series.
+    """Show all runs named SERIES over time.
 
-    Changes are lasting moves of the level, by change-point detection; runs that the infrastructure broke
-    are shown and not counted.
+    Change-point detection finds lasting changes. Runs that the infrastructure broke are shown, but not
+    counted.
     """
     from proctor.report.history.collect import collect
     from proctor.settings import load_settings
@@ -71,31 +78,35 @@ def command(series: str, metric: str, only: str, last: int, html_file: Path | No
 
 
 def _print(history: History) -> None:
-    from proctor.cli.table import bold, printable
+    from proctor.cli.table import printable, say
     from proctor.report.history.words import captions, differences, left_out, sentence
 
-    print(bold(_text(sentence(history))))
+    say(_text(sentence(history)), heading=True)
     for said in [*left_out(history), *differences(history), *history.notes]:
-        print(f"! {_text(said)}")
+        say(f"! {_text(said)}", indent="  ")
     first = (history.main or list(history.lines))[:MOST_MAIN]
     _print_runs(history, first)
     _print_lines(history, [line for line in history.lines if line not in first])
     print()
     for said in captions(history):
-        print(printable(said))
+        say(printable(said))
 
 
 def _print_runs(history: History, lines: Sequence[Line]) -> None:
     """The main lines as rows of bars, and a row per run."""
-    from proctor.cli.table import bold, print_table
+    from proctor.cli.layout import shorten, width
+    from proctor.cli.table import bold, line_width, print_table
     from proctor.report.history.words import date_text, line_title, sparkline
 
     if not lines:
         return
     print()
-    width = max(len(_text(line_title(history, line))) for line in lines)
-    for line in lines:
-        print(f"{bold(_text(line_title(history, line)).ljust(width))}  {sparkline(line)[-MOST_SPARKS:]}")
+    room = line_width() or 10_000
+    titles = [shorten(_text(line_title(history, line)), room // 2) for line in lines]
+    wide = max(map(width, titles))
+    sparks = min(MOST_SPARKS, room - wide - 2)
+    for line, title in zip(lines, titles, strict=True):
+        print(f"{bold(title + ' ' * (wide - width(title)))}  {sparkline(line)[-sparks:]}")
     print()
     rows = [
         (
@@ -108,10 +119,18 @@ def _print_runs(history: History, lines: Sequence[Line]) -> None:
         for at, run in enumerate(history.runs)
     ]
     if len(rows) > MOST_RUNS:
-        print(f"{len(rows) - MOST_RUNS} older runs are not listed; --json has them all")
+        print(f"{len(rows) - MOST_RUNS} older runs are not listed; --json lists all of them")
     single = ("value", "95 % interval", "n")
     columns = single if len(lines) == 1 else tuple(_text(line.name) for line in lines)
-    print_table(("run", "date, UTC", "commit", *columns, ""), rows[-MOST_RUNS:], right=(3, 5))
+    numbers = range(3, 3 + len(columns))
+    print_table(
+        ("run", "date, UTC", "commit", *columns, ""),
+        rows[-MOST_RUNS:],
+        right=numbers,
+        whole=(0, 1),
+        spare=(2,),
+        wrap=(3 + len(columns),),
+    )
 
 
 def _cells(line: Line, at: int, *, single: bool) -> tuple[str, ...]:
@@ -125,7 +144,7 @@ def _cells(line: Line, at: int, *, single: bool) -> tuple[str, ...]:
 
 
 def _note(history: History, lines: Sequence[Line], at: int) -> str:
-    """What is to be said of one run: why it does not count, that a level changed here, that much differs."""
+    """Notes on one run: why it does not count, that a level changed here, what differs."""
     from proctor.report.history.words import change_span, change_text
 
     run = history.runs[at]
@@ -144,17 +163,19 @@ def _note(history: History, lines: Sequence[Line], at: int) -> str:
 
 def _print_lines(history: History, rest: Sequence[Line]) -> None:
     """Everything else in a row each: those that moved most first."""
-    from proctor.cli.table import print_table
+    from proctor.cli.table import print_table, say
     from proctor.report.history.words import change_text, line_title, sparkline, value_text
+    from proctor.report.labels import apart
 
     if not rest:
         return
     rows = []
-    for line in rest[:MOST_LINES]:
+    shared, own = apart([line.name for line in rest[:MOST_LINES]])
+    for line, name in zip(rest, own, strict=False):
         changes = ", ".join(f"{change_text(line, move)} at {history.runs[move.at].id}" for move in line.moves)
         rows.append(
             (
-                _text(line_title(history, line)),
+                _text(line_title(history, line, name)),
                 sparkline(line)[-MOST_SPARKS:],
                 _text(value_text(line, line.latest)),
                 len(line.known),
@@ -162,9 +183,12 @@ def _print_lines(history: History, rest: Sequence[Line]) -> None:
             )
         )
     print()
-    print_table(("line", "over the runs", "newest", "runs", "changes"), rows, right=(2, 3))
+    if "=" in shared:
+        say(f"fixed: {_text(shared)}", indent="  ")
+    headers = ("line", "over the runs", "newest", "runs", "changes")
+    print_table(headers, rows, right=(2, 3), whole=(1,), wrap=(0, 4))
     if len(rest) > len(rows):
-        print(f"and {len(rest) - len(rows)} more; --point TEXT picks, --json has them all")
+        print(f"and {len(rest) - len(rows)} more; --point TEXT picks, --json lists all of them")
 
 
 def _text(text: str) -> str:

@@ -1,4 +1,4 @@
-"""`proctor images`: those whose layers are here; bring one from a file, remove what nothing uses."""
+"""`proctor images`: list them, pull from a registry, import from a file, remove what nothing uses."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _DAY_S = 86_400.0
 
 @click.group("images")
 def command() -> None:
-    """Images for sandboxes: list, import from a file, remove what is unused."""
+    """Images for sandboxes: list, pull from a registry, import from a file, remove what is unused."""
 
 
 @command.command("ls")
@@ -30,34 +30,91 @@ def list_images(as_json: bool) -> int:
     """List the images that are here."""
     from dataclasses import asdict
 
-    from proctor.cli.table import print_json, print_table, printable
+    from proctor.cli.table import print_json, print_table, printable, say
     from proctor.sandbox.image.references import References
     from proctor.settings import load_settings
 
-    found = list(References(load_settings().cache_dir / "images" / "references").all())
+    references = References(load_settings().cache_dir / "images" / "references")
+    found = sorted(references.all(), key=lambda image: image.reference)
     if as_json:
         print_json([asdict(image) for image in found])
     elif found:
-        rows = [(printable(each.reference), each.id[:12], len(each.layers), each.source) for each in found]
-        print_table(("image", "id", "layers", "from"), rows, right=(2,))
+        from proctor.cli.show import size_text
+
+        rows = [
+            (
+                printable(each.reference),
+                each.pin[7:19],
+                len(each.layers),
+                size_text(each.size_bytes) if each.size_bytes else "–",
+                each.source,
+            )
+            for each in found
+        ]
+        print_table(("image", "digest", "layers", "size", "from"), rows, right=(2, 3), whole=(1,))
     else:
-        print("No images yet. Bring one with 'proctor images import FILE'.")
+        say("No images yet. Get one with 'proctor images pull REF' or 'proctor images import FILE'.")
     return Exit.OK
+
+
+@command.command("pull")
+@click.argument("refs", metavar="[REF]...", nargs=-1)
+@click.option(
+    "--for",
+    "tasks",
+    multiple=True,
+    metavar="TASKS",
+    help="Pull every image that tasks name: a task folder, a folder of tasks or a ZIP. May be repeated.",
+)
+@click.option("--platform", default="", metavar="OS/ARCH", help="Another platform than this machine's.")
+@click.option("--json", "as_json", is_flag=True, help="Print JSON.")
+def pull_images(refs: tuple[str, ...], tasks: tuple[str, ...], platform: str, as_json: bool) -> int:
+    """Pull images from their registries, or refresh those that are here.
+
+    REF is a name as docker knows it: ubuntu:24.04, ghcr.io/owner/name:tag, name@sha256:…
+    Layers that are here already are not downloaded. Logins of docker and podman are used.
+    """
+    import asyncio
+    import sys
+
+    from proctor.cli.images_pull import check_names, names_for, pull_all
+    from proctor.cli.table import printable
+    from proctor.sandbox.image.registry.manifest import parse_platform
+    from proctor.settings import load_settings
+
+    needed, problems = names_for(tasks, load_settings().cache_dir) if tasks else ([], [])
+    names = list(dict.fromkeys((*refs, *needed)))
+    wanted = parse_platform(platform) if platform else None
+    if tasks and not names and not problems:
+        print("These tasks need no image from a registry.")
+        return Exit.OK
+    check_names(names)
+    for problem in problems:
+        print(f"skipped {printable(problem)}", file=sys.stderr)
+
+    async def work() -> int:
+        roots, close = _open()
+        try:
+            return await pull_all(roots, names, wanted, as_json=as_json)
+        finally:
+            await close()
+
+    return asyncio.run(work())
 
 
 @command.command("import")
 @click.argument("file", type=click.Path(exists=True, path_type=Path))
-@click.option("--name", default="", metavar="NAME:TAG", help="Name it so; otherwise as the file says.")
+@click.option("--name", default="", metavar="NAME:TAG", help="Name for the image. [as the file says]")
 def import_image(file: Path, name: str) -> int:
-    """Bring an image from FILE: what 'podman save' or 'docker save' wrote, or an OCI layout."""
+    """Import an image from FILE: written by 'podman save' or 'docker save', or an OCI layout."""
     import asyncio
 
     async def work() -> None:
-        from proctor.sandbox.image.oci import bring
+        from proctor.sandbox.image.oci import import_image
 
         roots, close = _open()
         try:
-            for image in await bring(roots.store, roots.references, file, name=name):
+            for image in await import_image(roots.store, roots.references, file, name=name):
                 print(f"{image.reference}  {image.id[:12]}  {len(image.layers)} layers")
         finally:
             await close()
@@ -67,14 +124,24 @@ def import_image(file: Path, name: str) -> int:
 
 
 @command.command("gc")
-@click.option("--days", type=click.FloatRange(0), default=30.0, show_default=True, help="Unused for so long.")
 @click.option(
-    "--max-gb", type=click.FloatRange(0), default=20.0, show_default=True, help="Keep at most so much."
+    "--days",
+    type=click.FloatRange(0),
+    default=30.0,
+    show_default=True,
+    help="Remove what was unused for this many days.",
 )
-@click.option("--imported", is_flag=True, help="Remove imported images too.")
+@click.option(
+    "--max-gb",
+    type=click.FloatRange(0),
+    default=20.0,
+    show_default=True,
+    help="Keep at most this many gigabytes.",
+)
+@click.option("--imported", is_flag=True, help="Remove images too that were imported or pulled by hand.")
 @click.option("--json", "as_json", is_flag=True, help="Print JSON.")
 def collect(days: float, max_gb: float, imported: bool, as_json: bool) -> int:
-    """Remove layers that nothing has used for long, and the oldest when there are too many."""
+    """Remove layers that were unused for long, and the oldest ones when there are too many."""
     import asyncio
     import time
     from dataclasses import asdict
@@ -115,5 +182,5 @@ def _open() -> tuple[LayeredRoots, Close]:
     from proctor.settings import load_settings
 
     settings = load_settings()
-    backend = Bubblewrap(settings.home / "sandboxes")
+    backend = Bubblewrap(settings.home / "sandboxes", network_allow=settings.network_allow)
     return LayeredRoots(settings.cache_dir / "images", backend), backend.close

@@ -25,7 +25,7 @@ def command(paths: tuple[Path, ...], as_json: bool) -> None:
             result = import_folder(store, FolderBlobs(settings.blobs_dir), path)
             done.append({"run_id": result.info.id, "name": result.info.name, "added": result.added})
             if not as_json:
-                what = "added" if result.added else "was there already"
+                what = "added" if result.added else "was already in the store"
                 print(f"{result.info.id}  {result.info.name}  {what}")
     if as_json:
         print_json(done)

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from proctor.cli.spec_options import takes_sources
 from proctor.errors import Exit
 
 if TYPE_CHECKING:
@@ -18,13 +19,7 @@ if TYPE_CHECKING:
 
 @click.command("list")
 @click.argument("slug", required=False)
-@click.option(
-    "--experiments",
-    "sources",
-    multiple=True,
-    metavar="DIR_OR_MODULE",
-    help="Also look in this folder, file or module. May be repeated.",
-)
+@takes_sources
 @click.option("--tag", "tags", multiple=True, help="Only experiments with this tag. May be repeated.")
 @click.option("--params", "all_params", is_flag=True, help="Show every experiment's parameters in full.")
 @click.option("--json", "as_json", is_flag=True, help="Print JSON.")
@@ -59,23 +54,32 @@ def _print_overview(chosen: Iterable[Registered]) -> None:
         (each.slug, each.summary, ", ".join(each.tags), ", ".join(parameters(each)[0])) for each in chosen
     ]
     if rows:
-        print_table(("experiment", "summary", "tags", "params"), rows)
+        print_table(
+            ("experiment", "summary", "tags", "params"),
+            rows,
+            whole=(0,),
+            spare=(2, 3),
+            wrap=(1,),
+            more="'proctor list NAME'",
+        )
     else:
         print("No experiment matches.", file=sys.stderr)
 
 
 def _print_in_full(chosen: Iterable[Registered]) -> None:
-    from proctor.cli.table import bold, print_table
+    from proctor.cli.table import print_table, say
     from proctor.experiments.describe import parameters
 
     for number, each in enumerate(chosen):
         params, takes_others = parameters(each)
         title = f"{each.slug}  {each.summary}".rstrip()
-        print(("\n" if number else "") + bold(title))
-        print(f"defined at {each.place}" + (f"; tags {', '.join(each.tags)}" if each.tags else ""))
+        if number:
+            print()
+        say(title, heading=True)
+        say(f"defined at {each.place}" + (f"; tags {', '.join(each.tags)}" if each.tags else ""))
         if params:
             rows = [(p.name, p.type, _default(p), _range(p), p.description) for p in params.values()]
-            print_table(("param", "type", "default", "values", "meaning"), rows)
+            print_table(("param", "type", "default", "values", "meaning"), rows, whole=(2,), wrap=(3, 4))
         print("other parameters are accepted too" if takes_others else "no other parameters")
 
 

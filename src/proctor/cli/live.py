@@ -1,14 +1,16 @@
-"""What a person sees while a run goes on: a live line on a terminal, clean lines in a log."""
+"""Progress of a run: a live line on a terminal, clean lines in a log."""
 
 from __future__ import annotations
 
 import sys
 import time
 from collections import Counter
+from collections.abc import Mapping
 from types import TracebackType
 from typing import TYPE_CHECKING, Self
 
-from proctor.cli.table import seconds
+from proctor.cli.table import printable, seconds
+from proctor.cli.terminal import direct
 from proctor.model.outcome import Outcome
 from proctor.model.plan import PlannedTrial
 from proctor.model.record import AttemptRecord
@@ -18,15 +20,28 @@ if TYPE_CHECKING:
     from rich.progress import Progress
 
 LINES_UP_TO = 200
-"""Runs with more trials than this report every ten seconds instead of every trial."""
+"""Runs with more trials than this only say how far they are."""
+_QUIET_S = 10.0
+EVERY_S = 2.0
+"""In a log a point has a line unless another was printed less than this ago: the table at the end has all."""
 TICKS = {Outcome.PASSED: "✓", Outcome.PARTIAL: "◐", Outcome.FAILED: "✗"}
 
 
 class Live:
     """Listens to the engine and shows progress on standard error."""
 
-    def __init__(self, total: int, *, done: int = 0, verbose: bool = False, quiet: bool = False) -> None:
+    def __init__(
+        self,
+        total: int,
+        *,
+        done: int = 0,
+        verbose: bool = False,
+        quiet: bool = False,
+        labels: Mapping[str, str] | None = None,
+    ) -> None:
         self.total = total
+        self.labels = labels or {}
+        """Trial key → what sets it apart from the others; else its own label is shown."""
         self.done = done
         self.counts: Counter[Outcome] = Counter()
         self.verbose = verbose
@@ -44,9 +59,9 @@ class Live:
             self._bar = Progress(
                 BarColumn(bar_width=24),
                 MofNCompleteColumn(),
-                TextColumn("{task.description}"),
+                TextColumn("{task.description}", markup=False),
                 TimeRemainingColumn(),
-                console=Console(stderr=True),
+                console=Console(file=direct(sys.stderr)),
                 transient=True,
             )
             self._task = self._bar.add_task("starting", total=self.total, completed=self.done)
@@ -63,7 +78,9 @@ class Live:
         """Show what runs now."""
         if self._bar:
             again = f" (attempt {lease.attempt})" if lease.attempt > 1 else ""
-            self._bar.update(self._task, description=f"{self._tally()}  {_cut(trial.label)}{again}")
+            self._bar.update(
+                self._task, description=f"{self._tally()}  {_cut(printable(self._label(trial)))}{again}"
+            )
 
     def ended(self, trial: PlannedTrial, record: AttemptRecord, counts: bool) -> None:
         """Count it and, where wanted, print a line."""
@@ -76,8 +93,8 @@ class Live:
         if self.quiet:
             return
         if self._wants_line(record, counts):
-            self._print(line_for(trial, record, counts, self.done, self.total))
-        elif time.monotonic() - self._last_line > 10:
+            self._print(line_for(self._label(trial), trial, record, counts, self.done, self.total))
+        elif self._silent_s() > _QUIET_S:
             self._print(f"[{self.done}/{self.total}] {self._tally()}, {self._eta()}")
 
     def say(self, text: str) -> None:
@@ -90,12 +107,20 @@ class Live:
             return True
         if record.outcome is not Outcome.PASSED:
             return self.counts[record.outcome] <= 20
-        return self._bar is None and self.total <= LINES_UP_TO
+        if self._bar or self.done >= self.total:  # what has ended is told by the table
+            return False
+        return self.total <= LINES_UP_TO and self._silent_s() >= EVERY_S
+
+    def _silent_s(self) -> float:
+        return time.monotonic() - self._last_line
+
+    def _label(self, trial: PlannedTrial) -> str:
+        return self.labels.get(trial.key) or trial.label
 
     def _print(self, line: str) -> None:
         self._last_line = time.monotonic()
         if self._bar:
-            self._bar.console.print(line, markup=False, highlight=False)
+            self._bar.console.print(printable(line), markup=False, highlight=False)
         else:
             print(line, file=sys.stderr, flush=True)
 
@@ -107,24 +132,26 @@ class Live:
         return (
             f"{rate:.1f} trials/s, {seconds((self.total - self.done) / rate)} left"
             if rate
-            else "no trial ended yet"
+            else "no trial has ended yet"
         )
 
 
-def line_for(trial: PlannedTrial, record: AttemptRecord, counts: bool, done: int, total: int) -> str:
+def line_for(
+    label: str, trial: PlannedTrial, record: AttemptRecord, counts: bool, done: int, total: int
+) -> str:
     """One attempt as one line."""
     width = len(str(total))
     tick = TICKS.get(record.outcome, "!")
-    parts = [f"[{done:>{width}}/{total}] {tick} {trial.label}: {record.outcome}"]
+    parts = [f"[{done:>{width}}/{total}] {tick} {label}: {record.outcome}"]
     duration = record.metrics.get("duration_s", {})
     if trial.kind == "experiment" and duration.get("count"):
         parts.append(f"median {seconds(duration['p50'])} (n={duration['count']})")
     elif trial.kind == "task":
-        parts.append(seconds(record.ended_at - record.started_at))
+        parts.append(seconds(record.took_s))
     if record.failure:
-        parts.append(f"{record.failure.phase}: {record.failure.type}: {_cut(record.failure.message, 120)}")
+        parts.append(_cut(record.failure.in_words, 400))
     if not counts:
-        parts.append("kept, not counted")
+        parts.append("will be tried again" if record.outcome.retryable else "not counted")
     return ", ".join(parts)
 
 

@@ -1,4 +1,4 @@
-"""What a person sees while agents work: a grid of tasks × rollouts that fills up, with rate and time left."""
+"""Progress of agents on tasks: a grid of tasks × rollouts, with rate and time left."""
 
 from __future__ import annotations
 
@@ -8,8 +8,10 @@ from collections.abc import Iterable
 from types import TracebackType
 from typing import TYPE_CHECKING, Self
 
-from proctor.cli.live import LINES_UP_TO, line_for
+from proctor.cli.live import line_for
 from proctor.cli.table import printable, seconds
+from proctor.cli.terminal import direct
+from proctor.model.arms import arm_of, named
 from proctor.model.outcome import Outcome
 from proctor.model.plan import PlannedTrial
 from proctor.model.record import AttemptRecord
@@ -21,13 +23,13 @@ if TYPE_CHECKING:
     from rich.text import Text
 
 RUNNING = "▸"
-_QUIET_S = 10.0
+_QUIET_S = 20.0
 _LONGEST_LINE = 4096
 _LABEL = 34
 
 
 class TaskLive:
-    """Listens to the engine. On a terminal a live grid, in a log clean lines; -v and -vv say more."""
+    """Listens to the engine. On a terminal a live grid; in a log how far it is, and errors; -v says more."""
 
     def __init__(
         self, trials: Iterable[PlannedTrial], *, done: int = 0, verbose: int = 0, quiet: bool = False
@@ -51,7 +53,7 @@ class TaskLive:
             from rich.console import Console
             from rich.live import Live
 
-            self._console = Console(stderr=True)
+            self._console = Console(file=direct(sys.stderr))
             self._live = Live(
                 get_renderable=self._render, console=self._console, refresh_per_second=8, transient=True
             )
@@ -90,8 +92,8 @@ class TaskLive:
         if self.quiet:
             return
         if self._is_news(record, counts):
-            self._print(printable(line_for(trial, record, counts, self.done, self.total)))
-        elif self._live is None and time.monotonic() - self._last_line > _QUIET_S:
+            self._print(printable(line_for(trial.label, trial, record, counts, self.done, self.total)))
+        elif self._live is None and self.done < self.total and time.monotonic() - self._last_line > _QUIET_S:
             self._print(self.status())
 
     def say(self, text: str) -> None:
@@ -119,16 +121,15 @@ class TaskLive:
     def _eta(self) -> str:
         rate = self._fresh / max(1e-9, time.monotonic() - self.began)
         if not rate:
-            return "no trial ended yet"
+            return "no trial has ended yet"
         shown = f"{rate:.1f} trials/s" if rate >= 1 else f"{rate * 60:.1f} trials/min"
-        return f"{shown}  {seconds((self.total - self.done) / rate)} left"
+        left = f"  {seconds((self.total - self.done) / rate)} left" if self.done < self.total else ""
+        return f"{shown}{left}"
 
     def _is_news(self, record: AttemptRecord, counts: bool) -> bool:
         if self.verbose or not counts:
             return True
-        if not record.outcome.scored:
-            return self.counts["errors"] <= 20
-        return self._live is None and self.total <= LINES_UP_TO
+        return not record.outcome.scored and self.counts["errors"] <= 20
 
     def _flush(self, trial: PlannedTrial) -> None:
         for key in [key for key in self._streams if key[0] == trial.key]:
@@ -164,7 +165,7 @@ def _kind(outcome: Outcome) -> str:
 
 
 class Grid:
-    """Where each trial's field is, and what stands in it."""
+    """Where each trial's field is, and what it shows."""
 
     def __init__(self, trials: list[PlannedTrial]) -> None:
         from proctor.report.rollouts.words import PENDING
@@ -172,8 +173,9 @@ class Grid:
         self.rows: dict[str, dict[str, list[tuple[str, str]]]] = {}
         self.place: dict[str, tuple[str, str, int]] = {}
         self.touched: dict[str, int] = {}
+        names = named(map(arm_of, trials), " · ")
         for trial in trials:
-            arm = " · ".join(part for part in (trial.agent, trial.model) if part)
+            arm = names[arm_of(trial)]
             fields = self.rows.setdefault(trial.subject, {}).setdefault(arm, [])
             self.place[trial.key] = (trial.subject, arm, len(fields))
             fields.append((PENDING, "dim"))

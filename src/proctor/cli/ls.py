@@ -17,9 +17,11 @@ STATUSES = ("pending", "running", "done", "interrupted", "cancelled")
 
 
 @click.command("ls")
-@click.option("--limit", type=click.IntRange(1), default=30, show_default=True, help="At most so many runs.")
-@click.option("--name", metavar="NAME", help="Only runs of this name; '*' stands for anything.")
-@click.option("--status", type=click.Choice(STATUSES), help="Only runs that stand so.")
+@click.option(
+    "--limit", type=click.IntRange(1), default=30, show_default=True, help="Maximum number of runs."
+)
+@click.option("--name", metavar="NAME", help="Filter by name; '*' matches anything.")
+@click.option("--status", type=click.Choice(STATUSES), help="Filter by status.")
 @click.option("--json", "as_json", is_flag=True, help="Print JSON.")
 def command(limit: int, name: str | None, status: str | None, as_json: bool) -> int:
     """List runs, newest first."""
@@ -60,6 +62,9 @@ def _print(runs: Sequence[RunInfo], stalled: set[str]) -> None:
             for run in runs
         ],
         right=(3, 6),
+        whole=(0, 5),
+        spare=(5,),
+        wrap=(4,),
     )
 
 

@@ -2,47 +2,76 @@
 
 from __future__ import annotations
 
+import errno
+import os
 import sys
 from importlib import import_module
+from typing import TYPE_CHECKING
 
 import click
 
+from proctor.cli.examples import with_examples
+from proctor.cli.terminal import guarded
 from proctor.errors import Exit, ProctorError
 
+if TYPE_CHECKING:
+    from click.shell_completion import CompletionItem
+
+COMPLETING = "_PROCTOR_COMPLETE"
+"""Set by a shell that asks what could come next."""
+
 COMMANDS = {
-    "run": "Run a spec: measure experiments or roll out agents on tasks.",
-    "plan": "Print what a spec would run, how many trials, and how long.",
-    "ab": "Measure two versions in lockstep pairs and give a verdict.",
-    "selftest": "Prove on your own experiment that the gate would fire.",
-    "perf": "Measure the harness on many small episodes, and hold it to its limits.",
+    "run": "Run a spec: measure experiments, or let agents work on tasks.",
+    "plan": "Show what a spec would run, and how long it would take.",
+    "time": "Time commands or Python statements, and compare them.",
+    "ab": "Compare two versions of your code in lockstep pairs.",
+    "resume": "Finish an interrupted run: only what is missing.",
+    "cancel": "Stop a run for good; results so far are kept.",
+    "perf": "Measure Proctor itself on many small episodes.",
+    "agents": "List agents, and whether each can run here.",
+    "tasks": "Check and pack task folders.",
+    "datasets": "List, fetch and remove datasets.",
+    "vet": "Certify tasks: solvable, not trivial, not flaky.",
+    "eval": "Grade the stored results of agents again.",
+    "images": "List, pull, import and remove sandbox images.",
     "compare": "Compare two stored runs or result files.",
     "gate": "Judge a run by rules, alone or against a baseline.",
-    "baseline": "Pin the runs that gates are held against.",
-    "aa": "A noise certificate: how often your suite cries wolf, and what it can detect.",
-    "vet": "A task certificate: oracle, no-op and perturbations; flaky, leaking, rotting.",
-    "history": "A series of runs over time, with its change points.",
-    "receipt": "Pack a run with its digests, for others to verify.",
-    "verify": "Recompute every number of a receipt, and name what was changed.",
-    "report": "Write or rewrite a run's report.",
+    "baseline": "Pin the runs that gates compare with.",
+    "aa": "Certify noise: false alarms, and what can be detected.",
+    "selftest": "Prove that a slowdown of your code is detected.",
+    "history": "Show runs over time, with lasting changes marked.",
     "ls": "List runs.",
     "show": "Show one run.",
-    "rm": "Remove runs.",
-    "resume": "Finish an interrupted run: only what is missing.",
-    "cancel": "End a run for good; what has ended is kept.",
+    "summarize": "Show pass rates of agents, in all and by task.",
+    "logs": "Print or follow the logs of a trial.",
     "watch": "Follow a run, event by event.",
-    "summarize": "Pass rates, matrix and tasks of a run of rollouts.",
-    "eval": "Grade the workspaces of a run again; no agent runs.",
-    "export": "Write a run to a portable folder.",
-    "import": "Read a run folder into the store.",
+    "report": "Write a run's report again.",
+    "rm": "Remove runs.",
+    "export": "Write a run to a portable folder, or to tables.",
+    "import": "Read run folders into the store.",
+    "receipt": "Pack a run with its digests, for others to verify.",
+    "verify": "Recompute every number of a receipt.",
+    "keys": "Make and list the keys that sign receipts.",
     "list": "List experiments.",
-    "tasks": "Check and pack task folders.",
-    "new": "Scaffold an experiment or a task.",
-    "images": "List images for sandboxes, import one from a file, remove what is unused.",
-    "doctor": "Check this machine and say what works, what does not, and why.",
+    "new": "Write the first files of an experiment or a task.",
+    "doctor": "Check this machine: what works, what does not, why.",
+    "completion": "Print the completion script of your shell.",
 }
-"""Name → one line of help. The module is `proctor.cli.<name>`, with `_command` behind Python keywords."""
+"""Name → one line of help. The module is `proctor.cli.<name>`, with `_command` behind words of Python."""
 
-_MODULES = {"import": "import_command", "list": "list_command"}
+GROUPS = {
+    "Measure": ("run", "plan", "time", "ab", "resume", "cancel", "perf"),
+    "Agents and tasks": ("agents", "tasks", "datasets", "vet", "eval", "images"),
+    "Judge": ("compare", "gate", "baseline", "aa", "selftest", "history"),
+    "Look at results": ("ls", "show", "summarize", "logs", "watch", "report", "rm"),
+    "Share": ("export", "import", "receipt", "verify", "keys"),
+    "Set up": ("list", "new", "doctor", "completion"),
+}
+"""The headings of `proctor --help`; a command that is under none is listed at the end."""
+
+_NO_ROOM = (errno.ENOSPC, errno.EDQUOT, errno.EROFS, errno.EIO)
+
+_MODULES = {"import": "import_command", "list": "list_command", "time": "time_command"}
 
 
 class LazyGroup(click.Group):
@@ -58,6 +87,11 @@ class LazyGroup(click.Group):
             return None
         module = import_module(f"proctor.cli.{_MODULES.get(cmd_name, cmd_name)}")
         command: click.Command = module.command
+        with_examples(command, cmd_name)
+        if COMPLETING in os.environ:
+            from proctor.cli.complete import with_completions
+
+            with_completions(command, cmd_name)
         return command
 
     def resolve_command(
@@ -73,39 +107,92 @@ class LazyGroup(click.Group):
         return super().resolve_command(ctx, args)
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:  # noqa: ARG002
-        """List the commands from the table."""
-        with formatter.section("Commands"):
-            formatter.write_dl(list(COMMANDS.items()))
+        """List the commands from the table, group by group, in one column."""
+        width = max(map(len, COMMANDS))
+        for title, names in grouped().items():
+            with formatter.section(title):
+                formatter.write_dl([(name.ljust(width), COMMANDS[name]) for name in names])
+
+    def shell_complete(self, ctx: click.Context, incomplete: str) -> list[CompletionItem]:
+        """From the table: click would import every command to ask for its help."""
+        from click.shell_completion import CompletionItem
+
+        found = [
+            CompletionItem(name, help=line) for name, line in COMMANDS.items() if name.startswith(incomplete)
+        ]
+        return found or click.Command.shell_complete(self, ctx, incomplete)
+
+
+def grouped() -> dict[str, list[str]]:
+    """Heading → its commands."""
+    found = {title: [name for name in names if name in COMMANDS] for title, names in GROUPS.items()}
+    rest = [name for name in COMMANDS if not any(name in names for names in GROUPS.values())]
+    return found | ({"More": rest} if rest else {})
 
 
 @click.group(
-    cls=LazyGroup, context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100}
+    cls=LazyGroup,
+    invoke_without_command=True,
+    context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100},
+    epilog="'proctor COMMAND --help' shows the options of a command, with examples.",
 )
 @click.version_option(package_name="proctor-bench", prog_name="proctor")
-def group() -> None:
+@click.pass_context
+def group(context: click.Context) -> None:
     """Run benchmarks of code and of AI agents, and trust the numbers."""
+    if context.invoked_subcommand is None:
+        print(context.get_help())
+
+
+def _complain(message: str) -> None:
+    """Say what went wrong, without the secrets of this environment: it may quote an address or a spec."""
+    from proctor.trial.redact import Redactor, secrets_in
+
+    print(f"proctor: {Redactor(secrets_in(os.environ)).text(message)}", file=sys.stderr)
 
 
 def main(argv: list[str] | None = None) -> int:
     """Run one command and turn what it raises into a sentence and an exit code."""
+    with guarded():
+        return int(_run(argv))
+
+
+def _run(argv: list[str] | None) -> Exit:
     try:
         result = group.main(args=argv, prog_name="proctor", standalone_mode=False)
     except click.exceptions.Abort:
         code = Exit.INTERRUPTED
+    except click.exceptions.NoArgsIsHelpError as error:
+        print(error.format_message())
+        code = Exit.OK
     except click.ClickException as error:
-        error.show()
+        from proctor.cli.usage import sentence
+
+        _complain(sentence(error))
         code = Exit.USAGE
     except ProctorError as error:
-        print(f"proctor: {error}", file=sys.stderr)
+        _complain(str(error))
         code = error.exit_code
     except KeyboardInterrupt:
         code = Exit.INTERRUPTED
     except BrokenPipeError:
         sys.stderr.close()
         code = Exit.OK
+    except OSError as error:
+        code = _refused(error)
+    except MemoryError:
+        _complain("not enough memory for this; ask for less, or give it more")
+        code = Exit.USAGE
     else:
         code = Exit(result) if isinstance(result, int) else Exit.OK
-    return int(code)
+    return code
+
+
+def _refused(error: OSError) -> Exit:
+    """Say which file could not be used, and why: too long a name, no permission, no space."""
+    where = f"{os.fsdecode(error.filename)}: " if isinstance(error.filename, str | bytes) else ""
+    _complain(f"{where}{error.strerror or error}")
+    return Exit.STORE if error.errno in _NO_ROOM else Exit.USAGE
 
 
 if __name__ == "__main__":

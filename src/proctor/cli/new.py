@@ -71,7 +71,7 @@ tags: [example]
 """
 
 _TEST = '''\
-"""The numbers mean something only while these pass."""
+"""These tests check that the measured code is correct."""
 
 from pathlib import Path
 
@@ -111,7 +111,7 @@ def test_an_unknown_method_is_refused():
 
 @click.group("new")
 def command() -> None:
-    """Scaffold something new."""
+    """Write the first files of an experiment or a task."""
 
 
 command.add_command(new_task.command)
@@ -121,11 +121,11 @@ command.add_command(new_task.command)
 @click.argument("name")
 @click.option(
     "--dir", "folder", type=click.Path(path_type=Path), default="experiments.d", show_default=True,
-    help="Where the experiment and its test go.",
+    help="Folder for the experiment and its test.",
 )  # fmt: skip
 @click.option(
     "--specs", type=click.Path(path_type=Path), default="specs", show_default=True,
-    help="Where the spec goes.",
+    help="Folder for the spec.",
 )  # fmt: skip
 def experiment(name: str, folder: Path, specs: Path) -> int:
     """Write an experiment called NAME, a spec that runs it and a test that passes."""
@@ -157,10 +157,10 @@ def _check_name(name: str) -> None:
         near = re.sub(r"[^a-z0-9]+", "_", name.lower()).strip("_")[:64]
         hint = f"; try '{near}'" if _NAME.fullmatch(near) and not keyword.iskeyword(near) else ""
         raise UsageError(
-            f"'{name}' cannot name an experiment: lower-case letters, digits and '_', a letter first{hint}"
+            f"'{name}' is not a valid name: use lower-case letters, digits and '_', a letter first{hint}"
         )
     if name.startswith("test_") or name in _NOT_DISCOVERED:
-        raise UsageError(f"'{name}' cannot name an experiment: files called so are not looked into")
+        raise UsageError(f"'{name}' cannot be used: files with this name are not searched for experiments")
     from proctor.experiments.discover import discover
 
     taken = discover().experiments.get(name)

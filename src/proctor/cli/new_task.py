@@ -86,10 +86,14 @@ awk -F, 'NR > 1 {{ sum[$2] += $3 }} END {{ for (each in sum) printf "%s,%d\\n", 
 }
 
 _SPEC = """\
-# The author's solution must pass, doing nothing must fail.
+# The author's solution must pass, an agent that does nothing must fail.
 # Run:  proctor run {spec}
 name = "{name}"
 parallel = 2
+
+# Use this machine's own system in place of debian:bookworm-slim. Without these lines the image is used.
+[sandbox]
+host_root = true
 
 [[tasks]]
 path = "{path}"
@@ -102,11 +106,11 @@ rollouts = 2
 @click.argument("name")
 @click.option(
     "--dir", "folder", type=click.Path(path_type=Path), default="tasks", show_default=True,
-    help="Where the task's folder goes.",
+    help="Folder in which to make the task's folder.",
 )  # fmt: skip
 @click.option(
     "--specs", type=click.Path(path_type=Path), default="specs", show_default=True,
-    help="Where the spec that proves it goes.",
+    help="Folder for the spec that proves it.",
 )  # fmt: skip
 def command(name: str, folder: Path, specs: Path) -> int:
     """Write a task called NAME that the oracle passes and nop fails, and a spec that shows it."""
@@ -116,7 +120,7 @@ def command(name: str, folder: Path, specs: Path) -> int:
         near = re.sub(r"[^a-z0-9._-]+", "-", name.lower()).strip("-._")[:64]
         hint = f"; try '{near}'" if _NAME.fullmatch(near) else ""
         raise UsageError(
-            f"'{name}' cannot name a task: lower-case letters, digits, '.', '_', '-', not a sign first{hint}"
+            f"'{name}' is not a valid name: use a-z, 0-9, '.', '_', '-', a letter or digit first{hint}"
         )
     place, spec = folder / name, specs / f"{name}.toml"
     if place.exists() or place.is_symlink():

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Mapping, Sequence
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
 
+from proctor.cli.spec_options import SpecRequest, show_spec, takes_spec
 from proctor.errors import Exit
 
 if TYPE_CHECKING:
@@ -20,39 +20,39 @@ SHOWN = 40
 
 
 @click.command("plan")
-@click.argument("spec_file", metavar="SPEC", type=click.Path(path_type=Path))
-@click.option(
-    "--set", "overrides", multiple=True, metavar="KEY=VALUE", help="Change the spec: iterations.measured=20."
-)
-@click.option(
-    "--experiments",
-    "sources",
-    multiple=True,
-    metavar="DIR_OR_MODULE",
-    help="Where more experiments are found.",
-)
+@takes_spec
 @click.option("--all", "everything", is_flag=True, help=f"List every trial, not only the first {SHOWN}.")
 @click.option("--json", "as_json", is_flag=True, help="Print the whole plan and the resolved spec as JSON.")
-def command(
-    spec_file: Path, overrides: tuple[str, ...], sources: tuple[str, ...], everything: bool, as_json: bool
-) -> int:
-    """Print what SPEC would run. Nothing is executed and no run is made.
+def command(request: SpecRequest, everything: bool, as_json: bool) -> int:
+    """Print what a SPEC file, or tasks without one, would run. Nothing is executed and no run is made.
+
+    Exit code 2 when the run would not start: an agent without its model, a service that does not answer or
+    does not know the model. A program inside an image is looked for when the run starts.
 
     The time is estimated from earlier runs of the same experiments or tasks in the store, when there are any.
     """
-    from proctor.job.planning import plan_spec, with_sources
+    from proctor.job.planning import pin_datasets, plan_spec
+    from proctor.job.ready import check_agents, check_gates
     from proctor.plan.estimate import estimate
     from proctor.settings import load_settings
-    from proctor.spec.load import load
+    from proctor.spec.refused import refuse_unhonoured
 
+    spec = request.spec()
+    if request.print_spec:
+        show_spec(spec)
+        return Exit.OK
+    refuse_unhonoured(spec)
     settings = load_settings()
-    spec = with_sources(load(spec_file, overrides=overrides), sources)
+    spec = pin_datasets(spec, settings)
     plan = plan_spec(spec, settings)
     expected = estimate(plan, _history(plan, settings.store_url), parallel=spec.parallel)
     if as_json:
         _print_json(spec, plan, expected)
     else:
         _print_plan(spec, plan, expected, everything=everything)
+    check_gates(spec, plan, file=str(request.spec_file or ""))
+    if spec.tasks:
+        check_agents(spec, plan, settings)
     return Exit.OK
 
 
@@ -89,42 +89,67 @@ def _print_json(spec: Spec, plan: Plan, expected: Estimate) -> None:
 
 
 def _print_plan(spec: Spec, plan: Plan, expected: Estimate, *, everything: bool) -> None:
-    from proctor.cli.table import bold, print_table
+    from proctor.cli.table import bold, print_table, say
 
     print(bold(f"{spec.name}: {_counted(len(plan), 'trial')}, seed {spec.seed}"))
     for body in spec.experiments:
-        print(f"  {body.experiment}: {_measuring(body)}")
+        say(f"  {body.experiment}: {_measuring(body)}", indent="  ")
     for entry in spec.tasks:
-        print(f"  {entry.path}: {_counted(entry.rollouts, 'rollout')} by {_by(entry)}")
+        say(f"  {entry.path}: {_counted(entry.rollouts, 'rollout')} by {_by(entry)}", indent="  ")
     print()
     shown = plan.trials if everything else plan.trials[:SHOWN]
-    print_table(("#", "trial", "key"), _rows(shown, _varying(plan)), right=(0,))
+    for line in _fixed(plan):
+        say(line, indent="  ")
+    print_table(("#", "trial", "key"), _rows(shown, plan), right=(0,), spare=(2,))
     if len(shown) < len(plan):
         print(f"… and {len(plan) - len(shown)} more; --all lists them")
     print()
     for warning in plan.warnings:
-        print(f"Note: {warning}.")
-    print(_expectation(spec, expected))
+        say(f"Note: {warning}.", indent="  ")
+    say(_expectation(spec, expected))
 
 
-def _rows(trials: Sequence[PlannedTrial], varying: Mapping[int, frozenset[str]]) -> list[tuple[Any, ...]]:
+def _rows(trials: Sequence[PlannedTrial], plan: Plan) -> list[tuple[Any, ...]]:
     from dataclasses import replace
 
+    from proctor.model.arms import arm_of, named
+
     rows = []
+    varying, names = _varying(plan), named(map(arm_of, plan.trials))
+    alone = len({trial.subject for trial in trials}) == 1
     for trial in trials:
         shown = {name: value for name, value in _values(trial).items() if name in varying[trial.body]}
         if trial.kind == "experiment":
-            label = replace(trial, params=shown).label
+            inside = ", ".join(f"{name}={value}" for name, value in shown.items())
+            label = inside if inside and alone else replace(trial, params=shown).label
         else:
-            label = "  ".join((trial.label, *(f"{name}={value}" for name, value in shown.items())))
+            arm = arm_of(trial)
+            who = trial.label.replace(f"× {arm.name}", f"× {names[arm]}", 1)
+            label = "  ".join((who, *(f"{name}={value}" for name, value in shown.items())))
         rows.append((trial.index + 1, label, trial.key[:12]))
     return rows
 
 
+def _fixed(plan: Plan) -> list[str]:
+    """What is the same in all trials of a body, once."""
+    varying = _varying(plan)
+    first = {trial.body: trial for trial in reversed(plan.trials)}
+    found = []
+    for body in sorted(first):
+        trial = first[body]
+        inside = ", ".join(f"{k}={v}" for k, v in _values(trial).items() if k not in varying[body])
+        if inside:
+            subject = f"{trial.subject}: " if len(first) > 1 else ""
+            found.append(f"fixed: {subject}{inside}")
+    return found
+
+
 def _values(trial: PlannedTrial) -> Mapping[str, Any]:
     """What a sweep can vary: parameters of an experiment, environment variables of a task."""
-    variables: Mapping[str, Any] = trial.overrides.get("environment_variables", {})
-    return trial.params if trial.kind == "experiment" else variables
+    from proctor.model.secret import shown
+
+    values = trial.params if trial.kind == "experiment" else trial.overrides.get("environment_variables", {})
+    return {name: shown(value) for name, value in values.items()}
 
 
 def _varying(plan: Plan) -> dict[int, frozenset[str]]:
@@ -157,10 +182,10 @@ def _expectation(spec: Spec, expected: Estimate) -> str:
     from proctor.cli.table import seconds
 
     if not expected.timed:
-        return "Estimate: none, because the store knows no earlier run of these."
+        return "Estimate: none, because the store has no earlier run of these."
     beside = f", {spec.parallel} at a time" if spec.parallel > 1 else ""
     if expected.complete:
-        return f"Estimate: about {seconds(expected.wall_s)}{beside}, as earlier runs took."
+        return f"Estimate: about {seconds(expected.wall_s)}{beside}, based on earlier runs."
     unknown = _counted(expected.trials - expected.timed, "trial")
     return (
         f"Estimate: {seconds(expected.wall_s)}{beside} for {_counted(expected.timed, 'trial')}, "

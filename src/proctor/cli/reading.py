@@ -1,4 +1,4 @@
-"""For commands that read a run, say something and end: nothing that only a longer life would reward."""
+"""Settings for short commands that read a run and end: no garbage collection, no helper threads."""
 
 from __future__ import annotations
 

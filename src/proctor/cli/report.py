@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
 
 from proctor.cli.reading import undisturbed
+from proctor.cli.spec_options import takes_sources
 from proctor.errors import Exit, UsageError
 
 if TYPE_CHECKING:
@@ -21,18 +23,29 @@ if TYPE_CHECKING:
     "formats",
     multiple=True,
     metavar="NAME",
-    help="html, md, json or a custom one; again for more.",
+    help="html, md, json or a custom report; may be repeated.",
 )
 @click.option(
-    "--output", type=click.Path(path_type=Path, file_okay=False), help="Write here, not in the run's folder."
+    "--output",
+    type=click.Path(path_type=Path, file_okay=False),
+    help="Write to this folder instead of the run's own.",
 )
-@click.option("--open/--no-open", "show", default=False, help="Show the page in a browser afterwards.")
+@takes_sources
+@click.option("--open/--no-open", "show", default=False, help="Open the page in a browser afterwards.")
 @click.option("--json", "as_json", is_flag=True, help="Print what was written, and the summary, as JSON.")
 @undisturbed
-def command(ref: str, formats: tuple[str, ...], output: Path | None, show: bool, as_json: bool) -> int:
+def command(
+    ref: str,
+    formats: tuple[str, ...],
+    output: Path | None,
+    sources: tuple[str, ...],
+    show: bool,
+    as_json: bool,
+) -> int:
     """Write the reports of RUN: its id, a unique beginning of it, its name, `latest`, or its folder.
 
-    Without --format every report is written, custom ones included. Exit code 1: a reporter failed.
+    Without --format every report is written, custom ones included: those of installed packages and those
+    that the experiment modules of the run register. Exit code 1: a report failed.
     """
     from proctor.cli.table import print_json
     from proctor.report.files import make_folder
@@ -40,6 +53,7 @@ def command(ref: str, formats: tuple[str, ...], output: Path | None, show: bool,
     from proctor.report.summary import summary
 
     data, folder = find(ref, output)
+    load_reporters(data, sources)
     make_folder(folder)
     before = _files(folder)
     failures = write_reports(data, folder, formats or None)
@@ -61,6 +75,22 @@ def command(ref: str, formats: tuple[str, ...], output: Path | None, show: bool,
     return Exit.WORSE if failures else Exit.OK
 
 
+def load_reporters(data: RunData, sources: tuple[str, ...]) -> None:
+    """Import the modules in which a run's own reporters are; one that is gone costs its reports only."""
+    from proctor.job.planning import experiment_sources
+    from proctor.settings import load_settings
+    from proctor.spec.load import from_mapping
+
+    own = experiment_sources(from_mapping(data.info.resolved)) if data.info.resolved.get("sources") else ()
+    if not (own or sources or load_settings().experiments):
+        return
+    from proctor.experiments.discover import discover
+
+    there = [each for each in own if Path(each).exists() or each.isidentifier()]
+    for each in discover((*there, *sources)).broken:
+        print(f"proctor: not loaded: {each.error}", file=sys.stderr)
+
+
 def find(ref: str, output: Path | None) -> tuple[RunData, Path]:
     """The run, and where its reports go."""
     from proctor.report.data import RunData
@@ -76,7 +106,7 @@ def find(ref: str, output: Path | None) -> tuple[RunData, Path]:
     folder = output or Path(data.info.folder)
     if not output and not (data.info.folder and folder.is_dir()):
         raise UsageError(
-            f"run {data.info.id}: its folder {data.info.folder or 'was never written'} is not here; "
+            f"run {data.info.id}: its folder {data.info.folder or 'was never written'} does not exist; "
             f"give --output DIR, or 'proctor export {data.info.id}' for all of it"
         )
     return data, folder

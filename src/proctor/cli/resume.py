@@ -12,12 +12,20 @@ import click
 @click.option(
     "--errors",
     is_flag=True,
-    help="Also run again what was lost to the infrastructure or a provider; the lost attempts are kept.",
+    help="Also repeat trials that were lost to infrastructure or a provider; the lost attempts are kept.",
 )
-@click.option("-v", "--verbose", count=True, help="A line per trial.")
+@click.option("-v", "--verbose", count=True, help="Print a line per trial.")
 @click.option("--json", "as_json", is_flag=True, help="Print the run's summary as JSON.")
 def command(run: str, errors: bool, verbose: int, as_json: bool) -> int:
-    """Go on with RUN (id, name or `latest`) after an interruption, a crash or kill -9."""
+    """Finish RUN (an id, a name or 'latest') after an interruption or a crash: only what is missing runs.
+
+    A run that was cancelled, or that another process executes now, is refused with exit code 2.
+
+    Exit code 0: every trial was judged or measured; an agent that fails a task is a result. 1: a gate says
+    regression, or an author has something to repair (an experiment that raises, an invalid task, a verifier
+    that breaks). 3: a gate is inconclusive. 4: trials were lost to the infrastructure or a provider. 130:
+    interrupted. With gates the gate decides; otherwise 1 comes before 4.
+    """
     from proctor.cli.run import carry_out
     from proctor.job.running import reopen, unfinished
     from proctor.settings import load_settings

@@ -1,4 +1,4 @@
-"""`proctor rm`: remove runs: rows, artifacts nobody else has, and the folder if it is surely theirs."""
+"""`proctor rm`: remove runs: rows, artifacts that no other run uses, and the folder if it is theirs."""
 
 from __future__ import annotations
 
@@ -25,10 +25,13 @@ _GRACE_S = 600.0
 @click.command("rm")
 @click.argument("refs", metavar="RUN...", nargs=-1)
 @click.option(
-    "--older-than", type=click.FloatRange(0), metavar="DAYS", help="Also every run older than this."
+    "--older-than",
+    type=click.FloatRange(0),
+    metavar="DAYS",
+    help="Also remove every run older than this many days.",
 )
-@click.option("--keep-folder", is_flag=True, help="Leave the run folders where they are.")
-@click.option("--yes", is_flag=True, help="Do not ask.")
+@click.option("--keep-folder", is_flag=True, help="Keep the run folders.")
+@click.option("--yes", is_flag=True, help="Do not ask for confirmation.")
 def command(refs: tuple[str, ...], older_than: float | None, keep_folder: bool, yes: bool) -> int:
     """Remove every RUN named: ids, beginnings of ids, names, 'latest', run folders."""
     from proctor.settings import load_settings
@@ -56,7 +59,7 @@ def _choose(store: Store, refs: Sequence[str], older_than: float | None) -> list
     chosen = {run.id: run for run in map(store.run, refs)}
     for run in chosen.values():
         if run.id in active:
-            raise UsageError(f"run {run.id} ({run.name}) is still at work; stop it first")
+            raise UsageError(f"run {run.id} ({run.name}) is still running; stop it first")
     if older_than is not None:
         chosen |= {run.id: run for run in _older(store, now - older_than * _DAY_S) if run.id not in active}
     return list(chosen.values())
@@ -79,9 +82,7 @@ def _confirm(chosen: Sequence[RunInfo], *, yes: bool) -> None:
     if yes:
         return
     if not sys.stdin.isatty():
-        raise UsageError(
-            f"{len(chosen)} runs would be removed for good; add --yes to do it without being asked"
-        )
+        raise UsageError(f"{len(chosen)} runs would be removed for good; add --yes to confirm")
     for run in chosen:
         print(f"  {run.id}  {run.name}  {run.done}/{run.total} trials  {run.folder}")
     click.confirm(f"Remove {len(chosen)} {'run' if len(chosen) == 1 else 'runs'} for good?", abort=True)
@@ -106,14 +107,14 @@ def _remove_folder(folder: Path, run_id: str) -> str:
     if not folder.is_dir():
         return ""
     if folder.is_symlink() or run_id_of_folder(folder) != run_id:
-        return f"left {folder} alone: its manifest does not name this run"
+        return f"kept {folder}: its manifest does not name this run"
     if folder.resolve() in {*Path.cwd().parents, Path.cwd(), Path.home().resolve()}:
-        return f"left {folder} alone: you are in it or it is your home"
+        return f"kept {folder}: it is your current or home folder"
     try:
         shutil.rmtree(folder)
     except OSError as error:
         raise StoreError(
-            f"{folder}: the run is removed from the store, and its folder could not be ({error.strerror}); "
-            "remove it by hand"
+            f"{folder}: the run was removed from the store, but its folder was not ({error.strerror}); "
+            "remove it manually"
         ) from error
     return f"folder {folder}"

@@ -1,4 +1,4 @@
-"""Which run of rollouts a person means: its name, and perhaps the stamp of one of several."""
+"""Find the run of rollouts that a user names: its name, and perhaps the stamp of one of several."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def find_run(store: Store, name: str, rollout: str | None) -> RunInfo:
     run = next((run for run in _of_name(store, name) if _has_stamp(run, rollout)), None)
     if run is None:
         stamps = ", ".join(run.id for run in store.runs(name=name, limit=5))
-        known = f"; there are {stamps}" if stamps else f"; no run is called '{name}', see 'proctor ls'"
+        known = f"; it has {stamps}" if stamps else f"; no run named '{name}', see 'proctor ls'"
         raise NotFoundError(f"'{name}' has no rollout '{rollout}'{known}")
     return store.run(run.id)
 

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import click
 
+from proctor.cli.spec_options import SpecRequest, show_spec, takes_spec
 from proctor.errors import Exit
 
 if TYPE_CHECKING:
@@ -16,53 +17,40 @@ if TYPE_CHECKING:
 
 
 @click.command(name="run")
-@click.argument("spec_file", metavar="SPEC", type=click.Path(path_type=Path))
+@takes_spec
 @click.option(
-    "--set", "overrides", multiple=True, metavar="KEY=VALUE", help="Change the spec: iterations.measured=20."
+    "--output-dir", type=click.Path(path_type=Path), help="Folder in which to make the run's folder."
 )
 @click.option(
-    "--experiments",
-    "sources",
-    multiple=True,
-    metavar="DIR_OR_MODULE",
-    help="Where more experiments are found.",
+    "-v", "--verbose", count=True, help="Print a line per trial; twice: also what agents and tests print."
 )
-@click.option("--parallel", type=click.IntRange(1), help="Trials at a time; timings are then contended.")
-@click.option("--output-dir", type=click.Path(path_type=Path), help="Where the run folder goes.")
-@click.option("-v", "--verbose", count=True, help="A line per trial; twice: everything.")
 @click.option("--json", "as_json", is_flag=True, help="Print the run's summary as JSON.")
-def command(
-    spec_file: Path,
-    overrides: tuple[str, ...],
-    sources: tuple[str, ...],
-    parallel: int | None,
-    output_dir: Path | None,
-    verbose: int,
-    as_json: bool,
-) -> int:
-    """Run SPEC. Ctrl-C once finishes what runs and saves; twice stops now and still saves.
+def command(request: SpecRequest, output_dir: Path | None, verbose: int, as_json: bool) -> int:
+    """Run a SPEC file, or tasks without one: proctor run -t tasks/hello -a oracle.
 
-    Exit code 0: every trial ended well; 1: some failed; 4: only the infrastructure did; 130: interrupted,
-    `proctor resume` goes on. With `gates` in the spec the code is the gate's: 0 pass, 1 regression,
-    3 inconclusive, 4 infrastructure.
+    Ctrl-C once finishes what runs and saves; twice stops now and still saves.
+
+    Exit code 0: every trial was judged or measured; an agent that fails a task is a result. 1: a gate says
+    regression, or an author has something to repair (an experiment that raises, an invalid task, a verifier
+    that breaks). 3: a gate is inconclusive. 4: trials were lost to the infrastructure or a provider. 130:
+    interrupted. With gates the gate decides; otherwise 1 comes before 4.
     """
     from dataclasses import replace
 
-    from proctor.job.planning import with_sources
     from proctor.job.running import create
     from proctor.report.gate.rules import read_rules
     from proctor.settings import load_settings
-    from proctor.spec.load import load, written
 
-    spec = with_sources(load(spec_file, overrides=overrides), sources)
+    spec = request.spec()
     if spec.gates:
         # A rule with a slip in it is told before the hours that the run may take.
-        read_rules(spec.gates, file=str(spec_file))
-    if parallel:
-        spec = replace(spec, parallel=parallel)
+        read_rules(spec.gates, file=str(request.spec_file or ""))
     if output_dir:
         spec = replace(spec, output_dir=str(output_dir))
-    job = create(spec, written(spec_file), load_settings())
+    if request.print_spec:
+        show_spec(spec)
+        return Exit.OK
+    job = create(spec, request.written(spec), load_settings())
     return carry_out(job, verbose=verbose, as_json=as_json)
 
 
@@ -74,19 +62,24 @@ def bring_to_end(job: Job, *, verbose: int, quiet: bool, done: int = 0) -> RunSt
     from proctor.cli.live_tasks import TaskLive
     from proctor.engine.stop import Stop
     from proctor.job.running import execute
+    from proctor.model.run import HOST_ROOT
+    from proctor.report.labels import apart
+    from proctor.report.rollouts.words import plural
 
     shown: Live | TaskLive
     if job.spec.tasks:
         shown = TaskLive(job.plan.trials, done=done, verbose=verbose, quiet=quiet)
     else:
-        shown = Live(len(job.plan), done=done, verbose=bool(verbose), quiet=quiet)
+        names = apart([trial.label for trial in job.plan.trials]).own
+        labels = {trial.key: name for trial, name in zip(job.plan.trials, names, strict=True)}
+        shown = Live(len(job.plan), done=done, verbose=bool(verbose), quiet=quiet, labels=labels)
     with shown as live:
 
         def heard(requests: int) -> None:
             live.say(
-                "stopping: what runs is finished and saved; once more to stop now"
+                "stopping after the running trials; press Ctrl-C again to stop now"
                 if requests == 1
-                else "stopping now; everything that ended is saved"
+                else "stopping now; finished trials are saved"
             )
 
         async def go() -> RunStatus:
@@ -95,7 +88,9 @@ def bring_to_end(job: Job, *, verbose: int, quiet: bool, done: int = 0) -> RunSt
                 streams = live.logged if isinstance(live, TaskLive) and verbose > 1 and not quiet else None
                 return await execute(job, listener=live, stop=stop, on_log=streams)
 
-        live.say(f"run {job.info.id}: {job.spec.name}, {len(job.plan)} trials")
+        if job.info.host_root:
+            live.say(HOST_ROOT)
+        live.say(f"run {job.info.id}: {job.spec.name}, {plural(len(job.plan), 'trial')}")
         for warning in job.plan.warnings:
             live.say(f"note: {warning}")
         return asyncio.run(go())
@@ -116,7 +111,7 @@ def carry_out(job: Job, *, verbose: int, as_json: bool, done: int = 0) -> int:
     data = RunData.from_folder(job.folder)
     if not as_json:
         print_result(data)
-        print(f"\nreport: {job.folder / 'report.html'}")
+        print(f"report: {job.folder / 'report.html'}")
     judged = gate_run(data, job.spec.gates, job.settings) if status is RunStatus.DONE else None
     if as_json:
         print_json(summary(data) | ({"gate": to_mapping(judged)} if judged else {}))
@@ -124,49 +119,36 @@ def carry_out(job: Job, *, verbose: int, as_json: bool, done: int = 0) -> int:
         print()
         show(judged)
     if status is RunStatus.CANCELLED:
-        print(f"run {job.info.id} was cancelled; what had ended is saved", file=sys.stderr)
+        print(f"run {job.info.id} was cancelled; finished trials are saved", file=sys.stderr)
         return Exit.INTERRUPTED
     if status is RunStatus.INTERRUPTED:
-        print(f"interrupted; go on with: proctor resume {job.info.id}", file=sys.stderr)
+        print(f"interrupted; continue with: proctor resume {job.info.id}", file=sys.stderr)
         return Exit.INTERRUPTED
     return judged.exit_code if judged else exit_code(data)
 
 
 def exit_code(data: RunData) -> Exit:
-    """What the outcomes of a run mean to a shell."""
+    """What the outcomes of a run mean to a shell: `errors.EXIT_MEANING`, in the order of `EXIT_ORDER`."""
     from proctor.model.outcome import Blame, Outcome
 
     outcomes = [trial.outcome for trial in data.trials if trial.outcome]
     blames = {outcome.blame for outcome in outcomes if outcome is not Outcome.PASSED}
-    bad = {Blame.TASK, Blame.AUTHOR} | ({Blame.AGENT} if data.info.kind == "experiment" else set())
-    if blames & bad:
+    # An agent that fails is a result; an experiment that does was not measured.
+    to_repair = {Blame.TASK, Blame.AUTHOR} | ({Blame.AGENT} if data.info.kind == "experiment" else set())
+    if blames & to_repair:
         return Exit.WORSE
     if blames & {Blame.INFRASTRUCTURE, Blame.PROVIDER}:
         return Exit.INFRASTRUCTURE
     return Exit.OK
 
 
-def print_result(data: RunData, *, limit: int = 30) -> None:
-    """The table at the end: one row per parameter point; the matrix and the scores of rollouts."""
-    from proctor.cli.table import print_table, seconds
-
+def print_result(data: RunData) -> None:
+    """What a run came to: points of experiments, or scores and the matrix of rollouts."""
     if data.info.kind == "task":
         from proctor.cli.rollouts_text import print_rollouts
 
         print_rollouts(data)
         return
-    rows: list[list[Any]] = []
-    for trial in data.trials[:limit]:
-        metrics = trial.counted.metrics if trial.counted else {}
-        duration = metrics.get("duration_s", {})
-        rows.append(
-            [
-                trial.planned.label,
-                trial.outcome or "pending",
-                duration.get("count", 0),
-                *(seconds(duration.get(name)) for name in ("p50", "mean", "p95", "max")),
-            ]
-        )
-    print_table(["trial", "outcome", "n", "median", "mean", "p95", "max"], rows, right=(2, 3, 4, 5, 6))
-    if len(data.trials) > limit:
-        print(f"… and {len(data.trials) - limit} more; see the report")
+    from proctor.cli.points_text import print_points
+
+    print_points(data)

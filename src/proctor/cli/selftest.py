@@ -1,4 +1,4 @@
-"""`proctor selftest`: prove on the user's own experiment that the gate would fire, and only then."""
+"""`proctor selftest`: prove that the gate detects a slowdown of the user's own experiment."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 @click.command(name="selftest")
 @click.argument("spec_file", metavar="SPEC", type=click.Path(path_type=Path))
-@click.option("--slow", type=Share(), default="5%", show_default=True, help="How much slower side B is made.")
+@click.option("--slow", type=Share(), default="5%", show_default=True, help="How much slower to make side B.")
 @judging_options
 def command(spec_file: Path, *, slow: float, as_json: bool, **asked: Any) -> int:
     """Compare SPEC's first parameter point with itself, then with itself made slower on purpose.
@@ -70,9 +70,9 @@ def _print(same: Comparison, slower: Comparison, slow: float, code: Exit) -> Non
     from proctor.cli.table import bold
 
     words = {
-        Exit.OK: f"the gate works here: nothing was seen where nothing was, and a slowdown of {slow:.1%} was",
+        Exit.OK: f"the gate works here: no false alarm, and a slowdown of {slow:.1%} was detected",
         Exit.WORSE: "the gate was wrong here: do not rely on it on this machine now",
-        Exit.INCONCLUSIVE: f"the machine could not tell: a slowdown of {slow:.1%} may go unnoticed here now",
+        Exit.INCONCLUSIVE: f"no verdict: a slowdown of {slow:.1%} may not be detected on this machine now",
     }
     print(bold(words[code]))
     print(f"  {same.results[0].label}")

@@ -1,4 +1,4 @@
-"""`proctor show`: one run: how it stands, what came out, where it happened, and what to be wary of."""
+"""`proctor show`: one run: its status, results, environment and warnings."""
 
 from __future__ import annotations
 
@@ -20,11 +20,17 @@ if TYPE_CHECKING:
 
 FIRST_TRIALS = 20
 _OTHER_METRICS = 3
+_LEFT = 37
+"""Where the last column begins."""
+MOST_LABELS = 5_000
+"""Runs of more points show the whole name of each."""
 
 
 @click.command("show")
 @click.argument("ref", metavar="RUN")
-@click.option("--trials", "all_trials", is_flag=True, help=f"Every trial, not only the first {FIRST_TRIALS}.")
+@click.option(
+    "--trials", "all_trials", is_flag=True, help=f"Show every trial, not only the first {FIRST_TRIALS}."
+)
 @click.option("--json", "as_json", is_flag=True, help="Print JSON.")
 def command(ref: str, all_trials: bool, as_json: bool) -> int:
     """Show one RUN: an id, the beginning of one, a name, 'latest', 'latest~1' or a run folder."""
@@ -41,16 +47,19 @@ def command(ref: str, all_trials: bool, as_json: bool) -> int:
             _print_run(store, info)
             if info.kind == "task" and info.done:
                 _print_scores(store, info)
-            _print_trials(info, shown, all_trials=all_trials)
+            _print_trials(store, info, shown, all_trials=all_trials)
     return Exit.OK
 
 
 def _print_run(store: Store, info: RunInfo) -> None:
     from proctor.cli.ls import date_text, outcomes_text, status_text, took_text
-    from proctor.cli.table import bold, printable
+    from proctor.cli.table import bold, printable, say
+    from proctor.model.run import HOST_ROOT
 
     states = store.state_counts(info.id)
     left = ", ".join(f"{states[each]} {each}" for each in ("pending", "leased", "running") if states[each])
+    if info.host_root:
+        print(HOST_ROOT)
     print(bold(printable(f"{info.name}  {info.id}")))
     lines = {
         "status": status_text(info, stalled=info.id in store.stalled(time.time())),
@@ -67,13 +76,15 @@ def _print_run(store: Store, info: RunInfo) -> None:
     }
     for name, value in lines.items():
         if value not in {"", None}:
-            print(f"{name:<11} {printable(value)}")
+            say(f"{name:<11} {printable(value)}", indent=" " * 12)
     for warning in store.warnings(info.id):
-        print(f"{'warning':<11} {printable(warning)}")
+        say(f"{'warning':<11} {printable(warning)}", indent=" " * 12)
     facts = {name: _fact_text(name, value) for name, value in info.environment.items() if value is not None}
     width = max(map(len, facts), default=0)
     for number, (name, text) in enumerate(facts.items()):
-        print(("" if number else "\n") + printable(f"{name:<{width}}  {text}"))
+        if not number:
+            print()
+        say(printable(f"{name:<{width}}  {text}"), indent=" " * (width + 2))
 
 
 def _print_scores(store: Store, info: RunInfo) -> None:
@@ -84,27 +95,49 @@ def _print_scores(store: Store, info: RunInfo) -> None:
     print_rollouts(RunData.from_store(store, info.id, brief=True))
 
 
-def _print_trials(info: RunInfo, rows: Iterator[AttemptRow], *, all_trials: bool) -> None:
-    from proctor.cli.table import bold, printable, seconds
+def _print_trials(store: Store, info: RunInfo, rows: Iterator[AttemptRow], *, all_trials: bool) -> None:
+    fixed, labels = _labels(store, info)
+    from proctor.cli.layout import wrapped
+    from proctor.cli.points_text import clean
+    from proctor.cli.table import bold, line_width, printable, say, seconds
 
+    room = line_width()
     notes: set[str] = set()
     for number, row in enumerate(rows):
         if not number:
             time_of = "took" if info.kind == "task" else "median"
-            print("\n" + bold(f"{'trial':>6}  {'outcome':<16}  {time_of:>9}  what"))
+            print()
+            if fixed:
+                say(f"fixed: {printable(fixed)}", indent="  ")
+            print(bold(f"{'trial':>6}  {'outcome':<16}  {time_of:>9}  what"))
         record = row.record
         middle = _middle(record.metrics.get("duration_s"))
-        took = record.ended_at - record.started_at if middle is None else middle
+        took = record.took_s if middle is None else middle
         again = f"  (attempt {record.number})" if record.number > 1 else ""
         more = "".join(f"  {text}" for text in (*_metrics(row), *_failure(row)))
-        what = printable(f"{row.trial.label}{more}{again}")
+        label = labels.get(row.trial.index, row.trial.label)
+        text = printable(f"{label}{more}{again}")
+        what, *rest = [text] if room is None else wrapped(text, max(20, room - _LEFT))
         print(f"{row.trial.index:>6}  {record.outcome:<16}  {seconds(took):>9}  {what}")
+        for line in rest:
+            print(" " * _LEFT + line)
         notes.update(record.notes)
     hidden = 0 if all_trials else sum(info.counts.values()) - FIRST_TRIALS
     if hidden > 0:
-        print(f"{'…':>6}  and {hidden} more; 'proctor show {info.id} --trials' lists all")
+        say(f"{'…':>6}  and {hidden} more; 'proctor show {info.id} --trials' lists all")
     for note in sorted(notes):
-        print(f"{'note':<11} {printable(note)}")
+        say(f"{'note':<11} {clean(note)}", indent=" " * 12)
+
+
+def _labels(store: Store, info: RunInfo) -> tuple[str, dict[int, str]]:
+    """What all points share, and what sets each apart; rollouts keep their names."""
+    from proctor.report.labels import apart
+
+    if info.kind != "experiment" or info.total > MOST_LABELS:
+        return "", {}
+    planned = list(store.planned(info.id))
+    shared, own = apart([trial.label for trial in planned])
+    return shared, {trial.index: label for trial, label in zip(planned, own, strict=True)}
 
 
 def _print_json(store: Store, info: RunInfo, rows: Iterator[AttemptRow]) -> None:
@@ -138,12 +171,11 @@ def _metrics(row: AttemptRow) -> Iterator[str]:
 
 def _failure(row: AttemptRow) -> Iterator[str]:
     if row.record.failure:
-        first = row.record.failure.message.strip().partition("\n")[0]
-        yield f"{row.record.failure.phase}: {row.record.failure.type}: {first}"[:160]
+        yield row.record.failure.in_words
 
 
 def _middle(value: Any) -> float | None:
-    """The number that stands for a metric: the median of a described one, or the number itself."""
+    """The main number of a metric: the median of a described one, or the number itself."""
     if isinstance(value, Mapping):
         value = value.get("p50", value.get("mean"))
     return float(value) if isinstance(value, int | float) else None
@@ -152,7 +184,7 @@ def _middle(value: Any) -> float | None:
 def _vcs_text(vcs: Mapping[str, Any]) -> str:
     if not vcs.get("commit"):
         return ""
-    dirty = ", with changes not committed" if vcs.get("dirty") else ""
+    dirty = ", with uncommitted changes" if vcs.get("dirty") else ""
     return f"{str(vcs['commit'])[:12]} on {vcs.get('branch') or 'no branch'}{dirty}"
 
 

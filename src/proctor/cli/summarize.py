@@ -15,9 +15,11 @@ if TYPE_CHECKING:
 
 @click.command(name="summarize")
 @click.argument("name", metavar="NAME", default="latest")
-@click.option("--latest", is_flag=True, help="The newest run of that name; this is the default.")
+@click.option("--latest", is_flag=True, help="Take the newest run of that name (the default).")
 @click.option(
-    "--rollout", metavar="STAMP", help="The run with this stamp: its folder's name, or its beginning."
+    "--rollout",
+    metavar="STAMP",
+    help="Take the run with this stamp: its folder's name or the beginning of its id.",
 )
 @click.option("--json", "as_json", is_flag=True, help="Print JSON.")
 @undisturbed

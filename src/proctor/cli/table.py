@@ -6,14 +6,19 @@ import json
 import math
 import os
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from functools import lru_cache
 from json.encoder import encode_basestring_ascii
 from typing import Any
 
+from proctor.cli.layout import Columns, lay_out, width, wrapped
+from proctor.cli.terminal import styled
+
 _NESTED = (dict, list, tuple)
 LONG = 1000
 """A list of more than this is printed with an item per line: who reads so much is no person."""
+LEAST_WIDTH = 40
+"""Terminals narrower than this are treated as if they had so many columns."""
 
 
 def print_json(value: Any) -> None:
@@ -80,36 +85,79 @@ def _json_key(name: Any) -> str:
 
 
 def print_table(
-    headers: Sequence[str], rows: Sequence[Sequence[object]], *, right: Sequence[int] = ()
+    headers: Sequence[str],
+    rows: Sequence[Sequence[object]],
+    *,
+    right: Collection[int] = (),
+    whole: Collection[int] = (),
+    spare: Collection[int] = (),
+    wrap: Collection[int] = (),
+    more: str = "--json",
 ) -> None:
-    """Columns as wide as they need, cut at the terminal's edge. `right`: columns set flush right."""
-    cells = [[("" if cell is None else str(cell)) for cell in row] for row in (headers, *rows)]
-    widths = [max(len(row[column]) for row in cells) for column in range(len(headers))]
-    edge = _terminal_width() if sys.stdout.isatty() else 10_000
-    for number, row in enumerate(cells):
-        line = "  ".join(
-            cell.rjust(width) if column in right else cell.ljust(width)
-            for column, (cell, width) in enumerate(zip(row, widths, strict=True))
-        ).rstrip()
-        line = line if len(line) <= edge else line[: edge - 1] + "…"
-        print(bold(line) if number == 0 else line)
+    """A table that fits the terminal. Columns as in `Columns`; `more`: what shows those left out."""
+    cells = [["" if cell is None else str(cell) for cell in row] for row in rows]
+    columns = Columns(right=right, whole=whole, spare=spare, wrap=wrap)
+    layout = lay_out(headers, cells, columns, line_width())
+    for number, block in enumerate(layout.blocks):
+        if number:
+            print()
+        for line in block.header:
+            print(bold(line))
+        for line in block.body:
+            print(line)
+    if layout.dropped:
+        them = "it" if len(layout.dropped) == 1 else "them"
+        say(f"not shown: {', '.join(layout.dropped)}; {more} or a wider terminal shows {them}")
 
 
-def _terminal_width() -> int:
+def say(text: str, *, indent: str = "", heading: bool = False) -> None:
+    """A sentence, continued on the next line where the terminal ends; `indent` is before those lines."""
+    for line in broken(text, line_width(), indent):
+        print(bold(line) if heading else line)
+
+
+def broken(text: str, room: int | None, indent: str = "") -> list[str]:
+    """The lines of a sentence. Its own margin is kept, `indent` is added to all lines but the first."""
+    if room is None or width(text) <= room:
+        return [text]
+    again = text[: len(text) - len(text.lstrip())] + indent
+    first = wrapped(text, room, hard=False)[0]
+    rest = text[len(first) :].strip()
+    if len(first.strip()) == 1 and rest:  # a mark is never alone on its line, however long the word after it
+        word, _, rest = rest.partition(" ")
+        first = f"{first} {word}"
+    more = wrapped(rest, max(20, room - len(again)), hard=False) if rest else []
+    return [first, *(again + line for line in more)]
+
+
+def line_width() -> int | None:
+    """How wide a line may be: the terminal, else COLUMNS, else as wide as it gets."""
     try:
-        return os.get_terminal_size(sys.stdout.fileno()).columns or 120
-    except OSError:
-        return 120
+        stated = int(os.environ.get("COLUMNS", ""))
+    except ValueError:
+        stated = 0
+    if not sys.stdout.isatty():
+        return max(stated, LEAST_WIDTH) if stated > 0 else None
+    try:
+        found = os.get_terminal_size(sys.stdout.fileno()).columns
+    except (OSError, ValueError):
+        found = 0
+    return max(found or stated or 80, LEAST_WIDTH)
 
 
 def bold(text: str) -> str:
     """Bold on a terminal that wants colour, plain elsewhere."""
-    return f"\x1b[1m{text}\x1b[0m" if colour() else text
+    return styled(text, "1") if colour() else text
 
 
 def colour() -> bool:
     """Whether to send colours: a terminal, and NO_COLOR not set."""
     return sys.stdout.isatty() and not os.environ.get("NO_COLOR")
+
+
+def printable(text: object) -> str:
+    """Text that cannot steer a terminal: control characters and broken Unicode become `�`."""
+    return "".join(each if each.isprintable() else "�" for each in str(text))
 
 
 def seconds(value: float | None) -> str:
@@ -122,8 +170,3 @@ def seconds(value: float | None) -> str:
     minutes, rest = divmod(round(value), 60)
     hours, minutes = divmod(minutes, 60)
     return f"{hours} h {minutes:02d} min" if hours else f"{minutes} min {rest:02d} s"
-
-
-def printable(text: object) -> str:
-    """Text that cannot steer a terminal: control characters and broken Unicode become `�`."""
-    return "".join(each if each.isprintable() else "�" for each in str(text))

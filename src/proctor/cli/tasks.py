@@ -1,12 +1,17 @@
-"""`proctor tasks`: look after task folders: check them, pack them."""
+"""`proctor tasks`: check and pack task folders."""
 
 from __future__ import annotations
 
+from functools import partial
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import click
 
 from proctor.errors import Exit, TaskError, UsageError
+
+if TYPE_CHECKING:
+    from proctor.store.store import Store
 
 
 @click.group("tasks")
@@ -16,20 +21,30 @@ def command() -> None:
 
 @command.command("check")
 @click.argument("folder", metavar="DIR", type=click.Path(path_type=Path))
-@click.option("--strict", is_flag=True, help="Warnings count as errors.")
-@click.option("--json", "as_json", is_flag=True, help="Print JSON.")
-def check(folder: Path, strict: bool, as_json: bool) -> int:
-    """Check the task in DIR, or every task of a folder of tasks. Exit code 2: something must be mended.
+@click.option("--strict", is_flag=True, help="Treat warnings and missing proofs as errors.")
+@click.option("--all", "every", is_flag=True, help="Show every place of a finding that many tasks share.")
+@click.option("--json", "as_json", is_flag=True, help="Print JSON, with every finding of every task.")
+def check(folder: Path, strict: bool, every: bool, as_json: bool) -> int:
+    """Check the task in DIR, or every task below it. Exit code 2: there are errors.
 
+    It works out which files the image of a task holds and compares them with its tests and its solution.
     Besides what the files say it looks whether the oracle has passed and nop has failed here before.
     """
     from dataclasses import asdict
 
-    from proctor.cli.table import bold, print_json, printable
-    from proctor.tasks.lint import check_folders
+    from proctor.cli.findings import print_findings
+    from proctor.cli.table import print_json
+    from proctor.job.image_content import image_content
+    from proctor.settings import load_settings
+    from proctor.store.open import open_store
+    from proctor.tasks.lint.check import check_folders
 
-    reports = check_folders(folder, proofs=_proofs)
-    bad = any(report.errors or (strict and report.findings) for report in reports)
+    settings = load_settings()
+    with open_store(settings.store_url, create=False) as store:
+        proofs = partial(_proofs, store)
+        reports = check_folders(
+            folder, proofs=proofs, look_inside=image_content, cache_dir=settings.cache_dir
+        )
     if as_json:
         print_json(
             [
@@ -37,22 +52,15 @@ def check(folder: Path, strict: bool, as_json: bool) -> int:
                     "task": report.name,
                     "path": str(report.path),
                     "ok": not report.errors,
+                    "unproven": list(report.unproven),
                     "findings": [asdict(finding) for finding in report.findings],
                 }
                 for report in reports
             ]
         )
-        return Exit.USAGE if bad else Exit.OK
-    for report in reports:
-        state = "must be mended" if report.errors else "warnings" if report.findings else "fine"
-        print(f"{bold(printable(report.name))}: {state}")
-        for finding in report.findings:
-            hint = f"; {finding.hint}" if finding.hint else ""
-            print(f"  {finding.level:<7} {printable(f'{finding.place}: {finding.message}{hint}')}")
-    errors = sum(len(report.errors) for report in reports)
-    warnings = sum(len(report.findings) for report in reports) - errors
-    counts = ((len(reports), "task"), (errors, "error"), (warnings, "warning"))
-    print(", ".join(f"{count} {noun}{'s' * (count != 1)}" for count, noun in counts))
+    else:
+        print_findings(reports, folder, every=every)
+    bad = any(report.errors or (strict and (report.of("warning") or report.unproven)) for report in reports)
     return Exit.USAGE if bad else Exit.OK
 
 
@@ -69,7 +77,7 @@ def pack_command(folder: Path, archive: Path) -> int:
     if archive.exists():
         raise UsageError(f"{archive} exists; nothing was written. Choose another name or remove it first")
     if archive.resolve().is_relative_to(folder.resolve()):
-        raise UsageError(f"{archive} would lie inside the task; choose a place outside {folder}")
+        raise UsageError(f"{archive} would be inside the task; choose a place outside {folder}")
     try:
         archive.parent.mkdir(parents=True, exist_ok=True)
         pack(folder, archive)
@@ -83,14 +91,10 @@ def pack_command(folder: Path, archive: Path) -> int:
     return Exit.OK
 
 
-def _proofs(name: str, digest: str) -> dict[str, set[str]]:
+def _proofs(store: Store, name: str, digest: str) -> dict[str, set[str]]:
     """Agent → the outcomes it had on exactly this task, as the store here knows."""
-    from proctor.settings import load_settings
-    from proctor.store.open import open_store
-
-    with open_store(load_settings().store_url, create=False) as store:
-        found: dict[str, set[str]] = {}
-        for trial, outcome in store.recent(name):
-            if trial.subject_digest == digest and trial.agent:
-                found.setdefault(trial.agent, set()).add(outcome.value)
+    found: dict[str, set[str]] = {}
+    for trial, outcome in store.recent(name):
+        if trial.subject_digest == digest and trial.agent:
+            found.setdefault(trial.agent, set()).add(outcome.value)
     return found

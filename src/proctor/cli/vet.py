@@ -1,4 +1,4 @@
-"""`proctor vet`: try tasks before they are trusted, and certify what they are."""
+"""`proctor vet`: test tasks before they are used, and write a certificate for each."""
 
 from __future__ import annotations
 
@@ -7,11 +7,14 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from proctor.cli.spec_options import takes_datasets, takes_pass_env
+
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from proctor.job.running import Job
     from proctor.job.vet.planning import VetRequest
+    from proctor.model.task import Network
     from proctor.model.vetting import Check
     from proctor.report.vet.certificate import TaskCertificate
     from proctor.settings import Settings
@@ -20,45 +23,69 @@ FOLDER = "certificates"
 
 
 @click.command(name="vet")
-@click.argument("paths", metavar="TASK_OR_DATASET...", nargs=-1, required=True)
+@click.argument("paths", metavar="[TASK_OR_DATASET]...", nargs=-1)
+@click.option("-t", "--tasks", multiple=True, metavar="PATH", help="The same as an argument.")
+@takes_datasets
 @click.option(
     "--rollouts",
     type=click.IntRange(1, 1000),
     default=5,
     show_default=True,
-    help="Trials of the oracle and of doing nothing.",
+    help="Number of trials of the author's solution, and of doing nothing.",
 )
 @click.option(
     "--repeats",
     type=click.IntRange(1, 1000),
     default=2,
     show_default=True,
-    help="Trials of each disturbance.",
+    help="Number of trials of each disturbance.",
 )
 @click.option(
-    "--only", metavar="CHECK,...", help="Of oracle, nop, one_cpu, network_off, clock, time_zone, loaded."
+    "--only",
+    metavar="CHECK,...",
+    help="Run only these checks: oracle, nop, one_cpu, network_off, clock, time_zone, loaded.",
 )
-@click.option("--sandbox", default="auto", show_default=True, help="Back end.")
-@click.option("--parallel", type=click.IntRange(1, 1024), help="Trials at a time. [the number of CPUs]")
+@click.option("--sandbox", default="auto", show_default=True, help="Sandbox back end.")
+@click.option(
+    "--parallel", type=click.IntRange(1, 1024), help="Number of trials at a time. [the number of CPUs]"
+)
+@click.option(
+    "--host-root",
+    is_flag=True,
+    help="Use this machine's own system in place of every image; not reproducible elsewhere.",
+)
+@click.option(
+    "--network",
+    type=click.Choice(["none", "public", "allowlist"]),
+    help="The network of every task, whatever the task says.",
+)
+@takes_pass_env
 @click.option(
     "--out",
     type=click.Path(path_type=Path, file_okay=False),
-    help="Where the certificates go. [the run's folder]",
+    help="Folder for the certificates. [the run's folder]",
 )
-@click.option("-v", "--verbose", count=True, help="A line per trial; twice: everything.")
+@click.option(
+    "-v", "--verbose", count=True, help="Print a line per trial; twice: also what agents and tests print."
+)
 @click.option("--json", "as_json", is_flag=True, help="Print the certificates as JSON.")
 def command(
     paths: tuple[str, ...],
+    tasks: tuple[str, ...],
+    datasets: tuple[str, ...],
     rollouts: int,
     repeats: int,
     only: str | None,
     sandbox: str,
+    host_root: bool,
+    network: Network | None,
     parallel: int | None,
+    pass_env: tuple[str, ...],
     out: Path | None,
     verbose: int,
     as_json: bool,
 ) -> int:
-    """Vet tasks: folders, datasets or ZIPs. Or a vetting that was interrupted: its run id finishes it.
+    """Vet tasks: folders, datasets or ZIPs. The run id of an interrupted vetting finishes that one.
 
     The author's solution must always pass, also on one CPU, without network, 400 days ahead, in another time
     zone and on a busy machine; doing nothing must never pass. Exit code: 0 all are sound, 1 some are not,
@@ -73,21 +100,27 @@ def command(
     from proctor.processes import allowed_cpus
     from proctor.settings import load_settings
 
+    if not (paths or tasks or datasets):
+        raise click.UsageError("nothing to vet: give tasks, for example: proctor vet tasks/hello")
     settings = load_settings()
     request = VetRequest(
-        paths=paths,
+        paths=(*paths, *tasks),
+        datasets=datasets,
         rollouts=rollouts,
         repeats=repeats,
         parallel=parallel or len(allowed_cpus()),
         sandbox=sandbox,
+        host_root=host_root,
+        network=network,
         checks=chosen(only),
+        pass_env=pass_env,
     )
     job, done = _job(request, settings)
     if (
         done < len(job.plan)
         and bring_to_end(job, verbose=verbose, quiet=as_json, done=done) is not RunStatus.DONE
     ):
-        print(f"interrupted; go on with: proctor vet {job.info.id}", file=sys.stderr)
+        print(f"interrupted; continue with: proctor vet {job.info.id}", file=sys.stderr)
         return Exit.INTERRUPTED
     found = certificates_of(job.info.id, settings)
     return report(found, job.info.id, out or job.folder / FOLDER, as_json=as_json)
@@ -119,8 +152,8 @@ def _job(request: VetRequest, settings: Settings) -> tuple[Job, int]:
     from proctor.job.vet.planning import create_vetting
     from proctor.store.open import open_store
 
-    ref = request.paths[0]
-    if len(request.paths) > 1 or Path(ref).exists():
+    ref = request.paths[0] if request.paths else ""
+    if len(request.paths) != 1 or request.datasets or Path(ref).exists():
         return create_vetting(request, settings), 0
     try:
         with open_store(settings.store_url, create=False) as store:
@@ -129,7 +162,7 @@ def _job(request: VetRequest, settings: Settings) -> tuple[Job, int]:
     except NotFoundError:
         return create_vetting(request, settings), 0
     if VETS not in info.spec:
-        raise UsageError(f"{ref}: no such task, and run {info.id} of that name is not a vetting")
+        raise UsageError(f"{ref}: no such task; run {info.id} of that name was not made by 'proctor vet'")
     job = reopen(info.id, settings)
     return job, len(job.plan) - missing
 
@@ -175,21 +208,21 @@ def report(found: Sequence[TaskCertificate], run_id: str, folder: Path, *, as_js
 
 
 def _print(found: Sequence[TaskCertificate], run_id: str, folder: Path) -> None:
-    from proctor.cli.table import bold, print_table, printable
+    from proctor.cli.table import bold, print_table, printable, say
     from proctor.report.vet import page
 
     checks = page.columns(found)
     print(bold(page.headline(found)))
     shown = page.ordered(found)
     rows: list[Any] = [[printable(cell) for cell in page.row(each, checks)] for each in shown]
-    print_table(page.headers(found), rows, right=range(2, 2 + len(checks)))
+    print_table(page.headers(found), rows, right=range(2, 2 + len(checks)), whole=(1,))
     print()
     asides = {each.task: [line for line in (page.not_tried(each), *each.notes) if line] for each in shown}
     shared = [line for line in asides[shown[0].task] if all(line in lines for lines in asides.values())]
     for each in shown:
-        print(printable(page.sentence(each)))
+        say(printable(page.sentence(each)), indent="  ")
         for line in (*page.where(each), *(line for line in asides[each.task] if line not in shared)):
-            print(printable(f"  {line}"))
+            say(printable(f"  {line}"), indent="  ")
     for line in shared:
-        print(printable(line))
+        say(printable(line), indent="  ")
     print(f"\nrun {run_id}; certificates: {folder}")

@@ -1,4 +1,4 @@
-"""`proctor watch`: follow a run that goes on anywhere, event by event, and take up where one left off."""
+"""`proctor watch`: follow a run on any machine, event by event; continue after a known event."""
 
 from __future__ import annotations
 
@@ -21,14 +21,20 @@ _PAGE = 1000
 
 @click.command(name="watch")
 @click.argument("ref", metavar="RUN", default="latest")
-@click.option("--after", type=click.IntRange(0), default=0, metavar="ID", help="Only events after this one.")
 @click.option(
-    "--interval", type=click.FloatRange(0.05), default=0.5, show_default=True, help="Seconds between looks."
+    "--after", type=click.IntRange(0), default=0, metavar="ID", help="Show only events after this one."
 )
-@click.option("--no-follow", is_flag=True, help="Print what has happened and end.")
-@click.option("--json", "as_json", is_flag=True, help="A JSON object per line.")
+@click.option(
+    "--interval",
+    type=click.FloatRange(0.05),
+    default=0.5,
+    show_default=True,
+    help="Seconds between two looks at the store.",
+)
+@click.option("--no-follow", is_flag=True, help="Print what has happened so far and exit.")
+@click.option("--json", "as_json", is_flag=True, help="Print a JSON object per line.")
 def command(ref: str, after: int, interval: float, no_follow: bool, as_json: bool) -> int:
-    """Follow RUN (an id, a name, 'latest') until it is over. Events are numbered; --after goes on there."""
+    """Follow RUN (an id, a name, 'latest') until it ends. Events are numbered; --after continues from one."""
     from proctor.settings import load_settings
     from proctor.store.open import open_store
 
@@ -39,10 +45,10 @@ def command(ref: str, after: int, interval: float, no_follow: bool, as_json: boo
             last = _follow(store, run_id, after, interval, follow=not no_follow, as_json=as_json)
         except KeyboardInterrupt as stopped:
             last = stopped.args[0] if stopped.args else last
-            print(f"go on with: proctor watch {run_id} --after {last}", file=sys.stderr)
+            print(f"continue with: proctor watch {run_id} --after {last}", file=sys.stderr)
             return Exit.INTERRUPTED
         if not as_json and store.run(run_id).status not in _OVER:
-            print(f"go on with: proctor watch {run_id} --after {last}", file=sys.stderr)
+            print(f"continue with: proctor watch {run_id} --after {last}", file=sys.stderr)
     return Exit.OK
 
 
@@ -66,7 +72,8 @@ def _follow(store: Store, run_id: str, after: int, interval_s: float, *, follow:
 
 
 def _print(store: Store, event: Event, labels: dict[str, str], *, as_json: bool) -> None:
-    from proctor.cli.table import printable, seconds
+    from proctor.cli.layout import shorten, wrapped
+    from proctor.cli.table import line_width, printable, seconds
 
     if event.trial_key and event.trial_key not in labels:
         labels[event.trial_key] = store.trial(event.run_id, event.trial_key).label
@@ -90,4 +97,13 @@ def _print(store: Store, event: Event, labels: dict[str, str], *, as_json: bool)
         said.append(seconds(event.data.get("duration_s")))
     elif event.data:
         said.append(", ".join(f"{name} {value}" for name, value in event.data.items()))
-    print(f"{event.id:>8}  {when}  {event.kind:<16}  {printable('  '.join(said))}".rstrip())
+    left = f"{event.id:>8}  {when}  {event.kind:<16}  "
+    room = line_width()
+    if room is not None and label:  # the numbers after it stay
+        others = sum(len(each) + 2 for each in said[1:])
+        said[0] = shorten(printable(label), max(12, room - len(left) - others))
+    text = printable("  ".join(said))
+    first, *rest = [text] if room is None else wrapped(text, max(20, room - len(left)))
+    print(f"{left}{first}".rstrip())
+    for line in rest:
+        print(" " * len(left) + line)

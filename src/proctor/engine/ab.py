@@ -11,29 +11,30 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
+from proctor.analysis.both_clocks import Changed, Finding, confirms, judge, leading, self_check, weighted_p
 from proctor.analysis.lockstep import (
     CONFIRM_LOOKS,
     DIFFERENT,
     FEWEST_PAIRS,
-    Finding,
+    UNSETTLED,
     Rules,
     SelfCheck,
     Verdict,
-    confirms,
-    judge,
-    self_check,
 )
 from proctor.analysis.multiple import holm
 from proctor.model.lockstep import Calibration, Pair
 
 USUAL_CPU_S = 6.0
-"""What comparing a short function costs at most at one point, confirmation included."""
+"""Maximum CPU seconds for a short function at one point, confirmation included."""
+LONGER_CPU_S = 12.0
+"""The same for a function of some milliseconds: it has fewer slots in a pair."""
 AGAIN_EVERY = 4
-"""A second A worker takes part in one pair of so many."""
-_SHORT_SLOT_S = 0.015
-"""Slots are of about 5 ms, longer only where a single call is."""
+"""One in this many pairs also has a second A worker (an A/A pair)."""
+_SHORT_SLOT_S = 0.001
+"""CPU time of a short function's slot; it is longer only when a single call is longer."""
+_LONGER_SLOT_S = 0.015
 _BEGINNING = 3
-"""Starting up and probing both sides costs about as much as so many pairs."""
+"""Cost of starting and probing both sides, in pairs."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -51,7 +52,7 @@ Measure = Callable[[Order], Pair]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Progress:
-    """Where a comparison stands."""
+    """The progress of a comparison."""
 
     point: int
     points: int
@@ -73,12 +74,12 @@ class PointResult:
     pairs: tuple[Pair, ...]
     """Those that confirm are among them, marked."""
     confirmed: bool | None = None
-    """None: there was nothing to confirm, or no confirmation was asked for."""
+    """None: there was nothing to confirm, or confirmation was switched off."""
     calibration: Calibration | None = None
 
     @property
     def verdict(self) -> Verdict:
-        """What may be said of this point."""
+        """The verdict on this point."""
         return self.finding.verdict or Verdict.INCONCLUSIVE
 
 
@@ -100,8 +101,10 @@ class Asked:
         if self.cpu_budget_s is not None or not self.thrifty:
             return self.cpu_budget_s
         found = point.calibration
-        slot_s = found and found.schedule.loops * max(found.call_wall_s, found.call_cpu_s)
-        return USUAL_CPU_S if slot_s and slot_s <= _SHORT_SLOT_S else None
+        slot_s = found and found.schedule.loops * found.call_cpu_s
+        if not slot_s or slot_s > _LONGER_SLOT_S:
+            return None
+        return USUAL_CPU_S if slot_s <= _SHORT_SLOT_S else LONGER_CPU_S
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -158,14 +161,14 @@ class _Driver:
         self.budget_s = asked.cpu_s(point)
 
     def _affords(self, pairs: Sequence[Pair], more: int) -> bool:
-        """Whether so many pairs more are within the budget of CPU."""
+        """Whether this many more pairs are within the CPU budget."""
         if self.budget_s is None:
             return True
         spent_s = sum(pair.cpu_s for pair in pairs)
         return spent_s + (more + _BEGINNING) * spent_s / len(pairs) <= self.budget_s
 
     def run(self, deadline: float | None) -> PointResult:
-        """Measure until a look settles it, the pairs are spent, or the time is."""
+        """Measure until there is a verdict, or the pairs or the time are used up."""
         rules, pairs = self.asked.rules, list[Pair]()
         finding: Finding | None = None
         while finding is None or finding.verdict is None:
@@ -178,10 +181,10 @@ class _Driver:
             if len(pairs) < FEWEST_PAIRS or not (late or dear or len(pairs) in rules.looks):
                 continue
             finding = judge(pairs, rules, final=late or dear)
-            if finding.verdict is Verdict.INCONCLUSIVE and (late or (dear and len(pairs) < rules.looks[-1])):
+            if finding.verdict in UNSETTLED and (late or (dear and len(pairs) < rules.looks[-1])):
                 what = "time budget" if late else f"budget of {self.budget_s:g} s CPU"
                 finding = replace(finding, reason=f"the {what} was spent")
-        check = self_check(pairs, finding.clock, rules)
+        check = self_check(pairs, finding, rules)
         return PointResult(
             label=self.point.label,
             params=self.point.params,
@@ -230,9 +233,10 @@ def refused(finding: Finding, check: SelfCheck) -> Finding:
     return replace(
         finding,
         verdict=Verdict.INCONCLUSIVE,
+        changed="",
         pairs_needed=None,
         reason=f"no verdict: A differs from itself by {check.change:+.1%} in {check.pairs} A/A pairs, "
-        "so nothing that was measured here and now can be believed",
+        "so measurements on this machine are not reliable now",
     )
 
 
@@ -241,6 +245,7 @@ def unconfirmed(finding: Finding) -> Finding:
     return replace(
         finding,
         verdict=Verdict.INCONCLUSIVE,
+        changed="",
         reason=f"'{finding.verdict}' was seen once, but fresh processes did not confirm it",
     )
 
@@ -256,17 +261,23 @@ def corrected(results: Sequence[PointResult], rules: Rules) -> list[PointResult]
 
 def _with_p(result: PointResult, p_value: float, rules: Rules) -> PointResult:
     finding = replace(result.finding, p_value=p_value)
-    if p_value <= rules.error and finding.verdict is Verdict.INCONCLUSIVE:
-        beyond = Verdict.SLOWER if finding.change > 0 else Verdict.FASTER
-        verdict = beyond if abs(finding.change) >= finding.margin else Verdict.SMALL
-        finding = replace(finding, verdict=verdict, reason="", pairs_needed=None)
+    if p_value <= rules.error and finding.verdict in UNSETTLED:
+        surest = min(finding.clocks, key=weighted_p)
+        beyond = Verdict.SLOWER if surest.change > 0 else Verdict.FASTER
+        verdict = beyond if abs(surest.change) >= surest.margin else Verdict.SMALL
+        changed: Changed = (
+            "" if verdict is Verdict.SMALL else "waiting" if surest.clock == "wall" else "computing"
+        )
+        finding = replace(
+            leading(finding, surest), verdict=verdict, changed=changed, reason="", pairs_needed=None
+        )
     return replace(result, finding=finding)
 
 
 def overall(results: Sequence[PointResult]) -> Verdict:
     """One verdict over all points: bad news first, then doubt, then good news."""
     found = {result.verdict for result in results}
-    order = (Verdict.SLOWER, Verdict.INCONCLUSIVE, Verdict.FASTER, Verdict.SMALL)
+    order = (Verdict.SLOWER, Verdict.INCONCLUSIVE, Verdict.SAME_COMPUTING, Verdict.FASTER, Verdict.SMALL)
     return next((verdict for verdict in order if verdict in found), Verdict.SAME)
 
 
@@ -280,7 +291,7 @@ def rejudge(result: PointResult, rules: Rules, *, confirm: bool = True) -> Point
     fresh = [pair for pair in result.pairs if pair.confirms]
     findings = (judge(pairs[:look], rules) for look in rules.looks if FEWEST_PAIRS <= look <= len(pairs))
     finding = next((each for each in findings if each.verdict), None) or judge(pairs, rules, final=True)
-    check = self_check(pairs, finding.clock, rules)
+    check = self_check(pairs, finding, rules)
     agreed = None
     if not check.passed:
         finding = refused(finding, check)

@@ -11,13 +11,17 @@ from dataclasses import asdict, fields, replace
 from pathlib import Path
 from typing import Any
 
-from proctor.analysis.lockstep import Finding, Rules, SelfCheck, Verdict, log_ratio
+from proctor.analysis.both_clocks import Finding
+from proctor.analysis.lockstep import ClockFinding, Rules, SelfCheck, Verdict, log_ratio
+from proctor.disk import read_small
 from proctor.engine.ab import Asked, PointResult, corrected, rejudge
 from proctor.engine.ab_run import Comparison
+from proctor.engine.ab_words import sentence
 from proctor.errors import StoreError, UsageError
 from proctor.model.lockstep import SLOT_FIELDS, Calibration, Pair, Schedule
 
 SCHEMA_VERSION = 1
+_MOST_BYTES = 256 << 20
 KIND = "proctor.ab"
 
 
@@ -44,10 +48,11 @@ def _point(result: PointResult, *, slots: bool) -> dict[str, Any]:
         "label": result.label,
         "params": dict(result.params),
         "verdict": result.verdict.value,
+        "sentence": sentence(result),
         **{key: value for key, value in asdict(result.finding).items() if key != "verdict"},
         "ratio": 1 + result.finding.change,
         "call_s": {"a": call_s(result, "a"), "b": call_s(result, "b")},
-        "log_ratios": [log_ratio(pair, result.finding.clock) for pair in result.pairs],
+        "log_ratios": _log_ratios(result),
         "self_check": asdict(result.check),
         "confirmed": result.confirmed,
         "calibration": asdict(result.calibration) if result.calibration else None,
@@ -64,11 +69,17 @@ def _point(result: PointResult, *, slots: bool) -> dict[str, Any]:
     return data
 
 
+def _log_ratios(result: PointResult) -> list[float]:
+    finding = result.finding
+    return [log_ratio(pair, finding.clock, parallel=finding.parallel) for pair in result.pairs]
+
+
 def call_s(result: PointResult, side: str) -> float:
     """Time of one call on the clock that was judged: the median of the pairs' medians."""
     from statistics import median
 
-    name = f"{result.finding.clock}_ns"
+    waits = result.finding.clock == "wall"
+    name = "cpu_ns" if not waits else "wall_ns" if result.finding.parallel else "elapsed_ns"
     return median(
         float(median(getattr(slot, name) for slot in getattr(pair, side)[pair.schedule.warmup :]))
         / pair.schedule.loops
@@ -116,10 +127,10 @@ def _write_new(folder: Path, stamp: str, text: str) -> Path:
 def read(path: Path) -> Comparison:
     """A comparison from its file."""
     try:
-        data = json.loads(path.read_text())
+        data = json.loads(read_small(path, _MOST_BYTES))
     except OSError as error:
         raise UsageError(f"{path}: cannot be read: {error.strerror}") from error
-    except ValueError as error:
+    except (ValueError, RecursionError) as error:
         raise UsageError(f"{path}: not JSON: {error}") from error
     if not isinstance(data, Mapping) or data.get("kind") != KIND:
         raise UsageError(f"{path}: not a file that 'proctor ab' wrote")
@@ -153,17 +164,24 @@ def _result(data: Mapping[str, Any]) -> PointResult:
             schedule=Schedule(**calibration["schedule"]),
             call_wall_s=calibration["call_wall_s"],
             call_cpu_s=calibration["call_cpu_s"],
+            at_once=calibration.get("at_once", 0.0),
         )
-    found = {each.name: data[each.name] for each in fields(Finding)}
+    found = {each.name: data[each.name] for each in fields(Finding) if each.name in data}
+    clocks = tuple(_clock(each) for each in data.get("clocks", ()))
     return PointResult(
         label=data["label"],
         params=data["params"],
-        finding=Finding(**{**found, "verdict": Verdict(data["verdict"])}),
+        finding=Finding(**{**found, "verdict": Verdict(data["verdict"]), "clocks": clocks}),
         check=SelfCheck(**data["self_check"]),
         pairs=tuple(Pair.from_mapping(pair) for pair in data["pairs_data"]),
         confirmed=data["confirmed"],
         calibration=calibration,
     )
+
+
+def _clock(data: Mapping[str, Any]) -> ClockFinding:
+    verdict = data["verdict"] and Verdict(data["verdict"])
+    return ClockFinding(**{**data, "verdict": verdict})
 
 
 def replay(comparison: Comparison, rules: Rules) -> Comparison:

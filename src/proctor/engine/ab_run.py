@@ -19,7 +19,7 @@ from proctor.engine.ab import Asked, Order, PointResult, Progress, Subpoint, com
 from proctor.errors import UsageError
 from proctor.experiments.describe import info
 from proctor.experiments.discover import find
-from proctor.model.lockstep import Calibration, Pair
+from proctor.model.lockstep import AT_ONCE, Calibration, Pair
 from proctor.model.spec import Spec
 from proctor.processes import allowed_cpus
 from proctor.spec.sweep import points
@@ -44,7 +44,7 @@ class Comparison:
 
     @property
     def verdict(self) -> Verdict:
-        """One word for all points."""
+        """One verdict for all points."""
         return overall(self.results)
 
 
@@ -72,7 +72,24 @@ def run(
 ) -> Comparison:
     """Check out, calibrate, compare; afterwards no process and no worktree is left."""
     started, spent = time.monotonic(), _cpu_s()
-    rng = rng or random.SystemRandom()
+    with opened(contest, rng) as (bench, notes):
+        subpoints = [bench.calibrate(number) for number in range(len(bench.duels))]
+        results = compare(subpoints, asked, bench.measure, on_progress=on_progress)
+    return Comparison(
+        name=contest.spec.name,
+        a=bench.duels[0].a.label,
+        b=bench.duels[0].b.label + (f", {contest.slow:.1%} slower on purpose" if contest.slow else ""),
+        asked=asked,
+        results=tuple(results),
+        notes=(*notes, *bench.notes),
+        cpu_s=_cpu_s() - spent,
+        wall_s=time.monotonic() - started,
+    )
+
+
+@contextmanager
+def opened(contest: Contest, rng: random.Random | None = None) -> Iterator[tuple[Bench, list[str]]]:
+    """Where the pairs of a contest are measured, with what was checked out for it; and remarks about it."""
     project = find_project(Path(contest.spec.base_dir))
     with ExitStack() as stack:
         (a, b), notes = stack.enter_context(placed(contest.a, contest.b, project))
@@ -81,19 +98,8 @@ def run(
             pycache = stack.enter_context(tempfile.TemporaryDirectory(prefix="proctor-pyc-"))
         duels = _duels(contest, a, b, pycache)
         notes += _borrowed(duels)
-        bench = _Bench(duels, pin=contest.pin, timeout_s=contest.spec.timeout_s or DEFAULT_TIMEOUT_S, rng=rng)
-        subpoints = [bench.calibrate(number) for number in range(len(duels))]
-        results = compare(subpoints, asked, bench.measure, on_progress=on_progress)
-    return Comparison(
-        name=contest.spec.name,
-        a=a.label,
-        b=b.label + (f", {contest.slow:.1%} slower on purpose" if contest.slow else ""),
-        asked=asked,
-        results=tuple(results),
-        notes=(*notes, *bench.notes),
-        cpu_s=_cpu_s() - spent,
-        wall_s=time.monotonic() - started,
-    )
+        timeout_s = contest.spec.timeout_s or DEFAULT_TIMEOUT_S
+        yield Bench(duels, pin=contest.pin, timeout_s=timeout_s, rng=rng or random.SystemRandom()), notes
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -110,7 +116,7 @@ def _duels(contest: Contest, a: Place, b: Place, pycache: str) -> list[_Duel]:
     spec = contest.spec
     if not spec.experiments:
         raise UsageError(
-            f"{spec.name}: only experiments can be compared in lockstep, and this spec has tasks"
+            f"{spec.name}: only experiments can be compared in lockstep, but this spec has tasks"
         )
     duels = []
     project = find_project(Path(spec.base_dir))
@@ -164,7 +170,7 @@ def _borrowed(duels: Sequence[_Duel]) -> list[str]:
     ]
 
 
-class _Bench:
+class Bench:
     """Where pairs are measured: which CPU, how long a slot, how long at most."""
 
     def __init__(self, duels: Sequence[_Duel], *, pin: bool, timeout_s: float, rng: random.Random) -> None:
@@ -174,13 +180,18 @@ class _Bench:
         self.cpus: tuple[int, ...] = allowed_cpus() if pin else ()
         self.calibrations: list[Calibration] = []
         self.notes: list[str] = []
+        self.spread: set[int] = set()
+        """Points whose code uses several CPUs: its pairs are not pinned to one."""
 
     def calibrate(self, number: int) -> Subpoint:
         """Prove that both sides run, and fit the slots to side A."""
         duel = self.duels[number]
         cpu = self.cpus[0] if self.cpus else None
         calibration, a = probe(duel.a, cpu=cpu, timeout_s=self.timeout_s)
-        _, b = probe(duel.b, cpu=cpu, timeout_s=self.timeout_s)
+        other, b = probe(duel.b, cpu=cpu, timeout_s=self.timeout_s)
+        if cpu is not None and max(calibration.at_once, other.at_once) > AT_ONCE:
+            self.spread.add(number)
+            self.notes.append(f"{duel.label} runs in parallel: its pairs are not pinned to one CPU")
         self.duels[number] = replace(duel, a=a, b=b)
         self.calibrations.append(calibration)
         return Subpoint(label=duel.label, params=duel.params, calibration=calibration)
@@ -188,13 +199,14 @@ class _Bench:
     def measure(self, order: Order) -> Pair:
         """One pair; the next one is on the next CPU."""
         duel = self.duels[order.point]
-        cpu = self.cpus[(order.number + order.point) % len(self.cpus)] if self.cpus else None
+        cpus = () if order.point in self.spread else self.cpus
+        cpu = cpus[(order.number + order.point) % len(cpus)] if cpus else None
         turn = Turn(number=order.number, cpu=cpu, again=order.again, confirms=order.confirms)
         calibration = self.calibrations[order.point]
         pair = measure_pair(duel.a, duel.b, turn, calibration, rng=self.rng, timeout_s=self.timeout_s)
         if cpu is not None and pair.cpu is None:
             self.cpus = ()
-            self.notes.append("this machine does not let processes be pinned to a CPU; pairs are noisier")
+            self.notes.append("processes cannot be pinned to a CPU on this machine; pairs are noisier")
         return pair
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Protocol, runtime_checkable
 
 from proctor.model.plan import PlannedTrial
@@ -10,7 +11,7 @@ from proctor.model.trial import Lease
 
 
 class Executor(Protocol):
-    """Executes one attempt. Whatever the subject does is in the record; nothing it does raises."""
+    """Executes one attempt. Failures of the subject are recorded, never raised."""
 
     async def execute(self, trial: PlannedTrial, lease: Lease) -> AttemptRecord:
         """Run the attempt to its end. Cancelled: kill what it started, then let the cancellation pass."""
@@ -27,8 +28,16 @@ class Expecting(Protocol):
         """This trial will probably be the next."""
 
 
+@runtime_checkable
+class Preflight(Protocol):
+    """An executor that can tell before the first trial that a run would be in vain."""
+
+    async def preflight(self, trials: Sequence[PlannedTrial]) -> None:
+        """UsageError that says what is missing."""
+
+
 class Listener(Protocol):
-    """Hears of every change, in the engine's own thread; must be quick."""
+    """Is called for every change, in the engine's own thread; must be quick."""
 
     def started(self, trial: PlannedTrial, lease: Lease) -> None:
         """An attempt has begun."""
@@ -38,7 +47,7 @@ class Listener(Protocol):
 
 
 class Engine(Protocol):
-    """Brings a run's pending trials to their end, wherever that happens."""
+    """Finishes a run's pending trials, on whatever machine."""
 
     async def run(self) -> None:
         """Return when no trial is left, or when asked to stop and what ran is saved."""

@@ -1,4 +1,4 @@
-"""Run trials in this process: claim, execute, commit, as many at a time as asked for."""
+"""Run trials in this process: claim, execute, commit, as many in parallel as requested."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ _POLL_S = 1.0
 
 
 Told = tuple[PlannedTrial, AttemptRecord, bool]
-"""What a listener hears of an attempt that has ended."""
+"""What a listener receives when an attempt has ended."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,10 +36,10 @@ class Held:
     lease: Lease
     started_at: float
     queued_s: float = 0.0
-    """From when it could have begun, had there been room."""
+    """When it could have started if a slot had been free."""
 
     def told(self, record: AttemptRecord) -> AttemptRecord:
-        """The record with the one phase that only the engine knows."""
+        """The record with the queue phase, which only the engine knows."""
         queued_s = self.queued_s + record.phases_s.get("queue", 0.0)
         return replace(record, phases_s={**record.phases_s, "queue": queued_s})
 
@@ -133,7 +133,7 @@ class LocalEngine:
         return told
 
     def _look_ahead(self) -> None:
-        """Tell an executor that wants to know which trial comes when one of those that run has ended."""
+        """Tell the executor which trial will start next, if it supports that."""
         full = len(self._running) >= self.parallel
         if self._expecting and self._next and full and not self.stop.draining:
             self._expecting.expect(self._next)
@@ -151,7 +151,7 @@ class LocalEngine:
 
     def _commit(self, lease: Lease, record: AttemptRecord) -> bool:
         """Whether the attempt counts; if not, its trial is to be tried again."""
-        delay = retry_delay_s(record.outcome, lease.attempt, self.retries)
+        delay = retry_delay_s(record.outcome, lease.attempt, self.retries, record.failure)
         now = self.clock()
         if delay is None:
             self.store.finish(lease, record, now=now, counts=True)

@@ -40,12 +40,20 @@ class Stop:
 
     @contextmanager
     def on_signals(self) -> Iterator[None]:
-        """Ctrl-C asks once; a termination asks for an end now."""
+        """Ctrl-C asks once; a termination, or a terminal that is closed, asks for an end now."""
         loop = asyncio.get_running_loop()
         loop.add_signal_handler(signal.SIGINT, self.request)
-        loop.add_signal_handler(signal.SIGTERM, lambda: self.request(times=2))
+        terminations = heard_terminations()
+        for each in terminations:
+            loop.add_signal_handler(each, lambda: self.request(times=2))
         try:
             yield
         finally:
-            loop.remove_signal_handler(signal.SIGINT)
-            loop.remove_signal_handler(signal.SIGTERM)
+            for each in (signal.SIGINT, *terminations):
+                loop.remove_signal_handler(each)
+
+
+def heard_terminations() -> tuple[signal.Signals, ...]:
+    """The signals that end a run now. Under `nohup` a closed terminal does not."""
+    hung_up = signal.getsignal(signal.SIGHUP) is not signal.SIG_IGN
+    return (signal.SIGTERM, signal.SIGHUP) if hung_up else (signal.SIGTERM,)

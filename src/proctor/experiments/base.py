@@ -11,7 +11,7 @@ import sys
 from abc import ABC, abstractmethod
 
 TYPE_CHECKING = False
-"""As `typing` has it."""
+"""Like `typing.TYPE_CHECKING`."""
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 
 class ExperimentContext:
-    """What an experiment is told about the run it is part of. `iteration_index` moves with each call."""
+    """What an experiment gets to know about its run. `iteration_index` moves with each call."""
 
     __slots__ = ("_output_dir", "_run_dir", "extras", "instruments", "iteration_index", "run_id", "seed")
 
@@ -70,7 +70,7 @@ class Experiment(ABC):
     """Something worth measuring: prepared by `setup`, measured in `execute_once`, cleaned by `teardown`."""
 
     param_schema: ClassVar[Mapping[str, Any] | None] = None
-    """The parameters it takes; left out, the constructor's signature says."""
+    """Its parameters; without it, they are read from the constructor's signature."""
     params: dict[str, Any]
 
     def __new__(cls, *_args: Any, **named: Any) -> Self:
@@ -96,7 +96,7 @@ class Experiment(ABC):
         """Do the work that is timed and return metrics: names to JSON values."""
 
     def teardown(self, context: ExperimentContext) -> None:  # noqa: B027 - same
-        """Clean up once, after the last call, whatever happened; never timed."""
+        """Clean up once, after the last call, also after an error; never timed."""
 
 
 class Registered:
@@ -138,7 +138,7 @@ def register_experiment(slug: str, summary: str = "", tags: Iterable[str] = ()) 
     file, line = os.path.abspath(frame.f_code.co_filename), frame.f_lineno  # noqa: PTH100 - light
     if not _is_slug(slug):
         raise _usage_error(
-            f'{file}:{line}: {slug!r} cannot name an experiment; write @register_experiment("my_name") '
+            f'{file}:{line}: {slug!r} is not a valid experiment name; write @register_experiment("my_name") '
             "with letters, digits, '_', '-' and '.'"
         )
 

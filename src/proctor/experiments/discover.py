@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 
 from proctor.errors import NotFoundError, UsageError
@@ -40,6 +40,8 @@ class Discovery:
 
     experiments: Mapping[str, Registered]
     broken: tuple[Broken, ...] = ()
+    twice: Mapping[str, str] = field(default_factory=dict)
+    """Slug → the two places at which it is registered; which one is meant cannot be told."""
 
 
 def discover(sources: Sequence[str] = ()) -> Discovery:
@@ -49,34 +51,60 @@ def discover(sources: Sequence[str] = ()) -> Discovery:
     """
     found: dict[str, Registered] = {}
     broken: list[Broken] = []
+    twice: dict[str, str] = {}
     for loaded in _load_all(sources):
         if loaded.error:
             broken.append(Broken(source=loaded.source, error=loaded.error))
         for entry in loaded.registered:
-            problem = _problem(entry, found.get(entry.slug))
+            other = found.get(entry.slug)
+            if other and is_built_in(other) and not is_built_in(entry):
+                other = None
+                del found[entry.slug]  # also when the user's own turns out to be broken
+            problem = _problem(entry, other)
             if problem:
                 broken.append(Broken(source=loaded.source, error=problem))
-            else:
-                found.setdefault(entry.slug, entry)
+                if other and not same_class(other, entry):
+                    twice[entry.slug] = problem
+            elif other is None:
+                found[entry.slug] = entry
     REGISTRY.update(found)
-    return Discovery(experiments=dict(sorted(found.items())), broken=tuple(broken))
+    experiments = dict(sorted(found.items()))
+    return Discovery(experiments=experiments, broken=tuple(broken), twice=twice)
+
+
+def is_built_in(entry: Registered) -> bool:
+    """Whether an experiment comes with Proctor."""
+    return entry.cls.__module__.startswith(f"{BUILT_IN}.")
 
 
 def find(slug: str, sources: Sequence[str] = ()) -> Registered:
     """The experiment of that name, or NotFoundError with the nearest names and what is broken."""
     discovery = discover(sources)
+    if slug in discovery.twice:
+        raise UsageError(f"{discovery.twice[slug]}; rename one of them, or leave out one of the folders")
     if slug in discovery.experiments:
         return discovery.experiments[slug]
     from difflib import get_close_matches
 
     near = get_close_matches(slug, discovery.experiments, 3)
     hint = f"did you mean {_or(near)}?" if near else "see 'proctor list'"
-    message = f"no experiment is called '{slug}'; {hint}"
+    message = f"no experiment named '{slug}'; {hint}"
     if not near and not sources:
         message += "; name a folder of your own with --experiments"
     for each in discovery.broken:
         message += f"\n  not loaded: {each.error}"
     raise NotFoundError(message)
+
+
+def shadowed(entry: Registered) -> tuple[str, ...]:
+    """A note when a person's own experiment has the name of a built-in one."""
+    if is_built_in(entry) or not any(
+        each.slug == entry.slug and is_built_in(each)
+        for loaded in load_module(BUILT_IN)
+        for each in loaded.registered
+    ):
+        return ()
+    return (f"'{entry.slug}' is your own experiment at {entry.place}; the built-in one is not used",)
 
 
 def _load_all(sources: Sequence[str]) -> Iterator[Loaded]:
@@ -98,7 +126,7 @@ def _load(source: str) -> Iterator[Loaded]:
     elif path.is_file():
         yield load_file(path)
     elif not all(map(str.isidentifier, source.split("."))) or not module_exists(source):
-        raise NotFoundError(f"{source}: there is no such folder, file or module of experiments")
+        raise NotFoundError(f"{source}: no such folder, file or module")
     else:
         yield from load_module(source)
 

@@ -47,7 +47,7 @@ def import_below(root: str, name: str) -> None:
 
 
 def make_neighbours_importable(registered: Registered) -> None:
-    """Let an experiment's methods import plainly what lies beside it; one experiment's folder at a time."""
+    """Let an experiment's methods import files of its own folder; one experiment's folder at a time."""
     parts = registered.cls.__module__.split(".")
     depth = len(parts) - (2 if parts[0].startswith(PREFIX) else 1)
     depth += os.path.basename(registered.file) == "__init__.py"
@@ -83,7 +83,7 @@ def _package_name(folder: str) -> str:
 
 
 def _make_package(folder: str) -> None:
-    """The made-up package that stands for a folder; its `__init__.py` is run when there is one."""
+    """The made-up package of a folder; its `__init__.py` is run when there is one."""
     name = _package_name(folder)
     if name in sys.modules:
         return

@@ -29,9 +29,9 @@ class Loaded:
 _OURS = {__file__, importing.__file__, contextlib.__file__, import_module.__code__.co_filename}
 """Not where an import failed."""
 _STAMPS: dict[str, tuple[int, int]] = {}
-"""Module → the state of its file when it was loaded; an edited file is loaded anew."""
+"""Module → the state of its file when it was loaded; an edited file is loaded again."""
 _BY_MODULE: dict[str, dict[str, Registered]] = {}
-"""Module → what it registered, whoever imported it first."""
+"""Module → what it registered, independent of which module imported it first."""
 
 
 def load_folder(folder: Path) -> Iterator[Loaded]:
@@ -86,7 +86,7 @@ def load_entry_points(group: str) -> list[Loaded]:
 
 
 def _any_entry_point(group: str) -> bool:
-    """Whether any installed package speaks of the group; cheaper to read than to import the reader."""
+    """Whether any installed package declares the group; cheaper than importing the metadata reader."""
     wanted = f"[{group}]".encode()
     for folder in sys.path:
         with contextlib.suppress(OSError), os.scandir(folder or ".") as entries:
@@ -123,7 +123,7 @@ def _load_module(name: str) -> Loaded:
 
 
 def _collect(source: str, name: str, folder: Path | None, load: Callable[[], object]) -> Loaded:
-    """Run an import, keep what it registered apart, and turn whatever it raises into one line."""
+    """Run an import, return what it registered, and turn any exception into one line."""
     earlier = {each.slug: each for each in REGISTRY.values() if each.cls.__module__ == name}
     before = dict(REGISTRY)
     REGISTRY.clear()
@@ -140,16 +140,19 @@ def _collect(source: str, name: str, folder: Path | None, load: Callable[[], obj
         gained = dict(REGISTRY)
         REGISTRY.clear()
         REGISTRY.update(before)
+    if earlier and not error:
+        # Another experiment may take its name in the registry; the module is imported only once.
+        _BY_MODULE[name] = earlier | _BY_MODULE.get(name, {})
     for slug, each in gained.items():
         if each.cls.__module__ in sys.modules:  # a module that failed is not, its sound neighbours are
             _BY_MODULE.setdefault(each.cls.__module__, {})[slug] = each
     if error:
         return Loaded(source=source, error=error)
-    return Loaded(source=source, registered=tuple((earlier | _BY_MODULE.get(name, {}) | gained).values()))
+    return Loaded(source=source, registered=tuple((_BY_MODULE.get(name, {}) | gained).values()))
 
 
 def _package_folder(name: str) -> Path | None:
-    """Where a dotted module's outermost package lies."""
+    """The folder of a dotted module's outermost package."""
     top = name.partition(".")[0]
     with contextlib.suppress(ValueError):
         spec = find_spec(top)

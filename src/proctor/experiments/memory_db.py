@@ -27,7 +27,7 @@ ARMS = ("disk", "memory", "memory_persisted")
 
 @register_experiment(
     "memory_db",
-    summary="An agent simulation logging to SQLite on disk, in memory, or in memory and then persisted",
+    summary="An agent simulation that logs to SQLite on disk, in memory, or in memory and then to disk",
     tags=("database", "sqlite", "simulation"),
 )
 class MemoryDb(Experiment):
@@ -137,7 +137,7 @@ class MemoryDb(Experiment):
         _require(rows == self.expected_rows == count_rows(connection), "rows are missing")
 
     def _check_file(self) -> None:
-        """Whoever opens the file later finds the same log."""
+        """Check that the file contains the same log when it is opened again."""
         other = sqlite3.connect(f"{self.file.resolve().as_uri()}?mode=ro", uri=True)
         try:
             _require(stored_digest(other) == self.expected_digest, "the log in the file differs")

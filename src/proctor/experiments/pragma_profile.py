@@ -239,7 +239,7 @@ def check_profile(connection: sqlite3.Connection, profile: str) -> None:
         row = connection.execute(f"PRAGMA {name}").fetchone()
         in_force = row[0] if row else None
         if in_force != value:
-            raise AssertionError(f"PRAGMA {name} is {in_force!r} here, profile '{profile}' wants {value!r}")
+            raise AssertionError(f"PRAGMA {name} is {in_force!r} here, profile '{profile}' needs {value!r}")
 
 
 def _percentiles_us(kind: str, times_ns: list[int]) -> dict[str, float]:

@@ -51,6 +51,8 @@ class _Kind(NamedTuple):
 
     type: str = "any"
     nullable: bool = False
+    holds_list: bool = False
+    """Whether a list is one of its values; it is not swept then."""
     choices: tuple[Any, ...] = ()
 
 
@@ -108,7 +110,7 @@ def takes_whole_mapping(argument: inspect.Parameter) -> bool:
 
 
 def plain(value: Any) -> Any:  # noqa: PLR0911 - one line per kind of value
-    """A default as JSON would hold it; None stands for what JSON cannot hold."""
+    """A default as a JSON value; None for what JSON cannot represent."""
     if isinstance(value, Enum):
         return plain(value.value)
     if isinstance(value, PurePath):
@@ -138,6 +140,7 @@ def _from_argument(argument: inspect.Parameter, annotation: Any) -> ParamInfo:
         default=default,
         choices=kind.choices,
         nullable=kind.nullable or default is None,
+        holds_list=kind.holds_list,
     )
 
 
@@ -153,9 +156,16 @@ def _declared(name: str, value: Any, required: bool | None) -> ParamInfo:
             default=plain(value[1]),
             choices=kind.choices,
             nullable=kind.nullable or value[1] is None,
+            holds_list=kind.holds_list,
         )
     kind = _named_or_annotated(name, value)
-    return ParamInfo(name=name, type=kind.type, choices=kind.choices, nullable=kind.nullable)
+    return ParamInfo(
+        name=name,
+        type=kind.type,
+        choices=kind.choices,
+        nullable=kind.nullable,
+        holds_list=kind.holds_list,
+    )
 
 
 def _from_fields(name: str, fields: Mapping[str, Any], required: bool | None) -> ParamInfo:
@@ -180,6 +190,7 @@ def _from_fields(name: str, fields: Mapping[str, Any], required: bool | None) ->
         minimum=_bound(fields, "minimum", "min", "exclusiveMinimum", kind.type, 1),
         maximum=_bound(fields, "maximum", "max", "exclusiveMaximum", kind.type, -1),
         nullable=bool(fields.get("nullable")) or kind.nullable or default is None,
+        holds_list=kind.holds_list,
     )
 
 
@@ -263,11 +274,12 @@ def _of_value(value: Any) -> _Kind:
 def _merge(kinds: list[_Kind]) -> _Kind:
     """The one type that holds all of them; `any` when there is none."""
     names = {kind.type for kind in kinds}
+    listed = "list" in names or any(kind.holds_list for kind in kinds)
     closed = all(kind.choices for kind in kinds)
     choices = tuple(choice for kind in kinds for choice in kind.choices) if closed else ()
     if len(names) == 1:
-        return _Kind(names.pop(), choices=choices)
-    return _Kind("float" if names == {"int", "float"} else "any", choices=choices)
+        return _Kind(names.pop(), holds_list=listed, choices=choices)
+    return _Kind("float" if names == {"int", "float"} else "any", holds_list=listed, choices=choices)
 
 
 def _hints(constructor: Callable[..., Any]) -> dict[str, Any]:

@@ -97,7 +97,7 @@ class Simulation:
             yield self.step()
 
     def step(self) -> StepLog:
-        """Let every agent act once, in an order drawn anew."""
+        """Let every agent act once, in a new random order."""
         step = self.step_number
         actions: list[Action] = []
         where: dict[tuple[int, int], Agent] = {(agent.x, agent.y): agent for agent in self.agents}

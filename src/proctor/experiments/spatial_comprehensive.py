@@ -49,27 +49,32 @@ class SpatialComprehensive(Experiment):
             "description": "data structure",
         },
         "points": {"type": "int", "default": 2000, "minimum": 1, "description": "points in the index"},
-        "queries": {"type": "int", "default": 200, "minimum": 1, "description": "questions of each kind"},
-        "radius": {"type": "float", "default": 0.05, "minimum": 0, "description": "of radius queries"},
-        "nearest": {"type": "int", "default": 8, "minimum": 1, "description": "neighbours asked for"},
+        "queries": {"type": "int", "default": 200, "minimum": 1, "description": "queries of each kind"},
+        "radius": {
+            "type": "float",
+            "default": 0.05,
+            "minimum": 0,
+            "description": ("radius of the radius queries"),
+        },
+        "nearest": {"type": "int", "default": 8, "minimum": 1, "description": "neighbours per nearest query"},
         "updates": {"type": "int", "default": 50, "minimum": 1, "description": "points that move"},
         "update_mode": {
             "type": "str",
             "default": "batched",
             "choices": ["immediate", "batched"],
-            "description": "a point at a time, or all before the next question",
+            "description": "move one point at a time, or all before the next query",
         },
         "query_mode": {
             "type": "str",
             "default": "single",
             "choices": ["single", "bulk"],
-            "description": "a question at a time, or all in one call",
+            "description": "one query at a time, or all in one call",
         },
         "distribution": {
             "type": "str",
             "default": "uniform",
             "choices": ["uniform", "clustered"],
-            "description": "where the points lie",
+            "description": "distribution of the points",
         },
     }
 

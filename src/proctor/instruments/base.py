@@ -25,13 +25,15 @@ class Instrument:
 
     name: ClassVar[str] = ""
     rides_along: ClassVar[bool] = False
-    """Whether the timed pass bears it. If not, it gets a fresh process and a few iterations of its own."""
+    """Whether it may run in the timed pass. If not, it gets a fresh process and a few iterations."""
     defaults: ClassVar[Mapping[str, Any]] = {}
-    """Its options and their defaults; a spec may set these and no others."""
+    """Its options and their defaults; a spec may set only these."""
     slowdown: ClassVar[float] = 10.0
-    """How much slower the code may get: its own pass has so much more of the time limit."""
+    """How much slower the code may get: the time limit of its own pass is multiplied by this."""
     iterations: int = 3
     """Iterations of its own pass; any instrument that has one takes this option."""
+    older: ClassVar[Mapping[str, str]] = {}
+    """Names that the older framework had for its options → the name here."""
     needs: ClassVar[tuple[str, str] | None] = None
     """The package it needs and the extra that has it."""
 
@@ -117,7 +119,7 @@ def register_instrument(name: str) -> Callable[[_Registrable], _Registrable]:
         # A module that is imported twice registers the same thing twice, and that is fine.
         place = (file, make.__qualname__)
         if name in _BUILT_IN or _PLACES.setdefault(name, place) != place:
-            raise UsageError(f"an instrument called '{name}' exists already; choose another name")
+            raise UsageError(f"an instrument named '{name}' already exists; choose another name")
         if isinstance(make, type) and issubclass(make, Instrument):
             make.name = name
         INSTRUMENTS[name] = make
@@ -143,7 +145,7 @@ def find(name: str) -> Callable[..., Any]:
             return make
     near = _nearest(name, names())
     hint = f"did you mean '{near[0]}'?" if near else f"there are {', '.join(names())}"
-    raise UsageError(f"no instrument is called '{name}'; {hint}")
+    raise UsageError(f"no instrument named '{name}'; {hint}")
 
 
 def create(spec: InstrumentSpec) -> Instrument:
@@ -152,11 +154,12 @@ def create(spec: InstrumentSpec) -> Instrument:
     if not (isinstance(make, type) and issubclass(make, Instrument)):
         return _Plain(spec.name, make, spec.options)
     known = make.defaults if make.rides_along else {"iterations": make.iterations, **make.defaults}
-    for option, value in spec.options.items():
+    options = _renamed(spec, make.older)
+    for option, value in options.items():
         _check_option(spec.name, known, option, value)
     if make.needs and not _installed(make.needs[0]):
         raise MissingExtraError(*make.needs, f"the instrument '{spec.name}'")
-    instrument = make(**spec.options)
+    instrument = make(**options)
     # An entry point's class may have been registered under no name at all.
     type(instrument).name = type(instrument).name or spec.name
     return instrument
@@ -191,6 +194,18 @@ def _with_companions(specs: Sequence[InstrumentSpec]) -> Iterator[InstrumentSpec
             yield InstrumentSpec(name="cachegrind")
 
 
+def _renamed(spec: InstrumentSpec, older: Mapping[str, str]) -> dict[str, Any]:
+    """Options under the names they have here."""
+    options = dict(spec.options)
+    for old in older.keys() & options.keys():
+        if older[old] in options:
+            raise UsageError(
+                f"the instrument '{spec.name}': '{old}' means the same as '{older[old]}'; keep one of them"
+            )
+        options[older[old]] = options.pop(old)
+    return options
+
+
 def _check_option(name: str, defaults: Mapping[str, Any], option: str, value: Any) -> None:
     if option not in defaults:
         near = _nearest(option, list(defaults))
@@ -200,9 +215,9 @@ def _check_option(name: str, defaults: Mapping[str, Any], option: str, value: An
     kind = type(defaults[option])
     fits = isinstance(value, kind) or (kind is float and isinstance(value, int))
     if not fits or (isinstance(value, bool) and kind is not bool):
-        raise UsageError(f"the instrument '{name}': {option} is {value!r}, which is no {kind.__name__}")
+        raise UsageError(f"the instrument '{name}': {option} is {value!r}, which is not {kind.__name__}")
     if not isinstance(value, bool | str) and value <= 0:
-        raise UsageError(f"the instrument '{name}': {option} is {value!r} and must be above 0")
+        raise UsageError(f"the instrument '{name}': {option} is {value!r}, but must be above 0")
 
 
 def _nearest(name: str, known: list[str]) -> list[str]:
@@ -229,6 +244,26 @@ def _entry_points() -> list[Any]:
     return list(entry_points(group=ENTRY_POINTS))
 
 
+def _signature(make: Callable[..., Any]) -> Any:
+    import inspect
+
+    return inspect.signature(make)
+
+
+def _takes_context(make: Callable[..., Any]) -> bool:
+    """Whether its first argument is the context: it must be given, and by position."""
+    try:
+        first = next(iter(_signature(make).parameters.values()), None)
+    except (TypeError, ValueError):
+        return False
+    return (
+        first is not None
+        and first.kind in {first.POSITIONAL_ONLY, first.POSITIONAL_OR_KEYWORD}
+        and (first.default is first.empty or first.name == "context")
+        and first.name in {"context", "ctx", "_context", "_ctx", "_"}
+    )
+
+
 class _Plain(Instrument):
     """A context manager that someone registered without deriving from `Instrument`; never rides along."""
 
@@ -240,16 +275,23 @@ class _Plain(Instrument):
         self._make = make
         self._current: AbstractContextManager[Any] | None = None
         self._value: Any = None
+        self.context: Any = None
+        """Of the measured point, for those that take it, as in the older framework: `cm(context)`."""
+        self._takes_context = _takes_context(make)
         try:
-            self._new()
+            if self._takes_context:
+                _signature(make).bind(None, **self.options)
+            else:
+                self._new()
         except TypeError as error:
             raise UsageError(f"the instrument '{name}' does not take these options: {error}") from None
 
     def _new(self) -> AbstractContextManager[Any]:
-        made = self._make(**self.options)
+        given = (self.context,) if self._takes_context else ()
+        made = self._make(*given, **self.options)
         if not (hasattr(made, "__enter__") and hasattr(made, "__exit__")):
             raise UsageError(
-                f"the instrument '{self._name}' makes no context manager but {type(made).__name__}"
+                f"the instrument '{self._name}' returned {type(made).__name__}, not a context manager"
             )
         return made
 

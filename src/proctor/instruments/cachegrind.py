@@ -39,6 +39,7 @@ class Cachegrind(Wrapper):
             "--quiet",
             "--tool=cachegrind",
             "--cache-sim=no",
+            "--vgdb=no",
             f"--cachegrind-out-file={self._file(run)}",
             *command,
         ]
@@ -48,7 +49,7 @@ class Cachegrind(Wrapper):
         few, many = self.runs()
         counts = [_instructions(self._file(few)), _instructions(self._file(many))]
         if None in counts:
-            return {"error": "valgrind left no count"}
+            return {"error": "valgrind wrote no counts"}
         total = [count or 0 for count in counts]
         return {"instructions_per_call": (total[1] - total[0]) / (many - few), "instructions": total}
 

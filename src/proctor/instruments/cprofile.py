@@ -17,6 +17,7 @@ class CProfile(Instrument):
 
     name = "cprofile"
     defaults: ClassVar[Mapping[str, Any]] = {"top": 50}
+    older: ClassVar[Mapping[str, str]] = {"top_n": "top"}
     slowdown = 6.0
 
     def __init__(self, **options: Any) -> None:

@@ -18,6 +18,7 @@ class Tracemalloc(Instrument):
 
     name = "tracemalloc"
     defaults: ClassVar[Mapping[str, Any]] = {"top": 25, "frames": 1}
+    older: ClassVar[Mapping[str, str]] = {"top_n": "top"}
     slowdown = 15.0
 
     def __init__(self, **options: Any) -> None:
@@ -71,6 +72,7 @@ class Memray(Instrument):
 
     name = "memray"
     defaults: ClassVar[Mapping[str, Any]] = {"top": 25, "native": False, "html": True}
+    older: ClassVar[Mapping[str, str]] = {"top_n": "top"}
     slowdown = 6.0
     needs = ("memray", "profilers")
 

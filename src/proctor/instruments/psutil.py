@@ -17,7 +17,11 @@ class Psutil(Sampler):
     """A resource series. Its artifact is `series.json`; its summary joins the ledger."""
 
     name = "psutil"
-    defaults: ClassVar[Mapping[str, Any]] = {"interval_ms": 100, "children": True}
+    defaults: ClassVar[Mapping[str, Any]] = {
+        "interval_ms": 100,
+        "children": True,
+        "max_samples": MAX_SAMPLES,
+    }
 
     def __init__(self, **options: Any) -> None:
         super().__init__(**options)
@@ -30,7 +34,7 @@ class Psutil(Sampler):
         self._family_at = float("-inf")
 
     def sample(self, pid: int) -> None:
-        """One row: the process and, unless told otherwise, everything below it."""
+        """One row: the process and, by default, all of its descendants."""
         import psutil
 
         began = time.thread_time()
@@ -40,7 +44,7 @@ class Psutil(Sampler):
         except psutil.Error:
             return
         readings = [reading for each in self._family if (reading := _read(each))]
-        if readings and len(self._rows) < MAX_SAMPLES:
+        if readings and len(self._rows) < self.options["max_samples"]:
             self._rows.append(self._row(now, readings))
         else:
             self._dropped += bool(readings)

@@ -51,7 +51,7 @@ def _original(store: Store, info: RunInfo) -> RunInfo:
 class Workspaces:
     """The stored workspaces of a run, found by what a trial was rather than by its key.
 
-    A key changes when the task does, and tasks that were mended are why people grade again.
+    A key changes when the task does, and people grade again because they fixed a task.
     """
 
     def __init__(self, run_id: str, settings: Settings, blobs: FolderBlobs) -> None:

@@ -8,8 +8,13 @@ from typing import Any, Literal
 
 Clock = Literal["cpu", "wall"]
 
-SLOT_FIELDS = ("wall_ns", "cpu_ns", "involuntary", "voluntary", "faults", "waited_ns")
-"""The columns of a slot in a file."""
+SLOT_FIELDS = ("wall_ns", "cpu_ns", "involuntary", "voluntary", "faults", "waited_ns", "children_ns")
+"""The columns of a slot in a file; files of earlier versions lack the last."""
+AT_ONCE = 0.1
+"""Code whose threads and processes want a CPU at the same time for more than this share of their CPU time
+runs in parallel: pinned to one CPU it would wait for itself."""
+READING_NS = 10_000
+"""What reading the clocks may add to the CPU time of a slot and not to its wall time."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -18,13 +23,27 @@ class Slot:
 
     wall_ns: int
     cpu_ns: int
+    """Of all threads and of the processes that the code started."""
     involuntary: int = 0
     """How often the kernel took the CPU away."""
     voluntary: int = 0
     """How often the code gave it up: it slept, or waited for a file or a lock."""
     faults: int = 0
     waited_ns: int = 0
-    """Ready to run, but another process had the CPU. 0 where the kernel does not say."""
+    """Ready to run, but without a CPU: all threads and children together. 0 where the kernel does not say."""
+    children_ns: int = 0
+    """The part of `cpu_ns` that processes spent which the code started."""
+
+    @property
+    def elapsed_ns(self) -> int:
+        """Wall time without the time in which other programs had the CPU; right for one task at a time."""
+        return max(self.wall_ns - self.waited_ns, min(self.cpu_ns, self.wall_ns))
+
+    @property
+    def at_once(self) -> float:
+        """For which share of the CPU time more than one thread or process ran or wanted to."""
+        over_ns = self.cpu_ns + self.waited_ns - self.wall_ns - READING_NS
+        return max(0.0, over_ns / max(self.cpu_ns, 1))
 
     def row(self) -> list[int]:
         """As it is written, in the order of SLOT_FIELDS."""
@@ -65,6 +84,8 @@ class Pair:
     """CPU time the host took from this machine meanwhile."""
     pressure_s: float = 0.0
     """Time in which some process of the machine waited for a CPU."""
+    others: float = 0.0
+    """Share of the machine's CPU time that other programs used meanwhile; 0 where the kernel does not say."""
     confirms: bool = False
     """Measured to confirm an earlier finding."""
 
@@ -82,6 +103,7 @@ class Pair:
             "cpu_s": self.cpu_s,
             "steal_s": self.steal_s,
             "pressure_s": self.pressure_s,
+            "others": self.others,
             "confirms": self.confirms,
             "a": [slot.row() for slot in self.a],
             "b": [slot.row() for slot in self.b],
@@ -109,3 +131,5 @@ class Calibration:
     schedule: Schedule
     call_wall_s: float
     call_cpu_s: float
+    at_once: float = 0.0
+    """For which share of its CPU time more than one of its threads and processes ran or wanted to."""

@@ -4,9 +4,12 @@ from __future__ import annotations
 
 from enum import StrEnum
 
+ENVIRONMENT_BROKEN = "environment_broken"
+"""Why an attempt failed whose tests broke in its sandbox, although they work in an untouched one."""
+
 
 class Blame(StrEnum):
-    """Who an outcome speaks of. For an experiment the agent is the code under measurement."""
+    """Who caused an outcome. For an experiment the agent is the code under measurement."""
 
     AGENT = "agent"
     TASK = "task"
@@ -38,9 +41,9 @@ class Outcome(StrEnum):
     INVALID = "invalid"
 
     blame: Blame
-    """Who this outcome speaks of."""
+    """Who is responsible for this outcome."""
     scored: bool
-    """Whether it counts in the score: the agent's own doing and nobody else's."""
+    """Whether it counts in the score: only what the agent itself caused."""
     retryable: bool
     """Whether a policy may try again. Never depends on whether the agent passed."""
 

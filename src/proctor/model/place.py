@@ -1,4 +1,4 @@
-"""Where a trial's files are inside a run folder: the same for whoever writes them and whoever reads them."""
+"""Where a trial's files are inside a run folder: the same for writers and readers."""
 
 from __future__ import annotations
 

@@ -8,6 +8,7 @@ from typing import Any, Literal
 
 from proctor.model.canonical import digest
 from proctor.model.quick import quick
+from proctor.model.secret import shown
 
 MARKER = "PROCTOR_PERTURBATION"
 """The variable that tells disturbed trials from their siblings in keys and tables. No sandbox sees it."""
@@ -51,7 +52,7 @@ class PlannedTrial:
 
 def point_label(subject: str, params: Mapping[str, Any]) -> str:
     """A parameter point's name for people."""
-    inside = ", ".join([f"{name}={value}" for name, value in params.items()])
+    inside = ", ".join([f"{name}={shown(value)}" for name, value in params.items()])
     return f"{subject}({inside})" if inside else subject
 
 

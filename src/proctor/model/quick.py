@@ -1,4 +1,4 @@
-"""Frozen dataclasses that are made fast: whoever reads a large run makes a million of them.
+"""Frozen dataclasses that are made fast: reading a large run makes a million of them.
 
 The constructor of a frozen dataclass sets each field through `object.__setattr__`, at many times the cost of
 an assignment. Here the instance is of an ordinary class with the same slots while its fields are assigned,

@@ -10,6 +10,12 @@ from proctor.model.outcome import Outcome
 from proctor.model.quick import quick
 
 SCHEMA_VERSION = 1
+WORK = ("agent", "verify")
+"""The phases that are a rollout's duration; image, queue, start and the others are the harness's."""
+LATER_FIELDS = ("image", "system_changes", "suspect")
+"""Left out where they are empty: rows of earlier versions have none, and must be written as they were."""
+_LASTING = "Lasting"
+_SENTENCES = frozenset({"AgentFailed", "ImageError", "ProviderError", "SandboxError", "TaskError"})
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -21,6 +27,27 @@ class Failure:
     type: str
     message: str
     traceback: str = ""
+
+    @classmethod
+    def lasting_type(cls, name: str) -> str:
+        """The type of a failure that trying again cannot mend, from the name of its error."""
+        return name if name.startswith(_LASTING) else f"{_LASTING}{name}"
+
+    @property
+    def lasting(self) -> bool:
+        """Whether trying again cannot help: then no policy retries it."""
+        return self.type.startswith(_LASTING)
+
+    @property
+    def in_words(self) -> str:
+        """One line, with the last one that a failing command printed; of a surprise also phase and type."""
+        first, *rest = self.message.strip().split("\n")
+        printed = [line[4:].strip() for line in rest if line.startswith("  | ") and line[4:].strip()]
+        if printed:
+            first = f"{first}: {printed[-1]}"
+        if self.type.removeprefix(_LASTING) in _SENTENCES and first:
+            return first
+        return ": ".join(part for part in (self.phase, self.type, first) if part)
 
 
 @quick
@@ -53,17 +80,44 @@ class AttemptRecord:
     iterations: Sequence[Mapping[str, Any]] = ()
     """Experiments: one row per measured iteration."""
     ledger: Mapping[str, Any] = field(default_factory=dict)
-    """Resources: peak memory, CPU, throttling, OOM kills, I/O; which limits were enforced."""
+    """Resources: peak memory, CPU, throttling, OOM kills, I/O; which limits and which network were asked for
+    (`limits`), and how each limit was enforced (`enforced`)."""
     usage: Mapping[str, Any] = field(default_factory=dict)
     """Model use: prompt_tokens, completion_tokens, cost_usd, requests, tool_calls, steps."""
     artifacts: Sequence[Artifact] = ()
     notes: tuple[str, ...] = ()
     """Warnings a reader of the number needs: contended, throttled, host-root, unenforced limits."""
     worker: str = ""
+    image: Mapping[str, Any] = field(default_factory=dict)
+    """Rollouts, what the sandbox's root was made from: `name` and `digest` of the image where there is one,
+    `host` whether it was this machine's own system, `root` the digest of the root itself. Empty when unknown.
+    """
+    system_changes: Mapping[str, Any] = field(default_factory=dict)
+    """Rollouts, what the agent changed outside its own folders: `count`, `first` (the first of them) and
+    `judged_again` (`files`, `rewards`, `reason`) where a pass was judged a second time. Empty: nothing."""
+    suspect: bool = False
+    """Whether a pass rested on changed system files, or could not be confirmed without them."""
+
+    @property
+    def took_s(self) -> float | None:
+        """How long it took: of a rollout agent and verifier, of anything else from start to end.
+
+        None when a rollout ended before its agent could begin.
+        """
+        phases = self.phases_s
+        if not phases:
+            return self.ended_at - self.started_at
+        if (worked := work_s(phases)) is not None:
+            return worked
+        return None if "image" in phases else self.ended_at - self.started_at
 
     def to_mapping(self) -> dict[str, Any]:
         """Plain data, with the blame spelt out."""
-        return {**asdict(self), "outcome": self.outcome.value, "blame": self.outcome.blame.value}
+        found = {**asdict(self), "outcome": self.outcome.value, "blame": self.outcome.blame.value}
+        for name in LATER_FIELDS:
+            if not found[name]:
+                del found[name]
+        return found
 
     @classmethod
     def from_mapping(cls, data: Mapping[str, Any]) -> AttemptRecord:
@@ -76,3 +130,9 @@ class AttemptRecord:
         known["iterations"] = tuple(known.get("iterations", ()))
         known["notes"] = tuple(known.get("notes", ()))
         return cls(**known)
+
+
+def work_s(phases_s: Mapping[str, Any]) -> float | None:
+    """The seconds of agent and verifier; None when neither began."""
+    found = [phases_s[name] for name in WORK if isinstance(phases_s.get(name), int | float)]
+    return sum(found) if found else None

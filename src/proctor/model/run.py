@@ -8,6 +8,8 @@ from typing import Any
 
 from proctor.model.trial import RunStatus
 
+HOST_ROOT = "host root: every sandbox used this machine's own system; results are not reproducible elsewhere"
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RunInfo:
@@ -30,10 +32,16 @@ class RunInfo:
     spec: Mapping[str, Any] = field(default_factory=dict)
     """As the person wrote it."""
     resolved: Mapping[str, Any] = field(default_factory=dict)
-    """With every default filled in; `spec.load.from_mapping` reads it back."""
+    """With all defaults; `spec.load.from_mapping` reads it back."""
     environment: Mapping[str, Any] = field(default_factory=dict)
     vcs: Mapping[str, Any] = field(default_factory=dict)
     versions: Mapping[str, str] = field(default_factory=dict)
     plan_digest: str = ""
     counts: Mapping[str, int] = field(default_factory=dict)
     """How many trials ended with each outcome."""
+
+    @property
+    def host_root(self) -> bool:
+        """Whether its sandboxes had the system of the machine as root, in place of the tasks' images."""
+        sandbox = self.resolved.get("sandbox")
+        return self.kind == "task" and isinstance(sandbox, Mapping) and sandbox.get("host_root") is True

@@ -1,4 +1,4 @@
-"""What a person asks to have measured. `spec.load` makes these from files; nothing here reads any."""
+"""What a user wants to measure. `spec.load` makes these from files; nothing here reads any."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ class TaskEntry:
     """One `[[tasks]]` table: which tasks, by whom, how often."""
 
     path: str
-    """A task folder, a dataset folder or a ZIP, as written in the spec."""
+    """As written: a task folder, a folder of tasks, a ZIP, or the name or address of a dataset."""
     source: Literal["path", "prepared_dir", "dataset", "zip"] = "path"
     include: tuple[str, ...] = ()
     exclude: tuple[str, ...] = ()
@@ -68,8 +68,9 @@ class TaskEntry:
     rollouts: int = 1
     apply_overrides: bool = True
     overrides: str | Mapping[str, Any] | None = None
-    environment_variables: Mapping[str, str] = field(default_factory=dict)
-    sweep: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    environment_variables: Mapping[str, Any] = field(default_factory=dict)
+    """Texts, or references to secrets (`model.secret`)."""
+    sweep: Mapping[str, tuple[Any, ...]] = field(default_factory=dict)
     """Environment variables to vary, crossed with everything else."""
 
 
@@ -90,6 +91,10 @@ class SandboxSpec:
     backend: str = "auto"
     network: Literal["none", "public", "allowlist"] | None = None
     allowed_hosts: tuple[str, ...] = ()
+    network_allow: tuple[str, ...] = ()
+    """What a public network may reach beyond the internet: addresses, ranges, names."""
+    host_root: bool = False
+    """Whether this machine's own system takes the place of every image that a task names."""
     cpus: float | None = None
     memory_bytes: int | None = None
     storage_bytes: int | None = None
@@ -117,10 +122,14 @@ class Spec:
     gates: tuple[Any, ...] = ()
     sources: tuple[str, ...] = ()
     """Folders or modules with the spec's own experiments."""
+    pass_env: tuple[str, ...] = ()
+    """Variables of this machine that `${VAR}` of a task may use."""
     base_dir: str = "."
     """The folder against which relative paths in the spec are read."""
     places: Mapping[str, str] = field(default_factory=dict, compare=False, repr=False)
     """Where parts were written, for errors found after loading: `experiments.0.params.n` → `a.yaml:7:3`."""
+    secrets: Mapping[str, str] = field(default_factory=dict, compare=False, repr=False)
+    """Secrets that were written in the spec itself, by the name of their reference. Never stored."""
 
     def place(self, *keys: str | int) -> str:
         """Where a part of the spec was written, or the nearest part around it; empty when unknown."""
@@ -139,6 +148,7 @@ class Spec:
         """Plain data in the spec's own grammar: `spec.load.from_mapping` reads it back unchanged."""
         data = asdict(self)
         data.pop("places")
+        data.pop("secrets")
         if self.experiments:
             data.pop("tasks")
             for body in data["experiments"]:

@@ -23,6 +23,8 @@ class ParamInfo:
     minimum: float | None = None
     maximum: float | None = None
     nullable: bool = False
+    holds_list: bool = False
+    """Whether a list is one of its values, beside others: `int | list[int]`. It is not swept then."""
 
     @property
     def required(self) -> bool:

@@ -8,6 +8,8 @@ from pathlib import Path
 from typing import Any, Literal
 
 Network = Literal["none", "public", "allowlist"]
+MAIN_SERVICE = "main"
+"""The service of a compose file that is the agent's sandbox."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -18,7 +20,43 @@ class Healthcheck:
     interval_s: float = 5.0
     timeout_s: float = 30.0
     start_period_s: float = 0.0
+    """While it lasts, a failure is not counted and the next look comes after `start_interval_s`."""
+    start_interval_s: float = 5.0
     retries: int = 3
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class McpServer:
+    """A server of tools that the task offers to its agent."""
+
+    name: str
+    transport: Literal["stdio", "sse", "streamable-http"] = "sse"
+    url: str | None = None
+    command: str | None = None
+    args: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TaskArtifact:
+    """A file or folder to copy out of the sandbox; a separate verifier gets it too."""
+
+    source: str
+    """Its path inside; one that is not absolute is below the working folder."""
+    destination: str | None = None
+    """Its path among the kept files; without one it mirrors `source`."""
+    exclude: tuple[str, ...] = ()
+    """Patterns of names and relative paths that are left out of a folder."""
+    service: str = MAIN_SERVICE
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CollectHook:
+    """A command that writes down what is to be judged, after the agent and before the artifacts are taken."""
+
+    command: str
+    service: str = MAIN_SERVICE
+    timeout_s: float = 60.0
+    user: str | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -35,14 +73,25 @@ class TaskEnvironment:
     memory_bytes: int | None = None
     storage_bytes: int | None = None
     gpus: int = 0
+    gpu_types: tuple[str, ...] = ()
+    tpu: str = ""
+    """The TPU slice that is asked for, as "type topology"."""
+    os: Literal["linux", "windows"] = "linux"
     env: Mapping[str, str] = field(default_factory=dict)
     """As written: `${VAR}` and `${VAR:-default}` are filled in when the trial starts."""
     workdir: str | None = None
-    network: Network | None = None
+    network: Network = "public"
+    """Of the whole task, unless the agent or the verifier has another."""
     allowed_hosts: tuple[str, ...] = ()
     healthcheck: Healthcheck | None = None
-    mcp_servers: tuple[Mapping[str, Any], ...] = ()
+    mcp_servers: tuple[McpServer, ...] = ()
     skills_dir: str | None = None
+    """A folder inside, with one folder per skill."""
+
+    @property
+    def loose_files(self) -> Path | None:
+        """The folder whose files are laid into the working folder: a ready image holds none of them."""
+        return self.folder if self.image and not self.dockerfile and not self.compose else None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -52,6 +101,7 @@ class AgentLimits:
     timeout_s: float = 600.0
     user: str | None = None
     network: Network | None = None
+    """While the agent works; None: the environment's."""
     allowed_hosts: tuple[str, ...] = ()
 
 
@@ -65,7 +115,13 @@ class VerifierSpec:
     separate: bool = False
     """The tests run in an environment of their own, with the collected files."""
     environment: TaskEnvironment | None = None
-    collect: tuple[str, ...] = ()
+    """The verifier's own; None: a fresh copy of the task's."""
+    bundled: bool = False
+    """The image of the separate verifier already has `/tests`, and nothing is copied there."""
+    collect: tuple[CollectHook, ...] = ()
+    network: Network | None = None
+    """While the tests run; None: the environment's."""
+    allowed_hosts: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -76,12 +132,15 @@ class Step:
     instruction: str
     agent: AgentLimits
     verifier: VerifierSpec
-    tests: Path | None = None
+    tests: tuple[Path, ...] = ()
+    """Folders that are laid over each other at `/tests`: those of the task, then the step's own."""
     solution: Path | None = None
-    min_reward: float | None = None
-    """Below it the later steps are not tried."""
+    workdir: Path | None = None
+    """Files that are laid into the working folder before the step; a `setup.sh` among them is run there."""
+    min_reward: Mapping[str, float] = field(default_factory=dict)
+    """Part of the reward → its minimum; below it the later steps are not tried."""
     healthcheck: Healthcheck | None = None
-    artifacts: tuple[str, ...] = ()
+    artifacts: tuple[TaskArtifact, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -128,7 +187,9 @@ class Task:
     solution_env: Mapping[str, str] = field(default_factory=dict)
     tests: Path | None = None
     solution: Path | None = None
-    artifacts: tuple[str, ...] = ()
+    trajectory: Path | None = None
+    """What an agent is to remember of earlier work, as an ATIF document."""
+    artifacts: tuple[TaskArtifact, ...] = ()
     steps: tuple[Step, ...] = ()
     reward_strategy: Literal["mean", "final"] = "mean"
     repository: Repository | None = None

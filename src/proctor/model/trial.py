@@ -7,7 +7,7 @@ from enum import StrEnum
 
 
 class TrialState(StrEnum):
-    """Where a trial stands in its life."""
+    """The state of a trial."""
 
     PENDING = "pending"
     LEASED = "leased"
@@ -17,7 +17,7 @@ class TrialState(StrEnum):
 
 
 class RunStatus(StrEnum):
-    """Where a run stands. `interrupted` can be resumed."""
+    """The status of a run. `interrupted` can be resumed."""
 
     PENDING = "pending"
     RUNNING = "running"

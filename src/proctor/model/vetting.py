@@ -15,10 +15,10 @@ class Check(StrEnum):
     ONE_CPU = "one_cpu"
     NETWORK_OFF = "network_off"
     CLOCK = "clock"
-    """The calendar 400 days ahead."""
+    """The date is 400 days later."""
     TIME_ZONE = "time_zone"
     LOADED = "loaded"
-    """Every CPU of the machine busy with something else."""
+    """Every CPU of the machine is busy with other work."""
 
     @property
     def disturbed(self) -> bool:

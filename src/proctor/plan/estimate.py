@@ -15,7 +15,7 @@ _NOTHING: Mapping[str, float] = MappingProxyType({})
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Estimate:
-    """What to expect of a plan. Trials that nobody has timed are counted, never guessed."""
+    """The expected time and cost of a plan. Trials without history are counted, never guessed."""
 
     trials: int
     timed: int
@@ -23,7 +23,7 @@ class Estimate:
     work_s: float
     """Sum over the timed trials."""
     wall_s: float
-    """How long those take with the parallelism asked for."""
+    """How long those take with the requested parallelism."""
     cost_usd: float | None
     """Sum over the trials of which history has a cost; None when it has none."""
     untimed: tuple[str, ...]

@@ -3,8 +3,9 @@
 What enters a trial's key, besides what `trial_key` names: everything in `overrides`, which holds what the
 spec changes about how the subject is run. For an experiment that is how it is measured (iterations,
 instruments, isolation, loops, gc) where it differs from the default; for a task its environment variables,
-overrides, agent options and sandbox limits; for both the time limit. Paths, names, tags, notes, the engine,
-the sandbox's back end, `parallel`, `retries` and `budget_usd` never enter it.
+overrides, agent options, sandbox limits and the names in `pass_env`; for both the time limit. Of a
+secret its name enters the key, never its value. Paths, names, tags, notes, the engine, the sandbox's back
+end, `parallel`, `retries` and `budget_usd` never enter it.
 """
 
 from __future__ import annotations
@@ -29,6 +30,9 @@ from proctor.spec.node import nearest
 from proctor.spec.sweep import expand_points
 
 MAX_TRIALS = 100_000
+MAX_PLAN_BYTES = 64 << 20
+"""Of parameters and overrides, which every trial has a copy of in the store and in the run folder."""
+_SHOWN_REPEATS = 20
 _MEASURING = ("iterations", "instrumentation", "isolation", "loops", "gc")
 _NOTHING: Mapping[str, Any] = MappingProxyType({})
 
@@ -54,9 +58,12 @@ def expand(
     *,
     experiments: Mapping[str, ExperimentInfo] = _NOTHING,
     tasks: Sequence[Sequence[TaskLike]] = (),
-    agent_versions: Mapping[str, str] = _NOTHING,
+    agent_versions: Sequence[Mapping[str, str]] = (),
 ) -> Plan:
-    """Every trial of a spec, in order. `tasks[i]` are the tasks that entry `i` of the spec stands for."""
+    """Every trial of a spec, in order. `tasks[i]` are the tasks of entry `i`.
+
+    `agent_versions[i]` are the versions of its agents, which their options may change.
+    """
     warnings: list[str] = []
     if spec.kind == "experiment":
         found = _experiment_trials(spec, experiments, warnings)
@@ -77,22 +84,43 @@ def _distinct(spec: Spec, found: Iterator[PlannedTrial], warnings: list[str]) ->
         else:
             kept[trial.key] = replace(trial, index=len(kept))
     advice = "" if spec.kind == "experiment" else "; for more of the same, raise 'rollouts'"
-    for body, count in sorted(repeated.items()):
+    for body, count in sorted(repeated.items())[:_SHOWN_REPEATS]:
         entry = spec.place(f"{spec.kind}s", body) or f"{spec.kind}s.{body}"
-        warnings.append(f"{entry}: {count} of its trials repeat earlier ones and run once only{advice}")
+        warnings.append(f"{entry}: {count} of its trials repeat earlier ones and run only once{advice}")
+    if len(repeated) > _SHOWN_REPEATS:
+        warnings.append(f"{len(repeated) - _SHOWN_REPEATS} more entries repeat earlier trials")
     return tuple(kept.values())
+
+
+class _Weight:
+    """What the parameters of a plan weigh so far."""
+
+    def __init__(self) -> None:
+        self.bytes = 0
+
+    def add(self, size: int) -> None:
+        """Refuse a plan that would fill memory and disk with copies of large values."""
+        self.bytes += size
+        if self.bytes > MAX_PLAN_BYTES:
+            raise SpecError(
+                f"the parameters of all trials together are larger than {MAX_PLAN_BYTES >> 20} MiB; "
+                "put large values into files and pass their names, or plan fewer trials"
+            )
 
 
 def _experiment_trials(
     spec: Spec, experiments: Mapping[str, ExperimentInfo], warnings: list[str]
 ) -> Iterator[PlannedTrial]:
+    weight = _Weight()
     for at, body in enumerate(spec.experiments):
         info = _info(spec, at, body.experiment, experiments)
         found, known = expand_points(body, info, spec.seed, place=partial(_param_place, spec, at))
         warnings += known
         overrides = _measuring(spec, body)
         for params in found:
-            seed = derive_seed(spec.seed, "experiment", info.slug, canonical_json(params))
+            written = canonical_json(params)
+            weight.add(len(written))
+            seed = derive_seed(spec.seed, "experiment", info.slug, written)
             yield PlannedTrial(
                 key=trial_key(subject_digest=info.digest, params=params, overrides=overrides, seed=seed),
                 index=0,
@@ -109,7 +137,7 @@ def _experiment_trials(
 def _info(spec: Spec, at: int, slug: str, experiments: Mapping[str, ExperimentInfo]) -> ExperimentInfo:
     if slug not in experiments:
         place = spec.place("experiments", at, "experiment")
-        hint = nearest(slug, experiments) or "; no experiment is known here"
+        hint = nearest(slug, experiments) or "; no experiments are known here"
         raise NotFoundError(f"{place}{': ' if place else ''}'{slug}' is not an experiment{hint}")
     return experiments[slug]
 
@@ -142,21 +170,26 @@ def _as_stored(changed: dict[str, Any]) -> dict[str, Any]:
 def _task_trials(
     spec: Spec,
     tasks: Sequence[Sequence[TaskLike]],
-    agent_versions: Mapping[str, str],
+    agent_versions: Sequence[Mapping[str, str]],
     warnings: list[str],
 ) -> Iterator[PlannedTrial]:
     """First rollouts first: a run stopped early has judged every task and agent about equally often."""
     if len(tasks) != len(spec.tasks):
-        raise UsageError(f"the spec has {len(spec.tasks)} task entries, and those of {len(tasks)} were read")
+        raise UsageError(f"the spec has {len(spec.tasks)} task entries, but tasks of {len(tasks)} were read")
     warnings += _namesakes(tasks)
-    overrides = [list(_task_overrides(spec, at, warnings)) for at in range(len(tasks))]
+    weight = _Weight()
+    overrides = [list(_task_overrides(spec, at, warnings, weight)) for at in range(len(tasks))]
+    sizes = [[len(canonical_json(each)) for each in entry] for entry in overrides]
     for rollout in range(max(entry.rollouts for entry in spec.tasks)):
         for at, entry in enumerate(spec.tasks):
             if rollout >= entry.rollouts:
                 continue
-            cells = itertools.product(tasks[at], overrides[at], entry.agents, entry.models)
-            for task, changed, agent, model in cells:
-                yield _task_trial(spec, at, task, changed, (agent, agent_versions.get(agent), model), rollout)
+            weighed = zip(overrides[at], sizes[at], strict=True)
+            cells = itertools.product(tasks[at], weighed, entry.agents, entry.models)
+            versions = agent_versions[at] if agent_versions else _NOTHING
+            for task, (changed, size), agent, model in cells:
+                weight.add(size)
+                yield _task_trial(spec, at, task, changed, (agent, versions.get(agent), model), rollout)
 
 
 def _task_trial(
@@ -196,20 +229,23 @@ def _task_trial(
     )
 
 
-def _task_overrides(spec: Spec, at: int, warnings: list[str]) -> Iterator[dict[str, Any]]:
+def _task_overrides(spec: Spec, at: int, warnings: list[str], weight: _Weight) -> Iterator[dict[str, Any]]:
     """What the spec changes about the tasks of one entry, once for each point of its sweep."""
     entry = spec.tasks[at]
     hidden = sorted(entry.environment_variables.keys() & entry.sweep.keys())
     if hidden:
         place = spec.place("tasks", at, "sweep") or f"tasks.{at}"
         names = ", ".join(hidden)
-        warnings.append(f"{place}: 'sweep' varies {names}, so what 'environment_variables' says is not used")
+        warnings.append(
+            f"{place}: 'sweep' varies {names}, so the value in 'environment_variables' is not used"
+        )
     size = math.prod(len(values) for values in entry.sweep.values())
     if size > MAX_TRIALS:
         raise SpecError(f"{spec.place('tasks', at)}: the sweep has {size:,} points; sweep fewer values")
     fixed = _fixed_overrides(spec, entry)
     for values in itertools.product(*entry.sweep.values()):
         variables = {**entry.environment_variables, **dict(zip(entry.sweep, values, strict=True))}
+        weight.add(8 * len(variables))
         yield {**fixed, "environment_variables": variables} if variables else fixed
 
 
@@ -220,6 +256,7 @@ def _fixed_overrides(spec: Spec, entry: TaskEntry) -> dict[str, Any]:
         "apply_overrides": None if entry.apply_overrides else False,
         "agent_options": dict(entry.agent_options) or None,
         "sandbox": limits or None,
+        "pass_env": sorted(spec.pass_env) or None,
         "timeout_s": spec.timeout_s,
     }
     return _as_stored({key: value for key, value in changed.items() if value is not None})
@@ -232,5 +269,5 @@ def _namesakes(tasks: Sequence[Sequence[TaskLike]]) -> list[str]:
     for task in itertools.chain.from_iterable(tasks):
         first = seen.setdefault(task.name, task)
         if first.digest != task.digest:
-            found[task.name] = f"two different tasks are called '{task.name}': {first.path} and {task.path}"
+            found[task.name] = f"two different tasks are named '{task.name}': {first.path} and {task.path}"
     return list(found.values())

@@ -1,4 +1,4 @@
-"""Which trials of a plan an earlier run has already answered: the same key is the same question."""
+"""Which trials of a plan an earlier run has already measured: the same key means the same trial."""
 
 from __future__ import annotations
 
@@ -9,12 +9,12 @@ from typing import Protocol
 from proctor.model.plan import Plan, PlannedTrial
 from proctor.model.record import AttemptRecord
 
-CONTENDED = "contended"
-"""How the note begins that marks timings taken while other trials ran beside them."""
+CONTENDED = ("contended", "timings are contended")
+"""Starts of the note that marks timings taken while other trials ran in parallel."""
 
 
 class Answer(Protocol):
-    """An attempt as a store hands it out."""
+    """An attempt as read from a store."""
 
     @property
     def record(self) -> AttemptRecord:
@@ -27,14 +27,14 @@ class Answer(Protocol):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Reuse:
-    """A plan, split by whether it must still be run."""
+    """A plan, split into trials with and without a result."""
 
     answered: tuple[PlannedTrial, ...]
     missing: tuple[PlannedTrial, ...]
 
 
 def answered_keys(attempts: Iterable[Answer], *, contended: bool = False) -> frozenset[str]:
-    """Keys with an answer that speaks of the subject: it counts, and nobody else was to blame.
+    """Keys with a usable result: it counts and was caused by the subject.
 
     Timings taken in parallel answer only a run that is `contended` itself.
     """

@@ -61,6 +61,9 @@ _ATTEMPT = {
     "artifacts": _LIST,
     "notes": _LIST,
     "worker": _Field((str,)),
+    "image": _MAPPING,
+    "system_changes": _MAPPING,
+    "suspect": _Field((bool,)),
 }
 _FAILURE = {"phase": _TEXT, "type": _TEXT, "message": _TEXT, "traceback": _Field((str,))}
 _ARTIFACT = {"name": _TEXT, "digest": _TEXT, "size_bytes": _COUNT, "media_type": _Field((str,))}

@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import gc
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from functools import wraps
 from pathlib import Path
@@ -18,6 +16,7 @@ from proctor.model.quick import quick
 from proctor.model.record import SCHEMA_VERSION, AttemptRecord
 from proctor.model.run import RunInfo
 from proctor.model.trial import RunStatus
+from proctor.processes import without_collections
 from proctor.report.check import run_from, trial_from
 from proctor.report.files import read_document
 from proctor.report.interval import SMALLEST, median_interval
@@ -50,7 +49,7 @@ class TrialResult:
 
     @property
     def outcome(self) -> Outcome | None:
-        """How the trial ended, or nothing when it has not."""
+        """How the trial ended; None when it has not."""
         return self.counted.outcome if self.counted else None
 
     def stat(self, metric: str, name: str) -> float | None:
@@ -140,25 +139,13 @@ class RunData:
 
 
 def _whole(record: AttemptRecord) -> AttemptRecord:
-    """The record with plain iterations, for whoever writes all of it."""
+    """The record with plain iterations, for writing all of it."""
     rows = record.iterations
     return replace(record, iterations=tuple(rows)) if isinstance(rows, Iterations) else record
 
 
-@contextmanager
-def without_collections() -> Iterator[None]:
-    """Nothing that is read is garbage: looking for cycles among a million new objects finds none."""
-    enabled = gc.isenabled()
-    gc.disable()
-    try:
-        yield
-    finally:
-        if enabled:
-            gc.enable()
-
-
 def once(function: Callable[[RunData], T]) -> Callable[[RunData], T]:
-    """Work something out of a run once, however many reports ask for it."""
+    """Calculate something from a run once and keep it for all reports."""
 
     @wraps(function)
     def asked(data: RunData) -> T:
@@ -218,7 +205,7 @@ def metric_of(kind: str) -> str:
 
 
 def stated_interval(stats: Mapping[str, Any]) -> tuple[float, float] | None:
-    """The interval of the median that whoever measured has already worked out."""
+    """The interval of the median that was calculated when it was measured."""
     low, high = number(stats.get("p50_low")), number(stats.get("p50_high"))
     return (low, high) if low is not None and high is not None else None
 
@@ -288,9 +275,11 @@ class _Alike:
     def share(self, body: dict[str, Any]) -> None:
         """How limits were enforced and where, and rewards of a single number, are rarely new."""
         ledger, metrics = body.get("ledger"), body.get("metrics")
+        self._share(body, "image")
         if type(ledger) is dict:
             self._share(ledger, "backend")
             self._share(ledger, "enforced")
+            self._share(ledger, "limits")
         if type(metrics) is dict:
             self._share(metrics, "rewards")
 

@@ -1,4 +1,4 @@
-"""Files of a run folder: written whole or not at all, read without trusting whoever made them."""
+"""Files of a run folder: written completely or not at all, read without trusting their author."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from proctor.disk import make_folders
+from proctor.disk import make_folders, read_small
 from proctor.errors import StoreError, UsageError
 
 MAX_DOCUMENT_BYTES = 1 << 30
@@ -36,10 +36,15 @@ def write_error(path: Path, error: OSError) -> StoreError:
     return StoreError(f"{path}: cannot be written: {reason}")
 
 
+def beside_of(path: Path) -> Path:
+    """A name for what will become `path`, which no other process uses: ids may be the same elsewhere."""
+    return path.with_name(f".{path.name[:100]}.{os.getpid()}-{os.urandom(4).hex()}.tmp")
+
+
 def write_atomic(path: Path, content: str | bytes) -> None:
     """Write beside, then rename: a reader sees the old file or the new one, never a part."""
     data = content.encode("utf-8", "replace") if isinstance(content, str) else content
-    beside = path.with_name(f".{path.name[:100]}.{os.getpid()}.tmp")
+    beside = beside_of(path)
     try:
         beside.write_bytes(data)
         beside.replace(path)
@@ -85,11 +90,11 @@ def make_folder(path: str | Path) -> None:
 
 @contextmanager
 def new_folder(path: Path) -> Iterator[Path]:
-    """A folder to fill, which becomes `path` when all went well; otherwise nothing of it remains."""
+    """A folder to fill; it becomes `path` on success and is removed on failure."""
     if path.exists() and (not path.is_dir() or any(path.iterdir())):
-        raise UsageError(f"{path}: exists already; choose another place or remove it first")
+        raise UsageError(f"{path}: already exists; choose another place or remove it first")
     make_folder(path.parent)
-    beside = path.with_name(f".{path.name}.{os.getpid()}.tmp")
+    beside = beside_of(path)
     make_folder(beside)
     try:
         yield beside
@@ -129,7 +134,7 @@ def encode(value: Any, *, indent: bool = False, lines: bool = False) -> str:
 
 _WIDTH = 100
 _LONG = 200
-"""A list of more items has one on each line, however long it is: nobody reads it from end to end."""
+"""A list of more items has one on each line, however long it is."""
 
 
 def _indented(value: Any, margin: str = "") -> str:
@@ -232,9 +237,10 @@ def regular_file(root: Path, relative: str) -> Path:
 def read_document(root: Path, name: str) -> dict[str, Any]:
     """A JSON object from a plain file under root."""
     path = regular_file(root, name)
-    if path.stat().st_size > MAX_DOCUMENT_BYTES:
-        raise UsageError(f"{path}: larger than {MAX_DOCUMENT_BYTES >> 20} MiB")
-    value = decode(path.read_bytes(), str(path))
+    try:
+        value = decode(read_small(path, MAX_DOCUMENT_BYTES), str(path))
+    except OSError as error:
+        raise UsageError(f"{path}: cannot be read: {error.strerror or error}") from error
     if not isinstance(value, dict):
         raise UsageError(f"{path}: a JSON object is expected here")
     return value

@@ -22,7 +22,7 @@ from proctor.model.plan import Plan, PlannedTrial
 from proctor.model.record import SCHEMA_VERSION, Artifact, AttemptRecord
 from proctor.model.run import RunInfo
 from proctor.report.data import RunData, read_manifest
-from proctor.report.files import encode, make_folder, write_atomic, write_error, write_once
+from proctor.report.files import beside_of, encode, make_folder, write_atomic, write_error, write_once
 from proctor.report.reporters import ReporterFailure, write_reports
 from proctor.report.result import ResultWriter, artifact_paths
 from proctor.report.series import NAME, Series, SeriesRow, encode_row, plain_trial, read_series
@@ -39,7 +39,7 @@ Written = dict[tuple[str, int], bool]
 
 
 def claim_folder(base: Path, name: str, run_id: str) -> Path:
-    """Make `<base>/<name>/<run_id>` and nobody else's: a folder that exists is never taken over."""
+    """Make `<base>/<name>/<run_id>` for this run alone: an existing folder is never used."""
     parent = base / safe_name(name)
     make_folder(parent)
     spread(parent)
@@ -91,7 +91,7 @@ class RunFolder:
         self._written[record.key, record.number] = counts
 
     def reopen(self, store: Store) -> None:
-        """Bring the folder in line with the store after a crash: the store is right about every attempt."""
+        """Update the folder from the store after a crash: the store is right about every attempt."""
         if (self.path / "manifest.json").is_file():
             found, _, self._warnings = read_manifest(self.path)
             info = store.run(found.id)
@@ -106,7 +106,7 @@ class RunFolder:
         self._reconcile({(row.record.key, row.record.number): row.counts for row in rows()}, rows)
 
     def finish(self, data: RunData) -> tuple[ReporterFailure, ...]:
-        """Complete the series from the data and write every report. Which reporters failed is the answer."""
+        """Complete the series from the data and write every report; returns the reporters that failed."""
         if not (self.path / "manifest.json").exists():
             self.begin(data.info, Plan(trials=tuple(t.planned for t in data.trials), warnings=data.warnings))
         data = replace(data, warnings=data.warnings or self._warnings)
@@ -140,7 +140,7 @@ class RunFolder:
             self._series = Series(self.path / NAME)
 
     def _reconcile(self, wanted: Written, rows: Callable[[], Iterator[SeriesRow]]) -> None:
-        """Append what is missing; where the file contradicts, write it anew."""
+        """Append what is missing; where the file contradicts, write it again."""
         try:
             self._open()
         except UsageError:
@@ -156,7 +156,7 @@ class RunFolder:
             return
         self.close()
         path = self.path / NAME
-        beside = path.with_name(f".{NAME}.{os.getpid()}.tmp")
+        beside = beside_of(path)
         series = Series(beside)
         try:
             for row in rows():
@@ -180,7 +180,7 @@ class RunFolder:
             write_once(f"{self._base}/{trial_folder(row.trial)}/result.json", text)
 
     def _copy(self, artifact: Artifact, relative: str) -> None:
-        """Bring one in, unless whoever measured has left it in its place already."""
+        """Copy one artifact into the folder unless it is there already."""
         assert self._blobs is not None
         try:
             found = os.lstat(f"{self._base}/{relative}")
@@ -194,7 +194,7 @@ class RunFolder:
             raise StoreError(
                 f"{relative}: the blob {digest} is not in the store; it was removed or never written"
             )
-        beside = target.with_name(f".{os.getpid()}.tmp")
+        beside = beside_of(target)
         try:
             with self._blobs.open(digest) as source, beside.open("wb") as copy:
                 shutil.copyfileobj(source, copy, 1 << 20)

@@ -8,11 +8,11 @@ from functools import lru_cache
 
 LEVEL = 0.95
 SMALLEST = 6
-"""Fewer values than this cannot hold the median with 95 % confidence at all."""
+"""Fewer values than this cannot give a 95 % interval of the median."""
 
 
 def median_interval(ordered: Sequence[float]) -> tuple[float, float] | None:
-    """The 95 % interval of the median of an ordered sample, or nothing when the sample is too small."""
+    """The 95 % interval of the median of an ordered sample; None when the sample is too small."""
     if len(ordered) < SMALLEST:
         return None
     rank = _rank(len(ordered))

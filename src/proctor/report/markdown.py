@@ -10,7 +10,8 @@ from proctor.model.outcome import Outcome
 from proctor.report.data import RunData, TrialResult, metric_of
 from proctor.report.files import write_atomic
 from proctor.report.html.view import moment
-from proctor.report.quantity import MISSING, duration, show, span
+from proctor.report.points import HEADERS, numbers, ratio_text
+from proctor.report.quantity import MISSING, duration
 from proctor.report.story import Group, groups, headline, short, warnings
 
 MOST_ROWS = 200
@@ -48,7 +49,7 @@ def report(data: RunData) -> str:
     for group in several:
         title = plain(group.subject) if len(several) > 1 else "Results"
         fixed = ", ".join(f"{name}={short(value)}" for name, value in group.fixed.items())
-        lead = f"Held fixed: {plain(fixed, 1000)}\n\n" if fixed else ""
+        lead = f"Fixed parameters: {plain(fixed, 1000)}\n\n" if fixed else ""
         parts.append(f"## {title}\n\n{lead}{points(group, metric_of(info.kind))}")
     if text := _failures(data):
         parts.append(text)
@@ -65,22 +66,16 @@ def points(group: Group, metric: str) -> str:
         label = [plain(short(params.get(name))) for name in group.varying] or [plain(group.label(trial))]
         rows.append([*label, *_numbers(trial, metric)])
     first = len(names)
-    headers = [*map(plain, names), "outcome", "median", "95 % interval", "mean", "p95", "n"]
+    headers = [*map(plain, names), "outcome", *HEADERS]
     text = table(headers, rows, right=range(first + 1, first + 6))
     if len(group.trials) > MOST_ROWS:
-        text += f"\nThe first {MOST_ROWS} of {len(group.trials)} points; `metrics.json` has them all.\n"
+        text += f"\nThe first {MOST_ROWS} of {len(group.trials)} points; `metrics.json` lists all of them.\n"
     return text
 
 
 def _numbers(trial: TrialResult, metric: str) -> list[str]:
-    outcome = trial.outcome.value if trial.outcome else "no result"
-    middle = trial.stat(metric, "p50")
-    if middle is None:
-        reward = trial.counted.reward if trial.counted else None
-        return [outcome, show(metric, reward), *[MISSING] * 4]
-    interval = span(metric, *trial.interval) if trial.interval else MISSING
-    rest = [show(metric, trial.stat(metric, name)) for name in ("mean", "p95")]
-    return [outcome, show(metric, middle), interval, *rest, str(int(trial.stat(metric, "count") or 1))]
+    found = numbers(trial, metric)
+    return [found.outcome, *found.cells]
 
 
 def _failures(data: RunData) -> str:
@@ -150,12 +145,12 @@ def readme(data: RunData) -> str:
 
 A Proctor {info.kind} run, `{plain(info.id)}`, {when}, {info.status.value}.
 
-- `report.html`: open it in a browser; one file, nothing is fetched
+- `report.html`: open it in a browser; a single file, no network needed
 - `report.md`: the same without pictures
-{sweep}- `manifest.json`: what was to be run: spec, environment, version control, plan
-- `series.jsonl`: one JSON object per attempt, in the order they ended; all that was measured
+{sweep}- `manifest.json`: what was planned: spec, environment, version control, plan
+- `series.jsonl`: one JSON object per attempt, in the order they ended; all measurements
 - `metrics.json`: the aggregates of each trial; `summary.json`: the run in one page
-{each}- `spec.json`: the spec with every default filled in
+{each}- `spec.json`: the spec with all defaults
 
 ```
 proctor run spec.json      # run it again
@@ -170,23 +165,27 @@ def is_sweep(data: RunData) -> bool:
 
 
 def sweep_summary(data: RunData) -> str:
-    """Every parameter point, fastest first, with how many times longer each takes than the fastest."""
+    """Every parameter point, fastest first. A ratio is given only where the 95 % intervals lie apart."""
     metric = metric_of(data.info.kind)
     parts = [f"# Sweep: {plain(data.info.name)}\n\n{plain(headline(data), 2000)}\n"]
     for group in groups(data):
         ranked = sorted(
             group.trials, key=lambda trial: (trial.stat(metric, "p50") is None, trial.stat(metric, "p50"))
         )
-        best = ranked[0].stat(metric, "p50")
-        rows = []
-        for trial in ranked[:MOST_ROWS]:
-            middle = trial.stat(metric, "p50")
-            times = f"{middle / best:.2f}×" if middle is not None and best else MISSING
-            rows.append([plain(group.label(trial)), *_numbers(trial, metric), times])
-        headers = ["point", "outcome", "median", "95 % interval", "mean", "p95", "n", "of the fastest"]
+        rows = [
+            [
+                plain(group.label(trial)),
+                *_numbers(trial, metric),
+                ratio_text(trial, ranked[0], metric),
+            ]
+            for trial in ranked[:MOST_ROWS]
+        ]
+        headers = ["point", "outcome", *HEADERS, "against the fastest"]
         parts.append(f"## {plain(group.subject)}\n\n{table(headers, rows, right=range(2, 8))}")
         if len(ranked) > MOST_ROWS:
-            parts.append(f"The first {MOST_ROWS} of {len(ranked)} points; `metrics.json` has them all.\n")
+            parts.append(
+                f"The first {MOST_ROWS} of {len(ranked)} points; `metrics.json` lists all of them.\n"
+            )
     return "\n".join(parts)
 
 

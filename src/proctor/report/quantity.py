@@ -37,7 +37,7 @@ class Unit:
 
 
 _Table = tuple[tuple[float, Unit], ...]
-"""From which size on a unit is used, the largest first."""
+"""The smallest value for which a unit is used, the largest unit first."""
 _SECONDS: _Table = (
     (1.0, Unit("s")),
     (1e-3, Unit("ms", 1e3)),
@@ -95,7 +95,7 @@ def span(metric: str, low: float, high: float) -> str:
 
 
 def significant(value: float, digits: int = 3) -> str:
-    """Rounded to so many digits, never in exponents between 1e-4 and 1e9, thousands set apart."""
+    """Rounded to this many digits, never in exponents between 1e-4 and 1e9, thousands set apart."""
     if value == 0:
         return "0"
     if not 1e-4 <= abs(value) < 1e9:

@@ -1,4 +1,4 @@
-"""Who writes reports: the built-in ones, and those added by decorator or entry point. None stops another."""
+"""The reporters: built in, or added by decorator or entry point. A failing one does not stop the others."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from proctor.report.data import RunData
 Reporter = Callable[[RunData, Path], None]
 GROUP = "proctor.reporters"
 REPORTERS: dict[str, Reporter] = {}
-"""Name → who writes. A reporter gets the run and its folder and writes files there."""
+"""Name → reporter. A reporter gets the run and its folder and writes files there."""
 
 _log = logging.getLogger("proctor.report")
 
@@ -30,12 +30,18 @@ def register_reporter(name: str) -> Callable[[Reporter], Reporter]:
     """Make a function `(data, folder) -> None` a reporter; it then writes at the end of every run."""
 
     def decorate(reporter: Reporter) -> Reporter:
-        if name in REPORTERS and REPORTERS[name] is not reporter:
+        # A module that is imported twice registers the same thing twice, and that is fine.
+        if name in REPORTERS and _place(REPORTERS[name]) != _place(reporter):
             raise UsageError(f"a reporter named '{name}' is already registered")
         REPORTERS[name] = reporter
         return reporter
 
     return decorate
+
+
+def _place(reporter: Reporter) -> tuple[str, str]:
+    code = getattr(reporter, "__code__", None)
+    return getattr(code, "co_filename", repr(reporter)), getattr(reporter, "__qualname__", "")
 
 
 def built_in() -> dict[str, Reporter]:

@@ -6,11 +6,13 @@ from collections.abc import Callable, Mapping, Sequence
 from functools import lru_cache
 from typing import Any
 
+from proctor.model.arms import arm_of, shown_options
 from proctor.model.outcome import Outcome
 from proctor.model.place import attempt_folder, safe_name, trial_folder
 from proctor.model.plan import PlannedTrial
-from proctor.model.record import SCHEMA_VERSION, AttemptRecord
+from proctor.model.record import LATER_FIELDS, SCHEMA_VERSION, AttemptRecord
 from proctor.model.run import RunInfo
+from proctor.report.compare.facts import how_measured
 from proctor.report.files import encode
 from proctor.report.series import plain_attempt
 
@@ -80,11 +82,14 @@ def run_result(
         "phases_s": record.phases_s,
         "ledger": record.ledger,
         "usage": record.usage,
+        **{name: value for name in LATER_FIELDS if (value := getattr(record, name))},
         "artifacts": [{**each, "path": path} for each, path in zip(attempt["artifacts"], paths, strict=True)],
         "agent": trial.agent,
         "model": trial.model,
+        "agent_options": shown_options(arm_of(trial).options),
         "tags": info.tags,
         "notes": info.notes,
+        "spec": how_measured(info.resolved, trial.body),
         "vcs": vcs(info.vcs),
         "environment": info.environment,
     }

@@ -14,7 +14,7 @@ from typing import Any, BinaryIO
 
 from proctor.errors import UsageError
 from proctor.model.plan import PlannedTrial
-from proctor.model.record import SCHEMA_VERSION, AttemptRecord
+from proctor.model.record import LATER_FIELDS, SCHEMA_VERSION, AttemptRecord
 from proctor.report.check import attempt_from, trial_from
 from proctor.report.files import decode, encode, regular_file, write_error
 
@@ -42,6 +42,9 @@ def plain_trial(trial: PlannedTrial) -> dict[str, Any]:
 def plain_attempt(record: AttemptRecord) -> dict[str, Any]:
     """An attempt as plain data. As `to_mapping`, without copying thousands of iteration rows."""
     data = {name: getattr(record, name) for name in _ATTEMPT_FIELDS}
+    for name in LATER_FIELDS:
+        if not data[name]:
+            del data[name]
     data["outcome"] = record.outcome.value
     data["blame"] = record.outcome.blame.value
     if record.failure:
@@ -177,7 +180,7 @@ class Series:
 
 
 def _mend(fd: int) -> int:
-    """Cut a torn last line off; the size that remains."""
+    """Remove an incomplete last line; returns the remaining size."""
     end = size = os.fstat(fd).st_size
     block = 1 << 16
     while end > 0:

@@ -1,4 +1,4 @@
-"""What a run has to say in words: its headline, the warnings a reader needs, and how its trials group."""
+"""A run in words: its headline, its warnings, and how its trials are grouped."""
 
 from __future__ import annotations
 
@@ -10,14 +10,18 @@ from typing import Any
 
 from proctor.model.canonical import canonical_json
 from proctor.model.outcome import Outcome
+from proctor.model.run import HOST_ROOT
 from proctor.model.trial import RunStatus
 from proctor.report.data import RunData, TrialResult, metric_of, once
+from proctor.report.points import NOT_DISTINGUISHABLE, differ, ratio
 from proctor.report.quantity import show, significant, span
 
 NOISY = 0.10
 """Middle spread, as a fraction of the median, above which a point is called noisy."""
 FEW = 6
 _FIGURE = re.compile(r"\d[\d.,]*")
+_ASIDE = re.compile(r" \([^()]*\)| over")
+"""What a note says besides, which differs from trial to trial as figures do."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,7 +82,11 @@ def short(value: Any, limit: int = 40) -> str:
 
 @once
 def headline(data: RunData) -> str:
-    """One sentence: what was measured and what came out."""
+    """One sentence: what was measured and what came out; before it, on what, if that is not usual."""
+    return f"{HOST_ROOT.capitalize()}. {_sentence(data)}" if data.info.host_root else _sentence(data)
+
+
+def _sentence(data: RunData) -> str:
     finished = len(data.finished)
     if not finished:
         return (
@@ -108,7 +116,7 @@ def _measured(data: RunData) -> str:
         else f"{len(names)} experiments ({', '.join(names[:3])}{'…' * (len(names) > 3)})"
     )
     if not ranked:
-        return f"{what} gave no timing: {_ways(failed)}."
+        return f"{what} has no timing: {_ways(failed)}."
     if len(data.trials) == 1:
         return f"{what} takes {_one(ranked[0][1], metric)}.{_bad(failed)}"
     (low, fastest), (high, slowest) = ranked[0], ranked[-1]
@@ -117,14 +125,22 @@ def _measured(data: RunData) -> str:
     else:
         text = f"{what} was measured at {len(data.trials)} parameter points"
     if len(ranked) > 1:
-        ratio = f", {significant(high / low, 2)} times as long" if low > 0 and high / low >= 1.05 else ""
         text += (
-            f": the median goes from {show(metric, low)} ({_label(data, fastest)}) "
-            f"to {show(metric, high)} ({_label(data, slowest)}){ratio}"
+            f": the median ranges from {show(metric, low)} ({_label(data, fastest)}) "
+            f"to {show(metric, high)} ({_label(data, slowest)}){_times(slowest, fastest, metric)}"
         )
     else:
         text += f"; the one that succeeded takes {_one(fastest, metric)}"
     return f"{text}.{_bad(failed)}"
+
+
+def _times(slowest: TrialResult, fastest: TrialResult, metric: str) -> str:
+    """The ratio, where the intervals allow one."""
+    found = ratio(slowest, fastest, metric)
+    if found is not None:
+        return f", {significant(found, 2)} times as long" if found >= 1.05 else ""
+    overlap = differ(slowest, fastest) is False
+    return f"; their 95 % intervals overlap: {NOT_DISTINGUISHABLE}" if overlap else ""
 
 
 def _label(data: RunData, trial: TrialResult) -> str:
@@ -167,6 +183,8 @@ def warnings(data: RunData) -> list[str]:
     found += _notes(data.finished)
     if data.info.kind == "experiment":
         found += _spread(data.finished)
+    else:
+        found += _of_rollouts(data)
     retried = sum(1 for trial in data.trials if len(trial.attempts) > 1)
     if retried:
         found.append(
@@ -175,17 +193,26 @@ def warnings(data: RunData) -> list[str]:
     return list(dict.fromkeys(found))
 
 
+def _of_rollouts(data: RunData) -> list[str]:
+    from proctor.report.rollouts.scores import rollouts
+    from proctor.report.rollouts.words import warnings as said
+
+    return said(rollouts(data))
+
+
 def _notes(trials: list[TrialResult]) -> list[str]:
     """What attempts noted, each once: of notes that differ in figures only the commonest is told."""
     alike: dict[str, Counter[str]] = {}
     for notes, count in Counter(trial.counted.notes for trial in trials if trial.counted).items():
         for note in dict.fromkeys(notes):
-            alike.setdefault(_FIGURE.sub("#", note), Counter())[note] += count
+            if note.startswith("host-root"):
+                continue  # the headline says it
+            alike.setdefault(_FIGURE.sub("#", _ASIDE.sub("", note)), Counter())[note] += count
     found = []
     for variants in sorted(alike.values(), key=lambda each: -each.total())[:20]:
         text = variants.most_common(1)[0][0]
         if len(trials) > 1:
-            differ = ", with other figures at some" if len(variants) > 1 else ""
+            differ = ", with different numbers" if len(variants) > 1 else ""
             text += f" ({variants.total()} of {len(trials)} trials{differ})"
         found.append(text)
     return found
@@ -201,7 +228,7 @@ def _spread(trials: list[TrialResult]) -> list[str]:
     found = []
     if noisy:
         found.append(
-            f"noisy: at {noisy} of {len(trials)} points the middle of the values spreads over ±{NOISY:.0%}"
+            f"noisy: at {noisy} of {len(trials)} points the middle of the values spreads by over ±{NOISY:.0%}"
         )
     if few:
         found.append(

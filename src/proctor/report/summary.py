@@ -1,4 +1,4 @@
-"""`summary.json` and `metrics.json`: what a run came to, and the aggregates of each trial."""
+"""`summary.json` and `metrics.json`: the result of a run, and the aggregates of each trial."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+from proctor.model.arms import arm_of, shown_options
 from proctor.model.record import SCHEMA_VERSION
 from proctor.model.run import RunInfo
 from proctor.report.data import RunData, TrialResult, count_outcomes, metric_of
@@ -47,6 +48,7 @@ def summary(data: RunData) -> dict[str, Any]:
     document: dict[str, Any] = {
         "schema_version": SCHEMA_VERSION,
         "run": run_fields(info),
+        "host_root": info.host_root,
         "headline": headline(data),
         "metric": metric_of(info.kind),
         "wall_s": info.finished_at - info.started_at if info.finished_at and info.started_at else None,
@@ -63,9 +65,12 @@ def summary(data: RunData) -> dict[str, Any]:
     }
     if info.kind == "task":
         from proctor.report.rollouts import document as rolled_out
+        from proctor.report.rollouts.images import images_of
 
         document["score"] = rolled_out.overview(data)
         document["arms"] = rolled_out.arms(data)
+        document["suspects"] = sum(bool(trial.counted and trial.counted.suspect) for trial in data.trials)
+        document["images"] = [each.to_mapping() for each in images_of(data)]
     return document
 
 
@@ -91,6 +96,7 @@ def metric_rows(data: RunData) -> Iterator[dict[str, Any]]:
             "parameters": trial.planned.params,
             "agent": trial.planned.agent,
             "model": trial.planned.model,
+            "agent_options": shown_options(arm_of(trial.planned).options),
             "rollout": trial.planned.rollout,
             "outcome": trial.outcome.value if trial.outcome else None,
             "attempts": len(trial.attempts),

@@ -34,7 +34,7 @@ class Imported:
 
     info: RunInfo
     added: bool
-    """False: the store had exactly this run already, and nothing was changed."""
+    """False: the store already had exactly this run, and nothing was changed."""
 
 
 def export_run(store: Store, blobs: Blobs, run_id: str, path: Path) -> Path:
@@ -93,9 +93,9 @@ def _check_rows(path: Path, info: RunInfo, trials: dict[str, PlannedTrial]) -> N
     for row in read_series(path, run_id=info.id):
         where = f"{path / 'series.jsonl'}: attempt {row.record.number} of trial {row.record.key[:12]}"
         if trials.get(row.record.key) != row.trial:
-            raise UsageError(f"{where}: not the trial that the plan has under this key")
+            raise UsageError(f"{where}: not the planned trial with this key")
         if (row.record.key, row.record.number) in seen:
-            raise UsageError(f"{where}: comes twice")
+            raise UsageError(f"{where}: appears twice")
         seen.add((row.record.key, row.record.number))
         if row.counts and row.record.key in counted:
             raise UsageError(f"{where}: a second attempt that counts")
@@ -110,7 +110,9 @@ def _check_rows(path: Path, info: RunInfo, trials: dict[str, PlannedTrial]) -> N
 def _check_artifact(path: Path, artifact: Artifact, relative: str) -> None:
     file = regular_file(path, relative)
     if file.stat().st_size != artifact.size_bytes:
-        raise UsageError(f"{file}: has {file.stat().st_size} bytes, its record says {artifact.size_bytes}")
+        raise UsageError(
+            f"{file}: has {file.stat().st_size} bytes, but its record says {artifact.size_bytes}"
+        )
     with file.open("rb") as stream:
         found = hashlib.file_digest(stream, "sha256").hexdigest()
     if found != artifact.digest:

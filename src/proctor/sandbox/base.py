@@ -36,14 +36,34 @@ class Root:
     """The host's system is the lowest layer: not reproducible elsewhere."""
     binds: Mapping[str, Path] = field(default_factory=dict)
     """Path inside → file or folder of the host, read-only there: a Python, a wheel house."""
+    writable: Mapping[str, Path] = field(default_factory=dict)
+    """Path inside → folder of the inside's users, writable there: the caches of a build."""
     env: Mapping[str, str] = field(default_factory=dict)
     workdir: str = "/"
     user: str = "root"
+    entrypoint: tuple[str, ...] = ()
+    """What a container of the image would start; a sandbox does not, the harness may."""
     image: str | None = None
     """For podman and docker: the reference of the built image."""
     compose: Path | None = None
     """For podman and docker: the file whose main service the sandbox is, with its companions beside it."""
+    service: str = "main"
+    """The service of that file that the sandbox is, which it need not mention."""
     digest: str = ""
+    image_name: str = ""
+    """Full name of the image it is or is built on, as `docker.io/library/debian:12`; empty for the host."""
+    image_digest: str = ""
+    """`sha256:…`: the digest of that image's manifest, or its id where it came from an engine or a file."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RootOptions:
+    """How the roots of a run's sandboxes are made."""
+
+    host_root: bool = False
+    """Whether this machine's own system takes the place of every image that a task names."""
+    network_allow: tuple[str, ...] = ()
+    """What builds may reach beyond the internet: addresses, ranges, names."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -58,6 +78,10 @@ class SandboxRequest:
     labels: Mapping[str, str] = field(default_factory=dict)
     state: Path | None = None
     """Changes saved from an earlier sandbox of the same root (`save_state`), to begin with."""
+    granted: Mapping[str, str] = field(default_factory=dict)
+    """Variables of this machine that `${NAME}` of a compose file may use."""
+    hidden: tuple[str, ...] = field(default=(), repr=False)
+    """Values that no command line may show."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -95,8 +119,10 @@ class SandboxInfo:
     enforced: Mapping[str, str] = field(default_factory=dict)
     """Limit → how it is enforced here, or 'not enforced: <why>'."""
     ledger: Mapping[str, Any] = field(default_factory=dict)
-    """peak_memory_bytes, cpu_s, throttled_s, oom_kills, host_oom, read_bytes, write_bytes, disk_bytes;
-    storage_exceeded and host_full where it was ended for the disk it used."""
+    """peak_memory_bytes, cpu_s, throttled_s, output_paused_s, oom_kills, host_oom, read_bytes, write_bytes,
+    disk_bytes; memory_free_bytes of the host at its start where host_oom is true; storage_exceeded where it
+    was ended for the disk it used, and host_full where others had filled that; network_lost where what
+    connected it ended by itself. What is None could not be measured: `unknown` has the reason."""
 
 
 class Sandbox(Protocol):
@@ -140,7 +166,7 @@ class Sandbox(Protocol):
 
 
 class Backend(Protocol):
-    """What makes sandboxes of one kind. One per process; it owns whatever they share."""
+    """Creates sandboxes of one kind. One per process; it owns what they share."""
 
     name: str
 
@@ -173,6 +199,38 @@ class EndsProcesses(Protocol):
 
 
 @runtime_checkable
+class ChangesNetwork(Protocol):
+    """A sandbox whose network can be another one from now on."""
+
+    async def set_network(self, network: Network, allowed_hosts: Sequence[str] = ()) -> None:
+        """Change it for every later command; SandboxError when it does not come up."""
+
+
+async def set_network(sandbox: Sandbox, network: Network, allowed_hosts: Sequence[str] = ()) -> None:
+    """Change the network of a running sandbox; SandboxError when its kind cannot, or it does not come up."""
+    if not can(sandbox, ChangesNetwork):
+        raise SandboxError(
+            f"the network of a {sandbox.info().backend} sandbox cannot be changed while it runs, and the "
+            "task gives its agent or its tests another one; use another sandbox, or one network for all "
+            "(--network)"
+        )
+    await cast("ChangesNetwork", sandbox).set_network(network, allowed_hosts)
+
+
+@runtime_checkable
+class KnowsHost(Protocol):
+    """A sandbox that can tell a failure of the machine around it from one that began inside."""
+
+    async def host_failure(self) -> str:
+        """Why it was lost if that is the host's doing, in a sentence; empty when that cannot be proven."""
+
+
+async def host_failure(sandbox: Sandbox) -> str:
+    """Why a sandbox was lost, if the machine around it is the reason; empty when that cannot be proven."""
+    return await cast("KnowsHost", sandbox).host_failure() if can(sandbox, KnowsHost) else ""
+
+
+@runtime_checkable
 class Leaves(Protocol):
     """A sandbox that can be left before it is removed; its back end removes it before it closes."""
 
@@ -189,7 +247,7 @@ async def leave(sandbox: Sandbox) -> None:
 
 
 def standing(sandbox: Sandbox) -> Sequence[str]:
-    """Folders that stand empty in a sandbox that has just started, without anybody having to make them."""
+    """Folders that are already empty in a sandbox that has just started."""
     found: Sequence[str] = getattr(sandbox, "standing", ())
     return found
 
@@ -201,8 +259,8 @@ class Before:
     quiet: bool = False
     """Every other process inside is ended first."""
     fresh: Sequence[str] = ()
-    """Folders made anew, as `end_processes` makes them."""
-    bring: Sequence[tuple[Path, str]] = ()
+    """Folders to delete and create again, as `end_processes` does."""
+    copies: Sequence[tuple[Path, str]] = ()
     """What is uploaded, and where to. A back end packs each source once: it must not change meanwhile."""
 
 
@@ -216,14 +274,14 @@ class MakesReady(Protocol):
 
 async def exec_after(sandbox: Sandbox, before: Before, argv: Sequence[str], **options: Any) -> ExecResult:
     """Make everything ready, then run a command; SandboxError when the former failed."""
-    if not (before.quiet or before.fresh or before.bring):
+    if not (before.quiet or before.fresh or before.copies):
         return await sandbox.exec(argv, **options)
     if can(sandbox, MakesReady):
         maker = cast("MakesReady", sandbox)
         return await maker.exec_after(before, argv, **options)
     if before.quiet or before.fresh:
         await end_processes(sandbox, fresh=before.fresh)
-    for source, target in before.bring:
+    for source, target in before.copies:
         await sandbox.upload(source, target)
     return await sandbox.exec(argv, **options)
 
@@ -237,7 +295,7 @@ class DownloadsLast(Protocol):
 
 
 async def download_last(sandbox: Sandbox, source: str, target: Path, *, max_bytes: int) -> Download:
-    """End everything inside, then copy a file or a folder's content out: nobody changes it meanwhile."""
+    """End everything inside, then copy a file or a folder's content out, unchanged meanwhile."""
     if can(sandbox, DownloadsLast):
         return await cast("DownloadsLast", sandbox).download_last(source, target, max_bytes=max_bytes)
     await end_processes(sandbox)
@@ -248,14 +306,43 @@ async def end_processes(sandbox: Sandbox, *, fresh: Sequence[str] = ()) -> None:
     """End everything an agent may have left running; then no one inside can touch what comes next.
 
     Each path of `fresh` becomes an empty folder of root afterwards, whatever stood there: a folder, a file,
-    or a link, also among its parents. For `/tests` and `/logs/verifier` before a verifier.
+    or a link, also among its parents. For `/tests` and `/logs/verifier` before a verifier. Below `/logs`
+    every account may write.
     """
     if can(sandbox, EndsProcesses):
         await cast("EndsProcesses", sandbox).end_processes(fresh)
         return
     await sandbox.exec(["sh", "-c", "kill -9 -1"], user="root", cwd="/")
     for path in fresh:
-        script = 'rm -rf -- "$1" && mkdir -p -- "$1"'
-        result = await sandbox.exec(["sh", "-c", script, "sh", path], user="root", cwd="/")
+        script = 'rm -rf -- "$1" && mkdir -p -- "$1" && chmod "$2" -- "$1"'
+        mode = "777" if path.startswith("/logs/") else "755"
+        result = await sandbox.exec(["sh", "-c", script, "sh", path, mode], user="root", cwd="/")
         if result.exit_code:
-            raise SandboxError(f"cannot make {path} anew inside {sandbox.info().name}")
+            raise SandboxError(f"cannot create {path} again inside {sandbox.info().name}")
+
+
+class Companion(Protocol):
+    """Another service of a sandbox's compose file, as far as a task may look into it."""
+
+    async def exec(
+        self, argv: Sequence[str], *, user: str | None = None, timeout_s: float | None = None
+    ) -> ExecResult:
+        """Run a command there."""
+
+    async def download(self, source: str, target: Path, *, max_bytes: int) -> Download:
+        """As `Sandbox.download`."""
+
+
+@runtime_checkable
+class HasServices(Protocol):
+    """A sandbox with companions."""
+
+    def companion(self, service: str) -> Companion:
+        """The service of that name; SandboxError when there is none."""
+
+
+def companion(sandbox: Sandbox, service: str) -> Companion:
+    """A service beside a sandbox; SandboxError when the sandbox has none."""
+    if not can(sandbox, HasServices):
+        raise SandboxError(f"there is no service '{service}' here; services need podman or docker")
+    return cast("HasServices", sandbox).companion(service)

@@ -12,21 +12,27 @@ import itertools
 import logging
 import os
 import re
+import socket
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
+from proctor import owner
 from proctor.disk import spread
 from proctor.errors import SandboxError
 from proctor.sandbox import limits as limiting
-from proctor.sandbox import network, overlay, reaper
+from proctor.sandbox import overlay, reaper
 from proctor.sandbox import state as saved_state
-from proctor.sandbox.base import Root, SandboxInfo, SandboxRequest
+from proctor.sandbox.base import Network, Root, SandboxInfo, SandboxRequest
+from proctor.sandbox.certificates import CaBundle
 from proctor.sandbox.folders import SMALL_BYTES, Folders, Place
 from proctor.sandbox.init.build import keeper_program
 from proctor.sandbox.init.client import Keeper, Usage
-from proctor.sandbox.init.served import PATH, ServedSandbox
+from proctor.sandbox.init.served import ServedSandbox
 from proctor.sandbox.init.uploads import Uploads
+from proctor.sandbox.lower import Lower
+from proctor.sandbox.network import SandboxNetwork, by_keeper
+from proctor.sandbox.reach import NetworkRules
 from proctor.sandbox.seccomp import build_filter
 from proctor.sandbox.storage import StorageWatch, Watched, weight
 from proctor.sandbox.userns import find_ids
@@ -37,9 +43,10 @@ setpcap, net_bind_service, sys_chroot, mknod, audit_write, setfcap. As in other 
 _log = logging.getLogger("proctor.sandbox")
 SHM_BYTES = 64 << 20
 _START_S = 60.0
+_ANSWER_S = 20.0
 _MOST_LEAVING = 32
 _STACKS = 1000
-"""Of how many roots the layers are remembered, as long as nobody makes such a root anew."""
+"""Of how many roots the layers are remembered, as long as no such root is made again."""
 _FALLBACK = (
     f"import sys; sys.path.insert(0, {str(Path(__file__).parents[2])!r}); "
     "from proctor.sandbox.init.fallback import main; main(sys.argv[1:])"
@@ -51,19 +58,30 @@ class Bubblewrap:
 
     name = "bubblewrap"
 
-    def __init__(self, home: Path, *, cache_dir: Path | None = None, compiled: bool = True) -> None:
+    def __init__(
+        self,
+        home: Path,
+        *,
+        cache_dir: Path | None = None,
+        compiled: bool = True,
+        network_allow: Sequence[str] = (),
+        ca_bundle: CaBundle | None = None,
+    ) -> None:
+        self.ca_bundle = ca_bundle
+        self.network_rules = NetworkRules(allow=tuple(network_allow))
         self._state_dir = home.absolute() / "sandboxes"
         self._cache_dir = (cache_dir or home / "cache").absolute()
         self._compiled = compiled
         self._opening = asyncio.Lock()
         self._keeper: Keeper | None = None
         self._layers: dict[str, Path] = {}
-        self._stacks: dict[tuple[int, str | None], tuple[Root, overlay.Stack]] = {}
+        self._stacks: dict[int, tuple[Root, overlay.Stack]] = {}
         self._filter = -1
         self._running: set[BubblewrapSandbox] = set()
         self._leaving: set[asyncio.Task[None]] = set()
         self._numbers = itertools.count()
         self.folder = Path()
+        self._lock: Path | None = None
         self.cgroups: limiting.Cgroups | None = None
         self.watch = StorageWatch(Path("/"))
         self.uploads = Uploads(lambda: self.folder)
@@ -89,6 +107,9 @@ class Bubblewrap:
             await self._keeper.close()
             self._keeper = None
             self.folders = Folders(self.remove)
+        if self._lock:
+            owner.release(self._lock, remove=True)
+            self._lock = None
         if self._filter >= 0:
             os.close(self._filter)
             self._filter = -1
@@ -110,21 +131,19 @@ class Bubblewrap:
 
     async def stack(self, request: SandboxRequest) -> overlay.Stack:
         """The layers and binds of a sandbox's root."""
-        resolver = network.RESOLVER if request.limits.network == "public" else None
-        known = self._stacks.get((id(request.root), resolver))
+        known = self._stacks.get(id(request.root))
         if known and known[0] is request.root:
             return known[1]
-        top = f"top {resolver}"
-        if top not in self._layers:
-            self._layers[top] = await overlay.top_layer(self._cache_dir, self.give_to_root, resolver=resolver)
+        if "top" not in self._layers:
+            self._layers["top"] = await overlay.top_layer(self._cache_dir, self.give_to_root, self.ca_bundle)
         if request.root.host and "host" not in self._layers:
             self._layers["host"] = await overlay.host_skeleton(self._cache_dir, self.give_to_root)
         found = overlay.stack(
-            request.root, top=self._layers[top], host_layer=self._layers.get("host"), name=request.name
+            request.root, top=self._layers["top"], host_layer=self._layers.get("host"), name=request.name
         )
         if len(self._stacks) >= _STACKS:
             self._stacks.clear()
-        self._stacks[id(request.root), resolver] = request.root, found
+        self._stacks[id(request.root)] = request.root, found
         return found
 
     def filter_descriptor(self) -> int:
@@ -164,7 +183,7 @@ class Bubblewrap:
         removing.add_done_callback(_tell_failure)
 
     async def room(self) -> None:
-        """Wait while too many are being removed: whoever begins must not outrun those who leave."""
+        """Wait while too many are being removed: starts must not be faster than removals."""
         while len(self._leaving) >= _MOST_LEAVING:
             await asyncio.wait(self._leaving, return_when=asyncio.FIRST_COMPLETED)
 
@@ -172,9 +191,13 @@ class Bubblewrap:
         ids = find_ids()
         program = await asyncio.to_thread(keeper_program, self._cache_dir) if self._compiled else None
         argv = ["proctor"] if program else [sys.executable, "-I", "-c", _FALLBACK]
-        name = reaper.owner_name()
+        name = owner.owner_name()
         self.folder = self._state_dir / name
-        self.folder.mkdir(parents=True, exist_ok=True, mode=0o700)
+        self._state_dir.mkdir(parents=True, exist_ok=True, mode=0o700)
+        if self._lock is None:
+            self._lock = reaper.lock_of(self.folder)
+            owner.hold(self._lock)  # first, so that the folder is never seen without its owner
+        self.folder.mkdir(exist_ok=True, mode=0o700)
         spread(self.folder)
         if ids.as_root:
             for folder in (self._state_dir, self.folder):
@@ -204,16 +227,16 @@ class BubblewrapSandbox(ServedSandbox):
     """One sandbox; see `proctor.sandbox.base.Sandbox`."""
 
     def __init__(self, backend: Bubblewrap, request: SandboxRequest) -> None:
-        super().__init__(request, backend.uploads)
+        super().__init__(request, backend.uploads, backend.ca_bundle)
         self._backend = backend
         self._keeper: Keeper | None = None
         self._ident = ""
         self._unique_name = ""
         self._place: Place | None = None
-        self._network: network.PublicNetwork | network.AllowListProxy | None = None
         self._removing: asyncio.Task[None] | None = None
         self.init_pid = 0
         self.standing: tuple[str, ...] = ()
+        self._lower: Lower | None = None
 
     async def start(self) -> None:
         """Make it. After an error nothing is left behind."""
@@ -293,21 +316,39 @@ class BubblewrapSandbox(ServedSandbox):
         state = self._require_place().path
         return await saved_state.save(keeper, self._session, state, target, max_bytes=max_bytes)
 
+    def lower(self) -> Lower | None:
+        """Its root without what changed."""
+        return self._lower
+
     async def take_layer(self, target: Path) -> None:
         """End every process and move all that changed to `target`; all that is left to do then is stop."""
         await self._session.end_processes()
         await saved_state.move(self._require_keeper(), self._require_place().path, target)
 
+    async def host_failure(self) -> str:
+        """Only the keeper and Proctor itself can take a sandbox away from outside."""
+        if self._keeper is None:
+            return f"sandbox {self._request.name} was stopped by Proctor"
+        try:
+            async with asyncio.timeout(_ANSWER_S):
+                await self._keeper.run(["true"])
+        except (SandboxError, TimeoutError):
+            return "the sandbox keeper process has died"
+        return ""
+
+    async def listen_everywhere(self, port: int) -> socket.socket:
+        """A socket on every address of the inside, to be served out here; this network is not used again."""
+        self._require_keeper().own_network(self._ident)
+        return await self._session.listen(port, everywhere=True)
+
     def info(self) -> SandboxInfo:
         """What it is, which limits hold, what it used."""
-        ledger = self._used()
-        if self._group and not self._removing:
-            ledger |= self._group.usage()
+        counted = self._group.usage() if self._group and not self._removing else {}
         return SandboxInfo(
             backend="bubblewrap",
             name=self._request.name,
-            enforced=limiting.enforcement(self._request.limits, self._backend.cgroups),
-            ledger=ledger | self._ledger,
+            enforced=self._with_networks(limiting.enforcement(self._request.limits, self._backend.cgroups)),
+            ledger=self._used(counted),
         )
 
     def _require_keeper(self) -> Keeper:
@@ -323,8 +364,9 @@ class BubblewrapSandbox(ServedSandbox):
     async def _make(self, keeper: Keeper, stack: overlay.Stack) -> None:
         backend, request, ids = self._backend, self._request, keeper.ids
         self.standing = stack.standing
-        owner = (ids.keeper_uid, ids.keeper_gid) if ids.as_root else None
-        self._place = backend.folders.make(backend.folder, self._unique_name, owner)
+        self._lower = stack.lower
+        belongs_to = (ids.keeper_uid, ids.keeper_gid) if ids.as_root else None
+        self._place = backend.folders.make(backend.folder, self._unique_name, belongs_to)
         state = self._place.path
         if request.state:
             await saved_state.restore(keeper, state, request.state)
@@ -344,8 +386,8 @@ class BubblewrapSandbox(ServedSandbox):
                 for fd in fds:
                     os.close(fd)
         self.init_pid = await self._session.ready(_START_S)
-        await self._connect(keeper)
-        self._env = {"PATH": PATH, **self._env, **request.root.env, **request.env}
+        self._network = SandboxNetwork(self._session, backend.network_rules, self._network_lost)
+        await self.set_network(request.limits.network, request.limits.allowed_hosts)
         backend.watch.add(
             self._unique_name,
             Watched(
@@ -368,21 +410,21 @@ class BubblewrapSandbox(ServedSandbox):
             *(f"{tags[name]}{value}" for name, value in limits.items()),
             *(f"l{layer}" for layer in stack.layers),
         ]
-        for source, target in stack.binds:
+        for number, (source, target) in enumerate(stack.binds):
             fields += [f"b{source}", f"t{target}"]
+            if target in stack.writable:
+                fields.append(f"v{number}")
         if self._request.limits.network == "none":
             fields.append("n")
         return fields
 
-    async def _connect(self, keeper: Keeper) -> None:
-        limits = self._request.limits
-        if limits.network == "public":
-            self._network = network.PublicNetwork()
-            await self._network.start(keeper, self.init_pid)
-        elif limits.network == "allowlist":
-            self._network = network.AllowListProxy(limits.allowed_hosts)
-            await self._network.start(await self._session.listen(network.PROXY_PORT))
-            self._env = network.proxy_environment()
+    async def _change_network(
+        self, connected: SandboxNetwork, network: Network, allowed_hosts: Sequence[str]
+    ) -> None:
+        keeper = self._require_keeper()
+        if network != "none":
+            keeper.own_network(self._ident)
+        await connected.change(network, allowed_hosts, by_keeper(keeper), self.init_pid)
 
     def _exited(self, usage: Usage) -> None:
         session = self._session
@@ -415,4 +457,4 @@ def _opened(folder: Path) -> Iterator[int]:
 
 def _tell_failure(removing: asyncio.Task[None]) -> None:
     if not removing.cancelled() and (error := removing.exception()):
-        _log.warning("a sandbox could not be removed, the next start tries again: %s", error)
+        _log.warning("a sandbox could not be removed, the next start will try again: %s", error)

@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import difflib
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Protocol
 
 from proctor.errors import SandboxError, UsageError
 from proctor.model.task import Task, TaskEnvironment
-from proctor.sandbox.base import Backend, Root
+from proctor.sandbox.base import Backend, Root, RootOptions
+from proctor.sandbox.certificates import CaBundle
 
 
 class MakesRoots(Protocol):
@@ -27,17 +28,20 @@ class MakesRoots(Protocol):
 class Kind:
     """A kind of sandbox: how to open it, and a quick look at whether it could work here."""
 
-    open: Callable[[Path], Backend]
+    open: Callable[[Path, Sequence[str], CaBundle | None], Backend]
+    """With a folder for its state, what its networks may reach beyond the internet, and whom it trusts."""
     obstacle: Callable[[], str]
     """Why it cannot work here, or nothing."""
-    images: Callable[[Path, Backend], MakesRoots]
+    images: Callable[[Path, Backend, RootOptions], MakesRoots]
     """What makes roots for its sandboxes, with a folder for what it keeps."""
+    host_root: bool = True
+    """Whether its sandboxes can have this machine's own system as root."""
 
 
-def _open_bubblewrap(home: Path) -> Backend:
+def _open_bubblewrap(home: Path, network_allow: Sequence[str], ca_bundle: CaBundle | None) -> Backend:
     from proctor.sandbox.bubblewrap import Bubblewrap
 
-    return Bubblewrap(home)
+    return Bubblewrap(home, network_allow=network_allow, ca_bundle=ca_bundle)
 
 
 def _bubblewrap_obstacle() -> str:
@@ -46,17 +50,17 @@ def _bubblewrap_obstacle() -> str:
     return obstacle()
 
 
-def _open_fake(home: Path) -> Backend:
+def _open_fake(home: Path, network_allow: Sequence[str], ca_bundle: CaBundle | None) -> Backend:
     from proctor.sandbox.fake import Fake
 
-    del home
+    del home, network_allow, ca_bundle
     return Fake()
 
 
-def _open_podman(home: Path) -> Backend:
+def _open_podman(home: Path, network_allow: Sequence[str], ca_bundle: CaBundle | None) -> Backend:
     from proctor.sandbox.podman import open_podman
 
-    return open_podman(home)
+    return open_podman(home, network_allow=network_allow, ca_bundle=ca_bundle)
 
 
 def _podman_obstacle() -> str:
@@ -65,10 +69,10 @@ def _podman_obstacle() -> str:
     return obstacle()
 
 
-def _open_docker(home: Path) -> Backend:
+def _open_docker(home: Path, network_allow: Sequence[str], ca_bundle: CaBundle | None) -> Backend:
     from proctor.sandbox.docker import open_docker
 
-    return open_docker(home)
+    return open_docker(home, network_allow=network_allow, ca_bundle=ca_bundle)
 
 
 def _docker_obstacle() -> str:
@@ -77,24 +81,25 @@ def _docker_obstacle() -> str:
     return obstacle()
 
 
-def _layered_images(cache_dir: Path, backend: Backend) -> MakesRoots:
+def _layered_images(cache_dir: Path, backend: Backend, options: RootOptions) -> MakesRoots:
     from proctor.sandbox.image import Images
 
-    return Images(cache_dir, backend)
+    return Images(cache_dir, backend, options)
 
 
-def _container_images(cache_dir: Path, backend: Backend) -> MakesRoots:
+def _container_images(cache_dir: Path, backend: Backend, options: RootOptions) -> MakesRoots:
     from proctor.sandbox.container.backend import Containers
     from proctor.sandbox.container.images import ContainerImages
 
+    del options
     assert isinstance(backend, Containers)
     return ContainerImages(cache_dir, backend)
 
 
 BACKENDS: dict[str, Kind] = {
     "bubblewrap": Kind(open=_open_bubblewrap, obstacle=_bubblewrap_obstacle, images=_layered_images),
-    "podman": Kind(open=_open_podman, obstacle=_podman_obstacle, images=_container_images),
-    "docker": Kind(open=_open_docker, obstacle=_docker_obstacle, images=_container_images),
+    "podman": Kind(open=_open_podman, obstacle=_podman_obstacle, images=_container_images, host_root=False),
+    "docker": Kind(open=_open_docker, obstacle=_docker_obstacle, images=_container_images, host_root=False),
     "fake": Kind(open=_open_fake, obstacle=lambda: "", images=_layered_images),
 }
 AUTO = ("bubblewrap", "podman", "docker")
@@ -102,14 +107,14 @@ AUTO = ("bubblewrap", "podman", "docker")
 
 
 def choose(name: str) -> str:
-    """The back end that a name stands for; `auto` is the first that can work here."""
+    """The back end with this name; `auto` is the first that works here."""
     if name == "auto":
         obstacles = {each: BACKENDS[each].obstacle() for each in AUTO}
         for each, obstacle in obstacles.items():
             if not obstacle:
                 return each
         reasons = "; ".join(f"{each}: {obstacle}" for each, obstacle in obstacles.items())
-        raise SandboxError(f"no kind of sandbox works here ({reasons}); `proctor doctor` says more")
+        raise SandboxError(f"no kind of sandbox works here ({reasons}); see `proctor doctor`")
     if name not in BACKENDS:
         near = difflib.get_close_matches(name, [*BACKENDS, "auto"], n=1)
         hint = f"; did you mean '{near[0]}'?" if near else ""
@@ -117,11 +122,26 @@ def choose(name: str) -> str:
     return name
 
 
-def open_backend(name: str, home: Path) -> Backend:
-    """Open a back end by name; `home` is where its state and caches go."""
-    return BACKENDS[choose(name)].open(home)
+def open_backend(
+    name: str, home: Path, *, network_allow: Sequence[str] = (), ca_bundle: CaBundle | None = None
+) -> Backend:
+    """Open a back end by name; `home` is where its state and caches go.
+
+    Its networks reach the internet and what `network_allow` opens beyond it; its sandboxes trust `ca_bundle`.
+    """
+    return BACKENDS[choose(name)].open(home, network_allow, ca_bundle)
 
 
-def open_images(backend: Backend, cache_dir: Path) -> MakesRoots:
+def open_images(backend: Backend, cache_dir: Path, options: RootOptions | None = None) -> MakesRoots:
     """What makes the roots of a back end's sandboxes."""
-    return BACKENDS[backend.name].images(cache_dir, backend)
+    return BACKENDS[backend.name].images(cache_dir, backend, options or RootOptions())
+
+
+def check_host_root(name: str) -> None:
+    """UsageError when the sandboxes of a back end cannot have this machine's own system as root."""
+    chosen = choose(name)
+    if not BACKENDS[chosen].host_root:
+        raise UsageError(
+            f"host root works with bubblewrap only, and the sandbox is {chosen}: remove --host-root and "
+            f"sandbox.host_root, or choose bubblewrap"
+        )

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import os
 import shutil
+from collections.abc import Sequence
 from pathlib import Path
 
+from proctor.sandbox.certificates import CaBundle
 from proctor.sandbox.container.backend import Containers
 from proctor.sandbox.container.engine import Engine
 from proctor.sandbox.container.static import missing_compiler
@@ -20,8 +22,7 @@ def engine() -> Engine:
         program="docker",
         run=(),
         remove=("rm", "--force", "--volumes"),
-        public=(),
-        owners='{{.ID}}\t{{.Label "proctor.owner"}}\t{{.Label "proctor.place"}}',
+        owners='{{.ID}}\t{{.Label "proctor.owner"}}\t{{.Label "proctor.place"}}\t{{.Label "proctor.lock"}}',
         build=("build", "--progress", "plain"),
         build_marks=False,
         compose=(("docker", "compose"), ("docker-compose",)),
@@ -29,9 +30,15 @@ def engine() -> Engine:
     )
 
 
-def open_docker(home: Path, *, cache_dir: Path | None = None) -> Containers:
+def open_docker(
+    home: Path,
+    *,
+    cache_dir: Path | None = None,
+    network_allow: Sequence[str] = (),
+    ca_bundle: CaBundle | None = None,
+) -> Containers:
     """The back end."""
-    return Containers(engine(), home, cache_dir=cache_dir)
+    return Containers(engine(), home, cache_dir=cache_dir, network_allow=network_allow, ca_bundle=ca_bundle)
 
 
 def obstacle() -> str:

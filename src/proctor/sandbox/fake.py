@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from proctor.errors import SandboxError
-from proctor.sandbox.base import Download, ExecResult, OnOutput, SandboxInfo, SandboxRequest
+from proctor.sandbox.base import Download, ExecResult, Network, OnOutput, SandboxInfo, SandboxRequest
 
 Files = dict[str, bytes]
 
@@ -86,12 +86,14 @@ class FakeSandbox:
         self.commands: list[FakeCommand] = []
         self.ended = 0
         """How often everything inside was ended."""
+        self.networks: list[tuple[Network, tuple[str, ...]]] = []
+        """Each network it was changed to."""
         self.running = False
         self._backend = backend
         self._cpu_s = 0.0
 
     async def start(self) -> None:
-        """Begin, or fail if the back end was told so."""
+        """Start, or fail if the back end was set to fail."""
         if self._backend.fail_start > 0:
             self._backend.fail_start -= 1
             raise SandboxError(f"sandbox {self.request.name}: told to fail")
@@ -175,6 +177,11 @@ class FakeSandbox:
             place.write_bytes(data)
             count, used = count + 1, used + len(data)
         return Download(files=count, bytes=used, dropped=tuple(dropped[:100]), dropped_count=len(dropped))
+
+    async def set_network(self, network: Network, allowed_hosts: Sequence[str] = ()) -> None:
+        """There is nothing to reach; the request is remembered."""
+        self._require()
+        self.networks.append((network, tuple(allowed_hosts)))
 
     async def stop(self) -> None:
         """End; commands in flight then fail."""

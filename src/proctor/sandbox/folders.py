@@ -1,7 +1,7 @@
 """The state folders of sandboxes. Many share one folder, which is removed when the last of them has ended.
 
 A process that removes one small folder costs more than the removing, and a file is made faster where none
-was deleted lately. All at the end would make whoever waits for the run wait for that too.
+was deleted lately. Removing all at the end would make the run last longer.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ class Shared:
 
     @property
     def over(self) -> bool:
-        """Nobody is in it, and nobody will be."""
+        """Whether it is empty and will not be used again."""
         return self.made >= TOGETHER and not self.live
 
 
@@ -43,7 +43,7 @@ class Place:
 
 
 class Folders:
-    """Makes state folders below one folder. Whoever owns that one removes what is left at the end."""
+    """Makes state folders below one folder. Its owner removes what is left at the end."""
 
     def __init__(self, remove: Callable[[Path], Awaitable[None]]) -> None:
         self._remove = remove

@@ -8,11 +8,12 @@ from __future__ import annotations
 import contextlib
 import os
 import re
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from proctor import owner
 from proctor.errors import SandboxError
 from proctor.sandbox.base import Limits
 
@@ -21,10 +22,25 @@ _OOM_KILL = re.compile(rb"^oom_kill (\d+)", re.MULTILINE)
 _MOST_BYTES = 4096
 """More than any file of a group has that is read here."""
 _CONTROLLERS = ("memory", "pids", "cpu")
+_COUNTER = "cpuacct"
+"""In version 1 a hierarchy of its own counts CPU time; in version 2 every group does."""
 _OPTIONAL = ("memory.swap.max", "memory.swappiness")
 """Absent where the kernel counts no swap."""
+_TRIES = 100
 _SPARE_PIDS = 4
 """Room for the init and its supervisors, which live in the same group."""
+
+
+def free_memory_bytes() -> int | None:
+    """What programs could still use on this machine."""
+    with contextlib.suppress(OSError, ValueError, StopIteration):
+        fd = os.open("/proc/meminfo", os.O_RDONLY | os.O_CLOEXEC)
+        try:
+            lines = os.read(fd, _MOST_BYTES).splitlines()
+        finally:
+            os.close(fd)
+        return int(next(line for line in lines if line.startswith(b"MemAvailable:")).split()[1]) << 10
+    return None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -37,8 +53,27 @@ class Cgroups:
     missing: Mapping[str, str] = field(default_factory=dict)
     """Controller → why it cannot be used."""
 
+    @property
+    def counts_cpu(self) -> bool:
+        """Whether the CPU time of all processes of a sandbox is counted, also of those that are killed."""
+        return self.version == 2 or _COUNTER in self.parents
+
     def create(self, name: str, limits: Limits) -> Group:
-        """Make the groups of one sandbox and set its limits."""
+        """Make the groups of one sandbox and set its limits. Where ours were removed, they are made again."""
+        try:
+            return self._create(name, limits)
+        except FileNotFoundError:
+            pass
+        except OSError as error:
+            raise _cannot(error) from error
+        try:
+            for parent in dict.fromkeys(self.parents.values()):
+                _make(parent, _enabled(self.parents) if self.version == 2 else "")
+            return self._create(name, limits)
+        except OSError as error:
+            raise _cannot(error) from error
+
+    def _create(self, name: str, limits: Limits) -> Group:
         folders = {
             controller: f"{parent}/{name}"
             for controller, parent in self.parents.items()
@@ -53,10 +88,14 @@ class Cgroups:
                     place = f"{folder}/{file}"
                     if file not in _OPTIONAL or os.path.exists(place):  # noqa: PTH110 - several per sandbox
                         _set(place, value)
-        except OSError as error:
+        except OSError:
             group.remove()
-            raise SandboxError(f"cannot set a limit through control groups: {error}") from error
+            raise
         return group
+
+
+def _cannot(error: OSError) -> SandboxError:
+    return SandboxError(f"cannot set a limit through control groups: {error}")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -65,13 +104,23 @@ class Group:
 
     version: int
     folders: Mapping[str, str]
+    memory_free_bytes: int | None = field(default_factory=free_memory_bytes)
+    """What was free on the host when the sandbox began: shows who took most of it."""
     _opened: list[int] = field(default_factory=list)
     """The file that counts processes killed for memory, once it was looked at: that happens often."""
 
     def open_procs(self) -> list[int]:
         """Descriptors through which a process enters the groups."""
-        folders = dict.fromkeys(self.folders.values())
-        return [os.open(f"{folder}/cgroup.procs", os.O_WRONLY | os.O_CLOEXEC) for folder in folders]
+        opened: list[int] = []
+        try:
+            for folder in dict.fromkeys(self.folders.values()):
+                place = f"{folder}/cgroup.procs"
+                opened.append(os.open(place, os.O_WRONLY | os.O_CLOEXEC))
+        except OSError as error:
+            for fd in opened:
+                os.close(fd)
+            raise _cannot(error) from error
+        return opened
 
     def oom_kills(self) -> int:
         """Processes killed for memory so far."""
@@ -97,12 +146,34 @@ class Group:
         else:
             reached = int(self._read("memory", "memory.failcnt").strip() or 0)
         found["host_oom"] = bool(found["oom_kills"] and not reached)
+        if found["host_oom"]:
+            found["memory_free_bytes"] = self._free_at_start()
         stat = _keyed(self._read("cpu", "cpu.stat"))
         if "throttled_usec" in stat:
             found["throttled_s"] = stat["throttled_usec"] / 1e6
         elif "throttled_time" in stat:
             found["throttled_s"] = stat["throttled_time"] / 1e9
+        if (cpu_s := self.cpu_s()) is not None:
+            found["cpu_s"] = cpu_s
         return found
+
+    def cpu_s(self) -> float | None:
+        """CPU time of all that ran in the group, also of what was killed; None where it is not counted."""
+        if self.version == 2:
+            any_one = next(iter(self.folders), "")  # all controllers have the same folder
+            used_us = _keyed(self._read(any_one, "cpu.stat")).get("usage_usec")
+            return None if used_us is None else used_us / 1e6
+        used_ns = self._read(_COUNTER, "cpuacct.usage").strip()
+        return int(used_ns) / 1e9 if used_ns.isdigit() else None
+
+    def _free_at_start(self) -> int | None:
+        """What was free when it began, at most what the groups around this one allow."""
+        name = "memory.max" if self.version == 2 else "memory.limit_in_bytes"
+        found = [] if self.memory_free_bytes is None else [self.memory_free_bytes]
+        for parent in Path(self.folders["memory"]).parents:
+            with contextlib.suppress(OSError, ValueError):
+                found.append(int((parent / name).read_text()))  # 'max' is no limit
+        return min(found, default=None)
 
     def remove(self) -> bool:
         """Remove the groups, which must be empty; True when none is left."""
@@ -154,12 +225,12 @@ def enforcement(limits: Limits, cgroups: Cgroups | None) -> dict[str, str]:
     if limits.pids is not None:
         found["pids"] = through if has["pids"] else "rlimit: processes of each user inside"
     if limits.storage_bytes is not None:
-        found["storage"] = "watched: everything is ended when over; rlimit: size of each file"
+        found["storage"] = "watched: all processes are killed when it is exceeded; rlimit: size of each file"
     return found
 
 
 def rlimits(limits: Limits, cgroups: Cgroups | None) -> dict[str, int]:
-    """Resource limits for each process inside; they stand in where control groups cannot."""
+    """Resource limits for each process inside; used where control groups are not available."""
     have = cgroups.parents if cgroups else {}
     found = {"nofile": 65_536}
     if limits.pids is not None and "pids" not in have:
@@ -191,6 +262,24 @@ def remove_parents(cgroups: Cgroups) -> None:
     for parent in set(cgroups.parents.values()):
         with contextlib.suppress(OSError):
             parent.rmdir()
+        owner.release(parent)
+
+
+def _make(folder: Path, enable: str) -> None:
+    """Make a group that holds those of our sandboxes, and hold it: others remove what nobody holds."""
+    for _ in range(_TRIES):
+        folder.mkdir(exist_ok=True)
+        try:
+            if owner.hold(folder):
+                break
+        except FileNotFoundError:
+            continue  # one who had found it unheld has removed it
+    if enable:
+        (folder / "cgroup.subtree_control").write_text(enable)
+
+
+def _enabled(controllers: Iterable[str]) -> str:
+    return " ".join(f"+{each}" for each in controllers)
 
 
 def _own_paths(text: str) -> dict[str, str]:
@@ -203,15 +292,17 @@ def _own_paths(text: str) -> dict[str, str]:
 
 
 def _version_1(mounted: list[list[str]], paths: Mapping[str, str], name: str) -> Cgroups | None:
-    parents, missing = {}, {}
-    for controller in _CONTROLLERS:
+    parents: dict[str, Path] = {}
+    missing: dict[str, str] = {}
+    for controller in (*_CONTROLLERS, _COUNTER):
         roots = [Path(row[1]) for row in mounted if row[2] == "cgroup" and controller in row[3].split(",")]
         if not roots or controller not in paths:
             missing[controller] = f"no control group hierarchy for {controller}"
             continue
         try:
             folder = roots[0] / paths[controller].lstrip("/") / name
-            folder.mkdir(exist_ok=True)
+            if folder not in parents.values():
+                _make(folder, "")
             parents[controller] = folder
         except OSError as error:
             missing[controller] = f"control group {controller}: {error.strerror}"
@@ -227,13 +318,12 @@ def _version_2(root: Path, path: str, name: str) -> Cgroups | None:
             wanted = [each for each in _CONTROLLERS if each in controllers]
             if not wanted:
                 continue
-            enable = " ".join(f"+{each}" for each in wanted)
+            enable = _enabled(wanted)
             if base != root:
                 _move_to_leaf(base)
             (base / "cgroup.subtree_control").write_text(enable)
             folder = base / name
-            folder.mkdir(exist_ok=True)
-            (folder / "cgroup.subtree_control").write_text(enable)
+            _make(folder, enable)
         except OSError:
             continue
         missing = {each: "not delegated" for each in _CONTROLLERS if each not in wanted}

@@ -15,6 +15,9 @@ from pathlib import Path
 
 from proctor.errors import SandboxError
 from proctor.sandbox.base import Root
+from proctor.sandbox.certificates import INSIDE, CaBundle
+from proctor.sandbox.lower import Lower
+from proctor.sandbox.reach import RESOLVER
 
 _HOST_ETC = (
     "alternatives", "bash.bashrc", "ca-certificates", "ca-certificates.conf", "debian_version", "fonts",
@@ -24,7 +27,7 @@ _HOST_ETC = (
 )  # fmt: skip
 _FOLDERS = {
     "app": 0o755, "boot": 0o755, "dev": 0o755, "etc": 0o755, "home": 0o755, "logs": 0o755,
-    "logs/agent": 0o755, "logs/artifacts": 0o755, "logs/verifier": 0o755, "media": 0o755, "mnt": 0o755,
+    "logs/agent": 0o777, "logs/artifacts": 0o777, "logs/verifier": 0o777, "media": 0o755, "mnt": 0o755,
     "opt": 0o755, "proc": 0o755, "root": 0o700, "run": 0o755, "srv": 0o755, "sys": 0o755, "tests": 0o755,
     "tmp": 0o1777, "usr": 0o755, "var": 0o755, "var/cache": 0o755, "var/lib": 0o755, "var/log": 0o755,
     "var/tmp": 0o1777,
@@ -46,6 +49,8 @@ _GROUP = (
 HOST_NAME = "sandbox"
 STANDING = ("/logs/agent", "/logs/artifacts")
 """Made once, in the layer that all sandboxes share, instead of in each of them."""
+_LOGS_MODE = 0o777
+"""Whichever account an agent or the tests run as may write there."""
 _OPAQUE = "user.overlay.opaque"
 _MOST_LAYERS = 200
 _OPEN_TREE = 428
@@ -54,12 +59,19 @@ _CLONE_TREE = 1 | os.O_CLOEXEC | 0x8000  # OPEN_TREE_CLONE, AT_RECURSIVE
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Stack:
-    """The folders of one root: layers with the topmost first, and read-only binds."""
+    """The folders of one root: layers with the topmost first, and binds, read-only unless said otherwise."""
 
     layers: tuple[Path, ...]
     binds: tuple[tuple[Path, str], ...] = ()
+    writable: frozenset[str] = frozenset()
+    """Targets of binds that can be written."""
     standing: tuple[str, ...] = ()
-    """Folders that stand empty in it."""
+    """Folders that are empty in it."""
+
+    @property
+    def lower(self) -> Lower:
+        """The same, to be looked at."""
+        return Lower(self.layers, self.binds)
 
     def check(self, name: str) -> None:
         """SandboxError when a part of it is no longer there."""
@@ -75,16 +87,19 @@ class Stack:
 def stack(root: Root, *, top: Path, host_layer: Path | None, name: str) -> Stack:
     """What to mount for a root, with the layers of `small_layer` on top and of `host_skeleton` below."""
     layers = [top, *(layer.absolute() for layer in reversed(root.layers))]
-    binds = [(source.absolute(), inside) for inside, source in root.binds.items()]
+    given = {**root.binds, **root.writable}
+    binds = [(source.absolute(), inside) for inside, source in sorted(given.items())]
     if root.host:
         assert host_layer is not None
         layers.append(host_layer)
         binds = [*_host_binds(), *binds]
     if len(layers) == 1:
-        raise SandboxError(f"sandbox {name}: its root has no layers, and is not the host's system")
+        raise SandboxError(f"sandbox {name}: its root has no layers and is not the host's system")
     if len(layers) > _MOST_LAYERS:
         raise SandboxError(f"sandbox {name}: {len(layers)} layers; at most {_MOST_LAYERS} can be stacked")
-    found = Stack(layers=tuple(layers), binds=tuple(binds), standing=_standing(top))
+    found = Stack(
+        layers=tuple(layers), binds=tuple(binds), writable=frozenset(root.writable), standing=_standing(top)
+    )
     found.check(name)
     return found
 
@@ -105,22 +120,26 @@ async def host_skeleton(cache_dir: Path, own: Own) -> Path:
     return await _layer(cache_dir, f"host-root-{_digest(known)}", _fill_skeleton, own)
 
 
-async def top_layer(cache_dir: Path, own: Own, *, resolver: str | None) -> Path:
-    """What every sandbox has over its image: mount points, its own name, how it finds others.
+async def top_layer(cache_dir: Path, own: Own, ca_bundle: CaBundle | None = None) -> Path:
+    """What every sandbox has over its image: mount points, its own name, how it finds and trusts others.
 
     A layer shared by all costs a sandbox nothing; files written into each would.
     """
     texts = {"hostname": f"{HOST_NAME}\n", "hosts": f"127.0.0.1 localhost {HOST_NAME}\n::1 localhost\n"}
-    texts["resolv.conf"] = f"nameserver {resolver}\n" if resolver else ""
+    texts["resolv.conf"] = f"nameserver {RESOLVER}\n"  # also without a network: it may get one later
 
     def fill(root: Path) -> None:
         for name in ("dev", "etc", "proc", "sys"):
             (root / name).mkdir(mode=0o755)
         for name, text in texts.items():
             (root / "etc" / name).write_text(text)
+        if ca_bundle:
+            (root / INSIDE.lstrip("/")).write_bytes(ca_bundle.content)
+            (root / INSIDE.lstrip("/")).chmod(0o644)
         _make_standing(root)
 
-    return await _layer(cache_dir, f"top-{_digest([texts, STANDING])}", fill, own)
+    known = [texts, STANDING, _LOGS_MODE, *([ca_bundle.digest] if ca_bundle else [])]
+    return await _layer(cache_dir, f"top-{_digest(known)}", fill, own)
 
 
 def _digest(value: object) -> str:
@@ -147,13 +166,14 @@ def _make_standing(root: Path) -> None:
         for path in STANDING:
             folder = root / path.lstrip("/")
             folder.mkdir(parents=True)
+            folder.chmod(_LOGS_MODE)
             os.setxattr(folder, _OPAQUE, b"y")
     except OSError:
         shutil.rmtree(root / "logs", ignore_errors=True)
 
 
 def _standing(top: Path) -> tuple[str, ...]:
-    """The folders that stand empty in every sandbox with this layer on top."""
+    """The folders that are empty in every sandbox with this layer on top."""
     return STANDING if (top / STANDING[0].lstrip("/")).is_dir() else ()
 
 

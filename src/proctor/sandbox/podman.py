@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import shutil
+from collections.abc import Sequence
 from pathlib import Path
 
+from proctor.sandbox.certificates import CaBundle
 from proctor.sandbox.container.backend import Containers
 from proctor.sandbox.container.engine import Engine
 from proctor.sandbox.container.static import missing_compiler
-
-_SLIRP = ("--network", "slirp4netns:allow_host_loopback=false")
 
 
 def engine() -> Engine:
@@ -19,8 +19,8 @@ def engine() -> Engine:
         program="podman",
         run=("--http-proxy=false",),
         remove=("rm", "--force", "--time", "0", "--volumes", "--ignore"),
-        public=_SLIRP if shutil.which("slirp4netns") else (),
-        owners='{{.ID}}\t{{index .Labels "proctor.owner"}}\t{{index .Labels "proctor.place"}}',
+        owners='{{.ID}}\t{{index .Labels "proctor.owner"}}\t{{index .Labels "proctor.place"}}'
+        '\t{{index .Labels "proctor.lock"}}',
         build=("build", "--isolation", "oci", "--network", "host", "--force-rm"),
         build_marks=True,
         compose=(("podman-compose",),),
@@ -29,9 +29,15 @@ def engine() -> Engine:
     )
 
 
-def open_podman(home: Path, *, cache_dir: Path | None = None) -> Containers:
+def open_podman(
+    home: Path,
+    *,
+    cache_dir: Path | None = None,
+    network_allow: Sequence[str] = (),
+    ca_bundle: CaBundle | None = None,
+) -> Containers:
     """The back end."""
-    return Containers(engine(), home, cache_dir=cache_dir)
+    return Containers(engine(), home, cache_dir=cache_dir, network_allow=network_allow, ca_bundle=ca_bundle)
 
 
 def obstacle() -> str:

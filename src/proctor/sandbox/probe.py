@@ -10,9 +10,10 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from proctor.errors import SandboxError
-from proctor.sandbox import limits, seccomp
-from proctor.sandbox.base import Limits, Root, SandboxRequest
+from proctor.sandbox import limits, seccomp, slirp
+from proctor.sandbox.base import Limits, Root, Sandbox, SandboxRequest
 from proctor.sandbox.bubblewrap import Bubblewrap
+from proctor.sandbox.outside import ADDRESS, ANSWER, PORT, an_outside
 from proctor.sandbox.userns import find_ids
 
 
@@ -53,16 +54,16 @@ def obstacle(proc: Path = Path("/proc")) -> str:
 
 
 async def probe(home: Path) -> tuple[Check, ...]:
-    """Everything that matters to bubblewrap sandboxes, the last being a sandbox that was really made."""
+    """Everything that matters to bubblewrap sandboxes; at last one is made, and one that connects."""
     problem = obstacle()
     checks = [
-        Check(name="user namespaces", ok=not problem, detail=problem or "may be made", needed=True),
+        Check(name="user namespaces", ok=not problem, detail=problem or "allowed", needed=True),
         Check(
             name="keeper",
             ok=bool(_compiler()),
             detail=f"built with {_compiler()}"
             if _compiler()
-            else "no C compiler: bubblewrap's own, slower way is used",
+            else "no C compiler: the slower bubblewrap program is used",
         ),
         Check(
             name="bubblewrap",
@@ -76,13 +77,9 @@ async def probe(home: Path) -> tuple[Check, ...]:
             needed=True,
         ),
         _cgroup_check(),
-        Check(
-            name="network 'public'",
-            ok=bool(shutil.which("slirp4netns")),
-            detail=shutil.which("slirp4netns") or "slirp4netns is not installed",
-        ),
     ]
-    checks.append(await _try_one(home, problem))
+    checks.append(made := await _try_one(home, problem))
+    checks.append(await _try_network(home, made.ok))
     return tuple(checks)
 
 
@@ -129,3 +126,39 @@ async def _try_one(home: Path, problem: str) -> Check:
         said = result.stderr.decode(errors="replace").strip()
         return Check(name=name, ok=False, detail=f"`true` failed in it: {said}", needed=True)
     return Check(name=name, ok=True, detail=f"started, used and stopped in {took_ms:.0f} ms", needed=True)
+
+
+async def _try_network(home: Path, possible: bool) -> Check:
+    """Connect from a sandbox with a public network to a server in a network of our own."""
+    name = "network 'public'"
+    if problem := slirp.obstacle() or ("" if possible else "not tried"):
+        return Check(name=name, ok=False, detail=problem)
+    backend = Bubblewrap(home)
+    try:
+        async with an_outside(backend):
+            limits = Limits(pids=64, network="public")
+            sandbox = backend.sandbox(SandboxRequest(name="probe", root=Root(host=True), limits=limits))
+            started = time.perf_counter()
+            await sandbox.start()
+            took_ms = (time.perf_counter() - started) * 1e3
+            reached = await _reaches(sandbox, ADDRESS)
+            private = [
+                each for each in ("10.0.2.2", "10.1.2.3", "169.254.169.254") if await _reaches(sandbox, each)
+            ]
+            await sandbox.stop()
+    except (SandboxError, OSError) as error:
+        return Check(name=name, ok=False, detail=str(error))
+    finally:
+        await backend.close()
+    if private:
+        return Check(name=name, ok=False, detail=f"it reaches private addresses: {', '.join(private)}")
+    if not reached:
+        return Check(name=name, ok=False, detail="it came up, but a connection through it failed")
+    return Check(name=name, ok=True, detail=f"up in {took_ms:.0f} ms; a connection through it worked")
+
+
+async def _reaches(sandbox: Sandbox, address: str) -> bool:
+    """Whether the server of `sandbox.outside` answers at an address."""
+    script = f"exec 3<>/dev/tcp/{address}/{PORT} && printf 'GET / HTTP/1.0\\r\\n\\r\\n' >&3 && cat <&3"
+    result = await sandbox.exec(["bash", "-c", script], timeout_s=10)
+    return result.stdout.endswith(ANSWER)

@@ -75,7 +75,7 @@ async def _save_with_tar(keeper: Keeper, state: int, out: int, max_bytes: int) -
 async def restore(keeper: Keeper, folder: Path, state: Path) -> None:
     """Fill the state folder of a sandbox that has not started with the changes saved from another."""
     if not state.is_file():
-        raise SandboxError(f"the saved state {state} is not there")
+        raise SandboxError(f"the saved state {state} does not exist")
     await make_folders(keeper, folder / "upper", folder / "work")
     await unpack_below(keeper, state, folder, "upper")
 

@@ -17,9 +17,9 @@ PERIOD_S = 0.5
 GRAIN_BYTES = 4 << 20
 FLOOR_BYTES = 1 << 30
 FLOOR_SHARE = 0.05
-"""A disk is nearly full with less than both left: a gigabyte, and this share of it."""
+"""A disk is nearly full when less than one gigabyte and less than this share is free."""
 WORTH_BYTES = 64 << 20
-"""On a nearly full disk who has less is left alone: it has not filled it, and ending it frees nothing."""
+"""On a nearly full disk, a sandbox that uses less than this keeps running: stopping it frees nothing."""
 INODE_BYTES = 4096
 """Each file counts as at least this much: a million empty ones fill a disk too."""
 
@@ -36,8 +36,10 @@ class Watched:
     limit_bytes: int | None
     measure: Callable[[], Awaitable[tuple[int, int]]]
     end: Callable[[str, bool], Awaitable[None]]
-    """Ends everything in it: why, and whether the host is to blame and not its own limit."""
+    """Ends everything in it: why, and whether the host is to blame and not the sandbox itself."""
     used_bytes: int = 0
+    free_bytes: int = 0
+    """What the disk had left when the watch began; nothing when it was nearly full already."""
 
 
 @dataclass(slots=True)
@@ -54,6 +56,7 @@ class StorageWatch:
     def add(self, name: str, watched: Watched) -> None:
         """Begin to watch a sandbox."""
         self.watched[name] = watched
+        watched.free_bytes = 0 if self._nearly_full() else self._free_bytes()
         if self._task is None or self._task.done():
             self._free = self._free_bytes()
             self._task = asyncio.get_running_loop().create_task(self._run())
@@ -85,14 +88,19 @@ class StorageWatch:
         if self.watched and self._nearly_full():
             largest = max(self.watched.values(), key=lambda each: each.used_bytes)
             if largest.used_bytes >= WORTH_BYTES:
-                await largest.end("the disk of the host is nearly full", True)
+                written = largest.free_bytes - self._free_bytes()
+                by_itself = bool(largest.free_bytes) and largest.used_bytes * 2 > written
+                whose = ", and most of what was written since this sandbox began is its own"
+                await largest.end(
+                    f"the disk of the host is nearly full{whose if by_itself else ''}", not by_itself
+                )
 
     async def _run(self) -> None:
         while True:
             await asyncio.sleep(PERIOD_S)
             free = self._free_bytes()
             shrunk = 0 if self._free is None else self._free - free
-            # On a disk that stays nearly full, measuring again and again would find nobody who grows.
+            # On a disk that stays nearly full, measuring again and again would find no sandbox that grows.
             if self._free is None or shrunk > self.grain_bytes or (shrunk > 0 and self._nearly_full()):
                 await self.look()
             elif free > self._free:

@@ -9,6 +9,7 @@ the host nothing is ever followed, and nothing but plain files and folders is ma
 
 from __future__ import annotations
 
+import errno
 import os
 import stat
 import struct
@@ -24,6 +25,8 @@ _BLOCK = 1 << 16
 _MOST_FILES = 200_000
 _MOST_NAMES = 100
 _PATH_MAX = 4096
+_UNFIT = {errno.ENAMETOOLONG, errno.EINVAL, errno.EILSEQ, errno.ENOTDIR, errno.EISDIR, errno.EEXIST}
+"""A name that cannot be used here: such an entry is left out. Whatever else fails is this machine's doing."""
 
 
 def pack(source: Path) -> Iterator[bytes]:
@@ -90,6 +93,8 @@ class Unpacker:
         self._made: set[bytes] = set()
         self.complete = False
         self.error = ""
+        self.by_host = False
+        """Whether this machine could not write, and not the stream was wrong."""
 
     def feed(self, data: bytes) -> None:
         """Take more of the stream; after an error the rest is ignored."""
@@ -101,6 +106,7 @@ class Unpacker:
                 pass
         except (OSError, ValueError) as error:
             self.error = str(error)
+            self.by_host = isinstance(error, OSError)
             self.close()
 
     def result(self) -> Download:
@@ -144,30 +150,47 @@ class Unpacker:
             return
         if b"\0" in path or (path and any(part in (b"", b".", b"..") for part in path.split(b"/"))):
             raise ValueError(f"the download names {path!r}, which is not a path below it")
-        if self._files + self._dropped >= _MOST_FILES:
-            raise ValueError(f"the download has more than {_MOST_FILES} entries")
+        if kind not in (b"D", b"F", b"X"):
+            raise ValueError(f"the download has an entry of unknown kind {kind!r}")
         target = self._target + b"/" + path if path else self._target
-        if kind == b"D":
-            self._make(target)
-        elif kind == b"F" and size <= self._left:
-            if path:
-                self._make(os.path.dirname(target))
-            flags = os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_NOFOLLOW | os.O_CLOEXEC
-            self._fd = os.open(target, flags, 0o600)
-            os.fchmod(self._fd, 0o600 | (mode & 0o111 and 0o100) | (mode & 0o044))
+        room = self._files + self._dropped < _MOST_FILES
+        if kind == b"D" and room and self._makes(target):
+            return
+        if kind == b"F" and room and size <= self._left and self._creates(target, path, mode):
             self._left -= size
             self._files += 1
             self._bytes += size
             self._file_left = size
             if not size:
                 self.close()
-        elif kind in (b"X", b"F"):
-            self._dropped += 1
-            self._file_left = size if kind == b"F" else 0
-            if len(self._names) < _MOST_NAMES:
-                self._names.append(os.fsdecode(path))
-        else:
-            raise ValueError(f"the download has an entry of unknown kind {kind!r}")
+            return
+        self._dropped += 1
+        self._file_left = size if kind == b"F" else 0
+        if len(self._names) < _MOST_NAMES:
+            self._names.append(os.fsdecode(path))
+
+    def _creates(self, target: bytes, path: bytes, mode: int) -> bool:
+        """Begin a file; False when its name cannot be used here."""
+        flags = os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_NOFOLLOW | os.O_CLOEXEC
+        try:
+            if path:
+                self._make(os.path.dirname(target))
+            self._fd = os.open(target, flags, 0o600)
+        except OSError as error:
+            if error.errno not in _UNFIT:
+                raise
+            return False
+        os.fchmod(self._fd, 0o600 | (mode & 0o111 and 0o100) | (mode & 0o044))
+        return True
+
+    def _makes(self, folder: bytes) -> bool:
+        try:
+            self._make(folder)
+        except OSError as error:
+            if error.errno not in _UNFIT:
+                raise
+            return False
+        return True
 
     def _make(self, folder: bytes) -> None:
         if folder not in self._made:

@@ -1,7 +1,7 @@
 """Unpack a hostile tar into a layer: names are walked descriptor by descriptor and links are never followed.
 
 Runs in this process when Proctor is root, else as a program in the sandboxes' user namespace, where files can
-be given to any of their users. It stands alone for that: nothing of Proctor is imported here.
+be given to any of their users. It is self-contained for that reason: nothing of Proctor is imported here.
 """
 
 from __future__ import annotations
@@ -15,6 +15,7 @@ from typing import BinaryIO
 
 IDS = 65_536
 OPAQUE = "user.overlay.opaque"
+_OPAQUE_OF_ROOT = "trusted.overlay.opaque"
 _WHITEOUT = ".wh."
 _OPAQUE_MARK = ".wh..wh..opq"
 _FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
@@ -30,8 +31,9 @@ class UnpackError(Exception):
 class Unpacker:
     """Writes the members of one archive below one folder."""
 
-    def __init__(self, target: int, first_uid: int, first_gid: int) -> None:
+    def __init__(self, target: int, first_uid: int, first_gid: int, opaque: str = OPAQUE) -> None:
         self._target = target
+        self._opaque_name = opaque
         self._first_uid = first_uid
         self._first_gid = first_gid
         self._times: dict[tuple[str, ...], int] = {}
@@ -65,7 +67,7 @@ class Unpacker:
         *parents, name = parts
         with self._parent(tuple(parents)) as folder:
             if name == _OPAQUE_MARK:
-                os.setxattr(folder, OPAQUE, b"y")
+                os.setxattr(folder, self._opaque_name, b"y")
                 self._opaque.add(tuple(parents))
             elif name.startswith(_WHITEOUT):
                 if tuple(parents) not in self._opaque:  # there it would hide nothing and be seen itself
@@ -127,8 +129,8 @@ class Unpacker:
             os.close(fd)
 
     def _mark_opaque(self, fd: int, member: tarfile.TarInfo) -> None:
-        if member.pax_headers.get(f"SCHILY.xattr.{OPAQUE}") == "y":
-            os.setxattr(fd, OPAQUE, b"y")
+        if any(member.pax_headers.get(f"SCHILY.xattr.{each}") == "y" for each in (OPAQUE, _OPAQUE_OF_ROOT)):
+            os.setxattr(fd, self._opaque_name, b"y")
 
     def _finish(self, fd: int, member: tarfile.TarInfo) -> None:
         uid, gid = self._ids(member)
@@ -192,9 +194,9 @@ class Unpacker:
             return os.open(name, _FOLDER, dir_fd=folder)
         except FileNotFoundError:
             if not make:
-                raise UnpackError(f"a link leads to {name!r}, which is not in the archive") from None
+                raise UnpackError(f"a link points to {name!r}, which is not in the archive") from None
         except OSError as error:
-            raise UnpackError(f"{name!r} is not a folder, yet something lies below it") from error
+            raise UnpackError(f"{name!r} is not a folder, but the archive has entries below it") from error
         os.mkdir(name, 0o755, dir_fd=folder)
         os.chown(name, self._first_uid, self._first_gid, dir_fd=folder)
         return os.open(name, _FOLDER, dir_fd=folder)
@@ -203,7 +205,7 @@ class Unpacker:
 def _parts(name: str) -> tuple[str, ...]:
     parts = tuple(part for part in name.split("/") if part not in {"", "."})
     if ".." in parts or "\0" in name:
-        raise UnpackError(f"{name!r} leads out of the archive")
+        raise UnpackError(f"{name!r} points outside the archive")
     return parts
 
 
@@ -215,11 +217,18 @@ def unpack(stream: BinaryIO, target: int, *, first_uid: int = 0, first_gid: int 
         raise UnpackError(f"{error.filename or 'unpacking'}: {error.strerror}") from error
 
 
-def main() -> int:
-    """Unpack standard input into the folder that is descriptor 3."""
+def main(arguments: list[str]) -> int:
+    """Unpack standard input into the folder that is descriptor 3, or that is named, with its opaque mark."""
     os.umask(0)
     try:
-        unpack(sys.stdin.buffer, 3)
+        if not arguments:
+            unpack(sys.stdin.buffer, 3)
+        else:
+            folder, opaque = arguments
+            Unpacker(os.open(folder, _FOLDER), 0, 0, opaque).unpack(sys.stdin.buffer)
+    except OSError as error:
+        os.write(2, f"{error.filename or 'unpacking'}: {error.strerror}\n".encode(errors="replace")[:2000])
+        return 1
     except UnpackError as error:
         os.write(2, f"{error}\n".encode(errors="replace")[:2000])
         return 1
@@ -227,4 +236,4 @@ def main() -> int:
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(main(sys.argv[1:]))

@@ -6,13 +6,14 @@ from collections.abc import Callable, Mapping
 from functools import partial
 from typing import Any, Literal, cast
 
+from proctor.model.secret import is_reference
 from proctor.model.spec import ExperimentBody, InstrumentSpec, Iterations, TaskEntry
 from proctor.spec import node as read
 from proctor.spec.dialects import SYNONYMS
 from proctor.spec.node import Node, plain
 
 EXPERIMENT_DEFAULTS = ("strategy", "samples", "iterations", "instrumentation", "isolation", "loops", "gc")
-"""Keys of an experiment that may stand once at the top for all experiments of a list."""
+"""Keys of an experiment that may be given once at the top for all experiments of a list."""
 EXPERIMENT_KEYS = ("experiment", "params", "sweep", *EXPERIMENT_DEFAULTS)
 TASK_SOURCES = ("path", "prepared_dir", "dataset", "zip")
 TASK_DEFAULTS = (
@@ -27,7 +28,7 @@ TASK_DEFAULTS = (
     "environment_variables",
     "sweep",
 )
-"""Keys of a task entry that may stand once at the top for all entries."""
+"""Keys of a task entry that may be given once at the top for all entries."""
 TASK_KEYS = (*TASK_SOURCES, *TASK_DEFAULTS)
 
 
@@ -160,15 +161,17 @@ def _variable(name: str, item: Node) -> str:
     return name
 
 
-def _environment(item: Node) -> dict[str, str]:
+def _environment(item: Node) -> dict[str, Any]:
     return {_variable(name, value): _setting(value) for name, value in read.mapping(item).items()}
 
 
-def _environment_sweep(item: Node) -> dict[str, tuple[str, ...]]:
+def _environment_sweep(item: Node) -> dict[str, tuple[Any, ...]]:
     return {_variable(name, values): _settings(values) for name, values in read.mapping(item).items()}
 
 
-def _setting(item: Node) -> str:
+def _setting(item: Node) -> str | dict[str, str]:
+    if is_reference(found := plain(item)):
+        return cast("dict[str, str]", found)
     if isinstance(item.value, list):
         raise item.mark.error("an environment variable has one value; to vary it, put the list under 'sweep'")
     value = read.scalar_text(item)
@@ -177,7 +180,7 @@ def _setting(item: Node) -> str:
     return value
 
 
-def _settings(item: Node) -> tuple[str, ...]:
+def _settings(item: Node) -> tuple[Any, ...]:
     values = read.sequence(item, "a list of values to sweep")
     if not values:
         raise item.mark.error("the list of values to sweep is empty")

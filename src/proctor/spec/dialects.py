@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from proctor.spec.node import Node, found
+from proctor.spec.node import Node, found, labelled
 
 TOP_NAMES = {"parallelism": "parallel", "output": "output_dir", "description": "notes"}
 BODY_NAMES = {"parameters": "params", "instruments": "instrumentation"}
@@ -17,7 +17,7 @@ BODY_MOVES = {
     "warmup_iterations": ("iterations", "warmup"),
     "measured_iterations": ("iterations", "measured"),
 }
-"""Keys that older files have at the top of a body and that are one level down today."""
+"""Keys that older files have at the top of a body and that are one level deeper now."""
 MEGABYTES = {"memory_mb": "memory_bytes", "storage_mb": "storage_bytes"}
 SYNONYMS = {
     "workers": "parallel",
@@ -41,7 +41,7 @@ SYNONYMS = {
     "warmups": "warmup",
     "backend": "sandbox",
 }
-"""Words from elsewhere that are no keys here, and the key that each most likely means."""
+"""Words from other tools that are not keys here, and the key that each most likely means."""
 
 
 def modernise(root: Node) -> None:
@@ -82,11 +82,13 @@ def rename(node: Node, names: Mapping[str, str]) -> None:
 
 
 def put(parent: Node, key: str, item: Node, written_as: str) -> None:
-    """Add an item under its present name; the same thing said twice is an error, whatever the names."""
+    """Add an item under its current name; giving it twice, under any of its names, is an error."""
     present = parent.value.get(key)
     if present is not None and present.value is not None:
         line = f" in line {present.place.line}" if present.place.line else ""
-        raise item.place.error(f"'{written_as}' says the same as '{key}', which is given{line}; keep one")
+        raise item.place.error(
+            f"'{written_as}' means the same as '{key}', which is also given{line}; keep one"
+        )
     parent.value[key] = item
 
 
@@ -223,6 +225,8 @@ def _sandbox(root: Node) -> None:
         for old, new in MEGABYTES.items():
             item = sandbox.value.get(old)
             if item is not None and isinstance(item.value, int | float) and not isinstance(item.value, bool):
+                if item.value <= 0:
+                    raise labelled(item, old).mark.error(f"expected more than 0, found {item.value}")
                 del sandbox.value[old]
                 put(sandbox, new, Node(item.value * 1_048_576, item.mark, item.key_mark), old)
 

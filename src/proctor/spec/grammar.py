@@ -6,27 +6,30 @@ It reads the one shape that `dialects.modernise` leaves; docs/reference/spec.md 
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial
 from typing import Any
 
 from proctor.errors import SpecError
+from proctor.model.secret import OWN_PREFIX
 from proctor.model.spec import ExperimentBody, Retries, SandboxSpec, Spec, TaskEntry
 from proctor.spec import bodies
 from proctor.spec import node as read
 from proctor.spec.dialects import SYNONYMS
-from proctor.spec.node import Node, plain
+from proctor.spec.node import Node, from_plain, plain
+from proctor.spec.refused import PLACES
 
+_VARIABLE = re.compile(r"[A-Za-z_]\w*", re.ASCII)
 _NAME = re.compile(r"\w[\w.+@=, -]{0,127}")
 
 
-def spec(root: Node, *, name: str, base_dir: str) -> Spec:
+def spec(root: Node, *, name: str, base_dir: str, secrets: Mapping[str, str] | None = None) -> Spec:
     """The whole spec. `name` and `base_dir` serve where it does not say."""
     top = read.mapping(root, "a mapping with 'experiment', 'experiments' or 'tasks'")
     given = [key for key in ("experiment", "experiments", "tasks") if _given(top, key)]
     if len(given) > 1:
         place = top[given[1]].place
-        raise place.error(f"'{given[0]}' and '{given[1]}' exclude each other; a spec has one of them")
+        raise place.error(f"'{given[0]}' and '{given[1]}' cannot be used together; keep one")
     if not given:
         raise _no_body(root)
     known = {
@@ -35,13 +38,15 @@ def spec(root: Node, *, name: str, base_dir: str) -> Spec:
         "tasks": ("tasks", *bodies.TASK_DEFAULTS),
     }[given[0]]
     items = read.fields(root, (*known, *SHARED_KEYS), synonyms=SYNONYMS)
-    places: dict[str, str] = {}
+    places = {key: str(items[key].place) for key in PLACES if key in items}
     values = {"name": name, "base_dir": base_dir, **read.each(items, _SHARED)}
     if given[0] == "tasks":
         values["tasks"] = _tasks(items, places)
     else:
         values["experiments"] = _experiments(root, items, places)
-    return Spec(**values, places=places)
+    if values.get("pass_env") and given[0] != "tasks":
+        raise items["pass_env"].place.error("'pass_env' is for tasks; experiments see the whole environment")
+    return Spec(**values, places=places, secrets=secrets or {})
 
 
 def _given(top: Mapping[str, Node], key: str) -> bool:
@@ -114,12 +119,12 @@ def _name(item: Node) -> str:
     name = read.text(item, "a name")
     if not _NAME.fullmatch(name):
         rule = "letters, digits, spaces and . + @ = , _ -, at most 128, the first a letter or digit"
-        raise item.mark.error(f"'{name[:40]}' cannot be a name: it becomes a folder, so it is made of {rule}")
+        raise item.mark.error(f"'{name[:40]}' is not a valid name: it becomes a folder name, so use {rule}")
     return name
 
 
 def safe_name(stem: str) -> str:
-    """A name for a run from a file's name, whatever characters that has."""
+    """A valid run name made from a file's name."""
     cleaned = re.sub(r"[^\w.+@=, -]", "-", stem).lstrip(".+@=, -")[:128]
     return cleaned or "spec"
 
@@ -128,6 +133,22 @@ def _tags(item: Node) -> tuple[str, ...]:
     if isinstance(item.value, list):
         return tuple(read.scalar_text(each) for each in item.value)
     return (read.scalar_text(item),)
+
+
+def granted_names(names: Sequence[str]) -> tuple[str, ...]:
+    """The names of `--pass-env`, checked as `pass_env` of a spec is."""
+    return _pass_env(from_plain(list(names), path=("--pass-env",)))
+
+
+def _pass_env(item: Node) -> tuple[str, ...]:
+    found = bodies.texts(item, "the name of an environment variable or a list of names")
+    for number, name in enumerate(found):
+        place = item if isinstance(item.value, str) else item.value[number]
+        if not _VARIABLE.fullmatch(name):
+            raise place.mark.error(f"'pass_env': '{name[:40]}' is not the name of an environment variable")
+        if name.startswith(OWN_PREFIX):
+            raise place.mark.error(f"'pass_env': {name} is a setting of Proctor's own, which no task gets")
+    return tuple(dict.fromkeys(found))
 
 
 def _notes(item: Node) -> str:
@@ -142,7 +163,25 @@ def _retries(item: Node) -> Retries:
 
 def _sandbox(item: Node) -> SandboxSpec:
     items = read.fields(item, _SANDBOX, what="the name of a sandbox or a mapping")
-    return SandboxSpec(**read.each(items, _SANDBOX))
+    found = SandboxSpec(**read.each(items, _SANDBOX))
+    if found.allowed_hosts and found.network in {"none", "public"}:
+        raise items["allowed_hosts"].place.error(
+            f"'allowed_hosts' has no effect with 'network: {found.network}'; did you mean 'allowlist'?"
+        )
+    return found
+
+
+def _hosts(item: Node, expected: str, wrong: str) -> tuple[str, ...]:
+    """Texts, each checked by a function of `model.network`."""
+    from proctor.model import network
+
+    check = getattr(network, wrong)
+    found = bodies.texts(item, expected)
+    for number, each in enumerate(found):
+        if problem := check(each):
+            place = item if isinstance(item.value, str) else item.value[number]
+            raise place.mark.error(problem)
+    return found
 
 
 _RETRIES: Mapping[str, Callable[[Node], Any]] = {
@@ -154,7 +193,11 @@ _RETRIES: Mapping[str, Callable[[Node], Any]] = {
 _SANDBOX: Mapping[str, Callable[[Node], Any]] = {
     "backend": partial(read.text, expected="the name of a sandbox"),
     "network": partial(read.choice, options=("none", "public", "allowlist")),
-    "allowed_hosts": partial(bodies.texts, expected="a host or a list of hosts"),
+    "allowed_hosts": partial(_hosts, expected="a host or a list of hosts", wrong="wrong_host"),
+    "network_allow": partial(
+        _hosts, expected="an address, a range or a name, or a list of them", wrong="wrong_allowed"
+    ),
+    "host_root": read.flag,
     "cpus": partial(read.number, above=0),
     "memory_bytes": partial(read.whole, minimum=1),
     "storage_bytes": partial(read.whole, minimum=1),
@@ -175,6 +218,7 @@ _SHARED: Mapping[str, Callable[[Node], Any]] = {
     "gates": _gates,
     "sources": partial(bodies.texts, expected="a folder or module with experiments, or a list of them"),
     "base_dir": partial(read.text, expected="a path"),
+    "pass_env": _pass_env,
 }
 SHARED_KEYS = (*_SHARED, "$schema")
-"""`$schema` is for editors; nothing reads it."""
+"""`$schema` is for editors; Proctor ignores it."""

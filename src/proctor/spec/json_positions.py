@@ -83,10 +83,12 @@ class _Scanner:
             self.at = word.end()
             return _WORDS[word.group()]
         if word:
-            raise self.error(f"'{word.group()[:40]}' is not a value; text stands in double quotes")
+            raise self.error(f"'{word.group()[:40]}' is not a value; text needs double quotes")
         if following in {"}", "]"}:
             raise self.error(f"expected a value before '{following}'")
-        raise self.error(f"expected a value, found '{following}'" if following else "it ends in the middle")
+        raise self.error(
+            (f"expected a value, found '{following}'") if following else "the document ends too early"
+        )
 
     def object(self, depth: int) -> dict[str, Node]:
         items: dict[str, Node] = {}

@@ -1,11 +1,14 @@
-"""From a spec file to a `Spec`. Whatever is wrong with the file is a `SpecError` that says where."""
+"""From a spec file to a `Spec`. Every error in the file is a `SpecError` with its place."""
 
 from __future__ import annotations
 
+import os
+import shlex
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from proctor.disk import read_small
 from proctor.errors import SpecError
 from proctor.model.spec import Spec
 from proctor.spec.dialects import modernise
@@ -14,11 +17,22 @@ from proctor.spec.node import Node, from_plain, nearest, plain
 from proctor.spec.override import apply
 
 MAX_SPEC_BYTES = 1 << 20
+_MARKERS = ("task.toml", "tb_meta.json")
 SUFFIXES = (".yaml", ".yml", ".json", ".toml")
 
 
-def load(path: Path, *, overrides: Sequence[str] = ()) -> Spec:
-    """Read a spec file; `overrides` are `a.b=c` and are applied in order."""
+def load(
+    path: Path,
+    *,
+    overrides: Sequence[str] = (),
+    environ: Mapping[str, str] | None = None,
+    granted: Sequence[str] = (),
+) -> Spec:
+    """Read a spec file; `overrides` are `a.b=c` and are applied in order.
+
+    `${VAR}` in it is a variable of `environ`, which is this process's own unless given. `granted` are names
+    that are secret as those in `pass_env` are.
+    """
     root = _parse(path)
     modernise(root)
     apply(root, overrides)
@@ -27,14 +41,38 @@ def load(path: Path, *, overrides: Sequence[str] = ()) -> Spec:
     found = root.value.get("base_dir") if isinstance(root.value, dict) else None
     if found is not None and isinstance(found.value, str):
         found.value = str(base / found.value)
-    return spec(root, name=safe_name(path.stem), base_dir=str(base))
+    secrets = _settle(root, os.environ if environ is None else environ, granted)
+    return spec(root, name=safe_name(path.stem), base_dir=str(base), secrets=secrets)
 
 
-def from_mapping(data: Mapping[str, Any], *, file: str = "", base_dir: str = ".") -> Spec:
-    """A spec from plain data: a request's body, or what `Spec.to_mapping` wrote, read back unchanged."""
+def from_mapping(
+    data: Mapping[str, Any],
+    *,
+    file: str = "",
+    base_dir: str = ".",
+    overrides: Sequence[str] = (),
+    environ: Mapping[str, str] | None = None,
+) -> Spec:
+    """A spec from plain data: a request's body, or what `Spec.to_mapping` wrote, read back unchanged.
+
+    `${VAR}` is filled in only with variables that are given: what was stored has been filled in already.
+    """
     root = from_plain(data, file=file)
     modernise(root)
-    return spec(root, name=safe_name(Path(file).stem), base_dir=base_dir)
+    if overrides:
+        apply(root, overrides)
+        modernise(root)
+    secrets = {} if environ is None else _settle(root, environ)
+    return spec(root, name=safe_name(Path(file).stem), base_dir=base_dir, secrets=secrets)
+
+
+def _settle(root: Node, environ: Mapping[str, str], granted: Sequence[str] = ()) -> dict[str, str]:
+    """Fill in variables and put references in place of secrets; the secrets that the spec itself held."""
+    from proctor.spec.secrets import Settling, granted_names
+
+    settling = Settling(environ, [*granted_names(root), *granted])
+    settling.settle(root)
+    return settling.literals
 
 
 def written(path: Path) -> dict[str, Any]:
@@ -80,6 +118,8 @@ def _parser(path: Path) -> Callable[[str, str], Node | None]:
             return parse_toml
     if path.is_dir():
         raise SpecError(_folder(path), file=str(path))
+    if path.suffix.lower() == ".zip":
+        raise SpecError(f"a ZIP, not a spec file; to run the task in it: {_run(path)}", file=str(path))
     ends = f"ends in '{path.suffix}'" if path.suffix else "has no suffix"
     raise SpecError(f"the name {ends}; a spec is a file in {', '.join(SUFFIXES)}", file=str(path))
 
@@ -90,12 +130,7 @@ def _text(path: Path) -> str:
         raise SpecError(_folder(path), file=file)
     if not path.exists():
         raise SpecError(f"the file does not exist{_sibling(path)}", file=file)
-    if not path.is_file():
-        raise SpecError("not a regular file", file=file)
-    with path.open("rb") as stream:
-        raw = stream.read(MAX_SPEC_BYTES + 1)
-    if len(raw) > MAX_SPEC_BYTES:
-        raise SpecError(f"larger than {MAX_SPEC_BYTES >> 20} MiB; a spec is a small file", file=file)
+    raw = read_small(path, MAX_SPEC_BYTES)
     try:
         text = raw.decode("utf-8-sig")
     except UnicodeDecodeError as error:
@@ -107,7 +142,15 @@ def _text(path: Path) -> str:
 
 def _folder(path: Path) -> str:
     inside = sorted(each.name for each in path.iterdir() if each.suffix.lower() in SUFFIXES)[:5]
-    return "a folder, not a spec file" + (f"; it holds {', '.join(inside)}" if inside else "")
+    tasks = any((path / place).is_file() for place in _MARKERS) or any(
+        next(path.glob(f"*/{place}"), None) for place in _MARKERS
+    )
+    hint = f"; to run the tasks in it: {_run(path)}" if tasks else ""
+    return "a folder, not a spec file" + (hint or (f"; it contains {', '.join(inside)}" if inside else ""))
+
+
+def _run(path: Path) -> str:
+    return f"proctor run -t {shlex.quote(str(path))} -a oracle"
 
 
 def _sibling(path: Path) -> str:

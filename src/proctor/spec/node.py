@@ -92,7 +92,7 @@ def scalar(value: Any, mark: Mark, text: str | None = None) -> Node:
         try:
             value.encode()
         except UnicodeEncodeError:
-            raise mark.error("the text holds half of a surrogate pair, which no encoding can store") from None
+            raise mark.error("the text contains half of a surrogate pair, which cannot be encoded") from None
     elif isinstance(value, float) and not math.isfinite(value):
         raise mark.error(f"{value} is not a finite number")
     elif not (value is None or isinstance(value, bool | int | float)):
@@ -138,7 +138,7 @@ def nearest(word: str, known: Iterable[str], synonyms: Mapping[str, str] | None 
 
 
 def wrong(node: Node, expected: str) -> SpecError:
-    """The error of a value that is of another kind than the key wants."""
+    """The error for a value of the wrong type."""
     return node.mark.error(f"expected {expected}, found {found(node.value)}")
 
 
@@ -161,8 +161,15 @@ def fields(
 
 
 def each(items: Mapping[str, Node], readers: Mapping[str, Callable[[Node], Any]]) -> dict[str, Any]:
-    """What the readers make of the keys that are theirs."""
-    return {key: readers[key](item) for key, item in items.items() if key in readers}
+    """What the readers make of the keys that are theirs. What they refuse is named by its key."""
+    return {key: readers[key](labelled(item, key)) for key, item in items.items() if key in readers}
+
+
+def labelled(node: Node, key: str) -> Node:
+    """A node whose errors name its key, unless its place already says more."""
+    if node.mark.label or isinstance(node.value, dict | list):
+        return node
+    return Node(node.value, node.mark._replace(label=f"'{key}'"), node.key_mark, node.text)
 
 
 def sequence(node: Node, expected: str = "a list") -> list[Node]:
@@ -224,7 +231,7 @@ def choice(node: Node, options: Collection[str]) -> str:
     if not isinstance(node.value, str):
         raise wrong(node, f"one of {', '.join(options)}")
     if node.value not in options:
-        raise node.mark.error(f"'{_short(node.value)}' is not possible here{nearest(node.value, options)}")
+        raise node.mark.error(f"'{_short(node.value)}' is not allowed here{nearest(node.value, options)}")
     return node.value
 
 

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any
 
 from proctor.errors import SpecError
+from proctor.model.secret import holds_credential, looks_secret
 from proctor.spec.bodies import EXPERIMENT_KEYS, TASK_KEYS
 from proctor.spec.dialects import canonical_path
-from proctor.spec.node import MAX_DEPTH, Mark, Node, found
+from proctor.spec.node import MAX_DEPTH, Mark, Node, found, plain
 
 
 def apply(root: Node, overrides: Sequence[str]) -> None:
@@ -22,7 +24,8 @@ def apply(root: Node, overrides: Sequence[str]) -> None:
 
 def _split(override: str) -> tuple[list[str], str, Mark]:
     path, equals, value = override.partition("=")
-    mark = Mark(label=f"--set {override if len(override) <= 80 else override[:79] + '…'}")
+    shown = f"{path}=…" if looks_secret(path.rpartition(".")[2]) or holds_credential(value) else override
+    mark = Mark(label=f"--set {shown if len(shown) <= 80 else shown[:79] + '…'}")
     parts = [part.strip() for part in path.split(".")]
     if not equals or not all(parts):
         raise mark.error("expected a path, '=' and a value, such as iterations.measured=20")
@@ -31,13 +34,18 @@ def _split(override: str) -> tuple[list[str], str, Mark]:
     return canonical_path(parts), value.strip(), mark
 
 
+def typed_value(option: str, value: str) -> Any:
+    """What `--set` would make of a value: a number, true or false, a list, or text."""
+    return plain(_parse(value.strip(), Mark(label=option))) if value.strip() else ""
+
+
 def _parse(value: str, mark: Mark) -> Node:
     from proctor.spec.yaml_positions import parse_yaml
 
     try:
         node = parse_yaml(value) or Node(None)
     except SpecError as error:
-        raise mark.error(f"{error.message}; put the value in quotes to have it taken as text") from None
+        raise mark.error(f"{error.message}; put the value in quotes to use it as text") from None
     _place(node, mark)
     return node
 
@@ -82,7 +90,7 @@ def _step(parent: Node, part: str, where: str, mark: Mark) -> Node:
 
 def _mapping(parent: Node, where: str, mark: Mark) -> dict[str, Node]:
     if not isinstance(parent.value, dict):
-        raise mark.error(f"'{where}' is {found(parent.value)}; there is nothing inside it to set")
+        raise mark.error(f"'{where}' is {found(parent.value)}; it has no keys to set")
     return parent.value
 
 

@@ -7,11 +7,12 @@ from typing import Any
 
 from proctor.errors import ParamError
 from proctor.model.canonical import canonical_json
+from proctor.model.secret import is_reference
 from proctor.model.subject import ExperimentInfo, ParamInfo
 from proctor.spec.node import NO, YES, found, nearest
 
 Place = Callable[[str], str]
-"""Where a parameter was written, for the front of an error message; empty when nobody knows."""
+"""Where a parameter was written, for the start of an error message; empty when unknown."""
 
 _EXPECTED = {
     "bool": "true or false",
@@ -44,7 +45,7 @@ def check_names(info: ExperimentInfo, names: Iterable[str], *, place: Place = no
     if not info.open_params:
         for name in given:
             if name not in info.params:
-                hint = nearest(name, info.params) or "; it takes none"
+                hint = nearest(name, info.params) or "; it has no parameters"
                 raise _error(place(name), f"'{name}' is not a parameter of '{info.slug}'{hint}")
     missing = [name for name, param in info.params.items() if param.required and name not in given]
     if missing:
@@ -67,7 +68,7 @@ def check_value(info: ExperimentInfo, name: str, value: Any, *, place: Place = n
     if not _is_json(value):
         raise _error(place(name), f"parameter '{name}' of '{info.slug}': the value cannot be written as JSON")
     param = info.params.get(name)
-    if param is None:
+    if param is None or is_reference(value):
         return value
     problem, value = _fit(param, value)
     if problem:

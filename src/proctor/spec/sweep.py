@@ -45,15 +45,16 @@ class Grid:
 def grid(body: ExperimentBody, info: ExperimentInfo, *, place: Place = nowhere) -> Grid:
     """Separate what is fixed from what varies, with every value checked once.
 
-    A list under `params` varies unless the parameter is declared as a list. `sweep` always varies, and wins
-    over a fixed value of the same name.
+    A list under `params` varies unless the declared type of the parameter can hold a list. `sweep` always
+    varies, and wins over a fixed value of the same name.
     """
     warnings: list[str] = []
     axes: dict[str, Sequence[Any]] = {}
     fixed: dict[str, Any] = {}
     for name, value in body.params.items():
-        declared = info.params[name].type if name in info.params else "any"
-        if isinstance(value, list | tuple) and declared != "list":
+        known = info.params.get(name)
+        takes_list = known is not None and (known.type == "list" or known.holds_list)
+        if isinstance(value, list | tuple) and not takes_list:
             axes[name] = value
         else:
             fixed[name] = value
@@ -111,14 +112,16 @@ def _chosen(
     if body.strategy == "cartesian":
         if size > MAX_POINTS:
             advice = "use 'strategy: random' with 'samples', or fewer values"
-            message = f"'{slug}' has {_count(size)} points, {shape}; at most {MAX_POINTS:,} are run: {advice}"
+            message = f"'{slug}' has {_count(size)} points, {shape}; the maximum is {MAX_POINTS:,}: {advice}"
             raise _error(place(""), message)
         return range(size), ()
     samples = body.samples or 1
     if min(samples, size) > MAX_POINTS:
-        raise _error(place(""), f"'{slug}' asks for {samples:,} samples; at most {MAX_POINTS:,} are run")
+        raise _error(place(""), f"'{slug}' has {samples:,} samples; the maximum is {MAX_POINTS:,}")
     if samples >= size:
-        known = f"{slug}: {samples:,} samples asked for, and the grid has only {_count(size)}: all are run"
+        known = (
+            f"{slug}: {samples:,} samples requested, but the grid has only {_count(size)} points: all are run"
+        )
         return range(size), (known,) if samples > size else ()
     return draw(size, samples, derive_seed(seed, "sweep", slug)), ()
 

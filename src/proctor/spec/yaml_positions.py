@@ -138,7 +138,7 @@ class _Builder:
     def _copy(self, node: Node, mark: Mark, depth: int = 0) -> Node:
         self._spend(mark)
         if len(self.open) + depth > MAX_DEPTH:
-            raise mark.error(f"nested deeper than {MAX_DEPTH} levels once aliases are followed")
+            raise mark.error(f"nested deeper than {MAX_DEPTH} levels after aliases are expanded")
         value = node.value
         if isinstance(value, dict):
             value = {key: self._copy(item, mark, depth + 1) for key, item in value.items()}
@@ -183,7 +183,7 @@ def _mergeable(node: Node) -> list[Node]:
     sources: list[Node] = node.value if isinstance(node.value, list) else [node]
     for source in sources:
         if not isinstance(source.value, dict):
-            raise source.mark.error("'<<' merges mappings, and this is not one")
+            raise source.mark.error("'<<' merges mappings, but this is not a mapping")
     return sources
 
 
@@ -217,5 +217,5 @@ def _tagged(event: yaml.ScalarEvent, mark: Mark) -> Any:
     if kind not in names:
         raise mark.error(f"the tag '{event.tag}' is not allowed in a spec")
     if type(value) is not names[kind]:
-        raise mark.error(f"'{event.value}' is not a value of the kind that its tag '!!{kind}' says")
+        raise mark.error(f"'{event.value}' does not match its tag '!!{kind}'")
     return value

@@ -1,1 +1,1 @@
-"""The truth about runs, trials and attempts; blobs beside it."""
+"""The database of runs, trials and attempts, and the store of blobs."""

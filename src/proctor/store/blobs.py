@@ -1,4 +1,4 @@
-"""Large things, addressed by content: written once, whole or not at all, whoever else writes the same.
+"""Large files, addressed by content: written once, completely or not at all, also by concurrent writers.
 
 A blob's place follows from its digest alone, so a hostile name never becomes a path.
 """
@@ -24,7 +24,7 @@ _DIGEST = re.compile(r"[0-9a-f]{64}")
 _PIECE_BYTES = 1 << 20
 _PARTIAL = ".partial-"
 _ABANDONED_S = 3600.0
-"""A partial file this old was left by a writer that is gone."""
+"""A partial file this old was left by a process that no longer runs."""
 
 
 class Blobs(Protocol):
@@ -165,7 +165,7 @@ class FolderBlobs:
 
     @contextmanager
     def _partial(self) -> Iterator[BinaryIO]:
-        """A file of one's own beside the blobs; gone after an error, else whoever asked for it settles it."""
+        """A temporary file beside the blobs; removed after an error, else the caller renames it."""
         path = f"{self._base}/{_PARTIAL}{os.getpid()}-{os.urandom(8).hex()}"
         try:
             if not self._made:

@@ -14,10 +14,11 @@ from collections.abc import Mapping
 from functools import lru_cache
 from typing import Any
 
-from proctor.errors import StoreError
+from proctor.store.damage import decodes
 
 FIRST, LAST = "iterations", "metrics"
-_ORDER = (FIRST, "ledger", "usage", "failure", "notes", "phases_s", "artifacts", LAST)
+SYSTEM = ("system_changes", "suspect")
+_ORDER = (FIRST, "ledger", "usage", "failure", "notes", "phases_s", "image", *SYSTEM, "artifacts", LAST)
 _OF_ROLLOUTS = (LAST, "usage", *(name for name in _ORDER[1:-1] if name != "usage"))
 _OPENING, _CLOSING = b'{"iterations":', b',"metrics":{'
 _SPELT = {name: f'"{name}":'.encode() for name in _ORDER}
@@ -66,6 +67,7 @@ class Body:
 
     __slots__ = ("_at", "_data", "_flat", "_known", "_text")
 
+    @decodes
     def __init__(self, data: bytes) -> None:
         self._data = data if data[:1] == b"{" else zlib.decompress(data)
         self._text = ""
@@ -77,6 +79,7 @@ class Body:
         """Whether a name in its JSON spelling occurs anywhere: what is not mentioned need not be decoded."""
         return quoted in self._data
 
+    @decodes
     def get(self, name: str) -> Any:
         """One part; None when there is no such part."""
         known = self._known
@@ -90,6 +93,7 @@ class Body:
                 self._decode(name)
         return known.get(name)
 
+    @decodes
     def column(self, name: str) -> tuple[float, ...]:
         """One number of every iteration that has it, in order; of flat rows nothing else is decoded."""
         end = self._flat if self._flat >= 0 else self._flat_end()
@@ -104,6 +108,7 @@ class Body:
             self._at = end + 2
         return end
 
+    @decodes
     def inside(self, part: str, name: str) -> Any:
         """One thing inside a part; it alone is decoded where between first and last part its name is once."""
         data, spelt = self._data, _spelt(name)
@@ -115,6 +120,7 @@ class Body:
         found = self.get(part) if spelt in data else None
         return found.get(name) if isinstance(found, dict) else None
 
+    @decodes
     def text(self, name: str) -> bytes:
         """One part as it is written; empty when there is none. Not for a part that `get` has passed."""
         data, last = self._data, name == LAST and self._data.startswith(_OPENING)
@@ -134,10 +140,7 @@ class Body:
             key, start = text[at + 1 : colon - 1], colon + 1
             if to_the_end and key == name:
                 return text[start:-1]
-            try:
-                self._known[key], end = _scan(text, start)
-            except ValueError as error:
-                raise StoreError(f"a stored record is damaged: {error}") from error
+            self._known[key], end = _scan(text, start)
             self._at = at = end + (text[end] == ",")
             if key == name:
                 return text[start:end]

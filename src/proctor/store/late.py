@@ -1,4 +1,4 @@
-"""Lists of a record that stay as they are written until somebody looks at them.
+"""Lists of a record that stay encoded until they are read.
 
 The iterations of an experiment and the artifacts of a rollout are half of what is stored of a trial, and who
 reads a hundred thousand trials looks at those of a few. As text they are also a third of the size.
@@ -13,6 +13,7 @@ from typing import Any, ClassVar, Generic, TypeVar, overload
 
 from proctor.model.record import Artifact
 from proctor.store.body import column_of, flat_end, is_flat
+from proctor.store.damage import decodes
 
 T = TypeVar("T")
 
@@ -35,8 +36,9 @@ class Late(Sequence[T], Generic[T]):
     @staticmethod
     @abstractmethod
     def _made(decoded: list[dict[str, Any]]) -> tuple[T, ...]:
-        """What the decoded objects stand for."""
+        """The values of the decoded objects."""
 
+    @decodes
     def _all(self) -> tuple[T, ...]:
         held = self._held
         if isinstance(held, bytes):

@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 from proctor.errors import FenceError
 from proctor.model.outcome import Outcome
 from proctor.model.plan import PlannedTrial
-from proctor.model.record import AttemptRecord, Failure
+from proctor.model.record import AttemptRecord, Failure, work_s
 from proctor.model.trial import Lease, TrialState
 from proctor.store import queries
 from proctor.store.database import Database, Row, Transaction
@@ -138,17 +138,17 @@ def finish(
         _attempt_ended(tx, lease.run_id, lease.index, now, record, lease.attempt, state)
 
 
-def reap(db: Database, now: float, run_id: str | None) -> list[Lease]:
+def reap(db: Database, now: float, run_id: str | None, retries: int | None) -> list[Lease]:
     """Return trials whose lease has ended. What was running leaves a `worker_lost` attempt."""
     where = queries.EXPIRED if run_id is None else f"{queries.EXPIRED} AND {queries.OF_RUN}"
     return _take_back(
-        db, where, {"now": now, "run": run_id}, now, "sent no sign of life before its lease ended"
+        db, where, {"now": now, "run": run_id}, now, "sent no heartbeat before its lease expired", retries
     )
 
 
-def release_worker(db: Database, worker: str, now: float) -> list[Lease]:
+def release_worker(db: Database, worker: str, now: float, retries: int | None) -> list[Lease]:
     """Return at once every trial of a worker that is known to be dead."""
-    return _take_back(db, queries.OF_WORKER, {"worker": worker}, now, "is dead")
+    return _take_back(db, queries.OF_WORKER, {"worker": worker}, now, "is dead", retries)
 
 
 def cancel(db: Database, run_id: str, now: float) -> int:
@@ -174,7 +174,7 @@ def cancel(db: Database, run_id: str, now: float) -> int:
 
 
 def reopen_lost(db: Database, run_id: str, now: float) -> int:
-    """Trials that ended in an error which was nobody's doing inside are to be done again; how many."""
+    """Reopen trials that ended in an infrastructure or provider error; returns how many."""
     with db.write() as tx:
         number = tx.change(queries.REOPEN_LOST, {"run": run_id})
         if number:
@@ -216,6 +216,7 @@ def insert_attempt(
             "reward": record.reward,
             "worker": column(record.worker),
             "record": body,
+            "work_s": work_s(record.phases_s),
         },
     )
     if record.artifacts:
@@ -228,7 +229,10 @@ def insert_attempt(
         )
 
 
-def _take_back(db: Database, where: str, params: dict[str, Any], now: float, why: str) -> list[Lease]:
+def _take_back(
+    db: Database, where: str, params: dict[str, Any], now: float, why: str, retries: int | None
+) -> list[Lease]:
+    """Take trials from a worker; one that was lost more often than `retries` allow ends as `worker_lost`."""
     # Looking first costs no write lock, and mostly there is nothing to take back.
     if not db.read(queries.HELD.format(where=where, tail="LIMIT 1"), params):
         return []
@@ -237,7 +241,11 @@ def _take_back(db: Database, where: str, params: dict[str, Any], now: float, why
         held = tx.execute(queries.HELD.format(where=where, tail=db.row_lock), params)
         for row in sorted(held, key=lambda each: (each[0], each[2])):
             run_id, key, idx, worker, fence, attempts, expires_at = row[:7]
-            _unfence(tx, row, now, TrialState.PENDING, _failure("WorkerLost", f"worker {worker} {why}"))
+            last = retries is not None and row[7] == TrialState.RUNNING and attempts + 1 > retries
+            state = TrialState.DONE if last else TrialState.PENDING
+            _unfence(tx, row, now, state, _failure("WorkerLost", f"worker {worker} {why}"))
+            if last:
+                count(tx, run_id, state, Outcome.WORKER_LOST, 1)
             taken.append(Lease(run_id, key, idx, worker, fence, attempts + 1, expires_at))
     return taken
 
@@ -247,6 +255,8 @@ def _unfence(tx: Transaction, row: Row, now: float, state: TrialState, failure: 
     run_id, key, idx, worker, _, attempts, _, held_state, started_at = row
     begun = held_state == TrialState.RUNNING
     cancelled = state is TrialState.CANCELLED
+    ended = state is not TrialState.PENDING
+    outcome = Outcome.CANCELLED if cancelled else Outcome.WORKER_LOST
     number = attempts + 1 if begun else attempts
     tx.change(
         queries.UNFENCE,
@@ -255,20 +265,20 @@ def _unfence(tx: Transaction, row: Row, now: float, state: TrialState, failure: 
             "idx": idx,
             "state": state.value,
             "attempts": number,
-            "outcome": Outcome.CANCELLED.value if cancelled else None,
+            "outcome": outcome.value if ended else None,
         },
     )
     if begun:
         record = AttemptRecord(
             key=key,
             number=number,
-            outcome=Outcome.CANCELLED if cancelled else Outcome.WORKER_LOST,
+            outcome=outcome,
             started_at=started_at,
             ended_at=max(now, started_at),
             failure=failure,
             worker=worker,
         )
-        insert_attempt(tx, run_id, idx, record, record_body(record), number=number, counts=cancelled)
+        insert_attempt(tx, run_id, idx, record, record_body(record), number=number, counts=ended)
         _attempt_ended(tx, run_id, idx, now, record, number, state)
     elif not cancelled:
         _event(tx, run_id, now, "trial.pending", idx, dump({"reason": failure.message}))
@@ -282,7 +292,7 @@ def _attempt_ended(
             "attempt": number,
             "outcome": record.outcome.value,
             "reward": record.reward,
-            "duration_s": round(record.ended_at - record.started_at, 6),
+            "duration_s": None if (took_s := record.took_s) is None else round(took_s, 6),
             "state": state.value,
         }
     )
@@ -317,5 +327,5 @@ def _failure(kind: str, message: str) -> Failure:
 def _passed_on(lease: Lease) -> FenceError:
     return FenceError(
         f"trial {lease.key[:12]} of run {lease.run_id}: the lease of worker {lease.worker} "
-        f"(fence {lease.fence}) has passed on; nothing was written"
+        f"(fence {lease.fence}) is no longer valid; nothing was written"
     )

@@ -10,7 +10,7 @@ from proctor.store.store import Store
 
 
 def open_store(url: str, *, create: bool = True, busy_s: float = 30.0) -> Store:
-    """The store at a path, `sqlite:///…` or `postgresql://…`, brought to the newest schema.
+    """The store at a path, `sqlite:///…` or `postgresql://…`, upgraded to the newest schema.
 
     With `create=False` a SQLite file that does not exist reads as an empty store and is not made.
     """

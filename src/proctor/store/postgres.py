@@ -52,7 +52,7 @@ class PostgresDatabase:
                 connect_args={"connect_timeout": 10},
             )
         except (exc.ArgumentError, ValueError) as error:
-            raise UsageError(f"the address of the store is not understood: {error}") from error
+            raise UsageError(f"invalid store address: {error}") from error
         except ImportError as error:
             raise MissingExtraError("psycopg", "postgres", "a PostgreSQL store") from error
         event.listen(self._engine, "connect", _patience(busy_s))
@@ -131,8 +131,8 @@ class PostgresDatabase:
             raise ConflictError(f"{self.where}: {_first_line(error)}") from error
         except exc.OperationalError as error:
             raise StoreError(
-                f"{self.where}: PostgreSQL cannot be reached or gave up ({_first_line(error)}); "
-                "check that it runs, that the address is right and that nobody holds the tables"
+                f"{self.where}: PostgreSQL cannot be reached or timed out ({_first_line(error)}); "
+                "check that it runs, that the address is right and that no other session locks the tables"
             ) from error
         except exc.SQLAlchemyError as error:
             raise StoreError(f"{self.where}: PostgreSQL refused: {_first_line(error)}") from error

@@ -50,7 +50,7 @@ SET_STATUS = """
 UPDATE runs SET status = :status,
                 started_at = CASE WHEN :starts = 1 THEN COALESCE(started_at, :at) ELSE started_at END,
                 finished_at = CASE WHEN :starts = 1 THEN NULL WHEN :ends = 1 THEN :at ELSE finished_at END
-WHERE id = :run RETURNING started_at
+WHERE id = :run AND (status <> 'cancelled' OR :status = 'cancelled') RETURNING started_at
 """
 LAST_SIGNS = """
 SELECT id, (SELECT max(expires_at) FROM trials WHERE run_id = runs.id AND expires_at IS NOT NULL),
@@ -113,13 +113,18 @@ UNCOUNT_LOST = f"UPDATE attempts SET counts = 0 WHERE run_id = :run AND counts =
 FORGET_LOST = f"DELETE FROM run_counts WHERE run_id = :run AND state = 'done' AND outcome IN ({_LOST})"
 WORKERS = "SELECT DISTINCT worker FROM trials WHERE expires_at IS NOT NULL AND {where} ORDER BY worker"
 
+HOLDERS = """
+SELECT worker, max(expires_at) FROM trials WHERE run_id = :run AND expires_at IS NOT NULL
+GROUP BY worker ORDER BY worker
+"""
+
 # Attempts
 
 INSERT_ATTEMPT = """
 INSERT INTO attempts (run_id, idx, number, subject, outcome, counts, started_at, ended_at, reward, worker,
-                      record)
+                      record, work_s)
 VALUES (:run, :idx, :number, (SELECT subject FROM trials WHERE run_id = :run AND idx = :idx), :outcome,
-        :counts, :started_at, :ended_at, :reward, :worker, :record)
+        :counts, :started_at, :ended_at, :reward, :worker, :record, :work_s)
 """
 COUNT_TRIALS = """
 INSERT INTO run_counts (run_id, state, outcome, trials) VALUES (:run, :state, :outcome, :trials)
@@ -140,12 +145,12 @@ SELECT {ATTEMPT_COLUMNS}, a.idx FROM attempts a
 WHERE a.run_id = :run AND (a.idx, a.number) > (:idx, :number) ORDER BY a.idx, a.number LIMIT :limit
 """
 BRIEF_PAGE = f"""
-SELECT {BRIEF_COLUMNS}, a.idx FROM attempts a
+SELECT {BRIEF_COLUMNS}, a.idx, a.work_s FROM attempts a
 WHERE a.run_id = :run AND (a.idx, a.number) > (:idx, :number) ORDER BY a.idx, a.number LIMIT :limit
 """
 RESULTS_PAGE = """
 SELECT t.idx, t.key, t.kind, t.subject, t.agent, t.model, t.doc,
-       a.number, a.outcome, a.started_at, a.ended_at, a.reward{body}
+       a.number, a.outcome, a.started_at, a.ended_at, a.reward, a.work_s{body}
 FROM trials t LEFT JOIN attempts a ON a.run_id = t.run_id AND a.idx = t.idx AND a.counts = 1
 WHERE t.run_id = :run AND t.idx > :idx ORDER BY t.idx LIMIT :limit
 """
@@ -165,7 +170,7 @@ UNION ALL SELECT state, sum(trials) FROM run_counts WHERE run_id = :run GROUP BY
 UNION ALL SELECT 'total', total FROM runs WHERE id = :run
 """
 RECENT_OF_SUBJECT = f"""
-SELECT a.ended_at - a.started_at, a.outcome, {TRIAL_COLUMNS}
+SELECT COALESCE(a.work_s, a.ended_at - a.started_at), a.outcome, {TRIAL_COLUMNS}
 FROM attempts a JOIN trials t ON t.run_id = a.run_id AND t.idx = a.idx
 WHERE a.subject = :subject AND a.counts = 1 ORDER BY a.ended_at DESC LIMIT :limit
 """

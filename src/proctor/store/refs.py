@@ -64,7 +64,7 @@ def _by_prefix(db: Database, ref: str) -> str | None:
     if len(rows) > 1:
         ids = ", ".join(str(row[0]) for row in rows[:5])
         raise UsageError(
-            f"'{ref}' begins the ids of several runs: {ids}{' …' if len(rows) > 5 else ''}; give more of it"
+            f"'{ref}' matches several runs: {ids}{' …' if len(rows) > 5 else ''}; use more of the id"
         )
     return str(rows[0][0]) if rows else None
 
@@ -96,4 +96,4 @@ def _nearest(db: Database, ref: str) -> str:
 
 
 def _nothing(db: Database, ref: str, hint: str) -> str:
-    return f"no run goes by '{ref}' in {db.where}; {hint}"
+    return f"no run named '{ref}' in {db.where}; {hint}"

@@ -17,6 +17,7 @@ from proctor.model.record import Artifact, AttemptRecord, Failure
 from proctor.model.run import RunInfo
 from proctor.model.trial import RunStatus
 from proctor.store.body import Body, ordered
+from proctor.store.damage import decodes, decodes_each
 from proctor.store.database import Row
 from proctor.store.late import Late, set_aside
 
@@ -26,6 +27,7 @@ COMPRESS_FROM_BYTES = 2048
 _HEAD = ("seed", "tags", "notes", "folder", "plan_digest")
 _DETAIL = ("spec", "resolved", "environment", "vcs", "versions")
 _NOTHING: Mapping[str, Any] = {}
+_OPTIONS = '"agent_options"'
 _NO_BODY = Body(b"{}")
 OUTCOMES = {outcome.value: outcome for outcome in Outcome}
 
@@ -53,8 +55,12 @@ class ResultRow(NamedTuple):
     started_at: float
     ended_at: float
     reward: float | None
+    work_s: float | None
+    """Of a rollout: agent and verifier."""
     body: Body
     """`metrics`, `iterations`, `usage` and so on; empty unless bodies were asked for."""
+    options: Mapping[str, Any]
+    """Of the agent; empty for experiments."""
 
 
 def dump(value: Any) -> str:
@@ -71,11 +77,13 @@ def pack(value: Any) -> bytes:
     return data if len(data) < COMPRESS_FROM_BYTES else zlib.compress(data, 1)
 
 
+@decodes
 def unpack(data: bytes) -> Any:
     """The inverse of `pack`."""
     return json.loads(data if data[:1] == b"{" else zlib.decompress(data))
 
 
+@decodes
 def unpack_all(documents: Iterable[bytes], *, late: bool = False) -> list[Any]:
     """Many at once: in one pass equal names become one string, which saves time and most of the memory.
 
@@ -115,6 +123,7 @@ def run_params(info: RunInfo, warnings: tuple[str, ...] = ()) -> dict[str, Any]:
     }
 
 
+@decodes
 def run_info(
     row: Row, counts: Mapping[tuple[str, str], int], detail: Mapping[str, Any] | None = None
 ) -> RunInfo:
@@ -164,14 +173,16 @@ def trial_params(run_id: str, trial: PlannedTrial) -> dict[str, Any]:
     }
 
 
+@decodes
 def planned_trial(row: Row) -> PlannedTrial:
     """A planned trial from `queries.TRIAL_COLUMNS`."""
     return _trial(row, json.loads(row[10]))
 
 
+@decodes_each
 def planned_trials(page: Sequence[Row]) -> Iterator[PlannedTrial]:
     """Many of them; what they have in common they share."""
-    return map(_trial, page, json.loads(f"[{','.join([row[10] for row in page])}]"))
+    yield from map(_trial, page, json.loads(f"[{','.join([row[10] for row in page])}]"))
 
 
 def _trial(row: Row, doc: Mapping[str, Any]) -> PlannedTrial:
@@ -200,6 +211,9 @@ def record_body(record: AttemptRecord) -> bytes:
         ordered(
             {
                 "phases_s": record.phases_s,
+                "image": record.image,
+                "system_changes": record.system_changes,
+                "suspect": record.suspect,
                 "metrics": record.metrics,
                 "iterations": record.iterations,
                 "ledger": record.ledger,
@@ -217,6 +231,7 @@ def attempt_record(row: Row, key: str) -> AttemptRecord:
     return record_of(row, key, unpack(row[7]))
 
 
+@decodes
 def record_of(row: Row, key: str, body: dict[str, Any]) -> AttemptRecord:
     """The same, of which the body is unpacked already."""
     failure = body.pop("failure", None)
@@ -237,13 +252,18 @@ def record_of(row: Row, key: str, body: dict[str, Any]) -> AttemptRecord:
     )
 
 
+@decodes_each
 def result_rows(page: Sequence[Row], *, bodies: bool) -> Iterator[ResultRow]:
     """Rows of `queries.RESULTS_PAGE`."""
     params: list[Any] = [_NOTHING] * len(page)
     if page and page[0][2] == "experiment":
         params = [doc["params"] for doc in json.loads(f"[{','.join([row[6] for row in page])}]")]
     for row, own in zip(page, params, strict=True):
-        _, key, _, subject, agent, model, _, number, outcome, started_at, ended_at, reward, *record = row
+        options = _NOTHING
+        if _OPTIONS in row[6]:
+            options = json.loads(row[6])["overrides"].get("agent_options") or _NOTHING
+        _, key, _, subject, agent, model, _, number, outcome, *rest = row
+        started_at, ended_at, reward, worked, *record = rest
         yield ResultRow(
             key,
             subject,
@@ -255,10 +275,13 @@ def result_rows(page: Sequence[Row], *, bodies: bool) -> Iterator[ResultRow]:
             started_at or 0.0,
             ended_at or 0.0,
             reward,
+            worked,
             Body(record[0]) if bodies and record[0] else _NO_BODY,
+            options,
         )
 
 
+@decodes
 def event(row: Row) -> Event:
     """An event from `queries.EVENTS`."""
     return Event(id=row[0], run_id=row[1], at=row[2], kind=row[3], trial_key=row[4], data=json.loads(row[5]))

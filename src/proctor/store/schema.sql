@@ -32,6 +32,7 @@ CREATE TABLE attempts (
   reward REAL,
   worker TEXT NOT NULL,
   record BLOB NOT NULL,
+  work_s REAL,
   PRIMARY KEY (run_id, idx, number),
   FOREIGN KEY(run_id) REFERENCES runs (id) ON DELETE CASCADE
 )
@@ -110,5 +111,5 @@ CREATE INDEX trials_pending ON trials (run_id, idx) WHERE state = 'pending';
 
 CREATE TABLE proctor_schema (version_num VARCHAR(32) NOT NULL PRIMARY KEY);
 
-INSERT INTO proctor_schema VALUES ('0001');
+INSERT INTO proctor_schema VALUES ('0002');
 

@@ -121,7 +121,7 @@ class SqliteDatabase:
 
     def _open_file(self, path: Path) -> sqlite3.Connection:
         if path.is_dir():
-            raise StoreError(f"{path}: the store must be a file, and this is a folder; name a file in it")
+            raise StoreError(f"{path}: is a folder, but the store must be a file; name a file in it")
         if path.exists() and not _writable(path):
             self._read_only = True
             return self._open_read_only(path)
@@ -129,7 +129,7 @@ class SqliteDatabase:
             path.parent.mkdir(parents=True, exist_ok=True)
         except OSError as error:
             raise StoreError(
-                f"{path.parent}: the folder of the store cannot be made ({error.strerror}); "
+                f"{path.parent}: the folder of the store cannot be created ({error.strerror}); "
                 "set PROCTOR_HOME to a folder you can write to"
             ) from error
         return self._connect(str(path))
@@ -160,7 +160,8 @@ class SqliteDatabase:
         if self._read_only:
             if revision != HEAD:
                 raise StoreError(
-                    f"{self.where}: schema {revision or 'missing'}, and it cannot be written to upgrade it"
+                    f"{self.where}: schema {revision or 'missing'} must be "
+                    "upgraded, but the store is not writable"
                 )
             return
         if revision is None:
@@ -223,6 +224,8 @@ class SqliteDatabase:
             raise ConflictError(f"{self.where}: {error}") from error
         except sqlite3.Error as error:
             raise _explain(error, self.where) from error
+        except UnicodeDecodeError as error:  # SQLite's own message quotes a damaged schema
+            raise StoreError(f"{self.where}: {_EXPLANATIONS['SQLITE_CORRUPT']} ({error})") from error
 
 
 class _SqliteTransaction:
@@ -247,15 +250,17 @@ class _SqliteTransaction:
 _LEFT_TO_PARENT: list[sqlite3.Connection] = []
 """Connections that belong to the process this one was forked from: kept, so that they are not closed here."""
 
-_READ_ONLY = "{path}: the store can be read and not written; check who owns the file and its folder"
+_READ_ONLY = "{path}: the store is readable but not writable; check who owns the file and its folder"
 
 _EXPLANATIONS = {
     "SQLITE_FULL": "the disk is full; free some space and try again. What was stored before is intact",
-    "SQLITE_READONLY": "the store can be read and not written; check who owns the file and its folder",
+    "SQLITE_READONLY": "the store is readable but not writable; check who owns the file and its folder",
     "SQLITE_CANTOPEN": "the file cannot be opened; check that its folder exists and that you may write there",
     "SQLITE_PERM": "the file cannot be opened; check who owns it",
-    "SQLITE_BUSY": "another process has held the store for too long; see who writes to it and try again",
-    "SQLITE_LOCKED": "another part of this process holds the store; try again",
+    "SQLITE_BUSY": (
+        "another process has locked the store for too long; wait until it has finished and try again"
+    ),
+    "SQLITE_LOCKED": "another part of this process has locked the store; try again",
     "SQLITE_NOTADB": "this file is not a SQLite database; nothing was changed. "
     "Name another file with PROCTOR_STORE or PROCTOR_HOME",
     "SQLITE_CORRUPT": "the store is damaged. Move it aside and read the run folders into a new one "

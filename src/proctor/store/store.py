@@ -1,4 +1,4 @@
-"""The store: the truth about runs, trials, attempts and events, on whichever database it was opened."""
+"""The store of runs, trials, attempts and events, on SQLite or PostgreSQL."""
 
 from __future__ import annotations
 
@@ -17,6 +17,7 @@ from proctor.model.record import AttemptRecord
 from proctor.model.run import RunInfo
 from proctor.model.trial import Lease, RunStatus, TrialState
 from proctor.store import leases, queries, refs, rows
+from proctor.store.damage import decodes_each
 from proctor.store.database import ConflictError, Database, Row, Transaction
 from proctor.store.leases import Taken
 from proctor.store.rows import AttemptRow, ResultRow
@@ -61,7 +62,7 @@ class Store:
         found = self._db.check()
         if not found:
             found += [
-                f"run {row[0]}: the counters disagree with the trials" for row in self._db.read(queries.DRIFT)
+                f"run {row[0]}: the counters do not match the trials" for row in self._db.read(queries.DRIFT)
             ]
             found += [
                 f"run {row[0]}: a trial is done without a result" for row in self._db.read(queries.UNANSWERED)
@@ -143,7 +144,7 @@ class Store:
         return tuple(self._run_row(run_id)[1].get("warnings", ()))
 
     def set_status(self, run_id: str, status: RunStatus, at: float) -> None:
-        """Where the run stands. The first start and the last end are kept."""
+        """The status of the run. The first start and the last end are kept; a cancelled run stays it."""
         starts = status is RunStatus.RUNNING
         ends = status in {RunStatus.DONE, RunStatus.INTERRUPTED, RunStatus.CANCELLED}
         with self._db.write() as tx:
@@ -152,7 +153,8 @@ class Store:
                 {"run": run_id, "status": status.value, "at": at, "starts": int(starts), "ends": int(ends)},
             )
             if not changed:
-                raise self._no_run(run_id)
+                self._run_row(run_id)
+                return
             resumed = starts and changed[0][0] != at
             self._event(tx, run_id, at, "run.resumed" if resumed else _STATUS_EVENTS[status], {})
 
@@ -187,11 +189,11 @@ class Store:
         return leases.claim(self._db, run_id, worker=worker, now=now, lease_s=lease_s, limit=limit)
 
     def take(self, run_id: str, *, worker: str, now: float, lease_s: float, limit: int = 1) -> Taken:
-        """Lease and begin in one go, for whoever starts at once what it leases."""
+        """Lease and begin in one step, for workers that start at once."""
         return leases.take(self._db, run_id, worker=worker, now=now, lease_s=lease_s, limit=limit)
 
     def begin(self, lease: Lease, now: float) -> None:
-        """The work starts. FenceError when the lease has passed on."""
+        """The work starts. FenceError when the lease is no longer valid."""
         leases.begin(self._db, lease, now)
 
     def renew(self, held: Sequence[Lease], *, now: float, lease_s: float) -> list[Lease]:
@@ -208,13 +210,20 @@ class Store:
         """Return a trial that was not started."""
         leases.give_back(self._db, lease, now)
 
-    def reap(self, now: float, run_id: str | None = None) -> list[Lease]:
-        """Take back the trials whose lease has ended; begun ones leave a `worker_lost` attempt."""
-        return leases.reap(self._db, now, run_id)
+    def reap(self, now: float, run_id: str | None = None, *, retries: int | None = None) -> list[Lease]:
+        """Take back the trials whose lease has ended; begun ones leave a `worker_lost` attempt.
 
-    def release_worker(self, worker: str, now: float) -> list[Lease]:
-        """Take back at once what a worker held that is known to be dead."""
-        return leases.release_worker(self._db, worker, now)
+        A trial with more attempts than `retries` allow has ended with that; without them it is tried again.
+        """
+        return leases.reap(self._db, now, run_id, retries)
+
+    def release_worker(self, worker: str, now: float, *, retries: int | None = None) -> list[Lease]:
+        """As `reap`, at once, for the trials of a worker that is known to be dead."""
+        return leases.release_worker(self._db, worker, now, retries)
+
+    def holders(self, run_id: str) -> dict[str, float]:
+        """Who holds leases of a run now, and until when at most."""
+        return {str(row[0]): float(row[1]) for row in self._db.read(queries.HOLDERS, {"run": run_id})}
 
     def workers(self, run_id: str | None = None) -> list[str]:
         """Who holds leases now."""
@@ -226,7 +235,7 @@ class Store:
         return leases.cancel(self._db, run_id, now)
 
     def reopen_lost(self, run_id: str, now: float) -> int:
-        """Have trials done again that the infrastructure or a provider failed; how many.
+        """Reopen trials that failed because of infrastructure or a provider; returns how many.
 
         Their attempts stay and no longer count. What an agent, a task or a person ended stays as it is.
         """
@@ -260,6 +269,7 @@ class Store:
             place = last[0], last[queries.TRIAL_WIDTH]
             limit = _next_limit([len(row[-1]) for row in page])
 
+    @decodes_each
     def records(
         self,
         run_id: str,
@@ -268,7 +278,7 @@ class Store:
         *,
         late: bool = False,
     ) -> Iterator[tuple[int, AttemptRecord, bool]]:
-        """Every attempt as (index of its trial, record, whether it counts), for whoever has the trials' keys.
+        """Every attempt as (index of its trial, record, whether it counts), without the trials themselves.
 
         Half the cost of `attempts`: no trial is read again for each attempt. `prepare` may change what was
         read of a record before the record is made. `late`: see `rows.unpack_all`.
@@ -284,16 +294,18 @@ class Store:
             place = page[-1][8], page[-1][0]
             limit = _next_limit([len(row[7]) for row in page])
 
+    @decodes_each
     def brief_records(
         self, run_id: str, keys: Mapping[int, str]
     ) -> Iterator[tuple[int, AttemptRecord, bool]]:
-        """As `records`, with what are columns: nothing is decoded."""
+        """As `records`, with what are columns: nothing is decoded. All the work is in the agent's phase."""
         place = (-1, 0)
         while page := self._db.read(
             queries.BRIEF_PAGE, {"run": run_id, "idx": place[0], "number": place[1], "limit": _PAGE}
         ):
             for row in page:
-                yield row[7], rows.record_of(row, keys[row[7]], {}), bool(row[2])
+                body = {} if row[8] is None else {"phases_s": {"agent": row[8]}}
+                yield row[7], rows.record_of(row, keys[row[7]], body), bool(row[2])
             place = page[-1][7], page[-1][0]
 
     def results(self, run_id: str, *, bodies: bool = True) -> Iterator[ResultRow]:
@@ -304,7 +316,7 @@ class Store:
             yield from rows.result_rows(page, bodies=bodies)
             last = page[-1][0]
             if bodies:
-                limit = _next_limit([len(row[12] or b"") for row in page])
+                limit = _next_limit([len(row[13] or b"") for row in page])
 
     def attempts_of(self, run_id: str, key: str) -> list[AttemptRow]:
         """Every attempt at one trial, first to last."""
@@ -339,7 +351,10 @@ class Store:
         return [rows.event(row) for row in found]
 
     def history(self, subjects: Iterable[str], *, limit: int = 400) -> Mapping[str, float]:
-        """Median seconds per trial of late: for each subject, and for each label among its trials."""
+        """Median seconds per trial of late: for each subject, and for each label among its trials.
+
+        Of rollouts agent and verifier alone: an image is built once, and queueing depends on the run.
+        """
         found: dict[str, float] = {}
         for subject in sorted(set(subjects)):
             times: dict[str, list[float]] = {}
@@ -379,7 +394,7 @@ class Store:
                 yield tx
         except ConflictError as error:
             raise UsageError(
-                f"run {run_id} cannot be added to {self.where}: it is there already, "
+                f"run {run_id} cannot be added to {self.where}: it already exists, "
                 f"or its plan has two trials with one key ({error})"
             ) from error
 

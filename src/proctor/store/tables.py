@@ -1,6 +1,6 @@
 """The schema, once. Imported for migrations and PostgreSQL only: SQLAlchemy is slow to start.
 
-`schema.sql` is this file written out for SQLite; `python -m proctor.store.tables` writes it anew.
+`schema.sql` is this file written out for SQLite; `python -m proctor.store.tables` writes it again.
 """
 
 from __future__ import annotations
@@ -129,6 +129,7 @@ attempts = Table(
     Column("reward", Real),
     Column("worker", Text, nullable=False),
     Column("record", LargeBinary, nullable=False),
+    Column("work_s", Real),
     PrimaryKeyConstraint("run_id", "idx", "number"),
     sqlite_strict=True,
 )

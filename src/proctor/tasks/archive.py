@@ -6,10 +6,12 @@ temporary folder that is renamed at the end: a refused archive leaves nothing be
 
 from __future__ import annotations
 
+import lzma
 import os
 import re
 import shutil
 import stat
+import struct
 import tempfile
 import zipfile
 import zlib
@@ -21,6 +23,18 @@ from proctor.errors import TaskError
 
 MARKERS = ("task.toml", "tb_meta.json")
 """A folder with one of these is a task."""
+DAMAGED = (
+    zipfile.BadZipFile,
+    zipfile.LargeZipFile,
+    zlib.error,
+    lzma.LZMAError,
+    struct.error,
+    EOFError,
+    OverflowError,
+    RuntimeError,
+    ValueError,
+)
+"""What `zipfile` raises when the bytes are not what they say."""
 _CHUNK = 1 << 20
 _DEEP = 40
 _CONTROL = re.compile(r"[\x00-\x1f]")
@@ -42,7 +56,7 @@ def unpack(archive: Path, target: Path, limits: ArchiveLimits | None = None) -> 
     """Unpack into the new folder `target`; the folder of the task inside it."""
     limits = limits or ArchiveLimits()
     if target.exists():
-        raise TaskError(f"{archive.name}: {target} exists already; unpack into a new folder")
+        raise TaskError(f"{archive.name}: {target} already exists; unpack into a new folder")
     try:
         with zipfile.ZipFile(archive) as opened:
             entries = inspect_entries(opened, archive, limits)
@@ -58,7 +72,7 @@ def unpack(archive: Path, target: Path, limits: ArchiveLimits | None = None) -> 
                 raise
     except FileNotFoundError as error:
         raise TaskError(f"{archive}: no such file") from error
-    except (zipfile.BadZipFile, zipfile.LargeZipFile, zlib.error, EOFError, NotImplementedError) as error:
+    except DAMAGED as error:
         raise TaskError(
             f"{archive.name}: not a ZIP, truncated or damaged ({error}); pack it again"
         ) from error
@@ -97,7 +111,7 @@ def _clean_name(archive: Path, info: zipfile.ZipInfo) -> str:
     if path.is_absolute() or (len(raw) > 1 and raw[1] == ":"):
         raise TaskError(f"{archive.name}: '{shown}' is an absolute path")
     if ".." in path.parts:
-        raise TaskError(f"{archive.name}: '{shown}' leads out of the archive")
+        raise TaskError(f"{archive.name}: '{shown}' points outside the archive")
     if not path.parts:
         raise TaskError(f"{archive.name}: an entry has no name")
     if len(path.parts) > _DEEP or len(raw.encode()) > 1024 or max(len(p.encode()) for p in path.parts) > 255:
@@ -126,7 +140,7 @@ def _refuse_bombs(archive: Path, infos: Iterable[zipfile.ZipInfo], limits: Archi
         if info.file_size > limits.ratio_floor_bytes and info.file_size / packed > limits.ratio:
             raise TaskError(
                 f"{archive.name}: '{info.filename}' unpacks to {info.file_size / packed:.0f} times its size; "
-                f"more than {limits.ratio:.0f} looks like a bomb"
+                f"more than {limits.ratio:.0f} looks like a ZIP bomb"
             )
     if total > limits.total_bytes:
         raise TaskError(f"{archive.name}: unpacks to {total} bytes, at most {limits.total_bytes} are allowed")

@@ -10,11 +10,14 @@ import fnmatch
 import hashlib
 import json
 import os
+import re
 import stat
 import tempfile
 from collections.abc import Iterator
+from functools import lru_cache
 from pathlib import Path
 
+from proctor.disk import read_small
 from proctor.errors import TaskError
 
 ALWAYS_IGNORED = (".git", "__pycache__", ".DS_Store", "*.pyc")
@@ -41,19 +44,28 @@ def task_digest(folder: Path, cache_dir: Path | None = None) -> str:
 
 def ignored(relative: str, patterns: tuple[str, ...]) -> bool:
     """Whether a path, or a folder it is in, matches a pattern of `.harborignore`."""
+    names, paths = _compiled(patterns)
     parts = relative.split("/")
-    return any(
-        fnmatch.fnmatch("/".join(parts[: depth + 1]), pattern.strip("/"))
-        or ("/" not in pattern.strip("/") and fnmatch.fnmatch(parts[depth], pattern.strip("/")))
-        for depth in range(len(parts))
-        for pattern in patterns
+    if any(map(names.fullmatch, parts)):
+        return True
+    return bool(paths.pattern) and any(
+        paths.fullmatch("/".join(parts[:count])) for count in range(1, len(parts) + 1)
     )
+
+
+@lru_cache(maxsize=256)
+def _compiled(patterns: tuple[str, ...]) -> tuple[re.Pattern[str], re.Pattern[str]]:
+    """Patterns without a slash, which name any part of a path, and all of them for the path from the top."""
+    plain = [pattern.strip("/") for pattern in patterns]
+    names = "|".join(fnmatch.translate(each) for each in plain if "/" not in each)
+    paths = "|".join(fnmatch.translate(each) for each in plain if "/" in each)
+    return re.compile(names), re.compile(paths)
 
 
 def ignore_patterns(folder: Path) -> tuple[str, ...]:
     """What a task leaves out of itself."""
     try:
-        lines = (folder / ".harborignore").read_text().splitlines()
+        lines = read_small(folder / ".harborignore", 1 << 20).decode().splitlines()
     except (OSError, UnicodeDecodeError):
         return ALWAYS_IGNORED
     return (*ALWAYS_IGNORED, *(line.strip() for line in lines if line.strip() and not line.startswith("#")))
@@ -88,7 +100,7 @@ def _hash(folder: Path, files: list[tuple[str, os.stat_result]]) -> str:
                 content = hashlib.file_digest(file, "sha256").hexdigest()
             kind = "exec" if info.st_mode & 0o100 else "file"
         else:
-            raise TaskError(f"{folder / name}: a task holds files, folders and links only")
+            raise TaskError(f"{folder / name}: a task may contain only files, folders and links")
         whole.update(f"{kind}\0{name}\0{content}\n".encode())
     return whole.hexdigest()
 

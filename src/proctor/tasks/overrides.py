@@ -5,12 +5,15 @@ Key by key the task's own `overrides.json` wins over the spec's, and that over w
 
 from __future__ import annotations
 
+import errno
 import json
+import math
 from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path, PurePosixPath
 from typing import Any
 
+from proctor.disk import read_small
 from proctor.errors import TaskError
 from proctor.model.task import Repository, Task
 from proctor.spec.node import nearest
@@ -29,21 +32,21 @@ KEYS = frozenset(
 REPO_KEYS = frozenset(
     {"git_url", "branch", "start_commit_sha", "end_commit_sha", "subdir", "sparse_checkout"}
 )
-EVALUATION_KEYS = frozenset({"timeout_sec", "environment_variables", "test_scripts"})
+EVALUATION_KEYS = frozenset({"timeout_sec", "environment_variables"})
+_NOT_YET = {
+    "test_scripts": "cannot change which scripts judge a task yet; name them in the task's own tb_meta.json"
+}
 _MAX_BYTES = 16 << 20
 
 
 def load_overrides(file: Path) -> dict[str, Any]:
     """The overrides in a file, checked."""
     try:
-        raw = file.read_bytes()
+        data = json.loads(read_small(file, _MAX_BYTES))
     except OSError as error:
-        raise TaskError(f"{file}: {error.strerror or error}") from error
-    if len(raw) > _MAX_BYTES:
-        raise TaskError(f"{file}: {len(raw)} bytes; put large files beside it and name them in overlay_files")
-    try:
-        data = json.loads(raw)
-    except ValueError as error:
+        hint = "; put large files beside it and name them in overlay_files" * (error.errno == errno.EFBIG)
+        raise TaskError(f"{file}: {error.strerror or error}{hint}") from error
+    except (ValueError, RecursionError) as error:
         raise TaskError(f"{file}: not valid JSON: {error}") from error
     return check_overrides(data, str(file))
 
@@ -66,13 +69,24 @@ def check_overrides(data: object, where: str) -> dict[str, Any]:
         if key in data and not isinstance(data[key], shape):
             raise TaskError(f"{where}: '{key}' is a {type(data[key]).__name__}")
     _known(data.get("repo", {}), REPO_KEYS, f"{where}: repo")
-    _known(data.get("evaluation", {}), EVALUATION_KEYS, f"{where}: evaluation")
+    _check_evaluation(data.get("evaluation", {}), f"{where}: evaluation")
     for path in data.get("remove_repo_paths", ()):
         _inside(path, f"{where}: remove_repo_paths")
     for key in ("inject_files", "overlay_files"):
         for target in _pairs(data.get(key, {}), where):
             _inside(target[0], f"{where}: {key}")
     return data
+
+
+def _check_evaluation(evaluation: Mapping[str, Any], where: str) -> None:
+    for key in evaluation.keys() & _NOT_YET.keys():
+        raise TaskError(f"{where}: '{key}' {_NOT_YET[key]}")
+    _known(evaluation, EVALUATION_KEYS, where)
+    timeout = evaluation.get("timeout_sec", 1)
+    if isinstance(timeout, bool) or not isinstance(timeout, int | float) or not 0 < timeout < math.inf:
+        raise TaskError(f"{where}: timeout_sec is {timeout!r}, not a number of seconds above 0")
+    if not isinstance(evaluation.get("environment_variables", {}), dict):
+        raise TaskError(f"{where}: 'environment_variables' must be a mapping")
 
 
 def merge(own: Mapping[str, Any], config: Mapping[str, Any]) -> dict[str, Any]:

@@ -1,35 +1,42 @@
-"""Bring out what an attempt leaves: its final state, the diff, declared artifacts, logs, trajectory.
+"""Copy out what an attempt leaves: its final state, the diff, declared artifacts, logs, trajectory.
 
 The sandbox is still hostile here: nothing is followed, everything is bounded, and secrets are taken out.
 """
 
 from __future__ import annotations
 
+import asyncio
+import hashlib
 import json
 import mimetypes
 import os
 import stat
+from collections.abc import Mapping
 from contextlib import suppress
 from functools import cache
 from pathlib import Path
 from typing import Any, Protocol, cast, runtime_checkable
 
 from proctor.disk import make_folders
-from proctor.errors import SandboxError, StoreError
+from proctor.errors import StoreError
 from proctor.model.place import attempt_folder
 from proctor.model.plan import PlannedTrial
 from proctor.model.record import Artifact
-from proctor.model.task import Task
+from proctor.model.task import Step, Task
 from proctor.sandbox.base import Root, Sandbox, can
 from proctor.trial.redact import Redactor
+from proctor.trial.redact_files import clean_folder, clean_state
+from proctor.trial.task.declared import copy_out, wanted
 from proctor.trial.task.diff import Base, diff_state
 from proctor.trial.task.workspace import Workspace
 
 MAX_STATE_BYTES = 256 << 20
-MAX_ARTIFACT_BYTES = 256 << 20
+MOST_FILES = 10_000
+"""Of one collected folder; an attempt that leaves more would make every reader of its run slow."""
 _AT_ONCE_BYTES = 1 << 20
 """A file up to this size is read into memory, a state once for the patch and the store."""
 _ENCODER = json.JSONEncoder()
+REPLACED = "secrets were replaced in {changed} files of the stored state, which 'proctor eval' would judge"
 
 
 class Blobs(Protocol):
@@ -51,66 +58,96 @@ class KeepsState(Protocol):
 
 
 class Collector:
-    """Knows where an attempt's files go, and brings them there."""
+    """Knows where an attempt's files go, and copies them there."""
 
     def __init__(self, run_dir: Path, blobs: Blobs) -> None:
         self.run_dir = run_dir
         self.blobs = blobs
 
     def folder(self, trial: PlannedTrial, attempt: int) -> Path:
-        """`trials/<task>/<n>` for the first attempt; later ones stand beside it."""
+        """`trials/<task>/<n>` for the first attempt; later ones are next to it."""
         return self.run_dir / attempt_folder(trial, attempt)
 
-    async def collect(self, sandbox: Sandbox, task: Task, workdir: str, folder: Path) -> list[Artifact]:
-        """The artifacts that the task declares, as far as they can be had."""
-        found: list[Artifact] = []
-        for path in (*task.artifacts, *(each for step in task.steps for each in step.artifacts)):
-            found += await self._declared(sandbox, path, workdir, folder)
-        return found
+    async def collect(
+        self,
+        sandbox: Sandbox,
+        task: Task,
+        workdir: str,
+        folder: Path,
+        redactor: Redactor,
+        step: Step | None = None,
+    ) -> list[Artifact]:
+        """The artifacts that the task or its step declares, as far as they exist."""
+        part = f"artifacts/steps/{step.name}" if step else "artifacts/files"
+        taken = await copy_out(sandbox, wanted(task, step), workdir, folder / part)
+        return self._keep_all(str(folder), part, redactor) if taken else []
 
     async def state(
-        self, sandbox: Sandbox, workdir: str, base: Base, folder: Path, redactor: Redactor
-    ) -> list[Artifact]:
-        """Everything the agent changed, and the patch of it; nothing from a sandbox that cannot tell."""
+        self,
+        sandbox: Sandbox,
+        workdir: str,
+        base: Base,
+        folder: Path,
+        redactor: Redactor,
+        about: Mapping[str, str] | None = None,
+    ) -> tuple[list[Artifact], list[str]]:
+        """Everything the agent changed, and the patch of it; nothing from a sandbox that cannot tell.
+
+        With notes about what is not as the agent left it. `about` is what is known of the repository that it
+        worked on.
+        """
         if not can(sandbox, KeepsState):
-            return []
+            return [], []
         place = str(folder)
         state = folder / "state.tar"
         make_folders(place)
         if not await cast("KeepsState", sandbox).save_state(state, max_bytes=MAX_STATE_BYTES):
-            return []
+            return [], []
+        changed = await asyncio.to_thread(clean_state, state, redactor) if redactor else 0
         data = _read_small(f"{place}/state.tar")
         diff = diff_state(state if data is None else data, workdir, base)
-        info = _ENCODER.encode({"workdir": workdir, **diff.counts}) + "\n"
+        info = _ENCODER.encode({"workdir": workdir, **diff.counts, **(about or {})}) + "\n"
         make_folders(f"{place}/artifacts")
-        return [
+        kept = [
             self._keep(place, "state.tar", data),
             self._keep_bytes(place, "artifacts/diff.patch", redactor.whole(diff.patch.encode())),
             self._keep_bytes(place, "artifacts/repo_info.json", info.encode()),
         ]
+        return kept, [REPLACED.format(changed=changed)] if changed else []
 
-    async def _declared(self, sandbox: Sandbox, path: str, workdir: str, folder: Path) -> list[Artifact]:
-        """A file or folder the task names; one that is not there is simply not there."""
-        source = path if path.startswith("/") else f"{workdir}/{path}"
-        target = folder / "artifacts" / "files"
-        with suppress(SandboxError, FileNotFoundError):
-            target.mkdir(parents=True, exist_ok=True)
-            await sandbox.download(source, target, max_bytes=MAX_ARTIFACT_BYTES)
-        return self._keep_all(str(folder), "artifacts/files")
-
-    def write(self, folder: Path, *, trajectory: bytes, rubrics: list[dict[str, Any]]) -> list[Artifact]:
+    def write(
+        self, folder: Path, redactor: Redactor, *, trajectory: bytes, rubrics: list[dict[str, Any]]
+    ) -> list[Artifact]:
         """What Proctor itself knows of the attempt, and the logs that were streamed."""
         place = str(folder)
         kept = [self._keep_bytes(place, "trajectory.json", trajectory)]
         if rubrics:
-            text = json.dumps(rubrics, indent=2) + "\n"
+            text = json.dumps(redactor.value(rubrics), indent=2) + "\n"
             kept.append(self._keep_bytes(place, "rubrics.json", text.encode()))
-        for part in ("logs", "verifier"):
-            kept += self._keep_all(place, part)
-        return kept
+        # Logs were redacted as they were written.
+        kept += self._keep_all(place, "logs", None)
+        return kept + self._keep_all(place, "verifier", redactor)
 
-    def _keep_all(self, folder: str, part: str) -> list[Artifact]:
+    def keep(self, folder: Path, name: str, data: bytes) -> Artifact:
+        """One more file of an attempt."""
+        return self._keep_bytes(str(folder), name, data)
+
+    def _keep_all(self, folder: str, part: str, redactor: Redactor | None) -> list[Artifact]:
+        if redactor:
+            clean_folder(Path(folder, part), redactor)
         names = _plain_files(folder, part)
+        if len(names) <= MOST_FILES:
+            return self._keep_each(folder, names)
+        names.sort(
+            key=lambda name: (not name.rpartition("/")[2].startswith("reward."), name.count("/"), name)
+        )
+        for name in names[MOST_FILES:]:
+            os.unlink(f"{folder}/{name}")  # noqa: PTH108 - a hundred thousand of them
+        told = f"{len(names) - MOST_FILES} more files were left out; at most {MOST_FILES} are kept\n"
+        rest = self._keep_bytes(folder, f"{part}.left-out.txt", told.encode())
+        return [*self._keep_each(folder, names[:MOST_FILES]), rest]
+
+    def _keep_each(self, folder: str, names: list[str]) -> list[Artifact]:
         return [self._keep(folder, name, _read_small(f"{folder}/{name}")) for name in names]
 
     def _keep(self, folder: str, name: str, data: bytes | None) -> Artifact:
@@ -161,8 +198,8 @@ def _plain_files(folder: str, part: str) -> list[str]:
     """The plain files below a part of a folder, in order, as paths relative to the folder."""
     found: list[str] = []
     with suppress(FileNotFoundError, NotADirectoryError), os.scandir(f"{folder}/{part}") as entries:
-        for entry in entries:
-            name = f"{part}/{entry.name}"
+        for entry in list(entries):  # all at once: a changed name must not be found again
+            name = f"{part}/{entry.name if entry.name.isascii() else _valid(f'{folder}/{part}', entry.name)}"
             if entry.is_dir(follow_symlinks=False):
                 found += _plain_files(folder, name)
             elif entry.is_file(follow_symlinks=False):
@@ -170,8 +207,23 @@ def _plain_files(folder: str, part: str) -> list[str]:
     return sorted(found)
 
 
+def _valid(folder: str, name: str) -> str:
+    """A name that is UTF-8: another one is changed, so that records, archives and pages can hold it."""
+    try:
+        name.encode()
+    except UnicodeEncodeError:
+        pass
+    else:
+        return name
+    known = os.fsencode(name)
+    readable = known.decode(errors="backslashreplace").encode()[:150].decode(errors="ignore")
+    changed = f"{readable}-{hashlib.sha256(known).hexdigest()[:8]}"  # different names stay different
+    os.rename(f"{folder}/{name}", f"{folder}/{changed}")  # noqa: PTH104 - the old one is bytes
+    return changed
+
+
 def base_of(root: Root, workspace: Workspace, workdir: str) -> Base:
-    """What a path held before the agent came: added files, then the workspace, then the image's layers."""
+    """A path's content before the agent started: added files, then the workspace, then the image's layers."""
     prefix = workdir.strip("/") + "/"
     added = {target: content for target, content in workspace.add if isinstance(content, bytes)}
 

@@ -142,7 +142,7 @@ def _distribution() -> str | None:
 
 
 def _container() -> str | None:
-    """Which container this is, as far as it can be told from inside."""
+    """Which container this is, as far as it can be detected from inside."""
     if Path("/run/.containerenv").exists():
         return "podman"
     if Path("/.dockerenv").exists():

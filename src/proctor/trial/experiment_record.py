@@ -19,6 +19,7 @@ from proctor.trial.forkserver.wire import Message
 from proctor.trial.noise import judge
 from proctor.trial.point.aggregate import aggregate
 from proctor.trial.point.calibrate import median
+from proctor.trial.point.ends import with_ends
 
 _COUNTS = tuple(each.name for each in fields(Usage))
 _CORES = os.cpu_count() or 1
@@ -30,12 +31,14 @@ _STOPPED = {
     "patience": "waiting for a calm machine took too long",
 }
 CONTENDED = "timings are contended: points ran in parallel (parallelism > 1)"
-SHARED = "isolation: none: points share one process, so earlier ones may have warmed it and memory adds up"
+SHARED = (
+    "isolation: none: points share one process, so earlier points may have warmed it and memory use adds up"
+)
 
 
 @dataclass(slots=True)
 class Passes:
-    """Everything that one attempt brought back."""
+    """Everything that one attempt returned."""
 
     folder: Path
     resolved: Resolved
@@ -103,7 +106,7 @@ def build_record(
 
 
 def counting(timed: Pass) -> tuple[list[Message], dict[str, Any]]:
-    """The iterations that count, and what is to be said of those during which the machine was slower."""
+    """The iterations that count, and a summary of those during which the machine was slower."""
     ordered = sorted(timed.rows.items())
     pace = (timed.report or {}).get("pace")
     if not pace or not pace["short"]:
@@ -138,7 +141,7 @@ def judge_pass(done: Pass) -> tuple[Outcome, Failure | None]:
     """How a pass ended, and what is to be said about it."""
     exit_ = done.exit
     if done.broken:
-        message = f"what came back could not be read: {done.broken}; the process was ended"
+        message = f"the results could not be read: {done.broken}; the process was killed"
         return Outcome.AGENT_ERROR, Failure(phase="execute_once", type="BadStream", message=message)
     if exit_["timed_out"]:
         return Outcome.AGENT_TIMEOUT, _timeout(exit_)
@@ -158,7 +161,7 @@ def _timeout(exit_: Mapping[str, Any]) -> Failure:
     which = f" (iteration {exit_['iteration']})" if where in {"execute_once", "warmup"} else ""
     message = (
         f"{where}{which} did not end within its time limit; {exit_['killed']} "
-        f"{'process was' if exit_['killed'] == 1 else 'processes were'} ended"
+        f"{'process was' if exit_['killed'] == 1 else 'processes were'} killed"
     )
     return Failure(phase=where, type="Timeout", message=message, traceback=exit_.get("last_words", ""))
 
@@ -174,7 +177,7 @@ def _died(exit_: Mapping[str, Any]) -> tuple[Outcome, Failure]:
     if where == "link closed":
         message = "the measured code closed the harness's socket, so nothing more could be recorded"
     elif status == 9:
-        message = f"the process was killed in {where} by {how}: often the kernel, for want of memory"
+        message = f"the process was killed in {where} by {how}: often by the kernel when memory runs out"
     else:
         message = f"the process ended in {where} with {how}"
     which = f", iteration {exit_['iteration']}" if where == "execute_once" else ""
@@ -232,7 +235,10 @@ def _instruments(passes: Passes, spent_s: float) -> dict[str, Any]:
     timed = passes.timed
     found: dict[str, Any] = {}
     riding = {**((timed.report or {}).get("instruments") or {}), **timed.exit.get("samplers", {})}
+    ends = (timed.report or {}).get("ends") or {}
     for name, said in riding.items():
+        if name == "psutil" and "summary" in said and len(ends) == 2:
+            said = {**said, "summary": with_ends(said["summary"], ends)}  # noqa: PLW2901 - with more in it
         found[name] = {"rides_along": True, **said}
         sampling_s = said.get("summary", {}).get("sampling_cpu_s")
         if sampling_s is not None and spent_s:
@@ -278,7 +284,7 @@ def _notes(
     aside = ledger.get("pace", {}).get("set_aside", 0)
     yield from _report_notes(passes.timed.report or {}, len(passes.timed.rows) - aside)
     if aside:
-        yield "iterations during which the machine was slower were set aside: ledger.pace says how many"
+        yield "iterations during which the machine was slower do not count: see ledger.pace for the number"
     yield from _exit_notes(passes.timed.exit)
     for name, entry in ledger["instruments"].items():
         if "error" in entry:
@@ -291,7 +297,7 @@ def _report_notes(report: Mapping[str, Any], count: int) -> Iterator[str]:
     if report.get("stopped") in _STOPPED:
         yield f"measured: auto stopped after {count} iterations: {_STOPPED[report['stopped']]}"
     if report.get("pace", {}).get("short") and not report["pace"]["calm"]:
-        yield "the machine was never as fast as it can be: these are the times of a disturbed machine"
+        yield "the machine never reached its full speed: these times are from a disturbed machine"
     if report.get("warmup", {}).get("ended") in {"time", "count"}:
         yield "warmup: auto gave up waiting: the times were still falling"
     for name, times in report.get("not_finite", {}).items():
@@ -303,8 +309,10 @@ def _report_notes(report: Mapping[str, Any], count: int) -> Iterator[str]:
 
 def _exit_notes(exit_: Mapping[str, Any]) -> Iterator[str]:
     if exit_.get("phase") == "link closed":
-        yield "the measured code closed descriptors that were not its own, the harness's among them"
+        yield "the measured code closed file descriptors of the harness"
     if exit_.get("killed") and not exit_.get("timed_out"):
-        yield f"processes that the trial had started still ran at its end and were ended: {exit_['killed']}"
+        yield (
+            f"processes started by the trial were still running at its end and were killed: {exit_['killed']}"
+        )
     if exit_.get("unkillable"):
-        yield f"processes that could not be ended: {exit_['unkillable']}"
+        yield f"processes that could not be killed: {exit_['unkillable']}"

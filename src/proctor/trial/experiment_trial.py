@@ -17,6 +17,7 @@ from proctor.instruments.base import Instrument, Resolved, Sampler, Wrapper, cre
 from proctor.model.outcome import Outcome
 from proctor.model.plan import PlannedTrial
 from proctor.model.record import AttemptRecord, Failure
+from proctor.model.secret import resolved
 from proctor.model.spec import ExperimentBody, InstrumentSpec
 from proctor.model.trial import Lease
 from proctor.processes import kill_tree
@@ -26,7 +27,12 @@ from proctor.trial.experiment_record import Passes, build_record, failed_record
 from proctor.trial.forkserver.client import ForkServer, ImportFailedError
 from proctor.trial.forkserver.remote import Pass
 from proctor.trial.pace import KnownPace
+from proctor.trial.point.request import REQUEST
+from proctor.trial.redact import NOTHING_SECRET, Redactor
+from proctor.trial.redact_files import clean_beside
 
+OWN = ("trials", "manifest.json", "series.jsonl")
+"""What Proctor itself has in a run's folder while the run goes on; the rest was written by experiments."""
 KEPT_SERVERS = 4
 """Warm servers kept when a spec has many experiments; the idle ones beyond are ended."""
 
@@ -46,6 +52,8 @@ class ExperimentExecutor:
         blobs: Blobs,
         worker: str,
         home: Path | None = None,
+        secrets: Mapping[str, str] | None = None,
+        redactor: Redactor = NOTHING_SECRET,
         clock: Callable[[], float] = time.time,
     ) -> None:
         self.bodies = tuple(bodies)
@@ -57,6 +65,8 @@ class ExperimentExecutor:
         self.contended = contended
         self.blobs = blobs
         self.worker = worker
+        self.secrets = secrets or {}
+        self.redactor = redactor
         self.clock = clock
         waits = not contended and any(map(_waits_for_calm, self.bodies))
         self._pace = KnownPace(home) if waits else None
@@ -71,6 +81,9 @@ class ExperimentExecutor:
 
     async def execute(self, trial: PlannedTrial, lease: Lease) -> AttemptRecord:
         """Run the attempt to its end. Cancelled: what it started is killed before the cancellation passes."""
+        return self.redactor.record(await self._attempt(trial, lease))
+
+    async def _attempt(self, trial: PlannedTrial, lease: Lease) -> AttemptRecord:
         body = self.bodies[trial.body]
         started_at, began_ns = self.clock(), time.monotonic_ns()
         try:
@@ -81,7 +94,7 @@ class ExperimentExecutor:
                 server.users -= 1
             if passes.has_files:
                 passes.artifacts, passes.notes = await asyncio.to_thread(
-                    keep_files, passes.folder, self.blobs
+                    keep_files, passes.folder, self.blobs, self.redactor
                 )
             return build_record(
                 passes,
@@ -112,6 +125,7 @@ class ExperimentExecutor:
         """End every server and whatever it still runs."""
         servers, self._servers = self._servers, {}
         await asyncio.gather(*(server.close() for server in servers.values()))
+        await asyncio.to_thread(clean_beside, self.run_dir, self.redactor, OWN)
 
     async def _server(self, slug: str) -> ForkServer:
         """The warm server of an experiment, started again when need be; the caller is its user now."""
@@ -178,7 +192,7 @@ class ExperimentExecutor:
         return Path(f"{self._trials_dir}/{trial.subject}/{trial.index}/{name}")
 
     def _ask(self, body: ExperimentBody, riding: Sequence[InstrumentSpec]) -> dict[str, Any]:
-        """What lane and child are told about every point of a body, as plain data."""
+        """What lane and child must know about every point of a body, as plain data."""
         samplers = {spec.name for spec in riding if isinstance(create(spec), Sampler)}
         plain = [
             {"name": spec.name, "options": dict(spec.options)} for spec in riding if spec.name != "timing"
@@ -201,7 +215,7 @@ class ExperimentExecutor:
         calm = self._pace if _waits_for_calm(self.bodies[trial.body]) else None
         return self._asked[trial.body] | {
             "pace": calm.to_mapping() if calm else None,
-            "params": dict(trial.params),
+            "params": resolved(trial.params, self.secrets),
             "seed": trial.seed,
             "run_dir": folder,
             "folder": folder,
@@ -237,20 +251,19 @@ class ExperimentExecutor:
         request = {
             "slug": body.experiment,
             "sources": list(self.sources),
-            "params": dict(trial.params),
+            "params": resolved(trial.params, self.secrets),
             "seed": trial.seed,
             "run_id": self.run_id,
         }
-        commands = [
-            instrument.wrap(_once_command({**request, "calls": calls}), calls) for calls in instrument.runs()
-        ]
+        command = [sys.executable, "-m", "proctor.trial.point.once"]
+        runs = [(instrument.wrap(command, calls), {**request, "calls": calls}) for calls in instrument.runs()]
         # What such a program counts does not depend on what else the machine does.
-        errors = await asyncio.gather(*(self._under(instrument, command) for command in commands))
+        errors = await asyncio.gather(*(self._under(instrument, *each) for each in runs))
         if any(errors):
             return {"error": next(filter(None, errors))}
         return {"summary": dict(await asyncio.to_thread(instrument.close))}
 
-    async def _under(self, instrument: Wrapper, command: Sequence[str]) -> str:
+    async def _under(self, instrument: Wrapper, command: Sequence[str], request: Mapping[str, Any]) -> str:
         """Run one command to its end or its time limit; what went wrong, or nothing."""
         process = await asyncio.create_subprocess_exec(
             *command,
@@ -258,7 +271,8 @@ class ExperimentExecutor:
             stdout=asyncio.subprocess.DEVNULL,
             stderr=asyncio.subprocess.PIPE,
             start_new_session=True,
-            env={**os.environ, "PYTHONHASHSEED": "0"},
+            # Not an argument: parameters may be secret, and everybody sees command lines.
+            env={**os.environ, "PYTHONHASHSEED": "0", REQUEST: json.dumps(request)},
         )
         limit_s = None if self.timeout_s is None else self.timeout_s * instrument.slowdown
         try:
@@ -276,10 +290,6 @@ class ExperimentExecutor:
 
 def _waits_for_calm(body: ExperimentBody) -> bool:
     return body.iterations.measured == "auto" and body.iterations.calm
-
-
-def _once_command(request: Mapping[str, Any]) -> list[str]:
-    return [sys.executable, "-m", "proctor.trial.point.once", json.dumps(request)]
 
 
 def _resolve(body: ExperimentBody, sources: Sequence[str]) -> Resolved:

@@ -7,7 +7,7 @@ two-gigabyte log costs a few megabytes and still shows how the work ended.
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from functools import partial
 from pathlib import Path
 
@@ -44,12 +44,12 @@ class LogFile:
         """Append; old middle parts make room."""
         self._put(self._stream.feed(data))
 
-    def close(self) -> None:
-        """Join head and tail into one file, with a line that says how much is missing."""
+    def close(self) -> int:
+        """Join head and tail into one file, with a line that says how much is missing; how much that is."""
         self._put(self._stream.end())
         older, newer = self._parts[1 - self._part], self._parts[self._part]
         if not newer.exists() and not older.exists():
-            return
+            return 0
         with self.path.open("ab") as sink:
             if self._dropped:
                 sink.write(f"\n… {self._dropped} bytes left out …\n".encode())
@@ -57,6 +57,7 @@ class LogFile:
                 if part.exists():
                     sink.write(part.read_bytes())
                     part.unlink()
+        return self._dropped
 
     def _put(self, data: bytes) -> None:
         if not data:
@@ -87,7 +88,7 @@ class LogFile:
 
 
 class Logs:
-    """The logs of one attempt, made as they are first written to. A listener hears what is written."""
+    """The logs of one attempt, made as they are first written to. A listener receives what is written."""
 
     def __init__(
         self, folder: Path, redactor: Redactor, listener: Callable[[str, bytes], None] | None = None
@@ -105,11 +106,14 @@ class Logs:
             self._files[name] = LogFile(self.folder / Path(name).name, self.redactor, heard=heard)
         self._files[name].write(data)
 
-    def close(self) -> Mapping[str, int]:
-        """Finish every log; bytes written to each."""
-        for file in self._files.values():
-            file.close()
-        return {name: file.total for name, file in self._files.items()}
+    def close(self) -> list[str]:
+        """Finish every log; a note for each that is not complete."""
+        left_out = {name: file.close() for name, file in self._files.items()}
+        return [
+            f"{name}: {count:,} of {self._files[name].total:,} bytes were left out of the middle of this log"
+            for name, count in left_out.items()
+            if count
+        ]
 
 
 def _append(path: str, data: bytes) -> None:

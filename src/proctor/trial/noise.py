@@ -99,16 +99,17 @@ def judge(
     if effect is not None and effect > asked_effect:
         notes.append(_too_noisy(effect, found["detectable_effect_cpu_s"], asked_effect))
     if wall_s > 0.01 and cpu_s < 0.9 * wall_s and switches / wall_s > SWITCHES_PER_S_LIMIT:
-        notes.append("other programs took the CPU away: cpu_s says more about the code than duration_s")
+        notes.append("other programs used the CPU: cpu_s is more reliable than duration_s here")
     return found, [*notes, *_machine_notes(noise, cores)]
 
 
 def _too_noisy(effect: float, effect_cpu: float | None, asked: float) -> str:
     """Figures on a coarse scale, so that a report can count how many points have the same trouble."""
-    text = f"too noisy for the {asked * 100:.3g} % asked for: changes of duration_s below {_coarse(effect)}"
+    text = f"too noisy for the requested {asked * 100:.3g} %: the smallest detectable change is "
+    text += f"{_coarse(effect)} in duration_s"
     if effect_cpu is not None and effect_cpu < effect / 2:
-        text += f" (of cpu_s: {_coarse(effect_cpu)})"
-    return f"{text} cannot be seen; more iterations, a quieter machine or 'proctor ab' would help"
+        text += f" ({_coarse(effect_cpu)} in cpu_s)"
+    return f"{text}; more iterations, a quieter machine or 'proctor ab' would help"
 
 
 def _coarse(fraction: float) -> str:
@@ -116,13 +117,13 @@ def _coarse(fraction: float) -> str:
     for percent in (1, 2, 5, 10, 20, 50, 100):
         if fraction * 100 <= percent:
             return f"{percent} %"
-    return "100 % and more"
+    return "over 100 %"
 
 
 def _machine_notes(noise: Mapping[str, float], cores: int) -> list[str]:
     notes = []
     if noise.get("steal_fraction", 0) > STEAL_LIMIT:
-        notes.append(f"the host gave more than {STEAL_LIMIT:.0%} of the CPU time to other guests")
+        notes.append(f"the host gave more than {STEAL_LIMIT:.0%} of the CPU time to other virtual machines")
     if noise.get("cpu_pressure", 0) > PRESSURE_LIMIT:
         notes.append(f"some process was waiting for a CPU more than {PRESSURE_LIMIT:.0%} of the time")
     if noise.get("load1", 0) > cores:

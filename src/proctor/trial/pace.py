@@ -15,9 +15,9 @@ from proctor.trial.environment import processor
 
 FILE = "pace.json"
 PATIENCE_S = 5.0
-"""How long a point waits for calm, all in all; half as long after a point that waited in vain."""
+"""How long a point waits in total for a calm machine; half of it after a wait without success."""
 FORGOTTEN_AFTER_S = 3600.0
-"""A pace that was not seen for so long is no longer this machine's."""
+"""After this time a known pace is forgotten."""
 _RELAXED = 1.02
 
 
@@ -37,7 +37,7 @@ class KnownPace:
         return self._best_ns
 
     def to_mapping(self) -> dict[str, Any]:
-        """What a point is told."""
+        """What a point must know."""
         return {"best_ns": self._best_ns, "patience_s": self._patience_s}
 
     def learn(self, found: Mapping[str, Any]) -> None:

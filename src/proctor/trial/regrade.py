@@ -16,8 +16,12 @@ from proctor.model.record import AttemptRecord, Failure
 from proctor.model.task import Step
 from proctor.model.trial import Lease
 from proctor.sandbox.base import Root, Sandbox
+from proctor.trial.control import Controls
 from proctor.trial.task.prepare import TaskTrialPlan
-from proctor.trial.task_trial import TaskAttempt, TaskExecutor, TaskSetting
+from proctor.trial.task.setting import TaskSetting
+from proctor.trial.task.steps import combine, too_low
+from proctor.trial.task_executor import TaskExecutor
+from proctor.trial.task_trial import TaskAttempt
 from proctor.trial.verify import Verdict
 
 STATE = "state.tar"
@@ -38,14 +42,24 @@ class RegradeAttempt(TaskAttempt):
     """An attempt that begins where the agent had ended."""
 
     def __init__(
-        self, setting: TaskSetting, plan: TaskTrialPlan, trial: PlannedTrial, lease: Lease, earlier: Earlier
+        self,
+        setting: TaskSetting,
+        plan: TaskTrialPlan,
+        trial: PlannedTrial,
+        lease: Lease,
+        earlier: Earlier,
+        controls: Controls | None = None,
     ) -> None:
-        super().__init__(setting, plan, trial, lease)
+        super().__init__(setting, plan, trial, lease, controls=controls)
         self.earlier = earlier
         self.notes.append(f"graded again: the workspace of run {earlier.run_id}; no agent ran")
 
     async def _start(self, root: Root, env: Mapping[str, str], state: Path | None = None) -> None:
         await super()._start(root, env, state or self.earlier.state)
+
+    def state_file(self) -> Path:
+        """What the agent had left."""
+        return self.earlier.state
 
     async def _set_up(self, sandbox: Sandbox, root: Root) -> None:
         """Everything is in its place already."""
@@ -53,8 +67,7 @@ class RegradeAttempt(TaskAttempt):
     async def _one_leg(self, sandbox: Sandbox, env: Mapping[str, str], step: Step | None) -> Verdict:
         if self.earlier.record.outcome in _ENDS:
             self.outcome, self.failure = self.earlier.record.outcome, self.earlier.record.failure
-        with self.phases.phase("verify"):
-            return await self._verify(sandbox, env, step)
+        return await self._verdict(sandbox, env, step)
 
     async def _run_steps(self, sandbox: Sandbox, env: Mapping[str, str]) -> None:
         """Only the last workspace is stored: the earlier steps keep the rewards they had."""
@@ -67,11 +80,11 @@ class RegradeAttempt(TaskAttempt):
         if verdict.reward is None:
             self._take(verdict)
             return
-        rewards = [reward or 0.0 for reward in self.steps.values()]
-        complete = len(rewards) == len(self.task.steps)
-        final = self.task.reward_strategy == "final"
-        value = (rewards[-1] if complete else 0.0) if final else sum(rewards) / len(self.task.steps)
-        self._take(Verdict(outcome=from_reward(value), reward=value))
+        earlier = [self.steps[step.name] for step in done if step is not last]
+        judged = [Verdict(outcome=from_reward(each or 0.0), reward=each or 0.0) for each in earlier]
+        untried = len(self.task.steps) - len(judged) - 1
+        lost = 0 if too_low(last.min_reward, verdict) else untried
+        self._take(combine(self.task.reward_strategy, [*judged, verdict], lost))
 
 
 class RegradeExecutor(TaskExecutor):
@@ -108,4 +121,4 @@ class RegradeExecutor(TaskExecutor):
     def _attempt(self, plan: TaskTrialPlan, trial: PlannedTrial, lease: Lease) -> TaskAttempt:
         found = self.earlier(trial)
         assert isinstance(found, Earlier)
-        return RegradeAttempt(self.setting, plan, trial, lease, found)
+        return RegradeAttempt(self.setting, plan, trial, lease, found, self.controls)

@@ -3,84 +3,56 @@
 from __future__ import annotations
 
 import asyncio
-import os
-import time
+import shutil
+import tempfile
 import traceback
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any
 
-from proctor.agents.base import AgentContext, AgentFailed, Allowance, BudgetExhausted
-from proctor.agents.trajectory import Trajectory
-from proctor.errors import ImageError, ProctorError, ProviderError, SandboxError, TaskError
-from proctor.model.outcome import Outcome, from_reward
+from proctor.agents.base import AgentFailed, BudgetExhausted
+from proctor.agents.nop import Nop
+from proctor.errors import (
+    ImageError,
+    LastingSandboxError,
+    ProctorError,
+    ProviderError,
+    SandboxError,
+    TaskError,
+    is_lasting,
+)
+from proctor.model.outcome import Outcome
 from proctor.model.plan import PlannedTrial
 from proctor.model.record import Artifact, AttemptRecord, Failure
-from proctor.model.spec import SandboxSpec
-from proctor.model.task import Step, Task, TaskEnvironment
+from proctor.model.task import Step
 from proctor.model.trial import Lease
-from proctor.processes import allowed_cpus
-from proctor.sandbox.base import Backend, Root, Sandbox, leave
-from proctor.trial.collect import Collector, base_of
+from proctor.sandbox.base import Limits, Root, Sandbox, leave
+from proctor.trial.collect import base_of
 from proctor.trial.logs import Logs
 from proctor.trial.phases import Phases
-from proctor.trial.redact import Redactor, secrets_in
+from proctor.trial.task import network
+from proctor.trial.task.agent import agent_context, begin_trajectory
+from proctor.trial.task.begin import check_program
+from proctor.trial.task.blame import compare, is_broken, is_hosts, said, unjudged
+from proctor.trial.task.declared import run_hooks, services_missing
+from proctor.trial.task.entrypoint import Entrypoint
+from proctor.trial.task.limits_reached import host_lacked, own_limits
+from proctor.trial.task.pinned import image_of, limits_asked
 from proctor.trial.task.prepare import TaskTrialPlan
 from proctor.trial.task.request import sandbox_request, workdir_of
-from proctor.trial.task.spare import Spare, Started
-from proctor.trial.task.variables import fill
+from proctor.trial.task.second_look import judge as second_look
+from proctor.trial.task.setting import TaskSetting, environment, filled
+from proctor.trial.task.spare import Spare
+from proctor.trial.task.steps import Place, combine, make_ready, too_low, wait_healthy
+from proctor.trial.task.usage import added, usage_of
+from proctor.trial.task.workspace import commits
 from proctor.trial.verify import Verdict, verify, verify_rubrics
 
-STARTS = 4 * len(allowed_cpus())
-"""Sandboxes that are being started at a time. Of many trials some then work while others begin, and the
-first does not wait until the last has a place."""
-
-
-_HOST_LACKED = {
-    "host_oom": "the host ran out of memory and killed a process of this attempt, below its own limit",
-    "host_full": "the disk of the host is nearly full; this attempt was ended, below its own limit",
-}
-
-
-class MakeRoot(Protocol):
-    """Makes the root file system of a task, or of its separate verifier."""
-
-    def __call__(self, task: Task, environment: TaskEnvironment | None = None, /) -> Awaitable[Root]:
-        """The root; ImageError when it cannot be made."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class TaskSetting:
-    """What all trials of a run share."""
-
-    run_id: str
-    run_dir: Path
-    sandbox: SandboxSpec
-    backend: Backend
-    make_root: MakeRoot
-    """Builds once per digest, however many trials ask."""
-    collector: Collector
-    timeout_s: float | None = None
-    allowance: Allowance = field(default_factory=Allowance)
-    model_base_url: str = ""
-    model_token: str = ""
-    given: Mapping[str, str] = field(default_factory=lambda: dict(os.environ))
-    """Where `${VAR}` of a task is looked up."""
-    worker: str = ""
-    clock: Callable[[], float] = time.time
-    on_log: Callable[[PlannedTrial, str, bytes], None] | None = None
-    """Hears what agents and tests print, as it is written: trial, log, bytes without secrets."""
-    redactor: Redactor = field(init=False)
-    starts: asyncio.Semaphore = field(default_factory=lambda: asyncio.Semaphore(STARTS))
-    """Who may start a sandbox now."""
-
-    def __post_init__(self) -> None:
-        secrets = {**secrets_in(self.given), "MODEL_TOKEN": self.model_token}
-        known = Redactor({name: value for name, value in secrets.items() if value})
-        object.__setattr__(self, "redactor", known)
+if TYPE_CHECKING:
+    from proctor.trial.control import Controls
 
 
 class TaskAttempt:
@@ -93,9 +65,14 @@ class TaskAttempt:
         trial: PlannedTrial,
         lease: Lease,
         spare: Spare | None = None,
+        controls: Controls | None = None,
     ) -> None:
         self.setting = setting
         self.spare = spare
+        # One that does nothing breaks nothing: its own attempt is as good as a control.
+        self.controls = None if plan.agent.name == Nop.name else controls
+        self.interrupted = False
+        """Whether the sandbox failed while the agent worked in it, and not provably through the host."""
         self.plan = plan
         self.task = plan.task
         self.trial = trial
@@ -105,12 +82,7 @@ class TaskAttempt:
         heard = partial(setting.on_log, trial) if setting.on_log else None
         self.logs = Logs(self.folder / "logs", self.redactor, heard)
         self.phases = Phases()
-        self.trajectory = Trajectory(
-            session_id=f"{setting.run_id}/{trial.key[:16]}/{lease.attempt}",
-            agent=plan.agent.name,
-            version=plan.agent.version,
-            model=trial.model,
-        )
+        self.trajectory = begin_trajectory(setting, plan, trial, lease)
         self.outcome: Outcome | None = None
         self.failure: Failure | None = None
         self.reward: float | None = None
@@ -121,9 +93,19 @@ class TaskAttempt:
         self.ledger: dict[str, Any] = {}
         self.notes: list[str] = list(self.task.warnings)
         self.state: list[Artifact] = []
-        """What the agent left, before the tests came."""
+        """The agent's changes, before the tests were added."""
         self.artifacts: list[Artifact] = []
+        self.system_changes: Mapping[str, Any] = {}
+        self.suspect = False
+        self.redacted_state = False
+        """Secrets were taken out of the saved state: it is not what the agent left."""
+        self.scratch: Path | None = None
+        """A folder that goes when the attempt ends."""
         self.sandbox: Sandbox | None = None
+        self.entrypoint = Entrypoint(self.logs.write)
+        self.network: network.Phases | None = None
+        self.root: Root | None = None
+        self.limits: Limits | None = None
 
     async def run(self) -> AttemptRecord:
         """Prepare, agent, verify, collect, stop; then the record."""
@@ -163,87 +145,122 @@ class TaskAttempt:
         else:
             verdict = await self._one_leg(self.sandbox, env, None)
             self._take(verdict)
-        with self.phases.phase("collect"):
-            self.artifacts += await self.setting.collector.collect(
-                self.sandbox, self.task, self.workdir, self.folder
-            )
 
     async def _set_up(self, sandbox: Sandbox, root: Root) -> None:
+        if missing := services_missing(sandbox, self.task):
+            raise LastingSandboxError(missing)
         made = self.workdir == root.workdir
         await self.plan.workspace.lay_out(sandbox, self.workdir, made=made)
-        await self._wait_healthy(sandbox)
+        if loose := self.task.environment.loose_files:
+            await sandbox.upload(loose, self.workdir)
+        check = self.task.environment.healthcheck
+        self.notes += await self.entrypoint.start(sandbox, root, checked=check is not None)
+        if check:
+            await wait_healthy(sandbox, check, Place(cwd=self.workdir, env={}, user=None))
+        assert self.network is not None
+        await self.network.rehearse(self.task, self.setting.sandbox)
 
     async def _start(self, root: Root, env: Mapping[str, str], state: Path | None = None) -> None:
         self.workdir = workdir_of(self.task, root)
         self.base = base_of(root, self.plan.workspace, self.workdir)
         suffix = f"{self.lease.attempt}-{self.lease.fence}"
         request = sandbox_request(self.setting, self.task, self.trial, root, env, suffix=suffix, state=state)
+        self.root, self.limits = root, request.limits
         sandbox = await self.spare.take(self.trial.key, request) if self.spare else None
         if sandbox is None:
             sandbox = self.setting.backend.sandbox(request)
             await sandbox.start()
         self.sandbox = sandbox
+        begun = network.Policy(request.limits.network, request.limits.allowed_hosts)
+        self.network = network.Phases(sandbox, begun)
         if root.host:
             self.notes.append("host-root: made from this machine's own system; not reproducible elsewhere")
 
-    async def _wait_healthy(self, sandbox: Sandbox) -> None:
-        check = self.task.environment.healthcheck
-        if check is None:
-            return
-        await asyncio.sleep(check.start_period_s)
-        for _ in range(check.retries):
-            argv = ["/bin/sh", "-c", check.command]
-            result = await sandbox.exec(argv, cwd=self.workdir, timeout_s=check.timeout_s)
-            if result.exit_code == 0 and not result.timed_out:
-                return
-            await asyncio.sleep(check.interval_s)
-        raise SandboxError(f"the task's health check failed {check.retries} times: {check.command}")
-
     async def _run_steps(self, sandbox: Sandbox, env: Mapping[str, str]) -> None:
         """Each step is judged on its own; one below its minimum ends the task."""
-        rewards: list[float] = []
-        for step in self.task.steps:
+        judged: list[Verdict] = []
+        lost = 0
+        for number, step in enumerate(self.task.steps):
+            lost = len(self.task.steps) - number
+            if not await self._step_begins(sandbox, env, step, first=not number):
+                break
             verdict = await self._one_leg(sandbox, env, step)
             self.steps[step.name] = verdict.reward
             if verdict.reward is None:
                 self._take(verdict)
                 return
-            rewards.append(verdict.reward)
-            if self.outcome or (step.min_reward is not None and verdict.reward < step.min_reward):
+            judged.append(verdict)
+            lost -= 1
+            if self.outcome is Outcome.BUDGET_EXHAUSTED or self.interrupted or is_broken(verdict):
                 break
-        final = self.task.reward_strategy == "final"
-        complete = len(rewards) == len(self.task.steps)
-        value = (rewards[-1] if complete else 0.0) if final else sum(rewards) / len(self.task.steps)
-        self._take(Verdict(outcome=from_reward(value), reward=value))
+            if too_low(step.min_reward, verdict):
+                lost = 0
+                break
+        whole = combine(self.task.reward_strategy, judged, lost)
+        broken = judged[-1].failure if judged and is_broken(judged[-1]) else None
+        self._take(replace(whole, failure=broken))
+
+    async def _step_begins(
+        self, sandbox: Sandbox, env: Mapping[str, str], step: Step, *, first: bool
+    ) -> bool:
+        """Make a step ready. One that cannot begin after the agent has worked there ends the task."""
+        place = Place(cwd=self.workdir, env=env, user=step.agent.user)
+        with self.phases.phase("setup"):
+            try:
+                await make_ready(sandbox, step, place, first=first)
+            except (TaskError, SandboxError) as error:
+                if first or await is_hosts(error, sandbox):
+                    raise
+                self.notes.append(f"step '{step.name}' could not begin: {error}")
+                return False
+        return True
 
     async def _one_leg(self, sandbox: Sandbox, env: Mapping[str, str], step: Step | None) -> Verdict:
-        """The agent works, then its work is judged, whatever became of the agent."""
+        """The agent works, then its work is judged, however the agent ended."""
+        assert self.network is not None
+        await self.network.enter(network.for_agent(self.task, self.setting.sandbox, step))
         with self.phases.phase("agent"):
             await self._run_agent(sandbox, env, step)
         with self.phases.phase("collect"):
-            self.state = await self.setting.collector.state(
-                sandbox, self.workdir, self.base, self.folder, self.redactor
-            )
-        with self.phases.phase("verify"):
-            return await self._verify(sandbox, env, step)
+            for what, keep in (
+                ("the collect hooks could not be run", self._run_hooks),
+                ("the agent's changes could not be kept", self._keep_state),
+                ("the declared files could not be kept", self._keep_files),
+            ):
+                try:
+                    await keep(sandbox, env, step)
+                except Exception as error:
+                    if await is_hosts(error, sandbox):
+                        raise
+                    self.notes.append(f"{what}: {self.redactor.text(str(error))}")
+        return await self._verdict(sandbox, env, step)
+
+    async def _keep_state(self, sandbox: Sandbox, env: Mapping[str, str], step: Step | None) -> None:
+        del env, step
+        self.state, notes = await self.setting.collector.state(
+            sandbox, self.workdir, self.base, self.folder, self.redactor, commits(self.task)
+        )
+        self.notes += notes
+        self.redacted_state = bool(notes)
+
+    async def _keep_files(self, sandbox: Sandbox, env: Mapping[str, str], step: Step | None) -> None:
+        del env
+        self.artifacts += await self.setting.collector.collect(
+            sandbox, self.task, self.workdir, self.folder, self.redactor, step
+        )
+
+    async def _run_hooks(self, sandbox: Sandbox, env: Mapping[str, str], step: Step | None) -> None:
+        spec = step.verifier if step else self.task.verifier
+        last = spec.separate and (step is None or step is self.task.steps[-1])
+        if spec.collect:
+            self.notes += await run_hooks(sandbox, spec.collect, cwd=self.workdir, env=env, last=last)
 
     async def _run_agent(self, sandbox: Sandbox, env: Mapping[str, str], step: Step | None) -> None:
-        own = step.agent if step else self.task.agent
-        timeout_s = self.setting.timeout_s or own.timeout_s
-        context = AgentContext(
-            instruction=step.instruction if step else self.task.instruction,
-            workdir=self.workdir,
-            env=env,
-            user=own.user,
-            timeout_s=timeout_s,
-            seed=self.trial.seed,
-            limits=self.setting.allowance,
-            step=step.name if step else None,
-            model_base_url=self.setting.model_base_url,
-            model_token=self.setting.model_token,
-            trajectory=self.trajectory,
-            log=self.logs.write,
+        context = agent_context(
+            self.setting, self.plan, self.trial, step, self.workdir, env, self.trajectory, self.logs.write
         )
+        await check_program(self.plan.agent, self.task, sandbox, self.trial.model, context)
+        timeout_s = context.timeout_s
         self.trajectory.add("user", context.instruction)
         try:
             async with asyncio.timeout(timeout_s):
@@ -255,58 +272,130 @@ class TaskAttempt:
             self._end(Outcome.BUDGET_EXHAUSTED, error)
         except AgentFailed as error:
             self._end(Outcome.AGENT_ERROR, error)
-        except (SandboxError, ProviderError):
+        except SandboxError as error:
+            if self.controls is None or await is_hosts(error, sandbox):
+                raise
+            self.interrupted = True
+            self._end(Outcome.AGENT_ERROR, error)
+        except (ProviderError, TaskError):
             raise
         except Exception as error:  # noqa: BLE001 - a bug of the agent's own class is the agent's failure
             self._end(Outcome.AGENT_ERROR, error)
         else:
             self.notes.extend(result.notes)
-            for name, value in result.usage.items():
-                self.usage[name] = self.usage.get(name, 0) + value
+            self.usage = added(self.usage, result.usage, self.notes)
+
+    async def _verdict(self, sandbox: Sandbox, env: Mapping[str, str], step: Step | None) -> Verdict:
+        """What the tests say. Where they break, a control decides whether the agent is the reason."""
+        try:
+            verdict = await self._verify(sandbox, env, step)
+        except (TaskError, ProviderError):
+            raise
+        except Exception as error:
+            if self.controls is None or await is_hosts(error, sandbox):
+                raise
+            verdict = unjudged(error, self.redactor)
+        if verdict.reward is not None or self.controls is None:
+            return verdict
+        if self.outcome is not None and not self.interrupted:
+            self.notes.append(
+                f"the tests could not judge what the agent left, which counts as 0: {said(verdict)}"
+            )
+            return verdict
+        with self.phases.phase("control"):
+            verdict, control = await compare(self.controls, self.plan, self.trial, step, sandbox, verdict)
+        self.notes.append(control.in_words)
+        self.artifacts.append(self.setting.collector.keep(self.folder, "control.json", control.to_json()))
+        if verdict.reward is None:
+            self.outcome = None
+        return verdict
 
     async def _verify(self, sandbox: Sandbox, env: Mapping[str, str], step: Step | None) -> Verdict:
+        """Judge the work. Making a separate verifier's sandbox is not the verifier's time."""
+        spec = step.verifier if step else self.task.verifier
+        policy = network.for_verifier(self.task, self.setting.sandbox, step)
+        if not spec.separate:
+            assert self.network is not None
+            await self.network.enter_quiet(policy)
+            with self.phases.phase("verify"):
+                found = await second_look.look(self, sandbox, env, step, policy)
+                self.system_changes = found.summary
+                verdict = await self.judge_in(sandbox, self.workdir, env, step, fresh=found.fresh)
+            return await second_look.confirm(self, found, verdict, env, step, policy)
+        from proctor.trial.task.separate import open_separate
+
+        with self.phases.phase("start"):
+            apart, cwd = await open_separate(
+                self.setting, self.plan, step, policy, self.trial, self.lease, sandbox, self.workdir, env
+            )
+        try:
+            with self.phases.phase("verify"):
+                return await self.judge_in(apart, cwd, env, step)
+        finally:
+            with self.phases.phase("stop"):
+                await apart.stop()
+
+    def state_file(self) -> Path | None:
+        """The saved state of the agent's work, where it is kept."""
+        return self.folder / "state.tar" if self.state and not self.redacted_state else None
+
+    def scratch_file(self, name: str) -> Path:
+        """A file for as long as the attempt; outside of the run folder where it may hold secrets."""
+        if self.scratch is None:
+            self.folder.mkdir(parents=True, exist_ok=True)
+            above = None if self.redactor else self.folder
+            self.scratch = Path(tempfile.mkdtemp(prefix=".proctor-", dir=above))
+        return self.scratch / name
+
+    def tests_of(self, step: Step | None) -> tuple[Path, ...]:
+        """The folders of a step's tests, or of the task's."""
+        return tuple(step.tests) if step else (self.task.tests or self.task.path / "tests",)
+
+    def step_number(self, step: Step | None) -> str:
+        """What makes the name of a step's own sandbox unique."""
+        return f"-{self.task.steps.index(step)}" if step else ""
+
+    async def judge_in(
+        self,
+        judged_in: Sandbox,
+        cwd: str,
+        env: Mapping[str, str],
+        step: Step | None,
+        *,
+        fresh: Sequence[str] = (),
+        again: bool = False,
+    ) -> Verdict:
+        """Run the tests in a sandbox and read the verdict."""
         task = self.task
         spec = step.verifier if step else task.verifier
         verifier_env = {**env, **filled(self.setting, self.plan, spec.env, "verifier")}
         keep = self.folder / "verifier"
         if step:
             keep /= step.name
-        tests = (step.tests if step else task.tests) or task.path / "tests"
-        judged_in = await self._judge_place(sandbox, step)
-        try:
-            if task.kind == "prepared" and task.rubrics:
-                verdict, self.rubrics = await verify_rubrics(
-                    judged_in,
-                    tests=tests,
-                    rubrics=task.rubrics,
-                    spec=spec,
-                    env=verifier_env,
-                    cwd=self.workdir,
-                    logs=self.logs,
-                )
-                return verdict
-            return await verify(
+        if again:
+            keep /= second_look.PHASE
+        tests = self.tests_of(step)
+        if task.kind == "prepared" and task.rubrics:
+            verdict, self.rubrics = await verify_rubrics(
                 judged_in,
-                tests=tests,
+                tests=tests[-1],
+                rubrics=task.rubrics,
                 spec=spec,
                 env=verifier_env,
-                cwd=self.workdir,
+                cwd=cwd,
                 logs=self.logs,
-                keep=keep,
+                fresh=fresh,
             )
-        finally:
-            if judged_in is not sandbox:
-                await judged_in.stop()
-
-    async def _judge_place(self, sandbox: Sandbox, step: Step | None) -> Sandbox:
-        """The same sandbox, or for a separate verifier a fresh one that got only the collected files."""
-        spec = step.verifier if step else self.task.verifier
-        if not spec.separate:
-            return sandbox
-        from proctor.trial.task.separate import open_separate
-
-        return await open_separate(
-            self.setting, self.task, spec, self.trial, self.lease, sandbox, self.workdir
+            return verdict
+        return await verify(
+            judged_in,
+            tests=() if spec.bundled else tests,
+            spec=spec,
+            env=verifier_env,
+            cwd=cwd,
+            logs=self.logs,
+            keep=keep,
+            fresh=fresh,
         )
 
     def _take(self, verdict: Verdict) -> None:
@@ -321,38 +410,50 @@ class TaskAttempt:
     def _end(self, outcome: Outcome, error: BaseException, message: str = "") -> None:
         expected = isinstance(error, ProctorError | TimeoutError)
         self.outcome = outcome
+        name = type(error).__name__
         self.failure = Failure(
             phase=self.phases.current,
-            type=type(error).__name__,
+            type=Failure.lasting_type(name) if outcome.retryable and is_lasting(error) else name,
             message=self.redactor.text(message or str(error)),
             traceback="" if expected else self.redactor.text("".join(traceback.format_exception(error))),
         )
 
     async def _close(self) -> None:
         """Stop the sandbox; then it knows all that it has used."""
+        await self.entrypoint.stop()
         if self.sandbox is not None:
             with self.phases.phase("stop"), suppress(SandboxError):
                 await leave(self.sandbox)
             info = self.sandbox.info()
-            self.ledger = {**info.ledger, "backend": info.backend, "enforced": dict(info.enforced)}
+            self.ledger = {
+                **info.ledger,
+                "backend": info.backend,
+                "limits": limits_asked(self.limits),
+                "enforced": dict(info.enforced),
+            }
             self.notes += own_limits(self.ledger)
             self._blame_host()
-        self.logs.close()
+        if self.scratch:
+            shutil.rmtree(self.scratch, ignore_errors=True)
+        self.notes += self.logs.close()
 
     def _blame_host(self) -> None:
-        """Killed for memory or disk by the host and not by the task's own limit: nobody can be judged."""
-        for name, lacked in _HOST_LACKED.items():
-            if self.ledger.get(name) and self.outcome is not Outcome.PASSED:
-                self.outcome, self.reward = Outcome.STARVED, None
-                self.failure = Failure(phase="run", type="Starved", message=lacked)
-                return
+        """Killed by the host for memory or disk, or cut off by it: it cannot be judged."""
+        if self.outcome is Outcome.PASSED:
+            return
+        if lacked := host_lacked(self.ledger):
+            self.outcome, self.reward = Outcome.STARVED, None
+            self.failure = Failure(phase="run", type="Starved", message=lacked)
+        elif lost := self.ledger.get("network_lost"):
+            self.outcome, self.reward = Outcome.SANDBOX_ERROR, None
+            self.failure = Failure(phase="run", type="SandboxError", message=f"the network was lost: {lost}")
 
     def _record(self, started_at: float) -> AttemptRecord:
         outcome = self.outcome or Outcome.SANDBOX_ERROR
         files = self.setting.collector.write(
-            self.folder, trajectory=self.redactor.whole(self.trajectory.to_json()), rubrics=self.rubrics
+            self.folder, self.redactor, trajectory=self._told(), rubrics=self.rubrics
         )
-        return AttemptRecord(
+        record = AttemptRecord(
             key=self.trial.key,
             number=self.lease.attempt,
             outcome=outcome,
@@ -363,99 +464,21 @@ class TaskAttempt:
             phases_s=self.phases.seconds,
             metrics=self._metrics(),
             ledger=self.ledger,
-            usage={
-                **self.usage,
-                "prompt_tokens": int(self.trajectory.total("prompt_tokens")),
-                "completion_tokens": int(self.trajectory.total("completion_tokens")),
-                "cost_usd": self.trajectory.total("cost_usd"),
-                "tool_calls": self.trajectory.tool_calls,
-            },
+            usage=usage_of(self.usage, self.trajectory),
             artifacts=(*self.state, *self.artifacts, *files),
             notes=tuple(self.notes),
             worker=self.setting.worker,
+            image=image_of(self.root),
+            system_changes=self.system_changes,
+            suspect=self.suspect,
         )
+        return self.redactor.record(record)
+
+    def _told(self) -> bytes:
+        """The trajectory without secrets: text by text, because escapes would hide some, then as a whole."""
+        self.trajectory.steps = self.redactor.value(self.trajectory.steps)
+        return self.redactor.whole(self.trajectory.to_json())
 
     def _metrics(self) -> dict[str, Any]:
         found: dict[str, Any] = {"rewards": self.parts, "steps": self.steps, "rubrics": self.rubrics}
         return {name: value for name, value in found.items() if value or name == "rewards"}
-
-
-def own_limits(ledger: Mapping[str, Any]) -> list[str]:
-    """What was ended at the task's own limits: part of what the agent did, and not to be seen in its logs."""
-    found = []
-    if (kills := ledger.get("oom_kills")) and not ledger.get("host_oom"):
-        some = "a process was" if kills == 1 else f"{kills} processes were"
-        found.append(f"memory: {some} killed at the task's own limit")
-    if (reason := ledger.get("storage_exceeded")) and not ledger.get("host_full"):
-        found.append(f"storage: {reason}; everything that ran was ended")
-    return found
-
-
-def environment(setting: TaskSetting, plan: TaskTrialPlan) -> dict[str, str]:
-    """The variables that a task's sandbox has besides those of its image."""
-    return {**filled(setting, plan, plan.task.environment.env, "environment"), **plan.env}
-
-
-def filled(
-    setting: TaskSetting, plan: TaskTrialPlan, values: Mapping[str, str], table: str
-) -> dict[str, str]:
-    """Variables of a table of the task, with `${VAR}` looked up."""
-    if not values:
-        return {}
-    where = f"{plan.task.path / 'task.toml'}: [{table}.env]"
-    return fill(values, {**setting.given, **plan.env}, where)
-
-
-class TaskExecutor:
-    """Executes the task trials of one run."""
-
-    def __init__(self, setting: TaskSetting, plans: Callable[[PlannedTrial], TaskTrialPlan]) -> None:
-        self.setting = setting
-        self.plans = plans
-        self._reaped = False
-        self._spare = Spare(self._start_ahead)
-
-    async def execute(self, trial: PlannedTrial, lease: Lease) -> AttemptRecord:
-        """One attempt. A task that cannot even be read is the author's fault, not a crash."""
-        if not self._reaped:
-            self._reaped = True
-            # What cannot be removed now is found again at the next start; it must not stop this run.
-            with suppress(SandboxError):
-                await self.setting.backend.reap()
-        try:
-            plan = self.plans(trial)
-        except ProctorError as error:
-            now = self.setting.clock()
-            return AttemptRecord(
-                key=trial.key,
-                number=lease.attempt,
-                outcome=Outcome.INVALID,
-                started_at=now,
-                ended_at=now,
-                failure=Failure(phase="read", type=type(error).__name__, message=str(error)),
-                worker=self.setting.worker,
-            )
-        return await self._attempt(plan, trial, lease).run()
-
-    def _attempt(self, plan: TaskTrialPlan, trial: PlannedTrial, lease: Lease) -> TaskAttempt:
-        return TaskAttempt(self.setting, plan, trial, lease, self._spare)
-
-    def expect(self, trial: PlannedTrial) -> None:
-        """This trial comes next: its sandbox is started while others run."""
-        self._spare.expect(trial)
-
-    async def _start_ahead(self, trial: PlannedTrial) -> Started | None:
-        setting, plan = self.setting, self.plans(trial)
-        root = await setting.make_root(plan.task)
-        if root.compose:  # its companions would run for as long as it waits
-            return None
-        env = environment(setting, plan)
-        request = sandbox_request(setting, plan.task, trial, root, env, suffix="next")
-        sandbox = setting.backend.sandbox(request)
-        await sandbox.start()  # out of turn: who takes it holds a place among those that start already
-        return request, sandbox
-
-    async def close(self) -> None:
-        """End what the back end keeps warm."""
-        await self._spare.close()
-        await self.setting.backend.close()

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Literal
@@ -17,7 +17,8 @@ from proctor.trial.task.reward import Reward, RewardInvalid, RewardMissing, read
 LOG = "eval.log"
 """What the tests print."""
 _MAX_LOGS_BYTES = 64 << 20
-_FRESH = ("/tests", "/logs/verifier")
+FRESH = ("/tests", "/logs/verifier")
+"""Folders that are emptied before tests arrive."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -33,21 +34,29 @@ class Verdict:
 async def verify(
     sandbox: Sandbox,
     *,
-    tests: Path,
+    tests: Sequence[Path],
     spec: VerifierSpec,
     env: Mapping[str, str],
     cwd: str,
     logs: Logs,
     keep: Path,
+    fresh: Sequence[str] = (),
 ) -> Verdict:
-    """Run `tests/test.sh` in a quiet sandbox and read the reward. Files it left go to `keep`."""
+    """Run `test.sh` in a quiet sandbox and read the reward. Files it left go to `keep`.
+
+    Folders of `tests` are laid over each other; without any the sandbox's own `/tests` is used.
+    """
 
     def on_output(_: Literal["stdout", "stderr"], data: bytes) -> None:
         logs.write(LOG, data)
 
     result = await exec_after(
         sandbox,
-        Before(quiet=True, fresh=_FRESH, bring=[(tests, "/tests")]),
+        Before(
+            quiet=True,
+            fresh=[*(FRESH if tests else FRESH[1:]), *fresh],
+            copies=[(each, "/tests") for each in tests],
+        ),
         ["/bin/bash", "/tests/test.sh"],
         env=env,
         cwd=cwd,
@@ -74,14 +83,14 @@ def judge(folder: Path, exit_code: int) -> Verdict:
     return Verdict(outcome=from_reward(reward.value), reward=reward.value, parts=reward.parts)
 
 
-async def prepare(sandbox: Sandbox, tests: Path) -> None:
-    """End what the agent left running, then bring the tests and an empty reward folder."""
-    await end_processes(sandbox, fresh=_FRESH)
+async def prepare(sandbox: Sandbox, tests: Path, fresh: Sequence[str] = ()) -> None:
+    """End what the agent left running, then copy in the tests and an empty reward folder."""
+    await end_processes(sandbox, fresh=[*FRESH, *fresh])
     await sandbox.upload(tests, "/tests")
 
 
 async def download_logs(sandbox: Sandbox, keep: Path) -> None:
-    """What the verifier wrote, brought out without following anything once nothing runs any more."""
+    """What the verifier wrote, copied out without following links once nothing runs any more."""
     try:
         await download_last(sandbox, "/logs/verifier", keep, max_bytes=_MAX_LOGS_BYTES)
     except FileNotFoundError:
@@ -97,16 +106,17 @@ async def verify_rubrics(
     env: Mapping[str, str],
     cwd: str,
     logs: Logs,
+    fresh: Sequence[str] = (),
 ) -> tuple[Verdict, list[dict[str, object]]]:
     """Run each rubric's scripts. A rubric that nothing tests is untested and leaves the denominator."""
-    await prepare(sandbox, tests)
+    await prepare(sandbox, tests, fresh)
     rows: list[dict[str, object]] = []
     for rubric in rubrics:
         scores = []
         for script in rubric.tests:
             logs.write(LOG, f"== {rubric.id}: {script}\n".encode())
             result = await sandbox.exec(
-                ["/bin/sh", "-c", 'chmod +x "$0"; exec "$0"', f"/tests/{script}"],
+                ["/bin/sh", "-c", _RUN_SCRIPT, interpreter_of(tests / script), f"/tests/{script}"],
                 env=env,
                 cwd=cwd,
                 user=spec.user,
@@ -127,6 +137,29 @@ async def verify_rubrics(
             }
         )
     return rubric_verdict(rows), rows
+
+
+_RUN_SCRIPT = 'chmod +x "$1"; if [ -n "$0" ]; then exec "$0" "$1"; fi; exec "$1"'
+_INTERPRETERS = {
+    ".sh": "/bin/sh",
+    ".bash": "bash",
+    ".py": "python3",
+    ".js": "node",
+    ".mjs": "node",
+    ".pl": "perl",
+    ".rb": "ruby",
+}
+
+
+def interpreter_of(script: Path) -> str:
+    """What runs a script that does not say so itself, by its extension; empty when it can be executed."""
+    try:
+        with script.open("rb") as file:
+            start = file.read(4)
+    except OSError:
+        return ""
+    executable = start.startswith(b"#!") or start == b"\x7fELF"
+    return "" if executable else _INTERPRETERS.get(script.suffix.lower(), "")
 
 
 def rubric_verdict(rows: list[dict[str, object]]) -> Verdict:

@@ -9,7 +9,8 @@ from typing import Any
 
 import pytest
 
-from proctor.job.perf.run import PerfRequest, PerfResult, run_perf
+from proctor.job.perf.guard import MakeListener
+from proctor.job.perf.run import PerfRequest, PerfResult, quiet, run_perf
 from proctor.job.perf.scenario import DEFAULT
 from proctor.settings import Settings
 
@@ -31,7 +32,12 @@ def _rough_agents(monkeypatch: pytest.MonkeyPatch) -> None:
 def run(tmp_path: Path, settings: Settings) -> Run:
     """Run the harness on pretended sandboxes: agents by name, or whole entries."""
 
-    def go(*agents: str | dict[str, Any], grace_s: float | None = None, **asked: Any) -> PerfResult:
+    def go(
+        *agents: str | dict[str, Any],
+        grace_s: float | None = None,
+        listen: MakeListener = quiet,
+        **asked: Any,
+    ) -> PerfResult:
         scenario = None
         if agents:
             entries = [
@@ -48,8 +54,9 @@ def run(tmp_path: Path, settings: Settings) -> Run:
             "sandbox": "fake",
             "strict_spec": True,
             "scenario": scenario,
+            "host_root": True,
         }
-        return run_perf(PerfRequest(**{**usual, **asked}), settings, grace_s=grace_s)
+        return run_perf(PerfRequest(**{**usual, **asked}), settings, grace_s=grace_s, listen=listen)
 
     return go
 

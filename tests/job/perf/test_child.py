@@ -197,7 +197,7 @@ def test_a_harness_that_dies_again_and_again_is_given_up(make_job: MakeJob, monk
     monkeypatch.setattr(guard, "_fork", die)
     monkeypatch.setattr(guard, "_watch", lambda *_: Ended(status=9))
     monkeypatch.setattr(guard, "_suspects", lambda _: 2)
-    with pytest.raises(SandboxError, match="keeps dying"):
+    with pytest.raises(SandboxError, match="keeps failing"):
         guard.run()
     assert len(died) == 9
 

@@ -71,7 +71,7 @@ def test_an_interpreter_that_breaks_is_survived(run: Run, outcomes: Outcomes, ro
 def test_an_agent_that_never_gives_the_loop_back_times_out(run: Run, outcomes: Outcomes, rows: Rows):
     result = run("rough_agents:Good", "rough_agents:Block", workers=1, timeout_s=0.3, grace_s=2.5)
     assert outcomes(result) == ["passed", "agent_timeout"]
-    assert "stood still" in rows(result)[1]["error"]
+    assert "hung" in rows(result)[1]["error"]
 
 
 def test_nothing_is_left_running_after_rough_episodes(run: Run):
@@ -107,7 +107,7 @@ def test_an_expected_failure_is_no_failure(run: Run, outcomes: Outcomes):
 def test_a_pass_that_nobody_expected_is_a_failure(run: Run, rows: Rows):
     result = run({"agent": "oracle", "expect": "failed"})
     assert result.summary["failure_reasons"] == {"passed unexpectedly": 1}
-    assert rows(result)[0]["error"] == "ended as passed (reward 1), and failed was expected"
+    assert rows(result)[0]["error"] == "ended as passed (reward 1), but failed was expected"
     assert result.exit_code is Exit.WORSE
 
 

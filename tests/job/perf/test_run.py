@@ -8,14 +8,18 @@ import subprocess
 import sys
 import threading
 import zipfile
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from proctor.engine.base import Listener
 from proctor.errors import Exit, SpecError, UsageError
-from proctor.job.perf.run import PerfResult
+from proctor.job.perf.run import PerfResult, Quiet
+from proctor.model.plan import PlannedTrial
+from proctor.model.record import AttemptRecord
 from proctor.model.trial import RunStatus
 from proctor.settings import Settings
 from proctor.store.open import open_store
@@ -199,3 +203,27 @@ print(int(result.exit_code), result.summary["episodes"], len(result.problems))
     os.kill(process.pid, signal.SIGTERM)
     output, _ = process.communicate(timeout=60)
     assert output.split() == [str(int(Exit.INTERRUPTED)), "1", "0"]
+
+
+def test_a_cancelled_run_is_not_judged_and_stays_cancelled(run: Run, settings: Settings):
+    """As `proctor cancel` does it, from another process, after the first episode has ended."""
+
+    class Cancels(Quiet):
+        def ended(self, trial: PlannedTrial, record: AttemptRecord, counts: bool) -> None:
+            with open_store(settings.store_url) as store:
+                info = store.run("latest")
+                if info.status is not RunStatus.CANCELLED:
+                    store.set_status(info.id, RunStatus.CANCELLED, 1.0)
+                    store.cancel(info.id, 1.0)
+
+    @contextmanager
+    def listen() -> Iterator[Listener]:
+        yield Cancels()
+
+    result = run("oracle", episodes=6, workers=1, listen=listen)
+    assert result.status is RunStatus.CANCELLED
+    assert result.gate is None
+    assert result.exit_code is Exit.INTERRUPTED
+    assert result.summary["episodes"] == 1
+    with open_store(settings.store_url) as store:
+        assert store.run("latest").status is RunStatus.CANCELLED

@@ -66,9 +66,20 @@ async def test_one_cpu_pins_every_command_and_never_gives_more_than_the_task_has
 
 async def test_network_off_takes_the_network_and_its_exceptions(tmp_path: Path):
     fake = Fake(handler=inside)
-    await started(Check.NETWORK_OFF, tmp_path, fake, network="allowlist", allowed_hosts=("a.example",))
+    sandbox = await started(
+        Check.NETWORK_OFF, tmp_path, fake, network="allowlist", allowed_hosts=("a.example",)
+    )
     limits = fake.sandboxes[0].request.limits
     assert (limits.network, limits.allowed_hosts) == ("none", ())
+    await sandbox.set_network("public")
+    assert fake.sandboxes[0].networks == [("none", ())]
+
+
+async def test_other_disturbances_leave_the_network_of_each_phase(tmp_path: Path):
+    fake = Fake(handler=inside)
+    sandbox = await started(Check.TIME_ZONE, tmp_path, fake)
+    await sandbox.set_network("allowlist", ["a.example"])
+    assert fake.sandboxes[0].networks == [("allowlist", ("a.example",))]
 
 
 async def test_the_clock_library_is_brought_in_and_loaded_by_every_command(tmp_path: Path):
@@ -88,7 +99,7 @@ async def test_another_time_zone_is_given_to_every_command(tmp_path: Path):
 
 @pytest.mark.parametrize(
     ("check", "said"),
-    [(Check.ONE_CPU, "taskset"), (Check.CLOCK, "did not move"), (Check.TIME_ZONE, "did not change")],
+    [(Check.ONE_CPU, "taskset"), (Check.CLOCK, "did not change"), (Check.TIME_ZONE, "did not change")],
 )
 async def test_a_disturbance_that_does_not_take_is_not_tried_and_leaves_nothing(
     check: Check, said: str, tmp_path: Path
@@ -109,7 +120,7 @@ async def test_a_library_that_cannot_be_brought_in_is_not_tried(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ):
     monkeypatch.setattr(perturb, "LIBRARY", "relative")
-    with pytest.raises(NotTried, match="could not be brought inside"):
+    with pytest.raises(NotTried, match="could not be copied into the sandbox"):
         await started(Check.CLOCK, tmp_path, Fake(handler=inside))
 
 

@@ -13,7 +13,8 @@ from proctor.report.gate.rules import read_rules
 from proctor.report.gate.side import Side
 
 RULES = {
-    False: read_rules(["score not worse than baseline by more than 3pp at 95%"]),
+    None: read_rules(["score not worse than baseline by more than 3pp at 95%"]),
+    False: read_rules(["score not worse than baseline by more than 3pp at 95% for tasks like these"]),
     True: read_rules(["score not worse than baseline by more than 3pp at 95% for these tasks"]),
 }
 
@@ -41,10 +42,10 @@ def pairs(tasks: int, rollouts: int, errors: int, count: int):
         yield Urns(whole).draw(rollouts, generator, kept=float(generator.choice([0.3, 0.7, 1.0])))
 
 
-@pytest.mark.parametrize("these_tasks", [False, True])
+@pytest.mark.parametrize("these_tasks", [None, False, True])
 @pytest.mark.parametrize(("tasks", "rollouts", "errors"), [(4, 3, 0), (9, 4, 0), (12, 3, 2), (30, 5, 1)])
 def test_a_pair_is_judged_exactly_as_the_gate_would(
-    tasks: int, rollouts: int, errors: int, these_tasks: bool
+    tasks: int, rollouts: int, errors: int, these_tasks: bool | None
 ):
     seen = set()
     for pair in pairs(tasks, rollouts, errors, 25):

@@ -12,7 +12,7 @@ from proctor.model.outcome import Outcome
 from proctor.report.compare.document import to_mapping
 from proctor.report.compare.judge import compare, is_better_higher, is_time
 from proctor.report.compare.results import from_run
-from proctor.report.compare.sentence import caution, percent, sentence
+from proctor.report.compare.sentence import caution, percent, reach, sentence, ways_out
 
 QUIET = {"duration_s": Noise(sigma=0.01, source="test")}
 STEADY = [1.0, 1.01, 0.99, 1.005, 0.995, 1.0, 1.002]
@@ -62,7 +62,7 @@ def test_without_history_a_narrow_margin_is_inconclusive_and_the_caution_says_wh
     found = compare(*sides(run, [({}, STEADY)], [({}, STEADY)]), margin=0.02)
     assert found.exit_code is Exit.INCONCLUSIVE
     assert sentence(found) == "Inconclusive: sort could be worse by more than 2.0 % in duration_s."
-    assert "rarely settle less than 29 %" in caution(found.metrics[0])
+    assert "rarely prove changes below 29 %" in caution(found.metrics[0])
     assert "proctor ab" in caution(found.metrics[0])
 
 
@@ -153,14 +153,14 @@ def test_a_metric_that_nobody_has_names_the_nearest(run):
 
 def test_runs_without_a_common_point_are_refused(run):
     a, b = sides(run, [({"n": 1}, STEADY), ({"n": 2}, STEADY)], [({"m": 3}, STEADY), ({"m": 4}, STEADY)])
-    with pytest.raises(UsageError, match="share no point"):
+    with pytest.raises(UsageError, match="have no point in common"):
         compare(a, b)
     with pytest.raises(UsageError, match="has no points"):
         compare(a, from_run(run([]), ()))
 
 
 def test_an_experiment_and_a_task_run_are_refused(run, task_run):
-    with pytest.raises(UsageError, match="nothing to compare"):
+    with pytest.raises(UsageError, match="cannot compare"):
         compare(from_run(run([({}, STEADY)]), ()), from_run(task_run({"t": [1]}), ()))
 
 
@@ -178,7 +178,7 @@ def test_task_runs_are_compared_by_paired_task_means(task_run):
     back = compare(from_run(task_run(bad), ()), from_run(task_run(good), ()))
     assert sentence(back).startswith("Better: B +50.0 pp")
     same = compare(from_run(task_run(good), ()), from_run(task_run(good), ()), margin=0.2)
-    assert sentence(same).startswith("No worse than 20.0 pp")
+    assert sentence(same).startswith("Not worse by more than 20.0 pp")
 
 
 def test_errors_that_straddle_the_decision_make_it_inconclusive(task_run):
@@ -186,7 +186,7 @@ def test_errors_that_straddle_the_decision_make_it_inconclusive(task_run):
     lossy = {f"t{at}": [1, 1, Outcome.SANDBOX_ERROR, Outcome.PROVIDER_ERROR] for at in range(40)}
     found = compare(from_run(task_run(good), ()), from_run(task_run(lossy), ()), margin=0.1)
     assert found.exit_code is Exit.INCONCLUSIVE
-    assert "how errors are counted decides" in sentence(found)
+    assert "depends on how errors are counted" in sentence(found)
     assert found.score.b.errors == 80
 
 
@@ -274,5 +274,42 @@ def test_times_that_tell_nothing_are_called_that(run):
     found = compare(
         *sides(run, [({}, STEADY)], [({}, STEADY)]), noise={"duration_s": Noise(sigma=0.5, source="x")}
     )
-    assert "cannot settle even a doubling" in caution(found.metrics[0])
+    assert "cannot prove even a doubling" in caution(found.metrics[0])
     assert found.exit_code is Exit.INCONCLUSIVE
+
+
+def test_a_total_loss_on_five_tasks_is_worse_for_these_tasks_and_says_why_not_more(task_run):
+    a = from_run(task_run({f"t{at}": [1.0] * 5 for at in range(5)}), ())
+    b = from_run(task_run({f"t{at}": [0.0] * 5 for at in range(5)}, run_id="run-b"), ())
+    found = compare(a, b)
+    assert found.verdict is Verdict.WORSE
+    assert found.claim == "these tasks"
+    assert found.interval[0] == -1
+    assert found.to_dict()["score"]["claim"] == "these tasks"
+    assert str(found).endswith("for these tasks).")
+    assert "at least 6 tasks are needed" in found.score.narrowed
+
+
+def test_a_claim_that_five_tasks_cannot_judge_names_the_ways_out(task_run):
+    a = from_run(task_run({f"t{at}": [1.0] * 5 for at in range(5)}), ())
+    b = from_run(task_run({f"t{at}": [0.0] * 5 for at in range(5)}, run_id="run-b"), ())
+    found = compare(a, b, these_tasks=False)
+    assert found.verdict is Verdict.INCONCLUSIVE
+    assert found.claim == "tasks like these"
+    (way,) = ways_out(found.score)
+    assert "at least 6 tasks are needed, or judge these tasks only: --these-tasks" in way
+    assert reach(found.score) == ""
+
+
+def test_more_rollouts_are_named_where_these_tasks_are_open(task_run):
+    both = [from_run(task_run({"t": [1.0, 0.0] * 2}, run_id=name), ()) for name in ("run-a", "run-b")]
+    found = compare(*both)
+    assert found.verdict is Verdict.INCONCLUSIVE
+    assert "rollouts per task and side would detect 5 pp" in ways_out(found.score)[1]
+    assert "for these tasks; the margin is 5.00 pp" in reach(found.score)
+
+
+def test_a_claim_for_times_is_refused(run):
+    side = from_run(run([({"n": 1}, [1.0, 1.1])]), ())
+    with pytest.raises(UsageError, match="only scores of tasks have a claim"):
+        compare(side, side, these_tasks=True)

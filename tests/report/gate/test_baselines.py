@@ -69,9 +69,9 @@ def test_an_update_keeps_the_history_and_its_reasons(tmp_path, runs):
 @pytest.mark.parametrize(
     ("more", "words"),
     [
-        ({"name": ""}, "cannot be a baseline's name"),
-        ({"name": "a\nb"}, "cannot be a baseline's name"),
-        ({"reason": " "}, "say why"),
+        ({"name": ""}, "is not a valid baseline name"),
+        ({"name": "a\nb"}, "is not a valid baseline name"),
+        ({"reason": " "}, "give a reason"),
         ({"update": True}, "none is pinned yet"),
     ],
 )

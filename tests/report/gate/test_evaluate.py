@@ -38,7 +38,7 @@ def test_the_sentence_names_the_verdict_and_the_rule_that_made_it(gate):
     assert gate(["x == 1"], side).sentence == "Pass: the rule holds."
     assert gate(["x == 1", "failure_count == 0"], side).sentence == "Pass: all 2 rules hold."
     found = gate(["x == 1", "failure_count == 1"], side)
-    assert found.sentence == "Regression (1 of 2 rules): failure_count is 0, the rule wants == 1."
+    assert found.sentence == "Regression (1 of 2 rules): failure_count is 0, the rule requires == 1."
 
 
 def test_a_rule_without_its_baseline_is_open_and_says_what_to_do(one, sides):

@@ -55,7 +55,7 @@ def mixed():
 def test_people_read_the_verdict_first_and_the_bad_rules_before_the_good(mixed):
     shown = lines(mixed)
     assert shown[0].startswith("Regression (1 of 4 rules): it is regression")
-    assert "held against: baseline main (x)" in shown
+    assert "compared with: baseline main (x)" in shown
     assert "! machine differs" in shown
     heads = [line.split()[0] for line in shown if line.endswith((" <= 1", "the b")) and not line[0].isspace()]
     assert heads == ["regression", "infrastructure", "inconclusive", "pass"]

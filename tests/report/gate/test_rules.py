@@ -53,7 +53,7 @@ def test_a_slip_is_told_with_file_and_line(tmp_path):
         ("- rul: x <= 1", "did you mean 'rule'?"),
         ("- rule: [x]", "expected a rule"),
         ("baseline: {a: b}\nrules: [x <= 1]", "the name of a baseline"),
-        ("- baseline: a\n- baseline: b\n- x <= 1", "a gate has one"),
+        ("- baseline: a\n- baseline: b\n- x <= 1", "a gate can have only one"),
         ("baseline: main", "there are no rules"),
     ],
 )

@@ -23,20 +23,20 @@ def test_a_clear_loss_is_a_regression_with_everything_a_reader_needs(one, sides)
     assert found.n == "60 tasks, 300 rollouts against 300"
     assert found.margin == "3 pp"
     assert found.p_value < 0.001
-    assert "would be found 4 times in 5" in found.change
+    assert "would be detected with 80 % probability" in found.change
     assert found.estimate.high < -0.2
 
 
 def test_a_score_that_cannot_have_fallen_by_the_margin_passes(one, sides):
     found = one("score not worse than 20pp", sides.rolled(0.7, seed=1), sides.rolled(0.7, seed=2))
     assert found.verdict is GateVerdict.PASS
-    assert "fails when a loss beyond the margin is no longer excluded" in found.change
+    assert "would fail if a loss beyond the margin could not be excluded" in found.change
 
 
 def test_doubt_says_how_many_rollouts_would_settle_it(one, sides):
     found = one(SCORE, sides.rolled(0.7, tasks=89, seed=1), sides.rolled(0.7, tasks=89, seed=2))
     assert found.verdict is GateVerdict.INCONCLUSIVE
-    assert "rollouts per task and side would settle 3 pp 4 times in 5 (now 5.0)" in found.change
+    assert "rollouts per task and side would detect 3 pp with 80 % probability (now 5.0)" in found.change
 
 
 def test_when_the_change_differs_between_tasks_more_tasks_are_needed(one, sides):
@@ -44,15 +44,49 @@ def test_when_the_change_differs_between_tasks_more_tasks_are_needed(one, sides)
     after = {f"t{at}": [(at + (at % 5 == 0)) % 2] * 20 for at in range(20)}
     found = one(SCORE, sides.suite(after), sides.suite(before))
     assert found.verdict is GateVerdict.INCONCLUSIVE
-    assert "tasks would settle 3 pp 4 times in 5 (now 20); more rollouts of these would not" in found.change
+    assert (
+        "tasks would detect 3 pp with 80 % probability (now 20); more rollouts of these would not"
+    ) in found.change
 
 
-def test_five_tasks_cannot_prove_anything_and_it_is_said(one, sides):
-    before = {f"t{at}": [1.0] * 3 for at in range(5)}
-    after = {f"t{at}": [0.0] * 3 for at in range(5)}
+FEW = "5 tasks cannot prove any difference for tasks like these at 95 %; at least 6 tasks are needed"
+
+
+def test_five_tasks_are_judged_for_these_tasks_and_it_is_said(one, sides):
+    before = {f"t{at}": [1.0] * 5 for at in range(5)}
+    after = {f"t{at}": [0.0] * 5 for at in range(5)}
     found = one(SCORE, sides.suite(after), sides.suite(before))
+    assert found.verdict is GateVerdict.REGRESSION
+    assert found.estimate.claim == "these tasks"
+    assert ", for these tasks); 3 pp less is tolerated." in found.sentence
+    assert FEW in found.change
+
+
+def test_a_claim_that_cannot_be_judged_names_both_ways_out(one, sides):
+    before = {f"t{at}": [1.0] * 5 for at in range(5)}
+    after = {f"t{at}": [0.0] * 5 for at in range(5)}
+    found = one(f"{SCORE} for tasks like these", sides.suite(after), sides.suite(before))
     assert found.verdict is GateVerdict.INCONCLUSIVE
-    assert "with 5 tasks no loss can be certain at 95 %; 6 tasks are the least" in found.change
+    assert FEW in found.change
+    assert "or judge these tasks only" in found.change
+    assert "'for these tasks'" in found.change
+
+
+def test_the_claim_depends_on_the_number_of_tasks_and_never_on_their_scores(one, sides):
+    for before, after in (((1, 1, 1), (1, 1, 1)), ((0, 1, 0), (1, 0, 1)), ((1, 1, 1), (0, 0, 0))):
+        for tasks, claim in ((1, "these tasks"), (5, "these tasks"), (6, "tasks like these")):
+            found = one(
+                SCORE,
+                sides.suite({f"t{at}": list(map(float, after)) for at in range(tasks)}),
+                sides.suite({f"t{at}": list(map(float, before)) for at in range(tasks)}),
+            )
+            assert found.estimate.claim == claim
+
+
+def test_doubt_about_one_task_says_how_many_rollouts_would_settle_it(one, sides):
+    found = one(SCORE, sides.suite({"t": [1.0, 0.0] * 5}), sides.suite({"t": [1.0, 0.0] * 5}))
+    assert found.verdict is GateVerdict.INCONCLUSIVE
+    assert "rollouts per task and side would detect 3 pp with 80 % probability (now 10)" in found.change
 
 
 def test_these_tasks_is_the_narrower_claim(one, sides):
@@ -88,7 +122,7 @@ def test_a_broken_baseline_leaves_the_question_open(one, sides):
     broken = sides.suite(rewards, errors={f"t{at}": 2 for at in range(10)})
     found = one(SCORE, sides.suite(rewards), broken)
     assert found.verdict is GateVerdict.INCONCLUSIVE
-    assert "the baseline is the broken one; pin it again" in found.sentence
+    assert "the errors are in the baseline; pin a new one" in found.sentence
 
 
 def test_when_nothing_but_errors_came_back_it_is_infrastructure(one, sides):
@@ -111,8 +145,8 @@ def test_a_task_that_is_gone_cannot_pass(one, sides):
     before, after = sides.rolled(0.7, tasks=61, seed=1), sides.rolled(0.7, tasks=60, seed=2)
     found = one("score not worse than 20pp", after, before)
     assert found.verdict is GateVerdict.INCONCLUSIVE
-    assert "1 task of the baseline not in this run: t60" in found.sentence
-    assert found.details == ("inconclusive: 1 task of the baseline not in this run: t60",)
+    assert "1 task of the baseline missing in this run: t60" in found.sentence
+    assert found.details == ("inconclusive: 1 task of the baseline missing in this run: t60",)
 
 
 def test_nothing_shared_is_no_answer(one, sides):
@@ -133,7 +167,7 @@ def test_a_slower_point_is_named_and_the_others_do_not_hide_it(one, sides):
     after = replace(after, results=replace(after.results, points=points))
     found = one(TIMES, after, before, noise=QUIET)
     assert found.verdict is GateVerdict.REGRESSION
-    assert "duration_s at 1 of 3 points, most of all sort(n=1): 2.0" in found.sentence
+    assert "duration_s at 1 of 3 points, worst at sort(n=1): 2.0" in found.sentence
     assert len(found.details) == 1
 
 

@@ -61,7 +61,7 @@ def test_fields_of_a_summary_are_held_against_their_limits(one, perf, rule, verd
 
 def test_a_result_says_the_value_the_limit_and_the_distance(one, perf):
     found = one("max_wall_clock_s <= 15", perf)
-    assert found.sentence == "max_wall_clock_s is 12.5 s, the rule wants <= 15.0 s."
+    assert found.sentence == "max_wall_clock_s is 12.5 s, the rule requires <= 15.0 s."
     assert found.change == "2.50 s from the limit, 17 % of it"
     assert (found.n, found.margin, found.estimate.value) == ("24 trials", "<= 15.0 s", 12.5)
 
@@ -71,7 +71,7 @@ def test_a_result_says_the_value_the_limit_and_the_distance(one, perf):
     [
         ("max_wall_clok_s <= 15", "did you mean 'max_wall_clock_s'?"),
         ("failure_count.x <= 15", "is not a field of perf-summary"),
-        ("zzz <= 15", "'proctor gate RUN --fields' lists what there is"),
+        ("zzz <= 15", "'proctor gate RUN --fields' lists all fields"),
         ("run_artifacts <= 15", "is not a single value; it has total_bytes, avg_bytes"),
         ("status <= 15", "is 'done', not a number"),
         ("metrics.duration <= 15", "did you mean 'duration_s'?"),
@@ -89,7 +89,7 @@ def test_a_limit_may_follow_the_baseline(one, perf):
     assert one("failure_count <= baseline - 1", perf, before).verdict is GateVerdict.REGRESSION
     found = one("max_wall_clock_s <= baseline + 10%", perf, before)
     assert found.verdict is GateVerdict.PASS
-    assert "the rule wants <= 13.2 s (from the baseline)" in found.sentence
+    assert "the rule requires <= 13.2 s (from the baseline)" in found.sentence
     assert one("cost_usd <= baseline", perf, before).verdict is GateVerdict.INCONCLUSIVE
     lacking = side_of_document({**DOCUMENT, "max_wall_clock_s": None}, label="before")
     assert "the baseline has no value" in one("max_wall_clock_s <= baseline", perf, lacking).sentence
@@ -122,7 +122,7 @@ def test_a_metric_keeps_its_limit_at_every_point(one, sides):
     found = one("metrics.duration_s.p95 <= 0.2", side)
     assert found.verdict is GateVerdict.REGRESSION
     assert "is 300 ms at sort(n=1), the worst of 3 points" in found.sentence
-    assert "2 points break it" in found.sentence
+    assert "2 points violate it" in found.sentence
     assert found.details == ("sort(n=1): 300 ms", "sort(n=2): 250 ms")
     assert one("metrics.duration_s.p95 >= 0.05", side).verdict is GateVerdict.PASS
 
@@ -166,7 +166,7 @@ def test_a_score_is_read_three_ways_and_a_straddled_limit_decides_nothing(one, s
     side = scored(sides, rewards, errors={"t0": 4, "t1": 4, "t2": 4})
     found = one("score >= 90%", side)
     assert found.verdict is GateVerdict.INCONCLUSIVE
-    assert "12 errors decide: 85.0 % with errors as zero, 100.0 % at best" in found.sentence
+    assert "12 errors leave it open: 85.0 % with errors as zero, 100.0 % at best" in found.sentence
     assert one("score >= 50%", side).verdict is GateVerdict.PASS
     assert one("score >= baseline", side, side).verdict is GateVerdict.INCONCLUSIVE
 

@@ -55,7 +55,7 @@ def test_an_unchanged_series_says_so_with_its_noise(series):
 def test_few_runs_are_shown_and_not_judged(series):
     step(series, runs=3)
     history = collect(series.store, "sort")
-    assert "3 of 3 runs have a value, too few to look for changes (8 are the least)" in sentence(history)
+    assert "3 of 3 runs have a value, too few to detect changes (at least 8 are needed)" in sentence(history)
     assert "5 more runs" in captions(history)[-1]
     page_of(history)
 
@@ -130,7 +130,7 @@ def test_a_few_points_that_moved_are_told_when_the_whole_did_not(series):
         )
     said = sentence(collect(series.store, "wide"))
     assert "no lasting change in 16 runs" in said
-    assert "1 of 12 single lines moved, most sorting(size=3): +" in said
+    assert "1 of 12 single lines changed, sorting(size=3) most: +" in said
 
 
 def test_pass_rates_move_by_points_and_costs_and_times_come_along(series):
@@ -164,7 +164,9 @@ def test_several_agents_are_several_main_lines(series):
 def test_other_tasks_are_flagged(series):
     series.rollouts("agents", 0, 0.5, tasks=4)
     series.rollouts("agents", 1, 0.5, tasks=6)
-    assert differences(collect(series.store, "agents")) == ["at run agents-001: other tasks: 2 new, 0 gone"]
+    assert differences(collect(series.store, "agents")) == [
+        ("at run agents-001: different tasks: 2 new, 0 removed")
+    ]
 
 
 @pytest.mark.parametrize("metric", ["reward", "duration_s", "cost_usd", "peak_memory_bytes"])
@@ -210,7 +212,7 @@ def test_of_very_many_points_the_first_are_followed_and_that_is_said(series, mon
     series.points("wide", 0, 1.0, params=[{"size": size} for size in range(1, 6)])
     history = collect(series.store, "wide")
     assert len([line for line in history.lines if not line.main]) == 3
-    assert "of 5 points the first 3 are followed" in history.notes[0]
+    assert "only the first 3 of 5 points are followed" in history.notes[0]
 
 
 def test_the_document_has_every_value_and_is_plain_json(series):

@@ -176,7 +176,7 @@ def test_a_bundle_with_other_content_is_found(taken: ArtifactSet):
     with zipfile.ZipFile(taken.bundle, "w") as archive:
         archive.writestr(taken.path("summary").name, "{}")
     found = "\n".join(check_set(taken))
-    assert "holds other files" in found
+    assert "contains other files" in found
     assert "differs from the file beside it" in found
     taken.bundle.write_bytes(b"no zip")
     assert "cannot be read" in "\n".join(check_set(taken))
@@ -189,7 +189,7 @@ def test_a_manifest_that_forgets_a_document_or_the_bundle_is_found(taken: Artifa
 
     found = "\n".join(damage(taken, "manifest", forget, seal=False))
     assert "does not list perf-metrics" in found
-    assert "'compress' and the listed bundle disagree" in found
+    assert "'compress' and the listed bundle do not match" in found
 
 
 def test_the_footprint_is_counted_again_on_disk(taken: ArtifactSet, tmp_path: Path):

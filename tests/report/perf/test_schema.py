@@ -60,7 +60,7 @@ def test_a_thousand_problems_are_cut_short():
 def test_a_schema_that_asks_for_more_than_is_checked_is_refused():
     with pytest.raises(SchemaError, match="format"):
         problems("x", {"format": "date"})
-    with pytest.raises(SchemaError, match="leads nowhere"):
+    with pytest.raises(SchemaError, match="cannot be resolved"):
         problems("x", {"$ref": "#/$defs/none"})
 
 

@@ -69,7 +69,7 @@ def measured(points: int = 3) -> list[tuple[PlannedTrial, list[AttemptRecord]]]:
         )
         tries = [attempt(trial, Outcome.PASSED, iterations=rows, metrics=aggregate(rows))]
         if index == 1:
-            lost = Failure(phase="work", type="WorkerLost", message="no sign of life")
+            lost = Failure(phase="work", type="WorkerLost", message="no heartbeat")
             tries = [
                 attempt(trial, Outcome.WORKER_LOST, failure=lost, phases_s={}),
                 replace(tries[0], number=2, started_at=T0 + 16, ended_at=T0 + 18.5),

@@ -54,8 +54,8 @@ def test_what_another_program_wrote_is_told(tmp_path):
     with zipfile.ZipFile(tmp_path / "a.zip") as archive:
         told = list(free_bytes(tmp_path / "a.zip", archive.infolist(), {"a": "0"}))
     assert ("b", "the header in the archive is not the one that a receipt has") in told
-    assert ("a", "its packed bytes are not those that were written") in told
-    assert ("the archive", "ends in other bytes than a receipt does") in told
+    assert ("a", "its packed bytes differ from those that were written") in told
+    assert ("the archive", "does not end as a receipt does") in told
     assert ("the archive", "its files are not in order") in told
 
 

@@ -98,7 +98,7 @@ CHANGES = {
     "a set-aside failure": (
         "experiment",
         lambda rows: rows[1].update(outcome="failed", blame="agent"),
-        "ended 'failed', which counts, and is set aside",
+        "ended 'failed', which counts, but is marked as not counted",
     ),
     "two that count": (
         "experiment",
@@ -109,7 +109,7 @@ CHANGES = {
     "a missing trial": (
         "experiment",
         lambda rows: rows.pop(),
-        r"sort_list\(size=100\)\) has no attempt that counts, and the run says that it is done",
+        r"sort_list\(size=100\)\) has no attempt that counts, but the run is marked as done",
     ),
     "an attempt of no trial": (
         "experiment",
@@ -119,7 +119,7 @@ CHANGES = {
     "other parameters": (
         "experiment",
         lambda rows: rows[0].update(params={"size": 3}),
-        "params: not what the plan has under this key",
+        "params: not as planned for this key",
     ),
     "another order": ("experiment", lambda rows: rows.reverse(), "its row is out of order"),
     "an end before the start": (
@@ -130,7 +130,7 @@ CHANGES = {
     "a short time": (
         "experiment",
         lambda rows: rows[0]["phases_s"].update(work=100.0),
-        "took 2.5 s from start to end, and its phases 100 s",
+        "took 2.5 s from start to end, but its phases took 100 s",
     ),
     "a start before the run": (
         "experiment",
@@ -150,7 +150,7 @@ CHANGES = {
     "numbers that break arithmetic": (
         "experiment",
         lambda rows: rows[0]["iterations"][0].update(duration_s=1e300),
-        "its numbers cannot be worked out again: OverflowError",
+        "its numbers cannot be calculated again: OverflowError",
     ),
 }  # fmt: skip
 
@@ -217,7 +217,7 @@ DOCUMENTS = {
     "plan": (
         "experiment",
         _json_change("manifest.json", lambda each: each["plan"]["trials"][0].update(seed=8)),
-        "manifest.json: trial .* key: recorded .* what is planned gives",
+        "manifest.json: trial .* key: recorded .* the plan gives",
     ),
     "planned twice": (
         "experiment",
@@ -244,14 +244,14 @@ DOCUMENTS = {
         lambda files: files.update(
             {"metrics.json": files["metrics.json"].replace(b'"run_id"', b'"run_id": 5, "run_id"', 1)}
         ),
-        "metrics.json: run_id: stands there twice",
+        "metrics.json: run_id: appears twice",
     ),
     "no JSON": (
         "experiment",
         lambda files: files.update({"metrics.json": b"{"}),
         "metrics.json: not valid JSON",
     ),
-    "no rows": ("experiment", lambda files: files.pop("series.jsonl"), "series.jsonl: is not there"),
+    "no rows": ("experiment", lambda files: files.pop("series.jsonl"), "series.jsonl: is missing"),
     "bad rows": (
         "experiment",
         lambda files: files.update({"series.jsonl": b"{}\n"}),
@@ -270,7 +270,7 @@ DOCUMENTS = {
     "a missing artifact": (
         "task",
         lambda files: files.pop("trials/org__plain/0/verifier/reward.txt"),
-        "the record has this artifact, and the receipt does not",
+        "the record has this artifact, but the receipt does not",
     ),
     "a swapped reward file": (
         "task",
@@ -309,7 +309,7 @@ def test_another_version_compares_numbers_and_no_pages(workshop, tools, tmp_path
     monkeypatch.setattr(recount, "installed_version", lambda: "99.0")
     verified = tools.verify(forged)
     assert tools.told(forged) == []
-    assert any("pages for people are not" in note for note in verified.findings.notes)
+    assert any("HTML and Markdown pages are not" in note for note in verified.findings.notes)
     wrong = tools.forge(honest, DOCUMENTS["metrics"][1], tmp_path / "wrong.zip")
     assert any("outcome" in line for line in tools.told(wrong))
 

@@ -205,9 +205,9 @@ def _listed(path, target, change):
         (lambda each: each["files"].append(each["files"][0]), "README.md: is listed twice"),
         (
             lambda each: each["files"][0].update(packed=None),
-            "README.md: is listed as left out, and is there",
+            "README.md: is listed as left out, but is in the archive",
         ),
-        (lambda each: each["files"].pop(0), "README.md: is in the archive and not listed"),
+        (lambda each: each["files"].pop(0), "README.md: is in the archive but not listed"),
         (
             lambda each: each["files"].append(
                 {"path": "z", "sha256": "0" * 64, "bytes": 1, "packed": "0" * 64}
@@ -256,7 +256,7 @@ def test_other_files_are_refused(tmp_path, tools):
         tools.verify(tmp_path / "other.zip")
     with zipfile.ZipFile(tmp_path / "way-out.zip", "w") as archive:
         archive.writestr("../../etc/passwd", "hello")
-    with pytest.raises(UsageError, match="leads out of the archive"):
+    with pytest.raises(UsageError, match="points outside the archive"):
         tools.verify(tmp_path / "way-out.zip")
     with zipfile.ZipFile(tmp_path / "bomb.zip", "w", zipfile.ZIP_DEFLATED) as archive:
         archive.writestr("receipt.json", b"0" * (64 << 20))
@@ -266,7 +266,7 @@ def test_other_files_are_refused(tmp_path, tools):
 
 def test_a_run_that_goes_on_has_no_receipt(workshop):
     workshop.put("experiment", status=RunStatus.RUNNING)
-    with pytest.raises(UsageError, match="a receipt is of a run that has ended"):
+    with pytest.raises(UsageError, match="only a run that has ended can have a receipt"):
         workshop.receipt("experiment")
 
 
@@ -278,7 +278,7 @@ def test_a_run_that_was_cut_short_has_one(workshop, tools, status):
 
 def test_a_receipt_replaces_nothing(workshop):
     workshop.receipt("experiment")
-    with pytest.raises(UsageError, match="exists already"):
+    with pytest.raises(UsageError, match="already exists"):
         workshop.receipt("experiment")
 
 

@@ -144,7 +144,7 @@ def test_unit_and_judge_scores_stand_side_by_side_and_the_untested_leave_the_den
 def test_the_scoring_says_who_is_to_blame_and_why(rolled):
     trial = rolled.planned(0, "a")
     text = trial_files.scoring(trial, rolled.record(trial, "sandbox_error"))
-    assert "Not in the score: the infrastructure is to blame" in text
+    assert "Not in the score: caused by the infrastructure" in text
     assert "SandboxError" in text
     several = rolled.record(
         trial, metrics={"rewards": {"speed": 0.5, "size": 1.0}, "steps": {"one": 1.0, "two": None}}
@@ -161,7 +161,7 @@ def test_notes_tell_what_a_reader_needs(rolled):
     )
     assert "- host-root: \\<not\\> elsewhere" in said
     assert "- used: steps 3" in said
-    assert "Nothing to note." in trial_files.notes(trial, rolled.record(trial))
+    assert "No notes." in trial_files.notes(trial, rolled.record(trial))
     assert "start: the sandbox" in trial_files.notes(trial, rolled.record(trial, "sandbox_error"))
 
 
@@ -171,13 +171,16 @@ def test_the_summary_has_matrix_scores_and_tasks(rolled):
     assert "| config-edit | `✓✓✓✓✓` |" in text
     assert "(not scored)" in text
     assert "flaky" in text
-    assert "| mean of a trial | image |" in text
+    assert "| mean of a trial | agent | verify |" in text
+    assert "| around a trial, median | image | start |" in text
     assert "prompt tokens" in text
 
 
 def test_a_summary_of_many_tasks_is_cut_and_one_without_times_is_short(rolled, monkeypatch):
     monkeypatch.setattr(markdown, "MOST_ROWS", 2)
-    assert "The first 2 of 9 tasks; `task_results/` has them all." in markdown.summary(rolled.comparison())
+    assert ("The first 2 of 9 tasks; `task_results/` lists all of them.") in markdown.summary(
+        rolled.comparison()
+    )
     trial = rolled.planned(0, "a")
     bare = rolled.of([(trial, [rolled.record(trial, phases_s={}, ledger={})])])
     assert "Time and resources" not in markdown.results(bare)

@@ -5,6 +5,7 @@ import re
 import pytest
 from tests.report.pages import EVIL, checked
 
+from proctor.analysis.claim import Claim
 from proctor.model.outcome import Outcome
 from proctor.report.html.page import render
 from proctor.report.rollouts import charts, matrix
@@ -18,7 +19,7 @@ def test_the_page_has_score_matrix_curve_tasks_and_resources(rolled):
     assert [text.index(each) for each in order] == sorted(text.index(each) for each in order)
     assert "Resource ledger" in text
     assert "Model use" in text
-    assert "Hatched fields with a capital letter" in text
+    assert "Hatched squares with a capital letter" in text
     assert re.findall(r"url\((?!#)", page) == []
     assert "http" not in page.replace("http-equiv", "")
 
@@ -77,7 +78,7 @@ def test_arms_that_do_not_fit_go_below_and_very_many_fields_lose_their_tooltips(
 
 def test_the_rates_show_both_ends_of_the_errors(rolled):
     run = rollouts(rolled.study().cell("a", [1.0, "starved"], agent="x").cell("a", [0.0], agent="y").data())
-    drawn = charts.pass_rates(run.arms)
+    drawn = charts.pass_rates(run.arms, Claim.THESE_TASKS)
     assert "errors as zero: 50 %" in drawn
     assert "best case: 100 %" in drawn
 

@@ -1,12 +1,17 @@
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
+from proctor.report.html.page import render
 from proctor.report.rollouts import scores
 from proctor.report.rollouts.document import overview, task_results, trial_row
+from proctor.report.rollouts.markdown import summary as to_markdown
 from proctor.report.rollouts.scores import rollouts, wanted_k
 from proctor.report.rollouts.words import denominators_text, glyph, headline, rate, use_text
 from proctor.report.story import headline as story
+from proctor.report.summary import summary
 
 
 def test_the_three_readings_of_errors(rolled):
@@ -76,11 +81,24 @@ def test_use_is_added_over_every_attempt_and_the_ledger_takes_what_counts(rolled
     assert set(scores.phases(trials)) >= {"agent", "verify"}
 
 
+def test_what_was_not_measured_is_called_unknown_with_its_reason(rolled):
+    trial = rolled.planned(0, "a", "terminal", model="m")
+    record = rolled.record(trial, "passed")
+    ledger = {**record.ledger, "cpu_s": None, "unknown": {"cpu_s": "nothing counts it", "x": "y"}}
+    data = rolled.of([(trial, [replace(record, ledger=ledger)])])
+    trials = list(data.trials)
+    assert "cpu_s" not in scores.ledger(trials)
+    assert scores.unknown(trials) == {"cpu_s": "nothing counts it"}
+    assert summary(data)["arms"][0]["ledger_unknown"] == {"cpu_s": "nothing counts it"}
+    assert "unknown" in to_markdown(data)
+    assert "unknown where nothing counts it" in render(data)
+
+
 def test_the_headline_names_everyone_and_what_was_left_out(rolled):
     text = story(rolled.comparison())
-    assert text.startswith("Pass rates over 9 tasks: oracle 100 %")
+    assert text.startswith("Pass rates over 9 tasks (95 % intervals for tasks like these): oracle 100 %")
     assert "nop 0 %" in text
-    assert "Left out, because it was not the agent's doing: 3 provider errors." in text
+    assert "Left out, because the agent did not cause it: 3 provider errors." in text
     one = rolled.study().cell("a", [1.0, 0.0, "invalid"]).data()
     assert story(one).startswith("oracle passes 50 % on 1 task (95 % interval ")
     assert "1 invalid." in story(one)

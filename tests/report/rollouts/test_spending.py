@@ -33,7 +33,7 @@ def study(rolled):
 def test_agents_are_drawn_by_what_a_rollout_costs_and_earns(study):
     page = render(with_cost(two_agents(study)))
     assert "Cost against score" in page
-    assert "A mark per agent and model: mean cost" in page
+    assert "One mark per agent and model: mean cost" in page
 
 
 def test_without_money_time_stands_in_and_a_single_agent_is_drawn_by_task(study):
@@ -41,7 +41,7 @@ def test_without_money_time_stands_in_and_a_single_agent_is_drawn_by_task(study)
         study.cell(task, ["passed", "failed"], agent="x")
     page = render(study.data())
     assert "Duration against score" in page
-    assert "A mark per task" in page
+    assert "One mark per task" in page
 
 
 def test_a_single_task_of_a_single_agent_has_nothing_to_draw(study):
@@ -54,9 +54,25 @@ def test_times_are_drawn_in_the_order_rollouts_started(study):
     for task in ("a", "b", "c", "d"):
         study.cell(task, ["passed"] * 3)
     page = render(study.data())
-    assert "12 scored rollouts of all tasks and agents in the order they started" in page
+    assert "12 scored rollouts in the order they started" in page
     assert "Peak memory of a rollout" in page
     assert "CPU time of a rollout" in page
+
+
+def test_times_are_held_against_the_same_task_and_agent(study):
+    """Slow tasks that run first look like drift unless each is compared with itself."""
+    for task, took in (("slow", 100.0), ("quick", 1.0)):
+        for agent, factor in (("x", 1.0), ("y", 3.0)):
+            study.cell(task, ["passed"] * 4, agent=agent)
+            for at, (trial, (record,)) in enumerate(study.pairs[-4:], len(study.pairs) - 4):
+                phases = {"image": 50.0, "agent": took * factor, "verify": took}
+                study.pairs[at] = (trial, [replace(record, phases_s=phases)])
+    assert spending.in_order(rollouts(study.data())) == [1.0] * 16
+
+
+def test_a_task_with_too_few_rollouts_is_held_against_nothing(study):
+    study.cell("a", ["passed"] * 2).cell("b", ["passed"] * 3)
+    assert len(spending.in_order(rollouts(study.data()))) == 3
 
 
 def test_of_very_many_tasks_some_are_drawn_and_that_is_said(study, monkeypatch):
@@ -71,7 +87,7 @@ def test_too_many_rollouts_for_a_field_each_are_a_field_per_task(study, monkeypa
     assert not overview.is_large(rollouts(data))
     monkeypatch.setattr(overview, "MOST_FIELDS", 5)
     page = render(data)
-    assert "One field per task" in page
+    assert "One square per task" in page
     assert "0 of 3 tasks always pass, 3 sometimes, 0 never" in page
     assert "a: 2 of 3 passed, 67 %" in page
     monkeypatch.setattr(overview, "MOST_TOLD", 1)

@@ -29,7 +29,10 @@ def test_one_agent_with_other_options_is_another_competitor(rolled):
     study = rolled.study()
     for body, options in enumerate(({"command": "fast"}, {"command": "slow"})):
         study.cell("a", [1.0], agent="command", body=body, overrides={"agent_options": options})
-    assert [arm.label for arm in arrange(study.data()).arms] == ["command (1)", "command (2)"]
+    assert [arm.label for arm in arrange(study.data()).arms] == [
+        "command (command=fast)",
+        "command (command=slow)",
+    ]
 
 
 def test_one_task_changed_in_two_ways_is_two_rows(rolled):

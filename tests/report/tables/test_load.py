@@ -66,6 +66,10 @@ def test_a_library_that_is_missing_is_named_with_how_to_get_it(stored, absent):
             proctor.load(as_=name)
 
 
+def test_without_pandas_the_usual_form_is_rows(stored, absent):
+    assert proctor.load() == proctor.load(as_="rows")
+
+
 def test_a_wrong_word_names_the_right_ones(stored):
     with pytest.raises(UsageError, match="kind is one of trials, attempts, iterations"):
         proctor.load(kind="episodes")

@@ -33,7 +33,7 @@ def test_every_attempt_has_a_row_and_one_of_each_trial_counts(runs):
     assert len(rows) == 6
     assert sum(row["counts"] for row in rows) == 5
     lost = next(row for row in rows if row["outcome"] == "worker_lost")
-    assert lost["failure.message"] == "no sign of life"
+    assert lost["failure.message"] == "no heartbeat"
     assert lost["blame"] == "infrastructure"
     assert lost["params.profile"] == "safety"
 

@@ -77,7 +77,7 @@ def test_a_task_that_holds_everywhere_is_sound_and_its_bound_is_honest():
     assert found.backend == "bubblewrap"
     text = page.sentence(found)
     assert "passed 5 of 5 (with 95 % confidence it fails less than 43 % of the time)" in text
-    assert "one cpu, network off, clock, time zone, loaded did no harm" in text
+    assert "it also passed under: one cpu, network off, clock, time zone, loaded" in text
     assert page.not_tried(found) == ""
     assert exit_code([found]) is Exit.OK
 
@@ -90,8 +90,8 @@ def test_a_task_that_holds_everywhere_is_sound_and_its_bound_is_honest():
         ({"oracle": ["verifier_error"] * 5}, "broken", "verifier error"),
         ({"oracle": ["invalid"]}, "broken", "it cannot be run: it was invalid"),
         ({"oracle": ["passed", "failed", "passed"]}, "flaky", "the oracle failed 1 of 3"),
-        ({"nop": ["passed"] * 5}, "leaking", "doing nothing passed 5 of 5"),
-        ({"nop": ["failed", "passed"]}, "leaking", "doing nothing passed 1 of 2"),
+        ({"nop": ["passed"] * 5}, "leaking", "an agent that does nothing passed 5 of 5"),
+        ({"nop": ["failed", "passed"]}, "leaking", "an agent that does nothing passed 1 of 2"),
         ({"nop": ["verifier_error"] * 5}, "broken", "its tests gave no reward 5 of 5 times"),
         ({"clock": ["failed"] * 2}, "rotting", "400 days ahead failed 2 of 2"),
         ({"network_off": ["agent_timeout"] * 2}, "network", "without network failed 2 of 2 (agent timeout"),
@@ -135,7 +135,7 @@ def test_a_flaky_task_is_fragile_too_only_when_its_luck_does_not_explain_it():
 def test_what_infrastructure_broke_is_told_once():
     found = vetted({check.value: ["image_error"] * 2 for check in Check})
     (finding,) = found.findings
-    assert "every trial of the oracle, doing nothing, the oracle on one CPU" in finding.sentence
+    assert "every trial of the oracle, an agent that does nothing, the oracle on one CPU" in finding.sentence
     assert finding.sentence.count("it was image_error") == 1
 
 
@@ -163,7 +163,7 @@ def test_losses_to_infrastructure_and_free_points_are_noted():
     found = vetted({"oracle": ["passed", "sandbox_error"], "nop": ["partial"] * 5})
     assert found.verdict is TaskVerdict.SOUND
     assert "infrastructure lost 1 of 2 trials of the oracle" in found.notes
-    assert "doing nothing earned 0.4 of 1" in found.notes
+    assert "an agent that does nothing earned 0.4 of 1" in found.notes
     assert page.row(found, [Check.ORACLE])[2] == "1/1 (+1)"
 
 

@@ -5,8 +5,10 @@ from __future__ import annotations
 import pytest
 
 from proctor.errors import SandboxError, TaskError
+from proctor.model.task import TaskEnvironment
 from proctor.sandbox.container import composition
 from proctor.sandbox.container.compose import compose_program
+from proctor.sandbox.image.single_service import main_service
 from proctor.sandbox.podman import engine
 
 
@@ -39,6 +41,48 @@ def test_the_main_service_is_called_main_or_is_the_only_one(write):
         composition.read(write("services: {a: {image: x}, b: {image: x}}"))
 
 
+def test_a_file_that_only_adds_services_leaves_the_sandbox_to_the_task_s_own_dockerfile(write):
+    file = write("services: {db: {image: x}}")
+    (file.parent / "Dockerfile").write_text("FROM y\n")
+    found = composition.read(file)
+    assert (found.main, list(found.document["services"])) == ("main", ["db", "main"])
+    wanted = TaskEnvironment(compose=file, folder=file.parent, dockerfile=file.parent / "Dockerfile")
+    assert found.made_of(wanted) == (None, file.parent, file.parent / "Dockerfile")
+    prebuilt = TaskEnvironment(compose=file, image="made:1")
+    assert composition.read(file, main="main").made_of(prebuilt) == ("made:1", None, None)
+
+
+def test_an_image_beside_a_dockerfile_is_only_a_name_for_what_is_built(write):
+    file = write("services: {main: {image: 'some:1'}}")
+    dockerfile = file.parent / "Dockerfile"
+    found = composition.read(file)
+    built = TaskEnvironment(compose=file, folder=file.parent, dockerfile=dockerfile)
+    assert found.made_of(built) == (None, file.parent, dockerfile)
+    assert found.made_of(TaskEnvironment(compose=file)) == ("some:1", None, None)
+    assert found.made_of(TaskEnvironment(compose=file, image="prebuilt:1")) == ("some:1", None, None)
+
+
+def test_the_names_that_harbor_sets_are_filled_in_and_its_log_folders_are_ours(write):
+    file = write(
+        "services:\n  main:\n    build: {context: '${CONTEXT_DIR}', args: [A, B=2], target: last}\n"
+        "    image: ${MAIN_IMAGE_NAME}\n    cpus: ${CPUS}\n    mem_limit: ${MEMORY}\n"
+        "    volumes: ['${HOST_VERIFIER_LOGS_PATH}:${ENV_VERIFIER_LOGS_PATH}', "
+        "{type: bind, source: '${HOST_ARTIFACTS_PATH}', target: '${ENV_ARTIFACTS_PATH}'}]\n"
+        "  other: {image: x, volumes: ['${HOST_AGENT_LOGS_PATH}:${ENV_AGENT_LOGS_PATH}']}\n"
+    )
+    wanted = TaskEnvironment(compose=file, cpus=2, memory_bytes=1 << 30, env={"A": "1", "C": "${X}"})
+    variables = composition.variables_of(wanted)
+    found = composition.read(file, variables)
+    assert found.context == file.parent
+    asked = main_service(wanted, found, variables)
+    assert (asked.target, asked.arguments) == ("last", {"A": "1", "B": "2"})
+    main, other = (found.document["services"][name] for name in ("main", "other"))
+    assert (main["cpus"], main["mem_limit"]) == ("2", "1024M")
+    assert main["volumes"] == ["/logs/verifier", "/logs/artifacts"]
+    assert other["volumes"] == ["/logs/agent"]
+    assert "C" not in variables
+
+
 def test_volumes_of_the_task_s_own_folder_are_fine(write):
     file = write(
         "services: {main: {image: x, env_file: vars, volumes: ["
@@ -67,6 +111,8 @@ def test_volumes_of_the_task_s_own_folder_are_fine(write):
         ("volumes: ['./link:/s']", "outside"),
         ("volumes: [{type: bind, source: /, target: /s}]", "outside"),
         ("volumes: [3]", "a mapping is expected"),
+        ("volumes: /x", "a list is expected"),
+        ("volumes: ['/logs/verifier:/etc']", "outside"),
         ("env_file: /elsewhere/.env", "outside"),
         ("build: /", "outside"),
         ("build: {context: ., dockerfile: ../../x}", "outside"),
@@ -90,7 +136,7 @@ def test_a_service_that_reaches_out_of_its_container_is_refused(write, service, 
         ("services:", "no service"),
         ("services: [x]", "a mapping is expected"),
         ("a: [", "not a compose file"),
-        ("#" * 300_000, "more than"),
+        ("#" * 300_000, "larger than"),
     ],
 )
 def test_a_file_that_cannot_be_served_is_refused(write, text, word):

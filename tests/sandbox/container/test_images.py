@@ -6,12 +6,14 @@ import asyncio
 import subprocess
 import sys
 import uuid
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from proctor.errors import ImageError, TaskError
 from proctor.model.task import Task, TaskEnvironment
+from proctor.sandbox import reaper
 from proctor.sandbox.base import SandboxRequest
 from proctor.sandbox.choose import open_images
 from proctor.sandbox.container import leftovers
@@ -110,6 +112,24 @@ async def test_a_prebuilt_image_is_used_as_it_is(images, podman_image, tmp_path)
     assert root.image == root.digest
     assert root.workdir == "/"
     assert root.user == "root"
+    assert (root.image_name, root.image_digest[:7]) == (podman_image, "sha256:")
+
+
+async def test_a_built_image_is_pinned_by_what_it_begins_with(images, task, podman_image):
+    prebuilt = await images.root(task("ENV A=1"))
+    begun = await images.root(Task(name="t", path=Path("/"), digest="d"), TaskEnvironment(image=podman_image))
+    assert prebuilt.image != begun.image
+    assert (prebuilt.image_name, prebuilt.image_digest) == (begun.image_name, begun.image_digest)
+
+
+async def test_commands_run_as_the_compose_file_says(images, task):
+    made = task()
+    file = made.environment.folder / "docker-compose.yaml"
+    (file.parent / "vars").write_text("A=file\nB=file\n")
+    service = "environment: {B: own}, env_file: vars, working_dir: /srv, user: tester"
+    file.write_text(f"services: {{main: {{build: ., {service}}}}}\n")
+    root = await images.root(replace(made, environment=replace(made.environment, compose=file)))
+    assert (root.env["A"], root.env["B"], root.workdir, root.user) == ("file", "own", "/srv", "tester")
 
 
 async def test_a_build_that_takes_too_long_is_ended_and_leaves_nothing(images, task, podman):
@@ -175,11 +195,30 @@ async def test_what_a_killed_builder_left_is_removed(podman, images, task, tmp_p
 
         mark = f"PROCTOR_BUILD={next((tmp_path / 'podman/podman-sandboxes').glob('*/builds/*')).name}"
         processes.kill_all(processes.marked(mark))
-    owner = next(each.name for each in podman.state_dir.iterdir() if each != podman.folder)
+    owner = next(each.name for each in podman.state_dir.iterdir() if each != podman.folder and each.is_dir())
     assert await working_containers(podman, owner)
     removed = await podman.reap()
     assert any("build" in line for line in removed), removed
     assert not sleeping()
     assert not await working_containers(podman, owner)
-    assert [each.name for each in podman.state_dir.iterdir() if each != podman.folder] == []
+    ours = {podman.folder, reaper.lock_of(podman.folder)}
+    assert [each.name for each in podman.state_dir.iterdir() if each not in ours] == []
     assert not build_steps(podman.state_dir)
+
+
+async def test_the_build_of_a_compose_file_gets_its_arguments_and_its_stage(images, task, podman_image):
+    made = task("ARG WHO=nobody", "ENV SAID=$WHO", f"FROM {podman_image}", "ENV LAST=1")
+    folder = made.environment.folder
+    dockerfile = folder / "Dockerfile"
+    dockerfile.write_text(
+        dockerfile.read_text().replace(f"FROM {podman_image}", f"FROM {podman_image} AS one", 1)
+    )
+    file = folder / "docker-compose.yaml"
+    file.write_text(
+        "services: {main: {image: '${MAIN_IMAGE_NAME}', "
+        "build: {context: '${CONTEXT_DIR}', target: one, args: [WHO]}}}"
+    )
+    environment = replace(made.environment, compose=file, env={"WHO": "you"})
+    root = await images.root(made, environment)
+    assert (root.env["SAID"], root.service, root.compose) == ("you", "main", file)
+    assert "LAST" not in root.env

@@ -7,7 +7,7 @@ import shutil
 import pytest
 
 from proctor.errors import SandboxError
-from proctor.sandbox import docker, podman
+from proctor.sandbox import podman
 from proctor.sandbox.container import adjust, probe
 from proctor.sandbox.container.engine import Adjustment
 
@@ -19,7 +19,7 @@ async def test_a_container_is_made_and_every_part_is_looked_at(podman):
     checks = {check.name: check for check in await probe.probe(podman)}
     assert list(checks) == ["a container", "limits", "storage", "network 'public'", "compose files"]
     assert checks["a container"].ok
-    assert checks["a container"].detail.startswith("made and used ")
+    assert checks["a container"].detail.startswith("worked ")
 
 
 async def test_an_engine_that_cannot_work_says_why(tmp_path, monkeypatch):
@@ -35,14 +35,13 @@ async def test_an_engine_that_cannot_work_says_why(tmp_path, monkeypatch):
 async def test_what_was_adjusted_and_what_is_missing_is_explained(tmp_path, monkeypatch):
     fit = Adjustment(options=("--runtime", "runc"), ulimits=("--ulimit", "nofile=9:9"), limits=("pids",))
     assert probe.explain(fit) == (
-        "made and used with --runtime runc, since the usual runtime fails; "
+        "worked with --runtime runc, since the usual runtime fails; "
         "with nofile=9:9, since higher limits may not be set"
     )
-    assert probe.explain(Adjustment()) == "made and used as the engine does by itself"
+    assert probe.explain(Adjustment()) == "worked with the defaults of the engine"
     assert probe._limits(fit).detail.startswith("memory, cpus cannot be set here")
     monkeypatch.setattr(shutil, "which", lambda _: None)
-    assert "slirp4netns is not installed" in probe._public(podman.engine()).detail
-    assert probe._public(docker.engine()).detail == "the usual network"
+    assert "slirp4netns is not installed" in probe._public(podman.open_podman(tmp_path)).detail
     assert "install podman-compose" in probe._compose(podman.engine()).detail
 
 

@@ -13,12 +13,12 @@ from pathlib import Path
 
 from proctor.errors import SandboxError
 from proctor.model.task import Task, TaskEnvironment
-from proctor.sandbox.base import Root, SandboxRequest
+from proctor.sandbox.base import Root, RootOptions, SandboxRequest
 from proctor.sandbox.bubblewrap import Bubblewrap
 from proctor.sandbox.image import engines, layered
 from proctor.sandbox.image.collect_garbage import collect_garbage
 from proctor.sandbox.image.images import Images
-from proctor.sandbox.image.oci import bring
+from proctor.sandbox.image.oci import import_image
 
 engines.installed = lambda: ()
 layered.network_for_builds = lambda: "none"
@@ -44,7 +44,7 @@ async def build_and_save(backend):
         "RUN rm -r /etc/terminfo && mkdir /etc/terminfo\nCOPY a /app/b\n"
     )
     environment = TaskEnvironment(folder=folder, dockerfile=folder / "Dockerfile")
-    images = Images(work / "images", backend)
+    images = Images(work / "images", backend, RootOptions(host_root=True))
     root = await images.root(Task(name="t", path=folder, digest="d", environment=environment))
     look = "stat -c %u:%g /app/a; cat /closed/f; ls -A /srv /etc/terminfo 2>&1 | cut -c1-30; cat /app/b"
     sandbox, first = await text(backend, root, look)
@@ -60,6 +60,26 @@ async def build_and_save(backend):
     await sandbox.take_layer(work / "layer")
     await sandbox.stop()
     return root
+
+
+async def build_stages(backend):
+    folder = work / "stages"
+    folder.mkdir(parents=True)
+    (folder / "a").write_text("A")
+    (folder / "a").chmod(0o600)
+    (folder / "Dockerfile").write_text(
+        "FROM x AS b\nRUN mkdir -m 700 /s && echo S > /s/f && chown -R 33:44 /s && ln -s f /s/l\nFROM x\n"
+        "COPY --from=b /s /deep/s/\nRUN --mount=type=cache,target=/c,uid=7 --mount=source=a,target=/m/a "
+        "--mount=from=b,source=/s,target=/m/s --mount=type=tmpfs,target=/t "
+        "stat -c %u /c > /out; touch /t/x; cat /m/a /m/s/l >> /out\n"
+    )
+    environment = TaskEnvironment(folder=folder, dockerfile=folder / "Dockerfile")
+    images = Images(work / "stage-images", backend, RootOptions(host_root=True))
+    root = await images.root(Task(name="t", path=folder, digest="d", environment=environment))
+    look = "cat /out /deep/s/l; stat -c %u:%g:%a /deep/s/f; ls -d /m /t /c 2>/dev/null | wc -l"
+    sandbox, seen = await text(backend, root, look)
+    await sandbox.stop()
+    assert seen == "7\nAS\nS\n33:44:644\n0\n", seen
 
 
 async def import_and_collect(backend, root):
@@ -81,7 +101,7 @@ async def import_and_collect(backend, root):
             info = tarfile.TarInfo(name)
             info.size = len(content)
             out.addfile(info, io.BytesIO(content))
-    (image,) = await bring(roots.store, roots.references, work / "image.tar")
+    (image,) = await import_image(roots.store, roots.references, work / "image.tar")
     imported = Root(host=True, layers=(roots.store.layers / image.layers[0],))
     sandbox, third = await text(backend, imported, "stat -c %u /x/f; ls -A /x")
     await sandbox.stop()
@@ -105,7 +125,8 @@ async def main():
     backend = Bubblewrap(work, compiled=compiled)
     root = await build_and_save(backend)
     await import_and_collect(backend, root)
-    await (await backend.keeper()).run(["rm", "-rf", str(work / "layer")])
+    await build_stages(backend)
+    await (await backend.keeper()).run(["rm", "-rf", str(work / "layer"), str(work / "stage-images/layers")])
     await backend.close()
     sys.stdout.write("fine\n")
 

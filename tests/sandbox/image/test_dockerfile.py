@@ -5,7 +5,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from proctor.errors import TaskError
-from proctor.sandbox.image.dockerfile import UnknownExpansionError, expand, expand_document, parse, split
+from proctor.sandbox.image.dockerfile import parse
+from proctor.sandbox.image.words import (
+    UnknownExpansionError,
+    UnsetVariableError,
+    expand,
+    expand_document,
+    split,
+)
 
 
 def names(text: str) -> list[tuple[str, int]]:
@@ -54,7 +61,7 @@ def test_documents_are_read_to_their_mark():
         ("FROM a\nRUN\n", "Dockerfile:2: RUN needs an argument"),
         ("FROM a\nRUN <<EOF\nx\n", "Dockerfile:2: the document <<EOF never ends"),
         ("FROM a\0b\n", "NUL"),
-        ("FROM a\n" + "#" * (1 << 20), "no Dockerfile"),
+        ("FROM a\n" + "#" * (1 << 20), "not a Dockerfile"),
     ],
 )
 def test_a_broken_file_is_refused_with_its_line(text, said):
@@ -95,7 +102,7 @@ def test_words_are_split_unquoted_and_filled_in(text, words):
     assert split(text, {"A": "1", "E": ""}) == words
 
 
-@pytest.mark.parametrize("text", ["${A/x/y}", "${", "${A", "${#A}", "${A:?x}"])
+@pytest.mark.parametrize("text", ["${A^}", "${", "${A", "${#A}"])
 def test_an_unknown_expansion_is_said_to_be_one(text):
     with pytest.raises(UnknownExpansionError):
         expand(text, {"A": "1"})
@@ -111,5 +118,5 @@ def test_any_text_is_read_or_refused(text):
     try:
         for each in parse(b"FROM a\n" + text.encode(errors="replace"), "Dockerfile"):
             split(each.text, {})
-    except (TaskError, UnknownExpansionError):
+    except (TaskError, UnknownExpansionError, UnsetVariableError):
         pass

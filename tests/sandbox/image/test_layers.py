@@ -5,7 +5,8 @@ import os
 
 import pytest
 
-from proctor.sandbox import reaper, state
+from proctor.owner import owner_name
+from proctor.sandbox import state
 from proctor.sandbox.image.collect_garbage import collect_garbage
 from proctor.sandbox.image.layers import LayerStore
 from proctor.sandbox.image.recipe import Settings
@@ -61,7 +62,7 @@ async def test_what_a_killed_builder_left_is_removed_and_a_living_one_s_work_is_
 ):
     dead = store.layers / ".building-999999999-1-0"
     foreign = store.layers / ".building-nonsense"
-    alive = store.layers / f".building-{reaper.owner_name()}-77"
+    alive = store.layers / f".building-{owner_name()}-77"
     for folder in (dead, foreign, alive):
         folder.mkdir()
     await LayerStore(images_dir, backend).open()
@@ -80,7 +81,7 @@ async def test_two_who_made_the_same_layer_agree(store):
 
 def forget(store: LayerStore, key: str, at: float) -> None:
     """As if no living process used a layer, and one last did at that time."""
-    (store.users / reaper.owner_name()).unlink(missing_ok=True)
+    (store.users / owner_name()).unlink(missing_ok=True)
     os.utime(store.locks / key, (at, at))
 
 
@@ -100,7 +101,7 @@ async def test_old_layers_go_and_used_ones_stay(store, backend, images_dir):
         "in use by a living process"
     )
     (store.users / "999999999-1").write_text("new\n")
-    (store.users / reaper.owner_name()).unlink()
+    (store.users / owner_name()).unlink()
     assert (await collect_garbage(store, references, now=1e12, max_age_s=0)).removed == 1
     assert not (store.users / "999999999-1").exists()
 

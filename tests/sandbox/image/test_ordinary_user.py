@@ -1,8 +1,6 @@
 from __future__ import annotations
 
-import os
 import subprocess
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -11,14 +9,6 @@ INTERPRETER = "/usr/bin/python3"
 SOURCE = Path(__file__).parents[3] / "src"
 
 pytestmark = [pytest.mark.needs("bubblewrap", "root")]
-
-
-@pytest.fixture
-def ordinary_user() -> Iterator[str]:
-    name = f"proctor-img-{os.getpid()}"
-    subprocess.run(["useradd", "--create-home", "--add-subids-for-system", name], check=True)
-    yield name
-    subprocess.run(["userdel", "--remove", name], check=True, capture_output=True)
 
 
 @pytest.mark.skipif(not Path(INTERPRETER).exists(), reason="no interpreter that another user may run")

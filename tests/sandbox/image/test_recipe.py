@@ -5,19 +5,21 @@ from __future__ import annotations
 
 import pytest
 
-from proctor.errors import TaskError
+from proctor.errors import ImageError, TaskError
 from proctor.sandbox.image.dockerfile import parse
-from proctor.sandbox.image.recipe import Copy, MakeFolder, Recipe, Settings, UnsupportedError, base_of, plan
+from proctor.sandbox.image.recipe import Copy, MakeFolder, Recipe, Settings, bases_of, plan
+from proctor.sandbox.image.stages import UnsupportedError, read_stages
 
 BASE = Settings(env={"PATH": "/bin"})
 
 
 def planned(text: str, base: Settings = BASE) -> Recipe:
-    return plan(parse(text.encode(), "Dockerfile"), base, "Dockerfile")
+    stages = read_stages(parse(text.encode(), "Dockerfile"), "Dockerfile")
+    return plan(stages, stages.target(), base)
 
 
-def base(text: str) -> str:
-    return base_of(parse(text.encode(), "Dockerfile"), "Dockerfile")
+def bases(text: str) -> tuple[str, ...]:
+    return bases_of(parse(text.encode(), "Dockerfile"), "Dockerfile")
 
 
 def test_a_group_ends_with_each_run_and_the_rest_is_the_last():
@@ -65,26 +67,43 @@ def test_documents_become_scripts_and_files():
 
 
 def test_what_containers_do_by_themselves_is_left_to_the_harness():
-    text = "FROM a\nEXPOSE 80\nCMD x\nENTRYPOINT y\nLABEL a=b\nVOLUME /v\nHEALTHCHECK NONE\nSTOPSIGNAL 9\nMAINTAINER z\n"
+    text = "FROM a\nEXPOSE 80\nCMD x\nLABEL a=b\nVOLUME /v\nHEALTHCHECK NONE\nSTOPSIGNAL 9\nMAINTAINER z\n"
     assert planned(text).groups == ()
+
+
+@pytest.mark.parametrize(
+    ("lines", "wanted"),
+    [
+        ("", ()),
+        ('ENTRYPOINT ["/e", "x"]', ("/e", "x")),
+        ("ENTRYPOINT run $A", ("/bin/sh", "-c", "run $A")),
+        ('SHELL ["/bin/bash", "-c"]\nENTRYPOINT run', ("/bin/bash", "-c", "run")),
+        ('ENTRYPOINT ["/e"]\nRUN x\nENTRYPOINT []', ()),
+    ],
+)
+def test_the_last_entrypoint_is_known_and_steps_run_without_it(lines, wanted):
+    recipe = planned(f"FROM a\n{lines}\n")
+    assert recipe.settings.entrypoint == wanted
+    assert all(group.run is None or group.run.settings.entrypoint == () for group in recipe.groups)
 
 
 def test_stages_are_followed_to_their_base():
     text = "ARG T=1\nFROM root:$T AS one\nENV A=1\nFROM other AS two\nENV B=1\nFROM ONE\nENV C=1\n"
-    assert base(text) == "root:1"
+    assert bases(text) == ("root:1",)
     assert planned(text).settings.env == {"PATH": "/bin", "A": "1", "C": "1"}
 
 
 @pytest.mark.parametrize(
     ("text", "what"),
     [
-        ("COPY --from=x a b", "COPY --from"),
-        ("ADD https://example.org/x /x", "ADD of an address"),
-        ("ADD git@example.org:x /x", "ADD of an address"),
-        ("RUN --mount=type=cache,target=/c x", "RUN --mount"),
-        ("ONBUILD RUN x", "ONBUILD"),
-        ("ENV A=${B/x/y}", "in ENV"),
-        ("RUN <<E\n#!/usr/bin/python3\nE", "#!"),
+        ("ADD git@example.org:x /x", "ADD of a git repository"),
+        ("ADD https://example.org/x.git#main /x", "ADD of a git repository"),
+        ("ADD --keep-git-dir=true x /x", "ADD --keep-git-dir"),
+        ("RUN --mount=type=bind,source=.,target=/c,rw x", "type=bind,rw"),
+        ("RUN --mount=type=tmpfs,target=/c,size=1m x", "type=tmpfs,size"),
+        ("RUN --mount=type=other,target=/c x", "type=other"),
+        ("RUN --device=x y", "RUN --device"),
+        ("ENV A=${B^}", "in ENV"),
     ],
 )
 def test_what_only_an_engine_can_do_is_named_with_its_line(text, what):
@@ -95,7 +114,7 @@ def test_what_only_an_engine_can_do_is_named_with_its_line(text, what):
 
 def test_a_computed_base_of_an_unknown_kind_needs_an_engine():
     with pytest.raises(UnsupportedError):
-        base("ARG A=1\nFROM x${A%1}\n")
+        bases("ARG A=1\nFROM x${A^}\n")
 
 
 @pytest.mark.parametrize(
@@ -128,4 +147,96 @@ def test_wrong_instructions_are_the_author_s_errors(text, said):
     ],
 )
 def test_targets_are_absolute(target, place):
+    if place.endswith("/"):
+        assert planned(f"FROM a\nWORKDIR /w\nCOPY f g {target}\n").groups[0].steps[1].target == place
     assert planned(f"FROM a\nWORKDIR /w\nCOPY f {target}\n").groups[0].steps[1].target == place
+
+
+def test_every_outside_image_that_the_last_stage_needs_is_listed_once():
+    text = (
+        "ARG V=1\nARG TOOLS=ghcr.io/x/tools:$V\nFROM base:${V} AS build\nFROM other AS unused\nRUN x\n"
+        "FROM build AS more\nCOPY --from=$TOOLS /t /t\nFROM scratch\nCOPY --from=more / /\nCOPY --from=0 /a /a\n"
+        "RUN --mount=from=cache:2,target=/c --mount=type=bind,target=/d,from=more x\nCOPY --from=cache:2 /y /y\n"
+    )
+    assert bases(text) == ("base:1", "ghcr.io/x/tools:1", "cache:2")
+    assert bases("FROM scratch\n") == ()
+    assert bases("FROM --platform=$BUILDPLATFORM a AS a\nFROM a\n") == ("a",)
+
+
+def test_build_arguments_replace_defaults_and_are_taken_over_by_name():
+    instructions = parse(
+        b"ARG T=1\nFROM a:$T\nARG T\nARG U=u\nARG TARGETARCH\nENV X=$T-$U-$TARGETARCH\n", "D"
+    )
+    stages = read_stages(instructions, "D", {"T": "9", "U": "given", "OTHER": "x"})
+    assert stages.bases(0) == ("a:9",)
+    env = plan(stages, 0, BASE).settings.env
+    assert env["X"].startswith("9-given-")
+    assert not env["X"].endswith("-")
+
+
+def test_a_scripts_interpreter_is_kept_with_it():
+    run = planned("FROM a\nRUN <<E\n#!/usr/bin/env python3\nprint(1)\nE\n").groups[0].run
+    assert (run.script, run.argv) == ("#!/usr/bin/env python3\nprint(1)\n", ())
+
+
+def test_health_checks_are_checked_and_not_waited_for():
+    text = "FROM a\nHEALTHCHECK --interval=5s --retries=3 CMD curl -f http://localhost\nHEALTHCHECK NONE\n"
+    assert planned(text).groups == ()
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("HEALTHCHECK --often CMD x", "HEALTHCHECK has no option --often"),
+        ("HEALTHCHECK NONE x", "followed by NONE, or by CMD"),
+        ("HEALTHCHECK x", "followed by NONE, or by CMD"),
+        ("ONBUILD FROM x", "ONBUILD cannot contain FROM"),
+        ("ENV --x A=1", "ENV has no option --x"),
+        ("ENV A=${B:?give B}", "ENV: B: give B"),
+        ("COPY --from= a b", "COPY --from takes a stage or an image"),
+        ("COPY --parents=maybe a b", "--parents is true or false"),
+        ("ADD --checksum=sha256:1 https://h/x /x", "takes sha256: and 64"),
+        ("ADD --checksum=sha256:1 x /x", "is for one address"),
+        ("RUN --mount=type=cache x", "needs target=PATH"),
+        ("RUN --mount=type=cache,target=/c,sharing=no x", "sharing is shared, private or locked"),
+        ("RUN --mount=type=cache,target=/c,uid=me x", "mode, uid and gid are numbers"),
+        ("RUN --mount=type=secret,id=x,required=maybe x", "is not true or false"),
+        ("FROM --squash b", "FROM has no option --squash"),
+        ("FROM b AS 1st", "'1st' is not a name for a stage"),
+    ],
+)
+def test_wrong_options_are_the_author_s_errors(text, said):
+    with pytest.raises(TaskError, match=said):
+        planned(f"FROM a\n{text}\n")
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("RUN --network=host x", "builds do not get the network of this machine"),
+        ("RUN --security=insecure x", "no rights beyond"),
+        ("RUN --mount=type=ssh x", "no keys of this machine"),
+        ("RUN --mount=type=secret,id=t,required x", "given no secrets"),
+        ("FROM --platform=linux/s390x b", "this machine is linux/"),
+        ("FROM --platform=windows/amd64 b", "this machine is linux/"),
+    ],
+)
+def test_what_no_build_may_do_is_refused_with_its_line(text, said):
+    with pytest.raises(ImageError, match=rf"Dockerfile:2: .*{said}"):
+        planned(f"FROM a\n{text}\n")
+
+
+@pytest.mark.parametrize(
+    ("text", "value"),
+    [
+        ("${A#*.}", "b.c"),
+        ("${A##*.}", "c"),
+        ("${A%.*}", "a.b"),
+        ("${A%%.*}", "a"),
+        ("${A/b/x}", "a.x.c"),
+        ("${A//./-}", "a-b-c"),
+        ("${A#none}", "a.b.c"),
+    ],
+)
+def test_parts_of_a_value_can_be_taken(text, value):
+    assert planned(f"FROM a\nENV A=a.b.c\nENV X={text}\n").settings.env["X"] == value

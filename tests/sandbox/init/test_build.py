@@ -70,7 +70,7 @@ async def test_a_program_that_is_no_keeper_is_reported():
 async def test_the_keeper_refuses_to_be_root(tmp_path):
     program = build.keeper_program(tmp_path)
     ids = Ids(first_uid=1, first_gid=1, keeper_uid=0, keeper_gid=0, as_root=False)
-    with pytest.raises(SandboxError, match=r"has died|will not make sandboxes as root"):
+    with pytest.raises(SandboxError, match=r"has died|cannot create sandboxes as root"):
         await Keeper.launch(str(program), ["proctor"], ids)
 
 

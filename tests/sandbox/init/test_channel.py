@@ -183,4 +183,5 @@ async def test_a_flood_is_slowed_down_and_let_through(monkeypatch):
             await asyncio.sleep(0.001)
     assert sum(seen) == 600_000
     assert streams.out.drain() == b"y" * 10
+    assert streams.paused_s > 0
     streams.close()

@@ -76,12 +76,12 @@ def test_a_fine_point_passes_and_goes_through_its_whole_life_once(records):
     [
         ("raise_error", "LookupError", "nothing there"),
         ("raise_huge", "ValueError", "characters left out"),
-        ("raise_unprintable", "UnprintableError", "could not be made"),
+        ("raise_unprintable", "UnprintableError", "could not be created"),
         ("sys_exit", "SystemExit", "7"),
         ("return_gigabyte", "ResultRefused", "larger than 1048576 bytes"),
         ("return_bytes", "ResultRefused", "'deep.data' is of type bytes"),
         ("return_number", "ResultRefused", "must return a dict"),
-        ("return_cycle", "ResultRefused", "holds itself"),
+        ("return_cycle", "ResultRefused", "contains itself"),
     ],
 )
 def test_a_failing_iteration_is_recorded_and_the_next_ones_run(records, way, kind, words):
@@ -135,7 +135,7 @@ def test_a_teardown_that_fails_after_an_iteration_is_a_note_and_not_the_cause(re
         ("os_exit", "exit code 7"),
         ("os_exit_quietly", "exit code 0"),
         ("segfault", "SIGSEGV"),
-        ("kill_itself", "for want of memory"),
+        ("kill_itself", "when memory runs out"),
     ],
 )
 def test_a_process_that_dies_keeps_the_iterations_before_it(records, way, words):
@@ -187,13 +187,13 @@ def test_closed_descriptors_lose_nothing_that_was_finished(records, way):
     record = records[way]
     assert record.outcome is Outcome.PASSED
     assert good(record) == [0, 1, 2, 3]
-    assert any("closed descriptors" in note for note in record.notes)
+    assert any("closed file descriptors" in note for note in record.notes)
 
 
 def test_daemons_are_found_in_their_own_session_and_ended(records):
     record = records["leave_daemon"]
     assert record.outcome is Outcome.PASSED
-    assert any("were ended: 1" in note for note in record.notes)
+    assert any("were killed: 1" in note for note in record.notes)
 
 
 @pytest.mark.parametrize("way", ["kill_zygote", "kill_lane"])
@@ -256,7 +256,7 @@ def test_processes_that_hid_from_the_environment_are_ended_too(bench, monkeypatc
     seconds = f"600.{os.getpid()}"
     monkeypatch.setenv("PROCTOR_TEST_SLEEP", seconds)
     record = bench.point("subject", {"what": "hang_with_children"}, timeout_s=1.0)
-    assert record.failure.message.endswith("3 processes were ended")
+    assert record.failure.message.endswith("3 processes were killed")
     assert _sleeping(seconds) == []
 
 
@@ -290,4 +290,4 @@ def test_without_isolation_a_crash_costs_one_point_and_a_new_process_takes_over(
         "passed",
     ]
     assert all(any("points share one process" in note for note in record.notes) for record in records)
-    assert any("were ended: 1" in note for note in records[-1].notes)
+    assert any("were killed: 1" in note for note in records[-1].notes)

@@ -52,7 +52,7 @@ def test_one_that_fails_is_named(tmp_path):
     samplers = Samplers(asked("blind", "watching", "unheard_of"), str(tmp_path), 1)
     found = samplers.close()
     assert found["blind"]["error"] == "OSError: cannot see"
-    assert "no instrument is called" in found["unheard_of"]["error"]
+    assert "no instrument named" in found["unheard_of"]["error"]
     assert found["watching"]["summary"]["seen"] == [1]
 
 

@@ -44,7 +44,7 @@ def test_a_stream_is_read_whatever_its_pieces():
     [
         (b"\xff\xff\xff\xff", "the limit is"),
         (b"\x02\0\0\0{]", "not JSON"),
-        (b"\x02\0\0\0[]", "no mapping but list"),
+        (b"\x02\0\0\0[]", "is list, not a mapping"),
     ],
 )
 def test_what_is_no_frame_is_refused_before_it_is_read(data, words):

@@ -71,3 +71,22 @@ def test_a_damaged_state_is_an_error_not_a_patch(tmp_path):
     (tmp_path / "s.tar").write_bytes(b"nonsense")
     with pytest.raises(tarfile.TarError):
         diff_state(tmp_path / "s.tar", "/app", lambda path: None)
+
+
+@pytest.mark.parametrize(
+    ("name", "written"),
+    [
+        ("n\udcff", r'"b/n\377"'),
+        ("a\nb", r'"b/a\012b"'),
+        ('q"\\', r'"b/q\"\\"'),
+        ("über", "b/über"),
+        ("\x1b[31m", r'"b/\033[31m"'),
+    ],
+)
+def test_names_are_written_as_git_writes_them_and_the_patch_applies(tmp_path, name, written):
+    state = make_state(tmp_path / "s.tar", {f"app/{name}": b"text\n"})
+    patch = diff_state(state, "/app", lambda _: None).patch
+    assert f"+++ {written}\n" in patch
+    (tmp_path / "work").mkdir()
+    subprocess.run(["git", "apply", "-"], cwd=tmp_path / "work", input=patch.encode(), check=True)
+    assert (tmp_path / "work" / name).read_bytes() == b"text\n"

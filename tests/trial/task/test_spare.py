@@ -81,6 +81,7 @@ async def test_nobody_gets_what_was_made_for_another():
     start = Starter()
     spare = Spare(start)
     spare.expect(trial("a"))
+    await settle()
     assert await spare.take("b", request("b")) is None
     await spare.close()
     assert start.made["a"].stopped
@@ -145,4 +146,14 @@ async def test_who_is_cancelled_while_it_waits_leaves_nothing_behind():
         await taking
     start.go.set()
     await spare.close()
-    assert start.made["a"].stopped
+    assert all(place.stopped for place in start.made.values())
+
+
+async def test_the_end_does_not_wait_for_one_that_is_still_being_made():
+    start = Starter()
+    start.go.clear()
+    spare = Spare(start)
+    spare.expect(trial("a"))
+    await settle()
+    await spare.close()
+    assert start.made == {}

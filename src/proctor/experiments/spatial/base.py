@@ -7,7 +7,7 @@ from collections.abc import Sequence
 
 Point = tuple[float, float]
 Move = tuple[int, Point]
-"""Which point goes where."""
+"""Moves: point number and new position."""
 
 
 class SpatialIndex(ABC):
@@ -37,7 +37,7 @@ class SpatialIndex(ABC):
         return [self.nearest(center, count) for center in centers]
 
     def move_many(self, moves: Sequence[Move]) -> None:
-        """Move many points before the next question, in whatever way is cheapest."""
+        """Move many points before the next query, in the cheapest way."""
         for number, to in moves:
             self.move(number, to)
 

@@ -11,7 +11,7 @@ from proctor.experiments.spatial.base import Move, Point, SpatialIndex
 
 
 class _Rebuilt(SpatialIndex):
-    """Built anew after every change, or after a whole batch of them, from an array made once."""
+    """Built again after every change, or after a whole batch of them, from an array made once."""
 
     def __init__(self, points: Sequence[Point]) -> None:
         import numpy as np

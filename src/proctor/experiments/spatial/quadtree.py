@@ -10,7 +10,7 @@ from proctor.experiments.spatial.base import Point, SpatialIndex, squared
 
 _BUCKET = 16
 _DEEPEST = 24
-"""Equal points cannot be parted; at this depth a cell simply holds them all."""
+"""Equal points cannot be separated; a cell of this depth holds all of its points."""
 
 
 class _Cell:

@@ -8,11 +8,14 @@ from contextlib import suppress
 from dataclasses import dataclass
 
 from proctor.engine.base import Listener
-from proctor.engine.lease import is_dead, worker_id
+from proctor.engine.lease import worker_id
 from proctor.engine.local import LocalEngine
 from proctor.engine.stop import Stop
 from proctor.errors import ProctorError
-from proctor.job.running import Job, Saving, finish, unfinished
+from proctor.job.holding import held
+from proctor.job.planning import network_allow
+from proctor.job.running import Job, Saving, end_of, finish, root_options
+from proctor.job.secrets import granted, known_secrets, values_of
 from proctor.model.outcome import Outcome
 from proctor.model.plan import PlannedTrial
 from proctor.model.record import AttemptRecord, Failure
@@ -20,13 +23,15 @@ from proctor.model.task import Task
 from proctor.model.trial import Lease, RunStatus
 from proctor.report.folder import RunFolder
 from proctor.sandbox.base import Backend, Root, SandboxRequest
+from proctor.sandbox.certificates import read_ca_bundle
 from proctor.sandbox.choose import open_backend, open_images
 from proctor.store.blobs import FolderBlobs
 from proctor.store.open import open_store
 from proctor.trial.collect import Collector
 from proctor.trial.task.prepare import Preparation
 from proctor.trial.task.request import limits_for
-from proctor.trial.task_trial import TaskExecutor, TaskSetting
+from proctor.trial.task.setting import TaskSetting
+from proctor.trial.task_executor import TaskExecutor
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,16 +53,15 @@ async def drive(
     parallel: int,
     whole: Callable[[], bool] = lambda: True,
 ) -> RunStatus:
-    """Bring what is pending to its end. `whole`: whether the run's books are to be closed now in any case."""
-    settings, info, worker = job.settings, job.info, worker_id()
-    blobs = FolderBlobs(settings.blobs_dir)
-    with open_store(settings.store_url) as store:
-        for other in store.workers(info.id):
-            if is_dead(other):
-                store.release_worker(other, now=time.time())
-        folder = RunFolder(job.folder, blobs=blobs)
+    """Finish what is pending. `whole`: whether the run's books are to be closed now in any case."""
+    worker, info = worker_id(), job.info
+    with (
+        open_store(job.settings.store_url) as store,
+        held(store, info.id, job.folder, worker=worker, retries=None),
+    ):
+        folder = RunFolder(job.folder, blobs=FolderBlobs(job.settings.blobs_dir))
         folder.reopen(store)
-        executor = make_executor(job, blobs, worker)
+        executor = make_executor(job, FolderBlobs(job.settings.blobs_dir), worker)
         await warm_up(executor, job)
         store.set_status(info.id, RunStatus.RUNNING, time.time())
         engine = LocalEngine(
@@ -69,11 +73,11 @@ async def drive(
             worker=worker,
             parallel=parallel,
             retries=job.spec.retries,
-            lease_s=settings.lease_s,
+            lease_s=job.settings.lease_s,
         )
         await engine.run()
-        status = RunStatus.INTERRUPTED if unfinished(store, info.id) else RunStatus.DONE
-        if status is RunStatus.DONE or whole():
+        status = end_of(store, info.id)
+        if status is not RunStatus.INTERRUPTED or whole():
             finish(store, info.id, status, folder)
         folder.close()
         return status
@@ -82,19 +86,24 @@ async def drive(
 def make_executor(job: Job, blobs: FolderBlobs, worker: str) -> TaskExecutor:
     """What executes the episodes: real sandboxes, or the pretended ones when those were asked for."""
     spec, settings = job.spec, job.settings
+    backend = _backend(job)
+    images = open_images(backend, settings.cache_dir / "images", root_options(spec, settings))
     setting = TaskSetting(
         run_id=job.info.id,
         run_dir=job.folder,
         sandbox=spec.sandbox,
-        backend=(backend := _backend(job)),
-        make_root=open_images(backend, settings.cache_dir / "images").root,
+        backend=backend,
+        make_root=images.root,
+        end_builds=images.close,
         collector=Collector(job.folder, blobs),
         timeout_s=spec.timeout_s,
         model_base_url=settings.model_base_url,
         model_token=settings.model_api_key,
+        given=granted(spec),
+        secrets=known_secrets(spec, settings),
         worker=worker,
     )
-    return TaskExecutor(setting, Preparation(spec, settings.cache_dir).plan)
+    return TaskExecutor(setting, Preparation(spec, settings.cache_dir, values_of(spec)).plan)
 
 
 def _backend(job: Job) -> Backend:
@@ -102,7 +111,12 @@ def _backend(job: Job) -> Backend:
         from proctor.job.perf.pretend import pretended
 
         return pretended()
-    return open_backend(job.spec.sandbox.backend, job.settings.home / "sandboxes")
+    return open_backend(
+        job.spec.sandbox.backend,
+        job.settings.home / "sandboxes",
+        network_allow=network_allow(job.spec, job.settings),
+        ca_bundle=read_ca_bundle(job.settings.ca_bundle),
+    )
 
 
 async def warm_up(executor: TaskExecutor, job: Job) -> None:

@@ -21,7 +21,7 @@ from dataclasses import dataclass, field
 from typing import Any, NoReturn
 
 from proctor.engine.base import Listener
-from proctor.engine.stop import Stop
+from proctor.engine.stop import Stop, heard_terminations
 from proctor.errors import Exit, ProctorError, SandboxError
 from proctor.job.perf.drive import Guilt, drive
 from proctor.job.perf.system import SystemSampler
@@ -34,11 +34,11 @@ from proctor.processes import describe_status, kill_tree
 from proctor.store.open import open_store
 
 BEAT_S = 0.5
-"""How often the child says that its event loop turns."""
+"""Interval between two signs of life of the child."""
 _BEAT, _BEGUN, _DONE = b".", b"+", b"-"
-"""What it says on the pipe, before a newline and its last word."""
+"""The sign of life on the pipe; a newline and the final message follow at the end."""
 GRACE_S = 10.0
-"""How much longer than an episode's time limit the loop may stand still."""
+"""How much longer than an episode's time limit the event loop may hang."""
 
 MakeListener = Callable[[], AbstractContextManager[Listener]]
 
@@ -49,9 +49,9 @@ class Ended:
 
     status: int = 0
     silent: bool = False
-    """It was killed, because its event loop stood still."""
+    """It was killed because its event loop hung."""
     said: dict[str, Any] = field(default_factory=dict)
-    """Its last word; nothing when it died."""
+    """Its final message; empty when it crashed."""
 
 
 class Guard:
@@ -80,7 +80,7 @@ class Guard:
                     return status
             else:
                 alone = self._suspects(ended)
-        raise SandboxError("the harness keeps dying, and no single episode is to blame")
+        raise SandboxError("the harness process keeps failing, and no single episode is the cause")
 
     def _heard(self, said: Mapping[str, Any]) -> RunStatus:
         if "error" in said:
@@ -100,14 +100,14 @@ class Guard:
                 for lease in store.release_worker(worker, now=now)
             ]
             lost = {row.record.key: row.record for row in store.attempts(self.job.info.id) if not row.counts}
-        how = "stood still" if ended.silent else f"ended with {describe_status(ended.status)}"
+        how = "hung" if ended.silent else f"ended with {describe_status(ended.status)}"
         if not leases:
-            raise SandboxError(f"the process of the harness {how} while no episode ran; see its output above")
+            raise SandboxError(f"the harness process {how} while no episode ran; see its output above")
         if len(leases) == 1:
             key = leases[0].key
             self.guilty[key] = Guilt(
                 outcome=Outcome.AGENT_TIMEOUT if ended.silent else Outcome.AGENT_ERROR,
-                message=f"the process {how} while this episode, and no other, ran in it",
+                message=f"the process {how} while only this episode ran in it",
                 started_at=lost[key].started_at if key in lost else now,
                 ended_at=now,
             )
@@ -128,7 +128,7 @@ class Guard:
         return pid, reader
 
     def _watch(self, pid: int, reader: int) -> Ended:
-        """Listen and sample until the child has gone, whoever else may hold its end of the pipe."""
+        """Listen and sample until the child has ended, even if another process holds its end of the pipe."""
         ended, heard, text = Ended(), time.monotonic(), b""
         try:
             while True:
@@ -170,7 +170,8 @@ class Guard:
                     os.kill(self._child, number)
 
         try:
-            before = {each: signal.signal(each, forward) for each in (signal.SIGINT, signal.SIGTERM)}
+            forwarded = (signal.SIGINT, *heard_terminations())
+            before = {each: signal.signal(each, forward) for each in forwarded}
         except ValueError:  # not in the main thread, where signals do not arrive anyway
             before = {}
         try:
@@ -196,7 +197,7 @@ def _has_gone(pid: int) -> bool:
 
 
 class _Told(ProctorError):  # noqa: N818 - it carries somebody else's error
-    """What the child ran into, with the exit code it stands for."""
+    """The child's error, with its exit code."""
 
     def __init__(self, message: str, code: Exit) -> None:
         super().__init__(message)
@@ -208,7 +209,8 @@ def _be_child(
 ) -> NoReturn:
     """Do the work and say how it went; never return into the parent's stack."""
     signal.signal(signal.SIGINT, signal.default_int_handler)
-    signal.signal(signal.SIGTERM, signal.SIG_DFL)
+    for each in heard_terminations():
+        signal.signal(each, signal.SIG_DFL)
     with suppress(OSError):
         os.setpgid(0, 0)  # a Ctrl-C reaches it once, through the parent
     said = last_word(lambda: work(job, make_listener, guilty, alone, writer))
@@ -220,7 +222,7 @@ def _be_child(
 
 
 def last_word(begin: Callable[[], Coroutine[Any, Any, dict[str, Any]]]) -> dict[str, Any]:
-    """What the work came to. An error cannot be raised across processes, so it is told."""
+    """The final message with the result; errors are sent, because they cannot be raised across processes."""
     try:
         return asyncio.run(begin())
     except ProctorError as error:
@@ -234,7 +236,7 @@ def last_word(begin: Callable[[], Coroutine[Any, Any, dict[str, Any]]]) -> dict[
 async def work(
     job: Job, make_listener: MakeListener, guilty: Mapping[str, Guilt], alone: int, writer: int
 ) -> dict[str, Any]:
-    """Drive the engine with a heart beat. `alone`: so many episodes one at a time, then give up the turn."""
+    """Drive the engine with a heartbeat. `alone`: run this many episodes one at a time, then stop."""
     stop = Stop()
     beating = asyncio.create_task(_beat(writer, stop))
     with make_listener() as listener, stop.on_signals():
@@ -252,7 +254,7 @@ async def work(
 
 
 async def _beat(writer: int, stop: Stop) -> None:
-    """Say that the loop turns; when nobody listens any more, the parent was killed and this must end too."""
+    """Send a heartbeat; when the pipe is closed, the parent was killed and this process must end too."""
     while True:
         try:
             os.write(writer, _BEAT)
@@ -268,7 +270,7 @@ def _say(writer: int, word: bytes) -> None:
 
 
 class _Turn:
-    """Passes on what it hears; with a number of episodes, asks for no more once they have ended."""
+    """Forwards events; with a number of episodes, stops the engine after that many."""
 
     def __init__(self, listener: Listener, left: int, stop: Stop, writer: int) -> None:
         self.listener = listener
@@ -276,7 +278,7 @@ class _Turn:
         self.stop = stop
         self.writer = writer
         self.over = False
-        """Whether it was this that stopped the engine, and not a person."""
+        """Whether this guard stopped the engine, not a person."""
 
     def started(self, trial: PlannedTrial, lease: Lease) -> None:
         _say(self.writer, _BEGUN)

@@ -16,6 +16,7 @@ from proctor.job.perf.guard import Guard, MakeListener
 from proctor.job.perf.scenario import Episodes, Scenario, load_scenario, plan_episodes
 from proctor.job.perf.system import SystemSampler
 from proctor.job.running import Job, create
+from proctor.model.outcome import Outcome
 from proctor.model.place import attempt_folder, trial_folder
 from proctor.model.plan import PlannedTrial
 from proctor.model.record import AttemptRecord
@@ -27,7 +28,7 @@ from proctor.report.perf.documents import PerfRun
 from proctor.report.perf.episode import Episode, episode, read_trace, with_queue
 from proctor.report.perf.footprint import Footprint, footprint
 from proctor.report.perf.growth import growth_checks
-from proctor.sandbox.choose import choose
+from proctor.sandbox.choose import BACKENDS, choose
 from proctor.settings import Settings
 from proctor.store.open import open_store
 
@@ -49,6 +50,8 @@ class PerfRequest:
     gate: Path | None = None
     baseline: Path | None = None
     sandbox: str = "auto"
+    host_root: bool = False
+    """Whether the tasks of an own scenario use this machine's system; those of the usual one always do."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,19 +63,19 @@ class PerfResult:
     problems: tuple[str, ...]
     """What `--strict-spec` found wrong."""
     gate: GateResult | None
-    """None when a person stopped the run: half a run is not judged."""
+    """None when a person stopped or cancelled the run: an incomplete run is not judged."""
     status: RunStatus
 
     @property
     def exit_code(self) -> Exit:
-        """0 pass, 1 failures, a broken rule or artifact, 3 and 4 as the gate says, 130 interrupted."""
+        """0 pass, 1 failures, a broken rule or artifact, 3 and 4 as the gate says, 130 if stopped."""
         if self.gate is None:
             return Exit.INTERRUPTED
         return Exit.WORSE if self.problems else self.gate.exit_code
 
 
 class Quiet:
-    """Hears everything and says nothing."""
+    """A listener that prints nothing."""
 
     def started(self, trial: PlannedTrial, lease: Lease) -> None:
         """An episode has begun."""
@@ -83,7 +86,7 @@ class Quiet:
 
 @contextmanager
 def quiet() -> Iterator[Listener]:
-    """A listener for whoever wants none."""
+    """A listener that does nothing."""
     yield Quiet()
 
 
@@ -93,12 +96,14 @@ def run_perf(
     """Plan, run, gather, write, check, judge."""
     scenario = load_scenario(request.scenario)
     named = request.sandbox if request.sandbox != "auto" else settings.sandbox
+    chosen = choose(named)
     episodes = plan_episodes(
         scenario,
         episodes=request.episodes,
         workers=request.workers,
         timeout_s=request.timeout_s,
-        sandbox=choose(named),
+        sandbox=chosen,
+        host_root=request.host_root or (request.scenario is None and BACKENDS[chosen].host_root),
         settings=settings,
     )
     _check_early(request)
@@ -115,7 +120,7 @@ def run_perf(
         release(taken)
     problems = check_set(taken, run_root=job.folder) if request.strict_spec else []
     summary = documents.summary(run)
-    gate = None if status is RunStatus.INTERRUPTED else _judge(request, summary, run)
+    gate = _judge(request, summary, run) if status is RunStatus.DONE else None
     return PerfResult(summary, tuple(files), tuple(problems), gate, status)
 
 
@@ -194,7 +199,7 @@ def _episodes(
     found = []
     for row in attempts:
         tries[row.trial.key] = tries.get(row.trial.key, 0) + 1
-        if not row.counts:
+        if not row.counts or row.record.outcome is Outcome.CANCELLED:
             continue
         trial, record = row.trial, row.record
         folder = attempt_folder(trial, record.number)

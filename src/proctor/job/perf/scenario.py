@@ -1,11 +1,12 @@
 """What the harness repeats: a list of (task, agent) with how often, on which seed, and how each should end.
 
 A pass is the whole list once, weights included. Episodes go round in passes, so a short run has the same mix
-as a long one, and seeds come back, so that the same seed can be held against itself.
+as a long one, and seeds come back, so that episodes with the same seed can be compared.
 """
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -19,12 +20,12 @@ from proctor.model.plan import Plan, PlannedTrial, trial_key
 from proctor.model.spec import Retries, SandboxSpec, Spec, TaskEntry
 from proctor.settings import Settings
 from proctor.spec import node
-from proctor.spec.load import parse
+from proctor.spec.load import from_mapping, parse
 from proctor.spec.node import Node
 
 DEFAULT = Path(__file__).parents[2] / "perf_tasks" / "scenario.yaml"
 SEEDS = 2
-"""How many seeds an entry without one of its own uses in turn."""
+"""Number of seeds that an entry without its own seed uses in turn."""
 MAX_EPISODES = 100_000
 _ENTRY_KEYS = ("task", "agent", "model", "options", "seed", "weight", "repeat", "expect")
 _KEYS = ("name", "seed", "scenario")
@@ -42,7 +43,7 @@ class Entry:
     seed: int | None = None
     weight: int = 1
     expect: tuple[Outcome, ...] = (Outcome.PASSED,)
-    """The outcomes that are no failure."""
+    """Outcomes that are expected."""
 
     def to_mapping(self) -> dict[str, Any]:
         """As the manifest shows it."""
@@ -74,7 +75,7 @@ class Episodes:
     spec: Spec
     plan: Plan
     expect: Mapping[str, tuple[Outcome, ...]]
-    """Trial key → the outcomes that are no failure."""
+    """Trial key → outcomes that are expected."""
     pass_length: int
     """Episodes in one pass over the scenario."""
 
@@ -91,7 +92,7 @@ def load_scenario(path: Path | None = None) -> Scenario:
         raise root.mark.error("'scenario' is missing: the list of tasks and agents")
     lines = node.sequence(items["scenario"])
     if not lines:
-        raise items["scenario"].mark.error("the scenario is empty; it needs at least a task")
+        raise items["scenario"].mark.error("the scenario is empty; it needs at least one task")
     return Scenario(
         name=node.text(items["name"]) if "name" in items else file.stem,
         entries=tuple(_entry(line, file.absolute().parent) for line in lines),
@@ -124,7 +125,7 @@ def _entry(line: Node, base: Path) -> Entry:
 
 
 def _with_places(agent: str, options: dict[str, Any], base: Path) -> dict[str, Any]:
-    """A recording lies beside the scenario, wherever the harness is started."""
+    """Paths of recordings are relative to the scenario file."""
     recording = options.get("trajectory")
     if agent == "replay" and isinstance(recording, str) and (base / recording).exists():
         return {**options, "trajectory": str(base / recording)}
@@ -134,7 +135,7 @@ def _with_places(agent: str, options: dict[str, Any], base: Path) -> dict[str, A
 def _expect(item: Node) -> tuple[Outcome, ...]:
     each = item.value if isinstance(item.value, list) else [item]
     if not each:
-        raise item.mark.error("'expect' is empty; an episode that may end in no way always fails")
+        raise item.mark.error("'expect' is empty; it needs at least one outcome")
     return tuple(Outcome(node.choice(word, [outcome.value for outcome in Outcome])) for word in each)
 
 
@@ -145,11 +146,12 @@ def plan_episodes(
     workers: int,
     timeout_s: float,
     sandbox: str,
+    host_root: bool = False,
     settings: Settings,
 ) -> Episodes:
-    """The trials of so many episodes, pass after pass. Wrong tasks, agents and options are refused here."""
+    """The trials of this many episodes, pass after pass. Wrong tasks, agents and options are refused here."""
     if not 1 <= episodes <= MAX_EPISODES:
-        raise UsageError(f"{episodes} episodes; from 1 to {MAX_EPISODES:,} are possible")
+        raise UsageError(f"{episodes} episodes; the number must be from 1 to {MAX_EPISODES:,}")
     spec = Spec(
         name="perf",
         tasks=tuple(_task_entry(entry) for entry in scenario.entries),
@@ -159,9 +161,11 @@ def plan_episodes(
         timeout_s=timeout_s,
         # One attempt each: a harness that is measured must not mend what it measures.
         retries=Retries(infrastructure=0, provider=0),
-        sandbox=SandboxSpec(backend=sandbox),
+        sandbox=SandboxSpec(backend=sandbox, host_root=host_root),
         base_dir=str(scenario.base_dir),
     )
+    # Read as a spec file is: variables are filled in, and references take the place of secrets.
+    spec = from_mapping(spec.to_mapping(), environ=os.environ)
     cells: list[tuple[Entry, PlannedTrial]] = []
     warnings: dict[str, None] = {}
     for at, entry in enumerate(scenario.entries):

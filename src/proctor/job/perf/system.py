@@ -1,4 +1,4 @@
-"""CPU, memory and I/O of the machine and of the harness over time, read from /proc by whoever only waits."""
+"""CPU, memory and I/O of the machine and of the harness over time, read from /proc by the parent process."""
 
 from __future__ import annotations
 

@@ -1,1 +1,1 @@
-"""Try tasks before they are trusted: the author's solution, no solution, and disturbed surroundings."""
+"""Test tasks before they are used: the author's solution, no solution, and disturbances."""

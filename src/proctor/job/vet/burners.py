@@ -1,4 +1,4 @@
-"""Keep every CPU of this machine busy, and stop: whatever happens to us, no burner outlives us."""
+"""Keep every CPU of this machine busy, and stop: no busy process outlives this one."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Executes the trials of a vetting: each as any other, in the surroundings that its check asks for."""
+"""Executes the trials of a vetting: each as any other, with the disturbance of its check."""
 
 from __future__ import annotations
 
@@ -14,7 +14,8 @@ from proctor.model.record import AttemptRecord
 from proctor.model.trial import Lease
 from proctor.model.vetting import Check, check_of
 from proctor.trial.task.prepare import TaskTrialPlan
-from proctor.trial.task_trial import TaskExecutor, TaskSetting
+from proctor.trial.task.setting import TaskSetting
+from proctor.trial.task_executor import TaskExecutor
 
 
 class VetExecutor:
@@ -40,7 +41,9 @@ class VetExecutor:
         for check in Check:
             change = disturbance(check, cache_dir)
             backend = DisturbedBackend(setting.backend, change) if change else setting.backend
-            self.executors[check] = TaskExecutor(replace(setting, backend=backend), unmarked)
+            # Here the tests are what is judged: nothing that breaks them is blamed on a reference solution.
+            own = replace(setting, backend=backend)
+            self.executors[check] = TaskExecutor(own, unmarked, controlled=False)
 
     async def execute(self, trial: PlannedTrial, lease: Lease) -> AttemptRecord:
         """One attempt, in its turn. A disturbance that did not take is no result, and is not tried again."""
@@ -54,4 +57,6 @@ class VetExecutor:
     async def close(self) -> None:
         """End what is warm, and what burns."""
         self.burners.stop()
+        if self.setting.end_builds:
+            await self.setting.end_builds()
         await self.setting.backend.close()

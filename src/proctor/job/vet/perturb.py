@@ -1,6 +1,6 @@
-"""Sandboxes in disturbed surroundings: the real ones, with less of something or with another clock.
+"""Sandboxes with disturbances: the real ones, with less of something or with another clock.
 
-A disturbance that does not take is never taken for one that did no harm: it is looked for from the inside
+A disturbance without effect never counts as passed: it is checked from the inside
 after the start, and NotTried says why when it is not there.
 """
 
@@ -19,17 +19,20 @@ from proctor.sandbox.base import (
     Download,
     ExecResult,
     Limits,
+    Network,
     OnOutput,
     Sandbox,
     SandboxInfo,
     SandboxRequest,
     end_processes,
+    set_network,
 )
 from proctor.sandbox.clock.build import AHEAD_S, clock_library
+from proctor.sandbox.lower import Lower, lower_of
 from proctor.trial.collect import KeepsState
 
 ZONE = "<+1345>-13:45"
-"""A zone that needs no table of zones inside: an hour that is rarely tried, and mostly another day."""
+"""An unusual time zone that needs no zone files in the sandbox; often it is another day there."""
 LIBRARY = "/opt/proctor-clock.so"
 _PROBE_S = 60.0
 
@@ -79,29 +82,29 @@ async def _one_cpu(sandbox: Sandbox) -> Dress:
     found = await _ask(sandbox, "command -v taskset")
     dress = Dress(prefix=(found, "-c", str(cpu))) if found.startswith("/") else Dress()
     if await _ask(sandbox, "nproc", dress) != "1":
-        raise NotTried("the CPUs inside could not be cut down to one: the image has no working taskset")
+        raise NotTried("the sandbox could not be limited to one CPU: the image has no working taskset")
     return dress
 
 
 async def _clock_ahead(sandbox: Sandbox, cache_dir: Path) -> Dress:
     library = clock_library(cache_dir)
     if library is None:
-        raise NotTried("there is no C compiler on this machine to build the clock library with")
+        raise NotTried("this machine has no C compiler to build the clock library")
     try:
         await sandbox.upload(library, LIBRARY)
     except SandboxError as error:
-        raise NotTried(f"the clock library could not be brought inside: {error}") from error
+        raise NotTried(f"the clock library could not be copied into the sandbox: {error}") from error
     dress = Dress(env={"LD_PRELOAD": LIBRARY})
     moved = await _ask(sandbox, "date +%s", dress)
     if not moved.isdigit() or int(moved) - time.time() < AHEAD_S - 3600:
-        raise NotTried("the clock inside did not move: its programs do not load the clock library")
+        raise NotTried("the clock in the sandbox did not change: its programs do not load the clock library")
     return dress
 
 
 async def _other_zone(sandbox: Sandbox) -> Dress:
     dress = Dress(env={"TZ": ZONE})
     if await _ask(sandbox, "date +%z", dress) != "+1345":
-        raise NotTried("the time zone inside did not change: its date does not read TZ")
+        raise NotTried("the time zone in the sandbox did not change: its date program ignores TZ")
     return dress
 
 
@@ -132,7 +135,7 @@ class DisturbedBackend:
         return await self.inner.reap()
 
     async def close(self) -> None:
-        """The real one is closed by whoever opened it."""
+        """The wrapped sandbox is closed by its owner."""
 
 
 class DisturbedSandbox:
@@ -190,6 +193,11 @@ class DisturbedSandbox:
         """As the real one."""
         await end_processes(self.inner, fresh=fresh)
 
+    async def set_network(self, network: Network, allowed_hosts: Sequence[str] = ()) -> None:
+        """As the real one, unless the disturbance is about the network."""
+        given = self.change.limits(Limits(network=network, allowed_hosts=tuple(allowed_hosts)))
+        await set_network(self.inner, given.network, given.allowed_hosts)
+
     async def stop(self) -> None:
         """As the real one."""
         await self.inner.stop()
@@ -206,3 +214,7 @@ class StateKeepingSandbox(DisturbedSandbox):
         """As the real one."""
         assert isinstance(self.inner, KeepsState)
         return await self.inner.save_state(target, max_bytes=max_bytes)
+
+    def lower(self) -> Lower | None:
+        """As the real one."""
+        return lower_of(self.inner)

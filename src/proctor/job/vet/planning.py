@@ -12,12 +12,13 @@ from proctor.job.planning import plan_spec
 from proctor.job.running import VETS, Job, create
 from proctor.model.plan import MARKER, Plan
 from proctor.model.spec import SandboxSpec, Spec, TaskEntry
-from proctor.model.task import Task
+from proctor.model.task import Network, Task
 from proctor.model.vetting import Check, check_of
 from proctor.sandbox.choose import choose
 from proctor.settings import Settings
+from proctor.spec.grammar import granted_names
 from proctor.tasks.dataset import find_tasks, is_task
-from proctor.trial.task.request import limits_for
+from proctor.trial.task import network
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -25,13 +26,20 @@ class VetRequest:
     """What the command is asked for."""
 
     paths: tuple[str, ...]
+    datasets: tuple[str, ...] = ()
+    """Datasets by name or git address."""
     rollouts: int = 5
     repeats: int = 2
     """Rollouts of each disturbance."""
     parallel: int = 1
     sandbox: str = "auto"
+    host_root: bool = False
+    network: Network | None = None
+    """For every phase of every task; None: what each task says."""
     checks: tuple[Check, ...] = tuple(Check)
     output_dir: Path | None = None
+    pass_env: tuple[str, ...] = ()
+    """Variables of this machine that the tasks may use."""
 
 
 @dataclass(slots=True)
@@ -48,16 +56,17 @@ def create_vetting(request: VetRequest, settings: Settings) -> Job:
         name="vet",
         tags=("vet",),
         parallel=request.parallel,
-        sandbox=SandboxSpec(backend=choose(named)),
+        sandbox=SandboxSpec(backend=choose(named), host_root=request.host_root, network=request.network),
         output_dir=str(request.output_dir) if request.output_dir else None,
         base_dir=str(Path.cwd()),
+        pass_env=granted_names(request.pass_env),
     )
     found = _gather(request, spec, settings)
     if not found.entries:
         raise UsageError("no check is left to run: see --only")
     spec = replace(spec, tasks=tuple(found.entries))
     written: dict[str, Any] = {
-        VETS: [str(path) for path in request.paths],
+        VETS: [str(path) for path in (*request.paths, *request.datasets)],
         "checks": [check.value for check in request.checks],
         "rollouts": request.rollouts,
         "repeats": request.repeats,
@@ -69,8 +78,9 @@ def create_vetting(request: VetRequest, settings: Settings) -> Job:
 def _gather(request: VetRequest, spec: Spec, settings: Settings) -> _Gathered:
     gathered = _Gathered()
     seen: set[str] = set()
-    for path in request.paths:
-        found = find_tasks(TaskEntry(path=path), Path.cwd(), settings.cache_dir)
+    for path in (*request.paths, *request.datasets):
+        entry = TaskEntry(path=path, source="dataset" if path in request.datasets else "path")
+        found = find_tasks(entry, Path.cwd(), settings.cache_dir, settings.dataset_registries)
         for task in found.tasks:
             if str(task.path) not in seen:
                 seen.add(str(task.path))
@@ -99,7 +109,7 @@ def _add(gathered: _Gathered, task: Task, request: VetRequest, spec: Spec) -> No
 
 def obstacle(check: Check, task: Task, spec: Spec) -> str:
     """Why a check says nothing about a task; empty when it is worth a trial."""
-    if check is Check.NETWORK_OFF and limits_for(task, spec.sandbox).network == "none":
+    if check is Check.NETWORK_OFF and not network.is_used(task, spec.sandbox):
         return "the task has no network anyway"
     if check is Check.TIME_ZONE and "TZ" in task.environment.env:
         return f"the task sets its own time zone, {task.environment.env['TZ']}"

@@ -1,1 +1,1 @@
-"""The noise certificate: how often a suite cries wolf, what it can detect, and what that costs."""
+"""The noise certificate: how often a suite gives false alarms, what it can detect, and what that costs."""

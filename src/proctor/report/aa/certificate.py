@@ -13,20 +13,28 @@ from proctor.errors import Exit
 
 
 class Standing(StrEnum):
-    """What the certificate comes to."""
+    """The result of the certificate."""
 
     GOOD = "good"
-    """False alarms are compatible with what the gate promises."""
-    CRIES_WOLF = "cries_wolf"
+    """False alarms are compatible with what the gate promises, and useful changes are detected."""
+    BLIND = "quiet_but_blind"
+    """Few false alarms, but only changes of many times the margin are detected."""
+    FALSE_ALARMS = "cries_wolf"
     """More false alarms than promised, and chance does not explain it."""
     TOO_LITTLE = "too_little_data"
     INFRASTRUCTURE = "infrastructure"
     """Nothing was scored: machines or providers failed."""
 
+    @property
+    def words(self) -> str:
+        """As a person reads it."""
+        return "too many false alarms" if self is Standing.FALSE_ALARMS else self.value.replace("_", " ")
+
 
 EXIT_CODES = {
     Standing.GOOD: Exit.OK,
-    Standing.CRIES_WOLF: Exit.WORSE,
+    Standing.BLIND: Exit.INCONCLUSIVE,
+    Standing.FALSE_ALARMS: Exit.WORSE,
     Standing.TOO_LITTLE: Exit.INCONCLUSIVE,
     Standing.INFRASTRUCTURE: Exit.INFRASTRUCTURE,
 }
@@ -34,7 +42,7 @@ EXIT_CODES = {
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Trial:
-    """Identical sides made in one way, and what every rule said of them."""
+    """Pairs of identical sides, made in one way, and the verdicts of every rule on them."""
 
     name: str
     """splits, simulated or repeats"""
@@ -48,12 +56,12 @@ class Trial:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Reach:
-    """What so many rollouts per task and side, or iterations per point, would find, and their price."""
+class Power:
+    """The loss that a number of rollouts or iterations would detect, and what they cost."""
 
     count: int
     detectable: float | None
-    """Found four times in five: a fraction of the scale, or of the time. None: nothing would be."""
+    """Smallest loss detected with 80 % probability, as a fraction. None: no loss would be detected."""
     total: int
     hours: float | None = None
     cost_usd: float | None = None
@@ -61,14 +69,14 @@ class Reach:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NoiseCertificate:
-    """A suite's noise, its reach and its price."""
+    """The noise of a suite, what it can detect and what that costs."""
 
     kind: str
     """task or experiment"""
     run: str
     run_id: str
     digest: str
-    """Of every result that it rests on."""
+    """Digest of every result that was used."""
     standing: Standing
     sentence: str
     next_steps: tuple[str, ...]
@@ -82,9 +90,13 @@ class NoiseCertificate:
     """Scored rollouts, or iterations."""
     trials: tuple[Trial, ...] = ()
     count: int = 0
-    """Rollouts per task and side, or iterations per point, that the sentence speaks of."""
+    """Rollouts per task and side, or iterations per point, that the sentence is about."""
     detectable: float | None = None
-    reach: tuple[Reach, ...] = ()
+    """However it is spread: the larger one of the next two."""
+    detectable_even: float | None = None
+    detectable_concentrated: float | None = None
+    """Scores: the loss spread over all tasks alike, and in a few tasks that lose everything."""
+    power: tuple[Power, ...] = ()
     broken: int = 0
     broken_share: float = 0.0
     correlation: Correlation | None = None
@@ -100,5 +112,5 @@ class NoiseCertificate:
 
     @property
     def exit_code(self) -> Exit:
-        """0 good, 1 cries wolf, 3 too little data, 4 infrastructure."""
+        """0 good, 1 too many false alarms, 3 quiet but blind or too little data, 4 infrastructure."""
         return EXIT_CODES[self.standing]

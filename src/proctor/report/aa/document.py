@@ -8,6 +8,7 @@ from typing import Any
 
 from proctor.analysis.aa import TOLERATED, AlarmRate
 from proctor.report.aa.certificate import NoiseCertificate, Trial
+from proctor.report.aa.loss import USEFUL
 
 SCHEMA_VERSION = 1
 SCHEMA = "noise-certificate"
@@ -37,8 +38,11 @@ def to_mapping(found: NoiseCertificate, *, made_at: str, versions: Mapping[str, 
         "values": found.values,
         "count": found.count,
         "detectable": found.detectable,
+        "detectable_even": found.detectable_even,
+        "detectable_concentrated": found.detectable_concentrated,
+        "useful_detectable": USEFUL * found.margin,
         "false_alarms": [_trial(each) for each in found.trials],
-        "reach": [asdict(row) for row in found.reach],
+        "reach": [asdict(row) for row in found.power],
         "errors": {"count": found.broken, "share": found.broken_share},
         "correlation": asdict(found.correlation) if found.correlation else None,
         "flaky_share": found.flaky_share,

@@ -19,7 +19,7 @@ from proctor.report.gate.verdict import GateVerdict
 from proctor.report.quantity import number
 
 DRIFT = 0.01
-"""Early and late rollouts that differ more rarely than this by chance are said to differ."""
+"""Early and late rollouts differ when the p-value is below this."""
 
 
 def drift(rewards: Mapping[str, Sequence[float]]) -> dict[str, Any]:
@@ -51,7 +51,10 @@ def repeated(
     return [
         Trial(
             name="repeats",
-            how=f"{plural(len(sides), 'run')} of this very plan in the store, each against the one before",
+            how=(
+                f"{plural(len(sides), 'run')} of the same plan in the store, "
+                "each compared with the one before"
+            ),
             per_side="a whole run",
             gate=alarm_rate(GATE, hits, len(verdicts)),
             calls={each.value: verdicts.count(GateVerdict(each.value)) for each in Call},
@@ -60,7 +63,7 @@ def repeated(
 
 
 def price(data: RunData) -> tuple[float | None, float | None]:
-    """Seconds and dollars of one rollout, retries included; no cost where nobody metered any."""
+    """Seconds and dollars of one rollout, retries included; no cost where none was recorded."""
     attempts = [record for trial in data.trials for record in trial.attempts]
     counted = len(data.finished)
     took = [record.ended_at - record.started_at for record in attempts if record.ended_at > record.started_at]

@@ -7,12 +7,14 @@ from dataclasses import dataclass
 from html import escape
 
 from proctor.report.aa.certificate import NoiseCertificate, Standing
+from proctor.report.aa.loss import USEFUL
 from proctor.report.aa.words import hours, percent, plural, points
 from proctor.report.quantity import MISSING, significant
 
 _SIGN = {
     Standing.GOOD: "✅",
-    Standing.CRIES_WOLF: "❌",
+    Standing.BLIND: "🙈",
+    Standing.FALSE_ALARMS: "❌",
     Standing.TOO_LITTLE: "❔",
     Standing.INFRASTRUCTURE: "🔧",
 }
@@ -31,22 +33,32 @@ class Table:
 
 
 def tables(found: NoiseCertificate) -> list[Table]:
-    """Those that the certificate has something for, in reading order."""
+    """The tables of the certificate that are not empty, in reading order."""
     made = [_alarms(found), _flaky(found)]
-    if any(row.detectable is not None for row in found.reach):
-        made.insert(1, _reach(found))
+    if any(row.detectable is not None for row in found.power):
+        made.insert(1, _power(found))
     return [table for table in made if table.rows]
 
 
 def facts(found: NoiseCertificate) -> list[str]:
-    """One line each: what was tested, how much luck and noise there is, and what to mind."""
+    """One line each: what was tested, how much chance and noise there is, and warnings."""
     noun = ("task", "scored rollout") if found.kind == "task" else ("point", "iteration")
     margin = points(found.margin) if found.kind == "task" else f"{significant(100 * found.margin, 2)} %"
     size = f"{plural(found.values, noun[1])} of {plural(found.subjects, noun[0])}"
     lines = [f"{size}; margin {margin} at {100 * found.level:g} %, for {found.claim}"]
+    if found.detectable is not None:
+        limit = (
+            points(USEFUL * found.margin) if found.kind == "task" else f"{100 * USEFUL * found.margin:g} %"
+        )
+        lines.append(f"good needs a detectable change of at most {limit}, {USEFUL:g} times the margin")
+    if found.detectable_even is not None and found.detectable_concentrated is not None:
+        lines.append(
+            f"detectable when every task loses the same share: {points(found.detectable_even)}; when a few "
+            f"tasks lose everything: {points(found.detectable_concentrated)}"
+        )
     if found.kind == "task" or found.broken:
         lines.append(
-            f"lost to errors that were not the agent's: {found.broken} ({percent(found.broken_share)})"
+            f"lost to errors not caused by the agent: {found.broken} ({percent(found.broken_share)})"
         )
     if found.correlation:
         each = found.correlation
@@ -61,7 +73,7 @@ def facts(found: NoiseCertificate) -> list[str]:
     if found.drift.get("moved"):
         moved = points(found.drift["difference"]) if found.kind == "task" else f"× {found.drift['ratio']:.3f}"
         lines.append(
-            f"the run drifted: {found.drift['what']} {moved}; splits at random cannot show what that does"
+            f"the run drifted: {found.drift['what']} {moved}; random splits cannot show the effect of this"
         )
     return [*lines, *found.notes]
 
@@ -81,39 +93,39 @@ def _alarms(found: NoiseCertificate) -> Table:
         for trial in found.trials
     )
     return Table(
-        title="False alarms: identical sides called worse",
+        title="False alarms: identical sides reported as worse",
         headers=("pairs", "rule", "false alarms", "95 % interval", "count"),
         rows=tuple(rows),
         right=(2, 3, 4),
-        caption=f"{how}. What the gate said: {calls}." if rows else "",
+        caption=f"{how}. Gate verdicts: {calls}." if rows else "",
     )
 
 
-def _reach(found: NoiseCertificate) -> Table:
+def _power(found: NoiseCertificate) -> Table:
     task = found.kind == "task"
     headers = [
         "rollouts per side" if task else "iterations",
         "smallest loss" if task else "smallest slowdown",
     ]
-    headers += ["rollouts in all" if task else "iterations in all", "time"]
-    priced = any(row.cost_usd is not None for row in found.reach)
+    headers += ["total rollouts" if task else "total iterations", "time"]
+    priced = any(row.cost_usd is not None for row in found.power)
     rows = []
-    for row in found.reach:
-        reach = MISSING
+    for row in found.power:
+        loss = MISSING
         if row.detectable is not None:
-            reach = points(row.detectable) if task else f"{significant(100 * row.detectable, 2)} %"
-        cells = [str(row.count), reach, f"{row.total:,}", MISSING if row.hours is None else hours(row.hours)]
+            loss = points(row.detectable) if task else f"{significant(100 * row.detectable, 2)} %"
+        cells = [str(row.count), loss, f"{row.total:,}", MISSING if row.hours is None else hours(row.hours)]
         if priced:
             cells.append(MISSING if row.cost_usd is None else f"${significant(row.cost_usd, 3)}")
         rows.append(tuple(cells))
     return Table(
-        title="What would be found 4 times in 5, and what it costs",
+        title="What would be detected with 80 % probability, and what it costs",
         headers=(*headers, *(("cost",) if priced else ())),
         rows=tuple(rows),
         right=tuple(range(len(headers) + 1)),
         caption=(
             "Both sides together, at the parallelism of the run. "
-            f"A loss below the margin is never called; {MISSING}: not even a total loss would be found."
+            f"A loss below the margin is never reported; {MISSING}: not even a total loss would be detected."
             if task
             else "One side of a comparison. Run-to-run noise does not fall with more iterations."
         ),
@@ -132,7 +144,7 @@ def _flaky(found: NoiseCertificate) -> Table:
     more = len(found.flaky) - len(rows)
     share = f"{percent(found.flaky_share)} of the tasks" if found.flaky_share is not None else ""
     return Table(
-        title="Tasks that answer differently when asked twice",
+        title="Tasks whose rollouts disagree",
         headers=("task", "passed", "two rollouts differ"),
         rows=rows,
         right=(1, 2),
@@ -145,7 +157,7 @@ def markdown(found: NoiseCertificate) -> str:
     from proctor.report.gate.output.markdown import plain
 
     lines = [
-        f"# {_SIGN[found.standing]} Noise certificate: {found.standing.value.replace('_', ' ')}",
+        f"# {_SIGN[found.standing]} Noise certificate: {found.standing.words}",
         "",
         f"**{plain(found.sentence)}**",
         "",
@@ -167,13 +179,13 @@ def _row(cells: Sequence[str]) -> str:
 
 
 def html(found: NoiseCertificate) -> str:
-    """One file, no script, nothing fetched."""
+    """A single file without scripts or network access."""
     from proctor.report.html.page import CSS
     from proctor.report.html.view import prose, section, table
 
     policy = "default-src 'none'; style-src 'unsafe-inline'; base-uri 'none'; form-action 'none'"
     body = [
-        f"<header><h1>Noise certificate: {escape(found.standing.value.replace('_', ' '))}</h1>",
+        f"<header><h1>Noise certificate: {escape(found.standing.words)}</h1>",
         f"<p><strong>{prose(found.sentence)}</strong></p><p>Run {escape(found.run)}</p></header>",
         f"<ul>{''.join(f'<li>{prose(line)}</li>' for line in facts(found))}</ul>",
     ]

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from statistics import median_low
@@ -11,33 +10,36 @@ from typing import Any
 import numpy as np
 
 from proctor.analysis.aa import Urns, alarms, correlation, detectable_loss, halve
+from proctor.analysis.claim import Claim, chosen_claim, too_few
 from proctor.analysis.flaky import Stability, suite_stability
-from proctor.analysis.power import MAX_ROLLOUTS, detectable, plan_table, spread_of
-from proctor.report.aa.certificate import NoiseCertificate, Reach, Standing, Trial
+from proctor.analysis.power import MAX_ROLLOUTS, plan_table, spread_of
+from proctor.model.arms import arm_of
+from proctor.report.aa.certificate import NoiseCertificate, Power, Standing, Trial
 from proctor.report.aa.evidence import drift, price, repeated
+from proctor.report.aa.loss import USEFUL, Curve, Losses, is_blind, power_rows
 from proctor.report.aa.words import hours, plural, points, rate, worst
 from proctor.report.data import RunData
-from proctor.report.gate.reach import few_tasks
 from proctor.report.gate.side import Side, side_of
 from proctor.report.quantity import number, significant
 
 MARGIN = 0.03
 LEVEL = 0.95
 REPEATS_NEEDED = 10
-"""Rollouts beyond the first of each task, over the suite, before anything is said about luck."""
+"""Repeated rollouts (beyond the first of each task) that are needed to estimate chance."""
 POWER_PAIRS = 200
 MOST_WORK = 4_000_000
-"""Rollouts dealt or drawn in all: a large run is resampled less often, and the certificate says how often."""
+"""Rollouts resampled in total: a large run is resampled less often, and the certificate says how often."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Asked:
-    """What a certificate is to speak of."""
+    """What a certificate is about."""
 
     rollouts: int | None = None
     """Per task and side; None: as many as the run has."""
     margin: float | None = None
-    these_tasks: bool = False
+    these_tasks: bool | None = None
+    """None: the widest claim that the number of tasks can judge, as in a gate."""
     simulations: int = 1000
     seed: int = 0
 
@@ -53,7 +55,7 @@ def certify_scores(data: RunData, asked: Asked, *, repeats: Sequence[RunData] = 
 
 
 class _Suite:
-    """A run's rewards and everything that is worked out from them."""
+    """A run's rewards and everything calculated from them."""
 
     def __init__(self, data: RunData, side: Side, asked: Asked) -> None:
         self.data, self.side, self.asked = data, side, asked
@@ -73,8 +75,13 @@ class _Suite:
     @property
     def rule(self) -> str:
         """The rule of a gate that the certificate is about."""
-        like = " for these tasks" if self.asked.these_tasks else ""
+        like = "" if self.asked.these_tasks is None else f" for {self.claim}"
         return f"score not worse than baseline by more than {100 * self.margin:.6g}pp at 95%{like}"
+
+    @property
+    def claim(self) -> Claim:
+        """What the gate would claim of this suite."""
+        return chosen_claim(self.asked.these_tasks, len(self.tasks), LEVEL)
 
     @property
     def repeats(self) -> int:
@@ -82,7 +89,7 @@ class _Suite:
         return self.scored - len(self.rewards)
 
     def halves(self) -> list[Trial]:
-        """The run's own rollouts, dealt to two sides; nothing is assumed."""
+        """The run's own rollouts, divided into two sides at random; nothing is assumed."""
         whole = [task for task in self.tasks if len(task.scored) + task.errors > 1]
         if len(whole) < len(self.tasks) or not any(len(task.scored) > 1 for task in whole):
             return []
@@ -105,57 +112,66 @@ class _Suite:
         ]
 
     def simulated(self) -> Trial:
-        """Two suites of the size that was asked for, drawn from what each task has shown."""
+        """Two suites of the requested size, drawn from each task's results."""
         generator = np.random.default_rng([self.asked.seed, 2])
         pairs = (self.urns.draw(self.count, generator) for _ in range(self.simulations))
         found = alarms(pairs, self.margin, these_tasks=self.asked.these_tasks)
         return Trial(
             name="simulated",
-            how=f"{plural(found.gate.pairs, 'pair')} of suites redrawn from what each task showed",
+            how=f"{plural(found.gate.pairs, 'pair')} of suites resampled from each task's results",
             per_side=f"{plural(self.count, 'rollout')} of {plural(len(self.rewards), 'task')}",
             gate=found.gate,
             calls=found.calls,
             naive=found.naive,
         )
 
-    def loss(self, rollouts: int) -> float | None:
-        """What the gate itself finds with so many rollouts on each side."""
-        return detectable_loss(
-            self.urns,
-            rollouts,
-            self.margin,
-            these_tasks=self.asked.these_tasks,
-            pairs=max(50, min(POWER_PAIRS, self.simulations // 4)),
-            seed=self.asked.seed,
-        )
+    def losses(self, rollouts: int) -> Losses:
+        """What the gate itself detects with this many rollouts on each side."""
+
+        def found(*, concentrated: bool) -> float | None:
+            return detectable_loss(
+                self.urns,
+                rollouts,
+                self.margin,
+                these_tasks=self.asked.these_tasks,
+                concentrated=concentrated,
+                pairs=max(50, min(POWER_PAIRS, self.simulations // 4)),
+                seed=self.asked.seed,
+            )
+
+        even = found(concentrated=False)
+        return Losses(even, None if even is None else found(concentrated=True))
 
     def nothing(self) -> NoiseCertificate:
         """No rollout was scored."""
         infrastructure = self.broken > 0
         what = (
-            f"all {plural(self.broken, 'rollout')} ended in an error that was not the agent's"
+            f"all {plural(self.broken, 'rollout')} ended in an error not caused by the agent"
             if infrastructure
-            else "no rollout has ended"
+            else "no rollout has finished"
         )
         return self._filled(
             Standing.INFRASTRUCTURE if infrastructure else Standing.TOO_LITTLE,
             f"Nothing can be certified: {what}.",
-            ("mend what failed (proctor show RUN, proctor doctor) and run the suite again",),
+            ("fix what failed (see proctor show RUN and proctor doctor), then run the suite again",),
         )
 
     def certificate(self, trials: Sequence[Trial]) -> NoiseCertificate:
         """The verdict first, then the figures."""
         stability = suite_stability(self.rewards)
-        loss = self.loss(self.count)
+        losses = self.losses(self.count)
+        loss = losses.claimed
         standing = self._standing(trials, loss)
-        reach = self._reach(loss)
+        power = self._power(losses)
         return self._filled(
             standing,
             self._sentence(standing, trials, loss),
-            self._next(standing, loss, reach),
+            self._next(standing, loss, power),
             trials=tuple(trials),
             detectable=loss,
-            reach=reach,
+            detectable_even=losses.even,
+            detectable_concentrated=losses.concentrated,
+            power=power,
             correlation=correlation(list(self.rewards.values()), seed=self.asked.seed),
             flaky=tuple(task for task in stability.tasks if task.stability is Stability.FLAKY),
             flaky_share=stability.flaky_share,
@@ -177,7 +193,7 @@ class _Suite:
             metric="reward",
             margin=self.margin,
             level=LEVEL,
-            claim="these tasks" if self.asked.these_tasks else "tasks like these",
+            claim=self.claim.value,
             subjects=len(self.rewards),
             values=self.scored,
             count=self.count,
@@ -191,47 +207,53 @@ class _Suite:
 
     def _standing(self, trials: Sequence[Trial], loss: float | None) -> Standing:
         if any(trial.gate.excessive for trial in trials):
-            return Standing.CRIES_WOLF
-        return Standing.TOO_LITTLE if self._short() or loss is None else Standing.GOOD
+            return Standing.FALSE_ALARMS
+        if self._short() or loss is None:
+            return Standing.TOO_LITTLE
+        return Standing.BLIND if is_blind(loss, self.margin) else Standing.GOOD
 
     def _short(self) -> str:
         """What there is too little of; empty when there is enough."""
-        few = "" if self.asked.these_tasks else few_tasks(len(self.rewards), LEVEL)
-        if few:
+        few = too_few(len(self.rewards), LEVEL)
+        if few and self.claim is Claim.TASKS_LIKE_THESE:
             return few
         if self.repeats < REPEATS_NEEDED:
             return (
-                f"{plural(self.scored, 'scored rollout')} of {plural(len(self.rewards), 'task')} show too "
-                f"little luck inside tasks; {REPEATS_NEEDED} repeats beyond the first of each are the least"
+                f"{plural(self.scored, 'scored rollout')} of {plural(len(self.rewards), 'task')} are too "
+                f"few to estimate chance: at least {REPEATS_NEEDED} repeats beyond the first of each "
+                "task are needed"
             )
-        return "the agent earns nothing, so no loss can show" if self.urns.mean <= 0 else ""
+        return "the agent's score is 0, so no loss can be detected" if self.urns.mean <= 0 else ""
 
     def _sentence(self, standing: Standing, trials: Sequence[Trial], loss: float | None) -> str:
         size = f"{plural(self.count, 'rollout')} of {plural(len(self.rewards), 'task')}"
         shown = next(trial for trial in trials if trial.name == "simulated")
-        if standing is Standing.CRIES_WOLF:
+        if standing is Standing.FALSE_ALARMS:
             shown = worst(trials)
             return (
-                f"This suite cries wolf: the gate calls {rate(shown.gate)} of identical pairs a regression, "
+                f"Too many false alarms: the gate reports a regression for {rate(shown.gate)} of "
+                "identical pairs, "
                 f"with {shown.per_side} on each side."
             )
         if short := self._short():
-            return f"Too little to certify: {short}."
+            return f"Too little data to certify: {short}."
         if loss is None:
-            return f"Too little to certify: not even a total loss is found with 80 % probability at {size}."
+            return (
+                "Too little data to certify: not even a total loss would be "
+                f"detected with 80 % probability at {size}."
+            )
+        blind = "Quiet but blind: only a" if standing is Standing.BLIND else "A"
         return (
-            f"An honest loss of {points(loss)} or more is found with 80 % probability at {size}; "
-            f"false alarms {rate(shown.gate)}."
+            f"{blind} real drop of {points(loss)} or more would be detected with 80 % probability at {size}, "
+            f"however it is spread over the tasks; false alarms {rate(shown.gate)}."
         )
 
-    def _reach(self, loss: float | None) -> tuple[Reach, ...]:
+    def _power(self, found: Losses) -> tuple[Power, ...]:
         """From 1 to 20 rollouts, brought to what the gate itself found at the size that was simulated."""
         spread = spread_of(list(self.rewards.values()))
         anchor = self.count
-        if loss is None and anchor < MAX_ROLLOUTS:
-            anchor, loss = MAX_ROLLOUTS, self.loss(MAX_ROLLOUTS)
-        usual = detectable(spread, anchor)
-        factor = loss / usual if loss is not None and usual > 0 else None
+        if found.claimed is None and anchor < MAX_ROLLOUTS:
+            anchor, found = MAX_ROLLOUTS, self.losses(MAX_ROLLOUTS)
         seconds, cost = price(self.data)
         rows = plan_table(
             spread,
@@ -240,60 +262,72 @@ class _Suite:
             cost_per_rollout_usd=cost,
             parallel=int(number(self.data.info.resolved.get("parallel")) or 1),
         )
-        found = []
-        for row in rows:
-            reach = row.tasks_like_these * factor if factor is not None else None
-            if factor is None and loss is not None:
-                # Nothing has varied yet: the only luck is that of the loss itself.
-                reach = loss * math.sqrt(anchor / row.rollouts)
-            if reach is not None:
-                missed = anchor != self.count and row.rollouts <= self.count
-                reach = None if missed else max(reach, self.margin)
-            found.append(
-                Reach(
-                    count=row.rollouts,
-                    detectable=reach if reach is not None and reach <= self.urns.mean else None,
-                    total=row.total_rollouts,
-                    hours=row.hours,
-                    cost_usd=row.cost_usd,
-                )
-            )
-        return tuple(found)
+        return power_rows(
+            rows,
+            Curve(spread, self.urns, these_tasks=self.claim is Claim.THESE_TASKS),
+            anchor,
+            found,
+            fewest=self.count if anchor != self.count else 0,
+            margin=self.margin,
+            most=self.urns.mean,
+        )
 
-    def _next(self, standing: Standing, loss: float | None, reach: Sequence[Reach]) -> tuple[str, ...]:
+    def _next(self, standing: Standing, loss: float | None, power: Sequence[Power]) -> tuple[str, ...]:
         steps = []
-        if standing is Standing.CRIES_WOLF:
-            steps.append("do not gate on this suite before its flaky tasks are vetted: proctor vet TASKS")
-        if self._short() and not self.asked.these_tasks and few_tasks(len(self.rewards), LEVEL):
+        if standing is Standing.FALSE_ALARMS:
+            steps.append(
+                "do not use this suite in a gate before its flaky tasks are vetted: proctor vet TASKS"
+            )
+        if self.claim is Claim.TASKS_LIKE_THESE and too_few(len(self.rewards), LEVEL):
             steps.append(
                 "add tasks, or judge these tasks only: --these-tasks here and 'for these tasks' in the rule"
             )
         elif self._short():
             steps.append("run more rollouts: proctor aa SPEC --rollouts 5")
         elif loss is None:
-            more = next((row for row in reach if row.detectable is not None), None)
+            more = next((row for row in power if row.detectable is not None), None)
             steps.append(
-                f"{plural(more.count, 'rollout')} per task and side would find {points(more.detectable)}"
+                f"{plural(more.count, 'rollout')} per task and side would detect {points(more.detectable)}"
                 if more and more.detectable is not None
                 else "add tasks that the agent can pass: more rollouts of these would not be enough"
             )
         if standing is Standing.GOOD and loss is not None:
-            steps.append(self._gate_step(loss, reach))
+            steps.append(self._gate_step(loss, power))
+        if standing is Standing.BLIND and loss is not None:
+            steps.append(self._sight_step(power))
         if self.broken:
             steps.append(
-                f"mend what broke {plural(self.broken, 'rollout')} first: "
-                "errors cost more certainty than rollouts buy"
+                f"fix what broke {plural(self.broken, 'rollout')} first: "
+                "errors add more uncertainty than extra rollouts remove"
             )
         return tuple(steps)
 
-    def _gate_step(self, loss: float, reach: Sequence[Reach]) -> str:
+    def _sight_step(self, power: Sequence[Power]) -> str:
+        """How the suite would be good for the margin that was asked for."""
+        least = USEFUL * self.margin
+        enough = next(
+            (
+                row
+                for row in power
+                if row.detectable is not None and not is_blind(row.detectable, self.margin)
+            ),
+            None,
+        )
+        how = (
+            f"run {plural(enough.count, 'rollout')} per task and side, which would detect {points(least)}"
+            if enough
+            else f"add tasks: more rollouts of these would not detect {points(least)}"
+        )
+        return f"{how}; or accept that smaller drops are not detected: a larger --margin says so"
+
+    def _gate_step(self, loss: float, power: Sequence[Power]) -> str:
         first = f"gate with '{self.rule}'"
-        half = next((row for row in reach if row.detectable is not None and row.detectable <= loss / 2), None)
+        half = next((row for row in power if row.detectable is not None and row.detectable <= loss / 2), None)
         if half is None:
-            return f"{first}; to find half that loss, add tasks: more rollouts of these are not enough"
+            return f"{first}; to detect half that drop, add tasks: more rollouts of these are not enough"
         time = "" if half.hours is None else f", {hours(half.hours)}"
         cost = "" if half.cost_usd is None else f", ${significant(half.cost_usd, 3)}"
-        more = f"{plural(half.count, 'rollout')} per task and side would find half that loss"
+        more = f"{plural(half.count, 'rollout')} per task and side would detect half that drop"
         return f"{first}; {more}{time}{cost}"
 
     def _notes(self) -> list[str]:
@@ -301,9 +335,10 @@ class _Suite:
         missing = len(self.data.trials) - len(self.data.finished)
         if missing:
             notes.append(f"{plural(missing, 'trial')} of {len(self.data.trials)} have no result yet")
-        agents = {(trial.planned.agent, trial.planned.model) for trial in self.data.trials}
+        agents = {arm_of(trial.planned) for trial in self.data.trials}
         if len(agents) > 1:
             notes.append(
-                f"{len(agents)} agents and models took part; each task × agent is a task here, as in the gate"
+                f"{len(agents)} agents and models took part; each task × agent "
+                "counts as one task here, as in the gate"
             )
         return notes

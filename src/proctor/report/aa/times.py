@@ -21,8 +21,9 @@ from proctor.analysis.distributions import normal_quantile, t_quantile
 from proctor.analysis.naive import TIME_RULES
 from proctor.analysis.times import Noise, Samples, compare_times
 from proctor.model.outcome import Blame
-from proctor.report.aa.certificate import NoiseCertificate, Reach, Standing, Trial
+from proctor.report.aa.certificate import NoiseCertificate, Power, Standing, Trial
 from proctor.report.aa.evidence import repeated
+from proctor.report.aa.loss import USEFUL, is_blind
 from proctor.report.aa.scores import LEVEL, Asked
 from proctor.report.aa.words import plural, rate, worst
 from proctor.report.compare.judge import default_noise
@@ -37,7 +38,7 @@ from proctor.report.quantity import significant
 METRIC = "duration_s"
 MARGIN = 0.05
 VALUES_NEEDED = 6
-"""Iterations of a point below which halves of it say nothing."""
+"""A point with fewer iterations is too small to be split in halves."""
 MOST_WORK = 40_000
 """Points × splits; a large sweep is split less often, and the certificate says how often."""
 FACTORS = (0.5, 1, 2, 4, 8, 16)
@@ -46,7 +47,7 @@ FACTORS = (0.5, 1, 2, 4, 8, 16)
 def certify_times(
     data: RunData, asked: Asked, *, noise: Noise | None = None, repeats: Sequence[RunData] = ()
 ) -> NoiseCertificate:
-    """Split the iterations, judge the pairs, and say what slowdown could be settled."""
+    """Split the iterations, judge the pairs, and say what slowdown could be detected."""
     sweep = _Sweep(data, asked, noise)
     if not sweep.points:
         return sweep.nothing()
@@ -55,7 +56,7 @@ def certify_times(
 
 
 class _Sweep:
-    """A run's timings and everything that is worked out from them."""
+    """A run's timings and everything calculated from them."""
 
     def __init__(self, data: RunData, asked: Asked, noise: Noise | None) -> None:
         self.data, self.asked = data, asked
@@ -129,8 +130,8 @@ class _Sweep:
             "what": "median of late iterations over early ones",
         }
 
-    def reach(self) -> tuple[Reach, ...]:
-        """Iterations per point against the slowdown at one point that is found four times in five."""
+    def power(self) -> tuple[Power, ...]:
+        """The slowdown at one point that is detected with 80 % probability, by iterations per point."""
         samples = [
             Samples(name=point.name, a=point.samples[METRIC], b=point.samples[METRIC])
             for point in self.points
@@ -148,7 +149,7 @@ class _Sweep:
             found = max(math.expm1(min(certain * error, 50.0)), self.margin)
             total = count * len(self.points)
             rows.append(
-                Reach(count=count, detectable=found, total=total, hours=count / self.count * whole_s / 3600)
+                Power(count=count, detectable=found, total=total, hours=count / self.count * whole_s / 3600)
             )
         return tuple(rows)
 
@@ -161,51 +162,65 @@ class _Sweep:
             return self._filled(
                 Standing.INFRASTRUCTURE,
                 "Nothing can be certified: infrastructure broke every trial.",
-                ("mend what failed (proctor show RUN, proctor doctor) and run again",),
+                ("fix what failed (see proctor show RUN and proctor doctor), then run again",),
             )
         return self._filled(
             Standing.TOO_LITTLE,
-            f"Too little to certify: {why}.",
+            f"Too little data to certify: {why}.",
             ("measure more often: --set iterations.measured=20",),
         )
 
     def certificate(self, trials: Sequence[Trial]) -> NoiseCertificate:
         """The verdict first, then the figures."""
         wolf = any(trial.gate.excessive for trial in trials)
-        reach = self.reach()
-        loss = next(row.detectable for row in reach if row.count == max(2, self.count))
+        power = self.power()
+        loss = next(row.detectable for row in power if row.count == max(2, self.count))
         assert loss is not None
         shown = worst(trials)
+        blind = is_blind(loss, self.margin)
         size = f"{plural(self.count, 'iteration')} of {plural(len(self.points), 'point')}"
+        which = "Quiet but blind: only a" if blind else "A"
         sentence = (
-            f"A slowdown of {significant(100 * loss, 2)} % or more at one point is found "
+            f"{which} slowdown of {significant(100 * loss, 2)} % or more at one point would be detected "
             f"with 80 % probability at {size}; false alarms {rate(shown.gate)}."
         )
         if wolf:
             sentence = (
-                f"This suite cries wolf: the gate calls {rate(shown.gate)} of identical pairs slower "
+                f"Too many false alarms: the gate reports {rate(shown.gate)} of identical pairs as slower "
                 f"({shown.how})."
             )
         return self._filled(
-            Standing.CRIES_WOLF if wolf else Standing.GOOD,
+            Standing.FALSE_ALARMS if wolf else Standing.BLIND if blind else Standing.GOOD,
             sentence,
-            self._next(wolf),
+            self._next(wolf, power),
             trials=tuple(trials),
             detectable=loss,
-            reach=reach,
+            power=power,
             drift=self.drift(),
         )
 
-    def _next(self, wolf: bool) -> tuple[str, ...]:
+    def _next(self, wolf: bool, power: Sequence[Power]) -> tuple[str, ...]:
         steps = []
+        now = next(row.detectable for row in power if row.count == max(2, self.count))
+        if not wolf and now is not None and is_blind(now, self.margin):
+            seeing = (row for row in power if row.detectable and not is_blind(row.detectable, self.margin))
+            more = next(seeing, None)
+            steps.append(
+                f"measure more often: {plural(more.count, 'iteration')} would detect "
+                f"{significant(100 * USEFUL * self.margin, 2)} %"
+                if more
+                else "more iterations are not enough: run-to-run noise does not fall with them"
+            )
         if wolf:
-            steps.append("do not gate on stored runs of this; measure both versions together: proctor ab")
+            steps.append(
+                "do not gate on stored runs of this experiment; measure both versions together: proctor ab"
+            )
         if math.isinf(self.noise.df):
             steps.append(
-                "run the same code 4 times more: the store then knows this machine's run-to-run noise, "
-                f"and the default of {significant(100 * self.noise.sigma, 2)} % is no longer used"
+                "run the same code 4 more times: the store then has this machine's run-to-run noise, "
+                f"which replaces the default of {significant(100 * self.noise.sigma, 2)} %"
             )
-        steps.append("for smaller changes measure both versions in lockstep: proctor ab settles 2 %")
+        steps.append("for smaller changes measure both versions in lockstep: proctor ab can detect 2 %")
         return tuple(steps)
 
     def _filled(
@@ -214,13 +229,15 @@ class _Sweep:
         failed = [point for point in self.side.results.points if point.failed]
         notes = [f"{point.name} has no result: {point.failed}" for point in failed[:5]]
         if self.short:
-            notes.append(f"{plural(self.short, 'point')} with fewer than {VALUES_NEEDED} iterations left out")
+            notes.append(
+                f"{plural(self.short, 'point')} with fewer than {VALUES_NEEDED} iterations were left out"
+            )
         contended = any(
-            note.startswith("contended")
+            note.startswith(("contended", "timings are contended"))
             for trial in self.data.finished
             for note in (trial.counted.notes if trial.counted else ())
         )
-        notes += ["timings are contended: trials ran beside each other"] if contended else []
+        notes += ["timings are contended: trials ran in parallel"] if contended else []
         return NoiseCertificate(
             kind="experiment",
             run=self.side.label,

@@ -1,1 +1,1 @@
-"""Pictures of measurements: inline SVG by our own code, no script, light and dark through CSS variables."""
+"""Charts of measurements: inline SVG by our own code, no script, light and dark through CSS variables."""

@@ -66,7 +66,7 @@ def window(ordered: Sequence[float]) -> list[float]:
 def _beyond(
     ordered: Sequence[float], shown: Sequence[float], metric: str, ends: tuple[float, float], y: float
 ) -> list[str]:
-    """What lies past either end of the axis is said, with how far it goes."""
+    """Label the values beyond either end of the axis, with how far they go."""
     parts = []
     over = sum(1 for value in ordered if value > shown[-1])
     if over:

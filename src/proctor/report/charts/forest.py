@@ -27,7 +27,7 @@ class Branch:
     low: float
     high: float
     told: str
-    """At the right edge, and what a pointer sees."""
+    """Text at the right edge and in the tooltip."""
     tone: str = ""
     """good, bad, or nothing"""
 
@@ -49,7 +49,7 @@ def forest(
     shown, cut = _ends(rows)
     between += cut
     left = min(
-        300.0, 7.0 * max((len(row.label) for row in [*shown, *([whole] if whole else [])]), default=0) + 22
+        340.0, 7.0 * max((len(row.label) for row in [*shown, *([whole] if whole else [])]), default=0) + 22
     )
     right, top = WIDTH - 210.0, 12.0
     gap = _STEP if between else 0.0
@@ -106,7 +106,7 @@ def _across(
 
 def _band(band: tuple[float, float], across: Scale, top: float, bottom: float, *, ratio: bool) -> str:
     low, high = across.clip(band[0]), across.clip(band[1])
-    shown = "margin: what is tolerated" if ratio else "margin"
+    shown = "margin: tolerated loss" if ratio else "margin"
     return rect(low, top - 6, high - low, bottom - top + 6, "margin", title=shown)
 
 

@@ -51,7 +51,7 @@ def trend(values: Sequence[float]) -> str:
     """How the end compares with the beginning, in words."""
     third = len(values) // 3
     if third < 3:
-        return "too few to speak of a trend"
+        return "too few values for a trend"
     first = percentile(sorted(values[:third]), 50)
     last = percentile(sorted(values[-third:]), 50)
     change = last / first - 1 if first else math.inf

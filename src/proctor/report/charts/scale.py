@@ -34,7 +34,7 @@ class Scale:
 def linear(
     values: Sequence[float], start: float, stop: float, *, zero: bool = False, pad: float = 0.04
 ) -> Scale:
-    """An axis around the values, from zero when zero is near or asked for."""
+    """An axis around the values, from zero when zero is near or requested."""
     low, high = min(values), max(values)
     if math.isclose(low, high, rel_tol=1e-12):  # no room between them for a tick
         reach = abs(low) * 0.1 or 1.0
@@ -53,11 +53,11 @@ def logarithmic(values: Sequence[float], start: float, stop: float) -> Scale:
 
 
 _MOST_DECADES = 100.0
-"""Beyond this an axis of decades shows nothing, and its ends leave the range of a float."""
+"""Maximum number of decades on an axis; beyond it, its ends leave the range of a float."""
 
 
 def fitting(values: Sequence[float], start: float, stop: float, *, decades: float = 1.5) -> Scale:
-    """Logarithmic when the values span so many decades, linear otherwise."""
+    """Logarithmic when the values span at least this many decades, linear otherwise."""
     if min(values) > 0:
         span = math.log10(max(values)) - math.log10(min(values))
         if decades <= span <= _MOST_DECADES:
@@ -75,7 +75,7 @@ def is_geometric(values: Sequence[float]) -> bool:
 
 
 def ticks(scale: Scale, count: int = 5) -> list[float]:
-    """Round numbers on the axis, about so many."""
+    """Round numbers on the axis, about this many."""
     return _log_ticks(scale, count) if scale.log else _linear_ticks(scale.low, scale.high, count)
 
 
@@ -104,7 +104,7 @@ def _log_ticks(scale: Scale, count: int) -> list[float]:
 
 
 def thin(values: Sequence[float], limit: int) -> list[float]:
-    """At most so many of the values, evenly spread in order of size; the extremes always stay."""
+    """At most this many of the values, evenly spread in order of size, extremes included."""
     ordered = sorted(values)
     if len(ordered) <= limit:
         return ordered

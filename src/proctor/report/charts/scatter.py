@@ -1,4 +1,4 @@
-"""What it costs against what it scores: a mark per agent or task, with how sure both are."""
+"""Cost against score: one mark per agent or task, with intervals."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from proctor.report.charts.svg import document, line, mark, text, x_axis
 from proctor.report.quantity import metric_title, show, unit_for
 
 MOST_NAMED = 12
-"""Above so many marks their names would cover each other; a pointer still finds them."""
+"""Maximum number of marks with names; above it, names would overlap and only tooltips remain."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -25,7 +25,7 @@ class Place:
     score_ends: tuple[float, float] | None = None
     series: int = 0
     after: int | None = None
-    """Index of the place that this one is to be seen against; a line joins them."""
+    """Index of the place to compare this one with; a line joins them."""
 
 
 def scatter(places: Sequence[Place], *, metric: str, title: str) -> str:

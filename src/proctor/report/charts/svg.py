@@ -10,12 +10,12 @@ from proctor.report.charts.scale import Scale, ticks
 from proctor.report.quantity import Unit, significant, unit_for
 
 CHART_CSS = (Path(__file__).parent / "chart.css").read_text()
-"""The style of every chart; its colours are variables that the page, or whoever embeds a chart, sets."""
+"""The style of every chart; its colours are variables set by the page that contains the chart."""
 
 
 def document(width: float, height: float, title: str, description: str, parts: Iterable[str]) -> str:
     """A whole chart, with a name and a description for those who cannot see it."""
-    size = f'viewBox="0 0 {width:g} {height:g}" style="max-width:{width:g}px"'
+    size = f'viewBox="0 0 {width:g} {height:g}" style="max-width:{width:g}px;--own:{width:g}px"'
     told = escape(f"{title}: {description}")
     return f'<svg class="chart" {size} role="img" aria-label="{told}">{"".join(parts)}</svg>'
 
@@ -34,7 +34,7 @@ def line(x1: float, y1: float, x2: float, y2: float, css: str) -> str:
 def rect(
     x: float, y: float, width: float, height: float, css: str, *, extra: str = "", title: str = ""
 ) -> str:
-    """A rectangle; `title` is what a pointer that rests on it sees."""
+    """A rectangle; `title` is its tooltip."""
     inside = f"<title>{escape(title)}</title>" if title else ""
     head = f'<rect x="{x:.1f}" y="{y:.1f}" width="{max(0.0, width):.1f}" height="{max(0.0, height):.1f}"'
     return f'{head} class="{css}"{extra}>{inside}</rect>' if inside else f'{head} class="{css}"{extra}/>'

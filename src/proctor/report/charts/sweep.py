@@ -1,4 +1,4 @@
-"""How a result moves with the parameters: lines over one, a line each for a second, or a heat map of two."""
+"""How a result changes with the parameters: lines over one, one line per value of a second, or a heat map."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Run after run: values with their intervals, the level they belong to, and where that level moved."""
+"""Values over runs with their intervals, the typical level, and lasting changes of it."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from proctor.report.charts.svg import document, line, mark, text, y_axis
 from proctor.report.quantity import Unit, unit_for
 
 MOST_INTERVALS = 200
-"""Above so many runs the intervals would be a carpet."""
+"""Maximum number of runs with intervals; above it, intervals would overlap."""
 _LABELS = 8
 
 
@@ -25,7 +25,7 @@ class Spot:
     high: float | None = None
     level: float | None = None
     told: str = ""
-    """What a pointer that rests on it sees."""
+    """Text of the tooltip."""
     under: tuple[str, str] = ("", "")
     """Two short lines below the axis: when, and which version."""
     left_out: bool = False

@@ -5,10 +5,12 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
+from statistics import variance
 
 from proctor.analysis.compare import paired_ratio
 from proctor.analysis.estimate import Score, TaskRewards, denominators
-from proctor.analysis.interval import Interval, wilson
+from proctor.analysis.interval import Interval
+from proctor.analysis.stratified import difference_interval, rollouts_worth
 from proctor.model.run import RunInfo
 from proctor.report.compare.means import Mean, clustered_mean
 from proctor.report.compare.results import ResultSet
@@ -59,6 +61,11 @@ class Spent:
     ratio: float | None
     interval: Interval | None
 
+    @property
+    def apart(self) -> bool:
+        """Whether the interval of the ratio says that the sides differ."""
+        return self.interval is not None and not self.interval.low <= 1 <= self.interval.high
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ArmScore:
@@ -78,7 +85,7 @@ def task_differences(a: Sequence[TaskRewards], b: Sequence[TaskRewards]) -> list
 
 def _difference(a: TaskRewards, b: TaskRewards) -> TaskDifference:
     means = [math.fsum(side.scored) / len(side.scored) for side in (a, b)]
-    low, high = _newcombe(a.scored, b.scored, *means)
+    low, high = _ends(a.scored, b.scored, *means)
     return TaskDifference(
         name=a.name,
         a=means[0],
@@ -92,14 +99,15 @@ def _difference(a: TaskRewards, b: TaskRewards) -> TaskDifference:
     )
 
 
-def _newcombe(a: Sequence[float], b: Sequence[float], mean_a: float, mean_b: float) -> tuple[float, float]:
-    """Newcombe's interval of a difference of two shares, from the Wilson interval of each."""
+def _ends(a: Sequence[float], b: Sequence[float], mean_a: float, mean_b: float) -> tuple[float, float]:
+    """For this task, as the whole suite's is for these tasks; nothing is known of rewards beyond 0 and 1."""
     if min(*a, *b) < 0 or max(*a, *b) > 1:
         return -math.inf, math.inf
-    one, two = wilson(mean_a, len(a)), wilson(mean_b, len(b))
-    below = math.hypot(mean_b - two.low, one.high - mean_a)
-    above = math.hypot(two.high - mean_b, mean_a - one.low)
-    return mean_b - mean_a - below, mean_b - mean_a + above
+    sides = [
+        (mean, rollouts_worth(mean, [len(each)], [variance(each) if len(each) > 1 else 0.0]))
+        for each, mean in ((a, mean_a), (b, mean_b))
+    ]
+    return difference_interval(sides[0], sides[1])
 
 
 def spent(a: ResultSet, b: ResultSet, *, seed: int = 0) -> list[Spent]:

@@ -32,6 +32,7 @@ MUST_MATCH: dict[str, dict[str, tuple[str, ...]]] = {
 """Group → fact → the names under which sources keep it, best first. Packages, spec and params come on top."""
 
 _PACKAGES = ("packages", "package_versions", "python.packages", "requirements")
+_RUN_KEYS = ("parallel", "seed")
 _SPEC_KEYS = ("iterations", "instrumentation", "isolation", "loops", "gc")
 _SHOWN = 6
 
@@ -59,7 +60,7 @@ def run_facts(info: RunInfo) -> dict[str, dict[str, str]]:
     """The facts of a stored run: its environment, how it measured, and which code it measured."""
     found = gather(info.environment)
     resolved = info.resolved
-    spec = {name: str(resolved[name]) for name in ("parallel", "seed") if name in resolved}
+    spec = {name: str(resolved[name]) for name in _RUN_KEYS if name in resolved}
     bodies = resolved.get("experiments")
     for body in bodies if isinstance(bodies, list | tuple) else ():
         if isinstance(body, Mapping):
@@ -73,6 +74,16 @@ def run_facts(info: RunInfo) -> dict[str, dict[str, str]]:
     return found
 
 
+def how_measured(resolved: Mapping[str, Any], body: int) -> dict[str, Any]:
+    """The part of a resolved spec that `run_facts` looks at, for the trials of one body."""
+    found = {name: resolved[name] for name in _RUN_KEYS if name in resolved}
+    bodies = resolved.get("experiments")
+    if isinstance(bodies, list | tuple) and body < len(bodies) and isinstance(bodies[body], Mapping):
+        kept = {name: bodies[body][name] for name in ("experiment", *_SPEC_KEYS) if name in bodies[body]}
+        found["experiments"] = [kept]
+    return found
+
+
 def differences(a: Facts, b: Facts) -> list[str]:
     """One sentence per group in which the two sides differ. Code is meant to differ, and is left out."""
     sentences = []
@@ -82,7 +93,7 @@ def differences(a: Facts, b: Facts) -> list[str]:
             continue
         if not before or not after:
             side = "A" if not before else "B"
-            sentences.append(f"{group}: {side} does not say, so it could not be checked")
+            sentences.append(f"{group}: {side} has no record of it, so it could not be checked")
             continue
         # A fact that one side lacks was not recorded; a package that one side lacks was not installed.
         names = before.keys() | after.keys() if group == "packages" else before.keys() & after.keys()

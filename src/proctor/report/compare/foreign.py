@@ -1,4 +1,4 @@
-"""Read result files of pyperf, pytest-benchmark, hyperfine and asv, and our own RunResult documents.
+"""Read result files: our own RunResult documents, and those of pyperf, pytest-benchmark, hyperfine and asv.
 
 Each reader recognises its format by shape and gives None for anything else. Files come from strangers:
 what is not a finite number is no sample, and a benchmark without samples is a failed point, not a gap.
@@ -14,65 +14,29 @@ from pathlib import Path
 from statistics import median
 from typing import Any
 
+from proctor.disk import read_small
 from proctor.errors import UsageError
 from proctor.report.compare.facts import gather
 from proctor.report.compare.results import ResultPoint, ResultSet
+from proctor.report.compare.run_result import is_run_result, run_result
 from proctor.report.quantity import number
 
 MAX_BYTES = 256 << 20
 FORMATS = "a Proctor RunResult, pyperf, pytest-benchmark, hyperfine or asv JSON file"
 
 
-def read_file(path: Path) -> ResultSet:
-    """A result file of any known format."""
+def read_file(path: Path, metrics: tuple[str, ...] = ()) -> ResultSet:
+    """A result file of any known format; of a RunResult the values of these metrics, or of all it has."""
     document = _load(path)
+    if is_run_result(document):
+        return run_result(document, metrics)
     for reader in READERS:
         found = reader(document, path.name)
         if found is not None:
             if not found.points:
-                raise UsageError(f"{path}: a {found.source} file without a single benchmark")
+                raise UsageError(f"{path}: a {found.source} file without benchmarks")
             return found
     raise UsageError(f"{path}: not {FORMATS}")
-
-
-def run_result(document: Mapping[str, Any], label: str) -> ResultSet | None:
-    """A RunResult: one parameter point."""
-    rows = document.get("iteration_metrics")
-    if "run_id" not in document or not isinstance(rows, list):
-        return None
-    params = _mapping(document.get("parameters"))
-    subject = str(document.get("experiment") or document.get("name") or "experiment")
-    inside = ", ".join(f"{name}={value}" for name, value in params.items())
-    samples: dict[str, list[float]] = {}
-    for row in rows:
-        for name, value in _mapping(row).items():
-            if (found := number(value)) is not None:
-                samples.setdefault(str(name), []).append(found)
-    status = str(document.get("outcome") or document.get("status") or "")
-    passed = status in {"", "passed", "success", "completed", "ok"}
-    if not samples:
-        samples = {
-            str(name): [found]
-            for name, value in _mapping(document.get("metrics")).items()
-            if (found := number(_mapping(value).get("p50", value))) is not None
-        }
-    point = ResultPoint(
-        name=f"{subject}({inside})" if inside else subject,
-        subject=subject,
-        params=params,
-        samples=_frozen(samples) if passed else {},
-        failed="" if passed else status,
-        key=str(document.get("key") or ""),
-    )
-    return ResultSet(
-        label=label,
-        source="result",
-        points=(point,),
-        facts=gather(_mapping(document.get("environment"))),
-        run_id=str(document["run_id"]),
-        name=str(document.get("name") or ""),
-        metrics=tuple(sorted(samples)),
-    )
 
 
 def pyperf(document: Mapping[str, Any], label: str) -> ResultSet | None:
@@ -150,7 +114,6 @@ def asv(document: Mapping[str, Any], label: str) -> ResultSet | None:
 
 
 READERS: tuple[Callable[[Mapping[str, Any], str], ResultSet | None], ...] = (
-    run_result,
     pyperf,
     pytest_benchmark,
     hyperfine,
@@ -221,10 +184,8 @@ def _first_run_metadata(benchmarks: list[Any]) -> Mapping[str, Any]:
 
 def _load(path: Path) -> Mapping[str, Any]:
     try:
-        if path.stat().st_size > MAX_BYTES:
-            raise UsageError(f"{path}: larger than {MAX_BYTES >> 20} MiB")
         # asv writes Infinity and NaN, which are not JSON; they are no samples either.
-        document = json.loads(path.read_bytes(), parse_constant=lambda _: None)
+        document = json.loads(read_small(path, MAX_BYTES), parse_constant=lambda _: None)
     except OSError as error:
         raise UsageError(f"{path}: cannot be read: {error.strerror or error}") from error
     except RecursionError:
@@ -246,7 +207,3 @@ def _list(value: Any) -> list[Any]:
 
 def _numbers(value: Any) -> list[float]:
     return [found for each in _list(value) if (found := number(each)) is not None]
-
-
-def _frozen(samples: Mapping[str, list[float]]) -> dict[str, tuple[float, ...]]:
-    return {name: tuple(values) for name, values in samples.items()}

@@ -4,9 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from typing import Any
 
+from proctor.analysis.claim import Claim, chosen_claim, too_few
 from proctor.analysis.compare import MissingBounds, missing_bounds
 from proctor.analysis.estimate import Denominators, denominators
+from proctor.analysis.interval import Interval
 from proctor.analysis.times import (
     DEFAULT_NOISE,
     Noise,
@@ -19,7 +22,9 @@ from proctor.analysis.verdict import Verdict, overall
 from proctor.errors import Exit, UsageError
 from proctor.model.outcome import Blame
 from proctor.report.compare.facts import differences
+from proctor.report.compare.grounds import ground_differences
 from proctor.report.compare.pairing import Pairing, pair
+from proctor.report.compare.power import what_settles
 from proctor.report.compare.results import ResultPoint, ResultSet
 
 SCORE_MARGIN = 0.05
@@ -36,7 +41,7 @@ class Failure:
     a: str
     b: str
     new: bool
-    """A has a result and B failed by its own doing."""
+    """A has a result and B failed because of its own code."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -46,7 +51,7 @@ class MetricComparison:
     metric: str
     times: TimesComparison
     absent: tuple[str, ...] = ()
-    """Pairs in which a side does not have this metric."""
+    """Pairs in which one side does not have this metric."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -57,7 +62,18 @@ class ScoreComparison:
     a: Denominators
     b: Denominators
     margin: float
+    claim: Claim
+    """What the verdict and its interval are about."""
     verdict: Verdict
+    narrowed: str = ""
+    """Why nothing is claimed about tasks like these, where nobody asked for less."""
+    settle: str = ""
+    """What would settle an inconclusive verdict."""
+
+    @property
+    def interval(self) -> Interval | None:
+        """The interval of the headline, for the claim."""
+        return self.bounds.excluded.interval(self.claim) if self.bounds.excluded else None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -81,6 +97,42 @@ class Comparison:
             return Exit.WORSE
         return Exit.INCONCLUSIVE if self.verdict is Verdict.INCONCLUSIVE else Exit.OK
 
+    @property
+    def ratio(self) -> float | None:
+        """B divided by A in the first metric, as a geometric mean over its points; None for scores."""
+        return self.metrics[0].times.ratio if self.metrics else None
+
+    @property
+    def difference(self) -> float | None:
+        """Score of B minus score of A, errors excluded; None for runs without scores."""
+        excluded = self.score.bounds.excluded if self.score else None
+        return excluded.difference if excluded else None
+
+    @property
+    def interval(self) -> tuple[float, float] | None:
+        """The 95 % interval of the ratio, or of the difference of scores for what `claim` says."""
+        if self.score:
+            found = self.score.interval
+        else:
+            found = self.metrics[0].times.interval if self.metrics else None
+        return (found.low, found.high) if found else None
+
+    @property
+    def claim(self) -> str | None:
+        """What a difference of scores is about: "tasks like these" or "these tasks"; None for ratios."""
+        return self.score.claim.value if self.score else None
+
+    def to_dict(self) -> dict[str, Any]:
+        """Plain data: what `proctor compare --json` prints."""
+        from proctor.report.compare.document import to_mapping
+
+        return to_mapping(self)
+
+    def __str__(self) -> str:
+        from proctor.report.compare.sentence import sentence
+
+        return sentence(self)
+
 
 def compare(
     a: ResultSet,
@@ -90,15 +142,16 @@ def compare(
     margin: float | None = None,
     higher_is_better: bool | None = None,
     noise: Mapping[str, Noise] | None = None,
+    these_tasks: bool | None = None,
     seed: int = 0,
 ) -> Comparison:
     """Compare two sides on one or more metrics; UsageError when they have nothing in common."""
     if a.kind != b.kind:
-        raise UsageError(
-            f"{a.label} is a run of {a.kind}s and {b.label} one of {b.kind}s: nothing to compare"
-        )
+        raise UsageError(f"cannot compare {a.label}, a run of {a.kind}s, with {b.label}, a run of {b.kind}s")
     wanted = tuple(metrics) or (a.metric,)
-    score = _score(a, b, margin, seed) if "reward" in wanted and a.kind == "task" else None
+    score = _score(a, b, margin, these_tasks, seed) if "reward" in wanted and a.kind == "task" else None
+    if these_tasks is not None and score is None:
+        raise UsageError("only scores of tasks have a claim: remove --these-tasks or --tasks-like-these")
     pairing = pair(a.points, b.points)
     if not pairing.pairs:
         raise UsageError(_nothing_shared(a, b))
@@ -115,7 +168,8 @@ def compare(
     if len(found) > 1:  # one alone is adjusted already
         together = adjust_together([each.times for each in found])
         found = [replace(each, times=times) for each, times in zip(found, together, strict=True)]
-    warnings = [*differences(a.facts, b.facts), *([pairing.warning] if pairing.warning else [])]
+    warnings = [*differences(a.facts, b.facts), *ground_differences(a.grounds, b.grounds)]
+    warnings += [pairing.warning] if pairing.warning else []
     warnings += [*_waiting("A", a), *_waiting("B", b)]
     warnings += [f"A: {note}" for note in a.notes] + [f"B: {note}" for note in b.notes]
     return Comparison(
@@ -134,7 +188,7 @@ def compare(
 def default_noise(metric: str) -> Noise:
     """Run-to-run noise when no history tells: for times and rates; other quantities do not tick."""
     if is_time(metric):
-        return Noise(sigma=DEFAULT_NOISE, source="default: no earlier runs of the same code to learn from")
+        return Noise(sigma=DEFAULT_NOISE, source=("the default: no earlier runs of the same code"))
     return Noise(sigma=0.0, source="none: not a time")
 
 
@@ -180,15 +234,23 @@ def _metric(
     )
 
 
-def _score(a: ResultSet, b: ResultSet, margin: float | None, seed: int) -> ScoreComparison:
+def _score(
+    a: ResultSet, b: ResultSet, margin: float | None, these_tasks: bool | None, seed: int
+) -> ScoreComparison:
     bounds = missing_bounds(a.tasks, b.tasks, seed=seed)
     chosen = SCORE_MARGIN if margin is None else margin
+    claim = chosen_claim(these_tasks, bounds.tasks)
+    verdict = bounds.judge(chosen, these_tasks=claim is Claim.THESE_TASKS)
+    open_ = verdict is Verdict.INCONCLUSIVE
     return ScoreComparison(
         bounds=bounds,
         a=denominators(a.tasks),
         b=denominators(b.tasks),
         margin=chosen,
-        verdict=bounds.judge(chosen),
+        claim=claim,
+        verdict=verdict,
+        narrowed=too_few(bounds.tasks) if these_tasks is None and claim is Claim.THESE_TASKS else "",
+        settle=what_settles(a.tasks, b.tasks, claim=claim, margin=chosen) if open_ else "",
     )
 
 
@@ -196,7 +258,7 @@ def _waiting(side: str, found: ResultSet) -> list[str]:
     most = max((point.waited for point in found.points), default=0.0)
     if most < WAITED_TOO_LONG:
         return []
-    hint = "; its cpu_s says more" if "cpu_s" in found.metrics else ""
+    hint = "; compare its cpu_s too, which has no waiting in it" if "cpu_s" in found.metrics else ""
     return [f"{side}: the code waited for a CPU up to {most:.0%} of the time{hint}"]
 
 
@@ -249,6 +311,6 @@ def _nothing_shared(a: ResultSet, b: ResultSet) -> str:
         empty = a if not a.points else b
         return f"{empty.label} has no points to compare"
     return (
-        f"{a.label} and {b.label} share no point: the first has '{a.points[0].name}', "
+        f"{a.label} and {b.label} have no point in common: the first has '{a.points[0].name}', "
         f"the second '{b.points[0].name}'"
     )

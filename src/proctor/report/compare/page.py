@@ -77,12 +77,12 @@ def _failures(found: Comparison) -> str:
         for each in sorted(found.failures, key=lambda each: not each.new)[:MOST_ROWS]
     ]
     body = table(["point", "A", "B", ""], rows) + _more(len(found.failures) - len(rows))
-    return section("Without a result on a side", body, name="failures")
+    return section("No result on one side", body, name="failures")
 
 
 def _apart(found: Comparison) -> str:
     said = [(f"only in {side}", names) for side, names in (("A", found.only_a), ("B", found.only_b)) if names]
-    said += [(f"without {each.metric} on a side", each.absent) for each in found.metrics if each.absent]
+    said += [(f"without {each.metric} on one side", each.absent) for each in found.metrics if each.absent]
     if not said:
         return ""
     body = "".join(f"<p><b>{escape(title)}</b> ({len(names)}): {_some(names)}</p>" for title, names in said)
@@ -101,12 +101,13 @@ def _method(found: Comparison) -> str:
     count = sum(len(each.times.points) for each in found.metrics)
     if count > 1:
         said.append(
-            f"{count} comparisons of single points share one chance of a false alarm of 5 % (Holm); the "
-            "intervals of single points are not widened for that."
+            f"The chance of any false alarm among the {count} comparisons of single points is 5 % "
+            "(Holm); the "
+            "intervals of single points are not widened for this."
         )
     body = "".join(f"<p class=note>{escape(each)}</p>" for each in said)
-    return section("What was tested, and what would change it", body, name="method")
+    return section("What was tested, and what would change the verdict", body, name="method")
 
 
 def _more(count: int) -> str:
-    return f"<p class=note>And {count} more; --json has them all.</p>" if count > 0 else ""
+    return f"<p class=note>And {count} more; --json lists all of them.</p>" if count > 0 else ""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from html import escape
 
 from proctor.analysis.times import PointComparison
@@ -12,16 +12,17 @@ from proctor.report.charts.forest import MOST_ROWS, Branch, forest
 from proctor.report.charts.pairs import Pair, pairs
 from proctor.report.compare.judge import MetricComparison
 from proctor.report.compare.results import ResultSet
-from proctor.report.compare.sentence import percent
+from proctor.report.compare.sentence import percent, ratio_text
 from proctor.report.html.view import details, figure, section, table
+from proctor.report.labels import apart
 from proctor.report.quantity import metric_title, show
 
 MOST_TABLE = 200
 UNFOLDED = 16
-"""Longer tables are folded away: the picture has told the story."""
+"""Longer tables are folded: the chart above shows the same data."""
 MOST_PAIRS = 6
 LEAST_VALUES = 5
-"""Fewer values in a row are no series."""
+"""A series needs at least this many values."""
 TONES = {Verdict.WORSE: "bad", Verdict.BETTER: "good"}
 
 
@@ -32,9 +33,12 @@ def metric_section(each: MetricComparison, a: ResultSet, b: ResultSet, *, tasks:
         return ""
     ranked = sorted(times.points, key=lambda point: _gain(point, higher=times.higher_is_better))
     title = f"B over A, {_what(tasks)} by {_what(tasks)}"
-    body = figure(_forest(each, ranked), title, _caption(each, tasks))
-    body += _table(each, ranked)
-    body += "" if tasks else _series(each, ranked, a, b)
+    shared, own = apart([point.name for point in ranked])
+    labels = dict(zip((point.name for point in ranked), own, strict=True))
+    body = f"<p class=note>Fixed: {escape(shared)}</p>" if "=" in shared else ""
+    body += figure(_forest(each, ranked, labels), title, _caption(each, tasks))
+    body += _table(each, ranked, labels)
+    body += "" if tasks else _series(each, ranked, labels, a, b)
     return section(metric_title(each.metric).capitalize(), body, name=f"metric-{each.metric}")
 
 
@@ -48,7 +52,7 @@ def _gain(point: PointComparison, *, higher: bool) -> float:
     return math.log(point.ratio) if higher else -math.log(point.ratio)
 
 
-def _forest(each: MetricComparison, ranked: Sequence[PointComparison]) -> str:
+def _forest(each: MetricComparison, ranked: Sequence[PointComparison], labels: Mapping[str, str]) -> str:
     times = each.times
     whole = None
     if len(times.points) > 1 and times.ratio and times.interval:
@@ -61,7 +65,7 @@ def _forest(each: MetricComparison, ranked: Sequence[PointComparison]) -> str:
         )
     ends = ranked if len(ranked) <= MOST_ROWS else [*ranked[: MOST_ROWS // 2], *ranked[-MOST_ROWS // 2 :]]
     return forest(
-        [_branch(point) for point in ends],
+        [_branch(point, labels[point.name]) for point in ends],
         title=f"{each.metric}: B over A",
         ratio=True,
         band=(1 / (1 + times.margin), 1 + times.margin),
@@ -72,9 +76,9 @@ def _forest(each: MetricComparison, ranked: Sequence[PointComparison]) -> str:
     )
 
 
-def _branch(point: PointComparison) -> Branch:
+def _branch(point: PointComparison, label: str) -> Branch:
     return Branch(
-        label=point.name,
+        label=label,
         value=point.ratio,
         low=point.interval.low,
         high=point.interval.high,
@@ -87,7 +91,8 @@ def _ratio(value: float, low: float, high: float) -> str:
     if not math.isfinite(value):
         return "no ratio"
     top = f"{high:.3f}" if high < 1000 else "…"
-    return f"{value:.3f} ({low:.3f} to {top})"
+    shown = "includes 1" if low <= 1 <= high else f"{value:.3f}"
+    return f"{shown} ({low:.3f} to {top})"
 
 
 def _caption(each: MetricComparison, tasks: bool) -> str:
@@ -98,7 +103,8 @@ def _caption(each: MetricComparison, tasks: bool) -> str:
     noise = f" widened by run-to-run noise of {percent(times.noise.sigma)}" if times.noise.sigma else ""
     return (
         f"Lines: {level:.3g} % intervals{noise}. Grey: the margin of {percent(times.margin)}; a "
-        f"{_what(tasks)} counts when it is certain and lies beyond it (coloured). {len(times.points)} "
+        f"{_what(tasks)} counts when its change is certain and larger than that (coloured). "
+        f"{len(times.points)} "
         f"{_what(tasks)}s, {_same(n)} values in A and {_same(n_b)} in B each."
     )
 
@@ -108,17 +114,17 @@ def _same(span: str) -> str:
     return low if low == high else span
 
 
-def _table(each: MetricComparison, ranked: Sequence[PointComparison]) -> str:
+def _table(each: MetricComparison, ranked: Sequence[PointComparison], labels: Mapping[str, str]) -> str:
     rows = []
     for point in ranked[:MOST_TABLE]:
         tone = TONES.get(point.verdict, "")
         note = f" <small>{escape(point.note)}</small>" if point.note else ""
         rows.append(
             [
-                escape(point.name),
+                escape(labels[point.name]),
                 escape(show(each.metric, point.median_a)),
                 escape(show(each.metric, point.median_b)),
-                f"<b>{point.ratio:.3f}</b>",
+                f"<b>{ratio_text(point)}</b>",
                 f"{point.interval.low:.3f} – {point.interval.high:.3f}",
                 f"{point.p_holm:.3f}",
                 f"{point.count_a}/{point.count_b}",
@@ -128,18 +134,24 @@ def _table(each: MetricComparison, ranked: Sequence[PointComparison]) -> str:
     headers = ["point", "A", "B", "B/A", "interval", "p, Holm", "n", "verdict"]
     body = table(headers, rows, numeric=(1, 2, 3, 4, 5, 6))
     more = len(ranked) - len(rows)
-    body += f"<p class=note>And {more} more; --json has them all.</p>" if more > 0 else ""
+    body += f"<p class=note>And {more} more; --json lists all of them.</p>" if more > 0 else ""
     return body if len(rows) <= UNFOLDED else details(f"Every point, {len(ranked)} of them", body)
 
 
-def _series(each: MetricComparison, ranked: Sequence[PointComparison], a: ResultSet, b: ResultSet) -> str:
+def _series(
+    each: MetricComparison,
+    ranked: Sequence[PointComparison],
+    labels: Mapping[str, str],
+    a: ResultSet,
+    b: ResultSet,
+) -> str:
     """The values of the points that changed most, in the order in which they were measured."""
     before, after = (
         {point.name: point.samples.get(each.metric, ()) for point in side.points} for side in (a, b)
     )
     shown = sorted(ranked, key=lambda point: -abs(_gain(point, higher=True)) if point.ratio > 0 else 0.0)
     drawn = [
-        Pair(label=point.name, a=before[point.name], b=after[point.name])
+        Pair(label=labels[point.name], a=before[point.name], b=after[point.name])
         for point in shown[: 4 * MOST_PAIRS]
         if min(len(before.get(point.name, ())), len(after.get(point.name, ()))) >= LEAST_VALUES
     ][:MOST_PAIRS]
@@ -147,6 +159,7 @@ def _series(each: MetricComparison, ranked: Sequence[PointComparison], a: Result
         return ""
     some = "" if len(drawn) == len(ranked) else f" The {len(drawn)} points that differ most."
     caption = (
-        f"A in blue, B in orange; dashed: their medians. A slope is drift, a step a change of state.{some}"
+        "A in blue, B in orange; dashed: their medians. A slope means drift, a "
+        f"step means a change of state.{some}"
     )
     return figure(pairs(drawn, each.metric), "Every iteration in the order measured", caption)

@@ -6,18 +6,20 @@ import math
 from collections.abc import Sequence
 from html import escape
 
+from proctor.analysis.claim import FEW_TASKS, Claim, widest_claim
 from proctor.report.charts.forest import Branch, forest
 from proctor.report.charts.scatter import Place, scatter
 from proctor.report.compare.by_task import TaskDifference, arm_scores, spent, task_differences
 from proctor.report.compare.judge import ScoreComparison
 from proctor.report.compare.results import ResultSet
-from proctor.report.compare.sentence import points
+from proctor.report.compare.sentence import points, reach, ways_out
 from proctor.report.html.view import details, figure, section, table
-from proctor.report.quantity import metric_title, show, significant
+from proctor.report.points import NOT_DISTINGUISHABLE
+from proctor.report.quantity import MISSING, metric_title, show, significant
 
 MOST_TABLE = 200
 UNFOLDED = 16
-"""Longer tables are folded away: the picture has told the story."""
+"""Longer tables are folded: the chart above shows the same data."""
 READINGS = (("errors excluded", "excluded"), ("errors as zero", "as_zero"), ("best case", "best_case"))
 
 
@@ -46,7 +48,7 @@ def _readings(score: ScoreComparison) -> str:
             ]
         )
     headers = ["score", "A", "B", "B - A", "tasks like these, 95 %", "these tasks, 95 %"]
-    errors = f"Errors that were not the agent's: {score.a.errors} in A, {score.b.errors} in B."
+    errors = f"Errors not caused by the agent: {score.a.errors} in A, {score.b.errors} in B."
     return table(headers, rows, numeric=range(1, 6)) + f"<p class=note>{errors}</p>"
 
 
@@ -59,7 +61,7 @@ def _forest(score: ScoreComparison, found: Sequence[TaskDifference]) -> str:
     headline = score.bounds.excluded
     whole = None
     if headline:
-        interval = headline.tasks_like_these
+        interval = headline.interval(score.claim)
         whole = Branch(
             label="mean over tasks",
             value=headline.difference,
@@ -93,9 +95,9 @@ def _caption(score: ScoreComparison, found: Sequence[TaskDifference]) -> str:
     n_a, n_b = sum(each.n_a for each in found), sum(each.n_b for each in found)
     return (
         f"{len(found)} tasks, {n_a} scored rollouts in A and {n_b} in B. A task's line is the 95 % "
-        "interval for that task, rolled out again (coloured when it excludes none); of many unchanged "
-        "tasks 1 in 20 is coloured by chance. The verdict rests on the last row alone: the mean over "
-        f"tasks, for tasks like these. Grey: the margin of {significant(100 * score.margin)} pp."
+        "interval for new rollouts of that task (coloured when it excludes 0); of many unchanged "
+        "tasks 1 in 20 is coloured by chance. The verdict uses only the last row: the mean over "
+        f"tasks, for {score.claim}. Grey: the margin of {significant(100 * score.margin)} pp."
     )
 
 
@@ -114,7 +116,7 @@ def _table(found: Sequence[TaskDifference]) -> str:
     ]
     body = table(["task", "A", "B", "B - A", "95 % interval", "errors A/B"], rows, numeric=range(1, 6))
     more = len(ranked) - len(rows)
-    body += f"<p class=note>And {more} more; --json has them all.</p>" if more > 0 else ""
+    body += f"<p class=note>And {more} more; --json lists all of them.</p>" if more > 0 else ""
     return body if len(rows) <= UNFOLDED else details(f"Every task, {len(found)} of them", body)
 
 
@@ -129,9 +131,10 @@ def cost_section(a: ResultSet, b: ResultSet) -> str:
     places = []
     known = {each.arm: at for at, each in enumerate(before)}
     single = len(before) == len(after) == 1
+    claim = widest_claim(min(each.score.tasks for each in (*before, *after)))
     for side, arms in (("A", before), ("B", after)):
         for each in arms:
-            interval = each.score.tasks_like_these or each.score.these_tasks
+            interval = each.score.interval(claim)
             cost = each.cost
             ends = (cost.low, cost.high) if cost.low is not None and cost.high is not None else None
             same = 0 if single else known.get(each.arm)
@@ -148,14 +151,14 @@ def cost_section(a: ResultSet, b: ResultSet) -> str:
             )
     what = metric_title(metric)
     caption = (
-        f"Mean {what} of a rollout and mean reward, both over tasks, with 95 % intervals for tasks like "
-        "these. Dashed: from A to B. Further up is better, further left is cheaper; overlapping intervals "
+        f"Mean {what} of a rollout and mean reward, both over tasks, with 95 % intervals for "
+        f"{claim}. Dashed: from A to B. Further up is better, further left is cheaper; overlapping intervals "
         "here do not mean no difference, because the comparison above is paired by task."
     )
     chart = scatter(places, metric=metric, title=f"Score against {what}")
     return section(
         f"{what.capitalize()} against score",
-        figure(chart, "What a rollout costs, and what it earns", caption),
+        figure(chart, "Cost and score of a rollout", caption),
         name="cost",
     )
 
@@ -170,7 +173,7 @@ def spent_section(a: ResultSet, b: ResultSet, *, seed: int = 0) -> str:
             escape(metric_title(each.metric)),
             escape(show(each.metric, each.a.value)),
             escape(show(each.metric, each.b.value)),
-            f"<b>{each.ratio:.2f}</b>" if each.ratio else "–",
+            f"<b>{each.ratio:.2f}</b>" if each.ratio and each.apart else MISSING,
             f"{each.interval.low:.2f} – {each.interval.high:.2f}" if each.interval else "–",
             f"{each.a.n}/{each.b.n}",
         ]
@@ -179,8 +182,8 @@ def spent_section(a: ResultSet, b: ResultSet, *, seed: int = 0) -> str:
     headers = ["mean of a rollout", "A", "B", "B/A", "95 % interval", "n"]
     note = (
         "Scored rollouts of the tasks that both sides have; the interval is a bootstrap over tasks. Shown "
-        "to explain the verdict, not judged: name a metric with --metric, or a rule in a gate, to have it "
-        "judged."
+        "to explain the verdict, but not judged. To judge a metric, name it with --metric or in a rule of "
+        f"a gate. B/A {MISSING}: {NOT_DISTINGUISHABLE}, because the interval includes 1."
     )
     body = table(headers, rows, numeric=range(1, 6)) + f"<p class=note>{note}</p>"
     drawn = [each for each in found if each.ratio and each.interval]
@@ -210,27 +213,30 @@ def said_of_score(score: ScoreComparison) -> list[str]:
     """What was tested, and what would change the verdict on a score."""
     headline = score.bounds.excluded
     if headline is None:
-        return ["No task was scored on both sides: rollouts that are scored would change that."]
-    how = "exact sign-flip test" if headline.tasks < 10 else "paired t test"
+        return ["No task was scored on both sides, so there is nothing to compare."]
+    how, p_value = "paired t test", headline.p_value
+    if score.claim is Claim.THESE_TASKS:
+        how, p_value = "interval of the difference, stratified by task", headline.p_these_tasks
+    elif headline.tasks < FEW_TASKS:
+        how = "exact sign-flip test"
     said = [
         (
             f"Tested: the mean difference of per-task means over {headline.tasks} tasks, "
-            f"{headline.rollouts_a} rollouts against {headline.rollouts_b}, by a {how} (p "
-            f"{headline.p_value:.2g}). Rollout 3 is never compared with rollout 3."
+            f"{headline.rollouts_a} rollouts against {headline.rollouts_b}, by the {how} (p "
+            f"{p_value:.2g}, for {score.claim}). Rollouts are not paired by their number."
         ),
-        (
-            f"A difference of {100 * headline.detectable:.1f} pp would be found 4 times in 5; the margin is "
-            f"{significant(100 * score.margin)} pp."
-        ),
+        *filter(None, [reach(score)]),
     ]
     worst, best = score.bounds.worst_for_b, score.bounds.best_for_b
     if worst and best and (score.bounds.errors_a or score.bounds.errors_b):
         said.append(
-            f"Whatever the {score.bounds.errors_a + score.bounds.errors_b} errors hid, B minus A lies "
+            f"For any true result of the {score.bounds.errors_a + score.bounds.errors_b} errors, "
+            "B minus A is "
             f"between {points(worst.difference)} and {points(best.difference)}."
         )
+    said += ways_out(score)
     said.append(
         "What would change the verdict: more tasks narrow the interval for tasks like these, more "
-        "rollouts the one for these tasks; 'proctor aa' says how many of each."
+        "rollouts the one for these tasks; 'proctor aa' tells how many of each are needed."
     )
     return said

@@ -7,12 +7,14 @@ from dataclasses import dataclass, field
 from typing import Any, Literal
 
 from proctor.analysis.estimate import TaskRewards
+from proctor.model.arms import arm_of, named
 from proctor.model.outcome import Blame, Outcome
 from proctor.model.plan import PlannedTrial
 from proctor.model.quick import quick
 from proctor.model.record import AttemptRecord
 from proctor.model.run import RunInfo
 from proctor.report.compare.facts import run_facts
+from proctor.report.compare.grounds import Ground, grounds
 from proctor.report.data import RunData, metric_of
 from proctor.report.quantity import number
 
@@ -55,13 +57,15 @@ class ResultSet:
     run_id: str = ""
     name: str = ""
     metric: str = "duration_s"
-    """What it is first of all about."""
+    """The main metric."""
     metrics: tuple[str, ...] = ()
     notes: tuple[str, ...] = ()
+    grounds: Mapping[str, Ground] = field(default_factory=dict)
+    """Task runs: what the sandboxes of each task were made of, as far as the records tell."""
 
 
 def from_run(data: RunData, metrics: Sequence[str], *, source: str = "run") -> ResultSet:
-    """A stored run, with the values of the metrics asked for. Streams the attempts: runs may be large."""
+    """A stored run, with the values of the requested metrics. Streams the attempts: runs may be large."""
     info = data.info
     metrics = tuple(metrics) or (metric_of(info.kind),)
     counted = {row.record.key: row.record for row in data.rows() if row.counts}
@@ -75,6 +79,7 @@ def from_run(data: RunData, metrics: Sequence[str], *, source: str = "run") -> R
         trials=len(pairs),
         missing=sum(record is None for _, record in pairs),
         source=source,
+        ran_on=grounds((trial.subject, record) for trial, record in pairs if record) if task else {},
     )
 
 
@@ -87,6 +92,7 @@ def result_set(
     trials: int,
     missing: int,
     source: str = "run",
+    ran_on: Mapping[str, Ground] | None = None,
 ) -> ResultSet:
     """What a run came to, with what is known of the run itself."""
     return ResultSet(
@@ -101,14 +107,15 @@ def result_set(
         metric=metric_of(info.kind),
         metrics=metrics,
         notes=(f"{missing} of {trials} trials have no result",) if missing else (),
+        grounds=ran_on or {},
     )
 
 
 def samples_of(record: AttemptRecord, metric: str) -> tuple[float, ...]:
     """A metric's values: one per iteration where there are iterations, else what the attempt reported."""
     values = samples_among(metric, record.iterations, (record.metrics, record.usage, record.ledger))
-    if not values and metric == "duration_s" and record.ended_at > record.started_at:
-        return (record.ended_at - record.started_at,)
+    if not values and metric == "duration_s" and record.took_s:
+        return (record.took_s,)
     return values
 
 
@@ -173,18 +180,13 @@ def _why_failed(record: AttemptRecord | None) -> str:
     return f"{record.outcome.value}{message}"
 
 
-def arm_name(agent: str | None, model: str | None) -> str:
-    """An agent and its model."""
-    return "/".join(part for part in (agent, model) if part)
-
-
-def task_name(subject: str, agent: str | None, model: str | None, *, single: bool) -> str:
-    """What a task is called; agent and model enter the name only when a run has several."""
-    return subject if single else f"{subject} × {arm_name(agent, model)}"
+def task_name(subject: str, arm: str, *, single: bool) -> str:
+    """What a task is called; who did it enters the name only when a run has several agents or models."""
+    return subject if single else f"{subject} × {arm}"
 
 
 def is_lost(outcome: Outcome) -> bool:
-    """Whether a rollout could have been scored, had not something other than the agent failed."""
+    """Whether a rollout was not scored because something other than the agent failed."""
     return not outcome.scored and outcome.blame not in {Blame.PERSON, Blame.AUTHOR}
 
 
@@ -192,11 +194,12 @@ def _by_task(
     pairs: Sequence[tuple[PlannedTrial, AttemptRecord | None]],
 ) -> dict[tuple[str, str], list[AttemptRecord]]:
     """Attempts by the name of a task and its arm."""
-    single = len({(trial.agent, trial.model) for trial, _ in pairs}) == 1
+    by = [arm_of(trial) for trial, _ in pairs]
+    arms = named(by)
     found: dict[tuple[str, str], list[AttemptRecord]] = {}
-    for trial, record in pairs:
-        name = task_name(trial.subject, trial.agent, trial.model, single=single)
-        records = found.setdefault((name, arm_name(trial.agent, trial.model)), [])
+    for (trial, record), each in zip(pairs, by, strict=True):
+        arm = arms[each]
+        records = found.setdefault((task_name(trial.subject, arm, single=len(arms) == 1), arm), [])
         if record is not None:
             records.append(record)
     return found

@@ -11,20 +11,22 @@ from itertools import islice
 from typing import TYPE_CHECKING, Any
 
 from proctor.analysis.estimate import TaskRewards
+from proctor.model.arms import Arm, named, options_text
 from proctor.model.outcome import Outcome
 from proctor.model.plan import point_label
+from proctor.processes import without_collections
+from proctor.report.compare.grounds import Ground, grounds
 from proctor.report.compare.results import (
     NOT_RUN,
     ResultPoint,
     ResultSet,
-    arm_name,
     is_lost,
     result_set,
     samples_among,
     task_name,
     waited_in,
 )
-from proctor.report.data import metric_of, without_collections
+from proctor.report.data import metric_of
 
 if TYPE_CHECKING:
     from proctor.model.run import RunInfo
@@ -33,11 +35,13 @@ if TYPE_CHECKING:
 
 LOOKED_AT = 21
 """Records that tell which metrics there are; for a hint."""
+MOST_GROUNDS = 1000
+"""Tasks whose images and limits are looked up."""
 Watch = Callable[["ResultRow"], None]
 
 
 def from_store(store: Store, ref: str, metrics: Sequence[str], *, watch: Watch | None = None) -> ResultSet:
-    """A stored run, with the values of the metrics asked for. `watch` sees every row as it passes."""
+    """A stored run, with the values of the requested metrics. `watch` sees every row as it passes."""
     info = store.run(ref)
     wanted = tuple(metrics) or (metric_of(info.kind),)
     with without_collections():
@@ -63,11 +67,15 @@ class Values:
             values: tuple[float, ...] = ()
             if body.mentions(spelt):
                 values = body.column(metric) or samples_among(metric, (), _places(row))
-            if not values and metric == "duration_s" and row.ended_at > row.started_at:
-                values = (row.ended_at - row.started_at,)
+            if not values and metric == "duration_s" and (took_s := _took_s(row)):
+                values = (took_s,)
             if values:
                 found[metric] = values
         return found
+
+
+def _took_s(row: ResultRow) -> float:
+    return row.ended_at - row.started_at if row.work_s is None else row.work_s
 
 
 def _places(row: ResultRow) -> Iterator[Mapping[str, Any]]:
@@ -121,7 +129,7 @@ def _why_failed(row: ResultRow) -> str:
 
 
 class _Task:
-    """What the rollouts of one task by one agent and model came to."""
+    """What the rollouts of one task by one agent, with its model and options, came to."""
 
     def __init__(self) -> None:
         self.scored: list[float] = []
@@ -132,34 +140,37 @@ class _Task:
 def _tasks(store: Store, info: RunInfo, wanted: Sequence[str], watch: Watch | None) -> ResultSet:
     metrics = [metric for metric in wanted if metric != "reward"]
     values = Values(metrics)
-    tasks: dict[tuple[str, str | None, str | None], _Task] = {}
+    tasks: dict[tuple[str, Arm], _Task] = {}
+    first: dict[str, str] = {}
     trials = missing = 0
     for row in store.results(info.id, bodies=bool(metrics) or watch is not None):
         if watch:
             watch(row)
         trials += 1
-        task = tasks.setdefault((row.subject, row.agent, row.model), _Task())
+        arm = Arm(row.agent, row.model, options_text(row.options))
+        task = tasks.setdefault((row.subject, arm), _Task())
         if row.outcome is None:
             missing += 1
         elif row.outcome.scored:
+            first.setdefault(row.subject, row.key)
             task.scored.append(row.reward or 0.0)
             for metric, found in values.of(row).items() if metrics else ():
                 task.samples.setdefault(metric, []).extend(found)
         else:
             task.errors += is_lost(row.outcome)
-    single = len({(agent, model) for _, agent, model in tasks}) == 1
-    named = {key: task_name(*key, single=single) for key in tasks}
+    arms = named(arm for _, arm in tasks)
+    names = {key: task_name(key[0], arms[key[1]], single=len(arms) == 1) for key in tasks}
     points = tuple(
         ResultPoint(
-            name=named[key],
-            subject=named[key],
+            name=names[key],
+            subject=names[key],
             samples={metric: tuple(task.samples.get(metric, ())) for metric in metrics},
-            arm=arm_name(*key[1:]),
+            arm=arms[key[1]],
         )
         for key, task in tasks.items()
     )
     rewards = tuple(
-        TaskRewards(name=named[key], scored=tuple(task.scored), errors=task.errors)
+        TaskRewards(name=names[key], scored=tuple(task.scored), errors=task.errors)
         for key, task in tasks.items()
     )
     return result_set(
@@ -169,4 +180,13 @@ def _tasks(store: Store, info: RunInfo, wanted: Sequence[str], watch: Watch | No
         metrics=_known_metrics(store, info.id),
         trials=trials,
         missing=missing,
+        ran_on=_grounds(store, info.id, first),
+    )
+
+
+def _grounds(store: Store, run_id: str, first: Mapping[str, str]) -> dict[str, Ground]:
+    """By the first trial of each task that was judged: a run may be large, its tasks are few."""
+    found = islice(first.items(), MOST_GROUNDS)
+    return grounds(
+        (task, row.record) for task, key in found for row in store.attempts_of(run_id, key) if row.counts
     )

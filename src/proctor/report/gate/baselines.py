@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from proctor.analysis.estimate import TaskRewards
+from proctor.disk import read_small
 from proctor.errors import NotFoundError, UsageError
 from proctor.model.describe import describe
 from proctor.model.outcome import Blame
@@ -66,11 +67,13 @@ def pin(
 ) -> dict[str, Baseline]:
     """The baselines with one more, or with one moved to another run. A reason is not optional."""
     if not name.strip() or name != name.strip() or not name.isprintable() or len(name) > 100:
-        raise UsageError(f"{name!r:.60} cannot be a baseline's name: some printable text of at most 100")
+        raise UsageError(f"{name!r:.60} is not a valid baseline name: use 1 to 100 printable characters")
     if not reason.strip():
-        raise UsageError("say why with --reason: whoever meets the new baseline will ask")
+        raise UsageError("give a reason with --reason: later readers need to know why the baseline changed")
     if name in known and not update:
-        raise UsageError(f"the baseline '{name}' exists: 'proctor baseline update {name} RUN' moves it")
+        raise UsageError(
+            f"the baseline '{name}' already exists; 'proctor baseline update {name} RUN' replaces it"
+        )
     if update and name not in known:
         raise missing(name, known)
     if side.missing:
@@ -103,10 +106,10 @@ def pin(
 
 
 def missing(name: str, known: Iterable[str]) -> NotFoundError:
-    """No baseline goes by that name."""
+    """The message that no baseline has this name."""
     names = sorted(known)
     hint = nearest(name, names) if names else "; none is pinned yet"
-    return NotFoundError(f"there is no baseline '{name[:100]}'{hint}")
+    return NotFoundError(f"no baseline named '{name[:100]}'{hint}")
 
 
 def read_baselines(path: Path) -> dict[str, Baseline]:
@@ -114,9 +117,10 @@ def read_baselines(path: Path) -> dict[str, Baseline]:
     if not path.exists():
         return {}
     place = str(path)
-    if not path.is_file() or path.stat().st_size > MAX_BYTES:
-        raise UsageError(f"{place}: not a file of at most {MAX_BYTES >> 20} MiB")
-    raw = path.read_bytes()
+    try:
+        raw = read_small(path, MAX_BYTES)
+    except OSError as error:
+        raise UsageError(f"{place}: cannot be read: {error.strerror or error}") from error
     if b"<<<<<<<" in raw and b">>>>>>>" in raw:
         raise UsageError(f"{place}: git left conflict markers in it; keep one side and pin again if unsure")
     data = decode(raw, place)
@@ -202,7 +206,7 @@ def _numbers(stats: Any) -> Any:
 
 
 def thinned(values: Sequence[float], most: int) -> list[float]:
-    """At most so many values with the same distribution: those at even ranks. Fewer values claim less."""
+    """At most this many values with the same distribution: those at even ranks. Fewer values prove less."""
     if len(values) <= most:
         return list(values)
     ordered = sorted(values)

@@ -67,13 +67,13 @@ def _without_baseline(rule: Rule) -> RuleResult:
     return RuleResult(
         written=rule.written,
         verdict=GateVerdict.INCONCLUSIVE,
-        sentence="there is no baseline to hold it against.",
+        sentence="there is no baseline to compare with.",
         change="pin one: proctor baseline pin NAME RUN --reason '…'",
     )
 
 
 def _implied(rules: RuleSet, side: Side, baseline: Side | None) -> list[RuleResult]:
-    """What every gate means without saying so: all trials ended; none failed unless a rule allows it."""
+    """The implied rules of every gate: all trials ended; none failed unless a rule allows it."""
     found = []
     if side.missing:
         found.append(
@@ -93,11 +93,11 @@ def _implied(rules: RuleSet, side: Side, baseline: Side | None) -> list[RuleResu
         ]
         found.append(
             RuleResult(
-                written=Written(text="no trial fails, because no rule speaks of failures"),
+                written=Written(text="no trial fails (implied: no rule is about failures)"),
                 verdict=overall(verdicts),
                 sentence=f"trials failed: {told}.",
                 n=f"{side.trials} trials",
-                change="a rule such as 'failure_count <= 2' says how many may",
+                change="a rule such as 'failure_count <= 2' allows some failures",
             )
         )
     return found
@@ -112,7 +112,7 @@ def _warnings(side: Side, baseline: Side | None) -> tuple[str, ...]:
 
 
 def _unspoken(side: Side, baseline: Side | None) -> dict[str, int]:
-    """Failures that no rule speaks of: an experiment is to run, an agent may fail its task."""
+    """Failures that no rule is about: an experiment must run, an agent may fail its task."""
     agents = side.results.kind == "task"
     known = baseline.reasons if baseline else {}
     return {

@@ -87,7 +87,7 @@ class _Sentence:
                 continue
             found = _TOKEN.match(text, at)
             if found is None:
-                raise refuse(self.written, f"{text[at]!r} has no meaning here")
+                raise refuse(self.written, f"{text[at]!r} is not allowed here")
             assert found.lastgroup is not None
             tokens.append(Token(found.lastgroup, found[0]))
             at = found.end()
@@ -215,11 +215,11 @@ class _Sentence:
         if self._take("baseline") or self._take("the"):
             self._take("baseline")
             if self.at == len(self.tokens):
-                self._refuse("say by how much at most, for example 'by more than 3pp' or 'by more than 5%'")
+                self._refuse("say how much is tolerated, for example 'by more than 3pp' or 'by more than 5%'")
             for expected in ("by", "more", "than"):
                 self._expect((expected,))
         margin = self._margin(metric)
-        level, these = self._level(), self._claim()
+        level, these = self._level(), self._claim(metric)
         self._end()
         higher = self._direction(metric, word)
         return NotWorse(
@@ -234,7 +234,9 @@ class _Sentence:
 
     def _metric(self, tokens: list[Token]) -> tuple[str, str]:
         if not tokens or any(token.kind != "word" for token in tokens):
-            self._refuse("it starts with what is judged: 'score', 'p95 latency', 'cost_usd', a metric's name")
+            self._refuse(
+                "a rule starts with what it judges: 'score', 'p95 latency', 'cost_usd', a metric's name"
+            )
         words = [token.text for token in tokens]
         statistic = ""
         if words[0].lower() in STATISTICS and len(words) > 1:
@@ -282,9 +284,11 @@ class _Sentence:
             self._refuse(f"a level of {token.text}% is out of range; 95% is usual")
         return value
 
-    def _claim(self) -> bool:
+    def _claim(self, metric: str) -> bool | None:
         if not self._take("for"):
-            return False
+            return None
+        if metric not in {"reward", "pass_rate"}:
+            self._refuse(f"the claim can be chosen for scores only, not for '{metric}': remove 'for …'")
         if self._expect(("these", "tasks")) == "these":
             self._expect(("tasks",))
             return True
@@ -303,7 +307,7 @@ class _Sentence:
 
     def _next(self, what: str) -> Token:
         if self.at >= len(self.tokens):
-            self._refuse(f"it ends where {what} is expected")
+            self._refuse(f"the rule ends where {what} is expected")
         self.at += 1
         return self.tokens[self.at - 1]
 
@@ -328,7 +332,7 @@ class _Sentence:
     def _wrong(self, token: Token, expected: str, words: Iterable[str] = ()) -> NoReturn:
         near = nearest(token.text.lower(), words) if words else ""
         hint = near if "did you mean" in near else ""
-        self._refuse(f"'{token.text}' stands where {expected} is expected{hint}")
+        self._refuse(f"found '{token.text}' where {expected} is expected{hint}")
 
     def _refuse(self, message: str) -> NoReturn:
         raise refuse(self.written, message)

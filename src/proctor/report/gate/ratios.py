@@ -33,7 +33,7 @@ from proctor.report.quantity import number, significant
 from proctor.spec.node import nearest
 
 SIZE_NOISE = 0.02
-"""Run-to-run spread of memory and sizes (as a log) where no history says better."""
+"""Run-to-run spread of memory and sizes (as a log), used without history."""
 Pairs = Sequence[tuple[ResultPoint, ResultPoint]]
 
 
@@ -163,7 +163,7 @@ def _over_suite(rule: NotWorse, pairs: Pairs, noise: Noise, seed: int) -> _Gathe
 def _with_zeros(
     rule: NotWorse, before: Mapping[str, Sequence[float]], after: Mapping[str, Sequence[float]]
 ) -> Finding:
-    """Without ratios only sameness can be told: nothing was used before and nothing now."""
+    """Without ratios only equality can be judged: both sides are zero."""
     if all(list(before[name]) == list(after[name]) for name in before):
         return ratio_finding(rule, "the suite", 1.0, Interval(1.0, 1.0, rule.level, "equal"), 1.0)
     unknown = Interval(0.0, math.inf, rule.level, "none")
@@ -191,7 +191,7 @@ def _no_metric(metric: str, side: Side, baseline: Side) -> str:
     names = {name for point in side.results.points for name, values in point.samples.items() if values}
     known = {*names, *side.results.metrics, *baseline.results.metrics} - {metric}
     where = "neither side" if metric not in names else "the baseline"
-    return f"'{metric}' was not measured: {where} has values of it{nearest(metric, sorted(known)[:40])}"
+    return f"'{metric}' was not measured: {where} has a value{nearest(metric, sorted(known)[:40])}"
 
 
 def _settle(rule: NotWorse, noise: Noise) -> str:
@@ -199,4 +199,4 @@ def _settle(rule: NotWorse, noise: Noise) -> str:
         return "more values on each side, or a wider margin"
     known = f"run-to-run noise {significant(100 * noise.sigma, 2)} % ({noise.source})"
     learn = "" if math.isfinite(noise.df) else "4 runs of unchanged code in the store replace the default; "
-    return f"{known}; {learn}proctor ab measures both versions together and settles 2 %"
+    return f"{known}; {learn}proctor ab measures both versions together and can detect 2 %"

@@ -77,8 +77,8 @@ class NotWorse:
     margin: float
     """A fraction: of the baseline's value, or for scores of the whole scale (3pp is 0.03)."""
     level: float = 0.95
-    these_tasks: bool = False
-    """Whether the claim is about these tasks only, and not about tasks like these."""
+    these_tasks: bool | None = None
+    """Whether the claim is about these tasks only; None: the widest that the number of tasks can judge."""
 
     @property
     def is_score(self) -> bool:
@@ -95,11 +95,11 @@ class RuleSet:
 
     rules: tuple[Rule, ...]
     baseline: str = ""
-    """What the rules are held against when nobody says otherwise."""
+    """The baseline that is used when the command names none."""
 
     @property
     def needs_baseline(self) -> bool:
-        """Whether a rule speaks of a baseline."""
+        """Whether a rule refers to a baseline."""
         return any(needs_baseline(rule) for rule in self.rules)
 
     @property
@@ -163,7 +163,7 @@ def _rule_set(items: Sequence[Node], root: Node) -> RuleSet:
     for node, name, named_baseline in _sentences(items):
         if named_baseline:
             if baseline and baseline != named_baseline:
-                raise node.place.error(f"the baseline is '{baseline}' already; a gate has one")
+                raise node.place.error(f"the baseline is already '{baseline}'; a gate can have only one")
             baseline = named_baseline
             continue
         rules.append(parse_rule(str(node.value), name=name, mark=node.mark))

@@ -1,4 +1,4 @@
-"""What a gate knows of a run: fields for thresholds, values for statistics, and how its trials ended."""
+"""What a gate uses of a run: fields for thresholds, values for statistics, and how its trials ended."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ RESOURCES = (
 )
 """Metrics that any attempt may have, besides those it reports itself."""
 _ALIASES = {"peak_memory_bytes": "peak_rss_bytes"}
-"""What a process calls a resource that a sandbox calls otherwise."""
+"""Names of resources in processes → their names in sandboxes."""
 _TOTALS = ("cost_usd", "prompt_tokens", "completion_tokens", "requests", "tool_calls")
 _BROKEN = {Blame.INFRASTRUCTURE, Blame.PROVIDER}
 
@@ -44,9 +44,9 @@ class Side:
 
     results: ResultSet
     fields: Mapping[str, Any] = field(default_factory=dict)
-    """What thresholds speak of, by dotted path."""
+    """Values that thresholds can use, by dotted path."""
     stats: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
-    """Point → metric → statistic → value: what `metrics.…` thresholds speak of."""
+    """Point → metric → statistic → value: values that `metrics.…` thresholds can use."""
     reasons: Mapping[str, int] = field(default_factory=dict)
     """Failure reason → how many trials; a reason begins with the outcome."""
     trials: int = 0
@@ -88,7 +88,7 @@ def side_of(data: RunData, metrics: Sequence[str] | None = None) -> Side:
         if trial.counted:
             record = trial.counted
             kind = record.failure.type if record.failure else ""
-            tally.add(record.outcome, record.ended_at - record.started_at, kind)
+            tally.add(record.outcome, record.ended_at - record.started_at, kind, suspect=record.suspect)
     return Side(
         results=results,
         fields=_fields(data, results, tally),
@@ -109,10 +109,12 @@ class Tally:
     outcomes: Counter[Outcome] = field(default_factory=Counter)
     reasons: Counter[str] = field(default_factory=Counter)
     took_s: list[float] = field(default_factory=list)
+    suspects: int = 0
 
-    def add(self, outcome: Outcome, took_s: float, failure: str = "") -> None:
+    def add(self, outcome: Outcome, took_s: float, failure: str = "", *, suspect: bool = False) -> None:
         """Count one that ended; `failure` is the kind of error, where there was one."""
         self.outcomes[outcome] += 1
+        self.suspects += suspect
         self.took_s.append(took_s)
         if outcome is not Outcome.PASSED:
             self.reasons[reason(outcome, failure)] += 1
@@ -180,7 +182,7 @@ def reason(outcome: Outcome, failure: str) -> str:
 
 
 def is_broken(text: str) -> bool:
-    """Whether a failure reason speaks of infrastructure or a provider."""
+    """Whether a failure reason is about infrastructure or a provider."""
     word = text.partition(":")[0].strip()
     return word in set(Outcome) and Outcome(word).blame in _BROKEN
 
@@ -262,6 +264,7 @@ COUNTED = frozenset(
         "success_rate",
         "failure_reasons",
         "infrastructure_errors",
+        "suspect_count",
         "max_wall_clock_s",
         "p50_wall_clock_s",
         "p95_wall_clock_s",
@@ -292,6 +295,7 @@ def count_fields(info: RunInfo, tally: Tally) -> dict[str, Any]:
         "success_rate": passed / ended if ended else None,
         "failure_reasons": dict(sorted(tally.reasons.items())),
         "infrastructure_errors": tally.broken,
+        "suspect_count": tally.suspects,
         "max_wall_clock_s": took.get("max"),
         "p50_wall_clock_s": took.get("p50"),
         "p95_wall_clock_s": took.get("p95"),
@@ -347,7 +351,7 @@ def _artifacts(data: RunData) -> dict[str, float]:
 
 
 def _totals(data: RunData) -> dict[str, float | None]:
-    """Sums over every attempt: what did not count was paid for too. None where nobody reported any."""
+    """Sums over every attempt, also those that do not count. None where nothing was reported."""
     records = [record for trial in data.trials for record in trial.attempts]
     found: dict[str, float | None] = {}
     for name in _TOTALS:

@@ -10,8 +10,9 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from proctor.analysis.claim import Claim, chosen_claim, too_few
 from proctor.analysis.compare import PairedScores, missing_bounds, paired_scores
-from proctor.analysis.distributions import normal_quantile, t_quantile, two_sided_t
+from proctor.analysis.distributions import normal_quantile, t_quantile
 from proctor.analysis.estimate import TaskRewards
 from proctor.analysis.interval import Interval
 from proctor.analysis.rates import fisher
@@ -19,17 +20,16 @@ from proctor.analysis.times import Noise
 from proctor.analysis.verdict import Verdict, judge
 from proctor.model.quick import quick
 from proctor.report.compare.judge import is_time
-from proctor.report.gate.reach import few_tasks, score_reach
+from proctor.report.compare.power import what_settles
 from proctor.report.gate.rules import NotWorse, refuse
 from proctor.report.gate.side import Side
 from proctor.report.gate.verdict import Estimate, GateVerdict, RuleResult, overall
 from proctor.report.quantity import significant
 
 ALIKE = 0.05
-"""Infrastructure error rates whose difference is rarer than this by chance are not alike."""
+"""Infrastructure error rates differ when the p-value is below this."""
 HARDWARE = ("cpu", "cores", "cores allowed", "CPU quota", "turbo")
-"""Machine facts without which two times have nothing to do with each other. Host names may differ."""
-LIKE_THESE = "tasks like these"
+"""Machine facts that must match before two times are compared. Host names may differ."""
 MOST_DETAILS = 20
 _MEANING = {
     Verdict.WORSE: GateVerdict.REGRESSION,
@@ -53,18 +53,20 @@ class Finding:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Study:
-    """Everything that a rule's verdict will rest on."""
+    """Everything that a rule's verdict uses."""
 
     rule: NotWorse
     findings: tuple[Finding, ...] = ()
     others: tuple[Finding, ...] = ()
-    """The same comparison with errors read otherwise; a verdict that they do not share is none."""
+    """The same comparison with errors counted in other ways; if the verdicts differ, there is none."""
     margin: float = 0.0
     """In the unit of the findings' gains."""
     n: str = ""
     detectable: float | None = None
     settle: str = ""
     """What would settle it."""
+    narrowed: str = ""
+    """Why nothing is claimed about tasks like these, where nobody asked for less."""
     problems: tuple[tuple[GateVerdict, str], ...] = ()
     """Why it is not judged, or not by numbers alone."""
 
@@ -83,15 +85,18 @@ def score_study(rule: NotWorse, side: Side, baseline: Side, *, seed: int) -> Stu
     headline, others = _readings(before, after, seed, rule.level)
     if headline is None:
         return Study(rule=rule, problems=((GateVerdict.INCONCLUSIVE, "no task was scored on both sides"),))
-    few = "" if rule.these_tasks else few_tasks(headline.tasks, rule.level)
+    tasks = len({task.name for task in before} & {task.name for task in after})
+    claim = chosen_claim(rule.these_tasks, tasks, rule.level)
+    few = too_few(headline.tasks, rule.level)
     return Study(
         rule=rule,
-        findings=(_score(rule, headline),),
-        others=tuple(_score(rule, each) for each in others),
+        findings=(_score(rule, headline, claim),),
+        others=tuple(_score(rule, each, claim) for each in others),
         margin=rule.margin,
         n=f"{headline.tasks} tasks, {headline.rollouts_b} rollouts against {headline.rollouts_a}",
-        detectable=None if few else headline.detectable,
-        settle=few or score_reach(rule, before, after),
+        detectable=None if few and claim is Claim.TASKS_LIKE_THESE else headline.detects(claim),
+        settle=what_settles(before, after, claim=claim, margin=rule.margin, level=rule.level),
+        narrowed=few if rule.these_tasks is None and claim is Claim.THESE_TASKS else "",
         problems=lost("task", headline.only_in_a),
     )
 
@@ -107,29 +112,24 @@ def _readings(
     return bounds.excluded, [each for each in (bounds.as_zero, bounds.best_case) if each]
 
 
-def _score(rule: NotWorse, found: PairedScores) -> Finding:
-    interval = found.interval(these_tasks=rule.these_tasks)
+def _score(rule: NotWorse, found: PairedScores, claim: Claim) -> Finding:
+    interval = found.interval(claim)
     sign = -1.0 if rule.higher_is_worse else 1.0
-    p_value = found.p_value
-    if rule.these_tasks:
-        # The paired tests are about the tasks as a sample; for these tasks alone the interval decides.
-        z = normal_quantile(0.5 + rule.level / 2)
-        centre, error = (interval.low + interval.high) / 2, interval.width / 2 / z
-        p_value = two_sided_t(centre / error, math.inf) if error else float(centre == 0)
     low, high = sorted((sign * interval.low, sign * interval.high))
     return Finding(
         name=rule.metric,
         gain=sign * found.difference,
         low=low,
         high=high,
-        p_value=p_value,
+        # The paired tests are about the tasks as a sample; for these tasks alone the interval decides.
+        p_value=found.p_these_tasks if claim is Claim.THESE_TASKS else found.p_value,
         estimate=Estimate(
             value=found.difference,
             low=interval.low,
             high=interval.high,
             level=rule.level,
             unit="pp",
-            claim="these tasks" if rule.these_tasks else LIKE_THESE,
+            claim=claim.value,
         ),
     )
 
@@ -150,7 +150,7 @@ def unlike_infrastructure(side: Side, baseline: Side) -> Problem | None:
     )
     if side.broken * baseline.judged > baseline.broken * side.judged:
         return GateVerdict.INFRASTRUCTURE, f"{rates}, so scores are not compared"
-    return GateVerdict.INCONCLUSIVE, f"{rates}: the baseline is the broken one; pin it again"
+    return GateVerdict.INCONCLUSIVE, f"{rates}: the errors are in the baseline; pin a new one"
 
 
 def other_machine(rule: NotWorse, side: Side, baseline: Side) -> tuple[Problem, ...]:
@@ -168,7 +168,7 @@ def other_machine(rule: NotWorse, side: Side, baseline: Side) -> tuple[Problem, 
     return (
         (
             GateVerdict.INCONCLUSIVE,
-            f"measured on another machine ({'; '.join(changed)}): pin a baseline on this one",
+            f"measured on another machine ({'; '.join(changed)}): pin a baseline on this machine",
         ),
     )
 
@@ -179,7 +179,7 @@ def lost(what: str, names: Sequence[str]) -> tuple[Problem, ...]:
         return ()
     some = ", ".join(names[:3]) + (f" and {len(names) - 3} more" if len(names) > 3 else "")
     count = f"{len(names)} {what}{'s' * (len(names) != 1)}"
-    return ((GateVerdict.INCONCLUSIVE, f"{count} of the baseline not in this run: {some}"),)
+    return ((GateVerdict.INCONCLUSIVE, f"{count} of the baseline missing in this run: {some}"),)
 
 
 def ratio_finding(
@@ -198,7 +198,7 @@ def ratio_margin(rule: NotWorse) -> float:
 
 
 def ratio_detectable(rule: NotWorse, errors: Sequence[float], noise: Noise) -> float | None:
-    """The change at one point that would be found four times in five, as a fraction."""
+    """The smallest change at one point that would be detected with 80 % probability, as a fraction."""
     known = sorted(error for error in errors if math.isfinite(error))
     if not known:
         return None
@@ -283,10 +283,10 @@ def _sentence(study: Study, judged: Judged, verdict: GateVerdict, straddled: str
     of = ""
     if len(judged) > 1:
         hits = sum(each is leading for _, each in judged)
-        of = f" at {hits} of {len(judged)} points, most of all {finding.name}:"
+        of = f" at {hits} of {len(judged)} points, worst at {finding.name}:"
         if leading is GateVerdict.PASS:
             of = f" at each of {len(judged)} points, nearest to the margin {finding.name}:"
-    why = f"; how errors are counted decides ({straddled})" if straddled else ""
+    why = f"; the verdict depends on how errors are counted ({straddled})" if straddled else ""
     note = f" ({finding.note})" if finding.note else ""
     return f"{_subject(study.rule)}{of} {said(finding.estimate)}{note}; {_tolerated(study.rule)}{why}."
 
@@ -321,18 +321,21 @@ def _pp(value: float | None) -> str:
 def _change(study: Study, verdict: GateVerdict) -> str:
     if not study.findings:
         return study.settle
-    reach = ""
+    detected = ""
     if study.detectable is not None and math.isfinite(study.detectable):
         unit = "pp" if study.rule.is_score else "%"
-        reach = f"a loss of {significant(100 * study.detectable, 2)} {unit} would be found 4 times in 5"
+        detected = (
+            f"a loss of {significant(100 * study.detectable, 2)} {unit} would "
+            "be detected with 80 % probability"
+        )
         if study.detectable >= 1:
-            reach = "not even a doubling would be found 4 times in 5"
+            detected = "not even a doubling would be detected with 80 % probability"
     first = {
-        GateVerdict.PASS: "it fails when a loss beyond the margin is no longer excluded",
-        GateVerdict.REGRESSION: "it stands unless the estimate comes back inside the margin",
+        GateVerdict.PASS: "it would fail if a loss beyond the margin could not be excluded",
+        GateVerdict.REGRESSION: "it would change only if the estimate came back inside the margin",
     }.get(verdict, "")
     rest = study.settle if verdict is GateVerdict.INCONCLUSIVE else ""
-    return "; ".join(filter(None, (first, reach, rest)))
+    return "; ".join(filter(None, (first, detected, rest, study.narrowed)))
 
 
 def _details(study: Study, judged: Judged) -> tuple[str, ...]:

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from proctor.store.rows import ResultRow
     from proctor.store.store import Store
 
-_FAILURE = quoted("failure")
+_FAILURE, _SUSPECT = quoted("failure"), quoted("suspect")
 
 
 def side_from_store(store: Store, ref: str, rules: RuleSet) -> Side | None:
@@ -72,7 +72,9 @@ class _Watch:
         failure = None
         if outcome is not Outcome.PASSED and row.body.mentions(_FAILURE):
             failure = row.body.get("failure")
-        self.tally.add(outcome, row.ended_at - row.started_at, failure["type"] if failure else "")
+        suspect = row.body.mentions(_SUSPECT) and bool(row.body.get("suspect"))
+        kind = failure["type"] if failure else ""
+        self.tally.add(outcome, row.ended_at - row.started_at, kind, suspect=suspect)
 
 
 def _line(row: ResultRow, outcome: Outcome, metrics: bytes) -> tuple[bytes, ...]:

@@ -24,7 +24,7 @@ _COMPARE: dict[str, Callable[[Any, Any], bool]] = {
     "!=": operator.ne,
 }
 _FAILURES = {"failure_count": -1, "summary.failed": -1, "success_count": 1, "summary.passed": 1}
-"""Counts in which a broken machine looks like the subject's failure, and which way it moves them."""
+"""Counts that a broken machine changes as a failure would, and the direction of the change."""
 READINGS = ("errors_excluded", "errors_as_zero", "best_case")
 MOST_DETAILS = 20
 _UNITS = ("_s", "_ms", "_us", "_ns", "_bytes", "_usd")
@@ -49,9 +49,9 @@ def judge_threshold(rule: Threshold, side: Side, baseline: Side | None) -> RuleR
     _check_kinds(rule, value)
     if value is None or limit is None:
         who = f"{side.label} has" if value is None else "the baseline has"
-        return _result(rule, GateVerdict.INCONCLUSIVE, f"{rule.path}: {who} no value of it")
+        return _result(rule, GateVerdict.INCONCLUSIVE, f"{rule.path}: {who} no value")
     verdict = GateVerdict.PASS if holds(rule, value, limit) else GateVerdict.REGRESSION
-    said = f"{rule.path} is {shown(rule.path, value)}, the rule wants {_wants(rule, limit)}"
+    said = f"{rule.path} is {shown(rule.path, value)}, the rule requires {_wants(rule, limit)}"
     moves = _FAILURES.get(rule.path)
     blamed = verdict is GateVerdict.REGRESSION and moves and side.broken
     if blamed and moves and holds(rule, value + moves * side.broken, limit):
@@ -69,7 +69,7 @@ def _judge_points(rule: Threshold, side: Side, baseline: Side | None) -> RuleRes
         metric = metric_and_statistic(rule.path)[0]
         if known and metric not in known:
             raise refuse(rule.written, f"no point has the metric '{metric}'{nearest(metric, known[:40])}")
-        return _result(rule, GateVerdict.INCONCLUSIVE, f"{rule.path}: no point has a value of it")
+        return _result(rule, GateVerdict.INCONCLUSIVE, f"{rule.path}: no point has a value")
     good = [each for each in readings if each.limit is not None and each.value is not None]
     bad = [each for each in good if not holds(rule, each.value, each.limit)]
     unknown = len(readings) - len(good)
@@ -78,9 +78,11 @@ def _judge_points(rule: Threshold, side: Side, baseline: Side | None) -> RuleRes
     if worst is None:
         return _result(rule, verdict, f"{rule.path}: no point has a value and a limit")
     many = f" at {worst.where}, the worst of {len(readings)} points" if len(readings) > 1 else ""
-    said = f"{rule.path} is {shown(rule.path, worst.value)}{many}, the rule wants {_wants(rule, worst.limit)}"
+    said = (
+        f"{rule.path} is {shown(rule.path, worst.value)}{many}, the rule requires {_wants(rule, worst.limit)}"
+    )
     if len(bad) > 1:
-        said += f"; {len(bad)} points break it"
+        said += f"; {len(bad)} points violate it"
     if unknown:
         said += f"; {unknown} points have no value"
     details = [f"{each.where}: {shown(rule.path, each.value)}" for each in bad[:MOST_DETAILS]]
@@ -129,7 +131,7 @@ def _worst(rule: Threshold, readings: list[Reading]) -> Reading | None:
 
 
 def _judge_score(rule: Threshold, side: Side, value: Mapping[str, Any], limit: Any) -> RuleResult:
-    """A score under the three readings of errors; when they straddle the limit nothing is decided."""
+    """A score with errors counted in three ways; inconclusive when they disagree about the limit."""
     metric = "pass_rate" if rule.path == "pass_rate" else "reward"
     found = denominators(side.rewards(metric)).excluded
     readings = [number(value.get(name)) for name in READINGS]
@@ -142,25 +144,29 @@ def _judge_score(rule: Threshold, side: Side, value: Mapping[str, Any], limit: A
         for each in readings
         if each is not None
     ]
-    interval = found.tasks_like_these or found.these_tasks
+    interval = found.interval()
     said = (
         f"{rule.path} is {100 * headline:.1f} % "
-        f"(95 % {100 * interval.low:.1f} to {100 * interval.high:.1f}), "
-        f"the rule wants {rule.operator} {significant(100 * float(limit))} %"
+        f"(95 % {100 * interval.low:.1f} to {100 * interval.high:.1f}, for {found.claim}), "
+        f"the rule requires {rule.operator} {significant(100 * float(limit))} %"
     )
     verdict = verdicts[0]
     if len(set(verdicts)) > 1:
         verdict = GateVerdict.INCONCLUSIVE
         zero, best = (f"{100 * (each or 0):.1f} %" for each in readings[1:])
-        said += f"; {value.get('errors')} errors decide: {zero} with errors as zero, {best} at best"
-    claim = "tasks like these" if found.tasks_like_these else "these tasks"
+        said += f"; {value.get('errors')} errors leave it open: {zero} with errors as zero, {best} at best"
     return RuleResult(
         written=rule.written,
         verdict=verdict,
         sentence=f"{said}.",
         n=f"{found.tasks} tasks, {found.rollouts} rollouts",
         estimate=Estimate(
-            value=headline, low=interval.low, high=interval.high, level=0.95, unit=rule.path, claim=claim
+            value=headline,
+            low=interval.low,
+            high=interval.high,
+            level=0.95,
+            unit=rule.path,
+            claim=found.claim.value,
         ),
         margin=f"{rule.operator} {significant(float(limit))}",
         change=_distance(rule.path, headline, limit),
@@ -176,13 +182,13 @@ def judge_reasons(rule: Reasons, side: Side, baseline: Side | None) -> RuleResul
         if name not in allowed and (rule.allowed is None or name.partition(":")[0].strip() not in allowed)
     }
     if not new:
-        some = ", ".join(side.reasons) or "none"
+        some = ", ".join(side.reasons)
         return RuleResult(
             written=rule.written,
             verdict=GateVerdict.PASS,
-            sentence=f"no failure reason that is not allowed; there are: {some}.",
+            sentence=f"only allowed failure reasons: {some}." if some else "no failures.",
             n=f"{side.trials} trials",
-            change=f"any reason other than {', '.join(allowed) or 'none'} fails it",
+            change=f"any {'other ' if allowed else ''}failure reason would fail it",
         )
     verdict = overall(
         GateVerdict.INFRASTRUCTURE if is_broken(name) else GateVerdict.REGRESSION for name in new
@@ -195,13 +201,13 @@ def judge_reasons(rule: Reasons, side: Side, baseline: Side | None) -> RuleResul
         verdict=verdict,
         sentence=f"{word}: {told}{more}.",
         n=f"{side.trials} trials",
-        change=f"allowed are {', '.join(allowed) or 'none'}",
+        change=f"allowed failure reasons: {', '.join(allowed) or 'none'}",
         details=tuple(f"{name}: {count} trials" for name, count in list(new.items())[:MOST_DETAILS]),
     )
 
 
 def look_up(rule: Threshold, side: Side) -> Any:
-    """A field by its dotted path; an unknown one is the rule's mistake, with the nearest names."""
+    """A field by its dotted path; an unknown one is an error of the rule, with similar names."""
     found, rest = side.fields, rule.path
     while True:
         if not isinstance(found, Mapping):
@@ -220,7 +226,7 @@ def look_up(rule: Threshold, side: Side) -> Any:
     known = [*_paths(side.fields), *(f"metrics.{name}" for stats in side.stats.values() for name in stats)]
     hint = nearest(rule.path, dict.fromkeys(known[:2000]))
     if "did you mean" not in hint:
-        hint = "; 'proctor gate RUN --fields' lists what there is"
+        hint = "; 'proctor gate RUN --fields' lists all fields"
     raise refuse(rule.written, f"'{rule.path}' is not a field of {side.label}{hint}")
 
 

@@ -1,4 +1,4 @@
-"""What a gate says of a run: a verdict for each rule, and one over all by a stated precedence."""
+"""The result of a gate: a verdict for each rule, and one for all of them by a fixed precedence."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ from proctor.report.gate.rules import Written
 
 
 class GateVerdict(StrEnum):
-    """What a rule, or a whole gate, comes to."""
+    """The verdict of a rule, or of a whole gate."""
 
     PASS = "pass"  # noqa: S105 - a verdict, not a password
     REGRESSION = "regression"
     INCONCLUSIVE = "inconclusive"
-    """The data cannot tell; the result says what would."""
+    """The data is not enough; the result says what would be."""
     INFRASTRUCTURE = "infrastructure"
     """Machines or providers failed, so the subject was not judged."""
 
@@ -29,8 +29,8 @@ PRECEDENCE = (
     GateVerdict.INCONCLUSIVE,
     GateVerdict.PASS,
 )
-"""The first of these that a rule has is the gate's. What is proven stands, whatever else is open; then comes
-what must be mended before anything can be known; then doubt. A gate passes when every rule does."""
+"""The gate's verdict is the first of these that any rule has. What is proven comes first,
+then what must be fixed before anything can be judged; then doubt. A gate passes when every rule does."""
 
 EXIT_CODES = {
     GateVerdict.PASS: Exit.OK,
@@ -52,7 +52,7 @@ class Estimate:
     unit: str = ""
     """pp, ratio, or a metric's name"""
     claim: str = ""
-    """What the interval speaks of: tasks like these, these tasks, the runs of this code."""
+    """What the interval is about: tasks like these, these tasks, the runs of this code."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -62,15 +62,15 @@ class RuleResult:
     written: Written
     verdict: GateVerdict
     sentence: str
-    """What was tested and what came out, whole."""
+    """What was tested and the result, in full."""
     n: str = ""
-    """How much data stands behind it."""
+    """How much data was used."""
     estimate: Estimate | None = None
     margin: str = ""
     change: str = ""
-    """What would change the verdict, the smallest detectable effect among it."""
+    """What would change the verdict, including the smallest detectable effect."""
     detectable: float | None = None
-    """The smallest loss that would be found four times in five; a fraction."""
+    """The smallest loss that would be detected with 80 % probability; a fraction."""
     p_value: float | None = None
     """After Holm over all comparisons of the gate."""
     details: tuple[str, ...] = ()
@@ -86,7 +86,7 @@ class GateResult:
     run_id: str = ""
     digest: str = ""
     baseline: str = ""
-    """What it was held against, in words; empty when nothing was."""
+    """The baseline in words; empty when there is none."""
     baseline_facts: dict[str, Any] = field(default_factory=dict)
     comparisons: int = 0
     """How many p-values Holm's correction was over."""
@@ -118,6 +118,6 @@ class GateResult:
 
 
 def overall(verdicts: Iterable[GateVerdict]) -> GateVerdict:
-    """One verdict over many, by PRECEDENCE; nothing at all is inconclusive."""
+    """One verdict over many, by PRECEDENCE; no verdicts are inconclusive."""
     found = set(verdicts)
     return next((each for each in PRECEDENCE if each in found), GateVerdict.INCONCLUSIVE)

@@ -1,1 +1,1 @@
-"""One series of runs over time: what was measured, where it moved for good, and what was left out."""
+"""One series of runs over time: what was measured, its lasting changes, and what was left out."""

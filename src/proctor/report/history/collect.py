@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 LAST_RUNS = 100
 MOST_BROKEN = 0.2
-"""A run of which machines or providers broke more than this share is not in the statistics."""
+"""A run with a larger share of infrastructure or provider errors is left out of the statistics."""
 
 
 def collect(store: Store, series: str, *, metric: str = "", last: int = LAST_RUNS, only: str = "") -> History:
@@ -121,7 +121,7 @@ def _differs(before: tuple[Facts, frozenset[str]], after: tuple[Facts, frozenset
     said = [each for each in differences(then, now) if " differs: " in each]
     gone, new = before[1] - after[1], after[1] - before[1]
     if gone or new:
-        said.append(f"other tasks: {len(new)} new, {len(gone)} gone")
+        said.append(f"different tasks: {len(new)} new, {len(gone)} removed")
     return "; ".join(said)
 
 
@@ -130,7 +130,7 @@ def _notes(readings: Sequence[Reading], newest: RunInfo) -> tuple[str, ...]:
     if not passed_over:
         return ()
     first = newest.total - passed_over
-    said = f"of {newest.total} points the first {first} are followed; --point TEXT follows those it names"
+    said = f"only the first {first} of {newest.total} points are followed; --point TEXT selects others"
     return (said,)
 
 
@@ -147,7 +147,7 @@ def _ordered(lines: Sequence[Line], metric: str) -> tuple[Line, ...]:
 
 
 def _check(lines: Sequence[Line], readings: Sequence[Reading], metric: str, only: str) -> None:
-    """An empty answer is an error when the question has a mistake."""
+    """An empty result is an error when the metric or the name does not exist."""
     if lines:
         return
     from proctor.spec.node import nearest
@@ -158,4 +158,4 @@ def _check(lines: Sequence[Line], readings: Sequence[Reading], metric: str, only
             f"no run of this series has the metric '{metric}'{nearest(metric, sorted(known)[:40])}"
         )
     if only:
-        raise UsageError(f"nothing that was measured in this series has '{only}' in its name")
+        raise UsageError(f"nothing measured in this series has '{only}' in its name")

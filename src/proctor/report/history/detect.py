@@ -1,19 +1,19 @@
-"""Where a line moved for good. Shares move by differences, everything else by ratios."""
+"""Find lasting changes of a line. Shares change by differences, everything else by ratios."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from proctor.report.history.model import Line, Move
+from proctor.report.history.model import Alternating, Line, Move
 
 if TYPE_CHECKING:
     from proctor.analysis.change import ChangeReport
 
 LEAST_RUNS = 8
-"""Fewer results than this show no change: four at each level are the least. No numpy is needed to say so."""
+"""Fewer results than this cannot show a change: each level needs at least four. Needs no numpy."""
 
 
 def detect(line: Line) -> Line:
@@ -38,8 +38,17 @@ def detect(line: Line) -> Line:
         line,
         moves=_moves(line, known, found),
         levels=tuple(levels),
+        alternating=_alternating(found, undo),
         noise=found.sigma if line.is_share else math.expm1(found.sigma),
     )
+
+
+def _alternating(found: ChangeReport, undo: Callable[[float], float]) -> Alternating | None:
+    seen = found.alternation
+    if seen is None:
+        return None
+    low, high = (undo(math.exp(level)) for level in (seen.low, seen.high))
+    return Alternating(low=low, high=high, switches=seen.switches)
 
 
 def _moves(line: Line, known: Sequence[int], found: ChangeReport) -> tuple[Move, ...]:

@@ -38,6 +38,7 @@ def _line(line: Line, history: History) -> dict[str, Any]:
         "values": [asdict(value) if value else None for value in line.values],
         "levels": list(line.levels),
         "noise": line.noise,
+        "alternating": asdict(line.alternating) if line.alternating else None,
         "changes": [_move(move, history) for move in line.moves],
     }
 

@@ -22,7 +22,7 @@ class Ran:
     left_out: str = ""
     """Why it is not in the statistics; empty when it is."""
     differs: str = ""
-    """What of the machine, Python or the tasks is not as in the run before it that counts."""
+    """How the machine, Python or the tasks differ from the previous run in the statistics."""
 
     @property
     def version(self) -> str:
@@ -49,13 +49,22 @@ class Move:
     at: int
     """Index of the first run at the new level."""
     last: int
-    """Index of the last run at the old one: what happened, happened between the two."""
+    """Index of the last run at the old level: the change happened between the two."""
     before: float
     after: float
     change: float
     """As a fraction of the level before; for shares the difference itself."""
     low: float
     high: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Alternating:
+    """Two levels that a line goes back and forth between; neither is a lasting change."""
+
+    low: float
+    high: float
+    switches: int
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -69,10 +78,11 @@ class Line:
     moves: tuple[Move, ...] = ()
     levels: tuple[float | None, ...] = ()
     """The level that each value belongs to."""
+    alternating: Alternating | None = None
     noise: float | None = None
     """Spread from run to run: a fraction, or for shares a difference."""
     main: bool = False
-    """Whether the verdict speaks of it."""
+    """Whether the verdict is about it."""
 
     @property
     def is_share(self) -> bool:
@@ -101,7 +111,7 @@ class History:
     lines: tuple[Line, ...]
     """The main ones first."""
     notes: tuple[str, ...] = field(default=())
-    """What the reader must know of what is not shown."""
+    """Notes about what is not shown."""
 
     @property
     def counted(self) -> list[Ran]:
@@ -110,7 +120,7 @@ class History:
 
     @property
     def main(self) -> list[Line]:
-        """The lines that the verdict speaks of."""
+        """The lines that the verdict is about."""
         return [line for line in self.lines if line.main]
 
     def with_lines(self, lines: tuple[Line, ...]) -> History:

@@ -26,15 +26,16 @@ from proctor.report.history.words import (
 )
 from proctor.report.html.shell import shell
 from proctor.report.html.view import figure, prose, section, table
+from proctor.report.labels import apart
 from proctor.report.quantity import metric_title
 
 MOST_CHARTS = 16
-"""Lines that are drawn: the main ones, then those that moved most."""
+"""Lines that are drawn: the main ones, then those that changed most."""
 MOST_ROWS = 200
 MOST_SPARKS = 48
 _READ = (
-    "A mark per run with its 95 % interval; strokes: the level that runs belong to; dashed: where it moved. "
-    "Crosses on the axis: runs without a value, those left out of the statistics in yellow."
+    "One mark per run with its 95 % interval; grey line: typical level; dashed line: lasting change. "
+    "Crosses on the axis: runs without a value; yellow crosses: runs left out of the statistics."
 )
 
 
@@ -108,21 +109,26 @@ def _lines(history: History) -> str:
     """Every line in a row."""
     if len(history.lines) < 2:
         return ""
+    lines = history.lines[:MOST_ROWS]
+    points = [line for line in lines if not line.main]
+    shared, own = apart([line.name for line in points])
+    names = dict(zip((line.name for line in points), own, strict=True))
     rows = [
         [
-            escape(line_title(history, line)),
+            escape(line_title(history, line, names.get(line.name, ""))),
             f'<span class="spark" aria-hidden="true">{escape(sparkline(line)[-MOST_SPARKS:])}</span>',
             escape(value_text(line, line.latest)),
             escape(interval_text(line, line.latest)),
             str(len(line.known)),
             escape(", ".join(change_text(line, move) for move in line.moves)) or "–",
         ]
-        for line in history.lines[:MOST_ROWS]
+        for line in lines
     ]
     headers = ["line", "over the runs", "newest", "95 % interval", "runs", "changes"]
-    body = table(headers, rows, numeric=(2, 3, 4))
+    body = f"<p class=note>Fixed: {escape(shared)}</p>" if "=" in shared else ""
+    body += table(headers, rows, numeric=(2, 3, 4))
     if len(history.lines) > MOST_ROWS:
-        body += f"<p class=note>And {len(history.lines) - MOST_ROWS} more; --json has them all.</p>"
+        body += f"<p class=note>And {len(history.lines) - MOST_ROWS} more; --json lists all of them.</p>"
     return section("Every line", body, name="lines")
 
 

@@ -9,11 +9,12 @@ from itertools import islice
 from typing import TYPE_CHECKING
 
 from proctor.analysis.estimate import TaskRewards, denominators
+from proctor.model.arms import Arm, options_text, whole_name
 from proctor.model.describe import percentile
 from proctor.model.outcome import Blame, Outcome
 from proctor.model.plan import point_label
 from proctor.report.compare.means import clustered_mean
-from proctor.report.compare.results import arm_name, is_lost, samples_among
+from proctor.report.compare.results import is_lost, samples_among
 from proctor.report.compare.stored import Values
 from proctor.report.data import stated_interval
 from proctor.report.history.model import Value
@@ -48,7 +49,7 @@ class Reading:
     metrics: set[str] = field(default_factory=set)
     """Names that could have been asked for; from a few records."""
     passed_over: int = 0
-    """Points that are not followed, because there are too many."""
+    """Points that are left out because there are too many."""
 
 
 def read(store: Store, info: RunInfo, metric: str, only: str) -> Reading:
@@ -87,7 +88,7 @@ def _median(row: ResultRow, metric: str) -> Value | None:
 
 
 class _Arm:
-    """One agent and model in one run."""
+    """One agent, with its model and options, in one run."""
 
     def __init__(self) -> None:
         self.tasks: dict[str, list[float]] = {}
@@ -107,7 +108,7 @@ def _rollouts(store: Store, info: RunInfo, metric: str, only: str) -> Reading:
         outcome = row.outcome
         if bodies and outcome and len(found.metrics) < 100:
             found.metrics |= _names(row)
-        who = arm_name(row.agent, row.model) or "no agent"
+        who = whole_name(Arm(row.agent, row.model, options_text(row.options))) or "no agent"
         arm = arms.setdefault(who, _Arm())
         rewards = arm.tasks.setdefault(row.subject, [])
         if outcome is None:
@@ -158,14 +159,14 @@ def _add_arm(found: Reading, who: str, arm: _Arm, metric: str, only: str, *, sev
 
 
 def _score(tasks: Mapping[str, Sequence[float]], errors: Mapping[str, int]) -> Value | None:
-    """The share over tasks, with its interval clustered by task: the claim about tasks like these."""
+    """The share over tasks, with the interval of the widest claim that this many tasks can judge."""
     rewards = [
         TaskRewards(name=task, scored=tuple(each), errors=errors.get(task, 0)) for task, each in tasks.items()
     ]
     score = denominators(rewards).excluded
     if score is None:
         return None
-    interval = score.tasks_like_these or score.these_tasks
+    interval = score.interval()
     low, high = (end if math.isfinite(end) else None for end in (interval.low, interval.high))
     return Value(value=score.value, low=low, high=high, n=score.rollouts)
 

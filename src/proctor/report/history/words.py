@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 
+from proctor.analysis.claim import tasks_needed
 from proctor.report.history.detect import LEAST_RUNS
 from proctor.report.history.model import History, Line, Move, Ran, Value
 from proctor.report.quantity import MISSING, metric_title, show, significant, span
@@ -18,23 +19,23 @@ def sentence(history: History) -> str:
     lines = history.main or list(history.lines)
     most = max((len(line.known) for line in lines), default=0)
     if not most:
-        return f"{what}: none of {_count(len(history.runs), 'run')} has a value that counts."
+        return f"{what}: none of {_count(len(history.runs), 'run')} has a usable value."
     if most < LEAST_RUNS:
         fewer = f"{most} of {len(history.runs)} runs have" if most > 1 else "one run has"
         return (
-            f"{what}: {fewer} a value, too few to look for changes ({LEAST_RUNS} are the least); "
+            f"{what}: {fewer} a value, too few to detect changes (at least {LEAST_RUNS} are needed); "
             f"the newest is {_newest(lines[0])}."
         )
     moved = [line for line in lines if line.moves]
     if moved:
         return f"{what}: {_moved(moved, lines, history)}."
     others = [line for line in history.lines if line.moves and line not in lines]
-    text = f"{what}: no lasting change in {most} runs{_noise(lines[0])}"
+    text = f"{what}: no lasting change in {most} runs{_alternating(lines) or _noise(lines[0])}"
     if others:
         far = _farthest(others)
         move = _largest(far)
         text += (
-            f"; {len(others)} of {len(history.lines) - len(lines)} single lines moved, most {far.name}: "
+            f"; {len(others)} of {len(history.lines) - len(lines)} single lines changed, {far.name} most: "
             f"{change_text(far, move)} {_where(history, move)}"
         )
     return f"{text}."
@@ -52,7 +53,7 @@ def _moved(moved: list[Line], lines: list[Line], history: History) -> str:
     far = _farthest(moved)
     move = _largest(far)
     return (
-        f"{len(moved)} of {len(lines)} lines changed, most {far.name}: "
+        f"{len(moved)} of {len(lines)} lines changed, {far.name} most: "
         f"{change_text(far, move)} {_where(history, move)}"
     )
 
@@ -84,6 +85,17 @@ def _noise(line: Line) -> str:
     if line.noise is None:
         return ""
     return f" (runs differ by about ±{_size(line, line.noise)} by chance)"
+
+
+def _alternating(lines: list[Line]) -> str:
+    """That a line goes back and forth between two levels, as on a machine with two speeds."""
+    line = next((each for each in lines if each.alternating), None)
+    if line is None or line.alternating is None:
+        return ""
+    found = line.alternating
+    levels = [value_text(line, Value(value=level)) for level in (found.low, found.high)]
+    name = f" of {line.name}" if len(lines) > 1 else ""
+    return f", but the values{name} switched {found.switches} times between {levels[0]} and {levels[1]}"
 
 
 def change_text(line: Line, move: Move) -> str:
@@ -118,12 +130,12 @@ def interval_text(line: Line, value: Value | None) -> str:
     return span(line.metric, value.low, value.high)
 
 
-def line_title(history: History, line: Line) -> str:
-    """What a line shows, in words."""
+def line_title(history: History, line: Line, name: str = "") -> str:
+    """What a line shows, in words. `name`: a shorter one than the line's own."""
     metric = NAMES.get(line.metric, metric_title(line.metric))
     if history.kind == "task" and line.metric not in NAMES:
         metric = f"mean {metric} of a rollout"
-    return f"{line.name}: {metric}"
+    return f"{name or line.name}: {metric}"
 
 
 def sparkline(line: Line) -> str:
@@ -149,22 +161,28 @@ def captions(history: History) -> list[str]:
     said = [f"{_count(len(history.runs), 'run')}, {counted} in the statistics."]
     if history.kind == "task":
         said.append(
-            "Intervals: 95 %, clustered by task, for tasks like these; errors that were not the agent's "
-            "are left out."
+            f"Intervals: 95 %, for tasks like these; of fewer than {tasks_needed()} tasks, and of a single "
+            "one, for these tasks. Errors not caused by the agent are left out."
         )
     else:
         said.append(
-            "Values: the median over a run's iterations with its 95 % interval, which knows nothing of "
+            "Values: the median over a run's iterations with its 95 % interval, which does not include "
             "run-to-run noise."
         )
     if line and len(line.known) >= LEAST_RUNS:
         said.append(
-            "Changes: PELT on winsorised medians, four runs at each level at least; about 2 of 100 unchanged "
-            "histories show one by chance. A change of less than 1 % is not looked for."
+            "Changes: PELT on winsorised medians, at least four runs at each level, allowing for values that "
+            "depend on the runs before; fewer than 5 of 100 unchanged histories show one by chance. "
+            "Changes of less than 1 % are not reported."
         )
+        if any(each.alternating for each in history.main or history.lines):
+            said.append(
+                "Values that go back and forth between two levels are not reported as changes: a machine "
+                "with two speeds looks like this. Compare versions on it with proctor ab."
+            )
         said.append(
-            "What would change it: four more runs at another level, or runs of what lies between the two "
-            "that are named."
+            "What would change it: four more runs at another level, or runs of versions between the two "
+            "named above."
         )
     else:
         need = LEAST_RUNS - (len(line.known) if line else 0)

@@ -1,1 +1,1 @@
-"""`report.html`: one file that opens from disk and asks no other file or host for anything."""
+"""`report.html`: a single file that opens from disk without other files or network access."""

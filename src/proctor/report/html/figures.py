@@ -20,10 +20,8 @@ MOST_FACETS = 6
 MOST_MARKS = 300
 MOST_COLUMNS, MOST_FIELDS = 20, 30
 LASTING = 5
-"""Iterations from which on their order says something."""
-_SPREAD = (
-    "Box: the middle half of the values; whiskers: p5 to p95; heavy line: median; dots: the values themselves"
-)
+"""Fewest iterations for which their order is shown."""
+_SPREAD = "Box: the middle half of the values; whiskers: p5 to p95; thick line: median; dots: single values"
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,11 +71,12 @@ def spread_charts(group: Group, metric: str) -> str:
     note = _thinned(shown)
     if repeated > len(shown):
         note += f" The first {len(shown)} of {repeated} points are drawn."
-    heading = f"How far the {metric_title(metric)} spreads" if relative else f"{title} of every iteration"
+    heading = f"Spread of the {metric_title(metric)}" if relative else f"{title} of every iteration"
     drawn = figure(distribution.rows(shown, metric, relative=relative), heading, f"{_SPREAD}.{note}")
     if series:
         caption = (
-            "Each panel around its own median, all on one scale: a slope is drift, a step a change of state. "
+            "Each panel around its own median, all on one scale: a slope means "
+            "drift, a step means a change of state. "
         )
         caption += "Triangles: beyond the scale."
         if lasting > iterations.PANELS:
@@ -94,7 +93,9 @@ def _single(sample: Sample, metric: str, title: str) -> str:
         f"{_SPREAD}.{shade}{_thinned([sample])}",
     )
     if len(sample.values) >= 5:
-        caption = "Shaded: p5 to p95; dashed: the median. A slope is drift, a step is a change of state."
+        caption = (
+            "Shaded: p5 to p95; dashed: the median. A slope means drift, a step means a change of state."
+        )
         if len(sample.values) > iterations.MOST_POINTS:
             caption += " Drawn as the range of neighbouring iterations."
         drawn += figure(iterations.series(sample, metric), f"{title} in the order measured", caption)
@@ -205,7 +206,11 @@ def _map(trials: Sequence[TrialResult], first: str, second: str, metric: str, wh
         metric=metric,
     )
     title = f"{metric_title(metric).capitalize()} over {first} and {second}{where}"
-    return figure(chart, title, "Median of each combination; stronger colour is more; hatched: no value.")
+    return figure(
+        chart,
+        title,
+        ("Median of each combination; a stronger colour means a larger value; hatched: no value."),
+    )
 
 
 def _interval(trial: TrialResult, metric: str) -> tuple[float, float] | None:

@@ -38,7 +38,7 @@ SECTIONS: tuple[Section, ...] = (
     environment,
     reproduce,
 )
-"""In reading order. Each gives its part of the page, or nothing."""
+"""In reading order. Each returns its part of the page, or an empty text."""
 TASK_SECTIONS: tuple[Section, ...] = (
     head,
     gate,

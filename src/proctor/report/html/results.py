@@ -5,10 +5,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 from html import escape
 
+from proctor.model.arms import arm_of, options_apart, with_options
 from proctor.model.outcome import Outcome
 from proctor.report.data import TrialResult
 from proctor.report.html.figures import Axis, axes_of, charts, sweep_charts
 from proctor.report.html.view import View, badge, details, facts, section, table
+from proctor.report.points import HEADERS, numbers
 from proctor.report.quantity import MISSING, duration, metric_title, show, span
 from proctor.report.story import Group, short
 
@@ -72,7 +74,7 @@ def _table(group: Group, metric: str) -> str:
     text = _rollouts(shown) if shown[0].planned.kind == "task" else _points(group, shown, metric)
     if len(group.trials) > len(shown):
         count = f"{len(shown)} of {len(group.trials)}"
-        text += f"<p class=note>The first {count} trials; metrics.json has them all.</p>"
+        text += f"<p class=note>The first {count} trials; metrics.json lists all of them.</p>"
     return text
 
 
@@ -82,18 +84,20 @@ def _points(group: Group, shown: Sequence[TrialResult], metric: str) -> str:
     for trial in shown:
         values = [escape(short(trial.planned.params.get(name), 60)) for name in group.varying]
         rows.append([*(values or [str(trial.planned.index)]), *_numbers(trial, metric)])
-    headers = [*(group.varying or ("#",)), "outcome", "median", "95 % interval", "mean", "p95", "n"]
+    headers = [*(group.varying or ("#",)), "outcome", *HEADERS]
     numeric = [at for at, name in enumerate(group.varying) if _right(shown, name)]
     return table(headers, rows, numeric=[*numeric, *range(first + 1, first + 6)])
 
 
 def _rollouts(shown: Sequence[TrialResult]) -> str:
     rows = []
+    options = options_apart(trial.planned for trial in shown)
     for trial in shown:
         planned, record = trial.planned, trial.counted
-        took = duration(record.ended_at - record.started_at) if record else MISSING
+        took = duration(record.took_s) if record else MISSING
         reward = show("reward", record.reward) if record else MISSING
-        who = [escape(planned.agent or MISSING), escape(planned.model or MISSING), str(planned.rollout + 1)]
+        agent = with_options(planned.agent or MISSING, options[arm_of(planned)])
+        who = [escape(agent), escape(planned.model or MISSING), str(planned.rollout + 1)]
         rows.append([*who, badge(trial.outcome), reward, escape(took)])
     return table(["agent", "model", "rollout", "outcome", "reward", "took"], rows, numeric=(2, 4, 5))
 
@@ -103,23 +107,11 @@ def _right(trials: Sequence[TrialResult], name: str) -> bool:
 
 
 def _numbers(trial: TrialResult, metric: str) -> list[str]:
-    middle = trial.stat(metric, "p50")
+    found = numbers(trial, metric)
     extra = f" <small>{len(trial.attempts)} attempts</small>" if len(trial.attempts) > 1 else ""
-    outcome = badge(trial.outcome) + extra
-    if middle is None:
-        return [outcome, *[MISSING] * 5]
-    interval = MISSING
-    if trial.interval:
-        half = (trial.interval[1] - trial.interval[0]) / 2 / middle if middle else 0
-        interval = f"{escape(span(metric, *trial.interval))} <small>±{half:.1%}</small>"
-    return [
-        outcome,
-        f"<b>{escape(show(metric, middle))}</b>",
-        interval,
-        escape(show(metric, trial.stat(metric, "mean"))),
-        escape(show(metric, trial.stat(metric, "p95"))),
-        str(int(trial.stat(metric, "count") or 1)),
-    ]
+    median, interval, *rest = map(escape, found.cells)
+    around = f" <small>±{found.half:.1%}</small>" if found.half is not None else ""
+    return [badge(trial.outcome) + extra, f"<b>{median}</b>", interval + around, *rest]
 
 
 def _others(group: Group, metric: str, axes: Sequence[Axis]) -> str:

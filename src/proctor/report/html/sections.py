@@ -90,7 +90,7 @@ def failures(view: View) -> str:
 
 
 def _worth_telling(record: AttemptRecord) -> bool:
-    """An agent that did not solve its task is a result; everything else that did not pass is news."""
+    """Whether a failure is listed: an agent that did not solve its task is a normal result."""
     if record.outcome is Outcome.PASSED:
         return False
     return record.failure is not None or record.outcome not in {Outcome.FAILED, Outcome.PARTIAL}
@@ -169,7 +169,7 @@ def environment(view: View) -> str:
 
 
 def reproduce(view: View) -> str:
-    """The command that runs the same again, and the spec with every default filled in."""
+    """The command that runs the same again, and the spec with all defaults."""
     info = view.data.info
     commands = []
     commit = info.vcs.get("commit")
@@ -178,9 +178,9 @@ def reproduce(view: View) -> str:
     commands.append("proctor run spec.json")
     body = f"<p>In this run's folder:</p><pre class=command>{escape(chr(10).join(commands))}</pre>"
     if info.vcs.get("dirty"):
-        body += "<p class=note>The working tree had local changes that the commit does not have.</p>"
+        body += "<p class=note>The working tree had local changes that are not in the commit.</p>"
     if info.resolved:
-        body += details("The spec, every default filled in", f"<pre>{escape(_json(info.resolved))}</pre>")
+        body += details("The spec with all defaults", f"<pre>{escape(_json(info.resolved))}</pre>")
     if info.spec:
         body += details("The spec as written", f"<pre>{escape(_json(info.spec))}</pre>")
     return section("Run it again", body, name="reproduce")

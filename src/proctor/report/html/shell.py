@@ -1,4 +1,4 @@
-"""The frame of every page: one file, no script, nothing fetched, light and dark."""
+"""The frame of every page: a single file without scripts or network access, light and dark."""
 
 from __future__ import annotations
 
@@ -20,5 +20,6 @@ def shell(title: str, body: str, footer: str, *, css: str = "") -> str:
         f'<meta http-equiv="Content-Security-Policy" content="{escape(POLICY)}">'
         '<meta name="viewport" content="width=device-width,initial-scale=1">'
         f"<title>{escape(title)} · Proctor</title><style>{CSS}{css}</style></head><body><main>{body}"
-        f"<footer>{escape(footer)} One file, no script, nothing fetched.</footer></main></body></html>\n"
+        f"<footer>{escape(footer)} A single file without scripts or network "
+        "access.</footer></main></body></html>\n"
     )

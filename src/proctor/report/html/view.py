@@ -1,4 +1,4 @@
-"""What every section of the page sees, and the few tags they share. Whatever a user wrote is escaped here."""
+"""What every section of the page sees, and the few tags they share. User text is escaped here."""
 
 from __future__ import annotations
 
@@ -29,13 +29,13 @@ class View:
 
 
 Section = Callable[[View], str]
-"""Gives its part of the page, or nothing when it has nothing to say."""
+"""Returns its part of the page, or an empty text."""
 
 
 def prose(text: str) -> str:
     """A sentence, with numbers kept on one line with their units."""
     joined = re.sub(r"(?<=\d) (?=(?:[nµm]?s|min|h|[KMG]?i?B)\b|%|–)", "\u00a0", escape(text))
-    return joined.replace("– ", "–\u2060\u00a0")
+    return re.sub(r"(?<=\d)–(?=\d)", "\u2060–\u2060", joined.replace("– ", "–\u2060\u00a0"))
 
 
 def section(title: str, body: str, *, name: str) -> str:
@@ -79,7 +79,7 @@ def details(title: str, body: str, *, is_open: bool = False) -> str:
 
 
 def badge(outcome: Outcome | None) -> str:
-    """An outcome as a coloured word; the word alone says it too."""
+    """An outcome as a coloured word."""
     if outcome is None:
         return '<span class="badge">no result</span>'
     tone = {Outcome.PASSED: "good", Outcome.PARTIAL: "warn"}.get(outcome)

@@ -44,7 +44,7 @@ class ArtifactSet:
 
 
 def claim_set(folder: Path, at: datetime) -> ArtifactSet:
-    """A stamp of its own for a run: its second, or the next one that no other run has taken."""
+    """A unique stamp for a run: its second, or the next free one."""
     make_folder(folder)
     for seconds in range(100_000):
         taken = ArtifactSet(folder, (at + timedelta(seconds=seconds)).astimezone(UTC).strftime(STAMP))
@@ -58,7 +58,7 @@ def claim_set(folder: Path, at: datetime) -> ArtifactSet:
         if not any(folder.glob(f"perf-*-{taken.stamp}.*")):
             return taken
         claim.unlink(missing_ok=True)
-    raise StoreError(f"{folder}: every stamp near {at:{STAMP}} is taken")
+    raise StoreError(f"{folder}: no free time stamp near {at:{STAMP}}")
 
 
 def release(taken: ArtifactSet) -> None:

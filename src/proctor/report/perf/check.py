@@ -10,24 +10,26 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
+from proctor.disk import read_small
 from proctor.errors import UsageError
-from proctor.report.files import decode
+from proctor.report.files import MAX_DOCUMENT_BYTES, decode
 from proctor.report.perf.artifacts import KINDS, ArtifactSet
 from proctor.report.perf.episode import PHASES
 from proctor.report.perf.footprint import footprint
 from proctor.report.perf.schema import load_schema, problems
+from proctor.tasks.archive import DAMAGED
 
 Documents = Mapping[str, Mapping[str, Any]]
 
 
 def check_set(taken: ArtifactSet, *, run_root: Path | None = None) -> list[str]:
-    """Everything that is wrong with a set on disk, each naming its file; nothing when all holds."""
+    """Everything that is wrong with a set on disk, each with its file; empty when it is valid."""
     loaded: dict[str, dict[str, Any]] = {}
     found: list[str] = []
     for kind in KINDS:
         path = taken.path(kind)
         try:
-            loaded[kind] = decode(path.read_bytes(), str(path))
+            loaded[kind] = decode(read_small(path, MAX_DOCUMENT_BYTES), str(path))
         except (OSError, UsageError) as error:
             found.append(f"{path.name}: cannot be read: {error}")
             continue
@@ -42,13 +44,13 @@ def check_set(taken: ArtifactSet, *, run_root: Path | None = None) -> list[str]:
 
 
 def hashes(taken: ArtifactSet, manifest: Mapping[str, Any]) -> Iterator[str]:
-    """Every listed file is there and is what it was; nothing of this stamp is unlisted."""
+    """Check that every listed file exists unchanged, and that no file of this stamp is unlisted."""
     listed = {entry["name"]: entry for entry in manifest["artifact_set"]}
     for name, entry in listed.items():
         try:
-            data = (taken.folder / name).read_bytes()
+            data = read_small(taken.folder / name, MAX_DOCUMENT_BYTES)
         except OSError as error:
-            yield f"{name}: listed in the manifest, and cannot be read: {error.strerror}"
+            yield f"{name}: listed in the manifest but cannot be read: {error.strerror}"
             continue
         if entry["kind"] == "bundle":
             yield from _bundle(taken, listed)
@@ -59,9 +61,9 @@ def hashes(taken: ArtifactSet, manifest: Mapping[str, Any]) -> Iterator[str]:
             yield f"{taken.path('manifest').name}: does not list {taken.path(kind).name}"
     here = {path.name for path in taken.folder.glob(f"perf-*-{taken.stamp}.*")}
     for name in sorted(here - listed.keys() - {taken.path("manifest").name}):
-        yield f"{name}: carries this run's stamp, and the manifest does not list it"
+        yield f"{name}: has this run's stamp but is not listed in the manifest"
     if manifest["compress"] != (taken.bundle.name in listed):
-        yield f"{taken.path('manifest').name}: 'compress' and the listed bundle disagree"
+        yield f"{taken.path('manifest').name}: 'compress' and the listed bundle do not match"
 
 
 def _bundle(taken: ArtifactSet, listed: Mapping[str, Any]) -> Iterator[str]:
@@ -71,11 +73,11 @@ def _bundle(taken: ArtifactSet, listed: Mapping[str, Any]) -> Iterator[str]:
         with zipfile.ZipFile(taken.bundle) as archive:
             inside = set(archive.namelist())
             if inside != wanted:
-                yield f"{name}: holds other files than the manifest lists: {sorted(inside ^ wanted)[:5]}"
+                yield f"{name}: contains other files than the manifest lists: {sorted(inside ^ wanted)[:5]}"
             for each in sorted(inside & wanted):
-                if archive.read(each) != (taken.folder / each).read_bytes():
+                if archive.read(each) != read_small(taken.folder / each, MAX_DOCUMENT_BYTES):
                     yield f"{name}: {each} in it differs from the file beside it"
-    except (OSError, zipfile.BadZipFile) as error:
+    except (OSError, *DAMAGED) as error:
         yield f"{name}: cannot be read: {error}"
 
 
@@ -114,11 +116,11 @@ def counts(loaded: Documents) -> Iterator[str]:
     ]
     for what, one, other in pairs:
         if one != other:
-            yield f"{what} disagree: {one} and {other}"
+            yield f"{what} differ: {one} and {other}"
     for phase in PHASES:
         stated, summed = summary["overhead_s"][phase], _sum(rows, f"{phase}_s")
         if not math.isclose(stated, summed, abs_tol=1e-6 * (len(rows) + 1)):
-            yield f"summary.overhead_s.{phase} and the series disagree: {stated} and {summed:.6f}"
+            yield f"summary.overhead_s.{phase} and the series differ: {stated} and {summed:.6f}"
     if len({row["episode_index"] for row in rows}) != len(rows):
         yield "an episode is in the series twice"
 
@@ -128,7 +130,7 @@ def _footprint(summary: Mapping[str, Any], root: Path) -> Iterator[str]:
     stated = summary["run_artifacts"]
     for name in ("file_count", "total_bytes"):
         if stated[name] != getattr(found, name):
-            yield f"summary.run_artifacts.{name} is {stated[name]}, and {root} has {getattr(found, name)}"
+            yield f"summary.run_artifacts.{name} is {stated[name]}, but {root} has {getattr(found, name)}"
 
 
 def _reasons(failed: list[Mapping[str, Any]]) -> dict[str, int]:

@@ -1,4 +1,4 @@
-"""The four documents of a run of the harness, as plain data. Pure: nothing is read, no clock is asked."""
+"""The four documents of a run of the harness, as plain data. Pure: no I/O, no clock."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+from proctor.model.arms import Arm, shown_options
 from proctor.model.describe import percentile
 from proctor.report.perf.episode import OWN, PHASES, Episode
 
@@ -22,7 +23,7 @@ class PerfRun:
     generated_at: str
     episodes: tuple[Episode, ...]
     planned: int
-    """How many were asked for; fewer ended when a person stopped the run."""
+    """How many were requested; fewer ended if the run was stopped."""
     workers: int
     timeout_s: float
     strict_spec: bool
@@ -106,27 +107,28 @@ def _verbosity(episodes: Sequence[Episode]) -> dict[str, float | int]:
 
 
 def metrics(run: PerfRun) -> dict[str, Any]:
-    """`perf-metrics`: each (task, agent) apart, and whether anything grows."""
-    groups: dict[tuple[str, str, str | None], list[Episode]] = {}
+    """`perf-metrics`: each task and agent, with its options, apart, and whether anything grows."""
+    groups: dict[tuple[str, Arm], list[Episode]] = {}
     for each in run.episodes:
         groups.setdefault(each.group, []).append(each)
     return {
         "schema_version": SCHEMA_VERSION,
         "run_id": run.run_id,
         "generated_at": run.generated_at,
-        "groups": [_group(name, episodes) for name, episodes in groups.items()],
+        "groups": [_group(*name, episodes) for name, episodes in groups.items()],
         "growth": {name: dict(each) for name, each in run.growth.items()},
     }
 
 
-def _group(name: tuple[str, str, str | None], episodes: Sequence[Episode]) -> dict[str, Any]:
+def _group(task_ref: str, arm: Arm, episodes: Sequence[Episode]) -> dict[str, Any]:
     walls = sorted(each.wall_clock_s for each in episodes)
     sizes = [each.artifact_bytes for each in episodes]
     count = len(episodes)
     return {
-        "task_ref": name[0],
-        "agent": name[1],
-        "model": name[2],
+        "task_ref": task_ref,
+        "agent": arm.agent,
+        "model": arm.model,
+        "agent_options": shown_options(arm.options),
         "run_count": count,
         "success_rate": round(sum(each.success for each in episodes) / count, 6),
         "determinism_rate": determinism_rate(episodes),
@@ -174,7 +176,7 @@ def series(run: PerfRun) -> dict[str, Any]:
 
 
 def manifest(run: PerfRun, artifact_set: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
-    """`perf-manifest`: what was asked for, on what, and which files came of it."""
+    """`perf-manifest`: the options, the machine and the files written."""
     return {
         "schema_version": SCHEMA_VERSION,
         "run_id": run.run_id,

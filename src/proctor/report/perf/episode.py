@@ -9,13 +9,15 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
+from proctor.disk import read_small
+from proctor.model.arms import Arm, arm_of, shown_options
 from proctor.model.canonical import digest
 from proctor.model.outcome import Outcome
 from proctor.model.plan import PlannedTrial
 from proctor.model.record import AttemptRecord
 
 PHASES = ("queue", "start", "setup", "work", "verify", "teardown")
-"""Where an episode's time goes, in order. All but `work` and `verify` is the harness's own."""
+"""Where an episode's time goes, in order. All except `work` and `verify` is time of the harness itself."""
 OWN = ("queue", "start", "setup", "teardown")
 _PARTS = {"start": ("image", "start"), "setup": ("setup",), "work": ("agent",), "verify": ("verify",)}
 _VARYING = frozenset({"timestamp", "session_id"})
@@ -27,7 +29,7 @@ class Trace:
 
     entries: int = 0
     steps: int = 0
-    """What the agent did; what it was told is not a step."""
+    """Actions of the agent; messages to it are not steps."""
     tool_calls: int = 0
     prompt_bytes: int = 0
     completion_bytes: int = 0
@@ -43,6 +45,8 @@ class Episode:
     task_ref: str
     agent: str
     model: str | None
+    options: str = "{}"
+    """The agent's options as canonical JSON."""
     seed: int
     outcome: Outcome
     success: bool
@@ -60,9 +64,9 @@ class Episode:
     trace: Trace = field(default_factory=Trace)
 
     @property
-    def group(self) -> tuple[str, str, str | None]:
+    def group(self) -> tuple[str, Arm]:
         """What its figures are gathered by."""
-        return self.task_ref, self.agent, self.model
+        return self.task_ref, Arm(self.agent, self.model, self.options)
 
     def row(self) -> dict[str, Any]:
         """One row of the series."""
@@ -71,6 +75,7 @@ class Episode:
             "episode_index": self.index,
             "agent": self.agent,
             "model": self.model,
+            "agent_options": shown_options(self.options),
             "task_ref": self.task_ref,
             "seed": self.seed,
             "success": self.success,
@@ -111,6 +116,7 @@ def episode(
         task_ref=f"{trial.subject}@{trial.subject_digest[:12]}",
         agent=str(trial.agent),
         model=trial.model,
+        options=arm_of(trial).options,
         seed=trial.seed,
         outcome=record.outcome,
         success=success,
@@ -160,15 +166,15 @@ def _error(record: AttemptRecord, expect: Sequence[Outcome], *, success: bool) -
         return None
     wanted = " or ".join(each.value for each in expect)
     reward = "" if record.reward is None else f" (reward {record.reward:g})"
-    return f"ended as {record.outcome.value}{reward}, and {wanted} was expected"
+    return f"ended as {record.outcome.value}{reward}, but {wanted} was expected"
 
 
 def read_trace(file: Path, record: AttemptRecord) -> Trace:
     """The trace of an attempt from its trajectory; an empty one when it left none that can be read."""
     try:
-        document = json.loads(file.read_bytes())
+        document = json.loads(read_small(file, 256 << 20))
         steps = [step for step in document["steps"] if isinstance(step, dict)]
-    except (OSError, ValueError, KeyError, TypeError):
+    except (OSError, ValueError, KeyError, TypeError, RecursionError):
         return Trace(digest=digest([record.outcome.value, record.reward]))
     given = [str(step.get("message", "")) for step in steps if step.get("source") != "agent"]
     made: list[str] = []

@@ -1,4 +1,4 @@
-"""What one run left on disk: its own files and nobody else's."""
+"""What one run left on disk: only its own files."""
 
 from __future__ import annotations
 

@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from proctor.disk import read_small
 from proctor.errors import UsageError
 from proctor.report.files import decode
 
@@ -15,7 +16,7 @@ if TYPE_CHECKING:
 
 USUAL_EPISODES = 24
 TOTAL_BYTES = 2_000_000
-"""For the usual number of episodes; a longer run may leave as much more as it is longer."""
+"""For the usual number of episodes; the limit grows with longer runs."""
 MAX_BASELINE_BYTES = 64 << 20
 
 
@@ -68,7 +69,7 @@ def _named(rules: RuleSet, file: Path) -> Path | None:
 
 
 def read_baseline(path: Path) -> tuple[dict[str, Any], list[float]]:
-    """The summary of an earlier run, and its episodes' times when its series lies beside it."""
+    """The summary of an earlier run, and its episodes' times when its series is in the same folder."""
     document = _read(path)
     if not isinstance(document.get("failure_reasons"), dict) or "episodes" not in document:
         raise UsageError(f"{path}: not a summary of the harness; give a perf-summary-<stamp>.json")
@@ -79,9 +80,7 @@ def read_baseline(path: Path) -> tuple[dict[str, Any], list[float]]:
 
 def _read(path: Path) -> dict[str, Any]:
     try:
-        if path.stat().st_size > MAX_BASELINE_BYTES:
-            raise UsageError(f"{path}: larger than {MAX_BASELINE_BYTES >> 20} MiB")
-        document = decode(path.read_bytes(), str(path))
+        document = decode(read_small(path, MAX_BASELINE_BYTES), str(path))
     except OSError as error:
         raise UsageError(f"{path}: cannot be read: {error.strerror}") from error
     if not isinstance(document, dict):

@@ -8,10 +8,11 @@ from itertools import accumulate
 from statistics import median
 from typing import Any
 
+from proctor.model.arms import Arm
 from proctor.report.perf.episode import Episode
 
 LATENCY_TOLERANCE = 0.25
-"""A machine that others use too drifts by this much on its own."""
+"""Normal drift of a machine that is shared with others."""
 MEMORY_TOLERANCE = 0.10
 EXPONENT_TOLERANCE = 0.05
 WARM_SHARE = 0.25
@@ -35,7 +36,7 @@ def growth_checks(
 
 def latency(episodes: Sequence[Episode]) -> dict[str, Any]:
     """Late episodes against early ones. Each counts relative to its group, so the mix does not matter."""
-    groups: dict[tuple[str, str, str | None], list[float]] = {}
+    groups: dict[tuple[str, Arm], list[float]] = {}
     for each in episodes:
         groups.setdefault(each.group, []).append(each.wall_clock_s)
     middles = {name: median(values) for name, values in groups.items()}

@@ -45,7 +45,7 @@ def load_schema(name: str) -> Mapping[str, Any]:
 
 
 def problems(document: Any, schema: Mapping[str, Any]) -> list[str]:
-    """What is wrong with a document, each with its place; nothing when it is valid."""
+    """What is wrong with a document, each with its place; empty when it is valid."""
     found = []
     for problem in _check(document, schema, schema, "$"):
         found.append(problem)
@@ -56,11 +56,11 @@ def problems(document: Any, schema: Mapping[str, Any]) -> list[str]:
 
 def _check(value: Any, schema: Mapping[str, Any], root: Mapping[str, Any], place: str) -> Iterator[str]:
     if unknown := schema.keys() - _NOTES - _CHECKS:
-        raise SchemaError(f"the schema uses {', '.join(sorted(unknown))}, which this check does not know")
+        raise SchemaError(f"the schema uses {', '.join(sorted(unknown))}, which this check does not support")
     if "$ref" in schema:
         yield from _check(value, _referred(schema["$ref"], root), root, place)
     if "anyOf" in schema and all(any(_check(value, each, root, place)) for each in schema["anyOf"]):
-        yield f"{place}: fits none of the {len(schema['anyOf'])} allowed shapes"
+        yield f"{place}: matches none of the {len(schema['anyOf'])} allowed forms"
     if "type" in schema and not _is(value, schema["type"]):
         yield f"{place}: expected {_words(schema['type'])}, found {_kind(value)}"
         return
@@ -116,7 +116,7 @@ def _object(
 def _referred(reference: str, root: Mapping[str, Any]) -> Any:
     start, _, name = reference.rpartition("/")
     if start != "#/$defs" or name not in root.get("$defs", {}):
-        raise SchemaError(f"{reference} leads nowhere; only '#/$defs/<name>' is understood")
+        raise SchemaError(f"{reference} cannot be resolved; only '#/$defs/<name>' is supported")
     return root["$defs"][name]
 
 

@@ -1,1 +1,1 @@
-"""A run packed so that a stranger can check it: every digest, every number, offline."""
+"""A run packed so that others can check it: every digest, every number, offline."""

@@ -18,11 +18,11 @@ from typing import BinaryIO
 STORED, DEFLATED = zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED
 _CHUNK = 1 << 20
 _LARGE = 0xFFFF0000
-"""From here on sizes and offsets are written in 64 bits."""
+"""Larger sizes and offsets are written in 64 bits."""
 _MANY = 0xFFFF
 _DATE = 1 << 5 | 1  # 1 January 1980, the first day that a ZIP knows
 _SUSPICIOUS = 100
-"""A file that shrinks more than this is stored as it is: readers take it for a bomb otherwise."""
+"""A file that compresses better than this is stored uncompressed: readers would refuse it as a ZIP bomb."""
 _UTF8 = 0x800
 _PLAIN_FILE = 0o100644 << 16
 
@@ -49,7 +49,7 @@ class Written:
 
 
 def local_header(entry: Entry) -> bytes:
-    """What stands before the bytes of a file."""
+    """The header before the bytes of a file."""
     name = entry.name.encode()
     large = entry.size >= _LARGE
     extra = struct.pack("<HHQQ", 1, 16, entry.size, entry.packed) if large else b""
@@ -96,7 +96,7 @@ def _flags(entry: Entry) -> int:
 
 
 def order(name: str) -> tuple[int, str]:
-    """Where a file stands in the archive: those of the whole run first, then trial by trial as planned."""
+    """The position of a file in the archive: those of the whole run first, then trial by trial as planned."""
     parts = name.split("/")
     index = parts[2].partition(".")[0] if parts[0] == "trials" and len(parts) > 3 else ""
     return (int(index) if index.isdecimal() and len(index) < 20 else -1), name
@@ -179,7 +179,7 @@ def free_bytes(
             if raw.read(len(wanted)) != wanted:
                 yield name, "the header in the archive is not the one that a receipt has"
             if packed.get(name, found := _hash(raw, entry.packed)) != found:
-                yield name, "its packed bytes are not those that were written"
+                yield name, "its packed bytes differ from those that were written"
             at += len(wanted) + entry.packed
             directory.append((entry, central_entry(entry)))
         raw.seek(at)
@@ -189,7 +189,7 @@ def free_bytes(
                 yield entry.name, "its line in the archive's directory is not the one that a receipt has"
             at += len(wanted)
         if raw.read() != end_record(len(directory), at - begin, begin):
-            yield "the archive", "ends in other bytes than a receipt does"
+            yield "the archive", "does not end as a receipt does"
     names = [info.orig_filename for info in infos]
     if names[:-1] != sorted(names[:-1], key=order):
         yield "the archive", "its files are not in order"

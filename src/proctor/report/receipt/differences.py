@@ -1,4 +1,4 @@
-"""What differs, said so that a person finds it: which file, which trial, which field, and both values."""
+"""What differs, and where: which file, which trial, which field, and both values."""
 
 from __future__ import annotations
 
@@ -10,16 +10,16 @@ from typing import Any
 from proctor.model.plan import PlannedTrial
 
 KEPT = 1000
-"""Differences told one by one; of more only the number is known."""
+"""Maximum number of differences that are listed; the rest is only counted."""
 _ABSENT = object()
 _CLOSE = 1e-9
 _CLOSE_ABOVE = 1e-7
-"""Two machines may round the last digits of a logarithm differently; nobody forges at this size."""
+"""Two machines may round the last digits of a logarithm differently; smaller differences are ignored."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Difference:
-    """One thing that is not as it should be."""
+    """One difference from what is expected."""
 
     file: str
     what: str
@@ -68,7 +68,7 @@ class Findings:
             self.differences.append(difference)
 
     def note(self, text: str) -> None:
-        """Something a reader should know that is no difference."""
+        """A note for the reader that is not a difference."""
         self.notes[text] = None
 
     def value(

@@ -6,7 +6,7 @@ The root covers the files that were left out too, so it is the same with and wit
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -43,6 +43,8 @@ class Receipt:
     files: tuple[File, ...]
     root: str
     """As it is written there; `root_of` says what it should be."""
+    signature: object = None
+    """As it is written there, unchecked; None: not signed."""
 
     @property
     def proctor(self) -> str:
@@ -81,11 +83,14 @@ def root_of(head: Mapping[str, Any], files: Iterable[File]) -> str:
     return digest({**{name: head.get(name) for name in _HEAD}, "files": listed})
 
 
-def write(head: Mapping[str, Any], files: Iterable[File]) -> tuple[str, str]:
-    """The document's text, a file per line, and the root."""
+def write(
+    head: Mapping[str, Any], files: Iterable[File], sign: Callable[[str], Mapping[str, Any]] | None = None
+) -> tuple[str, str]:
+    """The document's text, a file per line, and the root; `sign` makes the signature of a root."""
     ordered = sorted(files, key=lambda each: each.path)
     root = root_of(head, ordered)
-    start = encode({**head, "root": root}, indent=True)[:-2]
+    signed = {"signature": dict(sign(root))} if sign else {}
+    start = encode({**head, "root": root, **signed}, indent=True)[:-2]
     return f'{start},\n "files": [\n' + ",\n".join(map(_line, ordered)) + "\n ]\n}\n", root
 
 
@@ -113,7 +118,7 @@ def read(data: bytes, place: str) -> Receipt:
         root_of(head, listed)
     except (ValueError, RecursionError) as error:
         raise UsageError(f"{place}: cannot be digested: {error}") from error
-    return Receipt(head, listed, found["root"])
+    return Receipt(head, listed, found["root"], found.get("signature"))
 
 
 def _file(each: Any, place: str) -> File:

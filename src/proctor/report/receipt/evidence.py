@@ -7,7 +7,7 @@ import math
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from proctor.model.outcome import Outcome, from_reward
+from proctor.model.outcome import ENVIRONMENT_BROKEN, Outcome, from_reward
 from proctor.model.record import Artifact, AttemptRecord
 from proctor.report.quantity import number
 from proctor.report.receipt.differences import Difference, Findings, said, same
@@ -25,17 +25,19 @@ Read = Callable[[str], bytes | None]
 _BY_VERIFIER = {Outcome.PASSED, Outcome.FAILED, Outcome.PARTIAL}
 _BY_AGENT = {Outcome.AGENT_TIMEOUT, Outcome.AGENT_ERROR, Outcome.BUDGET_EXHAUSTED}
 _MOST_STEPS = 100
+CONTROL = "control.json"
+"""The artifact that shows what the tests did in an untouched sandbox."""
 
 
 class Evidence:
-    """Checks attempts one by one; `read` brings the artifacts that are in the receipt."""
+    """Checks attempts one by one; `read` returns the artifacts that are in the receipt."""
 
     def __init__(self, read: Read, found: Findings) -> None:
         self._read = read
         self._found = found
 
     def check(self, row: SeriesRow) -> None:
-        """Everything that can be worked out again for one attempt."""
+        """Everything that can be calculated again for one attempt."""
         record = row.record
         self._outcome(row)
         if row.trial.kind == "experiment":
@@ -97,6 +99,9 @@ class Evidence:
 
     def _reward(self, row: SeriesRow, by_name: Mapping[str, str]) -> None:
         record = row.record
+        if record.failure and record.failure.type == ENVIRONMENT_BROKEN:
+            self._broken(row, by_name)
+            return
         found = self._said(by_name, "verifier")
         if found is None:
             return
@@ -119,8 +124,17 @@ class Evidence:
         if not source and record.outcome in _BY_VERIFIER:
             self._wrong(row, "outcome", record.outcome.value, Outcome.VERIFIER_ERROR.value, "no reward means")
 
+    def _broken(self, row: SeriesRow, by_name: Mapping[str, str]) -> None:
+        """An environment that the agent broke is worth 0, and a control shows that the tests work."""
+        self._value(row, "reward", row.record.reward, 0.0, "an environment that the agent broke is worth")
+        path = by_name.get(CONTROL)
+        data = self._read(path) if path else None
+        control = _mapping(_json(data)) if data is not None else {}
+        if control.get("works") is not True:
+            self._wrong(row, "failure", ENVIRONMENT_BROKEN, None, "without a control that works it would be")
+
     def _said(self, by_name: Mapping[str, str], folder: str) -> tuple[str, Reward | str] | None:
-        """What a reward file says, by its name; None when it is not there to be asked."""
+        """The reward in a reward file; None when the file is missing."""
         for name in ("reward.json", "reward.txt"):
             path = by_name.get(f"{folder}/{name}")
             if path is None:
@@ -128,7 +142,7 @@ class Evidence:
             data = self._read(path)
             if data is None:
                 self._found.note(
-                    "some reward files were left out or cannot be read; their rewards stand unproven"
+                    "some reward files were left out or cannot be read; their rewards are not verified"
                 )
                 return None
             try:
@@ -176,7 +190,7 @@ class Evidence:
         if not isinstance(document, dict) or not isinstance(document.get("steps"), list):
             if usage:
                 self._found.note(
-                    "some trajectories were left out or cannot be read; their token counts stand unproven"
+                    "some trajectories were left out or cannot be read; their token counts are not verified"
                 )
             return
         steps = [step for step in document["steps"] if isinstance(step, dict)]
@@ -215,7 +229,7 @@ def check_artifact(
     """The record's digest of an artifact and the receipt's are one."""
     trial, attempt = row.trial, row.record.number
     if listed is None:
-        what = "the record has this artifact, and the receipt does not"
+        what = "the record has this artifact, but the receipt does not"
         found.add(Difference(file=path, what=what, trial=trial, attempt=attempt))
         return
     for name, recorded, expected in (

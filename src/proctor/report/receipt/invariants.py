@@ -1,4 +1,4 @@
-"""What holds of the plan and the attempts of any run, whatever was measured.
+"""Rules that the plan and the attempts of every run must satisfy.
 
 Keys follow from the plan; every attempt belongs to it; of each trial one attempt counts, the last; and only
 an attempt that somebody else than the agent spoiled is ever set aside.
@@ -21,7 +21,7 @@ from proctor.report.series import SeriesRow, plain_trial
 
 MANIFEST, SUMMARY = "manifest.json", "summary.json"
 _CLOCK_S = 60.0
-"""How far two clocks of one run may disagree before times are called impossible."""
+"""Largest difference between two clocks of one run before times are reported as impossible."""
 
 
 def check_plan(info: RunInfo, planned: Sequence[PlannedTrial], found: Findings) -> None:
@@ -38,7 +38,7 @@ def check_plan(info: RunInfo, planned: Sequence[PlannedTrial], found: Findings) 
             seed=trial.seed,
             rollout=trial.rollout,
         )
-        found.value(MANIFEST, "key", trial.key, key, "what is planned gives", trial=trial)
+        found.value(MANIFEST, "key", trial.key, key, "the plan gives", trial=trial)
         found.value(MANIFEST, "index", trial.index, at, "its place in the plan is", trial=trial)
         if trial.key in seen:
             found.add(Difference(file=MANIFEST, what="is planned twice", trial=trial, field="key"))
@@ -68,12 +68,12 @@ class Attempts:
             changed = [
                 name for name, value in plain_trial(planned).items() if plain_trial(trial)[name] != value
             ]
-            self._wrong(row, f"{', '.join(changed)}: not what the plan has under this key", changed[0])
+            self._wrong(row, f"{', '.join(changed)}: not as planned for this key", changed[0])
         self._times(row)
         last = self._last
         again = last is not None and last.record.key == record.key
         if last is not None and not again and row.trial.index <= last.trial.index:
-            self._wrong(row, "its row is out of order: rows stand in the order of the plan", "index")
+            self._wrong(row, "its row is out of order: rows must be in the order of the plan", "index")
         if record.number != (last.record.number + 1 if again and last else 1):
             self._wrong(row, f"is numbered {record.number}: attempts count up from 1", "number")
         if again and last:
@@ -81,15 +81,18 @@ class Attempts:
         if not row.counts and not (record.outcome.retryable or record.outcome.blame is Blame.PERSON):
             self._wrong(
                 row,
-                f"ended '{record.outcome}', which counts, and is set aside: only what the infrastructure, a "
-                "provider or a person spoiled is tried again",
+                f"ended '{record.outcome}', which counts, but is marked as not counted: only attempts "
+                "that infrastructure, a "
+                "provider or a person broke are retried",
                 "counts",
             )
         self._last = row
 
     def _follows(self, row: SeriesRow, last: SeriesRow) -> None:
         if last.counts:
-            self._wrong(row, "follows an attempt that counts; the one that counts is the last", "counts")
+            self._wrong(
+                row, ("follows an attempt that counts; an attempt that counts must be the last"), "counts"
+            )
         if row.record.started_at < last.record.ended_at - _CLOCK_S:
             self._wrong(row, "started before the attempt before it had ended", "started_at")
 
@@ -103,7 +106,7 @@ class Attempts:
         )
         if phases_s > took_s * 1.05 + 1:
             self._wrong(
-                row, f"took {took_s:g} s from start to end, and its phases {phases_s:g} s", "phases_s"
+                row, f"took {took_s:g} s from start to end, but its phases took {phases_s:g} s", "phases_s"
             )
         if info.started_at is not None and record.started_at < info.started_at - _CLOCK_S:
             self._wrong(row, "started before its run did", "started_at")
@@ -141,7 +144,7 @@ def _unanswered(trial: TrialResult, found: Findings) -> None:
     found.add(
         Difference(
             file=SERIES,
-            what="has no attempt that counts, and the run says that it is done",
+            what="has no attempt that counts, but the run is marked as done",
             trial=trial.planned,
             field="counts",
         )

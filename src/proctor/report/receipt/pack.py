@@ -1,12 +1,11 @@
-"""Pack a run into one file: its documents made anew from the rows, its artifacts, and `receipt.json`."""
+"""Pack a run into one file: documents generated from the rows, artifacts, and `receipt.json`."""
 
 from __future__ import annotations
 
 import io
-import os
 import re
 import tempfile
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from itertools import groupby
@@ -20,7 +19,7 @@ from proctor.model.record import Artifact
 from proctor.model.run import RunInfo
 from proctor.model.trial import RunStatus
 from proctor.report.data import RunData
-from proctor.report.files import make_folder, write_error
+from proctor.report.files import beside_of, make_folder, write_error
 from proctor.report.receipt import document
 from proctor.report.receipt.container import Packer, order
 from proctor.report.receipt.document import File
@@ -40,7 +39,7 @@ if TYPE_CHECKING:
 
 SUFFIX = ".receipt.zip"
 _EVIDENCE = re.compile(r"verifier/(.+/)?reward\.(json|txt)|rubrics\.json")
-"""Small artifacts that rewards follow from; they are packed even when the others are not."""
+"""Small artifacts that prove rewards; they are packed even when the others are not."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,13 +65,21 @@ def is_evidence(name: str) -> bool:
     return _EVIDENCE.fullmatch(name) is not None
 
 
-def pack_run(store: Store, blobs: Blobs, run_id: str, path: Path, *, artifacts: bool = True) -> Packed:
+def pack_run(
+    store: Store,
+    blobs: Blobs,
+    run_id: str,
+    path: Path,
+    *,
+    artifacts: bool = True,
+    sign: Callable[[str], Mapping[str, Any]] | None = None,
+) -> Packed:
     """Write the receipt of a run that has ended. A file that exists is never overwritten."""
     info = store.run(run_id)
     if info.status in {RunStatus.PENDING, RunStatus.RUNNING}:
         raise UsageError(
-            f"run {info.id} is {info.status.value}: a receipt is of a run that has ended; "
-            f"'proctor cancel {info.id}' ends it"
+            f"run {info.id} is {info.status.value}: only a run that has ended can have a receipt; "
+            f"'proctor cancel {info.id}' stops it"
         )
     plan = Plan(trials=tuple(store.planned(info.id)), warnings=store.warnings(info.id))
     with tempfile.TemporaryDirectory(prefix="proctor-receipt-") as scratch:
@@ -87,7 +94,7 @@ def pack_run(store: Store, blobs: Blobs, run_id: str, path: Path, *, artifacts: 
             packing = _Packing(Packer(sink), blobs, artifacts=artifacts)
             packing.folder(made)
             packing.trials(data.info, read_series(made, trials={each.key: each for each in plan.trials}))
-            root = packing.close(head)
+            root = packing.close(head, sign)
     files = packing.files
     absent = sum(each.packed is None for each in files)
     return Packed(info, path, root, len(files), absent, path.stat().st_size)
@@ -126,9 +133,9 @@ class _Packing:
                 else:
                     self._artifact(name, artifacts[name])
 
-    def close(self, head: Mapping[str, Any]) -> str:
+    def close(self, head: Mapping[str, Any], sign: Callable[[str], Mapping[str, Any]] | None) -> str:
         """`receipt.json` and the end of the archive; the root."""
-        text, root = document.write(head, self.files)
+        text, root = document.write(head, self.files, sign)
         content = text.encode()
         # Not compressed: nothing else holds its digest, and a compressed file has bits that mean nothing.
         self._packer.add(document.NAME, io.BytesIO(content), len(content), deflate=False)
@@ -166,9 +173,9 @@ def _blob(blobs: Blobs, artifact: Artifact, path: str) -> BinaryIO:
 def _new_file(path: Path) -> Iterator[BinaryIO]:
     """Written beside and linked into place: a receipt is complete or absent, and replaces nothing."""
     if path.exists():
-        raise UsageError(f"{path}: exists already; choose another name or remove it first")
+        raise UsageError(f"{path}: already exists; choose another name or remove it first")
     make_folder(path.parent)
-    beside = path.with_name(f".{path.name[:100]}.{os.getpid()}.tmp")
+    beside = beside_of(path)
     try:
         with beside.open("w+b") as sink:
             yield sink

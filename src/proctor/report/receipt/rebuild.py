@@ -1,4 +1,4 @@
-"""The documents of a run made anew from its raw rows: when it is packed, and when that is checked.
+"""The documents of a run generated again from its raw rows: when it is packed, and when that is checked.
 
 One function for both sides. What a receipt holds is what these rows come to, or somebody changed it.
 """
@@ -25,7 +25,7 @@ from proctor.report.series import Series, SeriesRow, encode_row
 from proctor.report.summary import run_fields
 
 RAW = ("manifest.json", "series.jsonl", "summary.json")
-"""What everything else is made from: the plan, the attempts, and how the run ended."""
+"""The source of all other documents: the plan, the attempts, and how the run ended."""
 
 
 def write_raw(info: RunInfo, plan: Plan, rows: Iterable[SeriesRow], folder: Path) -> int:
@@ -44,7 +44,7 @@ def write_raw(info: RunInfo, plan: Plan, rows: Iterable[SeriesRow], folder: Path
 
 
 def write_run_documents(data: RunData, folder: Path) -> None:
-    """Every file that speaks of the whole run, but the series, by the built-in reporters alone."""
+    """Every file about the whole run except the series, by the built-in reporters alone."""
     make_folder(folder)
     plan = Plan(trials=tuple(trial.planned for trial in data.trials), warnings=data.warnings)
     (folder / "manifest.json").write_text(encode_manifest(data.info, plan))

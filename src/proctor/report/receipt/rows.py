@@ -47,7 +47,7 @@ def check_rows(
             evidence.check(row)
             recount.trial(row)
         except Exception as error:  # noqa: BLE001 - a stranger's values may break any arithmetic; it is told
-            what = f"its numbers cannot be worked out again: {type(error).__name__}: {error}"
+            what = f"its numbers cannot be calculated again: {type(error).__name__}: {error}"
             found.add(Difference(file=NAME, what=what, trial=row.trial, attempt=row.record.number))
     return number
 

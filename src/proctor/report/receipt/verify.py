@@ -1,9 +1,9 @@
-"""Check a receipt with nothing but itself: every digest, and every number worked out again from the rows."""
+"""Check a receipt on its own: every digest, and every number calculated again from the rows."""
 
 from __future__ import annotations
 
 import tempfile
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -19,6 +19,7 @@ from proctor.report.receipt.invariants import check_end, check_plan
 from proctor.report.receipt.rebuild import RAW, installed_version
 from proctor.report.receipt.recount import Recount
 from proctor.report.receipt.rows import check_rows
+from proctor.report.receipt.signature import Signature, Standing, check_signature
 
 EVIDENCE_BYTES = 64 << 20
 
@@ -30,24 +31,37 @@ class Verified:
     path: Path
     head: Mapping[str, Any]
     root: str
-    """Worked out from the list of files; quote this one."""
+    """Calculated from the list of files; quote this one."""
     findings: Findings
     files: int
     left_out: int
     attempts: int
     documents: int
-    """Made anew and compared."""
+    """Generated again and compared."""
     same_version: bool
     """False: another Proctor packed it, so pages for people and new fields are not compared."""
+    signature: Signature
+    expected: bool
+    """Whether the root was compared with one that somebody quoted."""
 
     @property
     def ok(self) -> bool:
-        """Whether nothing differs."""
+        """Whether nothing differs. That says nothing about where the receipt comes from."""
         return not self.findings.total
 
+    @property
+    def origin_checked(self) -> bool:
+        """Whether a quoted root or a trusted key ties the receipt to somebody."""
+        return self.ok and (self.expected or self.signature.standing is Standing.TRUSTED)
 
-def verify_receipt(path: Path, *, expect: str | None = None) -> Verified:
-    """Check the receipt; with `expect`, also that it is the one that somebody quoted."""
+
+def verify_receipt(
+    path: Path, *, expect: str | None = None, trust: Iterable[str] = (), now: float = 0.0
+) -> Verified:
+    """Check the receipt; with `expect`, also that it is the one that somebody quoted.
+
+    `trust`: public keys, one of which must have signed it; `now`: the time, for signatures that expire.
+    """
     found = Findings()
     with open_receipt(path) as archive, tempfile.TemporaryDirectory(prefix="proctor-verify-") as scratch:
         receipt = archive.receipt
@@ -58,11 +72,14 @@ def verify_receipt(path: Path, *, expect: str | None = None) -> Verified:
         found.value(document.NAME, "root", receipt.root, root, "its own list of files gives")
         if expect is not None:
             found.value(document.NAME, "root", root, expect, "the digest that was expected is")
+        signature = check_signature(receipt.signature, root, trust, now)
+        if signature.problem:
+            found.add(Difference(file=document.NAME, what=signature.problem))
         digests = _check_files(archive, found)
         try:
             attempts, documents = _recompute(archive, digests, Path(scratch), found)
         except Exception as error:  # noqa: BLE001 - a stranger's values may break anything; that is told
-            what = f"holds values that nothing can be worked out from: {type(error).__name__}: {error}"
+            what = f"contains values that cannot be used: {type(error).__name__}: {error}"
             found.add(Difference(file="the archive", what=what))
             attempts = documents = 0
         same_version = receipt.proctor == installed_version()
@@ -77,6 +94,8 @@ def verify_receipt(path: Path, *, expect: str | None = None) -> Verified:
         attempts=attempts,
         documents=documents,
         same_version=same_version,
+        signature=signature,
+        expected=expect is not None,
     )
 
 
@@ -94,7 +113,7 @@ def _check_files(archive: Archive, found: Findings) -> dict[str, str]:
                 found.add(Difference(file=file.path, what="is missing from the archive"))
             continue
         if file.packed is None:
-            found.add(Difference(file=file.path, what="is listed as left out, and is there"))
+            found.add(Difference(file=file.path, what="is listed as left out, but is in the archive"))
         try:
             sha256, size = archive.digest(file.path)
         except DamagedError as error:
@@ -105,7 +124,7 @@ def _check_files(archive: Archive, found: Findings) -> dict[str, str]:
         found.value(file.path, "bytes", file.size_bytes, size, "it has")
     for name in archive.entries:
         if name not in listed and name != document.NAME:
-            found.add(Difference(file=name, what="is in the archive and not listed"))
+            found.add(Difference(file=name, what="is in the archive but not listed"))
     return digests
 
 
@@ -145,7 +164,7 @@ def _recompute(
 
 def _extract(archive: Archive, name: str, digests: Mapping[str, str], folder: Path) -> None:
     if name not in digests:
-        raise UsageError(f"{name}: is not there or cannot be read, so no number can be worked out again")
+        raise UsageError(f"{name}: is missing or cannot be read, so no number can be calculated again")
     archive.extract(name, folder / name)
 
 

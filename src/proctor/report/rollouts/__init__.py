@@ -1,1 +1,1 @@
-"""What is said of agents on tasks: numbers, pictures, and the documented rollout folder."""
+"""Reports of agents on tasks: numbers, charts, and the documented rollout folder."""

@@ -1,16 +1,17 @@
-"""Pictures of scores: pass rates with their intervals, pass@k over k, and where the time of a trial goes."""
+"""Pictures of scores: pass rates with their intervals, pass@k over k, and the time of a trial."""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Sequence
 
+from proctor.analysis.claim import Claim
 from proctor.analysis.estimate import AtK
 from proctor.report.charts.distribution import WIDTH
 from proctor.report.charts.scale import Scale
 from proctor.report.charts.svg import document, line, mark, polyline, rect, text
 from proctor.report.quantity import duration
-from proctor.report.rollouts.scores import ArmScore, means, phases
+from proctor.report.rollouts.scores import ArmScore, means, work
 from proctor.report.rollouts.words import rate, score_text, span
 
 MOST_ARMS = 24
@@ -18,8 +19,8 @@ MOST_CURVES = 6
 _ROW = 30.0
 
 
-def pass_rates(arms: Sequence[ArmScore]) -> str:
-    """A row per arm: the pass rate, the interval for these tasks, the wider one for tasks like these."""
+def pass_rates(arms: Sequence[ArmScore], claim: Claim) -> str:
+    """A row per arm: the pass rate and its interval for a claim in figures, the intervals of both as bars."""
     arms = [arm for arm in arms if arm.passes.excluded][:MOST_ARMS]
     left = min(300.0, 7.2 * max((len(arm.arm.label) for arm in arms), default=0) + 18)
     right, top = WIDTH - 150.0, 12.0
@@ -27,8 +28,9 @@ def pass_rates(arms: Sequence[ArmScore]) -> str:
     across = Scale(0.0, 1.0, left, right)
     parts = _percent_axis(across, top, bottom)
     for at, arm in enumerate(arms):
-        parts += _rate_row(arm, across, top + _ROW * (at + 0.5), at)
-    told = "; ".join(f"{arm.arm.label} {score_text(arm.passes.excluded)}" for arm in arms)
+        parts += _rate_row(arm, claim, across, top + _ROW * (at + 0.5), at)
+    told = "; ".join(f"{arm.arm.label} {score_text(arm.passes.excluded, claim)}" for arm in arms)
+    told += f". Intervals: 95 %, for {claim}"
     return document(WIDTH, bottom + 24, "Pass rates", told, parts)
 
 
@@ -43,7 +45,7 @@ def _percent_axis(across: Scale, top: float, bottom: float) -> list[str]:
     return parts
 
 
-def _rate_row(arm: ArmScore, across: Scale, y: float, at: int) -> list[str]:
+def _rate_row(arm: ArmScore, claim: Claim, across: Scale, y: float, at: int) -> list[str]:
     score = arm.passes.excluded
     assert score is not None
     label = arm.arm.label if len(arm.arm.label) <= 40 else arm.arm.label[:39] + "…"
@@ -58,10 +60,12 @@ def _rate_row(arm: ArmScore, across: Scale, y: float, at: int) -> list[str]:
             x = across(each.value)
             title = f"<title>{said}: {rate(each.value)}</title>"
             parts.append(f'<path d="M{x:.1f} {y - 9:.1f}v18" class="k ends">{title}</path>')
-    parts.append(mark(across(score.value), y, at, f"{arm.arm.label}: {score_text(score)}"))
+    parts.append(
+        mark(across(score.value), y, at, f"{arm.arm.label}: {score_text(score, claim)}, for {claim}")
+    )
     parts.append("</g>")
     parts.append(text(across.stop + 16, y + 4, rate(score.value), "strong num"))
-    parts.append(text(across.stop + 66, y + 4, span(score.these_tasks), "dim num"))
+    parts.append(text(across.stop + 66, y + 4, span(score.interval(claim)), "dim num"))
     return parts
 
 
@@ -136,8 +140,8 @@ def _ends(ends: list[tuple[float, int, str]], right: float) -> list[str]:
 
 
 def phase_bars(arms: Sequence[ArmScore]) -> str:
-    """Where the time of an average trial goes, a bar per arm; phases in the order they happen."""
-    shown = [(arm, means(phases(arm.trials))) for arm in arms]
+    """The time of an average trial, a bar per arm: agent and verifier, and nothing of the harness."""
+    shown = [(arm, means(work(arm.trials))) for arm in arms]
     shown = [(arm, spent) for arm, spent in shown if sum(spent.values()) > 0][:MOST_ARMS]
     if not shown:
         return ""

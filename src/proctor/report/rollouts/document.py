@@ -7,6 +7,7 @@ from typing import Any
 
 from proctor.analysis.estimate import AtK, Denominators, Score
 from proctor.analysis.interval import Interval
+from proctor.model.arms import arm_of, shown_options
 from proctor.model.place import attempt_folder
 from proctor.model.record import SCHEMA_VERSION
 from proctor.report.data import RunData, TrialResult, count_outcomes
@@ -24,6 +25,7 @@ def _arm(arm: ArmScore) -> dict[str, Any]:
     return {
         "agent": arm.arm.agent,
         "model": arm.arm.model,
+        "agent_options": _options(arm),
         "environment_variables": dict(arm.arm.variables),
         "label": arm.arm.label,
         "tasks": len(arm.cells),
@@ -41,9 +43,14 @@ def _arm(arm: ArmScore) -> dict[str, Any]:
         "duration_s": scores.durations(arm.trials),
         "phases_s": scores.described(scores.phases(arm.trials)),
         "ledger": scores.described(scores.ledger(arm.trials)),
+        **({"ledger_unknown": reasons} if (reasons := scores.unknown(arm.trials)) else {}),
         "usage": scores.usage(arm.trials),
         "by_task": [_cell(cell, arm) for cell in arm.cells],
     }
+
+
+def _options(arm: ArmScore) -> dict[str, str]:
+    return shown_options(arm_of(arm.trials[0].planned).options)
 
 
 def _cell(cell: Cell, arm: ArmScore) -> dict[str, Any]:
@@ -78,6 +85,7 @@ def _score(score: Score | None) -> dict[str, Any] | None:
         return None
     return {
         "value": score.value,
+        "claim": score.claim.value,
         "interval_95": _interval(score.these_tasks),
         "interval_95_tasks_like_these": _interval(score.tasks_like_these),
         "tasks": score.tasks,
@@ -142,6 +150,7 @@ def task_results(data: RunData) -> dict[Row, dict[str, Any]]:
                 {
                     "agent": arm.arm.agent,
                     "model": arm.arm.model,
+                    "agent_options": _options(arm),
                     "environment_variables": dict(arm.arm.variables),
                     **_cell(cell, arm),
                     "results": [trial_row(trial, data.info.id) for trial in cell.trials],
@@ -163,6 +172,7 @@ def trial_row(trial: TrialResult, run_id: str) -> dict[str, Any]:
         "run_dir": attempt_folder(planned, record.number if record else 1),
         "model": planned.model,
         "agent": planned.agent,
+        "agent_options": shown_options(arm_of(planned).options),
         "status": trial.outcome.value if trial.outcome else "pending",
         "launch_rc": launch_rc(trial),
         "task": planned.subject,
@@ -172,9 +182,10 @@ def trial_row(trial: TrialResult, run_id: str) -> dict[str, Any]:
         "environment_variables": dict(variables) if isinstance(variables, dict) else {},
         "blame": trial.outcome.blame.value if trial.outcome else None,
         "reward": record.reward if record else None,
+        **({"suspect": True} if record and record.suspect else {}),
         "attempts": len(trial.attempts),
         "started_at": record.started_at if record else None,
-        "duration_s": scores.took_s(record) if record else None,
+        "duration_s": record.took_s if record else None,
         **{name: usage.get(name) for name in scores.USAGE},
         "failure": asdict(record.failure) if record and record.failure else None,
     }

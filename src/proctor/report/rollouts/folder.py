@@ -22,7 +22,7 @@ def write(data: RunData, folder: Path) -> None:
 
 
 def write_run(data: RunData, folder: Path) -> None:
-    """Those that speak of the whole run; for tasks only."""
+    """The files about the whole run; for tasks only."""
     make_folder(folder / "task_results")
     for row, document in task_results(data).items():
         write_json(folder / "task_results" / f"{safe_name(row.label.replace('/', '__'))}.json", document)

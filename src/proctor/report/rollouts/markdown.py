@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 from proctor.report.data import RunData
 from proctor.report.html.view import moment
 from proctor.report.markdown import MOST_ROWS, plain, table
 from proctor.report.quantity import MISSING, duration, metric_title, show
 from proctor.report.rollouts import scores
+from proctor.report.rollouts.images import images_of
 from proctor.report.rollouts.scores import ArmScore, Rollouts, rollouts
+from proctor.report.rollouts.suspects import HEADERS, suspects_of
 from proctor.report.rollouts.table import is_error
 from proctor.report.rollouts.words import (
     STABILITY,
@@ -34,7 +38,7 @@ def summary(data: RunData) -> str:
 def results(data: RunData) -> str:
     """Scores, the matrix, each task, and what was used."""
     run = rollouts(data)
-    parts = [_scores(run), _matrix(run, data), _tasks(run), _use(run)]
+    parts = [_scores(run), _matrix(run, data), _tasks(run), _use(run), _suspects(data), _images(data)]
     return "\n".join(part for part in parts if part)
 
 
@@ -44,16 +48,17 @@ def _scores(run: Rollouts) -> str:
         "agent",
         "model",
         "pass rate",
-        "95 % interval",
-        "tasks like these",
+        "95 %, these tasks",
+        "95 %, tasks like these",
         "errors as zero – best case",
     ]
     headers += [f"pass@{most}", f"pass^{most}"] if most > 1 else []
     headers += ["mean reward", "passed", "errors", "flaky tasks", "median time"]
     rows = [_score(arm, most) for arm in run.arms]
     note = (
-        "\nThe pass rate leaves out errors that were not the agent's. The first interval is for these tasks "
-        "rolled out again, the second for other tasks like them.\n"
+        "\nThe pass rate leaves out errors not caused by the agent. The first interval is for new "
+        "rollouts of "
+        "these tasks, the second for other tasks like them.\n"
     )
     return "## Score\n\n" + table(headers, rows, right=range(2, len(headers))) + note
 
@@ -61,7 +66,7 @@ def _scores(run: Rollouts) -> str:
 def _score(arm: ArmScore, most: int) -> list[str]:
     excluded = arm.passes.excluded
     cells = [
-        plain(" ".join([arm.arm.agent, *(f"{name}={value}" for name, value in arm.arm.variables)])),
+        plain(arm.arm.who),
         plain(arm.arm.model or MISSING),
         rate(excluded.value if excluded else None),
         span(excluded.these_tasks if excluded else None),
@@ -91,7 +96,9 @@ def _matrix(run: Rollouts, data: RunData) -> str:
         rows.append([plain(row.label), *signs])
     text = table(["task", *(plain(arm.arm.label) for arm in run.arms)], rows)
     if len(run.table.rows) > MOST_ROWS:
-        text += f"\nThe first {MOST_ROWS} of {len(run.table.rows)} tasks; `task_results/` has them all.\n"
+        text += (
+            f"\nThe first {MOST_ROWS} of {len(run.table.rows)} tasks; `task_results/` lists all of them.\n"
+        )
     return f"## Every rollout\n\n{text}\n{legend(data)}\n"
 
 
@@ -137,17 +144,44 @@ def _tasks(run: Rollouts) -> str:
     return "## Tasks\n\n" + table(headers, rows, right=(2, 3, 5, 6, 7))
 
 
-def _use(run: Rollouts) -> str:
-    phases = {arm.arm.label: scores.means(scores.phases(arm.trials)) for arm in run.arms}
+def _phase_table(title: str, phases: Mapping[str, Mapping[str, float]]) -> str:
     names = list(dict.fromkeys(name for each in phases.values() for name in each))
     if not names:
         return ""
     rows = [[plain(label), *(duration(each.get(name)) for name in names)] for label, each in phases.items()]
-    text = "## Time and resources\n\n" + table(
-        ["mean of a trial", *names], rows, right=range(1, len(names) + 1)
+    return "\n" + table([title, *names], rows, right=range(1, len(names) + 1))
+
+
+def _suspects(data: RunData) -> str:
+    found = suspects_of(data)
+    rows = [
+        [plain(each.label), reward_text(each.first), reward_text(each.second), plain(each.reason, 500)]
+        for each in found[:MOST_ROWS]
+    ]
+    return "## Suspect rollouts\n\n" + table(list(HEADERS), rows, right=(1, 2)) if rows else ""
+
+
+def _images(data: RunData) -> str:
+    found = images_of(data)
+    if not found:
+        return ""
+    rows = [[plain(each.title), plain(each.digest or MISSING), str(each.trials)] for each in found]
+    return "## Images\n\n" + table(["image", "digest", "trials"], rows, right=(2,))
+
+
+def _use(run: Rollouts) -> str:
+    text = "## Time and resources\n"
+    text += _phase_table(
+        "mean of a trial", {a.arm.label: scores.means(scores.work(a.trials)) for a in run.arms}
     )
+    text += _phase_table(
+        "around a trial, median", {a.arm.label: scores.middles(scores.around(a.trials)) for a in run.arms}
+    )
+    if "|" not in text:
+        return ""
     used = {
         arm.arm.label: {
+            **dict.fromkeys(scores.unknown(arm.trials)),
             **scores.middles(scores.ledger(arm.trials)),
             **scores.usage(arm.trials),
         }
@@ -159,9 +193,16 @@ def _use(run: Rollouts) -> str:
     rows = [
         [
             plain(label),
-            *((use_text if name in scores.USAGE else show)(name, each.get(name)) for name in columns),
+            *(_used(name, each) for name in columns),
         ]
         for label, each in used.items()
     ]
     headers = ["median of a trial; totals of tokens, cost and calls", *map(metric_title, columns)]
     return f"{text}\n{table(headers, rows, right=range(1, len(headers)))}"
+
+
+def _used(name: str, found: Mapping[str, float | None]) -> str:
+    """What an arm used, with its unit; a quantity without a number could not be measured."""
+    if name in found and found[name] is None:
+        return scores.UNKNOWN
+    return (use_text if name in scores.USAGE else show)(name, found.get(name))

@@ -13,13 +13,13 @@ from proctor.report.charts.distribution import WIDTH
 from proctor.report.charts.svg import document, text
 from proctor.report.data import TrialResult
 from proctor.report.quantity import duration
-from proctor.report.rollouts.scores import ArmScore, Rollouts, took_s
+from proctor.report.rollouts.scores import ArmScore, Rollouts
 from proctor.report.rollouts.table import Cell, Row, is_error
 from proctor.report.rollouts.words import glyph, meaning, outcomes_in_order, rate, reward_text
 
 MOST_ROWS = 300
 MOST_TOLD = 4_000
-"""Above so many fields the pointer's tooltips are left out: they would be most of the page."""
+"""Maximum number of squares with tooltips; above it, tooltips would be most of the page."""
 _HEAD = 46.0
 _COUNT = 52.0
 _BETWEEN = 20.0
@@ -188,7 +188,8 @@ def _told(trial: TrialResult) -> str:
     said = f"{trial.planned.label}: {meaning(record.outcome)}"
     if record.reward is not None:
         said += f", reward {reward_text(record.reward)}"
-    said += f", {duration(took_s(record))}"
+    if record.took_s is not None:
+        said += f", {duration(record.took_s)}"
     if len(trial.attempts) > 1:
         said += f", attempt {record.number}"
     if record.failure:

@@ -14,7 +14,7 @@ from proctor.report.rollouts.words import rate
 MOST_FIELDS = 6_000
 """Rollouts that are drawn one by one."""
 MOST_TOLD = 4_000
-"""Above so many fields the pointer's tooltips are left out."""
+"""Maximum number of squares with tooltips."""
 _PITCH = 18.0
 _HEAD = 34.0
 

@@ -6,16 +6,22 @@ from collections.abc import Sequence
 from html import escape
 from pathlib import Path
 
+from proctor.analysis.claim import Claim
 from proctor.analysis.flaky import Stability, TaskStability
+from proctor.model.arms import arm_of, options_apart, with_options
+from proctor.model.describe import percentile
 from proctor.report.data import TrialResult
 from proctor.report.html.view import View, badge, details, facts, figure, section, table
 from proctor.report.quantity import MISSING, duration, metric_title, show
 from proctor.report.rollouts import charts, scores, spending
+from proctor.report.rollouts.images import images_of
 from proctor.report.rollouts.matrix import MOST_ROWS, legend, matrix
 from proctor.report.rollouts.overview import is_large, overview
 from proctor.report.rollouts.scores import ArmScore, Rollouts, rollouts
+from proctor.report.rollouts.suspects import HEADERS, suspects_of
 from proctor.report.rollouts.words import (
     STABILITY,
+    claim_of,
     denominators_text,
     error_range,
     plural,
@@ -27,19 +33,20 @@ from proctor.report.rollouts.words import (
 
 CSS = (Path(__file__).parent / "rollouts.css").read_text()
 MOST_TRIALS = 300
-_MATRIX = "One field per rollout, tasks that pass most often first; a field leads to its trial's folder."
+_MATRIX = "One square per rollout, tasks that pass most often first; a square links to its trial's folder."
 _HATCHED = (
-    " Hatched fields with a capital letter are errors that were not the agent's: they are not in the score."
+    " Hatched squares with a capital letter are errors not caused by the agent; they are not in the score."
 )
 _OVERVIEW = (
-    "One field per task, from those that pass most often to those that never do, row by row; the more of "
-    "its scored rollouts passed, the stronger the green. Hatched: nothing was scored. Each rollout is in "
+    "One square per task, sorted by pass rate, row by row; a stronger green means that more of its "
+    "scored rollouts passed. Hatched: nothing was scored. All rollouts are in "
     "series.jsonl."
 )
 _FLAT = "Every task always passes or always fails, so pass@k and pass^k are the pass rate at every k."
 _RATES = (
-    "Broad bar: 95 % interval for these tasks, rolled out again. Thin line: the same for other tasks like "
-    "these. Dashed ends, where there are any: errors counted as failures, and as passes."
+    "The figures: pass rate and 95 % interval for {claim}. Wide bar: the interval for these tasks. Thin "
+    "line: for tasks like these. Dashed ends, if any: the pass rate with errors counted as failures, and as "
+    "passes."
 )
 _CURVES = "Solid, pass@k: the chance that at least one of k rollouts passes. Dashed, pass^k: that all k do."
 
@@ -49,8 +56,10 @@ def score(view: View) -> str:
     run = rollouts(view.data)
     body = _tiles(run.arms[0]) if len(run.arms) == 1 else _arm_table(run)
     if len(run.arms) > 1 and any(arm.passes.excluded for arm in run.arms):
-        body += figure(charts.pass_rates(run.arms), "Pass rate with its uncertainty", _RATES)
-    return section("Score", body, name="score") + _matrix(view, run) + _curves(run)
+        claim = claim_of(run)
+        said = _RATES.format(claim=claim)
+        body += figure(charts.pass_rates(run.arms, claim), "Pass rate with its uncertainty", said)
+    return section("Score", body, name="score") + _suspects(view) + _matrix(view, run) + _curves(run)
 
 
 def _matrix(view: View, run: Rollouts) -> str:
@@ -79,7 +88,7 @@ def _curves(run: Rollouts) -> str:
         caption += f" The first {charts.MOST_CURVES} of {len(arms)} are drawn."
     if any(_ends_early(arm) for arm in arms):
         caption += " A curve ends where the first task has no more scored rollouts."
-    drawn = figure(charts.at_k_curves(run.arms), "How much several tries help", caption)
+    drawn = figure(charts.at_k_curves(run.arms), "Effect of several tries", caption)
     return section("pass@k", drawn, name="pass-at-k")
 
 
@@ -110,21 +119,21 @@ def _tiles(arm: ArmScore) -> str:
 def _arm_table(run: Rollouts) -> str:
     most = run.shared_k
     partial = any(arm.partial for arm in run.arms)
-    headers = ["agent", "pass rate", "95 % interval", "errors as zero – best case"]
+    headers = ["agent", "pass rate", f"95 % interval, {claim_of(run)}", "errors as zero – best case"]
     headers += [f"pass@{most}", f"pass^{most}"] if most > 1 else []
     headers += ["mean reward"] if partial else []
     headers += ["flaky tasks", "errors"]
-    rows = [_arm_row(arm, most, partial=partial) for arm in run.arms]
+    rows = [_arm_row(arm, most, claim_of(run), partial=partial) for arm in run.arms]
     body = table(headers, rows, numeric=range(1, len(headers)))
     return f'<div class="arms">{body}</div>' + _said_of_errors(run.arms)
 
 
-def _arm_row(arm: ArmScore, most: int, *, partial: bool) -> list[str]:
+def _arm_row(arm: ArmScore, most: int, claim: Claim, *, partial: bool) -> list[str]:
     excluded = arm.passes.excluded
     cells = [
         f"<b>{escape(arm.arm.label)}</b>",
         f"<b>{rate(excluded.value if excluded else None)}</b>",
-        span(excluded.these_tasks if excluded else None),
+        span(excluded.interval(claim) if excluded else None),
         denominators_text(arm),
     ]
     if most > 1:
@@ -186,7 +195,7 @@ def tasks(view: View) -> str:
     numeric = (first, first + 2, *range(first + 4, len(headers)))
     body = table(headers, rows, numeric=numeric)
     if (more := len(run.table.rows) - MOST_ROWS) > 0:
-        body += f"<p class=note>And {more} more tasks; task_results/ and summary.json have them all.</p>"
+        body += f"<p class=note>And {more} more tasks; task_results/ and summary.json list all of them.</p>"
     body += details("Every trial", _trials(view.data.trials))
     return section("Tasks", body, name="tasks")
 
@@ -199,6 +208,7 @@ def _stability(found: TaskStability) -> str:
 
 def _trials(trials: Sequence[TrialResult]) -> str:
     rows = []
+    options = options_apart(trial.planned for trial in trials)
     for trial in trials[:MOST_TRIALS]:
         planned, record = trial.planned, trial.counted
         usage = record.usage if record else {}
@@ -206,12 +216,12 @@ def _trials(trials: Sequence[TrialResult]) -> str:
         rows.append(
             [
                 escape(planned.subject),
-                escape(planned.agent or MISSING),
+                escape(with_options(planned.agent or MISSING, options[arm_of(planned)])),
                 escape(planned.model or MISSING),
                 str(planned.rollout + 1),
-                badge(trial.outcome),
+                badge(trial.outcome) + (" suspect" if record and record.suspect else ""),
                 reward_text(record.reward if record else None),
-                escape(duration(scores.took_s(record) if record else None)),
+                escape(duration(record.took_s if record else None)),
                 str(usage.get("tool_calls") or ""),
                 escape(use_text("tokens", tokens)) if tokens else "",
                 escape(show("cost_usd", usage["cost_usd"])) if usage.get("cost_usd") else "",
@@ -220,26 +230,75 @@ def _trials(trials: Sequence[TrialResult]) -> str:
     headers = ["task", "agent", "model", "#", "outcome", "reward", "took", "tool calls", "tokens", "cost"]
     text = table(headers, rows, numeric=(3, 5, 6, 7, 8, 9))
     if len(trials) > MOST_TRIALS:
-        text += f"<p class=note>The first {MOST_TRIALS} of {len(trials)}; series.jsonl has them all.</p>"
+        text += f"<p class=note>The first {MOST_TRIALS} of {len(trials)}; series.jsonl lists all of them.</p>"
     return text
 
 
 def resources(view: View) -> str:
-    """Where the time of a trial went, what it took of the machine, and which limits really held."""
+    """Where the time of a trial went, what resources it used, and which limits were enforced."""
     run = rollouts(view.data)
     body = ""
     if drawn := charts.phase_bars(run.arms):
-        body += figure(drawn, "An average trial, phase by phase", "Mean over the attempts that count.")
-    body += spending.memory(run.arms) + _ledger(run) + _usage(run)
+        body += figure(drawn, "An average trial", "Mean over the attempts that count: agent and verifier.")
+    body += _around(run) + spending.memory(run.arms) + _ledger(run) + _usage(run) + _images(view)
     limits = scores.enforced(view.data.trials)
     if limits:
         body += details("Which limits were enforced, and how", facts(limits.items()))
     return section("Time and resources", body, name="resources")
 
 
+def _around(run: Rollouts) -> str:
+    """What the harness needed around each trial, which is in no other time of this page."""
+    found = {arm.arm.label: scores.around(arm.trials) for arm in run.arms}
+    names = list(dict.fromkeys(name for each in found.values() for name in each))
+    if not names:
+        return ""
+    rows = [
+        [escape(label), *(escape(_usual(each.get(name))) for name in names)] for label, each in found.items()
+    ]
+    note = (
+        "<p class=note>Medians over the attempts that count. These times are not part of a trial's "
+        "duration; an image is built or fetched once.</p>"
+    )
+    headers = ["around a trial", *names]
+    return f"<h3>Image, queue, start</h3>{table(headers, rows, numeric=range(1, len(headers)))}{note}"
+
+
+def _usual(values: Sequence[float] | None) -> str:
+    if not values:
+        return MISSING
+    middle, most = percentile(sorted(values), 50), max(values)
+    return duration(middle) if most < 2 * middle or most < 1 else f"{duration(middle)}, most {duration(most)}"
+
+
+def _suspects(view: View) -> str:
+    found = suspects_of(view.data)
+    if not found:
+        return ""
+    rows = [
+        [escape(each.label), reward_text(each.first), reward_text(each.second), escape(each.reason[:500])]
+        for each in found[:MOST_ROWS]
+    ]
+    return section("Suspect rollouts", table(list(HEADERS), rows, numeric=(1, 2)), name="suspects")
+
+
+def _images(view: View) -> str:
+    found = images_of(view.data)
+    if not found:
+        return ""
+    rows = [
+        [escape(each.title), escape(each.digest or MISSING), str(each.trials), str(len(each.tasks))]
+        for each in found
+    ]
+    body = table(["image", "digest", "trials", "tasks"], rows, numeric=(2, 3))
+    return details("Images the sandboxes were made from", body)
+
+
 def _ledger(run: Rollouts) -> str:
     found = {arm.arm.label: scores.ledger(arm.trials) for arm in run.arms}
-    names = [name for name in scores.LEDGER if any(name in each for each in found.values())]
+    unknown = {arm.arm.label: scores.unknown(arm.trials) for arm in run.arms}
+    known = {name for each in (found, unknown) for columns in each.values() for name in columns}
+    names = [name for name in scores.LEDGER if name in known]
     if not names:
         return ""
     rows = []
@@ -247,11 +306,15 @@ def _ledger(run: Rollouts) -> str:
         cells, middles = [], scores.middles(columns)
         for name in names:
             middle, most = middles.get(name), max(columns.get(name, ()), default=None)
-            said = show(name, middle)
+            said = show(name, middle) if name in columns or name not in unknown[label] else scores.UNKNOWN
             cells.append(escape(said if middle == most else f"{said}, most {show(name, most)}"))
         rows.append([escape(label), *cells])
     headers = ["median of a trial", *(metric_title(name) for name in names)]
-    return f"<h3>Resource ledger</h3>{table(headers, rows, numeric=range(1, len(headers)))}"
+    reasons = {name: why for each in unknown.values() for name, why in each.items()}
+    notes = "".join(
+        f"<p>{escape(f'{metric_title(name)}: unknown where {why}.')}</p>" for name, why in reasons.items()
+    )
+    return f"<h3>Resource ledger</h3>{table(headers, rows, numeric=range(1, len(headers)))}{notes}"
 
 
 def _usage(run: Rollouts) -> str:

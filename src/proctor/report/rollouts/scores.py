@@ -1,4 +1,4 @@
-"""What each agent and model came to: pass rates with intervals, three readings of errors, pass@k, use."""
+"""Results of each agent and model: pass rates with intervals, three ways to count errors, pass@k, usage."""
 
 from __future__ import annotations
 
@@ -18,13 +18,15 @@ from proctor.analysis.estimate import (
 )
 from proctor.analysis.flaky import Stability, TaskStability, task_stability
 from proctor.model.describe import describe, percentile
-from proctor.model.record import AttemptRecord
+from proctor.model.record import WORK
 from proctor.report.data import RunData, TrialResult, once
 from proctor.report.quantity import number
 from proctor.report.rollouts.table import Arm, Cell, Row, Table, arrange
 
 ALL_K_UP_TO = 10
 LEDGER = ("peak_memory_bytes", "cpu_s", "throttled_s", "oom_kills", "read_bytes", "write_bytes", "disk_bytes")
+UNKNOWN = "unknown"
+"""In place of a number that could not be measured, and in a ledger: quantity → why."""
 USAGE = ("prompt_tokens", "completion_tokens", "cost_usd", "requests", "steps", "tool_calls")
 
 
@@ -59,7 +61,7 @@ class ArmScore:
 
     @property
     def errors(self) -> int:
-        """How many ended in an error that was not the agent's."""
+        """How many ended in an error not caused by the agent."""
         return sum(cell.errors for cell in self.cells)
 
     @property
@@ -155,24 +157,44 @@ def wanted_k(most: int) -> list[int]:
     return found
 
 
-def took_s(record: AttemptRecord) -> float:
-    """How long an attempt took."""
-    return record.ended_at - record.started_at
-
-
 def durations(trials: Iterable[TrialResult]) -> dict[str, float | int]:
-    """How long the attempts that count took."""
-    return describe(took_s(trial.counted) for trial in trials if trial.counted)
+    """How long agent and verifier of the attempts that count worked."""
+    found = (trial.counted.took_s for trial in trials if trial.counted)
+    return describe(took for took in found if took is not None)
 
 
 def phases(trials: Iterable[TrialResult]) -> dict[str, list[float]]:
-    """How long each phase of the attempts that count took."""
-    return _columns([trial.counted.phases_s for trial in trials if trial.counted])
+    """How long each phase of the attempts that count took, agent and verifier first."""
+    found = _columns([trial.counted.phases_s for trial in trials if trial.counted])
+    work = {name: found.pop(name) for name in WORK if name in found}
+    return {**work, **found}
+
+
+def work(trials: Iterable[TrialResult]) -> dict[str, list[float]]:
+    """The phases that are a rollout's duration."""
+    return {name: values for name, values in phases(trials).items() if name in WORK}
+
+
+def around(trials: Iterable[TrialResult]) -> dict[str, list[float]]:
+    """The phases that are the harness's: image, queue, start, setup, collect, stop."""
+    return {name: values for name, values in phases(trials).items() if name not in WORK}
 
 
 def ledger(trials: Iterable[TrialResult]) -> dict[str, list[float]]:
     """What the attempts that count used of the machine; only what was measured."""
     return _columns([trial.counted.ledger for trial in trials if trial.counted], LEDGER)
+
+
+def unknown(trials: Iterable[TrialResult]) -> dict[str, str]:
+    """What could not be measured in an attempt that counts, and why; the first reason for each quantity."""
+    found: dict[str, str] = {}
+    for trial in trials:
+        reasons = trial.counted.ledger.get(UNKNOWN) if trial.counted else None
+        if isinstance(reasons, Mapping):
+            for name in LEDGER:
+                if name in reasons:
+                    found.setdefault(name, str(reasons[name]))
+    return found
 
 
 def usage(trials: Iterable[TrialResult]) -> dict[str, float]:
@@ -183,7 +205,7 @@ def usage(trials: Iterable[TrialResult]) -> dict[str, float]:
 
 
 def enforced(trials: Iterable[TrialResult]) -> dict[str, str]:
-    """How each limit was enforced, or why not; the first word on each."""
+    """How each limit was enforced, or why not; the first statement about each."""
     found: dict[str, str] = {}
     last = None
     for trial in trials:

@@ -2,17 +2,18 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from proctor.model.arms import arm_of, distinct, options_apart, with_options
 from proctor.model.canonical import canonical_json
 from proctor.model.outcome import Blame, Outcome
+from proctor.model.secret import shown
 from proctor.report.data import RunData, TrialResult
 
 _FOR_THE_AGENT = ("agent_options",)
-"""What a spec changes that makes another competitor of an agent, not another task of a task."""
+"""Spec settings whose change makes another agent, not another task."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -23,6 +24,14 @@ class Arm:
     model: str | None
     variables: tuple[tuple[str, str], ...]
     label: str
+    options: str = ""
+    """The agent's options in which it differs from another arm, as `temperature=0`."""
+
+    @property
+    def who(self) -> str:
+        """The agent, with what sets it apart but its model."""
+        swept = (f"{name}={value}" for name, value in self.variables)
+        return " ".join([with_options(self.agent, self.options), *swept])
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,11 +51,11 @@ class Cell:
     arm: Arm
     trials: tuple[TrialResult, ...]
     rewards: tuple[float, ...]
-    """What the scored rollouts earned."""
+    """Rewards of the scored rollouts."""
     passed: int
-    """How many earned everything."""
+    """How many passed."""
     errors: int
-    """How many ended in an error that was not the agent's."""
+    """How many ended in an error not caused by the agent."""
 
     @property
     def missing(self) -> int:
@@ -69,7 +78,7 @@ class Table:
 
 
 def reward_of(trial: TrialResult) -> float | None:
-    """What a trial counts in the score; nothing when it does not count."""
+    """A trial's value in the score; None when it does not count."""
     record = trial.counted
     if record is None or not record.outcome.scored:
         return None
@@ -141,7 +150,7 @@ class _Keys:
 
 def _variables(trial: TrialResult) -> dict[str, str]:
     found = trial.planned.overrides.get("environment_variables")
-    return {str(name): str(value) for name, value in found.items()} if isinstance(found, dict) else {}
+    return {str(name): str(shown(value)) for name, value in found.items()} if isinstance(found, dict) else {}
 
 
 def _varying(rows: Sequence[Mapping[str, str]]) -> list[str]:
@@ -165,35 +174,31 @@ def _row_identity(trial: TrialResult) -> list[Any]:
 
 def _arms(found: Mapping[str, TrialResult], varying: Sequence[str]) -> list[Arm]:
     made = []
+    options = options_apart([trial.planned for trial in found.values()])
     for trial in found.values():
         planned, variables = trial.planned, _variables(trial)
         swept = tuple((name, variables[name]) for name in varying if name in variables)
-        parts = [planned.agent or "no agent", *([planned.model] if planned.model else [])]
-        made.append((planned, swept, " · ".join([*parts, *(f"{name}={value}" for name, value in swept)])))
-    labels = _distinct([label for *_, label in made])
+        own = options[arm_of(planned)]
+        parts = [
+            with_options(planned.agent or "no agent", own),
+            *([planned.model] if planned.model else []),
+            *(f"{name}={value}" for name, value in swept),
+        ]
+        made.append((planned, swept, own, " · ".join(parts)))
+    labels = distinct([label for *_, label in made])
     return [
-        Arm(planned.agent or "no agent", planned.model, swept, label)
-        for (planned, swept, _), label in zip(made, labels, strict=True)
+        Arm(planned.agent or "no agent", planned.model, swept, label, own)
+        for (planned, swept, own, _), label in zip(made, labels, strict=True)
     ]
 
 
 def _rows(found: Mapping[str, TrialResult]) -> list[Row]:
     trials = list(found.values())
-    labels = _distinct([trial.planned.subject for trial in trials])
+    labels = distinct([trial.planned.subject for trial in trials])
     return [
         Row(trial.planned.subject, trial.planned.path or "", label)
         for trial, label in zip(trials, labels, strict=True)
     ]
-
-
-def _distinct(labels: Sequence[str]) -> list[str]:
-    """The same labels, numbered where two are alike."""
-    total, seen = Counter(labels), Counter[str]()
-    result = []
-    for label in labels:
-        seen[label] += 1
-        result.append(label if total[label] == 1 else f"{label} ({seen[label]})")
-    return result
 
 
 def _by_success(rows: list[Row], cells: Mapping[tuple[Row, Arm], Cell]) -> tuple[Row, ...]:

@@ -8,6 +8,7 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
+from proctor.model.arms import arm_of, shown_options
 from proctor.model.outcome import Outcome
 from proctor.model.place import attempt_folder
 from proctor.model.plan import PlannedTrial
@@ -17,7 +18,7 @@ from proctor.report.files import encode, write_once
 from proctor.report.html.view import moment
 from proctor.report.markdown import plain, table
 from proctor.report.quantity import MISSING, duration, number
-from proctor.report.rollouts.scores import took_s
+from proctor.report.rollouts.suspects import changes_text
 from proctor.report.rollouts.words import meaning, reward_text
 
 EVAL_LOG = "eval.log"
@@ -35,6 +36,7 @@ def evaluation(run_id: str, trial: PlannedTrial, record: AttemptRecord) -> dict[
         "task_digest": trial.subject_digest,
         "agent": trial.agent,
         "model": trial.model,
+        "agent_options": shown_options(arm_of(trial).options),
         "rollout": trial.rollout,
         "attempt": record.number,
         "outcome": record.outcome.value,
@@ -81,9 +83,9 @@ def scoring(trial: PlannedTrial, record: AttemptRecord) -> str:
         f"# {plain(trial.label)}\n\n**{meaning(record.outcome)}**, reward {reward_text(record.reward)}.\n"
     ]
     if not record.outcome.scored:
-        parts.append(
-            f"Not in the score: the {record.outcome.blame.value} is to blame for this end, not the agent.\n"
-        )
+        parts.append(f"Not in the score: caused by the {record.outcome.blame.value}, not by the agent.\n")
+    if record.suspect:
+        parts.append("**Suspect**: see `artifacts/notes.md`.\n")
     parts.append(
         table(["unit score", "judge score"], [[reward_text(unit), reward_text(judge)]], right=(0, 1))
     )
@@ -94,7 +96,7 @@ def scoring(trial: PlannedTrial, record: AttemptRecord) -> str:
     if record.failure:
         said = f"{record.failure.type}: {record.failure.message}"
         parts.append(f"## Why\n\nIn {plain(record.failure.phase)}: {plain(said, 2000)}\n")
-    ended = f"Evaluated {moment(record.ended_at)}; the attempt took {duration(took_s(record))}."
+    ended = f"Evaluated {moment(record.ended_at)}; agent and verifier took {duration(record.took_s)}."
     parts.append(f"{ended} The verifier's output is in `logs/{EVAL_LOG}`.\n")
     return "\n".join(parts)
 
@@ -136,10 +138,11 @@ def notes(trial: PlannedTrial, record: AttemptRecord) -> str:
     """What a reader of the result should know, and what the agent used."""
     used = ", ".join(f"{name} {value:g}" for name, value in record.usage.items() if number(value))
     lines = [f"# Notes on {plain(trial.label)}\n", *(f"- {plain(each, 2000)}" for each in record.notes)]
+    lines += [f"- {plain(each, 4000)}" for each in changes_text(record)]
     lines += [f"- used: {plain(used)}"] if used else []
     if record.outcome is not Outcome.PASSED and record.failure:
         lines.append(f"- {plain(f'{record.failure.phase}: {record.failure.message}', 2000)}")
-    return "\n".join(lines if len(lines) > 1 else [*lines, "Nothing to note."]) + "\n"
+    return "\n".join(lines if len(lines) > 1 else [*lines, "No notes."]) + "\n"
 
 
 def write(data: RunData, folder: Path) -> None:

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 from collections import Counter
 
+from proctor.analysis.claim import Claim, widest_claim
 from proctor.analysis.estimate import Score
 from proctor.analysis.flaky import Stability
 from proctor.analysis.interval import Interval
-from proctor.model.outcome import Outcome
+from proctor.model.outcome import Blame, Outcome
 from proctor.report.data import TrialResult
 from proctor.report.quantity import MISSING, show, significant
+from proctor.report.rollouts.reasons import ORACLE
 from proctor.report.rollouts.scores import ArmScore, Rollouts
 from proctor.report.rollouts.table import is_error
 
@@ -33,7 +35,7 @@ GLYPHS = {
     Outcome.SKIPPED: "–",
     Outcome.INVALID: "?",
 }
-"""One column each. Small letters: the agent's own end. Capitals: an error that was not the agent's."""
+"""One column each. Lower case: caused by the agent. Capitals: an error not caused by the agent."""
 
 STABILITY = {
     Stability.ALWAYS_PASSES: "stable",
@@ -75,9 +77,14 @@ def span(interval: Interval | None) -> str:
     return f"{interval.low * 100:.0f}–{interval.high * 100:.0f} %" if interval else MISSING
 
 
-def score_text(score: Score | None) -> str:
-    """A share and the interval for these tasks."""
-    return f"{rate(score.value)} ({span(score.these_tasks)})" if score else MISSING
+def claim_of(run: Rollouts) -> Claim:
+    """What the intervals in sentences and short tables are about, by the number of tasks."""
+    return widest_claim(len(run.table.rows))
+
+
+def score_text(score: Score | None, claim: Claim) -> str:
+    """A share and its interval for a claim, which the caller names beside it."""
+    return f"{rate(score.value)} ({span(score.interval(claim))})" if score else MISSING
 
 
 def denominators_text(arm: ArmScore) -> str:
@@ -107,7 +114,7 @@ def plural(count: int, noun: str) -> str:
 
 def headline(run: Rollouts) -> str:
     """One sentence: who passes how much of what, and what was left out."""
-    tasks, arms = len(run.table.rows), run.arms
+    tasks, arms, claim = len(run.table.rows), run.arms, claim_of(run)
     if len(arms) == 1:
         only = arms[0]
         score = only.passes.excluded
@@ -115,7 +122,7 @@ def headline(run: Rollouts) -> str:
             return f"{only.arm.label} has no scored rollout on {plural(tasks, 'task')}.{_left_out(run)}"
         text = (
             f"{only.arm.label} passes {rate(score.value)} on {plural(tasks, 'task')} "
-            f"(95 % interval {span(score.these_tasks)}): "
+            f"(95 % interval {span(score.interval(claim))}, for {claim}): "
             f"{only.passed} of {plural(only.scored, 'scored rollout')}."
         )
         return text + _left_out(run)
@@ -126,10 +133,68 @@ def headline(run: Rollouts) -> str:
     if not ranked:
         return f"None of {len(arms)} agents has a scored rollout on {plural(tasks, 'task')}.{_left_out(run)}"
     shown = ranked if len(ranked) <= 4 else [ranked[0], ranked[1], ranked[-1]]
-    parts = [f"{each.arm.label} {score_text(each.passes.excluded)}" for each in shown]
+    parts = [f"{each.arm.label} {score_text(each.passes.excluded, claim)}" for each in shown]
     dots = ", …, " if len(ranked) > 4 else ", "
-    listed = ", ".join(parts[:-1]) + dots + parts[-1]
-    return f"Pass rates over {plural(tasks, 'task')}: {listed}.{_left_out(run)}"
+    listed = ", ".join(parts[:-1]) + dots + parts[-1] if len(parts) > 1 else parts[0]
+    return f"Pass rates over {plural(tasks, 'task')} (95 % intervals for {claim}): {listed}.{_left_out(run)}"
+
+
+def warnings(run: Rollouts) -> list[str]:
+    """What to know before quoting a score: losses, broken verifiers, flaky tasks, too few rollouts."""
+    trials = [trial for arm in run.arms for trial in arm.trials]
+    found = []
+    for blames, said in _LOSSES:
+        lost = Counter(
+            meaning(trial.outcome) for trial in trials if trial.outcome and trial.outcome.blame in blames
+        )
+        if lost:
+            ways = ", ".join(_several(count, name) for name, count in lost.most_common())
+            found.append(f"{said}: {lost.total()} of {plural(len(trials), 'rollout')} ({ways})")
+    if suspects := sum(bool(trial.counted and trial.counted.suspect) for trial in trials):
+        found.append(
+            f"suspect: {suspects} of {plural(len(trials), 'rollout')} passed with changed system files and "
+            "could not be confirmed without them"
+        )
+    cells = [(arm, cell) for arm in run.arms for cell in arm.cells]
+    flaky = list(
+        dict.fromkeys(c.row.label for a, c in cells if a.stability[c.row].stability is Stability.FLAKY)
+    )
+    if flaky:
+        shown = ", ".join(flaky[:5]) + (f" and {len(flaky) - 5} more" if len(flaky) > 5 else "")
+        found.append(f"flaky: {plural(len(flaky), 'task')} both passed and failed by the same agent: {shown}")
+    if trials and all(len(cell.trials) == 1 for _, cell in cells):
+        found.append("one rollout per task and agent: -n 5 would show which tasks pass only sometimes")
+    return found + _unsolved(run)
+
+
+def _unsolved(run: Rollouts) -> list[str]:
+    """The oracle runs a task's own solution: where it fails, no agent's failure means much."""
+    tasks = [
+        cell.row.label
+        for arm in run.arms
+        if arm.arm.agent == ORACLE
+        for cell in arm.cells
+        if any(_below(each.outcome) for each in cell.trials)
+    ]
+    if not tasks:
+        return []
+    shown = ", ".join(tasks[:5]) + (f" and {len(tasks) - 5} more" if len(tasks) > 5 else "")
+    said = (
+        f"the task's own solution (oracle) does not pass {shown}: the solution, the tests or what they "
+        f"fetch from the network is at fault, not an agent"
+    )
+    return [said]
+
+
+def _below(outcome: Outcome | None) -> bool:
+    return outcome is not None and outcome.scored and outcome is not Outcome.PASSED
+
+
+_LOSSES: tuple[tuple[set[Blame], str], ...] = (
+    ({Blame.INFRASTRUCTURE}, "lost to the infrastructure and not in the score"),
+    ({Blame.PROVIDER}, "lost to the model's provider and not in the score"),
+    ({Blame.TASK, Blame.AUTHOR}, "not judged, because the task needs repair or a setting"),
+)
 
 
 def _left_out(run: Rollouts) -> str:
@@ -138,7 +203,7 @@ def _left_out(run: Rollouts) -> str:
         return ""
     ways = Counter(meaning(outcome) for outcome in errors)
     listed = ", ".join(_several(count, name) for name, count in ways.most_common())
-    return f" Left out, because it was not the agent's doing: {listed}."
+    return f" Left out, because the agent did not cause it: {listed}."
 
 
 def _several(count: int, name: str) -> str:

@@ -1,6 +1,6 @@
 """Trials, attempts and iterations as rows of plain values. A column is named by its path in `series.jsonl`.
 
-`params.size`, `metrics.duration_s.p50`, `ledger.cpu_s`: whoever knows the row knows the column. Which columns
+`params.size`, `metrics.duration_s.p50`, `ledger.cpu_s`: the path in the row is the column. Which columns
 there are and what they hold is found in a first pass over the rows; the second streams them.
 """
 
@@ -31,7 +31,7 @@ _PLANNED = (
     "rollout", "seed", "path",
 )  # fmt: skip
 _ENDED = (
-    "number", "counts", "outcome", "blame", "scored", "reward", "started_at", "ended_at", "wall_s",
+    "number", "counts", "outcome", "blame", "scored", "reward", "suspect", "started_at", "ended_at", "wall_s",
     "failure.phase", "failure.type", "failure.message", "notes", "artifacts.count", "artifacts.bytes",
     "worker",
 )  # fmt: skip
@@ -43,8 +43,8 @@ FIXED: Mapping[Kind, tuple[str, ...]] = {
         "iteration",
     ),
 }  # fmt: skip
-"""The columns that a table always has, in this order, whatever was run."""
-GROUPS = ("params", "overrides", "phases_s", "metrics", "ledger", "usage")
+"""The columns that every table has, in this order."""
+GROUPS = ("params", "overrides", "phases_s", "metrics", "ledger", "usage", "image")
 """What the other columns begin with, in this order; inside a group as they first occur."""
 TYPES: Mapping[str, Type] = {
     **dict.fromkeys(
@@ -59,9 +59,9 @@ TYPES: Mapping[str, Type] = {
         "int",
     ),
     **dict.fromkeys(("reward", "started_at", "ended_at", "wall_s"), "float"),
-    **dict.fromkeys(("counts", "scored"), "bool"),
+    **dict.fromkeys(("counts", "scored", "suspect"), "bool"),
 }  # fmt: skip
-"""What the fixed columns hold, even when all of it is null."""
+"""Types of the fixed columns, even when all values are null."""
 _INT64 = range(-(2**63), 2**63)
 
 
@@ -158,6 +158,7 @@ def _ended(record: AttemptRecord) -> Row:
         "blame": record.outcome.blame.value,
         "scored": record.outcome.scored,
         "reward": record.reward,
+        "suspect": record.suspect,
         "started_at": record.started_at,
         "ended_at": record.ended_at,
         "wall_s": record.ended_at - record.started_at,
@@ -168,7 +169,7 @@ def _ended(record: AttemptRecord) -> Row:
     }
     if record.failure:
         found |= {f"failure.{name}": getattr(record.failure, name) for name in ("phase", "type", "message")}
-    for name in ("phases_s", "metrics", "ledger", "usage"):
+    for name in ("phases_s", "metrics", "ledger", "usage", "image"):
         _flatten(found, name, getattr(record, name))
     return found
 

@@ -15,28 +15,40 @@ FORMS: tuple[As, ...] = ("pandas", "polars", "rows", "columns")
 
 
 @overload
+def load(run: str | Path = ..., kind: Kind = ..., *, as_: None = ...) -> Any: ...
+@overload
 def load(run: str | Path = ..., kind: Kind = ..., *, as_: Literal["rows"]) -> list[dict[str, Any]]: ...
 @overload
 def load(run: str | Path = ..., kind: Kind = ..., *, as_: Literal["columns"]) -> dict[str, list[Any]]: ...
 @overload
-def load(run: str | Path = ..., kind: Kind = ..., *, as_: Literal["pandas", "polars"] = ...) -> Any: ...
-def load(run: str | Path = "latest", kind: Kind = "trials", *, as_: As = "pandas") -> Any:
-    """One table of a run, as a pandas data frame unless another form is asked for.
+def load(run: str | Path = ..., kind: Kind = ..., *, as_: Literal["pandas", "polars"]) -> Any: ...
+def load(run: str | Path = "latest", kind: Kind = "trials", *, as_: As | None = None) -> Any:
+    """One table of a run: a pandas data frame where pandas is installed, otherwise a list of dicts.
 
     `run` is an id, the beginning of one, a name, `latest`, `latest~1`, a run folder or a receipt. `kind` is
     `trials` (one row per trial, with the attempt that counts), `attempts` (every attempt) or `iterations`
-    (every measured iteration of an experiment). `as_` is `pandas`, `polars`, `rows` (a list of dicts) or
-    `columns` (a dict of lists); the last two need nothing installed.
+    (every measured iteration of an experiment). `as_` names the form and makes it independent of what is
+    installed: `pandas`, `polars`, `rows` (a list of dicts) or `columns` (a dict of lists); the last two need
+    nothing installed.
     """
     from proctor.settings import load_settings
 
     _one_of("kind", kind, KINDS)
-    _one_of("as_", as_, FORMS)
-    make = {"pandas": _pandas, "polars": _polars, "rows": _rows, "columns": _columns}[as_]
-    if as_ in {"pandas", "polars"}:
-        _library(as_)
+    form = as_ or _usual_form()
+    _one_of("as_", form, FORMS)
+    make = {"pandas": _pandas, "polars": _polars, "rows": _rows, "columns": _columns}[form]
+    if form in {"pandas", "polars"}:
+        _library(form)
     with open_source(str(run), load_settings()) as source:
         return make(source.table(kind))
+
+
+def _usual_form() -> As:
+    try:
+        _library("pandas")
+    except MissingExtraError:
+        return "rows"
+    return "pandas"
 
 
 def _one_of(name: str, value: str, known: Iterable[str]) -> None:

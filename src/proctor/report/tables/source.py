@@ -106,6 +106,6 @@ def _receipt(path: Path) -> Iterator[Source]:
                 whole = False
             if not whole:
                 raise UsageError(
-                    f"{path}: {name} is missing, damaged or changed; 'proctor verify {path}' says more"
+                    f"{path}: {name} is missing, damaged or changed; 'proctor verify {path}' shows more"
                 )
         yield _of(RunData.from_folder(Path(scratch)))

@@ -1,1 +1,1 @@
-"""The task certificate: what a task was tried against, and what that says of it."""
+"""The task certificate: which checks a task had, and the verdict."""

@@ -1,4 +1,4 @@
-"""What a vetting says of one task, and of all of them to a shell."""
+"""The certificate of one task, and the exit code for all of them."""
 
 from __future__ import annotations
 
@@ -16,19 +16,19 @@ class TaskVerdict(StrEnum):
 
     SOUND = "sound"
     BROKEN = "broken"
-    """The oracle never passes, the task cannot be read, or its tests judge nothing."""
+    """The oracle never passes, the task cannot be read, or its tests give no reward."""
     LEAKING = "leaking"
-    """It passes with no solution at all."""
+    """It passes without any solution."""
     FLAKY = "flaky"
     """The oracle passes only sometimes."""
     ROTTING = "rotting"
-    """It fails once the calendar has moved on."""
+    """It fails at a later date."""
     NETWORK = "network"
     """It fails without the network."""
     FRAGILE = "fragile"
     """It fails with one CPU, in another time zone or on a busy machine."""
     UNSETTLED = "unsettled"
-    """Infrastructure failed, so something that was to be tried was not."""
+    """Infrastructure failed, so some checks could not be made."""
 
 
 PRECEDENCE = (
@@ -41,7 +41,7 @@ PRECEDENCE = (
     TaskVerdict.UNSETTLED,
     TaskVerdict.SOUND,
 )
-"""The first that holds is the verdict. What is proven stands, whatever else is open."""
+"""The verdict is the first of these that was found. What is proven comes first."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -65,7 +65,7 @@ class Tried:
     rollouts: int = 0
     passed: int = 0
     failed: int = 0
-    """By the task's doing; for nop, without passing."""
+    """Caused by the task; for nop: did not pass."""
     unjudged: int = 0
     """Trials of nop to which the tests gave no reward at all."""
     errors: int = 0

@@ -13,7 +13,7 @@ from proctor.report.vet.certificate import Evidence, Finding, TaskCertificate, T
 
 NAMES = {
     Check.ORACLE: "the oracle",
-    Check.NOP: "doing nothing",
+    Check.NOP: "an agent that does nothing",
     Check.ONE_CPU: "the oracle on one CPU",
     Check.NETWORK_OFF: "the oracle without network",
     Check.CLOCK: "the oracle 400 days ahead",
@@ -30,7 +30,7 @@ _MEANING = {
 _BROKEN = {Blame.INFRASTRUCTURE, Blame.PROVIDER}
 MOST_EVIDENCE = 5
 ALIKE = 0.05
-"""Failure rates whose difference is rarer than this by chance are not alike."""
+"""Failure rates differ when the p-value is below this."""
 
 
 def certificates(
@@ -59,7 +59,7 @@ def _certificate(
         by_check.setdefault(check_of(trial.planned), []).append(trial)
     tried = {}
     for check in Check:
-        reason = why_not.get(check.value, "" if check in checks else "not asked for")
+        reason = why_not.get(check.value, "" if check in checks else "not requested")
         tried[check] = _tried(check, by_check.get(check, ()), reason)
     ledgers = (trial.counted.ledger for trial in trials if trial.counted)
     return TaskCertificate(
@@ -219,4 +219,4 @@ def _notes(tried: Mapping[Check, Tried], trials: Sequence[TrialResult]) -> Itera
     if free:
         yield f"{NAMES[Check.NOP]} earned {max(each or 0.0 for each in free):g} of 1"
     if any(note.startswith("host-root") for trial in trials if trial.counted for note in trial.counted.notes):
-        yield "made from this machine's own system: another machine may come to another verdict"
+        yield "built from this machine's own system: another machine may give another verdict"

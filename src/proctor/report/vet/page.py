@@ -53,10 +53,10 @@ def _sound(found: TaskCertificate) -> str:
         bound = f"with 95 % confidence it fails less than {100 * (found.flake_bound or 0):.0f} % of the time"
         parts.append(f"the oracle passed {oracle.passed} of {oracle.passed} ({bound})")
     if nop.failed:
-        parts.append(f"doing nothing passed 0 of {nop.failed}")
+        parts.append(f"an agent that does nothing passed 0 of {nop.failed}")
     held = [check.value.replace("_", " ") for check in Check if check.disturbed and found.tried[check].passed]
     if held:
-        parts.append(f"{', '.join(held)} did no harm")
+        parts.append(f"it also passed under: {', '.join(held)}")
     return "; ".join(parts)
 
 
@@ -109,7 +109,7 @@ def markdown(found: Sequence[TaskCertificate], *, run_id: str) -> str:
         "",
         f"**{plain(headline(found))}**",
         "",
-        f"Run {plain(run_id)}. Cells are passes of trials; `–` was not tried.",
+        f"Run {plain(run_id)}. Cells: passed trials / all trials; `–`: not tried.",
         "",
         f"| | {' | '.join(names)} |",
         f"|{'---|' * (len(names) + 1)}",

@@ -1,4 +1,4 @@
-"""Build the library that moves the calendar, once per source; without a compiler there is none."""
+"""Build the library that changes the date, once per source; without a compiler there is none."""
 
 from __future__ import annotations
 

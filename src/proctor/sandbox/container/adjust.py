@@ -22,8 +22,8 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from proctor import owner
 from proctor.errors import SandboxError
-from proctor.sandbox import reaper
 from proctor.sandbox.base import Limits, Root, SandboxRequest
 from proctor.sandbox.container.engine import LIMITS, Adjustment, call
 from proctor.sandbox.container.sandbox import ContainerSandbox
@@ -117,7 +117,7 @@ async def _limits_not_set(backend: Containers, fit: Adjustment, image: str) -> l
 async def _probe_image(backend: Containers) -> str:
     """An image with nothing in it but empty folders; the init comes as in every container."""
     await asyncio.to_thread(init_program, backend.cache_dir)
-    name = f"localhost/proctor-probe:{reaper.owner_name()}"
+    name = f"localhost/proctor-probe:{owner.owner_name()}"
     with tempfile.TemporaryFile() as file:
         with tarfile.open(fileobj=file, mode="w") as archive:
             for folder in ("dev", "etc", "proc", "run", "sys", "tmp"):
@@ -135,6 +135,6 @@ async def _probe_image(backend: Containers) -> str:
 
 async def _file(backend: Containers) -> Path:
     """One file per engine version, account, boot and limits: what was found holds as long as these do."""
-    facts = (await backend.ask("--version"), reaper.boot_id(), os.geteuid(), own_ulimits())
+    facts = (await backend.ask("--version"), owner.boot_id(), os.geteuid(), own_ulimits())
     digest = hashlib.sha256(repr(facts).encode()).hexdigest()[:16]
     return backend.cache_dir / f"{backend.name}-{digest}.json"

@@ -9,16 +9,20 @@ import shutil
 from collections.abc import Sequence
 from pathlib import Path
 
+from proctor import owner
 from proctor.errors import SandboxError
 from proctor.sandbox import reaper
 from proctor.sandbox.base import SandboxRequest
+from proctor.sandbox.certificates import CaBundle
 from proctor.sandbox.container import adjust, leftovers
 from proctor.sandbox.container.command import Place
-from proctor.sandbox.container.engine import Adjustment, Engine, call
+from proctor.sandbox.container.engine import Adjustment, Engine, call, end
 from proctor.sandbox.container.sandbox import ContainerSandbox
 from proctor.sandbox.container.static import init_program
 from proctor.sandbox.init.uploads import Uploads
+from proctor.sandbox.reach import RESOLVER, NetworkRules
 from proctor.sandbox.seccomp import build_filter
+from proctor.sandbox.slirp import Launch
 from proctor.sandbox.storage import StorageWatch
 
 _SELINUX = Path("/sys/fs/selinux/enforce")
@@ -27,18 +31,29 @@ _SELINUX = Path("/sys/fs/selinux/enforce")
 class Containers:
     """The back end: one engine, one folder of sockets, one watch over the disk."""
 
-    def __init__(self, engine: Engine, home: Path, *, cache_dir: Path | None = None) -> None:
+    def __init__(
+        self,
+        engine: Engine,
+        home: Path,
+        *,
+        cache_dir: Path | None = None,
+        network_allow: Sequence[str] = (),
+        ca_bundle: CaBundle | None = None,
+    ) -> None:
+        self.ca_bundle = ca_bundle
+        self.network_rules = NetworkRules(allow=tuple(network_allow))
         self.engine = engine
         self.name = engine.name
         self.cache_dir = (cache_dir or home / "cache").absolute()
         self.state_dir = home.absolute() / f"{engine.name}-sandboxes"
-        self.folder = self.state_dir / reaper.owner_name()
+        self.folder = self.state_dir / owner.owner_name()
         self.watch = StorageWatch(Path("/"))
         self.uploads = Uploads(lambda: self.folder)
         self._opening = asyncio.Lock()
         self._program: Path | None = None
         self._fit: Adjustment | None = None
         self._filter = -1
+        self._holds = False
         self._running: set[ContainerSandbox] = set()
         self._numbers = itertools.count()
 
@@ -55,13 +70,16 @@ class Containers:
         await asyncio.gather(*(each.stop() for each in list(self._running)), return_exceptions=True)
         self.uploads.close()
         shutil.rmtree(self.folder, ignore_errors=True)
+        if self._holds:
+            owner.release(reaper.lock_of(self.folder), remove=True)
+            self._holds = False
         if self._filter >= 0:
             os.close(self._filter)
             self._filter = -1
         self._program = None
 
     async def adjustment(self) -> Adjustment:
-        """What the engine must be told here; tried once and remembered."""
+        """The options that the engine needs here; tried once and remembered."""
         async with self._opening:
             if self._fit is None:
                 self._fit = await adjust.remembered(self)
@@ -75,20 +93,39 @@ class Containers:
         folder = self.open_folder() / f"s{number}"
         folder.mkdir(mode=0o711)
         labels = {
-            leftovers.OWNER: reaper.owner_name(),
+            leftovers.OWNER: owner.owner_name(),
             leftovers.PLACE: leftovers.place_name(),
+            leftovers.LOCK: str(reaper.lock_of(self.folder)),
             "proctor.sandbox": request.name,
             **{f"proctor.{name}": value for name, value in request.labels.items()},
         }
-        name = f"proctor-{reaper.owner_name()}-{id(self):x}-{number}"
+        name = f"proctor-{owner.owner_name()}-{id(self):x}-{number}"
         return Place(
-            name=name, labels=labels, program=self._program, folder=folder, selinux=_SELINUX.exists()
+            name=name,
+            labels=labels,
+            program=self._program,
+            folder=folder,
+            resolver=self._resolver_file(),
+            ca_bundle=self.ca_bundle.file_in(self.cache_dir) if self.ca_bundle else None,
+            selinux=_SELINUX.exists(),
         )
+
+    def _resolver_file(self) -> Path:
+        """A file that all containers share, which says how names are found once there is a network."""
+        file = self.cache_dir / f"resolv-{RESOLVER}.conf"
+        if not file.exists():
+            file.write_text(f"nameserver {RESOLVER}\n")
+            file.chmod(0o644)
+        return file
 
     def open_folder(self) -> Path:
         """The folder of this process's sockets and builds, marked as ours."""
+        if not self._holds:
+            self.state_dir.mkdir(parents=True, exist_ok=True, mode=0o700)
+            owner.hold(reaper.lock_of(self.folder))
+            self._holds = True
         if not (self.folder / reaper.OWNER_FILE).exists():
-            self.folder.mkdir(parents=True, exist_ok=True, mode=0o700)
+            self.folder.mkdir(exist_ok=True, mode=0o700)
             reaper.write_owner(self.folder, keeper=None, cgroups=[])
         return self.folder
 
@@ -104,6 +141,29 @@ class Containers:
         if os.geteuid() == 0:
             return ()
         return (self.engine.program, "unshare") if self.name == "podman" else None
+
+    def launch(self) -> Launch | None:
+        """What runs programs that may enter the networks of the containers; None when there is no way."""
+        enter = self.as_root()
+        if enter is None:
+            return None
+
+        async def launch(argv: Sequence[str], fds: Sequence[int]) -> int:
+            try:
+                stdin, stdout, stderr = fds
+                process = await asyncio.create_subprocess_exec(
+                    *enter, *argv, stdin=stdin, stdout=stdout, stderr=stderr, start_new_session=True
+                )
+            finally:
+                for fd in fds:
+                    os.close(fd)
+            try:
+                return await process.wait()
+            except BaseException:
+                await end(process)
+                raise
+
+        return launch
 
     def began(self, sandbox: ContainerSandbox) -> None:
         """Remember a sandbox that must be stopped."""

@@ -9,6 +9,7 @@ from pathlib import Path
 from proctor.errors import SandboxError
 from proctor.sandbox import limits as limiting
 from proctor.sandbox.base import Limits, SandboxRequest
+from proctor.sandbox.certificates import INSIDE
 from proctor.sandbox.container.engine import Adjustment, Engine
 
 HOST_NAME = "sandbox"
@@ -26,7 +27,7 @@ CAPABILITIES = {
 _SPARE_PIDS = 4
 """Room for the init and its supervisors."""
 _STAND_INS = {"memory": "data", "pids": "nproc"}
-"""Resource limits of each process that stand in for a limit that the engine cannot set."""
+"""Resource limits of each process, in place of a limit that the engine cannot set."""
 _TAGS = {"nproc": "p", "fsize": "z", "data": "m", "nofile": "o"}
 
 
@@ -39,6 +40,10 @@ class Place:
     program: Path
     folder: Path
     """Holds the socket and nothing else."""
+    resolver: Path
+    """How names are found inside, once there is a network."""
+    ca_bundle: Path | None = None
+    """Certificates that the inside is to trust."""
     selinux: bool = False
     """SELinux would keep the init from a socket of ours unless the container is left unlabelled."""
 
@@ -47,7 +52,7 @@ def run_command(engine: Engine, fit: Adjustment, request: SandboxRequest, place:
     """The command that starts a container with our init as its first process."""
     image = request.root.image
     if not image:
-        raise SandboxError(f"a sandbox of {engine.name} needs an image, and {request.name} has none")
+        raise SandboxError(f"a sandbox of {engine.name} needs an image, but {request.name} has none")
     return [
         engine.program, *fit.options, "run", "--detach", "--rm", "--name", place.name,
         *(word for name, value in place.labels.items() for word in ("--label", f"{name}={value}")),
@@ -55,7 +60,7 @@ def run_command(engine: Engine, fit: Adjustment, request: SandboxRequest, place:
         "--cap-drop", "all", *(word for name in CAPABILITIES for word in ("--cap-add", name)),
         *(word for option in security_options(place) for word in ("--security-opt", option)),
         "--no-healthcheck", "--log-driver", "none", "--shm-size", str(SHM_BYTES),
-        *network_options(engine, request.limits),
+        "--network", "none",
         *limit_options(request.limits, fit),
         *fit.ulimits,
         *engine.run,
@@ -67,11 +72,6 @@ def run_command(engine: Engine, fit: Adjustment, request: SandboxRequest, place:
 def security_options(place: Place) -> tuple[str, ...]:
     """No program gains rights, set-uid or not."""
     return ("no-new-privileges", *(("label=disable",) if place.selinux else ()))
-
-
-def network_options(engine: Engine, limits: Limits) -> tuple[str, ...]:
-    """`none` and `allowlist` have no network at all; the latter's proxy listens inside."""
-    return engine.public if limits.network == "public" else ("--network", "none")
 
 
 def limit_options(limits: Limits, fit: Adjustment) -> tuple[str, ...]:
@@ -91,12 +91,16 @@ def mounts(request: SandboxRequest, place: Place) -> Iterator[tuple[Path, str]]:
     """What of the host is bound in, read-only."""
     yield place.program, INIT
     yield place.folder, SOCKET_FOLDER
+    if not request.root.compose:
+        yield place.resolver, "/etc/resolv.conf"
+    if place.ca_bundle:
+        yield place.ca_bundle, INSIDE
     for target, source in request.root.binds.items():
         yield source, target
 
 
 def init_fields(request: SandboxRequest, fit: Adjustment) -> list[str]:
-    """What the init is told: the folder to work in, capabilities to keep and limits of each process."""
+    """The settings of the init: the folder to work in, capabilities to keep and limits of each process."""
     needless = {_STAND_INS[each] for each in fit.limits if each in _STAND_INS}
     limits = limiting.rlimits(request.limits, None)
     mask = sum(1 << number for number in CAPABILITIES.values())

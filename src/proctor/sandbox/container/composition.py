@@ -1,6 +1,6 @@
 """A task's compose file, read and checked. What would reach beyond its own containers is refused.
 
-The engine would do what the file says with the rights of whoever runs Proctor, so only keys that are known to
+The engine would do what the file says with the rights of Proctor's user, so only keys that are known to
 stay inside are let through: no privileges, no devices, no folders of the host but the task's own.
 """
 
@@ -13,7 +13,10 @@ from typing import Any
 
 import yaml
 
+from proctor.disk import read_small
 from proctor.errors import TaskError
+from proctor.model.task import TaskEnvironment
+from proctor.sandbox.container.variables import LOGS, MAIN_IMAGE, fill, harbor_variables
 
 _MOST_BYTES = 256 << 10
 _TOP = {"version", "name", "services", "networks", "volumes"}
@@ -40,17 +43,48 @@ class Composition:
     """The folder from which the main service is built."""
     dockerfile: Path | None
     document: Mapping[str, Any]
-    """The file's content, without nulls and with absolute paths, so that it may stand anywhere."""
+    """The file's content, without nulls and with absolute paths, so it can be in any folder."""
+
+    def made_of(self, wanted: TaskEnvironment) -> tuple[str | None, Path | None, Path | None]:
+        """The image of the main service, or the context and the Dockerfile that it is built from.
+
+        Harbor lays the file over its own, which builds the task's Dockerfile or takes its prebuilt image; an
+        `image` beside a Dockerfile is then only a name for what is built.
+        """
+        if self.context is not None:
+            return None, self.context, self.dockerfile
+        if self.image and (wanted.image or not wanted.dockerfile):
+            return self.image, None, None
+        return wanted.image, wanted.folder, wanted.dockerfile
 
 
-def read(file: Path) -> Composition:
-    """Read and check; TaskError names the place and what is wrong there."""
+def variables_of(wanted: TaskEnvironment) -> dict[str, str]:
+    """What `${NAME}` in a task's compose file means before its sandbox exists."""
+    assert wanted.compose is not None
+    return {
+        **{name: value for name, value in wanted.env.items() if "$" not in value},
+        **harbor_variables(
+            wanted.compose.parent,
+            prebuilt=wanted.image,
+            cpus=wanted.cpus,
+            memory_bytes=wanted.memory_bytes,
+        ),
+    }
+
+
+def read(file: Path, variables: Mapping[str, str] | None = None, *, main: str = "") -> Composition:
+    """Read, fill in variables and check; TaskError names the place and what is wrong there.
+
+    `main` names the service that is the sandbox, also when the file does not mention it.
+    """
     folder = file.parent.resolve()
-    data = _load(file)
+    data = fill(_load(file), variables or harbor_variables(folder), f"{file}")
     _known(data, _TOP, f"{file}")
-    services = _mapping(data.get("services"), f"{file}: services")
+    services = dict(_mapping(data.get("services"), f"{file}: services"))
     if not services:
         raise TaskError(f"{file}: there is no service")
+    main = main or _main(list(services), file)
+    services = {name: services[name] or {} for name in services} | ({} if main in services else {main: {}})
     for name, service in services.items():
         _check_service(_mapping(service, f"{file}: service {name}"), folder, f"{file}: service {name}")
     networks = _mapping(data.get("networks"), f"{file}: networks")
@@ -62,13 +96,12 @@ def read(file: Path) -> Composition:
     volumes = _mapping(data.get("volumes"), f"{file}: volumes")
     for name, volume in volumes.items():
         _known(_mapping(volume, f"{file}: volume {name}"), _VOLUME, f"{file}: volume {name}")
-    main = _main(list(services), file)
     context, dockerfile = _build_of(_mapping(services[main], ""), folder, f"{file}: service {main}")
     image = _mapping(services[main], "").get("image")
     return Composition(
         file=file,
         main=main,
-        image=str(image) if image and context is None else None,
+        image=str(image) if image and image != MAIN_IMAGE and context is None else None,
         context=context,
         dockerfile=dockerfile,
         document={
@@ -80,10 +113,13 @@ def read(file: Path) -> Composition:
 
 
 def _absolute(service: Mapping[str, Any], folder: Path) -> dict[str, Any]:
-    """A checked service that no longer depends on where its file stands."""
+    """A checked service that no longer depends on where its file is."""
     found = dict(service)
     if "volumes" in found:
-        found["volumes"] = [_absolute_volume(each, folder) for each in found["volumes"] or ()]
+        found["volumes"] = [
+            parts(each)[1] if _is_log(each) else _absolute_volume(each, folder)
+            for each in found["volumes"] or ()
+        ]
     if files := found.get("env_file"):
         found["env_file"] = [str(folder / each) for each in ([files] if isinstance(files, str) else files)]
     if build := found.get("build"):
@@ -103,16 +139,42 @@ def _absolute_volume(volume: Any, folder: Path) -> Any:
 
 def _load(file: Path) -> Mapping[str, Any]:
     try:
-        if file.stat().st_size > _MOST_BYTES:
-            raise TaskError(f"{file}: a compose file of more than {_MOST_BYTES} bytes")
-        data = yaml.safe_load(file.read_text())
-    except (OSError, ValueError, yaml.YAMLError) as error:
+        data = yaml.safe_load(read_small(file, _MOST_BYTES))
+    except OSError as error:
+        raise TaskError(f"{file}: not a compose file: {error.strerror or error}") from error
+    except (ValueError, RecursionError, yaml.YAMLError) as error:
         raise TaskError(f"{file}: not a compose file: {error}") from error
     return _mapping(data, f"{file}")
 
 
+def pairs(given: Any, variables: Mapping[str, str]) -> dict[str, str]:
+    """Names and values, written as a mapping or as a list; a name alone takes the variable of that name."""
+    if isinstance(given, dict):
+        named = {str(name): value for name, value in given.items()}
+    else:
+        split = (str(each).partition("=") for each in given or ())
+        named = {name: value if equals else None for name, equals, value in split}
+    found = {name: variables.get(name) if value is None else _text(value) for name, value in named.items()}
+    return {name: value for name, value in found.items() if value is not None}
+
+
+def _text(value: Any) -> str:
+    return str(value).lower() if isinstance(value, bool) else str(value)
+
+
+def parts(volume: Any) -> tuple[str, str, bool]:
+    """The folder of the task that a checked volume shows, its path inside, and whether it is read-only."""
+    if isinstance(volume, str):
+        source, colon, rest = volume.partition(":")
+        target, _, options = rest.partition(":")
+        read_only = "ro" in options.split(",")
+        return (source if _is_bind(volume) else "", target if colon else source, read_only)
+    target = str(volume.get("target", ""))
+    return (str(volume.get("source", "")) if _is_bind(volume) else "", target, bool(volume.get("read_only")))
+
+
 def _main(names: list[str], file: Path) -> str:
-    if "main" in names:
+    if "main" in names or (file.parent / "Dockerfile").is_file():
         return "main"
     if len(names) == 1:
         return names[0]
@@ -135,7 +197,7 @@ def _known(value: Mapping[str, Any], keys: set[str], where: str) -> None:
 
 def _check_service(service: Mapping[str, Any], folder: Path, where: str) -> None:
     _known(service, _SERVICE, where)
-    for volume in service.get("volumes") or ():
+    for volume in _listed(service.get("volumes"), f"{where}: volumes"):
         _check_volume(volume, folder, where)
     files = service.get("env_file") or ()
     for each in [files] if isinstance(files, str) else files:
@@ -146,9 +208,21 @@ def _check_service(service: Mapping[str, Any], folder: Path, where: str) -> None
 def _check_volume(volume: Any, folder: Path, where: str) -> None:
     if not isinstance(volume, str):
         _mapping(volume, f"{where}: volumes")
-    if _is_bind(volume):
+    if _is_bind(volume) and not _is_log(volume):
         source = volume.partition(":")[0] if isinstance(volume, str) else str(volume.get("source", ""))
         _inside(source, folder, f"{where}: volumes")
+
+
+def _is_log(volume: Any) -> bool:
+    """Whether a volume is one of the log folders that Harbor shares with this machine."""
+    source, target, _ = parts(volume)
+    return source in LOGS.values() and target.rstrip("/") in LOGS.values()
+
+
+def _listed(value: Any, where: str) -> list[Any]:
+    if value is not None and not isinstance(value, list):
+        raise TaskError(f"{where}: a list is expected")
+    return value or []
 
 
 def _is_bind(volume: Any) -> bool:
@@ -162,7 +236,7 @@ def _inside(path: str, folder: Path, where: str) -> Path:
     """A path of the task's own folder, also after every link."""
     place = (folder / path).resolve()
     if "$" in path or path.startswith("~") or not place.is_relative_to(folder):
-        raise TaskError(f"{where}: '{path}' is outside of the task's folder {folder}")
+        raise TaskError(f"{where}: '{path}' is outside the task's folder {folder}")
     return place
 
 

@@ -15,6 +15,9 @@ from proctor.errors import SandboxError
 ASK_S = 60.0
 LIMITS = ("memory", "pids", "cpus")
 _LAST_LINES = 20
+_REMOVING = "joining network namespace of container"
+_TRIES = 30
+_AGAIN_S = 0.1
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -27,10 +30,8 @@ class Engine:
     """Options of every container, beyond those that both engines know."""
     remove: tuple[str, ...]
     """The command that kills and removes containers at once, up to their names."""
-    public: tuple[str, ...]
-    """Options for network `public`: without the host's loopback where there is a way."""
     owners: str
-    """Format of `ps` that gives id, owner and place of each container, between tabs."""
+    """Format of `ps` that gives id, owner, place and lock of each container, between tabs."""
     build: tuple[str, ...]
     """The command that builds an image, up to its options."""
     build_marks: bool
@@ -44,7 +45,7 @@ class Engine:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Adjustment:
-    """What an engine must be told to work on this machine; found by trying, see `container.adjust`."""
+    """The options that an engine needs on this machine; found by trying, see `container.adjust`."""
 
     options: tuple[str, ...] = ()
     """Before the command: another runtime."""
@@ -108,6 +109,16 @@ async def call(
     return Said(
         code=process.returncode or 0, out=out.decode(errors="replace"), err=err.decode(errors="replace")
     )
+
+
+async def ask(argv: Sequence[str]) -> Said:
+    """Ask the engine about containers. podman fails while any of them is being removed: ask it again."""
+    for _ in range(_TRIES):
+        said = await call(argv)
+        if said.code == 0 or _REMOVING not in said.err:
+            break
+        await asyncio.sleep(_AGAIN_S)
+    return said
 
 
 async def end(process: asyncio.subprocess.Process) -> None:

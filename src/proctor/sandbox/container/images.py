@@ -5,28 +5,39 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import fcntl
+import hashlib
 import itertools
 import json
 import os
+import re
 import shutil
 from collections.abc import AsyncIterator, Sequence
 from pathlib import Path
 from typing import Any
 
-from proctor.errors import ImageError, SandboxError, TaskError
+from proctor import owner
+from proctor.errors import ImageError, LastingImageError, SandboxError, TaskError
 from proctor.model.task import TaskEnvironment
-from proctor.sandbox import reaper
 from proctor.sandbox.base import Root
 from proctor.sandbox.container import composition, leftovers
 from proctor.sandbox.container.backend import Containers
 from proctor.sandbox.container.engine import ASK_S, Said, call
 from proctor.sandbox.image.context import Context
+from proctor.sandbox.image.definition import Definition, definition_of
 from proctor.sandbox.image.once import RootsOnce
+from proctor.sandbox.image.references import normal
+from proctor.sandbox.image.single_service import main_service
+from proctor.sandbox.image.staged import stages_of
+from proctor.sandbox.image.stages import SCRATCH, UnsupportedError
 
 LABEL = "proctor.image"
 _LAST_LINES = 20
 _LAST_BYTES = 16 << 10
 _WAIT_S = 0.1
+_MISSING = re.compile(
+    r"manifest unknown|name unknown|not found|denied|unauthorized|not known|invalid reference", re.IGNORECASE
+)
+"""What engines say when a registry answered, and asking it again would change nothing."""
 
 
 class ContainerImages:
@@ -52,31 +63,34 @@ class ContainerImages:
             raise ImageError(str(error)) from error
 
     async def _root(self, wanted: TaskEnvironment) -> Root:
-        image, folder, dockerfile = wanted.image, wanted.folder, wanted.dockerfile
-        if wanted.compose:
-            composed = composition.read(wanted.compose)
-            image = image or composed.image
-            folder, dockerfile = composed.context or folder, composed.dockerfile or dockerfile
-        found = await self._inspect(image) if image else None
-        if found is None and dockerfile:
-            found = await self._built(folder or dockerfile.parent, dockerfile)
-        elif found is None and image:
-            found = await self._pulled(image)
+        asked, service = _asked(wanted)
+        found = await self._inspect(asked.image) if asked.image else None
+        begun = asked.image if found else ""
+        if found is None and asked.dockerfile:
+            found, begun = await self._built(asked), _base_of(asked)
+        elif found is None and asked.image:
+            found, begun = await self._pulled(asked.image), asked.image
         if found is None:
-            raise ImageError(
+            raise LastingImageError(
                 f"neither an image nor a Dockerfile is given, and {self._backend.name} needs one"
             )
         config = found.get("Config") or {}
         pairs = [str(each).partition("=") for each in config.get("Env") or ()]
         ident = str(found["Id"]).removeprefix("sha256:")
-        return Root(
+        base = await self._inspect(begun) if begun else None
+        root = Root(
             image=ident,
             compose=wanted.compose,
+            service=service,
             env={name: value for name, _, value in pairs},
             workdir=str(config.get("WorkingDir") or "/"),
             user=str(config.get("User") or "root"),
+            entrypoint=tuple(map(str, config.get("Entrypoint") or ())),
             digest=ident,
+            image_name=normal(begun) if begun and base else "",
+            image_digest=_pin(base) if base else "",
         )
+        return asked.dressed(root)
 
     async def _inspect(self, reference: str) -> dict[str, Any] | None:
         said = await self._engine("image", "inspect", reference)
@@ -90,23 +104,29 @@ class ContainerImages:
         said = await self._engine("pull", "--quiet", reference, timeout_s=None)
         found = await self._inspect(reference) if said.code == 0 else None
         if found is None:
-            raise ImageError(
+            kind = LastingImageError if _MISSING.search(said.reason) else ImageError
+            raise kind(
                 f"image {reference} is not in the storage of {self._backend.name} and cannot be pulled: "
                 f"{said.reason}"
             )
         return found
 
-    async def _built(self, folder: Path, dockerfile: Path) -> dict[str, Any] | None:
+    async def _built(self, asked: Definition) -> dict[str, Any] | None:
+        dockerfile = asked.dockerfile
+        assert dockerfile is not None
+        folder, options = asked.folder or dockerfile.parent, _build_options(asked)
         if not dockerfile.is_file():
             raise TaskError(f"{dockerfile}: there is no such Dockerfile")
         digest = await asyncio.to_thread(Context(folder, dockerfile).content_digest, dockerfile)
+        if options:
+            digest = hashlib.sha256(json.dumps([digest, *options]).encode()).hexdigest()
         tag = f"localhost/proctor-task:{digest[:40]}"
         found = await self._inspect(tag)
         if found is None:
             async with self._alone(digest):
                 found = await self._inspect(tag)
                 if found is None:
-                    await self._build(folder, dockerfile, tag, digest)
+                    await self._build(folder, dockerfile, tag, digest, options)
                     found = await self._inspect(tag)
         return found
 
@@ -127,19 +147,20 @@ class ContainerImages:
         finally:
             os.close(fd)
 
-    async def _build(self, folder: Path, dockerfile: Path, tag: str, digest: str) -> None:
+    async def _build(
+        self, folder: Path, dockerfile: Path, tag: str, digest: str, options: Sequence[str]
+    ) -> None:
         backend, engine = self._backend, self._backend.engine
         fit = await backend.adjustment()
-        owner = reaper.owner_name()
-        mark = f"{owner}.{next(self._numbers)}"
+        mark = f"{owner.owner_name()}.{next(self._numbers)}"
         place = leftovers.build_folder(backend.open_folder()) / mark
         place.mkdir(parents=True, mode=0o700)
         log = self._cache_dir / "logs" / f"{digest[:40]}.txt"
         log.parent.mkdir(parents=True, exist_ok=True)
         marks = ["--build-arg", f"{leftovers.BUILD}={mark}"] if engine.build_marks else []
         command = [
-            engine.program, *fit.options, *engine.build, *fit.ulimits, *marks, "--label", f"{LABEL}={digest}",
-            "--tag", tag, "--file", str(dockerfile), str(folder),
+            engine.program, *fit.options, *engine.build, *fit.ulimits, *marks, *options,
+            "--label", f"{LABEL}={digest}", "--tag", tag, "--file", str(dockerfile), str(folder),
         ]  # fmt: skip
         env = {**os.environ, "TMPDIR": str(place), leftovers.BUILD: mark}
         try:
@@ -152,7 +173,7 @@ class ContainerImages:
         if code:
             shown = "".join(f"\n  | {line}" for line in _last_lines(log))
             raise ImageError(
-                f"{dockerfile}: {engine.name} build ended with exit code {code} (all of it: {log}){shown}"
+                f"{dockerfile}: {engine.name} build ended with exit code {code} (full log: {log}){shown}"
             )
 
     @staticmethod
@@ -172,6 +193,40 @@ class ContainerImages:
     async def _engine(self, *arguments: str, timeout_s: float | None = ASK_S) -> Said:
         fit = await self._backend.adjustment()
         return await call([self._backend.engine.program, *fit.options, *arguments], timeout_s=timeout_s)
+
+
+def _asked(wanted: TaskEnvironment) -> tuple[Definition, str]:
+    """What the main container is made of, and its service's name."""
+    if not wanted.compose:
+        return definition_of(wanted), "main"
+    variables = composition.variables_of(wanted)
+    named = "main" if wanted.image or wanted.dockerfile else ""
+    composed = composition.read(wanted.compose, variables, main=named)
+    return main_service(wanted, composed, variables), composed.main
+
+
+def _build_options(asked: Definition) -> tuple[str, ...]:
+    """What a build is told beyond its files."""
+    stage = ["--target", asked.target] if asked.target else []
+    given = asked.arguments.items()
+    return (*stage, *(word for pair in given for word in ("--build-arg", "=".join(pair))))
+
+
+def _base_of(asked: Definition) -> str:
+    """The image that a Dockerfile begins with, as far as we can read it: engines build more than we do."""
+    with contextlib.suppress(UnsupportedError, TaskError):
+        stages = stages_of(asked)
+        base = stages.base(stages.target(asked.target))
+        return "" if base == SCRATCH else base
+    return ""
+
+
+def _pin(found: dict[str, Any]) -> str:
+    """What tells an image from every other one: its digest in a registry, else its id here."""
+    listed = [str(each).partition("@")[2] for each in found.get("RepoDigests") or ()]
+    if str(found.get("Digest")) in listed:
+        return str(found["Digest"])
+    return listed[0] if listed else f"sha256:{str(found['Id']).removeprefix('sha256:')}"
 
 
 def _last_lines(log: Path) -> list[str]:

@@ -9,30 +9,34 @@ import shutil
 import time
 from pathlib import Path
 
-from proctor import processes
+from proctor import owner, processes
 from proctor.errors import SandboxError
 from proctor.sandbox import reaper
-from proctor.sandbox.container.engine import Adjustment, Engine, call
+from proctor.sandbox.container.engine import Adjustment, Engine, ask, call
 from proctor.sandbox.container.launch import remove
 
-OWNER, PLACE, BUILD = "proctor.owner", "proctor.place", "PROCTOR_BUILD"
+OWNER, PLACE, LOCK, BUILD = "proctor.owner", "proctor.place", "proctor.lock", "PROCTOR_BUILD"
 _BUILDS = "builds"
 _LEAVE_S = 5.0
 
 
 def place_name() -> str:
     """Whose process ids these are: one process namespace during one boot of the machine."""
-    return f"{Path('/proc/self/ns/pid').stat().st_ino}-{reaper.boot_id()}"
+    return f"{owner.process_namespace()}-{owner.boot_id()}"
 
 
-def is_dead(owner: str, place: str) -> bool:
-    """Whether the owner that a label names is gone. Owners in other process namespaces cannot be seen."""
+def is_dead(name: str, place: str, lock: str = "") -> bool:
+    """Whether the owner that a container's labels name is gone: its lock tells, or else its process.
+
+    An owner in another process namespace whose lock cannot be seen from here is taken to live.
+    """
+    if lock and (held := owner.is_held(Path(lock))) is not None:
+        return not held and owner.process_lives(name) is not True
     namespace, _, boot = place.partition("-")
     ours, _, now = place_name().partition("-")
-    pid, _, began = owner.partition("-")
-    if namespace != ours or not pid.isdigit() or not began.isdigit():
+    if namespace != ours or not owner.owner_in(name):
         return False
-    return boot != now or processes.start_ticks(int(pid)) != int(began)
+    return boot != now or owner.process_lives(name) is False
 
 
 def build_folder(state: Path) -> Path:
@@ -52,6 +56,7 @@ async def reap(engine: Engine, fit: Adjustment, state_dir: Path) -> tuple[str, .
             done += await end_build_of(engine, fit, place.name, place)
         shutil.rmtree(folder, ignore_errors=True)
         done.append(f"folder {folder}")
+    reaper.forget_locks(state_dir)
     return tuple(done)
 
 
@@ -93,14 +98,14 @@ def _namespace(pid: int) -> str:
 
 
 async def _dead_containers(engine: Engine, fit: Adjustment) -> list[str]:
-    said = await call(
+    said = await ask(
         [engine.program, *fit.options, "ps", "--all", "--no-trunc", "--filter", f"label={OWNER}",
          "--format", engine.owners]
     )  # fmt: skip
     if said.code:
         raise SandboxError(f"{engine.name} cannot list containers: {said.reason}")
     rows = [line.split("\t") for line in said.out.splitlines()]
-    return [row[0] for row in rows if len(row) == 3 and is_dead(row[1], row[2])]
+    return [row[0] for row in rows if len(row) in {3, 4} and is_dead(*row[1:])]
 
 
 async def remove_project_parts(engine: Engine, fit: Adjustment, label: str) -> list[str]:
@@ -121,7 +126,7 @@ async def _working_containers(engine: Engine, fit: Adjustment, mark: str) -> lis
     The mark is that of one build, or the owner of many.
     """
     base = [engine.program, *fit.options]
-    said = await call([*base, "ps", "--all", "--external", "--no-trunc", "--format", "{{.ID}}"])
+    said = await ask([*base, "ps", "--all", "--external", "--no-trunc", "--format", "{{.ID}}"])
     root = await call([*base, "info", "--format", "{{.Store.GraphRoot}}"])
     found = []
     for ident in said.out.split():

@@ -1,11 +1,11 @@
-"""What `proctor doctor` says about a container engine: what works, what had to be adjusted, what lacks."""
+"""What `proctor doctor` says about a container engine: what works, what was adjusted, what is missing."""
 
 from __future__ import annotations
 
 import os
-import shutil
 
 from proctor.errors import SandboxError
+from proctor.sandbox import slirp
 from proctor.sandbox.container import adjust
 from proctor.sandbox.container.backend import Containers
 from proctor.sandbox.container.compose import compose_program
@@ -25,7 +25,7 @@ async def probe(backend: Containers) -> tuple[Check, ...]:
         Check(name="a container", ok=True, detail=explain(fit), needed=True),
         _limits(fit),
         await _storage(backend),
-        _public(backend.engine),
+        _public(backend),
         _compose(backend.engine),
     )
 
@@ -38,14 +38,14 @@ def explain(fit: Adjustment) -> str:
     if fit.ulimits:
         values = " and ".join(word for word in fit.ulimits if "=" in word)
         ways.append(f"with {values}, since higher limits may not be set")
-    return f"made and used {'; '.join(ways) or 'as the engine does by itself'}"
+    return f"worked {'; '.join(ways) or 'with the defaults of the engine'}"
 
 
 def _limits(fit: Adjustment) -> Check:
     missing = [each for each in LIMITS if each not in fit.limits]
     if not missing:
         return Check(name="limits", ok=True, detail=f"{', '.join(LIMITS)} through control groups")
-    told = "each process is limited instead, and the record says so"
+    told = "each process is limited instead; this is recorded"
     return Check(name="limits", ok=False, detail=f"{', '.join(missing)} cannot be set here: {told}")
 
 
@@ -62,17 +62,16 @@ async def _storage(backend: Containers) -> Check:
     return Check(name="storage", ok=False, detail=told)
 
 
-def _public(engine: Engine) -> Check:
-    if engine.name != "podman" or shutil.which("slirp4netns"):
-        return Check(
-            name="network 'public'", ok=True, detail=" ".join(engine.public[1:]) or "the usual network"
-        )
-    told = "slirp4netns is not installed: the usual network is used, which may reach this machine's services"
-    return Check(name="network 'public'", ok=False, detail=told)
+def _public(backend: Containers) -> Check:
+    problem = slirp.obstacle()
+    if not problem and backend.launch() is None:
+        problem = f"only root may enter the networks of {backend.name} containers: run Proctor as root"
+    told = problem or "slirp4netns, as for bubblewrap"
+    return Check(name="network 'public'", ok=not problem, detail=told)
 
 
 def _compose(engine: Engine) -> Check:
     try:
         return Check(name="compose files", ok=True, detail=" ".join(compose_program(engine)))
     except SandboxError:
-        return Check(name="compose files", ok=False, detail=f"not served: {engine.compose_hint}")
+        return Check(name="compose files", ok=False, detail=f"not supported: {engine.compose_hint}")

@@ -13,18 +13,28 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from proctor.errors import SandboxError
-from proctor.sandbox import network
-from proctor.sandbox.base import SandboxInfo, SandboxRequest
-from proctor.sandbox.container import usage
+from proctor.sandbox.base import Companion, Network, SandboxInfo, SandboxRequest
+from proctor.sandbox.certificates import INSIDE
+from proctor.sandbox.container import state, usage
 from proctor.sandbox.container.command import CONTROL, Place, init_fields
+from proctor.sandbox.container.compose import ComposeProject
 from proctor.sandbox.container.engine import Adjustment, call
 from proctor.sandbox.container.launch import Launch, launch_of
-from proctor.sandbox.init.served import PATH, ServedSandbox
+from proctor.sandbox.container.services import Service
+from proctor.sandbox.init.served import ServedSandbox
+from proctor.sandbox.lower import Lower
+from proctor.sandbox.network import SandboxNetwork
+from proctor.sandbox.reach import find_reach
+from proctor.sandbox.slirp import Launch as RunAsRoot
+from proctor.sandbox.slirp import configure
 from proctor.sandbox.storage import Watched
 
 if TYPE_CHECKING:
     from proctor.sandbox.container.backend import Containers
 
+_READ_FIRST = {"hosts", "resolv.conf"}
+_COVERED = ("etc/hosts", "etc/hostname", "etc/resolv.conf", "etc/mtab", INSIDE.strip("/"))
+_MOST_GIVEN_BYTES = 1 << 16
 _CONNECT_S = 20.0
 _READY_S = 30.0
 _SETTLE_S = 30.0
@@ -34,24 +44,29 @@ class ContainerSandbox(ServedSandbox):
     """One sandbox; see `proctor.sandbox.base.Sandbox`."""
 
     def __init__(self, backend: Containers, request: SandboxRequest, fit: Adjustment | None = None) -> None:
-        super().__init__(request, backend.uploads)
+        super().__init__(request, backend.uploads, backend.ca_bundle)
         self._backend = backend
         self._fit = fit
+        self._used_fit: Adjustment | None = None
         self._place: Place | None = None
         self._launch: Launch | None = None
-        self._proxy: network.AllowListProxy | None = None
+        self._pid = 0
+        self._guarded = False
         self._changes: tuple[Path, ...] = ()
+        self._given: dict[Path, bytes] = {}
         self._enforced: dict[str, str] = {}
 
     async def start(self) -> None:
         """Make it. After an error nothing is left behind."""
         if self._place:
             raise SandboxError(f"sandbox {self._request.name} was started before")
-        fit = self._fit or await self._backend.adjustment()
+        fit = self._used_fit = self._fit or await self._backend.adjustment()
         self._place = await self._backend.place(self._request)
         self._backend.began(self)
         try:
-            self._launch = launch_of(self._backend.engine, fit, self._request, self._place)
+            self._launch = launch_of(
+                self._backend.engine, fit, self._request, self._place, self._backend.as_root()
+            )
             await self._make(self._launch, fit, self._place)
         except BaseException:
             with contextlib.suppress(SandboxError):  # the first error tells more; the reaper finds the rest
@@ -68,9 +83,8 @@ class ContainerSandbox(ServedSandbox):
         await self._note_usage()
         self._session.close()
         try:
-            if self._proxy:
-                await self._proxy.stop()
-                self._proxy = None
+            if self._network:
+                await self._network.stop()
             if launch:
                 await launch.down()
         finally:
@@ -79,15 +93,54 @@ class ContainerSandbox(ServedSandbox):
 
     def info(self) -> SandboxInfo:
         """What it is, which limits hold, what it used."""
-        ledger = self._used()
-        if self._group:
-            ledger |= usage.used(self._group)
+        counted = usage.used(self._group) if self._group else {}
         return SandboxInfo(
             backend=self._backend.name,
             name=self._request.name,
-            enforced=self._enforced,
-            ledger=ledger | self._ledger,
+            enforced=self._with_networks(self._enforced) if self._enforced else {},
+            ledger=self._used(counted),
         )
+
+    async def host_failure(self) -> str:
+        """Proctor or the engine has failed; a container that has ended may have been ended from inside."""
+        if self._launch is None:
+            return f"sandbox {self._request.name} was stopped by Proctor"
+        if self.alive:
+            return ""
+        engine, fit = self._backend.engine, self._used_fit or Adjustment()
+        try:
+            said = await call([engine.program, *fit.options, "ps", "--quiet"])
+        except SandboxError as error:
+            return str(error)
+        return f"{engine.name} does not work any more: {said.reason}" if said.code else ""
+
+    async def save_state(self, target: Path, *, max_bytes: int) -> bool:
+        """End every process, then write a tar of all that changed; False when that cannot be kept."""
+        await self._session.end_processes()
+        enter = self._backend.as_root()
+        if not self._changes or enter is None:
+            return False
+        return await state.save(self._changes[0], target, max_bytes=max_bytes, enter=enter)
+
+    @property
+    def covered(self) -> frozenset[str]:
+        """Paths of the changes that the engine made itself, to mount something there."""
+        return frozenset((*_COVERED, *(each.strip("/") for each in self._request.root.binds)))
+
+    def given_changed(self) -> tuple[str, ...]:
+        """Files that the engine bound in, which are no part of the changes, if the inside wrote to them."""
+        return tuple(f"etc/{file.name}" for file, known in self._given.items() if known != _content(file))
+
+    def lower(self) -> Lower | None:
+        """Its image, seen from outside."""
+        return state.lower(self._changes[0]) if self._changes else None
+
+    def companion(self, service: str) -> Companion:
+        """Another service of the compose file."""
+        if self._place is None or self._launch is None or self._request.root.compose is None:
+            raise SandboxError(f"there is no service '{service}': the task has no compose file, or has ended")
+        fit = self._used_fit or Adjustment()
+        return Service(self._backend.engine, fit, self._place.name, service)
 
     async def _make(self, launch: Launch, fit: Adjustment, place: Place) -> None:
         with _listening(place.folder) as listener:
@@ -95,15 +148,16 @@ class ContainerSandbox(ServedSandbox):
             try:
                 line = await self._connected(listener, starting)
                 with line:
-                    pid = _peer(line)
+                    self._pid = _peer(line)
                     self._greet(line, init_fields(self._request, fit))
                 await self._session.ready(_READY_S)
                 await starting
             finally:
                 await _settled(starting)
-        await self._look_at(pid)
-        await self._connect(pid)
-        self._env = {"PATH": PATH, **self._env, **self._request.root.env, **self._request.env}
+        await self._look_at(self._pid)
+        limits = self._request.limits
+        self._network = SandboxNetwork(self._session, self._backend.network_rules, self._network_lost)
+        await self.set_network(limits.network, limits.allowed_hosts)
 
     async def _connected(self, listener: socket.socket, starting: asyncio.Task[None]) -> socket.socket:
         """The line to the init, or why there will be none."""
@@ -136,6 +190,7 @@ class ContainerSandbox(ServedSandbox):
         self._group = usage.group_of(pid) if pid else None
         enter = backend.as_root()
         self._changes = await usage.find_changes(pid, enter) if pid and enter is not None else ()
+        self._given = {file: _content(file) for file in self._changes[1:] if file.name in _READ_FIRST}
         self._enforced = usage.enforcement(
             limits,
             self._group,
@@ -143,31 +198,47 @@ class ContainerSandbox(ServedSandbox):
             storage=bool(self._changes),
         )
         if self._changes and self._place:
-            backend.watch.folder = self._changes[0].parent
+            backend.watch.folder = self._changes[0].parents[1]  # stays when this container goes
             watched = Watched(
                 limit_bytes=limits.storage_bytes, measure=self._measure, end=self._end_for_storage
             )
             backend.watch.add(self._place.name, watched)
 
-    async def _connect(self, pid: int) -> None:
-        limits = self._request.limits
-        if limits.network == "allowlist":
-            self._proxy = network.AllowListProxy(limits.allowed_hosts)
-            await self._proxy.start(await self._session.listen(network.PROXY_PORT))
-            self._env = network.proxy_environment()
-        elif limits.network == "public" and not await self._close_link_local(pid):
-            self._enforced["network"] += " (link-local addresses stay reachable)"
+    async def _change_network(
+        self, connected: SandboxNetwork, network: Network, allowed_hosts: Sequence[str]
+    ) -> None:
+        launch = self._backend.launch()
+        if self._request.root.compose:
+            network = await self._network_of_services(launch, network)
+        await connected.change(network, allowed_hosts, launch, self._pid)
 
-    async def _close_link_local(self, pid: int) -> bool:
-        """Clouds hand out credentials on link-local addresses; the inside cannot take this route away."""
-        enter = self._backend.as_root()
-        if not pid or enter is None:
-            return False
-        route = ["ip", "route", "add", "blackhole", "169.254.0.0/16"]
-        with contextlib.suppress(SandboxError):
-            said = await call([*enter, "nsenter", f"--net=/proc/{pid}/ns/net", *route])
-            return said.code == 0
-        return False
+    async def _network_of_services(self, launch: RunAsRoot | None, network: Network) -> Network:
+        """What is left to connect: the engine connects the services of a compose file among each other."""
+        asked = self._request.limits.network
+        if network != asked and "public" in {network, asked}:
+            raise SandboxError(
+                "the network of a compose file's services cannot be changed between 'public' and another "
+                "while they run, and the task gives its agent or its tests another one; use --network"
+            )
+        if not self._guarded:
+            await self._guard_services(launch)
+            self._guarded = True
+        return "none" if network == "public" else network
+
+    async def _guard_services(self, launch: RunAsRoot | None) -> None:
+        """Keep the services away from this machine and its private networks, by routes of their own."""
+        if launch is None or not self._pid:
+            if self._request.limits.network == "public":
+                raise SandboxError(
+                    "network 'public' did not come up: only root may keep the services of a compose file "
+                    "away from private networks; run Proctor as root, use podman, or do without it "
+                    "(--network none)"
+                )
+            return
+        assert isinstance(self._launch, ComposeProject)
+        reach = await find_reach(self._backend.network_rules)
+        for pid in await self._launch.processes():
+            await configure(launch, pid, reach.services())
 
     async def _measure(self) -> tuple[int, int]:
         enter = self._backend.as_root()
@@ -184,6 +255,15 @@ class ContainerSandbox(ServedSandbox):
             with contextlib.suppress(SandboxError):
                 self._ledger["disk_bytes"] = (await self._measure())[0]
             self._changes = ()
+
+
+def _content(file: Path) -> bytes:
+    """The beginning of a file; nothing when it cannot be read."""
+    try:
+        with file.open("rb") as stream:
+            return stream.read(_MOST_GIVEN_BYTES)
+    except OSError:
+        return b""
 
 
 async def _settled(starting: asyncio.Task[None]) -> None:

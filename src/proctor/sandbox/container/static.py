@@ -17,7 +17,7 @@ def missing_compiler() -> str:
     """Why the init cannot be built here, as far as a quick look can tell."""
     if any(shutil.which(each) for each in ("cc", "gcc", "clang")):
         return ""
-    return "no C compiler is installed, and the init of the containers is built with one"
+    return "no C compiler is installed; it is needed to build the init of the containers"
 
 
 def init_program(cache_dir: Path) -> Path:

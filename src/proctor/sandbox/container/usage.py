@@ -61,11 +61,6 @@ def used(group: Group) -> dict[str, Any]:
         limit = _read(group, "memory", "memory.limit_in_bytes").strip()
         if limit.isdigit() and found.get("peak_memory_bytes", 0) >= int(limit) - _SLACK_BYTES:
             found["host_oom"] = False
-        nanoseconds = _read(group, "cpuacct", "cpuacct.usage").strip()
-        if nanoseconds.isdigit():
-            found["cpu_s"] = int(nanoseconds) / 1e9
-    elif match := re.search(r"^usage_usec (\d+)", _read(group, "cpu", "cpu.stat"), re.MULTILINE):
-        found["cpu_s"] = int(match[1]) / 1e6
     return found
 
 
@@ -82,7 +77,7 @@ def enforcement(limits: Limits, group: Group | None, *, network: str, storage: b
         found["pids"] = through if has.get("pids") else "rlimit: processes of each user inside"
     if limits.storage_bytes is not None:
         whole = (
-            "watched: everything is ended when over"
+            "watched: all processes are killed when it is exceeded"
             if storage
             else "not enforced as a whole: the container's changes cannot be measured here"
         )

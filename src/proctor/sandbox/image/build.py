@@ -1,17 +1,16 @@
 """Our own builder: a recipe's groups of steps, each done in a sandbox and kept as a layer.
 
-Every path of the image is looked up by the sandbox itself, so neither a link in an image nor one in the
+Every path of an image is looked up with the image as root, so neither a link in an image nor one in the
 context can make a step write or read elsewhere.
 """
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import json
 import os
-import posixpath
-import tarfile
-import tempfile
+import re
 from collections import deque
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass, field
@@ -20,15 +19,19 @@ from typing import Literal, Protocol, runtime_checkable
 
 from proctor.errors import ImageError, SandboxError
 from proctor.sandbox.base import Backend, Limits, Network, Root, Sandbox, SandboxRequest
-from proctor.sandbox.image.context import Context, Selected, digest, stage
+from proctor.sandbox.image import grafting
+from proctor.sandbox.image.copying import Copying, Gathered, make_folder
 from proctor.sandbox.image.layers import LayerStore
+from proctor.sandbox.image.mounting import Mounted, Mounting
 from proctor.sandbox.image.recipe import Copy, Group, MakeFolder, Recipe, Run, Settings
 
-_FORMAT = "proctor-layer-1"
+_FORMAT = "proctor-layer-2"
 _LAST_LINES = 20
 _TAIL_BYTES = 1 << 16
+_PRIVATE = " (builds reach the internet only; the setting network_allow opens a private package mirror)"
+_UNREACHED = re.compile(rb"No route to host|Network is unreachable", re.IGNORECASE)
 _PIDS = 4096
-_CHUNK = 200
+_SCRIPT = "/dev/shm/proctor-run"  # noqa: S108 - the one inside, which is not part of the layer
 
 
 @runtime_checkable
@@ -41,7 +44,7 @@ class MakesLayers(Protocol):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Base:
-    """What a Dockerfile stands on."""
+    """What a stage of a Dockerfile begins with."""
 
     key: str
     """Names its content; what is built over it is kept under names derived from this one."""
@@ -49,18 +52,36 @@ class Base:
     host: bool = False
     settings: Settings = field(default_factory=Settings)
     wanted: str = ""
-    """The image that the Dockerfile names; the host's system may stand in for it."""
+    """The image that the Dockerfile names; with host root it is this machine's own system instead."""
+    digest: str = ""
+    """Of that image: what pins it in a record. Empty for host root and for `scratch`."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Material:
+    """Everything from outside that a group uses."""
+
+    steps: Sequence[Gathered]
+    mounts: Sequence[Mounted]
 
 
 class Build:
-    """One build of one Dockerfile."""
+    """The build of one stage."""
 
     def __init__(
-        self, backend: Backend, store: LayerStore, context: Context, where: str, *, network: Network
+        self,
+        backend: Backend,
+        store: LayerStore,
+        copying: Copying,
+        mounting: Mounting,
+        where: str,
+        *,
+        network: Network,
     ) -> None:
         self._backend = backend
         self._store = store
-        self._context = context
+        self._copying = copying
+        self._mounting = mounting
         self._where = where
         self._network = network
         self.doing = "the build"
@@ -71,59 +92,76 @@ class Build:
         names: list[str] = []
         below, key = list(base.layers), base.key
         for group in recipe.groups:
-            chosen = [self._select(step) for step in group.steps]
-            key = _key(key, group, chosen)
             self.doing = self._place(group)
-
-            async def make(target: Path, group: Group = group, chosen: list[list[Selected]] = chosen) -> None:
+            with contextlib.ExitStack() as kept:
+                material = await self._gathered(group, kept)
+                key = _key(key, group, material)
                 root = Root(layers=tuple(below), host=base.host)
-                await self._make(group, chosen, root, base, target)
 
-            layer = await self._store.obtain(key, make)
+                async def make(
+                    target: Path, group: Group = group, material: _Material = material, root: Root = root
+                ) -> None:
+                    await self._make(group, material, root, base, target)
+
+                layer = await self._store.obtain(key, make)
             if _has_content(layer):
                 below.append(layer)
                 names.append(key)
         return tuple(names)
 
-    def _select(self, step: MakeFolder | Copy) -> list[Selected]:
-        if isinstance(step, MakeFolder):
-            return []
-        where = f"{self._where}:{step.line}: {step.text}"
-        return [each for source in step.sources for each in self._context.select(source, where)]
+    async def _gathered(self, group: Group, kept: contextlib.ExitStack) -> _Material:
+        steps = [await self._copying.gather(step, kept) for step in group.steps]
+        wanted = group.run.mounts if group.run else ()
+        where = f"{self._where}:{group.run.line}: {group.run.text}" if group.run else ""
+        return _Material(steps=steps, mounts=[await self._mounting.gather(each, where) for each in wanted])
 
-    async def _make(
-        self, group: Group, chosen: Sequence[list[Selected]], root: Root, base: Base, target: Path
-    ) -> None:
+    async def _make(self, group: Group, material: _Material, root: Root, base: Base, target: Path) -> None:
         run = group.run
-        root = Root(
-            layers=root.layers,
-            host=root.host,
-            workdir=run.settings.workdir if run else "/",
-            env=base.settings.env,
-        )
-        limits = Limits(pids=_PIDS, network=self._network if run else "none")
-        sandbox = self._backend.sandbox(SandboxRequest(name=f"build-{os.getpid()}", root=root, limits=limits))
-        await sandbox.start()
-        try:
-            assert isinstance(sandbox, MakesLayers)
-            for step, selected in zip(group.steps, chosen, strict=True):
-                self.doing = f"{self._where}:{step.line}"
-                try:
-                    if isinstance(step, Copy):
-                        await self._copy(sandbox, step, selected)
-                    elif not run or step.path != run.settings.workdir:
-                        await _make_folder(sandbox, step.path)
-                except ImageError:
+        async with self._mounting.ready(material.mounts) as (binds, writable):
+            root = Root(
+                layers=root.layers,
+                host=root.host,
+                binds=binds,
+                writable=writable,
+                workdir=run.settings.workdir if run else "/",
+                env=base.settings.env,
+            )
+            network: Network = self._network if run and not run.offline else "none"
+            limits = Limits(pids=_PIDS, network=network)
+            request = SandboxRequest(name=f"build-{os.getpid()}", root=root, limits=limits)
+            sandbox = self._backend.sandbox(request)
+            await sandbox.start()
+            try:
+                assert isinstance(sandbox, MakesLayers)
+                await self._prepare(sandbox, group, material)
+                if run:
+                    self.doing = f"{self._where}:{run.line}: {run.text}"
+                    await self._run(sandbox, run, base)
+                await sandbox.take_layer(target)
+            finally:
+                await sandbox.stop()
+        if material.mounts and run:
+            kept = [
+                run.settings.workdir,
+                *(each.path for each in group.steps if isinstance(each, MakeFolder)),
+            ]
+            places = [each.mount.target for each in material.mounts]
+            await grafting.prune(await self._store.keeper(), target, places, keep=kept)
+
+    async def _prepare(self, sandbox: Sandbox, group: Group, material: _Material) -> None:
+        """The steps before a RUN."""
+        for step, gathered in zip(group.steps, material.steps, strict=True):
+            self.doing = f"{self._where}:{step.line}"
+            said = step.text if isinstance(step, Copy) else f"WORKDIR {step.path}"
+            try:
+                if isinstance(step, Copy):
+                    await self._copying.copy(sandbox, step, gathered)
+                elif not group.run or step.path != group.run.settings.workdir:
+                    await make_folder(sandbox, step.path)
+            except SandboxError as error:
+                if str(error).startswith(f"{self._where}:"):
                     raise
-                except SandboxError as error:
-                    said = step.text if isinstance(step, Copy) else f"WORKDIR {step.path}"
-                    raise ImageError(f"{self._where}:{step.line}: {said}: {error}") from error
-            if run:
-                self.doing = f"{self._where}:{run.line}: {run.text}"
-                await self._run(sandbox, run, base)
-            await sandbox.take_layer(target)
-        finally:
-            await sandbox.stop()
+                raise ImageError(f"{self._where}:{step.line}: {said}: {error}") from error
 
     async def _run(self, sandbox: Sandbox, run: Run, base: Base) -> None:
         tail: deque[bytes] = deque()
@@ -139,7 +177,7 @@ class Build:
 
         settings = run.settings
         result = await sandbox.exec(
-            run.argv,
+            [*(await self._script(sandbox, run)), *run.argv],
             env=settings.env,
             cwd=settings.workdir,
             user=settings.user,
@@ -149,101 +187,55 @@ class Build:
         if result.exit_code:
             raise ImageError(self._explain(run, result.exit_code, b"".join(tail), base))
 
+    async def _script(self, sandbox: Sandbox, run: Run) -> list[str]:
+        """The program that a RUN itself holds, where it can be executed."""
+        if not run.script:
+            return []
+        with self._store.scratch() as scratch:
+            file = scratch / "script"
+            file.write_text(run.script)
+            file.chmod(0o755)
+            await sandbox.upload(file, _SCRIPT)
+        return [_SCRIPT]
+
     def _explain(self, run: Run, code: int, output: bytes, base: Base) -> str:
-        lines = [f"{self._where}:{run.line}: '{run.text}' ended with exit code {code}"]
+        private = "" if not _UNREACHED.search(output) else _PRIVATE
+        lines = [f"{self._where}:{run.line}: '{run.text}' ended with exit code {code}{private}"]
         if base.host:
             lines.append(
-                f"the image {base.wanted} is not on this machine, so this ran on the host's own read-only "
-                f"system, without network unless slirp4netns is there: install what is missing on the host, "
-                f"or bring the image with `proctor images import FILE`"
+                f"with host root this ran on this machine's own read-only system in place of {base.wanted}: "
+                f"install what is missing on this machine, or run without host root"
             )
         printable = output.decode(errors="replace")
         lines += [f"  | {line}" for line in printable.splitlines()[-_LAST_LINES:]]
         return "\n".join(lines)
-
-    async def _copy(self, sandbox: Sandbox, step: Copy, selected: list[Selected]) -> None:
-        archives = [each for each in selected if step.unpacks and _is_archive(each)]
-        plain = [each for each in selected if each not in archives]
-        target = step.target
-        if not target.endswith("/") and target != "/" and await _is_folder(sandbox, target):
-            target += "/"
-        for each in archives:
-            await self._unpack(sandbox, step, each, target)
-        if not plain and not step.texts:
-            if not archives:
-                await _make_folder(sandbox, target)
-            return
-        into = self._single(step, plain, target)
-        with self._store.scratch() as scratch:
-            staged = scratch / "files"
-            staged.mkdir(mode=0o755)
-            stage(plain, staged)
-            for text_name, text in step.texts:
-                (staged / text_name).write_text(text)
-                (staged / text_name).chmod(0o644)
-            if into:
-                only = plain[0].name if plain else step.texts[0][0]
-                await sandbox.upload(staged / only, into)
-            else:
-                await sandbox.upload(staged, target)
-        names = [each.name for each in plain] + [text_name for text_name, _ in step.texts]
-        await self._change(
-            sandbox, step, [into] if into else [posixpath.join(target, each) for each in names]
-        )
-
-    def _single(self, step: Copy, plain: list[Selected], target: str) -> str:
-        """Where a single file goes; nothing when a folder's content is copied."""
-        count = len(plain) + len(step.texts)
-        folder_given = any(each.is_folder for each in plain) or any("/" in each.name for each in plain)
-        if count != 1 or folder_given or self._stands_for_content(step):
-            return ""
-        name = plain[0].name if plain else step.texts[0][0]
-        return posixpath.join(target, name) if target.endswith("/") or target == "/" else target
-
-    def _stands_for_content(self, step: Copy) -> bool:
-        """Whether a source is a folder, which stands for what is in it."""
-        return any(self._context.is_folder(source) for source in step.sources)
-
-    async def _unpack(self, sandbox: Sandbox, step: Copy, archive: Selected, target: str) -> None:
-        await _make_folder(sandbox, target)
-        place = f"/.proctor-{hashlib.sha256(archive.name.encode()).hexdigest()[:16]}"
-        await sandbox.upload(archive.source, place)
-        script = 'tar -x -f "$1" -C "$2"; code=$?; rm -f "$1"; exit $code'
-        result = await sandbox.exec(["/bin/sh", "-c", script, "sh", place, target], cwd="/", user="root")
-        if result.exit_code:
-            said = result.stderr.decode(errors="replace").strip()[-500:]
-            raise ImageError(f"{self._where}:{step.line}: {step.text}: cannot unpack {archive.name}: {said}")
-
-    async def _change(self, sandbox: Sandbox, step: Copy, paths: Sequence[str]) -> None:
-        """Owner and mode of what was copied, by the image's own programs: they know its users."""
-        for program, argument in (("chown", step.chown), ("chmod", step.chmod)):
-            for start in range(0, len(paths) if argument else 0, _CHUNK):
-                argv = [program, *(["-h"] if program == "chown" else []), argument, "--"]
-                result = await sandbox.exec([*argv, *paths[start : start + _CHUNK]], cwd="/", user="root")
-                if result.exit_code:
-                    said = result.stderr.decode(errors="replace").strip()[-500:]
-                    raise ImageError(f"{self._where}:{step.line}: {step.text}: {program} failed: {said}")
 
     def _place(self, group: Group) -> str:
         step = group.run or group.steps[0]
         return f"{self._where}:{step.line}"
 
 
-def _key(parent: str, group: Group, chosen: Sequence[Sequence[Selected]]) -> str:
+def _key(parent: str, group: Group, material: _Material) -> str:
     described = {
         "format": _FORMAT,
         "parent": parent,
         "steps": [
-            {**_without_line(step), "content": digest(selected) if selected else ""}
-            for step, selected in zip(group.steps, chosen, strict=True)
+            {**_without_line(step), "content": gathered.digest}
+            for step, gathered in zip(group.steps, material.steps, strict=True)
         ],
         "run": _without_line(group.run) if group.run else None,
+        "mounts": [each.digest for each in material.mounts],
     }
     return hashlib.sha256(json.dumps(described, sort_keys=True).encode()).hexdigest()
 
 
 def _without_line(step: MakeFolder | Copy | Run) -> dict[str, object]:
-    return {name: value for name, value in asdict(step).items() if name not in {"line", "text"}}
+    """What a step is, without where it is written; the content of what it takes is known by itself."""
+    left_out = {"line", "text", "origin"}
+    found = {name: value for name, value in asdict(step).items() if name not in left_out}
+    if isinstance(step, Run):
+        found["mounts"] = [{**asdict(each), "origin": None} for each in step.mounts]
+    return found
 
 
 def _has_content(layer: Path) -> bool:
@@ -252,21 +244,3 @@ def _has_content(layer: Path) -> bool:
             return next(entries, None) is not None
     except PermissionError:
         return True
-
-
-def _is_archive(each: Selected) -> bool:
-    return (
-        not each.is_folder and not each.is_link and "/" not in each.name and tarfile.is_tarfile(each.source)
-    )
-
-
-async def _is_folder(sandbox: Sandbox, path: str) -> bool:
-    """Whether an image without a shell has a folder there cannot be known; then it is taken for a file."""
-    result = await sandbox.exec(["/bin/sh", "-c", '[ -d "$1" ]', "sh", path], cwd="/", user="root")
-    return result.exit_code == 0
-
-
-async def _make_folder(sandbox: Sandbox, path: str) -> None:
-    with tempfile.TemporaryDirectory(prefix="proctor-") as empty:
-        Path(empty).chmod(0o755)
-        await sandbox.upload(Path(empty), path)

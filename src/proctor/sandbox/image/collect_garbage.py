@@ -1,6 +1,6 @@
-"""Remove layers that nobody has used for long, and the least recently used ones when there are too many.
+"""Remove layers that were not used for long, and the least recently used ones when there are too many.
 
-What a living process uses stays, and so do images that a person imported, unless that is asked for.
+What a living process uses stays, and so do images that a person imported or pulled, unless requested.
 """
 
 from __future__ import annotations
@@ -46,7 +46,8 @@ async def collect_garbage(
     with store.collecting():
         spared = store.in_use()
         if not imported:
-            spared |= {layer for image in references.all() for layer in image.layers}
+            wanted = [image for image in references.all() if image.kept or image.source != "registry"]
+            spared |= {layer for image in wanted for layer in image.layers}
         left = sum(sizes.values())
         for key in sorted(sizes, key=store.last_used):
             if key in spared or (now - store.last_used(key) <= max_age_s and left <= max_bytes):
@@ -57,6 +58,7 @@ async def collect_garbage(
                 removed_bytes += sizes[key]
     for name in trash:
         await store.remove(name)
+    _remove_old_downloads(store, now - max_age_s)
     return Collected(
         removed=len(trash),
         removed_bytes=removed_bytes,
@@ -64,6 +66,14 @@ async def collect_garbage(
         kept_bytes=sum(sizes.values()) - removed_bytes,
         forgotten=tuple(_forget(store, references)),
     )
+
+
+def _remove_old_downloads(store: LayerStore, before: float) -> None:
+    """What a pull left unfinished and was not continued for so long."""
+    for file in store.downloads.iterdir():
+        with contextlib.suppress(OSError):
+            if file.stat().st_mtime <= before:
+                file.unlink()
 
 
 def _forget(store: LayerStore, references: References) -> Iterable[str]:

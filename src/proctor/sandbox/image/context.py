@@ -12,11 +12,14 @@ import re
 import shutil
 import stat
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
 
+from proctor.disk import read_small
 from proctor.errors import TaskError
+from proctor.sandbox.image.dockerfile import MOST_BYTES
+from proctor.sandbox.image.tree import kept_path
 
 _MOST_LINKS = 40
 _MOST_IGNORE_BYTES = 1 << 20
@@ -30,6 +33,8 @@ class Selected:
     name: str
     """Its path below the target; empty for a single file whose target names it."""
     status: os.stat_result
+    fetched: bool = False
+    """Whether it came from an address: archives among those stay as they are."""
 
     @property
     def is_folder(self) -> bool:
@@ -49,20 +54,23 @@ class Context:
         self.folder = Path(os.path.realpath(folder))
         self._dockerfile = dockerfile
 
-    def select(self, pattern: str, where: str) -> list[Selected]:
-        """What a source of COPY stands for; a folder stands for its content."""
+    def select(self, pattern: str, where: str, *, parents: bool = False) -> list[Selected]:
+        """The entries that a source of COPY means; a folder means its content. `parents`: paths are kept."""
         found = []
         for relative in self._matches(pattern, where):
             place = self._resolve(relative, where)
             if place is None:
                 continue
             status = place.lstat()
+            kept = kept_path(relative, pattern) if parents else ""
             if stat.S_ISDIR(status.st_mode):
-                found += list(self._below(place, relative))
+                below = self._below(place, relative)
+                found += [replace(each, name=f"{kept}/{each.name}") if kept else each for each in below]
             elif self._ignored(relative):
                 continue
             elif stat.S_ISREG(status.st_mode):
-                found.append(Selected(source=place, name=relative.rpartition("/")[2], status=status))
+                name = kept or relative.rpartition("/")[2]
+                found.append(Selected(source=place, name=name, status=status))
         if not found and not self.is_folder(pattern, where):
             hint = " (`.dockerignore` leaves it out)" if self._exists(pattern) else ""
             raise TaskError(f"{where}: '{pattern}' is not in the build context {self.folder}{hint}")
@@ -84,7 +92,7 @@ class Context:
     def content_digest(self, dockerfile: Path) -> str:
         """What the whole context and the Dockerfile hold, whenever they were written."""
         files = digest([each for each in self._below(self.folder, "") if not each.is_folder])
-        return hashlib.sha256(dockerfile.read_bytes() + files.encode()).hexdigest()
+        return hashlib.sha256(read_small(dockerfile, MOST_BYTES) + files.encode()).hexdigest()
 
     def _matches(self, pattern: str, where: str) -> list[str]:
         parts = [part for part in pattern.split("/") if part not in {"", "."}]
@@ -125,7 +133,7 @@ class Context:
                 continue
             links += 1
             if links > _MOST_LINKS:
-                raise TaskError(f"{where}: '{relative}' is a link that leads in circles")
+                raise TaskError(f"{where}: '{relative}' is a link that points to itself")
             text = str(place.readlink())
             done = [] if text.startswith("/") else done
             waiting += text.split("/")[::-1]
@@ -225,8 +233,12 @@ def _rules(text: str) -> Iterator[tuple[re.Pattern[str], bool]]:
         if not pattern or pattern.startswith("#"):
             continue
         leaves_out = not pattern.startswith("!")
-        parts = [part for part in pattern.lstrip("!").strip().split("/") if part not in {"", "."}]
-        yield re.compile(_regex("/".join(parts))), leaves_out
+        yield re.compile(path_regex(pattern.lstrip("!").strip())), leaves_out
+
+
+def path_regex(pattern: str) -> str:
+    """A pattern of `.dockerignore` or `--exclude` as a regular expression for a whole path."""
+    return _regex("/".join(part for part in pattern.split("/") if part not in {"", "."}))
 
 
 def _regex(pattern: str) -> str:

@@ -1,6 +1,6 @@
-"""A Dockerfile as instructions with their lines, and their text as words.
+"""A Dockerfile as instructions with their lines.
 
-Only the grammar; what instructions mean is in `recipe`.
+Only the grammar: `words` fills in variables, and what instructions mean is in `recipe`.
 """
 
 from __future__ import annotations
@@ -8,8 +8,8 @@ from __future__ import annotations
 import difflib
 import json
 import re
-from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
 
 from proctor.errors import TaskError
 
@@ -18,11 +18,12 @@ KNOWN = (
     "ONBUILD", "RUN", "SHELL", "STOPSIGNAL", "USER", "VOLUME", "WORKDIR",
 )  # fmt: skip
 _DIRECTIVE = re.compile(r"#\s*(\w+)\s*=\s*(.*?)\s*$")
-_FLAG = re.compile(r"--([a-z][a-z-]*)(?:=(\"[^\"]*\"|\S*))?(?:\s+|$)")
-_HEREDOC = re.compile(r"<<(-?)\s*([\"']?)([A-Za-z_][\w.]*)\2")
-_MOST_BYTES = 1 << 20
-_NAME = re.compile(r"[A-Za-z_]\w*")
-_SPACE = " \t\n"
+_FLAG = re.compile(r"--([a-z][a-z-]*)(?:=((?:\"[^\"]*\"|'[^']*'|[^\s\"'])*))?(?:\s+|$)")
+_MARK = re.compile(r"\d*<<(-?)([\"']?)([^<\"'\s]+)\2")
+_RAW_WORD = re.compile(r"(?:\\.|\"(?:\\.|[^\"])*\"|'[^']*'|[^\s\"'])+", re.DOTALL)
+_DOCUMENTED = frozenset({"RUN", "COPY", "ADD"})
+"""What may be followed by documents."""
+MOST_BYTES = 1 << 20
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -45,6 +46,10 @@ class Instruction:
     flags: tuple[tuple[str, str], ...] = ()
     heredocs: tuple[Heredoc, ...] = ()
 
+    def flag(self, name: str) -> str | None:
+        """The last value of a flag; None when it is not given."""
+        return next((value for key, value in reversed(self.flags) if key == name), None)
+
     def json_words(self) -> list[str] | None:
         """The words of the exec form, `["a", "b"]`; None when it is not one."""
         if not self.text.startswith("["):
@@ -56,14 +61,23 @@ class Instruction:
         return words if isinstance(words, list) and all(isinstance(word, str) for word in words) else None
 
     def __str__(self) -> str:
-        first = self.text.partition("\n")[0]
+        first = " ".join(self.text.partition("\n")[0].split())
         return f"{self.name} {first if len(first) < 100 else first[:97] + '...'}"
+
+
+def parse_trigger(text: str, where: str, line: int) -> tuple[Instruction, ...]:
+    """The instruction that an ONBUILD holds, as if it were written at a line."""
+    found = tuple(_Reader(text, where).instructions())
+    for each in found:
+        if each.name in {"ONBUILD", "FROM", "MAINTAINER"}:
+            raise TaskError(f"{where}:{line}: ONBUILD cannot contain {each.name}")
+    return tuple(replace(each, line=line) for each in found)
 
 
 def parse(data: bytes, where: str) -> tuple[Instruction, ...]:
     """Read a Dockerfile; TaskError with the line when it is not one."""
-    if len(data) > _MOST_BYTES:
-        raise TaskError(f"{where}: larger than {_MOST_BYTES} bytes; that is no Dockerfile")
+    if len(data) > MOST_BYTES:
+        raise TaskError(f"{where}: larger than {MOST_BYTES} bytes; this is not a Dockerfile")
     try:
         text = data.decode("utf-8-sig")
     except UnicodeDecodeError:
@@ -108,7 +122,7 @@ class _Reader:
         flags, text = _take_flags(text.strip())
         if not text:
             raise TaskError(f"{self._where}:{number}: {name} needs an argument")
-        documents = tuple(self._heredocs(text, number)) if name in {"RUN", "COPY", "ADD"} else ()
+        documents = tuple(self._heredocs(text, number)) if name in _DOCUMENTED else ()
         return Instruction(name=name, text=text, line=number, flags=flags, heredocs=documents)
 
     def _joined(self) -> str:
@@ -117,7 +131,7 @@ class _Reader:
         while self._next < len(self._lines):
             line = self._lines[self._next]
             self._next += 1
-            if pieces and line.lstrip().startswith("#"):
+            if pieces and (not line.strip() or line.lstrip().startswith("#")):
                 continue
             bare = line.rstrip()
             if not bare.endswith(self._escape):
@@ -127,7 +141,8 @@ class _Reader:
         return re.sub(r"^(\w+)\s+", r"\1 ", "".join(pieces))
 
     def _heredocs(self, text: str, number: int) -> Iterator[Heredoc]:
-        for indent, quote, name in _HEREDOC.findall(text):
+        for mark in _marks(text):
+            indent, quote, name = mark.groups()
             lines = []
             while True:
                 if self._next >= len(self._lines):
@@ -143,111 +158,18 @@ class _Reader:
 def _take_flags(text: str) -> tuple[tuple[tuple[str, str], ...], str]:
     flags = []
     while found := _FLAG.match(text):
-        flags.append((found[1], (found[2] or "").strip('"')))
+        flags.append((found[1], re.sub(r"[\"']", "", found[2] or "")))
         text = text[found.end() :]
     return tuple(flags), text.strip()
 
 
+def _marks(text: str) -> Iterator[re.Match[str]]:
+    """The words that announce a document; `<<` inside of another word, or before a space, does not."""
+    for word in _RAW_WORD.finditer(text):
+        if mark := _MARK.fullmatch(word[0]):
+            yield mark
+
+
 def without_marks(text: str) -> str:
     """The text of an instruction with the `<<NAME` of its documents taken out."""
-    return _HEREDOC.sub("", text).strip()
-
-
-class UnknownExpansionError(ValueError):
-    """A `${…}` of a kind that is not known here."""
-
-
-def expand(text: str, variables: Mapping[str, str]) -> str:
-    """The text as one word."""
-    words = _Words(text, variables, split=False).read()
-    return words[0] if words else ""
-
-
-def expand_document(text: str, variables: Mapping[str, str]) -> str:
-    """A document with its variables filled in; quotes are text there."""
-    words = _Words(text, variables, split=False, quotes="").read()
-    return words[0] if words else ""
-
-
-def split(text: str, variables: Mapping[str, str]) -> list[str]:
-    """The text as words."""
-    return _Words(text, variables, split=True).read()
-
-
-class _Words:
-    def __init__(self, text: str, variables: Mapping[str, str], *, split: bool, quotes: str = "\"'") -> None:
-        self._text = text
-        self._at = 0
-        self._variables = variables
-        self._split = split
-        self._quotes = quotes
-        self._words: list[str] = []
-        self._word: str | None = None
-
-    def read(self) -> list[str]:
-        quote = ""
-        while self._at < len(self._text):
-            char = self._text[self._at]
-            self._at += 1
-            if quote == "'" and char != "'":
-                self._add(char)
-            elif char == quote:
-                quote = ""
-            elif not quote and char in self._quotes:
-                quote = char
-                self._add("")
-            elif char == "\\" and self._at < len(self._text):
-                self._add(self._escaped(inside=bool(quote) or not self._quotes))
-            elif char == "$":
-                self._add(self._variable())
-            elif self._split and not quote and char in _SPACE:
-                self._end()
-            else:
-                self._add(char)
-        self._end()
-        return self._words
-
-    def _add(self, text: str) -> None:
-        self._word = (self._word or "") + text
-
-    def _end(self) -> None:
-        if self._word is not None:
-            self._words.append(self._word)
-            self._word = None
-
-    def _escaped(self, *, inside: bool) -> str:
-        """What a backslash makes of the next character; inside quotes it is mostly a backslash."""
-        char = self._text[self._at]
-        self._at += 1
-        return f"\\{char}" if inside and char not in f"{self._quotes[:1]}$\\" else char
-
-    def _variable(self) -> str:
-        if self._text[self._at : self._at + 1] == "{":
-            return self._braced()
-        name = _NAME.match(self._text, self._at)
-        if not name:
-            return "$"
-        self._at = name.end()
-        return self._variables.get(name[0], "")
-
-    def _braced(self) -> str:
-        end, depth = self._at + 1, 1
-        while end < len(self._text) and depth:
-            depth += {"{": 1, "}": -1}.get(self._text[end], 0)
-            end += 1
-        body = self._text[self._at + 1 : end - 1]
-        self._at = end
-        name = _NAME.match(body)
-        if depth or not name:
-            raise UnknownExpansionError(f"${{{body}}}")
-        value, rest = self._variables.get(name[0]), body[name.end() :]
-        if not rest:
-            return value or ""
-        kind = re.match(r":?[-+]", rest)
-        if not kind:
-            raise UnknownExpansionError(f"${{{body}}}")
-        given = bool(value) if kind[0].startswith(":") else value is not None
-        other = expand(rest[kind.end() :], self._variables)
-        if kind[0].endswith("+"):
-            return other if given else ""
-        return (value or "") if given else other
+    return _RAW_WORD.sub(lambda word: "" if _MARK.fullmatch(word[0]) else word[0], text).strip()

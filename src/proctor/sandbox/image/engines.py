@@ -9,7 +9,7 @@ import re
 import shutil
 import signal
 from collections import deque
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -87,11 +87,20 @@ async def save(engine: Engine, reference: str, target: Path) -> None:
         raise ImageError(f"{engine.name} save {reference} failed: {_last(lines)}")
 
 
-async def build(engine: Engine, folder: Path, dockerfile: Path, tag: str) -> None:
+async def build(
+    engine: Engine,
+    folder: Path,
+    dockerfile: Path,
+    tag: str,
+    *,
+    target: str = "",
+    arguments: Mapping[str, str] | None = None,
+) -> None:
     """Build a Dockerfile with the engine, under a name."""
-    code, lines = await _run(
-        engine, ("build", "--tag", tag, "--label", "proctor=1", "--file", str(dockerfile), str(folder))
-    )
+    given = [word for pair in (arguments or {}).items() for word in ("--build-arg", "=".join(pair))]
+    stage = ["--target", target] if target else []
+    command = ("build", "--tag", tag, "--label", "proctor=1", *stage, *given)
+    code, lines = await _run(engine, (*command, "--file", str(dockerfile), str(folder)))
     if code:
         shown = "".join(f"\n  | {line}" for line in lines)
         raise ImageError(f"{dockerfile}: {engine.name} build ended with exit code {code}{shown}")

@@ -1,6 +1,6 @@
 """Layers on disk, each made once: by name, under a lock, in a place of its own, then renamed.
 
-What stands under its name is complete. What a killed process left stands under another name and is removed.
+A folder with a layer's name is complete. What a killed process left has another name and is removed.
 """
 
 from __future__ import annotations
@@ -15,9 +15,8 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 from pathlib import Path
 from typing import Protocol
 
+from proctor import owner
 from proctor.errors import SandboxError
-from proctor.processes import start_ticks
-from proctor.sandbox import reaper
 from proctor.sandbox.init.client import Keeper
 
 _BUILDING = ".building-"
@@ -43,34 +42,39 @@ class LayerStore:
         self.layers = self.folder / "layers"
         self.locks = self.folder / "locks"
         self.users = self.folder / "users"
+        self.downloads = self.folder / "downloads"
+        """Beginnings of compressed layers, by digest: a pull that was cut goes on there."""
+        self._sizes = self.folder / "sizes"
         self._scratch = self.folder / "scratch"
         self._backend = backend
         self._numbers = itertools.count()
         self._used: set[str] = set()
         self._opened = False
+        self._name = ""
 
     async def open(self) -> None:
         """Make the folders and remove what killed builders left. Cheap from the second time on."""
         if self._opened:
             return
         keeper = await self._backend.keeper()
-        for folder in (self.folder, self.layers, self.locks, self.users, self._scratch):
+        own = (self.layers, self.locks, self.users, self.downloads, self._sizes, self._scratch)
+        for folder in (self.folder, *own):
             folder.mkdir(parents=True, exist_ok=True)
         self.layers.chmod(0o700)
         if keeper.ids.as_root:
             os.chown(self.layers, keeper.ids.keeper_uid, keeper.ids.keeper_gid)
         self._opened = True
         for layer in list(self.layers.glob(f"{_BUILDING}*")):
-            if not _owner_lives(layer.name.removeprefix(_BUILDING)):
+            if not self._owner_lives(layer.name.removeprefix(_BUILDING)):
                 await self.remove(layer.name)
         for folder in self._scratch.iterdir():
-            if not _owner_lives(folder.name):
+            if not self._owner_lives(folder.name):
                 shutil.rmtree(folder, ignore_errors=True)
 
     @contextlib.contextmanager
     def scratch(self) -> Iterator[Path]:
         """A folder for files on their way; should this process be killed, the next one removes it."""
-        folder = self._scratch / f"{reaper.owner_name()}-{next(self._numbers)}"
+        folder = self._scratch / f"{self._owner()}-{next(self._numbers)}"
         folder.mkdir(mode=0o700)
         try:
             yield folder
@@ -91,10 +95,10 @@ class LayerStore:
         return self.layers / key
 
     async def obtain(self, key: str, make: Make) -> Path:
-        """A layer, made now if nobody made it before; others who want it wait."""
+        """A layer, made now unless it exists; others who want it wait."""
         if found := self.find(key):
             return found
-        async with self._locked(key):
+        async with self.locked(key):
             if found := self.find(key):
                 return found
             building = self._building()
@@ -105,15 +109,36 @@ class LayerStore:
                 await asyncio.shield(self.remove(building))
         return self.layers / key
 
+    @contextlib.asynccontextmanager
+    async def temporary(self) -> AsyncIterator[Path]:
+        """A path in place of a layer, for what is made there and removed at the end."""
+        name = self._building()
+        try:
+            yield self.layers / name
+        finally:
+            await asyncio.shield(self.remove(name))
+
     def discard(self, key: str) -> str:
         """Take a layer out of use while `collecting`; the name under which it can then be removed."""
         name = self._building()
         (self.layers / key).rename(self.layers / name)
         (self.locks / key).unlink(missing_ok=True)
+        (self._sizes / key).unlink(missing_ok=True)
         return name
 
+    def note_size(self, key: str, size_bytes: int) -> None:
+        """Remember how many bytes a layer's content has."""
+        (self._sizes / key).write_text(str(size_bytes))
+
+    def size_bytes(self, key: str) -> int:
+        """How many bytes a layer's content has; 0 where that is not known."""
+        try:
+            return int((self._sizes / key).read_text())
+        except (OSError, ValueError):
+            return 0
+
     async def remove(self, name: str) -> None:
-        """Remove a layer, or the beginning of one, whoever owns its files."""
+        """Remove a layer, or the beginning of one, whatever users own its files."""
         if not os.path.lexists(self.layers / name):
             return
         keeper = await self._backend.keeper()
@@ -129,7 +154,7 @@ class LayerStore:
         """Layers that living processes use; the notes of dead ones are removed."""
         found: set[str] = set()
         for file in self.users.iterdir():
-            if _owner_lives(file.name):
+            if self._owner_lives(file.name):
                 found |= set(file.read_text().split())
             else:
                 file.unlink(missing_ok=True)
@@ -144,12 +169,24 @@ class LayerStore:
 
     @contextlib.contextmanager
     def collecting(self) -> Iterator[None]:
-        """While it lasts, nobody begins to use a layer."""
+        """While it is held, no process begins to use a layer."""
         with self._collection_lock(fcntl.LOCK_EX):
             yield
 
+    def _owner(self) -> str:
+        """The name of this process, from now on held: what it begins is not removed while it lives."""
+        name = owner.owner_name()
+        if name != self._name or not owner.is_held(self.users / name):
+            owner.hold(self.users / name)
+            self._name = name
+        return name
+
+    def _owner_lives(self, name: str) -> bool:
+        found = owner.owner_in(name)
+        return bool(found) and owner.lives(found, self.users / found)
+
     def _building(self) -> str:
-        return f"{_BUILDING}{reaper.owner_name()}-{next(self._numbers)}"
+        return f"{_BUILDING}{self._owner()}-{next(self._numbers)}"
 
     def _put(self, building: str, key: str) -> None:
         with self._collection_lock(fcntl.LOCK_SH):
@@ -162,7 +199,7 @@ class LayerStore:
 
     def _note_use(self, key: str) -> None:
         (self.locks / key).touch()
-        with (self.users / reaper.owner_name()).open("a") as file:
+        with (self.users / self._owner()).open("a") as file:
             file.write(f"{key}\n")
         self._used.add(key)
 
@@ -176,7 +213,8 @@ class LayerStore:
             os.close(fd)
 
     @contextlib.asynccontextmanager
-    async def _locked(self, key: str) -> AsyncIterator[None]:
+    async def locked(self, key: str) -> AsyncIterator[None]:
+        """While it lasts, no other process has the lock of that name."""
         fd = os.open(self.locks / key, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
         wait_s = _FIRST_WAIT_S
         try:
@@ -190,11 +228,3 @@ class LayerStore:
             yield
         finally:
             os.close(fd)
-
-
-def _owner_lives(name: str) -> bool:
-    pid, _, rest = name.partition("-")
-    began = rest.partition("-")[0]
-    if not (pid.isdigit() and began.isdigit()):
-        return False
-    return start_ticks(int(pid)) == int(began)

@@ -6,7 +6,7 @@ import asyncio
 from collections.abc import Callable, Coroutine
 from typing import Any
 
-from proctor.errors import TaskError
+from proctor.errors import TaskError, is_lasting
 from proctor.model.task import Task, TaskEnvironment
 from proctor.sandbox.base import Root
 
@@ -46,7 +46,7 @@ class RootsOnce:
         if not making.done() or making.cancelled():
             return making.done()
         error = making.exception()
-        if error is None or isinstance(error, TaskError):
+        if error is None or isinstance(error, TaskError) or is_lasting(error):
             return False
         self._failures[key] = self._failures.get(key, 0) + 1
         return self._failures[key] < _TRIES

@@ -14,6 +14,7 @@ from typing import Any
 from proctor.sandbox.image.recipe import Settings
 
 _LIBRARY = "docker.io/library/"
+_HUB = frozenset({"docker.io", "index.docker.io", "registry-1.docker.io"})
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -25,9 +26,24 @@ class Image:
     layers: tuple[str, ...]
     settings: Settings
     source: str
-    """`archive`, or the engine it came from."""
+    """`archive`, `registry`, or the engine it came from."""
     stamp: str = ""
     """State of that engine's storage when it was last asked; as long as it stays, the answer does."""
+    digest: str = ""
+    """`sha256:…` of its manifest in the registry, for this platform; `NAME@DIGEST` names it for good."""
+    platform: str = ""
+    """`linux/amd64` and the like, for images from a registry."""
+    pulled_at: float = 0.0
+    """When the registry was last asked, in seconds since 1970."""
+    size_bytes: int = 0
+    """Of the content of its layers; 0 where that is not known."""
+    kept: bool = False
+    """A person pulled it: it stays until a person removes it."""
+
+    @property
+    def pin(self) -> str:
+        """What tells this image from every other one: its manifest's digest, else the id it has here."""
+        return self.digest or f"sha256:{self.id}"
 
 
 def normal(reference: str) -> str:
@@ -36,11 +52,19 @@ def normal(reference: str) -> str:
     first, slash, _ = name.partition("/")
     if not slash:
         name = _LIBRARY + name
+    elif first in _HUB:
+        rest = name.partition("/")[2]
+        name = f"docker.io/{rest}" if "/" in rest else _LIBRARY + rest
     elif not ("." in first or ":" in first or first == "localhost"):
         name = f"docker.io/{name}"
     if at:
         return f"{name}@{digest}"
     return name if re.search(r":[^/]+$", name) else f"{name}:latest"
+
+
+def untagged(image: Image) -> str:
+    """The name of an image without tag and digest."""
+    return re.sub(r":[^/:]+$", "", image.reference.partition("@")[0])
 
 
 class References:
@@ -50,8 +74,12 @@ class References:
         self.folder = folder
 
     def find(self, reference: str) -> Image | None:
-        """The image of that name, as far as this folder knows."""
-        return _read(self._file(reference))
+        """The image of that name, as far as this folder knows; by digest also under another name's tag."""
+        found = _read(self._file(reference))
+        name, at, digest = normal(reference).partition("@")
+        if found or not at:
+            return found
+        return next((each for each in self.all() if each.digest == digest and untagged(each) == name), None)
 
     def all(self) -> Iterator[Image]:
         """Every image."""
@@ -95,9 +123,19 @@ def _read(file: Path) -> Image | None:
             reference=value["reference"],
             id=value["id"],
             layers=tuple(value["layers"]),
-            settings=Settings(**value["settings"]),
+            settings=_settings(value["settings"]),
             source=value["source"],
             stamp=value.get("stamp", ""),
+            digest=value.get("digest", ""),
+            platform=value.get("platform", ""),
+            pulled_at=value.get("pulled_at", 0.0),
+            size_bytes=value.get("size_bytes", 0),
+            kept=value.get("kept", False),
         )
     except (KeyError, TypeError):
         return None
+
+
+def _settings(value: dict[str, Any]) -> Settings:
+    lists = {name: tuple(value.get(name, ())) for name in ("onbuild", "entrypoint")}
+    return Settings(**{**value, **lists})

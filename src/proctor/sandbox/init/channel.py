@@ -43,7 +43,7 @@ class Channel:
             self._post(data, fds)
 
     def silence(self) -> None:
-        """Send and hear nothing more; the other side is not told. No callback follows."""
+        """Send and receive nothing more; the other side is not notified. No callback follows."""
         if self.closed:
             return
         self.closed = True

@@ -87,7 +87,7 @@ class Keeper:
         return keeper
 
     def start(self, fields: Sequence[str], fds: Sequence[int], on_exit: Callable[[Usage], None]) -> str:
-        """Begin a sandbox; its name for the keeper. Whether it stands is said on its own socket."""
+        """Start a sandbox; returns its name for the keeper. Its own socket reports when it is ready."""
         self._require()
         ident = self._next()
         self._exits[ident] = on_exit
@@ -109,8 +109,13 @@ class Keeper:
             raise SandboxError(f"could not remove the state of sandbox {name}")
         return int(words[3])
 
+    def own_network(self, ident: str) -> None:
+        """Say that others enter a sandbox's network: then no later sandbox gets it."""
+        self._require()
+        self._channel.send([f"N{ident}"])
+
     async def remove(self, name: str, folder: int) -> None:
-        """Remove a tree that a sandbox left, whoever owns its files."""
+        """Remove a tree that a sandbox left, whichever user owns its files."""
         await self.end(f"remove-{self._next()}", name, folder)
 
     async def archive(self, folder: int, target: int, max_bytes: int, after: Sequence[int] = ()) -> int:
@@ -178,7 +183,7 @@ class Keeper:
 
     def _require(self) -> None:
         if not self.alive:
-            raise SandboxError("the keeper of the sandboxes has died")
+            raise SandboxError("the sandbox keeper process has died")
 
     def _message(self, words: list[str], fds: list[int]) -> None:
         del fds
@@ -199,8 +204,8 @@ class Keeper:
         waiting, self._waiting = self._waiting, {}
         for future in waiting.values():
             if not future.done():
-                future.set_exception(SandboxError("the keeper of the sandboxes has died"))
-                future.exception()  # whoever still waits hears of it; nobody else needs to
+                future.set_exception(SandboxError("the sandbox keeper process has died"))
+                future.exception()  # those who still wait get it; others do not need it
 
 
 def _check_greeting(words: Sequence[str]) -> None:

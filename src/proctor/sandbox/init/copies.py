@@ -1,4 +1,4 @@
-"""Files in and out of a sandbox through its init, and folders made anew."""
+"""Files in and out of a sandbox through its init, and folders created again."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from proctor.errors import SandboxError
+from proctor.errors import HostError, SandboxError
 from proctor.sandbox import transfer
 from proctor.sandbox.base import Download, ExecResult
 from proctor.sandbox.init.session import Session, last_line
@@ -41,15 +41,16 @@ async def download(
         raise FileNotFoundError(f"{source} does not exist in sandbox {session.name}")
     if unpacker.error or not unpacker.complete:
         reason = unpacker.error or last_line(result) or "the stream ended early"
-        raise SandboxError(f"download of {source} from {session.name} failed: {reason}")
+        kind = HostError if unpacker.by_host else SandboxError
+        raise kind(f"download of {source} from {session.name} failed: {reason}")
     return unpacker.result()
 
 
 async def make_fresh(session: Session, paths: Sequence[str]) -> None:
-    """Make each path an empty folder of root, whatever stood there."""
+    """Make each path an empty folder of root, whatever it was before."""
     result = await builtin(session, ["fresh", *paths])
     if result.exit_code:
-        raise SandboxError(f"cannot make {', '.join(paths)} anew: {last_line(result)}")
+        raise SandboxError(f"cannot create {', '.join(paths)} again: {last_line(result)}")
 
 
 async def builtin(session: Session, argv: Sequence[str], **options: Any) -> ExecResult:

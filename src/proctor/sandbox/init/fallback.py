@@ -12,8 +12,10 @@ import os
 import select
 import signal
 import socket
+import stat
 import sys
 from dataclasses import dataclass
+from pathlib import Path
 from typing import NoReturn
 
 from proctor.sandbox.init import kernel
@@ -21,6 +23,7 @@ from proctor.sandbox.init.warden import Warden, forked, measure
 from proctor.sandbox.init.wire import Message, receive, reply
 
 _SOCKET = 3
+_TUN = Path("/dev/net/tun")
 _PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 
 
@@ -33,7 +36,7 @@ class _Child:
     ident: str
     pidfd: int
     asked: bool = False
-    """Whether its end was asked for."""
+    """Whether it was told to end."""
     folder: int = -1
     name: str = ""
     used_bytes: int = 0
@@ -136,6 +139,18 @@ def _become(message: Message) -> None:
     os.execvpe(argv[0], argv, {"PATH": _PATH, "LC_ALL": "C.UTF-8"})  # noqa: S606 - a list, no shell
 
 
+def _offer_tun() -> None:
+    """While still root: a tun device that we may open, in mounts of our own; the machine's stays as it is."""
+    found = _TUN.stat()
+    if not stat.S_ISCHR(found.st_mode) or found.st_mode & 0o006 == 0o006:
+        return
+    kernel.unshare(kernel.NEWNS)
+    kernel.mount("", "/", None, kernel.MS_REC | kernel.MS_SLAVE)
+    kernel.mount("proctor", str(_TUN.parent), "tmpfs", kernel.MS_NOSUID, "mode=755,size=4k")
+    os.mknod(_TUN, stat.S_IFCHR, found.st_rdev)
+    _TUN.chmod(0o666)
+
+
 def main(arguments: list[str]) -> NoReturn:
     """Leave root if we are root, enter a user namespace, wait to be mapped, serve."""
     parent = os.pidfd_open(os.getppid())
@@ -144,11 +159,13 @@ def main(arguments: list[str]) -> NoReturn:
     try:
         if arguments:
             uid, gid = (int(word) for word in arguments)
+            with contextlib.suppress(OSError):  # slirp4netns says so when a network is asked for
+                _offer_tun()
             os.setgroups([])
             os.setresgid(gid, gid, gid)
             os.setresuid(uid, uid, uid)
         if os.geteuid() == 0:
-            raise PermissionError(1, "will not make sandboxes as root")
+            raise PermissionError(1, "cannot create sandboxes as root")
         kernel.be_dumpable()
         kernel.unshare(kernel.NEWUSER)
     except OSError as error:

@@ -194,10 +194,11 @@ static void start_command(struct sandbox *sandbox, const struct message *message
     free(room);
 }
 
-static void listen_inside(struct sandbox *sandbox, const char *id, int port)
+/* On the loopback, or with `any` on every address that is the inside's. */
+static void listen_inside(struct sandbox *sandbox, const char *id, int port, int any)
 {
     struct sockaddr_in address = {.sin_family = AF_INET, .sin_port = htons(port),
-                                  .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
+                                  .sin_addr.s_addr = htonl(any ? INADDR_ANY : INADDR_LOOPBACK)};
     int fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0), on = 1;
     char text[64];
     setsockopt(fd, SOL_SOCKET, SO_REUSEADDR, &on, sizeof on);
@@ -239,7 +240,7 @@ static void handle(struct sandbox *sandbox, const struct message *message)
         else
             reply(sandbox->control, "c %s", id);
         break;
-    case 'L': listen_inside(sandbox, id, rest ? atoi(rest) : 0); break;
+    case 'L': listen_inside(sandbox, id, rest ? atoi(rest) : 0, rest && next_field(message, rest)); break;
     case 'U': measure(sandbox, id); break;
     }
 }

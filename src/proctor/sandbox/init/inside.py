@@ -39,7 +39,7 @@ class Command:
     user: str = "root"
     builtin: bool = False
     fresh: Sequence[str] = ()
-    """Folders to make anew before it starts."""
+    """Folders to delete and create again before it starts."""
     targets: Sequence[str] = ()
     """Where to unpack the last of its descriptors, one each."""
 
@@ -315,4 +315,5 @@ def _fresh(path: str) -> None:
         shutil.rmtree(path)
     elif os.path.lexists(path):
         os.unlink(path)
-    os.mkdir(path, 0o755)
+    os.mkdir(path)
+    os.chmod(path, 0o777 if path.startswith("/logs/") else 0o755)  # any account may write logs

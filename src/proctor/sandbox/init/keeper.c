@@ -53,6 +53,7 @@ void read_request(const struct message *message, struct request *request)
         case 'l': if (request->layer_count < MAX_LAYERS) request->layers[request->layer_count++] = value; break;
         case 'b': if (request->bind_count < MAX_BINDS) request->binds[request->bind_count++] = value; break;
         case 't': if (request->bind_count) request->bind_targets[request->bind_count - 1] = value; break;
+        case 'v': if (atoi(value) >= 0 && atoi(value) < MAX_BINDS) request->bind_writable[atoi(value)] = 1; break;
         default:
             for (size_t each = 0; each < sizeof numbers / sizeof *numbers; each++)
                 if (numbers[each].tag == *field)
@@ -240,6 +241,14 @@ static void kill_program(const char *id)
             kill(child->pid, SIGKILL);
 }
 
+/* N<id>: others have used its network, or are about to; nobody gets it after this sandbox. */
+static void own_network(const char *id)
+{
+    for (struct child *child = children; child; child = child->next)
+        if (child->kind == 'i' && !strcmp(child->id, id))
+            child->alone = 0;
+}
+
 static void serve(int parent)
 {
     sigset_t wanted;
@@ -269,6 +278,7 @@ static void serve(int parent)
             case 'R': run_program(&message); break;
             case 'A': save_changes(&message); break;
             case 'K': kill_program(message.data + 1); break;
+            case 'N': own_network(message.data + 1); break;
             }
             for (int each = 0; each < message.fd_count; each++)
                 close(message.fds[each]);
@@ -292,6 +302,7 @@ int main(int argc, char **argv)
     if (argc == 3) {
         uid_t uid = strtoul(argv[1], NULL, 10);
         gid_t gid = strtoul(argv[2], NULL, 10);
+        offer_tun();
         if (setgroups(0, NULL) < 0 || setresgid(gid, gid, gid) < 0 || setresuid(uid, uid, uid) < 0)
             fail("cannot leave root");
     }

@@ -12,6 +12,7 @@ from typing import Any
 NEWNS, NEWCGROUP, NEWUTS, NEWIPC = 0x00020000, 0x02000000, 0x04000000, 0x08000000
 NEWUSER, NEWPID, NEWNET = 0x10000000, 0x20000000, 0x40000000
 MS_RDONLY, MS_NOSUID, MS_NODEV, MS_BIND, MS_REC, MS_PRIVATE = 1, 2, 4, 4096, 16384, 1 << 18
+MS_SLAVE = 1 << 19
 _MOVE_MOUNT, _PIDFD_OPEN = 429, 434
 
 _library = ctypes.CDLL(None, use_errno=True)
@@ -69,7 +70,7 @@ def be_dumpable() -> None:
 
 
 def hide_arguments() -> None:
-    """Blank the command line, which names folders of the host, for whoever reads /proc inside."""
+    """Blank the command line, which names folders of the host, because /proc shows it inside."""
     with open("/proc/self/stat") as file:
         words = file.read().rpartition(")")[2].split()
     start, end = int(words[45]), int(words[46])

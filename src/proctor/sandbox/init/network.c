@@ -8,7 +8,10 @@
 #include <sched.h>
 #include <sys/ioctl.h>
 #include <sys/mman.h>
+#include <sys/mount.h>
 #include <sys/socket.h>
+#include <sys/stat.h>
+#include <sys/sysmacros.h>
 
 /* The numbers of a new network, written by the first init that made one; the keeper's other children see it. */
 struct numbers {
@@ -110,3 +113,19 @@ void keep_network(int network)
 
 /* A network that somebody had, or -1. */
 int spare_network(void) { return spare_count ? spares[--spare_count] : -1; }
+
+/* In the keeper while it is still root: public networks need /dev/net/tun, which many machines keep for root.
+ * In mounts of its own the keeper gets a device that it may open; the machine's own stays as it is. Where that
+ * cannot be done, slirp4netns says so when a network is asked for. */
+void offer_tun(void)
+{
+    static const char folder[] = "/dev/net", device[] = "/dev/net/tun";
+    struct stat found;
+    if (stat(device, &found) < 0 || !S_ISCHR(found.st_mode) || (found.st_mode & 0006) == 0006)
+        return;
+    mode_t mask = umask(0);
+    if (unshare(CLONE_NEWNS) == 0 && mount(NULL, "/", NULL, MS_REC | MS_SLAVE, NULL) == 0 &&
+        mount("proctor", folder, "tmpfs", MS_NOSUID | MS_NOEXEC, "mode=755,size=4k") == 0)
+        (void)!mknod(device, S_IFCHR | 0666, found.st_rdev);
+    umask(mask);
+}

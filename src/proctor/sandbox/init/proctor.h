@@ -41,7 +41,7 @@ struct request {
     const char *id, *state, *hostname, *workdir;
     const char *layers[MAX_LAYERS];
     const char *binds[MAX_BINDS], *bind_targets[MAX_BINDS];
-    int layer_count, bind_count;
+    int layer_count, bind_count, bind_writable[MAX_BINDS];
     int cgroup_count, trees; /* trees: folders come as detached mounts, not as paths */
     int alone, network;      /* alone: nobody enters its network from outside; network: one to try first, or -1 */
     uint64_t capabilities, shm_bytes, nproc, fsize, data, nofile;
@@ -90,6 +90,7 @@ void enter_network(int spare);
 int hold_network(pid_t pid);
 void keep_network(int network);
 int spare_network(void);
+void offer_tun(void);
 
 /* container.c */
 _Noreturn void run_in_container(const char *path);

@@ -82,11 +82,13 @@ static void bind_fd(int fd, int tree, const char *target)
         fail("cannot bind %s", target);
 }
 
-static void make_read_only(const char *target)
+static void restrict_mount(const char *target, int writable)
 {
-    struct mount_attr attributes = {.attr_set = MOUNT_ATTR_RDONLY | MOUNT_ATTR_NOSUID | MOUNT_ATTR_NODEV};
+    struct mount_attr attributes = {.attr_set = MOUNT_ATTR_NOSUID | MOUNT_ATTR_NODEV};
+    if (!writable)
+        attributes.attr_set |= MOUNT_ATTR_RDONLY;
     if (syscall(SYS_mount_setattr, AT_FDCWD, target, AT_RECURSIVE, &attributes, sizeof attributes) < 0)
-        fail("cannot make %s read-only", target);
+        fail("cannot restrict the mount %s", target);
 }
 
 static void make_devices(const int *device_fds, uint64_t shm_bytes)
@@ -134,7 +136,7 @@ static void bind_sources(struct request *request)
             close(open(target, O_CREAT | O_WRONLY | O_CLOEXEC, 0644));
         }
         bind_fd(request->bind_fds[each], request->trees, target);
-        make_read_only(target);
+        restrict_mount(target, request->bind_writable[each]);
         close(request->bind_fds[each]);
         free(target);
     }

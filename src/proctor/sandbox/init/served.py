@@ -5,14 +5,20 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from proctor.sandbox.base import Before, Download, ExecResult, OnOutput, SandboxRequest
+from proctor.errors import SandboxError
+from proctor.sandbox.base import Before, Download, ExecResult, Network, OnOutput, SandboxRequest
+from proctor.sandbox.certificates import CaBundle
 from proctor.sandbox.init import copies
 from proctor.sandbox.init.session import Session
 from proctor.sandbox.init.uploads import Uploads
 from proctor.sandbox.limits import Group
 
+if TYPE_CHECKING:
+    from proctor.sandbox.network import SandboxNetwork
+
+NOT_COUNTED = "no control group counts the CPU time of this sandbox"
 PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 """Where commands are looked for unless the image or the request says otherwise."""
 
@@ -20,14 +26,18 @@ PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 class ServedSandbox:
     """The methods of `proctor.sandbox.base.Sandbox` that need nothing but the init's socket."""
 
-    def __init__(self, request: SandboxRequest, uploads: Uploads) -> None:
+    def __init__(self, request: SandboxRequest, uploads: Uploads, ca_bundle: CaBundle | None) -> None:
         self._request = request
+        self._ca_bundle = ca_bundle
         self._uploads = uploads
         self._session = Session(request.name)
         self._group: Group | None = None
         self._oom_seen = 0
         self._env: dict[str, str] = {}
-        self._ledger: dict[str, Any] = {}
+        self._network: SandboxNetwork | None = None
+        self._networks: dict[Network, None] = {}
+        """Which it had, in the order of their first use."""
+        self._ledger: dict[str, Any] = {"ca_bundle": ca_bundle.digest} if ca_bundle else {}
 
     @property
     def alive(self) -> bool:
@@ -69,7 +79,7 @@ class ServedSandbox:
     ) -> ExecResult:
         """Make everything ready and run a command, in one process and one message."""
         where = self._surroundings(env, cwd, user)
-        streams = await self._uploads.streams(before.bring)
+        streams = await self._uploads.streams(before.copies)
         try:
             result = await self._session.run(
                 argv, quiet=before.quiet, fresh=before.fresh, streams=streams, **where, **options
@@ -111,6 +121,35 @@ class ServedSandbox:
         if fresh:
             await copies.make_fresh(self._session, fresh)
 
+    async def set_network(self, network: Network, allowed_hosts: Sequence[str] = ()) -> None:
+        """Change the network for every later command; SandboxError when it does not come up."""
+        connected = self._require_network()
+        await self._change_network(connected, network, allowed_hosts)
+        self._networks[network] = None
+        request = self._request
+        trust = self._ca_bundle.env if self._ca_bundle else {}
+        self._env = {"PATH": PATH, **trust, **connected.env, **request.root.env, **request.env}
+
+    def _with_networks(self, enforced: Mapping[str, str]) -> dict[str, str]:
+        """How limits are enforced, with every network that it had and not only the first."""
+        kind = enforced["network"].partition(":")[0]
+        return (
+            {**enforced, "network": f"{kind}: {', '.join(self._networks)}"}
+            if self._networks
+            else dict(enforced)
+        )
+
+    def _require_network(self) -> SandboxNetwork:
+        if self._network is None:
+            raise SandboxError(f"sandbox {self._request.name} is not running")
+        return self._network
+
+    async def _change_network(
+        self, connected: SandboxNetwork, network: Network, allowed_hosts: Sequence[str]
+    ) -> None:
+        """Change it, as who the back end may enter the sandbox's network."""
+        raise NotImplementedError
+
     def _with_oom(self, result: ExecResult) -> ExecResult:
         """Whether the kernel killed a process for memory while the command ran."""
         if self._group is None:
@@ -119,14 +158,28 @@ class ServedSandbox:
         self._oom_seen = kills
         return replace(result, oom_killed=True) if kills > before else result
 
-    def _used(self) -> dict[str, Any]:
+    def _used(self, counted: Mapping[str, Any]) -> dict[str, Any]:
+        """The ledger: what the kernel `counted`, and what the init knows of the commands that it collected.
+
+        CPU time is the kernel's or unknown: the init does not learn what processes used that were killed.
+        """
         session = self._session
-        return {
-            "cpu_s": session.cpu_s,
+        paused = {"output_paused_s": session.output_paused_s} if session.output_paused_s else {}
+        found = {
+            **paused,
+            "cpu_s": None,
             "peak_memory_bytes": session.peak_process_bytes,
             "read_bytes": session.read_bytes,
             "write_bytes": session.write_bytes,
+            **counted,
+            **self._ledger,
         }
+        if found["cpu_s"] is None:
+            found["unknown"] = {"cpu_s": NOT_COUNTED}
+        return found
+
+    def _network_lost(self, reason: str) -> None:
+        self._ledger["network_lost"] = reason
 
     async def _end_for_storage(self, reason: str, by_host: bool) -> None:
         self._ledger["storage_exceeded"] = reason

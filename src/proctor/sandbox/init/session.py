@@ -25,6 +25,7 @@ class Session:
     def __init__(self, name: str) -> None:
         self.name = name
         self.cpu_s = 0.0
+        self.output_paused_s = 0.0
         self.peak_process_bytes = 0
         self.read_bytes = 0
         self.write_bytes = 0
@@ -48,7 +49,7 @@ class Session:
         return theirs
 
     async def ready(self, timeout_s: float) -> int:
-        """Wait until the root stands; SandboxError with the step that failed. The init's process id."""
+        """Wait until the root is ready; SandboxError with the step that failed. The init's process id."""
         ready = self._ready
         assert ready is not None
 
@@ -87,23 +88,13 @@ class Session:
     ) -> ExecResult:
         """Run a command to its end, or to its time limit and then the end of its whole tree.
 
-        Before it starts all others are ended (`quiet`), folders are made anew (`fresh`) and what each
+        Before it starts all others are ended (`quiet`), folders are created again (`fresh`) and what each
         descriptor of `streams` holds is unpacked at its target; SandboxError when that fails. A quiet
         operation of the init's own also tells what the disk holds then.
         """
         channel = self._require()
         ident = self._next()
-        fields = [f"X{ident}", f"c{cwd}", f"u{user}"]
-        if builtin:
-            fields.append("b")
-        if quiet and not self._quiet:
-            fields.append("q")
-            self._give_up_measuring()
-        if quiet and builtin:
-            fields.append("m")
-        self._disk = None
-        # Our own file operations leave nothing running.
-        self._quiet = (self._quiet or quiet) and builtin
+        fields = [f"X{ident}", f"c{cwd}", f"u{user}", *self._flags(builtin=builtin, quiet=quiet)]
         fields += [f"f{path}" for path in fresh]
         fields += [f"r{each.target}" for each in streams]
         fields += [f"a{word}" for word in argv]
@@ -131,8 +122,21 @@ class Session:
             raise
         result = self._result(words, output, time.perf_counter() - started, timed_out=timed_out)
         if words[0] == "n":
-            raise SandboxError(f"nothing was made ready in {self.name}: {last_line(result)}")
+            raise SandboxError(f"sandbox {self.name} could not be prepared: {last_line(result)}")
         return result
+
+    def _flags(self, *, builtin: bool, quiet: bool) -> list[str]:
+        """What the init must know of a command; afterwards it is known whether anything may still run."""
+        flags = ["b"] if builtin else []
+        if quiet and not self._quiet:
+            flags.append("q")
+            self._give_up_measuring()
+        if quiet and builtin:
+            flags.append("m")
+        self._disk = None
+        # Our own file operations leave nothing running.
+        self._quiet = (self._quiet or quiet) and builtin
+        return flags
 
     async def end_processes(self) -> None:
         """End every process but the init."""
@@ -166,10 +170,13 @@ class Session:
         finally:
             os.close(reader)
 
-    async def listen(self, port: int) -> socket.socket:
-        """A listening socket on the inside's loopback, to be served out here."""
+    async def listen(self, port: int, *, everywhere: bool = False) -> socket.socket:
+        """A listening socket on the inside's loopback, or on all its addresses, to be served out here.
+
+        With port 0 the kernel chooses one that is free.
+        """
         ident = self._next()
-        self._require().send([f"L{ident}", str(port)])
+        self._require().send([f"L{ident}", str(port), *(["any"] if everywhere else [])])
         words = await self._expect(ident)
         if ident not in self._received:
             raise SandboxError(f"cannot listen inside {self.name}: {' '.join(words[2:])}")
@@ -185,7 +192,7 @@ class Session:
         return int(words[2]), int(words[3])
 
     def silence(self) -> None:
-        """Hear nothing more from it; whoever waits for an answer gets none. The init is not told."""
+        """Receive nothing more from it; waiting callers get no answer. The init is not notified."""
         if self._channel:
             self._channel.silence()
         self._gone()
@@ -238,6 +245,7 @@ class Session:
         if disk and self._quiet:
             self._disk = int(disk[0]), int(disk[1])
         stdout, stderr = streams.drain()
+        self.output_paused_s += streams.paused_s
         self.cpu_s += int(cpu_us) / 1e6
         self.peak_process_bytes = max(self.peak_process_bytes, int(rss_kb) * 1024)
         self.read_bytes += int(blocks_in) * 512
@@ -260,7 +268,7 @@ class Session:
         """What measures runs inside too, and ends with everything else there."""
         future = self._waiting.pop(self._measuring, None)
         if future and not future.done():
-            future.set_exception(SandboxError(f"sandbox {self.name} was being emptied"))
+            future.set_exception(SandboxError(f"sandbox {self.name} was being reset"))
 
     def _next(self) -> str:
         self._last += 1

@@ -37,6 +37,7 @@ class Stream:
         self._keep_bytes = keep_bytes
         self._tail = bytearray()
         self._seen = 0
+        self.paused_s = 0.0
         self._loop = asyncio.get_running_loop()
         self._resume: asyncio.TimerHandle | None = None
         self._watched = False
@@ -105,6 +106,7 @@ class Stream:
         ):
             self._loop.remove_reader(self._fd)
             self._resume = self._loop.call_later(_PAUSE_S, self._continue)
+            self.paused_s += _PAUSE_S
         return True
 
     def _continue(self) -> None:
@@ -137,6 +139,11 @@ class Streams:
         said = self.out.drain(), self.err.drain()
         self._watch()
         return said
+
+    @property
+    def paused_s(self) -> float:
+        """How long nothing was read, because too much was written; a writer waits meanwhile."""
+        return self.out.paused_s + self.err.paused_s
 
     @property
     def open(self) -> bool:

@@ -86,7 +86,7 @@ class Uploads:
 
 
 def _in_memory(data: bytearray) -> int:
-    """Sealed: others may get the same file, so nobody may ever change it, however he opens it."""
+    """Sealed: others may get the same file, so it must never change."""
     fd = os.memfd_create("upload", os.MFD_CLOEXEC | os.MFD_ALLOW_SEALING)
     os.write(fd, data)
     fcntl.fcntl(fd, fcntl.F_ADD_SEALS, _SEALS)

@@ -44,7 +44,7 @@ _ENTERED = {
 
 
 def forked(work: Callable[[], object]) -> int:
-    """Run something in a child that ends with it, whatever happens; the child's process id."""
+    """Run something in a child process that always ends with it; returns the child's process id."""
     pid = os.fork()
     if pid:
         return pid
@@ -57,7 +57,7 @@ def forked(work: Callable[[], object]) -> int:
 
 
 class Warden:
-    """The process that stands for a sandbox: it holds its namespaces and is the parent of its commands."""
+    """The process of a sandbox: it holds its namespaces and is the parent of its commands."""
 
     def __init__(self, request: Message) -> None:
         self._request = request
@@ -126,8 +126,9 @@ class Warden:
         kernel.mount("overlay", "r", "overlay", kernel.MS_NODEV, options + ",volatile")
         workdir = request.one("w")
         arguments = ["--dir", workdir] if workdir.startswith("/") and workdir != "/" else []
+        writable = {f"b{number}" for number in request.all("v")}
         for name, target in zip(binds, targets, strict=True):
-            arguments += ["--ro-bind", f"{_STAGE}/{name}", target]
+            arguments += ["--bind" if name in writable else "--ro-bind", f"{_STAGE}/{name}", target]
         return arguments
 
     def _launch(self, binds: list[str]) -> subprocess.Popen[bytes]:
@@ -235,7 +236,8 @@ class Warden:
             else:
                 reply(self._control, "c", ident)
         elif message.kind == "L":
-            os.waitpid(forked(lambda: self._listen(ident, int(message.fields[1]))), 0)
+            host = "0.0.0.0" if len(message.fields) > 2 else "127.0.0.1"  # noqa: S104 - the inside's own
+            os.waitpid(forked(lambda: self._listen(ident, host, int(message.fields[1]))), 0)
         elif message.kind == "U":
             forked(lambda: reply(self._control, "u", ident, *measure(f"{_STAGE}/s/upper")))
 
@@ -302,10 +304,10 @@ class Warden:
                 with contextlib.suppress(ProcessLookupError):
                     os.kill(pid, signal.SIGKILL)
 
-    def _listen(self, ident: str, port: int) -> None:
+    def _listen(self, ident: str, host: str, port: int) -> None:
         kernel.setns(self._namespaces[0][0], kernel.NEWNET)
         try:
-            with socket.create_server(("127.0.0.1", port), backlog=128) as listener:
+            with socket.create_server((host, port), backlog=128) as listener:
                 socket.send_fds(self._control, [f"l {ident} ok".encode()], [listener.fileno()])
         except OSError as error:
             reply(self._control, "l", ident, error)

@@ -1,4 +1,4 @@
-"""Bring a store to the newest schema. Imports Alembic, so it is called only when there is something to do."""
+"""Upgrade a store to the newest schema. Imports Alembic, so it is called only when needed."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def upgrade_sqlite(path: str, revision: str = "head") -> None:
                 raise
     except SQLAlchemyError as error:
         raise StoreError(
-            f"{path}: the store could not be upgraded to the newest schema and is as it was: {error}"
+            f"{path}: the store could not be upgraded to the newest schema and is unchanged: {error}"
         ) from error
     finally:
         engine.dispose()

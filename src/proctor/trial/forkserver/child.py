@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import marshal
 import os
-import random
 import sys
 import traceback
 from contextlib import suppress
@@ -13,6 +12,7 @@ from proctor.experiments.base import construct
 from proctor.trial.forkserver.link import Link, LinkClosedError
 from proctor.trial.forkserver.page import PHASES
 from proctor.trial.forkserver.zygote import FINISHED, read_order, tell
+from proctor.trial.lockstep.worker import Seeds
 from proctor.trial.point.measure import Point
 
 TYPE_CHECKING = False
@@ -95,8 +95,11 @@ class Child:
         os.set_blocking(self.stream, True)
         link = Link(self.stream, self.page)
         with suppress(LinkClosedError):
-            seed_everything(request["seed"])
-            Point(request, self.page).run(self._maker(request), link)
+            seeds = seed_everything(request["seed"])
+            try:
+                Point(request, self.page).run(self._maker(request), link)
+            finally:
+                seeds.close()
         if link.lost:
             self.page.mark(_LINK_CLOSED)
             return FAILED_EXIT
@@ -116,12 +119,12 @@ class Child:
         return make
 
 
-def seed_everything(seed: int) -> None:
-    """Seed what measured code draws from. Ids never come from here."""
-    random.seed(seed)
-    numpy_random = sys.modules.get("numpy.random")
-    if numpy_random is not None:
-        numpy_random.seed(seed % 2**32)
+def seed_everything(seed: int) -> Seeds:
+    """Seed what measured code draws from, now or once it is imported. Ids never come from here."""
+    seeds = Seeds(seed)
+    seeds.watch()
+    seeds.sow()
+    return seeds
 
 
 def _flush() -> None:

@@ -19,7 +19,7 @@ from proctor.errors import SandboxError
 from proctor.experiments.base import REGISTRY
 from proctor.processes import kill_all, marked
 from proctor.trial.forkserver.output import Output
-from proctor.trial.forkserver.remote import Lane, Link, Pass
+from proctor.trial.forkserver.remote import LaneClient, Link, Pass
 from proctor.trial.forkserver.wire import Message
 
 START_TIMEOUT_S = 300.0
@@ -59,8 +59,8 @@ class ForkServer:
         self._importing = False
         self.users = 0
         """How many trials want it kept."""
-        self._idle: list[Lane] = []
-        self._busy: set[Lane] = set()
+        self._idle: list[LaneClient] = []
+        self._busy: set[LaneClient] = set()
 
     async def start(self) -> None:
         """Start and import. ImportFailedError when the module fails, SandboxError when it did not start."""
@@ -109,7 +109,7 @@ class ForkServer:
         self._output.drain()
         words = self._output.end_of(4_000)
         if not self._importing:
-            raise SandboxError(f"the fork server did not start: {words.strip() or 'it said nothing'}")
+            raise SandboxError(f"the fork server did not start: {words.strip() or 'no output'}")
         how = "ended the process" if self._link.closed.done() else f"took more than {START_TIMEOUT_S:g} s"
         message = {"phase": "import", "type": "ImportFailed", "traceback": words}
         raise ImportFailedError({**message, "message": f"importing '{self.slug}' {how}"})
@@ -130,7 +130,7 @@ class ForkServer:
             if lane.alive:
                 self._idle.append(lane)
 
-    async def _take(self) -> Lane:
+    async def _take(self) -> LaneClient:
         while self._idle:
             lane = self._idle.pop()
             if lane.alive:
@@ -146,7 +146,7 @@ class ForkServer:
         finally:
             theirs.close()
             os.close(writer)
-        return Lane(ours, reader)
+        return LaneClient(ours, reader)
 
     async def close(self) -> None:
         """End the server, its lanes and whatever they run; wait until they are gone."""

@@ -52,7 +52,7 @@ class Lane:
         self._served = 0
 
     def serve(self) -> NoReturn:
-        """One trial after another. Whatever ends this lane, its offspring ends first."""
+        """Run one trial after another. Before this lane ends, all of its descendants end."""
         code = 1
         try:
             self._settle()

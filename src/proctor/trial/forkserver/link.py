@@ -67,7 +67,7 @@ class Link:
         self._flushed_ns = time.monotonic_ns()
 
     def end_if_forked(self) -> None:
-        """A copy that the measured code forked and let return ends here, without a word."""
+        """End silently if this process is a copy that the measured code forked."""
         if os.getpid() != self._pid:
             os._exit(0)
 

@@ -38,7 +38,7 @@ class Output:
         return True
 
     def drain(self) -> None:
-        """Take what is still in the pipe, without waiting for whoever may hold it open."""
+        """Read what is still in the pipe, without waiting for other holders of its other end."""
         for _ in range(64):
             before = self.total_bytes
             if not self.read() or self.total_bytes == before:
@@ -56,7 +56,7 @@ class Output:
         return (self._head + self._tail)[-size:].decode("utf-8", "replace")
 
     def reset(self) -> None:
-        """Begin anew for the next trial of a process that lives on."""
+        """Start again for the next trial of a process that stays alive."""
         self.total_bytes = 0
         self._head.clear()
         self._tail.clear()

@@ -25,7 +25,7 @@ TIMES = 20
 
 
 class _Nothing(Experiment):
-    """Does nothing, and says so."""
+    """Does nothing."""
 
     def execute_once(self, context: ExperimentContext) -> dict[str, Any]:
         return {"index": context.iteration_index, "value": 1.5}

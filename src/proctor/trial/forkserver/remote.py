@@ -83,11 +83,11 @@ class Link:
             try:
                 sent = socket.send_fds(self.sock, [data], fds) if fds else self.sock.send(data)
             except BlockingIOError:
-                raise SandboxError("a lane does not take its orders") from None
+                raise SandboxError("a lane does not accept requests") from None
             if sent < len(data):
                 await self._loop.sock_sendall(self.sock, data[sent:])
         except OSError as error:
-            raise SandboxError(f"the fork server is gone: {error}") from None
+            raise SandboxError(f"the fork server has ended: {error}") from None
 
     def hang_up(self) -> None:
         """Say that nothing more will come; the other side clears up and ends."""
@@ -100,8 +100,8 @@ class Link:
         self.sock.close()
 
 
-class Lane:
-    """One lane of a server, as the controller holds it."""
+class LaneClient:
+    """The controller's end of one lane of a server."""
 
     def __init__(self, sock: socket.socket, reader: int) -> None:
         self._link = Link(sock, self._answered)
@@ -145,7 +145,7 @@ class Lane:
         return done
 
     async def _finish(self, done: Pass, answer: Message | None) -> None:
-        """Complete the pass with the lane's account, or with whatever makes that impossible."""
+        """Complete the pass with the lane's report, or with the reason why there is none."""
         if self._stream.broken:
             done.broken = self._stream.broken
             await self.end()
@@ -165,7 +165,7 @@ class Lane:
                 done.take(message)
 
     def hang_up(self) -> None:
-        """Have the lane end whatever it runs, and itself."""
+        """Make the lane end everything it runs, and itself."""
         self._link.hang_up()
 
     def close(self) -> None:

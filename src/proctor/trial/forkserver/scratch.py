@@ -18,7 +18,7 @@ def make_folder(folder: str) -> None:
 
 def remove_tree(folder: str) -> None:
     """Remove a folder and all in it, when it is there."""
-    # Loaded when there is something to remove: it brings along every archive format there is.
+    # Loaded when there is something to remove: it imports every archive format there is.
     if os.path.lexists(folder):
         import shutil
 

@@ -21,7 +21,7 @@ class LostError(Exception):
 
 
 class Word:
-    """One thing that was said of the process under measurement."""
+    """One message about the process under measurement."""
 
     __slots__ = ("kind", "left", "number", "used")
 
@@ -55,7 +55,7 @@ class Subject:
         """Whether an order is still being carried out, or something of it cannot be ended."""
 
     def order(self, data: bytes, how: int) -> None:
-        """Have a child carry this out; LostError when there is nobody to do it."""
+        """Make a child carry this out; LostError when there is no process to do it."""
         self.busy = True
         try:
             data = HEADER.pack(len(data), how) + data
@@ -65,7 +65,7 @@ class Subject:
             raise LostError from error
 
     def hear(self) -> Word:
-        """The next word, waited for. OSError when the machine refused a fork."""
+        """Wait for the next message. OSError when the machine refused a fork."""
         data = os.read(self.answers, WORD.size)
         if len(data) != WORD.size or data[0] > REFUSED:
             raise LostError

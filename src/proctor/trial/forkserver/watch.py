@@ -27,7 +27,7 @@ _FOREIGN = frozenset(map(PHASES.index, ("construct", "setup", "warmup", "execute
 
 
 class HungUpError(Exception):
-    """The controller has gone, or wants this trial no longer."""
+    """The controller has ended, or no longer needs this trial."""
 
 
 class Ending:
@@ -37,16 +37,16 @@ class Ending:
 
     def __init__(self) -> None:
         self.word: Word
-        """The last of the child, or that it stays for more orders."""
+        """How the child ended, or that it stays for more orders."""
         self.overdue: Mark | None = None
-        """Where it stood still for too long, when it did."""
+        """The phase in which it hung, if it did."""
         self.killed = 0
         self.unkillable = 0
         self.samplers: Samplers | None = None
 
 
 class Watch:
-    """Watches whatever a lane's zygote forks."""
+    """Watches the processes that a lane's zygote forks."""
 
     def __init__(self, control: int, subject: Subject, page: SharedPage, outputs: tuple[Output, ...]) -> None:
         self._control = control
@@ -77,7 +77,7 @@ class Watch:
         return ending
 
     def _until_said(self, request: Message, ending: Ending) -> Word | None:
-        """The word that ends the trial; None when it stood still for too long before."""
+        """The message that ends the trial; None when it hung before."""
         timeout_s = request["timeout_s"]
         while True:
             ready = dict(self._poll.poll(self._wait_ms(timeout_s, ending.samplers)))

@@ -1,6 +1,6 @@
 """How controller, server, lane and child talk: length-prefixed JSON.
 
-Never anything richer: what a measured process sends may be made to harm whoever reads it.
+Never anything richer: what a measured process sends may be made to harm the reader.
 """
 
 from __future__ import annotations
@@ -68,7 +68,7 @@ def _parse(body: bytes) -> Message:
     except ValueError as error:
         raise WireError(f"a frame that is not JSON: {error}") from None
     if not isinstance(message, dict):
-        raise WireError(f"a frame that is no mapping but {type(message).__name__}")
+        raise WireError(f"a frame that is {type(message).__name__}, not a mapping")
     return message
 
 

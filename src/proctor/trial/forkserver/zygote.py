@@ -71,7 +71,7 @@ def read_order(handle: int) -> tuple[bytes, int] | None:
 
 
 def tell(answers: int, kind: int, number: int = 0) -> None:
-    """One word to the lane."""
+    """One message to the lane."""
     os.write(answers, WORD.pack(kind, False, number, *_NOTHING))
 
 

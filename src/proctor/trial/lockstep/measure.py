@@ -66,6 +66,7 @@ def probe(side: Side, *, cpu: int | None, timeout_s: float = DEFAULT_TIMEOUT_S) 
         schedule=plan_slots(call_s, loops),
         call_wall_s=wall_ns / loops / 1e9,
         call_cpu_s=cpu_ns / loops / 1e9,
+        at_once=result["at_once"],
     )
     return calibration, replace(side, recipe=ready["recipe"])
 
@@ -87,11 +88,11 @@ def measure_pair(
     roles = {"a": a, "b": b, **({"c": a} if turn.again else {})}
     # Who starts first must not be who starts first every time.
     names = rng.sample(sorted(roles), len(roles))
-    before, started, spent = _machine(), time.perf_counter(), _children_cpu_s()
+    before, started, spent = Machine.now(), time.perf_counter(), _children_cpu_s()
     order = turns(calibration.schedule, len(names), rng)
     slots, pinned = _run([roles[name] for name in names], order, turn, calibration, rng, timeout_s)
     rows = dict(zip(names, slots, strict=True))
-    after = _machine()
+    after, cpu_s = Machine.now(), _children_cpu_s() - spent
     return Pair(
         number=turn.number,
         schedule=calibration.schedule,
@@ -101,9 +102,10 @@ def measure_pair(
         order="".join(names[worker] for worker in order),
         cpu=turn.cpu if pinned else None,
         wall_s=time.perf_counter() - started,
-        cpu_s=_children_cpu_s() - spent,
-        steal_s=after[0] - before[0],
-        pressure_s=after[1] - before[1],
+        cpu_s=cpu_s,
+        steal_s=after.steal_s - before.steal_s,
+        pressure_s=after.pressure_s - before.pressure_s,
+        others=after.others(before, cpu_s),
         confirms=turn.confirms,
     )
 
@@ -168,7 +170,7 @@ def _pipes(count: int) -> Iterator[list[tuple[int, int]]]:
 
 
 def _ring(pipes: Sequence[tuple[int, int]], me: int) -> list[int]:
-    """My reading end, and the writing ends of the others: when a worker dies, whoever waits for it knows."""
+    """My reading end and the writing ends of the others: when a worker dies, waiting workers notice."""
     return [pipes[me][0], *(writer for number, (_, writer) in enumerate(pipes) if number != me)]
 
 
@@ -189,13 +191,32 @@ def _children_cpu_s() -> float:
     return usage.ru_utime + usage.ru_stime
 
 
-def _machine() -> tuple[float, float]:
-    """Stolen CPU time and time under CPU pressure since boot; 0 where the kernel does not say."""
-    steal_s = pressure_s = 0.0
-    try:
-        steal_s = int(Path("/proc/stat").read_text().split(None, 9)[8]) / os.sysconf("SC_CLK_TCK")
-        some = Path("/proc/pressure/cpu").read_text().partition("\n")[0]
-        pressure_s = int(some.rpartition("total=")[2]) / 1e6
-    except (OSError, ValueError, IndexError):
-        pass
-    return steal_s, pressure_s
+@dataclass(frozen=True, slots=True)
+class Machine:
+    """The machine's counters since boot, in seconds; 0 where the kernel does not say."""
+
+    steal_s: float = 0.0
+    pressure_s: float = 0.0
+    busy_s: float = 0.0
+    all_s: float = 0.0
+
+    @classmethod
+    def now(cls) -> Machine:
+        """As they are now."""
+        steal_s = pressure_s = busy_s = all_s = 0.0
+        try:
+            # user, nice, system, idle, iowait, irq, softirq, steal
+            ticks = [int(each) for each in Path("/proc/stat").read_text().split(None, 9)[1:9]]
+            second = os.sysconf("SC_CLK_TCK")
+            steal_s, all_s = ticks[7] / second, sum(ticks) / second
+            busy_s = all_s - (ticks[3] + ticks[4]) / second
+            some = Path("/proc/pressure/cpu").read_text().partition("\n")[0]
+            pressure_s = int(some.rpartition("total=")[2]) / 1e6
+        except (OSError, ValueError, IndexError):
+            pass
+        return cls(steal_s, pressure_s, busy_s, all_s)
+
+    def others(self, before: Machine, ours_s: float) -> float:
+        """Share of the CPU time since `before` that neither we used nor was idle."""
+        all_s = self.all_s - before.all_s
+        return max(0.0, self.busy_s - before.busy_s - ours_s) / all_s if all_s > 0 else 0.0

@@ -36,7 +36,7 @@ class Side:
     name: str
     """A or B, for messages."""
     label: str
-    """What the person called it."""
+    """The name that the user gave it."""
     python: str
     root: str
     """The folder whose code this side runs."""
@@ -69,7 +69,7 @@ class Side:
 
 
 class Worker:
-    """One process of one side, which leaves nothing behind, whatever the experiment does."""
+    """One process of one side; it leaves nothing behind."""
 
     def __init__(self, side: Side, *, hash_seed: int, pass_fds: Sequence[int] = ()) -> None:
         self.side = side
@@ -187,7 +187,7 @@ class Worker:
 
 
 def _pipe(reading: ExitStack, writing: ExitStack) -> tuple[int, int]:
-    """A pipe whose ends are closed by whoever owns them."""
+    """A pipe whose ends are closed by their owners."""
     reader, writer = os.pipe()
     reading.callback(os.close, reader)
     writing.callback(os.close, writer)
@@ -222,7 +222,7 @@ def gather(workers: Sequence[Worker], *, timeout_s: float, doing: str) -> list[d
             if answer is not None:
                 answers[worker] = answer
     if any("abandoned" in answer for answer in answers.values()):
-        raise SideError("the workers of a pair lost each other; please measure again")
+        raise SideError("the workers of a pair lost contact; measure again")
     return [answers[worker] for worker in workers]
 
 

@@ -69,7 +69,7 @@ def parse(texts: Sequence[str], option: str) -> Request:
         if not colon or kind not in _KINDS:
             kind, value = ("path" if text.startswith((".", "/", "~")) else "rev"), text
         if not value:
-            raise UsageError(f"{option} '{text}': nothing follows '{kind}:'")
+            raise UsageError(f"{option} '{text}': a value is missing after '{kind}:'")
         if kind == "params":
             found["params"] = {**found.get("params", {}), **parse_params(value, option)}
             continue

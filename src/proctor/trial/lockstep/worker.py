@@ -14,7 +14,6 @@ import os
 import resource
 import sys
 import time
-from itertools import repeat
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -28,10 +27,31 @@ _SPIN_TURNS = 5_000
 _LOOKS = 5
 _GARBAGE = 500
 """Between slots, collect when so many objects have been left over; each collection empties caches."""
+_READING_NS = 10_000
+"""As model.lockstep has it: this file imports nothing of Proctor."""
+_AT_ONCE = 0.1
+"""Code whose tasks want a CPU at the same time for this share of their CPU time is looked at again."""
+
+
+def beside(name: str) -> Any:
+    """A module from the file next to this one: `import proctor` may find another version, or none."""
+    from importlib.machinery import ModuleSpec, SourceFileLoader
+
+    path = os.path.join(os.path.dirname(os.path.abspath(__file__)), f"{name}.py")
+    loader = SourceFileLoader(f"_proctor_lockstep_{name}", path)
+    module = type(sys)(loader.name)
+    module.__spec__ = ModuleSpec(loader.name, loader, origin=path)
+    module.__file__ = path
+    loader.exec_module(module)
+    return module
+
+
+clocks_of = beside("clocks")
+Clocks, spin = clocks_of.Clocks, clocks_of.spin
 
 
 class AbandonedError(Exception):
-    """The worker whose turn it was has gone; it will have told the parent why."""
+    """The worker whose turn it was has ended; it has reported the reason to the parent."""
 
 
 def main(reading_fd: int, writing_fd: int) -> int:
@@ -60,6 +80,7 @@ def serve(orders: TextIO, answer: Callable[..., None]) -> int:
     try:
         job = read_order(orders)
         seeds = Seeds(job["seed"])
+        seeds.watch()
         experiment, context, recipe = load(job, seeds)
         phase = "setup"
         experiment.setup(context)
@@ -67,6 +88,7 @@ def serve(orders: TextIO, answer: Callable[..., None]) -> int:
         phase = "execute_once"
         experiment.execute_once(context)
         seeds.sow()
+        seeds.close()
         stray = strangers(job["root"], job["foreign"], job["shared"])
         answer(ready=True, strangers=stray, recipe=recipe)
         order = read_order(orders)
@@ -98,7 +120,9 @@ def load(job: dict[str, Any], seeds: Seeds) -> tuple[Any, Any, str]:
     experiment, recipe = quickly(job, seeds) or thoroughly(job, seeds)
     seeds.sow()
     run_dir = job["run_dir"]
-    context = ExperimentContext(run_id=job["run_id"], output_dir=run_dir, run_dir=run_dir, seed=job["seed"])
+    context = ExperimentContext(
+        run_id=job["run_id"], output_dir=run_dir, run_dir=run_dir, seed=job["seed"] % 2**32
+    )
     return experiment, context, recipe
 
 
@@ -175,15 +199,63 @@ def provide_proctor(folder: str) -> None:
 
 
 class Seeds:
-    """Seeds the generators that are loaded, each once: importing them here would cost every worker."""
+    """Seeds the generators, each once: those that are loaded now, and the others when they are imported.
+
+    Importing them here would cost every worker. What is imported later is met as a finder of modules, which
+    finds nothing itself; `close` takes it away.
+    """
 
     def __init__(self, seed: int) -> None:
-        self.left = {"random": seed, "numpy.random": seed % 2**32}
+        small = seed % 2**32
+        self.left = {
+            "random": ("seed", small),
+            "numpy.random": ("seed", small),
+            "cupy.random": ("seed", small),
+            "torch": ("manual_seed", small),
+        }
+        self._looking = False
+
+    def watch(self) -> None:
+        """Seed also what is imported from now on, at once."""
+        sys.meta_path.insert(0, self)
 
     def sow(self) -> None:
-        """To be called whenever more modules may have been imported."""
+        """Seed what is loaded and was not seeded yet."""
         for name in self.left.keys() & sys.modules.keys():
-            sys.modules[name].seed(self.left.pop(name))
+            self._seed(name, sys.modules[name])
+
+    def find_spec(self, name: str, path: Any = None, target: Any = None) -> Any:
+        """What the other finders find, with a generator's seeding behind its import."""
+        if name not in self.left or self._looking:
+            return None
+        others = [each for each in sys.meta_path if each is not self]
+        self._looking = True  # another finder may ask all finders, us among them
+        try:
+            spec = next((found for each in others if (found := each.find_spec(name, path, target))), None)
+        finally:
+            self._looking = False
+        loader: Any = spec.loader if spec else None
+        if hasattr(loader, "__dict__") and hasattr(loader, "exec_module") and not isinstance(loader, type):
+            run = loader.exec_module
+
+            def exec_module(module: Any) -> None:
+                vars(loader).pop("exec_module", None)
+                run(module)
+                self._seed(name, module)
+
+            loader.exec_module = exec_module
+        return spec
+
+    def _seed(self, name: str, module: Any) -> None:
+        give, seed = self.left.pop(name, ("", 0))
+        seeding = getattr(module, give, None) if give else None
+        if seeding is not None:
+            seeding(seed)
+
+    def close(self) -> None:
+        """Let later imports be."""
+        if self in sys.meta_path:
+            sys.meta_path.remove(self)
 
 
 def strangers(root: str, foreign: Iterable[str], shared: Iterable[str]) -> list[list[str]]:
@@ -218,11 +290,12 @@ def obey(order: dict[str, Any], call: Call, context: Any) -> dict[str, Any]:
 
 
 def pin(cpu: int | None) -> bool:
-    """Stay on one CPU, where the machine allows it."""
+    """Stay on one CPU with all threads, where the machine allows it."""
     if cpu is None:
         return False
     try:
-        os.sched_setaffinity(0, {cpu})
+        for task in os.listdir("/proc/self/task"):
+            os.sched_setaffinity(int(task), {cpu})
     except (AttributeError, OSError):
         return False
     return True
@@ -250,11 +323,20 @@ def probe(call: Call, context: Any, order: dict[str, Any]) -> dict[str, Any]:
     if loops > 1:
         loops = max(1, round(loops * target_ns / spent))
         spent, slot = cost(loops, _LOOKS)
-    return {"loops": loops, "slot": slot}
+    share = at_once(slot)
+    if share > _AT_ONCE:  # a slot in which others took the CPU at a bad moment looks like this, but not each
+        share = min(share, *(at_once(clocks.slot(call, context, loops)) for _ in range(_LOOKS)))
+    return {"loops": loops, "slot": slot, "at_once": share}
+
+
+def at_once(slot: list[int]) -> float:
+    """For which share of its CPU time more than one of its threads and processes ran or wanted to."""
+    wall, cpu, waited = slot[0], slot[1], slot[5]
+    return max(0.0, (cpu + waited - wall - _READING_NS) / max(cpu, 1))
 
 
 def take_turns(call: Call, context: Any, order: dict[str, Any]) -> dict[str, Any]:
-    """Run my slots of the schedule, handing the turn to whoever comes next."""
+    """Run my slots of the schedule, and hand the turn to the next worker."""
     me, schedule, loops = order["me"], order["schedule"], order["loops"] + order["extra_calls"]
     for fd in (order["my_turn"], *(turn for number, turn in enumerate(order["turns"]) if number != me)):
         os.set_inheritable(fd, False)
@@ -284,13 +366,6 @@ def _hand_over(turn: int) -> None:
         raise AbandonedError from None
 
 
-def spin(turns: int) -> None:
-    """Work that costs the same each time, for deliberate slowness."""
-    total = 0
-    for each in repeat(1, turns):
-        total += each
-
-
 class Slowness:
     """Deliberate slowness of less than a whole call: a spin that takes this fraction of one.
 
@@ -314,51 +389,6 @@ class Slowness:
         self._ratios.append(max(slot[1], slot[0] - slot[5]) / loops / spin_ns)
         if len(self._ratios) == self.warmup:
             self.spins = round(self.fraction * sorted(self._ratios)[self.warmup // 2])
-
-
-class Clocks:
-    """Both clocks and the kernel's counters around one slot."""
-
-    def __init__(self) -> None:
-        try:
-            self._schedstat = os.open("/proc/self/schedstat", os.O_RDONLY | os.O_CLOEXEC)
-        except OSError:
-            self._schedstat = -1
-
-    def slot(self, call: Call, context: Any, loops: int, spins: int = 0, lead: int = 0) -> list[int]:
-        """Time `loops` calls together: a row of model.lockstep.SLOT_FIELDS.
-
-        The `lead` calls before them are not timed: they fill the caches that the other side had emptied.
-        """
-        turns = repeat(None, loops)
-        for _ in repeat(None, lead):
-            call(context)
-        waited, usage = self._waited_ns(), resource.getrusage(resource.RUSAGE_SELF)
-        cpu = time.process_time_ns()
-        wall = time.perf_counter_ns()
-        for _ in turns:
-            call(context)
-        if spins:
-            spin(spins)
-        wall = time.perf_counter_ns() - wall
-        cpu = time.process_time_ns() - cpu
-        after = resource.getrusage(resource.RUSAGE_SELF)
-        return [
-            wall,
-            cpu,
-            after.ru_nivcsw - usage.ru_nivcsw,
-            after.ru_nvcsw - usage.ru_nvcsw,
-            after.ru_minflt + after.ru_majflt - usage.ru_minflt - usage.ru_majflt,
-            self._waited_ns() - waited,
-        ]
-
-    def _waited_ns(self) -> int:
-        if self._schedstat < 0:
-            return 0
-        try:
-            return int(os.pread(self._schedstat, 64, 0).split()[1])
-        except (OSError, IndexError, ValueError):
-            return 0
 
 
 def failure(phase: str, error: BaseException) -> dict[str, str]:
@@ -390,4 +420,5 @@ def die_with(life_fd: int) -> None:
 
 if __name__ == "__main__":
     die_with(int(sys.argv[3]))
+    clocks_of.watch()
     sys.exit(main(int(sys.argv[1]), int(sys.argv[2])))

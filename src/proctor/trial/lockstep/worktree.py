@@ -1,4 +1,4 @@
-"""Check a revision out beside the working tree, and take it away again whatever happens."""
+"""Check a revision out next to the working tree, and always remove it again."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
+from proctor import owner
 from proctor.errors import UsageError
-from proctor.processes import read_process
 
 _PREFIX = "proctor-ab-"
-_OURS = re.compile(rf"/{_PREFIX}(\d+)-[^/]*/")
+_OURS = re.compile(rf"/{_PREFIX}(\d+-\d+-[0-9a-f]{{8}})-[^/]*/")
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,7 +45,7 @@ def commit_of(project: Project, revision: str) -> str:
     """The full name of a commit."""
     if not project.is_repository:
         raise UsageError(
-            f"'{revision}' is a revision, and {project.root} is not in a git repository; compare two folders "
+            f"'{revision}' is a revision, but {project.root} is not in a git repository; compare two folders "
             "with path:DIR, two environments with python:PATH or two parameter sets with params:NAME=VALUE"
         )
     found = _git(
@@ -67,13 +67,15 @@ def worktrees(project: Project) -> Iterator[Worktrees]:
     """A place for checked-out revisions; all are gone afterwards, as are those a killed comparison left."""
     if project.is_repository:
         _sweep(project)
-    with tempfile.TemporaryDirectory(prefix=f"{_PREFIX}{os.getpid()}-") as folder:
+    with tempfile.TemporaryDirectory(prefix=f"{_PREFIX}{owner.owner_name()}-") as folder:
         trees = Worktrees(project, Path(folder).resolve())
+        owner.hold(trees.folder)
         try:
             yield trees
         finally:
             for path in trees.paths:
                 _remove(project, path)
+            owner.release(trees.folder)
 
 
 class Worktrees:
@@ -97,7 +99,7 @@ def _sweep(project: Project) -> None:
     for line in listed.splitlines():
         name, _, path = line.partition(" ")
         ours = _OURS.search(f"{path}/")
-        if name == "worktree" and ours and read_process(int(ours[1])) is None:
+        if name == "worktree" and ours and not owner.lives(ours[1], Path(path).parent):
             _remove(project, Path(path))
             shutil.rmtree(Path(path).parent, ignore_errors=True)
 
@@ -111,7 +113,7 @@ def _remove(project: Project, path: Path) -> None:
 
 def _change(project: Project, *arguments: str, check: bool = True) -> None:
     """Have git change its list of worktrees. Ctrl-C waits: half a change would break the repository."""
-    before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT, signal.SIGTERM})
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT, signal.SIGTERM, signal.SIGHUP})
     try:
         _git(project.root, "worktree", *arguments, check=check)
     finally:

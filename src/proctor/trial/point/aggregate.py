@@ -1,4 +1,4 @@
-"""The aggregates of a point's iterations: made beside the measurement, and again by whoever checks them."""
+"""The aggregates of a point's iterations: calculated after measuring, and again for a receipt."""
 
 from __future__ import annotations
 

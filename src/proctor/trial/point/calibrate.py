@@ -109,7 +109,7 @@ class StopRule:
         self._next_look = _FEWEST
 
     def take_all(self) -> None:
-        """There is no calm to be had: everything counts."""
+        """The machine does not become calm: everything counts."""
         self._ordered = sorted(self._ordered + self.aside)
         self.aside.clear()
 

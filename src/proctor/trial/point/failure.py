@@ -29,7 +29,7 @@ def message_of(error: BaseException) -> str:
     try:
         text = str(error)
     except Exception:  # noqa: BLE001 - the error is foreign code, and this is where it is recorded
-        text = "(its message could not be made)"
+        text = "(its message could not be created)"
     return _clean(text, MAX_MESSAGE)
 
 

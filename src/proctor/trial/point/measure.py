@@ -16,8 +16,8 @@ from proctor.experiments.base import ExperimentContext
 from proctor.trial.forkserver.page import PHASES
 from proctor.trial.point.calibrate import StopRule, WarmupRule, calibrate_loops
 from proctor.trial.point.failure import describe_failure
+from proctor.trial.point.instrument_set import InstrumentSet
 from proctor.trial.point.pace import LONGEST_SLOT_S, Pace
-from proctor.trial.point.riders import Riders
 from proctor.trial.point.values import Checker, RefusedError
 
 TYPE_CHECKING = False
@@ -85,7 +85,7 @@ class Point:
     """One parameter point from construction to teardown. Every row and the report go over the link."""
 
     link: Link
-    """Set when the process that will be measured has come to be."""
+    """Set when the process that will be measured exists."""
 
     def __init__(
         self, request: Mapping[str, Any], page: SharedPage, make_pace: Callable[..., Pace] = Pace
@@ -93,16 +93,17 @@ class Point:
         self.request = request
         self.make_pace = make_pace
         self.page = page
-        self.riders = Riders(request["instruments"], request["instruments_dir"])
+        self.instruments = InstrumentSet(request["instruments"], request["instruments_dir"])
         self.checker = Checker()
         self.context = PointContext(
             run_id=request["run_id"],
             output_dir=request["output_dir"],
             run_dir=request["run_dir"],
-            seed=request["seed"],
+            seed=request["seed"] % 2**32,
             instruments=tuple(request["instrument_names"]),
             extras={},
         )
+        self.instruments.context = self.context
         self.loops = 1
         self.failures: list[dict[str, Any]] = []
         self.report: dict[str, Any] = {"notes": [], "phases_s": {}}
@@ -110,7 +111,7 @@ class Point:
         self._in_slots = 0
 
     def run(self, make: Callable[[], Experiment], link: Link) -> None:
-        """The whole life. Teardown runs whatever happened before it, once there is something to tear down."""
+        """Setup, iterations, teardown. Teardown always runs once setup has begun."""
         self.link = link
         # A lane keeps its own collector off; measured code starts with Python's defaults.
         gc.enable()
@@ -129,7 +130,7 @@ class Point:
         finally:
             gc.callbacks.remove(self._count_collection)
             self.page.mark(INSTRUMENT)
-            self.report["instruments"] = self.riders.close()
+            self.report["instruments"] = self.instruments.close()
             self.page.mark(END)
             self._send_report(before)
 
@@ -137,7 +138,7 @@ class Point:
         self._collections += phase == "start"
 
     def _guarded(self, phase: str, mark: int, action: Callable[[], Any]) -> Any:
-        """Do one phase under its time limit; whatever it raises is recorded and None comes back."""
+        """Do one phase under its time limit; an exception is recorded and None is returned."""
         began = time.monotonic()
         self.page.mark(mark)
         try:
@@ -161,11 +162,20 @@ class Point:
             self._freeze_gc()
         warm = time.monotonic()
         self.report["phases_s"]["warmup"] = warm - began
-        self.riders.open()
+        self.instruments.open()
+        self._read_end("start")
         try:
             self._work(call)
         finally:
             self.report["phases_s"]["work"] = time.monotonic() - warm
+            self._read_end("end")
+
+    def _read_end(self, name: str) -> None:
+        """For instruments that look from outside, which may look too seldom for a short point."""
+        if self.request.get("samplers"):
+            from proctor.trial.point.ends import read_end
+
+            self.report.setdefault("ends", {})[name] = read_end()
 
     def _calibrate(self, call: Callable[[Any], Any]) -> None:
         asked = self.request["loops"]
@@ -265,17 +275,17 @@ class Point:
         children = resource.getrusage(resource.RUSAGE_CHILDREN)
         collections = self._collections
         self.page.mark(EXECUTE, index)
-        self.riders.enter()
+        self.instruments.enter()
         try:
             returned, wall_ns, cpu_ns = time_calls(call, self.context, self.loops)
-            self.riders.exit()
+            self.instruments.exit()
             self.link.end_if_forked()
             after = resource.getrusage(resource.RUSAGE_SELF)
             after_children = resource.getrusage(resource.RUSAGE_CHILDREN)
             collected = self._collections - collections
             values = self.checker.plain(returned)
         except BaseException as error:  # noqa: BLE001 - measured code may raise anything
-            self.riders.exit()
+            self.instruments.exit()
             self.link.end_if_forked()
             return self._failed(index, error)
         finally:
@@ -292,7 +302,7 @@ class Point:
         }
         for name, value in values.items():
             row[f"reported_{name}" if name in OWN_COLUMNS else name] = value
-        return row | self.riders.metrics()
+        return row | self.instruments.metrics()
 
     def _failed(self, index: int, error: BaseException) -> dict[str, Any]:
         failure = describe_failure("execute_once", error)

@@ -1,13 +1,13 @@
 """Run one point a given number of times in a plain process, for programs that watch a whole process.
 
-Started as `python -m proctor.trial.point.once REQUEST`, with the request as JSON. Nothing is timed here.
+Started as `python -m proctor.trial.point.once`, its request as JSON in a variable. Nothing is timed here.
 """
 
 from __future__ import annotations
 
 import gc
 import json
-import sys
+import os
 import tempfile
 from collections.abc import Mapping
 from pathlib import Path
@@ -16,6 +16,7 @@ from typing import Any
 from proctor.experiments.base import ExperimentContext
 from proctor.experiments.describe import instantiate
 from proctor.experiments.discover import find
+from proctor.trial.point.request import REQUEST
 
 
 def run(request: Mapping[str, Any]) -> None:
@@ -24,10 +25,13 @@ def run(request: Mapping[str, Any]) -> None:
 
     registered = find(request["slug"], request["sources"])
     with tempfile.TemporaryDirectory(prefix="proctor-") as folder:
-        seed_everything(request["seed"])
+        seed_everything(request["seed"])  # this process makes one point and ends
         experiment = instantiate(registered, request["params"])
         context = ExperimentContext(
-            run_id=request["run_id"], output_dir=Path(folder), run_dir=Path(folder), seed=request["seed"]
+            run_id=request["run_id"],
+            output_dir=Path(folder),
+            run_dir=Path(folder),
+            seed=request["seed"] % 2**32,
         )
         experiment.setup(context)
         try:
@@ -41,4 +45,4 @@ def run(request: Mapping[str, Any]) -> None:
 
 
 if __name__ == "__main__":
-    run(json.loads(sys.argv[1]))
+    run(json.loads(os.environ.pop(REQUEST)))

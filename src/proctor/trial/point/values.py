@@ -63,7 +63,7 @@ class Checker:
         if isinstance(value, int | float):
             return self._number(value, name)
         if depth > _MAX_DEPTH:
-            raise RefusedError(f"'{_short(name)}' is nested deeper than {_MAX_DEPTH}, or holds itself")
+            raise RefusedError(f"'{_short(name)}' is nested deeper than {_MAX_DEPTH}, or contains itself")
         if isinstance(value, Mapping):
             return self._mapping(value, name, depth)
         if isinstance(value, list | tuple):
@@ -71,7 +71,7 @@ class Checker:
         if _is_scalar(value):
             return self._value(value.item(), name, _MAX_DEPTH)
         hint = "; use .tolist()" if hasattr(value, "tolist") else ""
-        raise RefusedError(f"'{_short(name)}' is {_kind(value)}, which JSON cannot hold{hint}")
+        raise RefusedError(f"'{_short(name)}' is {_kind(value)}, which cannot be stored as JSON{hint}")
 
     def _text(self, value: str, name: str = "a key") -> str:
         self._spend(len(value), name)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import difflib
 import posixpath
+import re
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -13,11 +14,12 @@ from proctor.trial.task.state_tar import Member, members
 MAX_FILE_BYTES = 1 << 20
 MAX_PATCH_BYTES = 8 << 20
 MAX_FILES = 2_000
+_ODD = re.compile(r'[\x00-\x1f"\\\x7f\udc80-\udcff]')
 WHITEOUT = ".wh."
 """How a layer marks a removed file."""
 
 Base = Callable[[str], bytes | None]
-"""The content of a path before the agent came; None when there was none."""
+"""The content of a path before the agent started; None when it did not exist."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -82,19 +84,34 @@ def _patch(name: str, before: bytes | None, after: bytes | None) -> str:
         count = f",{len(new)}" if len(new) > 1 else ""
         lines = [
             "--- /dev/null\n",
-            f"+++ b/{name}\n",
+            f"+++ {_quoted('b', name)}\n",
             f"@@ -0,0 +1{count} @@\n",
             *(f"+{line}" for line in new),
         ]
     else:
-        lines = difflib.unified_diff(old, new, f"a/{name}", "/dev/null" if after is None else f"b/{name}")
+        target = "/dev/null" if after is None else _quoted("b", name)
+        lines = difflib.unified_diff(old, new, _quoted("a", name), target)
     mode = (
         "new file mode 100644\n" if before is None else "deleted file mode 100644\n" if after is None else ""
     )
-    header = f"diff --git a/{name} b/{name}\n{mode}"
+    header = f"diff --git {_quoted('a', name)} {_quoted('b', name)}\n{mode}"
     return header + "".join(
         line if line.endswith("\n") else f"{line}\n\\ No newline at end of file\n" for line in lines
     )
+
+
+def _quoted(side: str, name: str) -> str:
+    """A path as git writes it: in quotes when it has a byte that is not UTF-8 or would end the line."""
+    place = f"{side}/{name}"
+    if not _ODD.search(place):
+        return place
+    return '"' + _ODD.sub(lambda found: _escaped(found[0]), place) + '"'
+
+
+def _escaped(character: str) -> str:
+    if character in '"\\':
+        return f"\\{character}"
+    return "".join(f"\\{byte:03o}" for byte in character.encode(errors="surrogateescape"))
 
 
 def _below(path: str, prefix: str) -> bool:

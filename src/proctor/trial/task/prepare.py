@@ -13,11 +13,13 @@ from proctor.agents.registry import make_agent
 from proctor.errors import TaskError
 from proctor.model.canonical import canonical_json
 from proctor.model.plan import PlannedTrial
+from proctor.model.secret import resolved
 from proctor.model.spec import Spec, TaskEntry
 from proctor.model.task import Task
+from proctor.spec.secrets import concealed
 from proctor.tasks.digest import task_digest
 from proctor.tasks.overrides import apply, check_overrides, load_overrides, merge
-from proctor.tasks.read import read_task
+from proctor.tasks.runnable import read_runnable
 from proctor.trial.task.workspace import Workspace, workspace_for
 
 
@@ -36,8 +38,9 @@ class TaskTrialPlan:
 class Preparation:
     """Prepares the trials of one run; what several trials share is read once."""
 
-    def __init__(self, spec: Spec, cache_dir: Path) -> None:
+    def __init__(self, spec: Spec, cache_dir: Path, secrets: Mapping[str, str] | None = None) -> None:
         self.spec = spec
+        self.secrets = secrets or {}
         self.cache_dir = cache_dir
         self._tasks: dict[str, Task] = {}
         self._agents: dict[tuple[int, str], Agent] = {}
@@ -55,9 +58,11 @@ class Preparation:
         task = self._task(trial)
         own = own_overrides(task) if entry.apply_overrides else {}
         config, base = config_overrides(entry, Path(self.spec.base_dir))
+        # Only what the spec says is looked up: a task must not name secrets of this machine.
+        config = resolved(config, self.secrets)
         changed = merge(own, config if entry.apply_overrides else {})
         variables = {
-            **trial.overrides.get("environment_variables", {}),
+            **resolved(trial.overrides.get("environment_variables", {}), self.secrets),
             **own.get("environment_variables", {}),
         }
         task = apply(task, changed)
@@ -72,7 +77,7 @@ class Preparation:
     def _task(self, trial: PlannedTrial) -> Task:
         path = str(trial.path)
         if path not in self._tasks:
-            self._tasks[path] = read_task(Path(path), self.cache_dir)
+            self._tasks[path] = read_runnable(Path(path), self.cache_dir)
         task = self._tasks[path]
         if task.digest != trial.subject_digest:
             raise TaskError(f"{path}: the task has changed since this run was planned")
@@ -81,7 +86,8 @@ class Preparation:
     def _agent(self, trial: PlannedTrial, entry: TaskEntry) -> Agent:
         name = str(trial.agent)
         if (trial.body, name) not in self._agents:
-            self._agents[trial.body, name] = make_agent(name, entry.agent_options)
+            options = resolved(entry.agent_options, self.secrets)
+            self._agents[trial.body, name] = make_agent(name, options)
         return self._agents[trial.body, name]
 
 
@@ -107,6 +113,7 @@ def with_content(entry: TaskEntry, base_dir: Path) -> TaskEntry:
     if not entry.apply_overrides or entry.overrides is None:
         return entry
     content, base = config_overrides(entry, base_dir)
+    content, _ = concealed(content)
     overlays = content.get("overlay_files")
     if overlays:
         values = overlays.values() if isinstance(overlays, dict) else [_source(row) for row in overlays]

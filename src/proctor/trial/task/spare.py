@@ -1,4 +1,4 @@
-"""A sandbox for the trial that comes next, started while others run: nobody has to wait for it then.
+"""A sandbox for the trial that comes next, started while others run, so that the trial does not wait for it.
 
 It is as fresh as any other and is used once, by that trial or by none. Whatever goes wrong with it is
 forgotten: the trial starts a sandbox of its own, and what is wrong is met there and recorded.
@@ -56,12 +56,13 @@ class Spare:
         return None
 
     def _discard(self, starting: asyncio.Task[Started | None]) -> None:
+        starting.cancel()  # its image may take longer to build than all trials do
         leaving = asyncio.create_task(_stop(starting))
         self._leaving.add(leaving)
         leaving.add_done_callback(self._leaving.discard)
 
     async def close(self) -> None:
-        """Nothing more will come: let go of what nobody has taken."""
+        """No more trials will come: stop the spare sandbox that was not used."""
         while self._starting:
             self._discard(self._starting.popitem()[1])
         if self._leaving:
@@ -69,6 +70,7 @@ class Spare:
 
 
 async def _stop(starting: asyncio.Task[Started | None]) -> None:
-    if found := await starting:
+    await asyncio.wait({starting})
+    if not starting.cancelled() and (found := starting.result()):
         with suppress(SandboxError):
             await found[1].stop()

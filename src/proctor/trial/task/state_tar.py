@@ -29,6 +29,8 @@ class Member:
     """file, folder, link, device (of characters, which is how a layer marks a removed file), pipe"""
     size: int
     read: Callable[[], bytes]
+    opaque: bool = False
+    """A folder that hides what the image has there."""
 
 
 class _NotPlainError(Exception):
@@ -39,23 +41,24 @@ def members(state: Path | bytes) -> Iterator[Member]:
     """Every entry, in order; of a file, or of one that was read already."""
     try:
         with io.BytesIO(state) if isinstance(state, bytes) else state.open("rb") as stream:
-            for name, kind, size, start in list(_headers(stream)):
-                yield Member(name, kind, size, partial(_content, stream, start, size))
+            for name, kind, size, start, opaque in list(_headers(stream)):
+                yield Member(name, kind, size, partial(_content, stream, start, size), opaque)
     except _NotPlainError:
         yield from _any(state)
 
 
-def _headers(stream: BinaryIO) -> Iterator[tuple[str, str, int, int]]:
-    """Name, kind, size and where the content starts."""
+def _headers(stream: BinaryIO) -> Iterator[tuple[str, str, int, int, bool]]:
+    """Name, kind, size, where the content starts, and whether it hides what is below."""
     end = stream.seek(0, 2)
     place = 0
+    opaque = False
     while place + _BLOCK <= end:
         stream.seek(place)
         block = stream.read(_BLOCK)
         if block[0] == 0:
             return
         if block[156:157] == b"x":
-            place = _skip_attributes(stream, block, place)
+            place, opaque = _skip_attributes(stream, block, place)
             continue
         kind = _KINDS.get(block[156:157])
         if kind is None or block[257:262] != b"ustar" or block[124] & 0x80:
@@ -67,7 +70,8 @@ def _headers(stream: BinaryIO) -> Iterator[tuple[str, str, int, int]]:
         place += _BLOCK
         if size > end - place:
             raise _NotPlainError
-        yield name.decode(errors="surrogateescape").rstrip("/"), kind, size, place
+        yield name.decode(errors="surrogateescape").rstrip("/"), kind, size, place, opaque
+        opaque = False
         place += _padded(size)
     raise _NotPlainError
 
@@ -83,15 +87,20 @@ def _padded(size: int) -> int:
     return (size + _BLOCK - 1) // _BLOCK * _BLOCK
 
 
-def _skip_attributes(stream: BinaryIO, block: bytes, place: int) -> int:
-    """Past an extended header that says nothing of names, sizes or holes."""
+def _skip_attributes(stream: BinaryIO, block: bytes, place: int) -> tuple[int, bool]:
+    """Past an extended header without names, sizes or holes; and whether it marks a folder opaque."""
     size = _size(block)
     if size > _MOST_ATTRIBUTES:
         raise _NotPlainError
     text = stream.read(size)
     if any(word in text for word in (b" path=", b" size=", b" linkpath=", b"GNU.sparse")):
         raise _NotPlainError
-    return place + _BLOCK + _padded(size)
+    return place + _BLOCK + _padded(size), b"overlay.opaque=y" in text
+
+
+def is_opaque(member: tarfile.TarInfo) -> bool:
+    """Whether a folder hides what the image has there."""
+    return any(name.endswith("overlay.opaque") and value == "y" for name, value in member.pax_headers.items())
 
 
 def _content(stream: BinaryIO, start: int, size: int) -> bytes:
@@ -105,7 +114,8 @@ def _any(state: Path | bytes) -> Iterator[Member]:
         tarfile.open(fileobj=stream) as archive,
     ):
         for member in archive:
-            yield Member(member.name, _kind(member), member.size, partial(_extracted, archive, member))
+            read = partial(_extracted, archive, member)
+            yield Member(member.name, _kind(member), member.size, read, is_opaque(member))
 
 
 def _extracted(archive: tarfile.TarFile, member: tarfile.TarInfo) -> bytes:

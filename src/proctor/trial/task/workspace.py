@@ -37,7 +37,9 @@ class Workspace:
         if missing := [path for path in _LOGS if path not in ready]:
             await end_processes(sandbox, fresh=missing)
         if not made:
-            await _must(sandbox, f"mkdir -p {shlex.quote(workdir)}", "the working folder could not be made")
+            await _must(
+                sandbox, f"mkdir -p {shlex.quote(workdir)}", ("the working folder could not be created")
+            )
         if self.source:
             await sandbox.upload(self.source, workdir)
         if self.remove:
@@ -74,6 +76,14 @@ def workspace_for(task: Task, overrides: Mapping[str, Any], base: Path, cache_di
         if task.repository.subdir:
             source = _below(source, task.repository.subdir)
     return Workspace(source=source, remove=removals(overrides), add=tuple(additions(overrides, base)))
+
+
+def commits(task: Task) -> dict[str, str]:
+    """Which part of which history a task's repository is, for the record."""
+    repository = task.repository
+    names = ("branch", "start_commit_sha", "end_commit_sha", "subdir")
+    found = {name: str(getattr(repository, name)) for name in names} if repository else {}
+    return {name: value for name, value in found.items() if value}
 
 
 def fetch(repository: Repository, cache_dir: Path) -> Path:

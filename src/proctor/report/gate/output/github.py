@@ -22,7 +22,7 @@ def workflow_commands(found: GateResult) -> list[str]:
         return [_command("notice", "Proctor gate: pass", found.sentence)]
     shown = [_rule(each) for each in bad[: MOST - 1]]
     if len(bad) > len(shown):
-        more = f"{len(bad) - len(shown)} more rules do not hold; the step summary has them all"
+        more = f"{len(bad) - len(shown)} more rules do not hold; the step summary lists all of them"
         shown.append(_command("warning", f"Proctor gate: {found.verdict.value}", more))
     return shown
 

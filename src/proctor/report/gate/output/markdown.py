@@ -21,7 +21,7 @@ _SPECIAL = re.compile(r"([\\`*_\[\]|#~])")
 
 
 def markdown(found: GateResult) -> str:
-    """The verdict sentence, a row per rule, and what stands behind each folded away."""
+    """The verdict sentence, a row per rule, and folded details of each."""
     rules = sorted(found.results, key=lambda each: PRECEDENCE.index(each.verdict))
     head = [
         MARKER,
@@ -30,7 +30,7 @@ def markdown(found: GateResult) -> str:
         plain(found.sentence),
         "",
         f"Run {plain(found.label)}"
-        + (f", held against {plain(found.baseline)}" if found.baseline else "")
+        + (f", compared with {plain(found.baseline)}" if found.baseline else "")
         + ".",
         *(f"> ⚠️ {plain(warning)}\n" for warning in found.warnings),
         "",
@@ -40,7 +40,7 @@ def markdown(found: GateResult) -> str:
     rows = [
         f"| {_SIGN[each.verdict]} | {plain(each.written.title)} | {plain(each.sentence)} |" for each in rules
     ]
-    details = ["", "<details><summary>What was tested, and what would change it</summary>", ""]
+    details = ["", "<details><summary>What was tested, and what would change the verdict</summary>", ""]
     details += [line for each in rules for line in _rule(each, found.comparisons)]
     details += ["", "</details>", ""]
     text = "\n".join([*head, *rows, *details])
@@ -62,7 +62,7 @@ def _rule(each: RuleResult, comparisons: int) -> list[str]:
 
 
 def plain(text: str) -> str:
-    """Text as text: no markup, no HTML, and nobody is mentioned by it."""
+    """Text as text: no markup, no HTML, and no mentions of users."""
     one_line = " ".join(text.split())
     escaped = one_line.replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;")
     return _SPECIAL.sub(r"\\\1", escaped).replace("@", "@\u200b")

@@ -28,7 +28,7 @@ def render(found: GateResult, rules: Sequence[Rule], evidence: str = "") -> str:
 
 
 def _head(found: GateResult) -> str:
-    against = f"<br>held against: {escape(found.baseline)}" if found.baseline else ""
+    against = f"<br>compared with: {escape(found.baseline)}" if found.baseline else ""
     return (
         f"<header><p class=kicker>Proctor gate {_badge(found.verdict)}</p>"
         f"<h1>{escape(found.verdict.value.capitalize())}</h1><p class=lead>{prose(found.sentence)}</p>"

@@ -19,7 +19,7 @@ MOST_RULES = 100
 
 
 def gate(view: View) -> str:
-    """The verdict sentence, and a row per rule; nothing when the run has not been through a gate."""
+    """The verdict sentence and a row per rule; empty when the run was not judged by a gate."""
     return gate_of(view.data.info)
 
 
@@ -31,7 +31,7 @@ def gate_of(info: RunInfo) -> str:
         return ""
     rows = [_row(each) for each in rules[:MOST_RULES] if isinstance(each, Mapping)]
     against = found.get("baseline")
-    held = f"<p class=note>Held against {escape(str(against))}.</p>" if against else ""
+    held = f"<p class=note>Compared with {escape(str(against))}.</p>" if against else ""
     body = f"<p class=lead>{prose(str(found['sentence']))}</p>{held}"
     body += table(["verdict", "rule", "result", "what would change it"], rows)
     return section("Gate", body, name="gate")

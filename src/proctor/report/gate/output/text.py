@@ -9,7 +9,7 @@ def lines(found: GateResult) -> list[str]:
     """Plain lines; the first is the verdict."""
     shown = [found.sentence, f"run: {found.label}"]
     if found.baseline:
-        shown.append(f"held against: {found.baseline}")
+        shown.append(f"compared with: {found.baseline}")
     shown += [f"! {warning}" for warning in found.warnings]
     for each in sorted(found.results, key=lambda each: PRECEDENCE.index(each.verdict)):
         shown += ["", *_rule(each, found.comparisons)]

@@ -41,7 +41,7 @@ class Canvas(Protocol):
         """A straight line."""
 
     def rect(self, at: Point, size: Point, tone: str, told: str = "") -> None:
-        """A filled rectangle; `told` is for whoever rests a pointer on it."""
+        """A filled rectangle; `told` is its tooltip."""
 
     def path(self, points: Sequence[Point], tone: str, width: float = 1.5) -> None:
         """A line through points."""
@@ -84,7 +84,7 @@ class SvgCanvas:
         self._parts.append(svg.dots(points, radius, f"{tone} k"))
 
     def document(self, title: str, description: str) -> str:
-        """The whole file, which needs nothing beside it."""
+        """The whole file, without external resources."""
         colours = "".join(f".{name}{{color:{value}}}" for name, value in TONES.items())
         told = escape(f"{title}: {description}")
         return (

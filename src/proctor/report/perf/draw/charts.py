@@ -16,7 +16,7 @@ from proctor.report.quantity import Unit, show, unit_for
 WIDTH = 920.0
 LEFT, RIGHT = 96.0, WIDTH - 20.0
 Draw = Callable[[Canvas], str]
-"""Draws, and says in a sentence what is to be seen."""
+"""Draws a chart and returns a sentence that describes it."""
 
 
 def charts(
@@ -74,7 +74,7 @@ def latency(to: Canvas, rows: Sequence[Mapping[str, Any]]) -> str:
 
 
 def overhead(to: Canvas, summary: Mapping[str, Any]) -> str:
-    """Mean seconds of each phase in one episode; the harness's own phases stand out."""
+    """Mean seconds of each phase in one episode; the harness's own phases are highlighted."""
     count = summary["episodes"]
     means = {phase: summary["overhead_s"][phase] / count for phase in PHASES}
     across = linear([0.0, *means.values()], LEFT, RIGHT - 120, zero=True)
@@ -84,7 +84,7 @@ def overhead(to: Canvas, summary: Mapping[str, Any]) -> str:
         to.text((LEFT - 10, y + 15), phase, "soft", "end")
         to.rect((LEFT, y), (max(1.0, across(mean) - LEFT), 20), tone, f"{phase}: {show('mean_s', mean)}")
         to.text((max(LEFT + 1, across(mean)) + 8, y + 15), show("mean_s", mean), "ink")
-    share = f"{100 * summary['overhead_share']:.1f} % of the time is the harness's own"
+    share = f"{100 * summary['overhead_share']:.1f} % of the time is spent in the harness itself"
     to.text((LEFT, 240), f"mean per episode; orange: {share}", "dim")
     return f"{share}; " + ", ".join(f"{name} {show('mean_s', mean)}" for name, mean in means.items())
 

@@ -57,7 +57,7 @@ class Raster:
             self._fill(x - half, y - half, thick, thick, tone)
 
     def rect(self, at: Point, size: Point, tone: str, told: str = "") -> None:
-        """A filled rectangle; a picture cannot tell what a pointer would be told."""
+        """A filled rectangle; a PNG has no tooltips."""
         del told
         left, top = round(at[0] * SCALE), round(at[1] * SCALE)
         right, bottom = round((at[0] + size[0]) * SCALE), round((at[1] + size[1]) * SCALE)

@@ -1,0 +1,315 @@
+"""`proctor.run` and `proctor.compare`: what the commands of the same names do, for scripts and notebooks.
+
+A run is executed in a thread of its own, because a notebook has an event loop already and a script has none.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import threading
+from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import Future
+from contextlib import suppress
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Literal
+
+from proctor.engine.stop import Stop
+from proctor.errors import Interrupted, UsageError
+from proctor.job.planning import with_sources
+from proctor.job.running import Job, create, execute
+from proctor.model.plan import PlannedTrial
+from proctor.model.record import AttemptRecord
+from proctor.model.spec import Spec
+from proctor.model.trial import Lease, RunStatus
+from proctor.report.data import RunData, TrialResult
+from proctor.report.tables.columns import Kind
+from proctor.settings import Settings, load_settings
+
+if TYPE_CHECKING:
+    from proctor.report.compare.judge import Comparison
+    from proctor.report.gate.verdict import GateResult
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TrialEvent:
+    """One trial of a run began an attempt or ended one."""
+
+    kind: Literal["started", "ended"]
+    index: int
+    """Which trial of the plan, from 0."""
+    label: str
+    attempt: int
+    done: int
+    """Trials that have their result."""
+    total: int
+    outcome: str | None = None
+    """How the attempt ended; None for `started`."""
+    reward: float | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Run:
+    """A run that has ended, with all its results in memory."""
+
+    data: RunData
+    gate: GateResult | None = None
+    """The verdict of the spec's own `gates`; None when it has none."""
+
+    @property
+    def id(self) -> str:
+        """What every command takes as RUN."""
+        return self.data.info.id
+
+    @property
+    def name(self) -> str:
+        """The spec's name."""
+        return self.data.info.name
+
+    @property
+    def status(self) -> str:
+        """`done`, or `cancelled` when someone cancelled it meanwhile."""
+        return self.data.info.status.value
+
+    @property
+    def folder(self) -> Path:
+        """Where its files are."""
+        return Path(self.data.info.folder)
+
+    @property
+    def report(self) -> Path:
+        """The page for a browser."""
+        return self.folder / "report.html"
+
+    @property
+    def trials(self) -> tuple[TrialResult, ...]:
+        """Every planned trial with its attempts, in plan order."""
+        return self.data.trials
+
+    @property
+    def outcomes(self) -> dict[str, int]:
+        """How many trials ended with each outcome."""
+        counts: dict[str, int] = {}
+        for trial in self.trials:
+            if trial.outcome:
+                counts[trial.outcome.value] = counts.get(trial.outcome.value, 0) + 1
+        return counts
+
+    @property
+    def summary(self) -> dict[str, Any]:
+        """What `proctor run --json` prints."""
+        from proctor.report.summary import summary
+
+        return summary(self.data)
+
+    @property
+    def exit_code(self) -> int:
+        """What `proctor run` would have returned to a shell."""
+        from proctor.cli.run import exit_code
+
+        return int(self.gate.exit_code if self.gate else exit_code(self.data))
+
+    def rows(self, kind: Kind = "trials") -> list[dict[str, Any]]:
+        """One of the run's tables as a list of dicts; see `proctor.load`."""
+        from proctor.report.tables.frame import load
+
+        return load(self.folder, kind, as_="rows")
+
+    def frame(self, kind: Kind = "trials") -> Any:
+        """The same as a pandas data frame, which needs pandas."""
+        from proctor.report.tables.frame import load
+
+        return load(self.folder, kind, as_="pandas")
+
+    def __repr__(self) -> str:
+        counts = ", ".join(f"{count} {name}" for name, count in self.outcomes.items())
+        return f"<Run {self.id} {self.name}: {self.status}, {counts or 'no result'}>"
+
+
+SpecLike = str | Path | Mapping[str, Any] | Spec
+
+
+def run(
+    spec: SpecLike,
+    *,
+    overrides: Sequence[str] = (),
+    experiments: Sequence[str] = (),
+    parallel: int | None = None,
+    output_dir: str | Path | None = None,
+    settings: Settings | None = None,
+    on_event: Callable[[TrialEvent], object] | None = None,
+) -> Run:
+    """Execute a spec to its end and return its results, as `proctor run` does.
+
+    `spec` is the path of a spec file, a mapping with the same keys, or a `Spec`. `overrides` are texts such
+    as `iterations.measured=20`; `experiments` names folders or modules with more experiments. `on_event` is
+    called from another thread for each attempt that begins or ends.
+
+    Ctrl-C finishes what runs, saves it and raises `Interrupted`; a second one stops at once. A trial that
+    fails raises nothing: it is in `Run.outcomes`.
+    """
+    settings = settings or load_settings()
+    wanted, written = _spec(spec, overrides)
+    wanted = with_sources(wanted, experiments)
+    if wanted.gates:
+        from proctor.report.gate.rules import read_rules
+
+        read_rules(wanted.gates)
+    if parallel is not None:
+        if parallel < 1:
+            raise UsageError(f"run(parallel={parallel}): give 1 or more")
+        wanted = replace(wanted, parallel=parallel)
+    if output_dir:
+        wanted = replace(wanted, output_dir=str(output_dir))
+    job = create(wanted, written, settings)
+    status = _Execution(job, on_event).result()
+    if status is RunStatus.INTERRUPTED:
+        raise Interrupted(
+            f"interrupted; finished trials are saved; continue with: proctor resume {job.info.id}"
+        )
+    return _finished(job, settings)
+
+
+def _finished(job: Job, settings: Settings) -> Run:
+    data = RunData.from_folder(job.folder)
+    if not job.spec.gates or data.info.status is not RunStatus.DONE:
+        return Run(data)
+    from proctor.cli.gate import gate_run
+
+    return Run(data, gate_run(data, job.spec.gates, settings))
+
+
+def _spec(spec: SpecLike, overrides: Sequence[str]) -> tuple[Spec, Mapping[str, Any]]:
+    """The spec, and what the caller wrote as plain data."""
+    from proctor.spec.load import from_mapping, load, written
+    from proctor.spec.secrets import hidden
+
+    if isinstance(overrides, str):
+        raise UsageError("run(overrides=…): give a list of texts such as ['iterations.measured=20']")
+    if isinstance(spec, str | Path):
+        loaded = load(Path(spec), overrides=overrides)
+        return loaded, hidden(written(Path(spec)), loaded.secrets)
+    if isinstance(spec, Spec):
+        data = spec.to_mapping()
+        return replace(from_mapping(data, overrides=overrides), secrets=spec.secrets), data
+    read = from_mapping(spec, overrides=overrides, environ=os.environ)
+    return read, hidden(dict(spec), read.secrets)
+
+
+class _Execution:
+    """A run in a thread of its own; tells a callback what happens and passes on Ctrl-C."""
+
+    def __init__(self, job: Job, on_event: Callable[[TrialEvent], object] | None) -> None:
+        self.job = job
+        self.on_event = on_event
+        self.done = 0
+        self._error: BaseException | None = None
+        self._status: Future[RunStatus] = Future()
+        self._ready = threading.Event()
+        self._stop: Stop | None = None
+        self._loop: asyncio.AbstractEventLoop | None = None
+
+    def result(self) -> RunStatus:
+        """Start, and wait for the end. Each Ctrl-C meanwhile is a request to stop."""
+        threading.Thread(target=self._work, name=f"proctor-run-{self.job.info.id}").start()
+        while True:
+            try:
+                status = self._status.result()
+            except KeyboardInterrupt:
+                self._ready.wait()
+                assert self._loop is not None
+                assert self._stop is not None
+                with suppress(RuntimeError):  # it may have ended by now
+                    self._loop.call_soon_threadsafe(self._stop.request)
+            else:
+                break
+        if self._error:
+            raise self._error
+        return status
+
+    def _work(self) -> None:
+        try:
+            self._status.set_result(asyncio.run(self._go()))
+        except BaseException as error:  # noqa: BLE001 - raised again where the caller waits
+            self._status.set_exception(error)
+        finally:
+            self._ready.set()
+
+    async def _go(self) -> RunStatus:
+        self._loop, self._stop = asyncio.get_running_loop(), Stop()
+        self._ready.set()
+        return await execute(self.job, listener=self, stop=self._stop)
+
+    def started(self, trial: PlannedTrial, lease: Lease) -> None:
+        """An attempt has begun."""
+        self._tell("started", trial, lease.attempt)
+
+    def ended(self, trial: PlannedTrial, record: AttemptRecord, counts: bool) -> None:
+        """An attempt is saved."""
+        self.done += counts
+        self._tell("ended", trial, record.number, record)
+
+    def _tell(
+        self,
+        kind: Literal["started", "ended"],
+        trial: PlannedTrial,
+        attempt: int,
+        record: AttemptRecord | None = None,
+    ) -> None:
+        if not self.on_event or self._error:
+            return
+        event = TrialEvent(
+            kind=kind,
+            index=trial.index,
+            label=trial.label,
+            attempt=attempt,
+            done=self.done,
+            total=len(self.job.plan),
+            outcome=record.outcome.value if record else None,
+            reward=record.reward if record else None,
+        )
+        try:
+            self.on_event(event)
+        except BaseException as error:  # noqa: BLE001 - the run is saved first, then the caller gets it
+            self._error = error
+            assert self._stop is not None
+            self._stop.request(times=2)
+
+
+def compare(
+    a: Run | str | Path,
+    b: Run | str | Path,
+    *,
+    metrics: Sequence[str] = (),
+    margin: float | None = None,
+    higher_is_better: bool | None = None,
+    these_tasks: bool | None = None,
+    seed: int = 0,
+    settings: Settings | None = None,
+) -> Comparison:
+    """Judge run `b` against run `a`, as `proctor compare` does.
+
+    Each is what `proctor.run` returned, an id, a name, `latest`, `latest~1`, a run folder or a result file.
+    `margin` is the loss that is tolerated, as a fraction: 0.05 is 5 %. `these_tasks` says
+    whether scores are judged for these tasks or (False) for tasks like these; None takes the wider one that
+    the number of tasks can judge. Raises `UsageError` when the two have nothing in common.
+    """
+    from proctor.report.compare.open import compare_refs
+
+    if margin is not None and not 0 <= margin < 10:
+        raise UsageError(f"compare(margin={margin}): give a fraction such as 0.05")
+    found, _, _ = compare_refs(
+        (_ref(a), _ref(b)),
+        settings or load_settings(),
+        metrics=(metrics,) if isinstance(metrics, str) else tuple(metrics),
+        margin=margin,
+        higher_is_better=higher_is_better,
+        these_tasks=these_tasks,
+        seed=seed,
+    )
+    return found
+
+
+def _ref(side: Run | str | Path) -> str:
+    return str(side.folder if isinstance(side, Run) else side)

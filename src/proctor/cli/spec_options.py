@@ -1,0 +1,222 @@
+"""The options that say what to run: a spec file, or tasks and agents without one."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+from dataclasses import dataclass, fields
+from functools import wraps
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+if TYPE_CHECKING:
+    from proctor.model.spec import Spec
+    from proctor.model.task import Network
+
+EXAMPLE = "proctor run -t tasks/hello -a oracle"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SpecRequest:
+    """What the person asked to have run."""
+
+    spec_file: Path | None
+    tasks: tuple[str, ...]
+    datasets: tuple[str, ...]
+    agents: tuple[str, ...]
+    models: tuple[str, ...]
+    rollouts: int | None
+    include: tuple[str, ...]
+    exclude: tuple[str, ...]
+    env: tuple[str, ...]
+    agent_options: tuple[str, ...]
+    pass_env: tuple[str, ...]
+    name: str | None
+    timeout_s: float | None
+    parallel: int | None
+    host_root: bool
+    network: Network | None
+    overrides: tuple[str, ...]
+    sources: tuple[str, ...]
+    print_spec: bool
+
+    def spec(self) -> Spec:
+        """The spec, from the file or from the options. Options that hold for both are applied to both."""
+        from dataclasses import replace
+
+        from proctor.job.planning import with_host_root, with_network, with_pass_env, with_sources
+        from proctor.spec.load import load
+
+        self._check()
+        if self.spec_file:
+            read = load(self.spec_file, overrides=self.overrides, granted=self.pass_env)
+            loaded = with_pass_env(read, self.pass_env) if self.pass_env else read
+        else:
+            loaded = self._one_line()
+        spec = with_sources(loaded, self.sources)
+        if self.host_root:
+            spec = with_host_root(spec)
+        if self.network:
+            spec = with_network(spec, self.network)
+        return replace(spec, parallel=self.parallel) if self.parallel else spec
+
+    def written(self, spec: Spec) -> dict[str, Any]:
+        """What is kept as the written spec: the file's text as data, or what the options mean."""
+        from proctor.spec.load import written
+        from proctor.spec.secrets import hidden
+        from proctor.spec.toml_text import short_mapping
+
+        return hidden(written(self.spec_file), spec.secrets) if self.spec_file else short_mapping(spec)
+
+    def _check(self) -> None:
+        one_line = [each for each in _ONE_LINE if getattr(self, each)]
+        if self.spec_file and self.tasks and self.spec_file.exists() and not self.spec_file.is_file():
+            raise click.UsageError(f"give every path its own -t: -t {self.tasks[0]} -t {self.spec_file}")
+        if self.spec_file and one_line:
+            option = _ONE_LINE[one_line[0]]
+            hint = (
+                "give a SPEC file or -t/-d" if option in {"-t", "-d"} else "change a file's keys with --set"
+            )
+            raise click.UsageError(f"{option} cannot be combined with the file {self.spec_file}; {hint}")
+        if self.spec_file:
+            return
+        if not self.tasks and not self.datasets:
+            raise click.UsageError(f"nothing to run: give a SPEC file, or tasks and an agent: {EXAMPLE}")
+        if not self.agents:
+            from proctor.agents.registry import known_agents
+
+            raise click.UsageError(f"-a is missing: which agent? Known agents: {', '.join(known_agents())}")
+
+    def _one_line(self) -> Spec:
+        from proctor.spec.oneline import OneLine, one_line_spec, pairs
+        from proctor.spec.override import typed_value
+
+        options = pairs("--agent-option", self.agent_options)
+        line = OneLine(
+            tasks=self.tasks,
+            datasets=self.datasets,
+            agents=self.agents,
+            models=self.models,
+            rollouts=self.rollouts,
+            include=self.include,
+            exclude=self.exclude,
+            environment=pairs("--env", self.env),
+            agent_options={
+                key: typed_value(f"--agent-option {key}", value) for key, value in options.items()
+            },
+            pass_env=self.pass_env,
+            name=self.name,
+            timeout_s=self.timeout_s,
+        )
+        return one_line_spec(line, base_dir=str(Path.cwd()), overrides=self.overrides, environ=os.environ)
+
+
+_ONE_LINE = {
+    "tasks": "-t",
+    "datasets": "-d",
+    "agents": "-a",
+    "models": "-m",
+    "rollouts": "-n",
+    "include": "--include",
+    "exclude": "--exclude",
+    "env": "--env",
+    "agent_options": "--agent-option",
+    "name": "--name",
+    "timeout_s": "--timeout-s",
+}
+"""Field → option, for those that replace a file."""
+
+takes_sources = click.option(
+    "--experiments",
+    "sources",
+    multiple=True,
+    metavar="DIR_OR_MODULE",
+    help="Folder or module with more experiments.",
+)
+takes_pass_env = click.option(
+    "--pass-env",
+    "pass_env",
+    multiple=True,
+    metavar="NAME",
+    help="An environment variable of this machine that the tasks may use as ${NAME}.",
+)
+takes_datasets = click.option(
+    "-d",
+    "--dataset",
+    "datasets",
+    multiple=True,
+    metavar="NAME@VERSION",
+    help="A dataset of a registry, or git+https://HOST/REPO.git@COMMIT#PATH.",
+)
+_OPTIONS = (
+    click.argument("spec_file", metavar="[SPEC]", required=False, type=click.Path(path_type=Path)),
+    click.option(
+        "-t", "--tasks", multiple=True, metavar="PATH", help="A task folder, a folder of tasks, or a ZIP."
+    ),
+    takes_datasets,
+    click.option("-a", "--agent", "agents", multiple=True, metavar="AGENT", help="Agent to run."),
+    click.option("-m", "--model", "models", multiple=True, metavar="MODEL", help="Model for the agent."),
+    click.option(
+        "-n", "--rollouts", type=click.IntRange(1), help="Rollouts of each task, agent and model. [1]"
+    ),
+    click.option("--include", multiple=True, metavar="PATTERN", help="Only tasks whose name matches."),
+    click.option("--exclude", multiple=True, metavar="PATTERN", help="Leave out tasks whose name matches."),
+    click.option("--env", multiple=True, metavar="KEY=VALUE", help="An environment variable of the tasks."),
+    click.option(
+        "--agent-option", "agent_options", multiple=True, metavar="KEY=VALUE", help="An agent option."
+    ),
+    takes_pass_env,
+    click.option("--name", metavar="NAME", help="Name of the run. [that of the tasks]"),
+    click.option("--timeout-s", type=float, metavar="SECONDS", help="Time limit of the agent."),
+    click.option(
+        "--parallel",
+        type=click.IntRange(1),
+        help="Number of trials at a time; timings then disturb each other.",
+    ),
+    click.option(
+        "--host-root",
+        is_flag=True,
+        help="Use this machine's own system in place of every image; not reproducible elsewhere.",
+    ),
+    click.option(
+        "--network",
+        type=click.Choice(["none", "public", "allowlist"]),
+        help="The network of every task, whatever the task says.",
+    ),
+    click.option(
+        "--set",
+        "overrides",
+        multiple=True,
+        metavar="KEY=VALUE",
+        help="Change a value of the spec, such as iterations.measured=20.",
+    ),
+    takes_sources,
+    click.option("--print-spec", is_flag=True, help="Print the spec as TOML and run nothing."),
+)
+
+
+def takes_spec(function: Callable[..., int]) -> Callable[..., int]:
+    """Give a command the options above; it receives them as one `request`."""
+
+    @wraps(function)
+    def command(**values: Any) -> int:
+        own = {each.name: values.pop(each.name) for each in fields(SpecRequest)}
+        return function(SpecRequest(**own), **values)
+
+    decorated: Callable[..., int] = command
+    for option in reversed(_OPTIONS):
+        decorated = option(decorated)
+    return decorated
+
+
+def show_spec(spec: Spec) -> None:
+    """Print the spec as TOML. Paths are as typed, and mean the working folder unless `base_dir` is there."""
+    from proctor.spec.toml_text import short_mapping, toml_text
+    from proctor.tasks.address import without_secrets
+
+    data = short_mapping(spec)
+    if Path(data["base_dir"]) == Path.cwd():
+        del data["base_dir"]
+    print(toml_text(without_secrets(data)), end="")

@@ -1,0 +1,139 @@
+"""The secrets of a run: which are there, who may use them, and what must never be written down."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator, Mapping
+from dataclasses import replace
+from pathlib import Path
+
+from proctor.errors import UsageError
+from proctor.model.plan import Plan
+from proctor.model.secret import (
+    LITERAL_PREFIX,
+    OWN_PREFIX,
+    SHORTEST,
+    credentials_in,
+    holds_credential,
+    how_to_set,
+    looks_secret,
+    names_of,
+    references_in,
+)
+from proctor.model.spec import Spec
+from proctor.settings import SECRET_FIELDS, Settings
+from proctor.spec.secrets import concealed
+from proctor.trial.redact import Redactor, addresses_in, secrets_in
+
+_MODEL = "MODEL_TOKEN"
+
+
+def values_of(spec: Spec, environ: Mapping[str, str] = os.environ) -> dict[str, str]:
+    """Where references of a spec are looked up: the environment, and what the spec itself held."""
+    return {**environ, **spec.secrets}
+
+
+def granted(spec: Spec, environ: Mapping[str, str] = os.environ) -> dict[str, str]:
+    """The variables that `${VAR}` of a task may use."""
+    return {
+        name: environ[name] for name in spec.pass_env if name in environ and not name.startswith(OWN_PREFIX)
+    }
+
+
+def known_secrets(spec: Spec, settings: Settings, environ: Mapping[str, str] = os.environ) -> dict[str, str]:
+    """Every value that nothing of a run may show, by the name that is shown instead."""
+    given = values_of(spec, environ)
+    named = {name: given[name] for name, _ in _needed(spec) if name in given}
+    return {
+        **secrets_in(environ),
+        **_own(settings),
+        **_in_addresses(spec),
+        **_in_overrides(spec),
+        **granted(spec, environ),
+        **named,
+        **spec.secrets,
+    }
+
+
+def redactor_for(spec: Spec, settings: Settings, environ: Mapping[str, str] = os.environ) -> Redactor:
+    """Takes all of those out."""
+    return Redactor(known_secrets(spec, settings, environ))
+
+
+def check_secrets(spec: Spec, settings: Settings, environ: Mapping[str, str] = os.environ) -> None:
+    """Refuse a run whose secrets are missing, or that would hand on a credential of Proctor's own."""
+    given = values_of(spec, environ)
+    own = set(_own(settings).values())
+    for name, has_default in _needed(spec):
+        if name.startswith(OWN_PREFIX):
+            raise UsageError(f"{name} is a setting of Proctor's own, which no spec can use")
+        if name not in given and not has_default:
+            raise UsageError(f"the spec needs the secret {name}, which is not set: {how_to_set(name)}")
+        if given.get(name) in own:
+            raise UsageError(_ours("the spec uses", name))
+    for name, value in granted(spec, environ).items():
+        if value in own:
+            raise UsageError(_ours("pass_env grants", name))
+
+
+def with_advice(plan: Plan, spec: Spec, environ: Mapping[str, str] = os.environ) -> Plan:
+    """The plan, with a note for each secret that could be handled better."""
+    notes = []
+    for name in spec.secrets:
+        key = name.removeprefix(LITERAL_PREFIX)
+        notes.append(
+            f"the spec itself holds the secret '{key.lower()}'; it is not stored, and 'proctor resume' will "
+            f"ask for it as {name}; better set it in the environment and write ${{{key}}} in the spec"
+        )
+    short = [name for name, value in granted(spec, environ).items() if len(value) < SHORTEST]
+    short += [name for name, value in spec.secrets.items() if len(value) < SHORTEST]
+    notes += [
+        f"the value of {name} has fewer than {SHORTEST} characters: it cannot be removed from logs and files"
+        for name in short
+        if looks_secret(name)
+    ]
+    return replace(plan, warnings=(*plan.warnings, *notes)) if notes else plan
+
+
+def _needed(spec: Spec) -> Iterator[tuple[str, bool]]:
+    for reference in references_in(spec.to_mapping()):
+        yield from names_of(reference)
+
+
+def _own(settings: Settings) -> dict[str, str]:
+    """What Proctor itself holds: keys, and the passwords in its addresses."""
+    found: dict[str, str] = {}
+    for name in SECRET_FIELDS:
+        value = str(getattr(settings, name))
+        found |= addresses_in(name, value) if "://" in value else {name: value} if name != "store" else {}
+    for name in ("model_base_url", "dataset_registries", "registry_mirrors"):
+        value = getattr(settings, name)
+        for each in (value,) if isinstance(value, str) else value:
+            found |= addresses_in(name, each)
+    return {_MODEL if name == "model_api_key" else name: value for name, value in found.items() if value}
+
+
+def _in_addresses(spec: Spec) -> dict[str, str]:
+    """The passwords in the addresses of datasets."""
+    found: dict[str, str] = {}
+    for number, entry in enumerate(spec.tasks):
+        if holds_credential(entry.path) or credentials_in(entry.path):
+            found |= addresses_in(f"dataset.{number}", entry.path)
+    return found
+
+
+def _in_overrides(spec: Spec) -> dict[str, str]:
+    """The secrets in files of overrides that the spec names."""
+    found: dict[str, str] = {}
+    for entry in spec.tasks:
+        if isinstance(entry.overrides, str) and entry.apply_overrides:
+            from proctor.trial.task.prepare import config_overrides
+
+            found |= concealed(config_overrides(entry, Path(spec.base_dir))[0])[1]
+    return found
+
+
+def _ours(who: str, name: str) -> str:
+    return (
+        f"{who} {name}, which holds a credential of Proctor's own settings; give tasks and agents another one"
+    )

@@ -1,0 +1,210 @@
+"""COPY and ADD: what a step takes is gathered first, because a layer is named after it, and copied later."""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import posixpath
+import re
+import tarfile
+import tempfile
+from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from proctor.errors import ImageError, SandboxError
+from proctor.sandbox.base import Backend, Root, Sandbox, SandboxRequest
+from proctor.sandbox.image import grafting
+from proctor.sandbox.image.address import fetch, file_name
+from proctor.sandbox.image.context import Context, Selected, digest, path_regex, stage
+from proctor.sandbox.image.layers import LayerStore
+from proctor.sandbox.image.recipe import Copy, MakeFolder
+from proctor.sandbox.image.stages import Origin
+
+_CHUNK = 200
+
+
+class Origins:
+    """Sandboxes of the stages and images whose files a build takes, each started once."""
+
+    def __init__(self, backend: Backend, root_of: Callable[[Origin], Awaitable[Root]]) -> None:
+        self._backend = backend
+        self._root_of = root_of
+        self._running: dict[Origin, Sandbox] = {}
+
+    async def pid(self, origin: Origin) -> int:
+        """The process whose root is that of a stage or an image."""
+        if origin not in self._running:
+            root = await self._root_of(origin)
+            plain = Root(layers=root.layers, host=root.host)
+            sandbox = self._backend.sandbox(SandboxRequest(name="origin", root=plain))
+            await sandbox.start()
+            self._running[origin] = sandbox
+        return init_pid(self._running[origin])
+
+    async def close(self) -> None:
+        """End them."""
+        while self._running:
+            await self._running.popitem()[1].stop()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Gathered:
+    """What a step copies: files of ours, or files of another root, known by their content."""
+
+    selected: tuple[Selected, ...] = ()
+    digest: str = ""
+    pid: int = 0
+    wanted: grafting.Wanted | None = None
+
+
+class Copying:
+    """The copies of one build."""
+
+    def __init__(
+        self, store: LayerStore, context: Context, origins: Origins, where: str, allow: Sequence[str]
+    ) -> None:
+        self._store = store
+        self._context = context
+        self._origins = origins
+        self._where = where
+        self._allow = allow
+
+    async def gather(self, step: MakeFolder | Copy, kept: contextlib.ExitStack) -> Gathered:
+        """What a step takes; files that are fetched stay until `kept` is closed."""
+        if isinstance(step, MakeFolder):
+            return Gathered()
+        where = f"{self._where}:{step.line}: {step.text}"
+        exclude = tuple(path_regex(each) for each in step.exclude)
+        if step.origin is not None:
+            wanted = grafting.Wanted(sources=step.sources, parents=step.parents, exclude=exclude)
+            try:
+                pid = await self._origins.pid(step.origin)
+                found, _ = await grafting.digest(await self._store.keeper(), pid, wanted)
+            except ImageError as error:
+                raise ImageError(f"{where}: {error}") from error
+            return Gathered(digest=found, pid=pid, wanted=wanted)
+        chosen = [
+            each
+            for source in step.sources
+            for each in self._context.select(source, where, parents=step.parents)
+            if not any(_covers(pattern, each.name) for pattern in exclude)
+        ]
+        chosen += [await self._fetched(step, each, where, kept) for each in step.addresses]
+        return Gathered(selected=tuple(chosen), digest=digest(chosen) if chosen else "")
+
+    async def _fetched(self, step: Copy, address: str, where: str, kept: contextlib.ExitStack) -> Selected:
+        name = file_name(address)
+        if not name and step.target.endswith("/"):
+            raise ImageError(f"{where}: the address names no file, and the target is a folder")
+        file = kept.enter_context(self._store.scratch()) / "fetched"
+        found = await fetch(address, file, allow=self._allow, where=f"{self._where}:{step.line}: ADD")
+        if step.checksum and step.checksum != f"sha256:{found}":
+            raise ImageError(f"{where}: the file has the checksum sha256:{found}, not {step.checksum}")
+        file.chmod(0o600)
+        return Selected(source=file, name=name or "file", status=file.lstat(), fetched=True)
+
+    async def copy(self, sandbox: Sandbox, step: Copy, gathered: Gathered) -> None:
+        """Do a step in the sandbox that becomes its layer."""
+        if gathered.wanted is not None:
+            keeper = await self._store.keeper()
+            names = await grafting.copy(keeper, gathered.pid, init_pid(sandbox), step.target, gathered.wanted)
+            await self._change(sandbox, step, names)
+            return
+        archives = [each for each in gathered.selected if step.unpacks and _is_archive(each)]
+        plain = [each for each in gathered.selected if each not in archives]
+        target = step.target
+        if not target.endswith("/") and target != "/" and await _is_folder(sandbox, target):
+            target += "/"
+        for each in archives:
+            await self._unpack(sandbox, step, each, target)
+        if not plain and not step.texts:
+            if not archives:
+                await make_folder(sandbox, target)
+            return
+        into = self._single(step, plain, target)
+        await self._upload(sandbox, step, plain, into, target)
+        names = [each.name for each in plain] + [text_name for text_name, _ in step.texts]
+        await self._change(
+            sandbox, step, [into] if into else [posixpath.join(target, each) for each in names]
+        )
+
+    async def _upload(
+        self, sandbox: Sandbox, step: Copy, plain: Sequence[Selected], into: str, target: str
+    ) -> None:
+        with self._store.scratch() as scratch:
+            staged = scratch / "files"
+            staged.mkdir(mode=0o755)
+            stage(plain, staged)
+            for text_name, text in step.texts:
+                (staged / text_name).write_text(text)
+                (staged / text_name).chmod(0o644)
+            if into:
+                only = plain[0].name if plain else step.texts[0][0]
+                await sandbox.upload(staged / only, into)
+            else:
+                await sandbox.upload(staged, target)
+
+    def _single(self, step: Copy, plain: Sequence[Selected], target: str) -> str:
+        """Where a single file goes; nothing when a folder's content is copied."""
+        count = len(plain) + len(step.texts)
+        folder_given = any(each.is_folder for each in plain) or any("/" in each.name for each in plain)
+        if count != 1 or folder_given or step.parents or self._stands_for_content(step):
+            return ""
+        name = plain[0].name if plain else step.texts[0][0]
+        return posixpath.join(target, name) if target.endswith("/") or target == "/" else target
+
+    def _stands_for_content(self, step: Copy) -> bool:
+        """Whether a source is a folder, which means its content."""
+        return any(self._context.is_folder(source) for source in step.sources)
+
+    async def _unpack(self, sandbox: Sandbox, step: Copy, archive: Selected, target: str) -> None:
+        await make_folder(sandbox, target)
+        place = f"/.proctor-{hashlib.sha256(archive.name.encode()).hexdigest()[:16]}"
+        await sandbox.upload(archive.source, place)
+        script = 'tar -x -f "$1" -C "$2"; code=$?; rm -f "$1"; exit $code'
+        result = await sandbox.exec(["/bin/sh", "-c", script, "sh", place, target], cwd="/", user="root")
+        if result.exit_code:
+            said = result.stderr.decode(errors="replace").strip()[-500:]
+            raise ImageError(f"{self._where}:{step.line}: {step.text}: cannot unpack {archive.name}: {said}")
+
+    async def _change(self, sandbox: Sandbox, step: Copy, paths: Sequence[str]) -> None:
+        """Owner and mode of what was copied, by the image's own programs: they know its users."""
+        for program, argument in (("chown", step.chown), ("chmod", step.chmod)):
+            for start in range(0, len(paths) if argument else 0, _CHUNK):
+                argv = [program, *(["-h"] if program == "chown" else []), argument, "--"]
+                result = await sandbox.exec([*argv, *paths[start : start + _CHUNK]], cwd="/", user="root")
+                if result.exit_code:
+                    said = result.stderr.decode(errors="replace").strip()[-500:]
+                    raise ImageError(f"{self._where}:{step.line}: {step.text}: {program} failed: {said}")
+
+
+def init_pid(sandbox: Sandbox) -> int:
+    """The process of a sandbox that is always there."""
+    found = getattr(sandbox, "init_pid", 0)
+    if not found:
+        raise SandboxError("the sandbox of a build is not running")
+    return int(found)
+
+
+def _covers(pattern: str, name: str) -> bool:
+    parts = name.split("/")
+    return any(re.fullmatch(pattern, "/".join(parts[:count])) for count in range(1, len(parts) + 1))
+
+
+def _is_archive(each: Selected) -> bool:
+    plain = not (each.fetched or each.is_folder or each.is_link or "/" in each.name)
+    return plain and tarfile.is_tarfile(each.source)
+
+
+async def _is_folder(sandbox: Sandbox, path: str) -> bool:
+    """Whether an image without a shell has a folder there cannot be known; then it is taken for a file."""
+    result = await sandbox.exec(["/bin/sh", "-c", '[ -d "$1" ]', "sh", path], cwd="/", user="root")
+    return result.exit_code == 0
+
+
+async def make_folder(sandbox: Sandbox, path: str) -> None:
+    """A folder of root inside, with those above it."""
+    with tempfile.TemporaryDirectory(prefix="proctor-") as empty:
+        Path(empty).chmod(0o755)
+        await sandbox.upload(Path(empty), path)

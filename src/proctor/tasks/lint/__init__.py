@@ -1,0 +1,1 @@
+"""Look over task folders as a reviewer would."""

@@ -1,0 +1,169 @@
+"""One `task.toml` as it is read: typed values out of its tables, and a line for whatever is wrong."""
+
+from __future__ import annotations
+
+import re
+import tomllib
+from collections.abc import Mapping
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+from proctor.disk import read_small
+from proctor.errors import TaskError
+from proctor.tasks import fields
+
+_MAX_BYTES = 1 << 20
+_HEADER = re.compile(r"^\s*\[{1,2}\s*([\w.\"' -]+?)\s*\]{1,2}\s*(?:#.*)?$")
+_KEY = re.compile(r"^\s*([\w.\"'-]+)\s*=")
+
+
+class Table(dict[str, Any]):
+    """A table that knows where in the file it is."""
+
+    path: str = ""
+    """Its name, with the number of the step it belongs to: `agent`, `steps#2.agent`."""
+
+
+class TomlFile:
+    """The content of a file. Faults raise TaskError or are collected as warnings, both with a line."""
+
+    def __init__(self, file: Path) -> None:
+        self.file = file
+        self.warnings: list[str] = []
+        try:
+            self.text = read_small(file, _MAX_BYTES).decode()
+            self.data = self.named(tomllib.loads(self.text), "")
+        except OSError as error:
+            raise TaskError(f"{file}: cannot be read: {error.strerror or error}") from error
+        except UnicodeDecodeError as error:
+            raise TaskError(f"{file}: not UTF-8 text ({error.reason} at byte {error.start})") from error
+        except tomllib.TOMLDecodeError as error:
+            raise TaskError(f"{file}: not valid TOML: {error}") from error
+        except RecursionError:
+            raise TaskError(f"{file}: not valid TOML: nested too deeply") from None
+
+    def named(self, data: Mapping[str, Any], path: str) -> Table:
+        """A table with its place."""
+        found = Table(data)
+        found.path = path
+        return found
+
+    def table(self, data: Mapping[str, Any], key: str) -> Table:
+        """A table of a table; empty when it is not there."""
+        found = data.get(key, {})
+        if not isinstance(found, dict):
+            raise self.wrong(key, found, "a table", data)
+        above = getattr(data, "path", "")
+        return self.named(found, f"{above}.{key}" if above else key)
+
+    def tables(self, data: Mapping[str, Any], key: str) -> list[Table]:
+        """A list of tables."""
+        found = data.get(key, [])
+        if not isinstance(found, list):
+            raise self.wrong(key, found, "a list of tables", data)
+        if wrong := [each for each in found if not isinstance(each, dict)]:
+            raise self.wrong(key, wrong[0], "a table", data)
+        above = f"{data.path}." if getattr(data, "path", "") else ""  # type: ignore[attr-defined]
+        return [self.named(each, f"{above}{key}#{number}") for number, each in enumerate(found, 1)]
+
+    def strings(self, data: Mapping[str, Any], key: str) -> tuple[str, ...]:
+        """A list of texts."""
+        found = data.get(key)
+        if found is None:
+            return ()
+        if not isinstance(found, list) or any(isinstance(each, dict | list) for each in found):
+            raise self.wrong(key, found, "a list of texts", data)
+        return tuple(str(each) for each in found)
+
+    def number(self, data: Mapping[str, Any], key: str) -> float | None:
+        """A number, zero or more; None when it is not there. A number in quotes is one, with a warning."""
+        found = data.get(key)
+        if found is None:
+            return None
+        value = _unquoted(found)
+        if isinstance(value, bool) or not isinstance(value, int | float) or not value >= 0:
+            raise self.wrong(key, found, "a number, zero or more", data)
+        if isinstance(found, str):
+            self.warn(key, f"'{key}' is a text; write the number without quotes", data)
+        return float(value)
+
+    def positive(self, data: Mapping[str, Any], key: str, default: float) -> float:
+        """A number above zero."""
+        found = self.number(data, key)
+        if found is None:
+            return default
+        if found == 0:
+            raise self.wrong(key, found, "more than zero", data)
+        return found
+
+    def size(self, data: Mapping[str, Any], megabytes: str, legacy: str) -> int | None:
+        """Bytes, from a number of megabytes or from the older text."""
+        found = self.number(data, megabytes)
+        old = fields.size_bytes(data[legacy], self.place(legacy, data)) if legacy in data else None
+        if found is None:
+            return old
+        size = int(found * 1024 * 1024)
+        if old is not None and old != size:
+            raise TaskError(
+                f"{self.place(legacy, data)}: '{legacy}' and '{megabytes}' contradict each other; keep one"
+            )
+        return size
+
+    def known(self, table: str, found: Mapping[str, Any], shown: str = "") -> None:
+        """Warn about keys that are not in the table of the format."""
+        for key, sentence in fields.unknown_keys(table, found, shown):
+            self.warn(key, sentence, found)
+
+    def warn(self, key: str, sentence: str, data: Mapping[str, Any] | None = None) -> None:
+        """Remember a sentence, once."""
+        text = f"{self.place(key, data)}: {sentence}"
+        if text not in self.warnings:
+            self.warnings.append(text)
+
+    def wrong(
+        self, key: str, found: object, wanted: str, data: Mapping[str, Any] | None = None
+    ) -> TaskError:
+        """The error for a value that is not what it must be."""
+        return TaskError(f"{self.place(key, data)}: '{key}' must be {wanted}, not {found!r}")
+
+    def place(self, key: str, data: Mapping[str, Any] | None = None) -> str:
+        """`task.toml:12` where the key is written; the file alone when it is not there."""
+        path = getattr(data, "path", "")
+        for wanted in (f"{path}.{key}" if path else key, path):
+            if wanted and wanted in self._lines:
+                return f"{self.file}:{self._lines[wanted]}"
+        number = next((line for name, line in self._lines.items() if name.endswith(f".{key}")), None)
+        return f"{self.file}:{number}" if number and not path else str(self.file)
+
+    @cached_property
+    def _lines(self) -> dict[str, int]:
+        """Path of a table or key → the line where it begins."""
+        found: dict[str, int] = {}
+        counts: dict[str, int] = {}
+        path = ""
+        for number, line in enumerate(self.text.splitlines(), 1):
+            if header := _HEADER.match(line):
+                name = re.sub(r"[\"' ]", "", header[1])
+                if line.lstrip().startswith("[["):
+                    counts[name] = counts.get(name, 0) + 1
+                path = ".".join(
+                    f"{part}#{counts[whole]}" if (whole := ".".join(name.split(".")[: depth + 1])) in counts
+                    else part
+                    for depth, part in enumerate(name.split("."))
+                )  # fmt: skip
+                found.setdefault(path, number)
+            elif key := _KEY.match(line):
+                name = re.sub(r"[\"']", "", key[1])
+                found.setdefault(f"{path}.{name}" if path else name, number)
+        return found
+
+
+def _unquoted(value: object) -> object:
+    """A number that is written as a text."""
+    if isinstance(value, str):
+        try:
+            return float(value)
+        except ValueError:
+            return value
+    return value

@@ -1,0 +1,174 @@
+"""One run of a whole command: both clocks from its start to its end, its children included."""
+
+from __future__ import annotations
+
+import os
+import shlex
+import signal
+import subprocess
+import time
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import IO
+
+from proctor.errors import CommandFailedError, UsageError
+from proctor.model.lockstep import Slot
+from proctor.processes import kill_tree
+
+SHELL = "/bin/sh"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Command:
+    """A command as a person wrote it, and the surroundings in which it runs."""
+
+    text: str
+    name: str
+    shell: bool = True
+    cwd: str | None = None
+    env: Mapping[str, str] = field(default_factory=dict)
+    """Variables on top of the caller's own."""
+    stdin: str = os.devnull
+    output: str = os.devnull
+    """A file, or empty: the caller's own output."""
+    ignore_failure: bool = False
+
+    def words(self) -> list[str]:
+        """What is executed."""
+        if self.shell:
+            return [SHELL, "-c", self.text]
+        try:
+            words = shlex.split(self.text)
+        except ValueError as error:
+            raise UsageError(f"command '{self.text}' cannot be split into words: {error}") from None
+        if not words:
+            raise UsageError("a command is empty")
+        return words
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Execution:
+    """What one run took."""
+
+    wall_ns: int
+    user_ns: int
+    system_ns: int
+    exit_code: int
+    """Below zero: the signal that ended it."""
+    peak_rss_bytes: int = 0
+    involuntary: int = 0
+    voluntary: int = 0
+    faults: int = 0
+    waited_ns: int = 0
+    """How long its first process was ready but had no CPU; 0 where the kernel does not say."""
+
+    @property
+    def cpu_ns(self) -> int:
+        """User and system time, of its children too."""
+        return self.user_ns + self.system_ns
+
+    def slot(self) -> Slot:
+        """As the statistics of pairs want it."""
+        return Slot(
+            wall_ns=self.wall_ns,
+            cpu_ns=self.cpu_ns,
+            involuntary=self.involuntary,
+            voluntary=self.voluntary,
+            faults=self.faults,
+            waited_ns=self.waited_ns,
+        )
+
+
+def execute(command: Command, *, cpu: int | None = None, doing: str = "run") -> Execution:
+    """Run the command to its end. Whatever interrupts us ends the command with everything it started."""
+    with _streams(command) as (stdin, output), _pinned(cpu):
+        began = time.perf_counter_ns()
+        process = _start(command, stdin, output)
+        try:
+            # Not collected yet: its entry in /proc still says how long it waited for a CPU.
+            os.waitid(os.P_PID, process.pid, os.WEXITED | os.WNOWAIT)
+            wall_ns = time.perf_counter_ns() - began
+            waited_ns = _waited_ns(process.pid)
+        except BaseException:
+            kill_tree(process.pid)
+            raise
+        finally:
+            _, status, usage = os.wait4(process.pid, 0)
+            process.returncode = os.waitstatus_to_exitcode(status)
+    _check(command, process.returncode, doing)
+    return Execution(
+        wall_ns=wall_ns,
+        user_ns=round(usage.ru_utime * 1e9),
+        system_ns=round(usage.ru_stime * 1e9),
+        exit_code=process.returncode,
+        peak_rss_bytes=usage.ru_maxrss * 1024,
+        involuntary=usage.ru_nivcsw,
+        voluntary=usage.ru_nvcsw,
+        faults=usage.ru_minflt + usage.ru_majflt,
+        waited_ns=waited_ns,
+    )
+
+
+def _start(command: Command, stdin: IO[bytes], output: IO[bytes] | None) -> subprocess.Popen[bytes]:
+    words = command.words()
+    try:
+        return subprocess.Popen(
+            words,
+            stdin=stdin,
+            stdout=output,
+            stderr=output,
+            cwd=command.cwd,
+            env={**os.environ, **command.env},
+            start_new_session=True,
+        )
+    except OSError as error:
+        what = command.cwd if error.filename == command.cwd else words[0]
+        raise UsageError(f"command '{command.name}': {what}: {error.strerror}") from None
+
+
+@contextmanager
+def _streams(command: Command) -> Iterator[tuple[IO[bytes], IO[bytes] | None]]:
+    """Where it reads from and writes to."""
+    try:
+        with Path(command.stdin).open("rb") as stdin:
+            if not command.output:
+                yield stdin, None
+                return
+            with Path(command.output).open("ab") as output:
+                yield stdin, output
+    except OSError as error:
+        raise UsageError(f"{error.filename}: {error.strerror}") from None
+
+
+@contextmanager
+def _pinned(cpu: int | None) -> Iterator[None]:
+    """A child inherits the CPUs of its parent, so this process is pinned for as long as it waits."""
+    if cpu is None:
+        yield
+        return
+    before = os.sched_getaffinity(0)
+    os.sched_setaffinity(0, {cpu})
+    try:
+        yield
+    finally:
+        os.sched_setaffinity(0, before)
+
+
+def _waited_ns(pid: int) -> int:
+    try:
+        return int(Path(f"/proc/{pid}/schedstat").read_bytes().split()[1])
+    except (OSError, IndexError, ValueError):
+        return 0
+
+
+def _check(command: Command, code: int, doing: str) -> None:
+    if not code or command.ignore_failure:
+        return
+    how = f"was ended by signal {signal.Signals(-code).name}" if code < 0 else f"ended with exit code {code}"
+    why = "; the shell did not find the program" if command.shell and code == 127 else ""
+    raise CommandFailedError(
+        f"command '{command.name}' {how} in {doing}{why}. "
+        "See what it prints with --output inherit, or time it nevertheless with --ignore-failure"
+    )

@@ -1,0 +1,126 @@
+"""Files that shells, the loader, pytest and installers read before anything else: rules about these."""
+
+from __future__ import annotations
+
+import posixpath
+import re
+import struct
+
+from proctor.trial.task.second_look.changes import Entry
+from proctor.trial.task.second_look.setting import Look, Undo
+from proctor.trial.task.second_look.tools import TOOLS
+
+_ETC = re.compile(
+    r"etc/(ld\.so\.preload|ld\.so\.conf|ld\.so\.conf\.d/.+|environment|profile|profile\.d/.+|bash\.bashrc|"
+    r"bash\.bash_logout|bashrc|zshenv|zsh/.+|sudoers|sudoers\.d/.+|cron.*|hosts|resolv\.conf|nsswitch\.conf|"
+    r"host\.conf|gai\.conf|apt/.+|dpkg/.+|pip\.conf|uv/.+|npmrc|gitconfig|wgetrc|curlrc|ssl/openssl\.cnf|"
+    r"python3[^/]*/sitecustomize\.py|perl/sitecustomize\.pl|security/pam_env\.conf|node/.+)"
+    r"|usr/etc/npmrc|var/spool/cron/.+"
+)
+_CERTIFICATES = re.compile(
+    r"etc/(ssl/certs|ca-certificates(\.conf)?|pki)(/.+)?|usr/local/share/ca-certificates/.+"
+)
+_BUNDLES = ("etc/ssl/certs/ca-certificates.crt", "etc/pki/tls/certs/ca-bundle.crt")
+_HOME = re.compile(
+    r"\.(bashrc|bash_profile|bash_login|bash_aliases|bash_env|profile|zshenv|zshrc|zprofile|curlrc|wgetrc|netrc|"
+    r"npmrc|gitconfig|pydistutils\.cfg|pytest\.ini|pip/pip\.conf|config/(pip|uv|git|curlrc|fish)(/.+)?|"
+    r"node_modules/.+|node_libraries/.+|cargo/env|ssh/rc|inputrc|terminfo/.+)"
+)
+_SECTIONS = (b"[tool.pytest", b"[tool:pytest", b"[pytest")
+CACHE = "etc/ld.so.cache"
+ACCOUNTS = "etc/passwd"
+_CACHE_MAGIC = b"glibc-ld.so.cache1.1"
+
+
+def of_etc(entry: Entry, look: Look) -> Undo | None:
+    """Start-up files, name resolution, certificates and the loader's own files below /etc."""
+    path = entry.path
+    if entry.kind == "folder" or path in look.same or look.text.names(path):
+        return None
+    if path == CACHE:
+        return _loader_cache(entry, look)
+    if path == ACCOUNTS:
+        return _accounts(entry, look)
+    folder, name = posixpath.split(path)
+    if folder == "etc/alternatives":
+        return Undo(entry, "changed") if name in TOOLS and look.image.kind(path) else None
+    if _CERTIFICATES.fullmatch(path):
+        trusted = any(look.image.kind(each) for each in _BUNDLES)
+        return Undo(entry, "says whom to trust") if trusted else None
+    return Undo(entry, "is read at a start") if _ETC.fullmatch(path) else None
+
+
+def of_home(entry: Entry, look: Look) -> Undo | None:
+    """Start-up files and settings of programs in a home folder."""
+    rest = look.home_of(entry.path)
+    if not rest or entry.kind == "folder" or not _HOME.fullmatch(rest):
+        return None
+    if entry.path in look.same or look.text.names(entry.path, look.homes):
+        return None
+    return Undo(entry, "is read at a start")
+
+
+def pytest_settings(entry: Entry, look: Look) -> Undo | None:
+    """The part of a project's settings that is about pytest is renamed; all else stays."""
+    if posixpath.basename(entry.path) not in {"pyproject.toml", "setup.cfg", "tox.ini"}:
+        return None
+    if entry.kind == "link":
+        return Undo(entry, "configures pytest")
+    content = look.contents.get(entry.path, b"")
+    if content == look.given(entry.path) or content == look.image.read(entry.path):
+        return None
+    changed = content
+    for section in _SECTIONS:
+        changed = changed.replace(section, section[:-1] + b"X")
+    return Undo(entry, "configures pytest", content=changed) if changed != content else None
+
+
+def _accounts(entry: Entry, look: Look) -> Undo | None:
+    """Accounts of the image are as they were: a home or a shell of another kind would be a hook."""
+    before, after = look.image.read(entry.path), look.contents.get(entry.path)
+    if before is None:
+        return None
+    known = {line.partition(b":")[0] for line in before.splitlines()}
+    kept = [line for line in (after or b"").splitlines() if set(before.splitlines()) >= {line}]
+    if after is not None and len(kept) >= len(before.splitlines()):
+        return None
+    added = [line for line in (after or b"").splitlines() if line.partition(b":")[0] not in known]
+    return Undo(entry, "changed", content=b"\n".join([*before.splitlines(), *added, b""]))
+
+
+def _loader_cache(entry: Entry, look: Look) -> Undo | None:
+    """The loader's list of libraries may grow; what the image has must be where it was."""
+    before = look.image.read(entry.path)
+    if entry.kind != "file" or before is None:
+        return Undo(entry, "says where libraries are") if entry.kind != "gone" else None
+    try:
+        old, new = libraries_in(before), libraries_in(look.contents.get(entry.path, b""))
+    except (struct.error, ValueError, IndexError):
+        return Undo(entry, "says where libraries are, in an unknown form")
+    moved = [name for name, place in old.items() if new.get(name, place) != place]
+    strange = any(_outside(place, look) for name, place in new.items() if name not in old)
+    if not moved and not (strange and not old):
+        return None
+    return Undo(entry, f"says that {(moved or ['a library'])[0][:60]} is elsewhere")
+
+
+def _outside(place: str, look: Look) -> bool:
+    return not any(place.strip("/").startswith(f"{each}/") for each in look.loader_folders)
+
+
+def libraries_in(cache: bytes) -> dict[str, str]:
+    """Library → the first place where the loader finds it, from an ld.so.cache."""
+    start = cache.index(_CACHE_MAGIC)
+    (count,) = struct.unpack_from("<I", cache, start + len(_CACHE_MAGIC))
+    if count > 1_000_000:
+        raise ValueError(count)
+    found: dict[str, str] = {}
+    for number in range(count):
+        key, value = struct.unpack_from("<II", cache, start + 48 + 24 * number + 4)
+        name, place = (_text(cache, start + each) for each in (key, value))
+        found.setdefault(name, place)
+    return found
+
+
+def _text(data: bytes, start: int) -> str:
+    return data[start : data.index(b"\0", start)].decode(errors="replace")

@@ -1,0 +1,81 @@
+"""What all task trials of a run share, and the variables that a task gets."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Awaitable, Callable, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Protocol
+
+from proctor.agents.base import Allowance
+from proctor.model.plan import PlannedTrial
+from proctor.model.spec import SandboxSpec
+from proctor.model.task import Task, TaskEnvironment
+from proctor.processes import allowed_cpus
+from proctor.sandbox.base import Backend, Root
+from proctor.trial.collect import Collector
+from proctor.trial.redact import Redactor
+from proctor.trial.task.prepare import TaskTrialPlan
+from proctor.trial.task.variables import fill
+
+STARTS = 4 * len(allowed_cpus())
+"""Sandboxes that are being started at a time. Of many trials some then work while others begin, and the
+first does not wait until the last has a place."""
+
+
+class MakeRoot(Protocol):
+    """Makes the root file system of a task, or of its separate verifier."""
+
+    def __call__(self, task: Task, environment: TaskEnvironment | None = None, /) -> Awaitable[Root]:
+        """The root; ImageError when it cannot be made."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TaskSetting:
+    """What all trials of a run share."""
+
+    run_id: str
+    run_dir: Path
+    sandbox: SandboxSpec
+    backend: Backend
+    make_root: MakeRoot
+    """Builds once per digest, however many trials ask."""
+    end_builds: Callable[[], Awaitable[None]] | None = None
+    """Ends builds that no trial waits for any more."""
+    collector: Collector
+    timeout_s: float | None = None
+    allowance: Allowance = field(default_factory=Allowance)
+    model_base_url: str = ""
+    model_token: str = ""
+    given: Mapping[str, str] = field(default_factory=dict)
+    """Where `${VAR}` of a task is looked up: what the spec grants of this machine's variables."""
+    secrets: Mapping[str, str] = field(default_factory=dict)
+    """Everything else that nothing of the run may show, by name."""
+    worker: str = ""
+    clock: Callable[[], float] = time.time
+    on_log: Callable[[PlannedTrial, str, bytes], None] | None = None
+    """Hears what agents and tests print, as it is written: trial, log, bytes without secrets."""
+    redactor: Redactor = field(init=False)
+    starts: asyncio.Semaphore = field(default_factory=lambda: asyncio.Semaphore(STARTS))
+    """Limits how many sandboxes start at the same time."""
+
+    def __post_init__(self) -> None:
+        known = {"MODEL_TOKEN": self.model_token, **self.secrets, **self.given}
+        object.__setattr__(self, "redactor", Redactor(known))
+
+
+def environment(setting: TaskSetting, plan: TaskTrialPlan) -> dict[str, str]:
+    """The variables that a task's sandbox has besides those of its image."""
+    return {**filled(setting, plan, plan.task.environment.env, "environment"), **plan.env}
+
+
+def filled(
+    setting: TaskSetting, plan: TaskTrialPlan, values: Mapping[str, str], table: str
+) -> dict[str, str]:
+    """Variables of a table of the task, with `${VAR}` looked up."""
+    if not values:
+        return {}
+    where = f"{plan.task.path / 'task.toml'}: [{table}.env]"
+    return fill(values, {**setting.given, **plan.env}, where)

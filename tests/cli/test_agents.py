@@ -1,0 +1,75 @@
+"""`proctor agents`: what a spec can name, and what is missing to run it."""
+
+from __future__ import annotations
+
+import json
+from importlib.metadata import EntryPoint
+
+import pytest
+
+from proctor.agents import registry
+from proctor.agents.describe import describe_all
+from proctor.agents.registry import BUILT_IN, make_agent
+from proctor.cli.main import main
+from proctor.settings import Settings
+
+
+@pytest.fixture
+def outside(monkeypatch, tmp_path):
+    """Two agents of an installed package, of which one cannot be imported."""
+    (tmp_path / "their_agents.py").write_text(
+        'class Careful:\n    """Looks twice.\n\n    And more."""\n'
+        "    name = 'careful'\n    version = '7'\n    needs_model = True\n"
+        "    def __init__(self, *, patience, colour='red'): ...\n"
+        "    async def run(self, task, sandbox, model, context): ...\n"
+    )
+    (tmp_path / "broken_agents.py").write_text("import a_module_that_is_not_there\n")
+    monkeypatch.syspath_prepend(tmp_path)
+    entries = [
+        EntryPoint("careful", "their_agents:Careful", "proctor.agents"),
+        EntryPoint("broken", "broken_agents:Broken", "proctor.agents"),
+        EntryPoint("nop", "their_agents:Careful", "proctor.agents"),
+    ]
+
+    def entry_points(*, group, name=None):
+        return [each for each in entries if name in {None, each.name}]
+
+    monkeypatch.setattr(registry, "entry_points", entry_points)
+
+
+def test_every_built_in_agent_has_a_line_and_says_what_it_needs(capsys, monkeypatch):
+    monkeypatch.delenv("PROCTOR_MODEL_BASE_URL", raising=False)
+    assert main(["agents", "--json"]) == 0
+    found = {each["name"]: each for each in json.loads(capsys.readouterr().out)}
+    assert list(found)[: len(BUILT_IN)] == list(BUILT_IN)
+    assert all(each["line"] for each in found.values())
+    assert found["replay"]["needs"] == ["agent_options.trajectory"]
+    assert "agent_options.command" in found["command"]["needs"]
+    assert found["terminal"]["missing"] == ["PROCTOR_MODEL_BASE_URL is not set"]
+    assert found["terminal"]["ready"] is False
+
+
+def test_a_model_endpoint_makes_the_terminal_agent_ready(monkeypatch):
+    monkeypatch.setattr("shutil.which", lambda name: f"/usr/bin/{name}")
+    found = {each.name: each for each in describe_all(Settings(model_base_url="http://x"))}
+    assert found["terminal"].ready
+    assert found["nop"].needs == ()
+
+
+def test_without_a_sandbox_no_agent_can_run(monkeypatch):
+    monkeypatch.setattr("shutil.which", lambda name: None)
+    found = describe_all(Settings(model_base_url="http://x"))
+    assert {each.ready for each in found} == {False}
+    assert "bwrap" in found[0].missing[0]
+
+
+def test_agents_of_other_packages_are_listed_and_a_broken_one_says_why(outside, capsys):
+    assert main(["agents"]) == 0
+    shown = capsys.readouterr().out
+    assert "Looks twice (their_agents:Careful)" in shown
+    assert "needs agent_options.patience" in shown
+    assert "cannot be imported: ModuleNotFoundError" in shown
+    found = {each.name: each for each in describe_all(Settings())}
+    assert found["careful"].version == "7"
+    assert found["nop"].source == "built in"
+    assert make_agent("careful", {"patience": 3}).name == "careful"
