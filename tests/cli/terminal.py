@@ -12,6 +12,7 @@ import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
+_END = b"\x00end of output\x00"
 _STEERING = re.compile(r"\x1b\[[0-9;?]*[A-Za-z]")
 
 
@@ -30,14 +31,11 @@ def _terminal(columns: int, parts: list[bytes]) -> Iterator[None]:
     fcntl.ioctl(theirs, termios.TIOCSWINSZ, struct.pack("HHHH", 40, columns, 0, 0))
 
     def drain() -> None:
-        while True:
-            try:
-                data = os.read(ours, 1 << 16)
-            except OSError:  # the other end is closed
-                return
-            if not data:
-                return
-            parts.append(data)
+        # Up to a mark: a terminal whose other end was closed may drop what nobody has read yet.
+        data = b""
+        while not data.endswith(_END):
+            data += os.read(ours, 1 << 16)
+        parts.append(data.removesuffix(_END))
 
     reader = threading.Thread(target=drain)
     reader.start()
@@ -48,6 +46,7 @@ def _terminal(columns: int, parts: list[bytes]) -> Iterator[None]:
             yield
         finally:
             sys.stdout = usual
+            screen.write(_END.decode())
             screen.flush()
-    reader.join(timeout=30)
+            reader.join(timeout=30)
     os.close(ours)
