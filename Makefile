@@ -22,7 +22,7 @@ demo: setup ## a sweep, a comparison, rollouts and their reports, in under a min
 test: ## install what the tests need, and run them; COVERAGE=1 holds the coverage bars too
 	@scripts/setup.sh dev $(SYSTEM_TEST)
 	@$(PY) -m compileall -q src
-	@$(PY) -m pytest -n $(JOBS) $(if $(COVERAGE),--cov --cov-report=) $(PYTEST_ARGS)
+	@JOBS=$(JOBS) scripts/tests.sh $(if $(COVERAGE),--cov --cov-report=) $(PYTEST_ARGS)
 	@$(if $(COVERAGE),scripts/coverage.sh)
 
 coverage: ## the tests with the coverage bars held: 90 % of src, 98 % of model, spec, plan, analysis
