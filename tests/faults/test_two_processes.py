@@ -200,7 +200,8 @@ def test_a_process_that_cannot_see_the_other_neither_steals_its_trials_nor_waits
 
 
 def test_a_closed_terminal_ends_a_run_as_a_termination_does(project: Path):
-    process = proctor(project, "run", spec(project, n=[0], seconds=[1000]))
+    listening = ["env", "--default-signal=HUP"]  # whoever runs the tests may have started them with nohup
+    process = proctor(project, "run", spec(project, n=[0], seconds=[1000]), before=listening)
     wait_for(lambda: works(project))
     process.send_signal(signal.SIGHUP)
     said = process.communicate(timeout=60)[0]
