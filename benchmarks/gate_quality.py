@@ -28,12 +28,12 @@ from simulated_studies import chances_of, rolled, shifted
 from proctor.analysis.estimate import TaskRewards
 from proctor.analysis.naive import SCORE_RULES, slower_by_eye, slower_by_welch
 from proctor.analysis.power import Spread, detectable
-from proctor.report.compare.results import ResultPoint, ResultSet
-from proctor.report.data import RunData
-from proctor.report.gate.evaluate import evaluate
-from proctor.report.gate.rules import RuleSet, read_rules
-from proctor.report.gate.side import Side, side_of
-from proctor.report.gate.verdict import GateVerdict
+from proctor.runfolder.read import RunData
+from proctor.verdicts.compare.results import ResultPoint, ResultSet
+from proctor.verdicts.gate.evaluate import evaluate
+from proctor.verdicts.gate.rules import RuleSet, read_rules
+from proctor.verdicts.gate.side import Side, side_of
+from proctor.verdicts.gate.verdict import GateVerdict
 
 Array = np.ndarray[tuple[int, ...], np.dtype[np.float64]]
 TASKS = 89

@@ -96,7 +96,7 @@ class Quiet:
 
 async def through_engine(folder: Path, trials: int) -> None:
     from proctor.engine.stop import Stop
-    from proctor.job import running as job
+    from proctor.runs import running as job
     from proctor.settings import Settings
 
     spec = Spec(

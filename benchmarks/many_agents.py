@@ -17,7 +17,7 @@ from scratch import scratch
 from task_trials import Silent, make_task, run_job
 
 from proctor.agents.fake_provider import FakeProvider
-from proctor.job.running import create
+from proctor.runs.running import create
 from proctor.settings import Settings
 from proctor.spec.load import from_mapping
 from proctor.store.open import open_store

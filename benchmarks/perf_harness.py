@@ -21,7 +21,7 @@ from statistics import median
 
 from machine_pace import MachinePace
 
-from proctor.job.perf.scenario import load_scenario, plan_episodes
+from proctor.runs.perf.scenario import load_scenario, plan_episodes
 from proctor.settings import Settings
 
 PROCTOR = [sys.executable, "-m", "proctor.cli.main"]

@@ -31,7 +31,7 @@ from machine_pace import MachinePace
 from scratch import scratch
 
 from proctor.engine.stop import Stop
-from proctor.job.running import create, execute
+from proctor.runs.running import create, execute
 from proctor.settings import Settings
 from proctor.spec.load import from_mapping
 

@@ -16,13 +16,13 @@ if TYPE_CHECKING:
     from proctor.instruments.base import Instrument as Instrument
     from proctor.instruments.base import register_instrument as register_instrument
     from proctor.model.spec import Spec as Spec
-    from proctor.report.compare.judge import Comparison as Comparison
-    from proctor.report.reporters import register_reporter as register_reporter
-    from proctor.report.tables.frame import load as load
+    from proctor.render.reporters import register_reporter as register_reporter
     from proctor.settings import Settings as Settings
+    from proctor.tables.frame import load as load
+    from proctor.verdicts.compare.judge import Comparison as Comparison
 
 _HOMES = {
-    "Comparison": "proctor.report.compare.judge",
+    "Comparison": "proctor.verdicts.compare.judge",
     "Experiment": "proctor.experiments.base",
     "ExperimentContext": "proctor.experiments.base",
     "Instrument": "proctor.instruments.base",
@@ -33,10 +33,10 @@ _HOMES = {
     "Spec": "proctor.model.spec",
     "TrialEvent": "proctor.api",
     "compare": "proctor.api",
-    "load": "proctor.report.tables.frame",
+    "load": "proctor.tables.frame",
     "register_experiment": "proctor.experiments.base",
     "register_instrument": "proctor.instruments.base",
-    "register_reporter": "proctor.report.reporters",
+    "register_reporter": "proctor.render.reporters",
     "run": "proctor.api",
 }
 

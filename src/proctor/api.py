@@ -17,19 +17,19 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from proctor.engine.stop import Stop
 from proctor.errors import Interrupted, UsageError
-from proctor.job.planning import with_sources
-from proctor.job.running import Job, create, execute
 from proctor.model.plan import PlannedTrial
 from proctor.model.record import AttemptRecord
 from proctor.model.spec import Spec
 from proctor.model.trial import Lease, RunStatus
-from proctor.report.data import RunData, TrialResult
-from proctor.report.tables.columns import Kind
+from proctor.runfolder.read import RunData, TrialResult
+from proctor.runs.planning import with_sources
+from proctor.runs.running import Job, create, execute
 from proctor.settings import Settings, load_settings
+from proctor.tables.columns import Kind
 
 if TYPE_CHECKING:
-    from proctor.report.compare.judge import Comparison
-    from proctor.report.gate.verdict import GateResult
+    from proctor.verdicts.compare.judge import Comparison
+    from proctor.verdicts.gate.verdict import GateResult
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -99,7 +99,7 @@ class Run:
     @property
     def summary(self) -> dict[str, Any]:
         """What `proctor run --json` prints."""
-        from proctor.report.summary import summary
+        from proctor.verdicts.run.summary import summary
 
         return summary(self.data)
 
@@ -112,13 +112,13 @@ class Run:
 
     def rows(self, kind: Kind = "trials") -> list[dict[str, Any]]:
         """One of the run's tables as a list of dicts; see `proctor.load`."""
-        from proctor.report.tables.frame import load
+        from proctor.tables.frame import load
 
         return load(self.folder, kind, as_="rows")
 
     def frame(self, kind: Kind = "trials") -> Any:
         """The same as a pandas data frame, which needs pandas."""
-        from proctor.report.tables.frame import load
+        from proctor.tables.frame import load
 
         return load(self.folder, kind, as_="pandas")
 
@@ -153,7 +153,7 @@ def run(
     wanted, written = _spec(spec, overrides)
     wanted = with_sources(wanted, experiments)
     if wanted.gates:
-        from proctor.report.gate.rules import read_rules
+        from proctor.verdicts.gate.rules import read_rules
 
         read_rules(wanted.gates)
     if parallel is not None:
@@ -295,7 +295,7 @@ def compare(
     whether scores are judged for these tasks or (False) for tasks like these; None takes the wider one that
     the number of tasks can judge. Raises `UsageError` when the two have nothing in common.
     """
-    from proctor.report.compare.open import compare_refs
+    from proctor.verdicts.compare.open import compare_refs
 
     if margin is not None and not 0 <= margin < 10:
         raise UsageError(f"compare(margin={margin}): give a fraction such as 0.05")

@@ -12,8 +12,9 @@ from proctor.model.plan import Plan, PlannedTrial
 from proctor.model.record import AttemptRecord, Failure
 from proctor.model.run import RunInfo
 from proctor.model.trial import RunStatus
-from proctor.report.data import RunData
-from proctor.report.folder import RunFolder
+from proctor.render.reporters import write_reports
+from proctor.runfolder.read import RunData
+from proctor.runfolder.write import RunFolder
 from proctor.settings import load_settings
 from proctor.store.open import open_store
 
@@ -52,7 +53,7 @@ def store_rollouts(tmp_path: Path) -> StoreRollouts:
         with open_store(load_settings().store_url) as store:
             store.import_run(info, plan.trials, [(record, True) for _, record in pairs if record])
             if folder:
-                RunFolder(place).finish(RunData.from_store(store, run_id))
+                RunFolder(place).finish(RunData.from_store(store, run_id), write_reports)
         return info
 
     return put

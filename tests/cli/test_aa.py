@@ -14,7 +14,7 @@ import pytest
 from proctor.cli.aa import fraction
 from proctor.cli.main import main
 from proctor.errors import Exit, UsageError
-from proctor.report.perf.schema import load_schema, problems
+from proctor.runfolder.perf.schema import load_schema, problems
 
 Put = Callable[..., Any]
 QUICK = ["--simulations", "100"]

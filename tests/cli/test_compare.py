@@ -12,8 +12,9 @@ from proctor.model.plan import Plan, PlannedTrial, trial_key
 from proctor.model.record import AttemptRecord
 from proctor.model.run import RunInfo
 from proctor.model.trial import RunStatus
-from proctor.report.data import RunData
-from proctor.report.folder import RunFolder
+from proctor.render.reporters import write_reports
+from proctor.runfolder.read import RunData
+from proctor.runfolder.write import RunFolder
 from proctor.settings import load_settings
 from proctor.store.open import open_store
 
@@ -134,7 +135,7 @@ def test_a_run_folder_compares_with_a_stored_run(tmp_path, capsys):
         data = RunData.from_store(store, "run-1")
     folder = RunFolder(tmp_path / "out")
     folder.begin(data.info, Plan(trials=tuple(trial.planned for trial in data.trials)))
-    folder.finish(data)
+    folder.finish(data, write_reports)
     assert main(["compare", "run-1", str(tmp_path / "out")]) == 0
     result = next((tmp_path / "out" / "trials").rglob("result.json"))
     assert main(["compare", str(tmp_path / "out"), str(result)]) == 0

@@ -169,7 +169,7 @@ def test_a_wrong_commit_is_told_and_nothing_is_run(served, capsys):
 
 
 def test_vet_takes_datasets(served, capsys, monkeypatch):
-    from proctor.job.vet.planning import VetRequest, create_vetting
+    from proctor.runs.vet.planning import VetRequest, create_vetting
 
     request = VetRequest(paths=(), datasets=("greek@1.0",), rollouts=1, repeats=1)
     job = create_vetting(request, load_settings())

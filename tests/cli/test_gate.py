@@ -14,8 +14,9 @@ from proctor.model.plan import Plan, PlannedTrial, trial_key
 from proctor.model.record import AttemptRecord
 from proctor.model.run import RunInfo
 from proctor.model.trial import RunStatus
-from proctor.report.data import RunData, TrialResult
-from proctor.report.folder import RunFolder
+from proctor.render.reporters import write_reports
+from proctor.runfolder.read import RunData, TrialResult
+from proctor.runfolder.write import RunFolder
 from proctor.settings import load_settings
 from proctor.store.open import open_store
 
@@ -70,7 +71,7 @@ def stored(
     if folder:
         results = tuple(TrialResult(t, (r,), r) for t, r in zip(trials, records, strict=True))
         RunFolder(folder).begin(info, Plan(trials=tuple(trials)))
-        RunFolder(folder).finish(RunData(info, results))
+        RunFolder(folder).finish(RunData(info, results), write_reports)
 
 
 def rules(project: Path, *lines: str) -> str:

@@ -9,7 +9,7 @@ import pytest
 
 from proctor.cli.main import main
 from proctor.errors import Exit
-from proctor.job.perf.scenario import DEFAULT
+from proctor.runs.perf.scenario import DEFAULT
 
 TASK = DEFAULT.parent / "word-count"
 

@@ -146,7 +146,7 @@ def test_a_note_about_the_plan_is_printed(folder: Path, capsys: pytest.CaptureFi
 
 def remember(folder: Path, seconds: float) -> None:
     """Put one finished run of the spec into the store."""
-    from proctor.job.planning import plan_spec, with_sources
+    from proctor.runs.planning import plan_spec, with_sources
     from proctor.spec.load import load
     from proctor.store.open import open_store
 

@@ -12,9 +12,10 @@ from proctor.model.plan import Plan, PlannedTrial
 from proctor.model.record import AttemptRecord
 from proctor.model.run import RunInfo
 from proctor.model.trial import RunStatus
-from proctor.report import reporters
-from proctor.report.data import RunData
-from proctor.report.folder import RunFolder
+from proctor.render import reporters
+from proctor.render.reporters import write_reports
+from proctor.runfolder.read import RunData
+from proctor.runfolder.write import RunFolder
 from proctor.settings import load_settings
 from proctor.store.blobs import FolderBlobs
 from proctor.store.open import open_store
@@ -61,7 +62,9 @@ def run(tmp_path):
     ]
     with open_store(settings.store_url) as store:
         store.import_run(info, trials, [(record, True) for record in records])
-        RunFolder(folder, blobs=FolderBlobs(settings.blobs_dir)).finish(RunData.from_store(store, RUN))
+        RunFolder(folder, blobs=FolderBlobs(settings.blobs_dir)).finish(
+            RunData.from_store(store, RUN), write_reports
+        )
     return folder
 
 

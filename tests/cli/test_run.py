@@ -16,7 +16,7 @@ from proctor.model.plan import PlannedTrial
 from proctor.model.record import AttemptRecord, Failure
 from proctor.model.run import RunInfo
 from proctor.model.trial import Lease, RunStatus
-from proctor.report.data import RunData, TrialResult
+from proctor.runfolder.read import RunData, TrialResult
 from proctor.trial.experiment_trial import ExperimentExecutor
 
 EXPERIMENT = """

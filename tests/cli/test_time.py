@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 
 from proctor.cli.main import main
-from proctor.report.compare.foreign import read_file
+from proctor.verdicts.compare.foreign import read_file
 
 PYTHON = sys.executable
 

@@ -14,10 +14,10 @@ import pytest
 
 from proctor.cli.main import main
 from proctor.errors import Exit
-from proctor.job.vet.planning import VetRequest, create_vetting
 from proctor.model.vetting import Check
 from proctor.processes import all_processes, allowed_cpus
-from proctor.report.perf.schema import load_schema, problems
+from proctor.runfolder.perf.schema import load_schema, problems
+from proctor.runs.vet.planning import VetRequest, create_vetting
 from proctor.settings import load_settings
 
 TASKS = Path(__file__).parents[2] / "tasks"

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from proctor.report.data import RunData
+from proctor.runfolder.read import RunData
 
 pytestmark = pytest.mark.fault
 EXPERIMENT = """

@@ -18,7 +18,7 @@ import pytest
 from proctor.errors import Exit
 from proctor.model.outcome import Outcome
 from proctor.model.trial import RunStatus
-from proctor.report.transfer import import_folder
+from proctor.runfolder.transfer import import_folder
 from proctor.store.blobs import FolderBlobs
 from proctor.store.open import open_store
 from proctor.store.store import Store

@@ -10,8 +10,8 @@ from tests.faults.hostile import TESTS, write_task
 from tests.faults.test_rough_runs import proctor
 
 from proctor.model.outcome import ENVIRONMENT_BROKEN
-from proctor.report.data import RunData
-from proctor.report.rollouts.scores import rollouts
+from proctor.runfolder.read import RunData
+from proctor.verdicts.rollouts.scores import rollouts
 
 pytestmark = [pytest.mark.fault, pytest.mark.needs("bubblewrap")]
 TOML = 'schema_version = "1.4"\n[verifier]\ntimeout_sec = 5\n'

@@ -10,7 +10,7 @@ import pytest
 
 from proctor.cli.main import main
 from proctor.model.record import AttemptRecord
-from proctor.report.data import RunData
+from proctor.runfolder.read import RunData
 from proctor.tasks.archive import pack
 
 pytestmark = pytest.mark.needs("bubblewrap")

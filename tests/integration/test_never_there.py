@@ -14,7 +14,7 @@ import pytest
 
 from proctor.agents.fake_provider import FakeProvider, commands
 from proctor.cli.main import main
-from proctor.report.data import RunData
+from proctor.runfolder.read import RunData
 
 TASKS = Path(__file__).parents[2] / "tasks"
 needs_sandbox = pytest.mark.needs("bubblewrap")

@@ -9,11 +9,11 @@ from pathlib import Path
 import pytest
 
 from proctor.cli.main import main
-from proctor.report.compare.results import from_run
-from proctor.report.compare.stored import from_store
-from proctor.report.data import RunData
+from proctor.runfolder.read import RunData
 from proctor.settings import load_settings
 from proctor.store.open import open_store
+from proctor.verdicts.compare.results import from_run
+from proctor.verdicts.compare.stored import from_store
 
 pytestmark = pytest.mark.needs("bubblewrap")
 TASK = Path(__file__).parents[2] / "tasks" / "config-edit"

@@ -17,7 +17,7 @@ import pytest
 from proctor.cli.main import main
 from proctor.model.outcome import Outcome
 from proctor.model.task import VerifierSpec
-from proctor.report.data import RunData
+from proctor.runfolder.read import RunData
 from proctor.sandbox.base import Limits, Root, SandboxRequest
 from proctor.sandbox.bubblewrap import Bubblewrap
 from proctor.trial.logs import Logs

@@ -26,7 +26,7 @@ from tests.sandbox.image.registry.servers import Pusher, registry
 
 from proctor.cli.main import main
 from proctor.model.outcome import Outcome
-from proctor.report.data import RunData
+from proctor.runfolder.read import RunData
 
 pytestmark = pytest.mark.needs(
     "bubblewrap", "docker-registry", "mmdebstrap", "podman", "podman-compose", "root", "slirp4netns"

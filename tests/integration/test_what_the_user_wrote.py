@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from proctor.cli.main import main
-from proctor.report.data import RunData
+from proctor.runfolder.read import RunData
 
 HEAD = "from proctor import Experiment, register_experiment, register_instrument, register_reporter\n"
 
@@ -138,7 +138,7 @@ def lines(data, folder):
     assert main(["run", write(experiment="told")]) == 0
     folder = max(Path(os.environ["PROCTOR_OUTPUT_DIR"]).rglob("lines.txt"))
     folder.unlink()
-    from proctor.report.reporters import REPORTERS
+    from proctor.render.reporters import REPORTERS
 
     REPORTERS.clear()  # as in another process
     import sys

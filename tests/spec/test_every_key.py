@@ -11,8 +11,8 @@ from pathlib import Path
 import pytest
 
 from proctor.agents.registry import BUILT_IN, find_class
-from proctor.job.perf import scenario
 from proctor.model.spec import Iterations, Retries, SandboxSpec
+from proctor.runs.perf import scenario
 from proctor.spec import bodies, grammar
 from proctor.tasks import overrides, prepared
 

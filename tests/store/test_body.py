@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from proctor.errors import StoreError
-from proctor.report.quantity import number
+from proctor.quantity import number
 from proctor.store.body import Body, ordered
 from proctor.store.rows import dump, pack
 

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from proctor.cli.main import main
-from proctor.report.data import RunData
+from proctor.runfolder.read import RunData
 from proctor.trial.verify import interpreter_of
 
 

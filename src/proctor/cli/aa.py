@@ -9,11 +9,11 @@ import click
 
 if TYPE_CHECKING:
     from proctor.model.spec import Spec
-    from proctor.report.aa.certificate import NoiseCertificate
-    from proctor.report.aa.scores import Asked
-    from proctor.report.data import RunData
+    from proctor.runfolder.read import RunData
     from proctor.settings import Settings
     from proctor.store.store import Store
+    from proctor.verdicts.aa.certificate import NoiseCertificate
+    from proctor.verdicts.aa.scores import Asked
 
 _SPECS = {".yaml", ".yml", ".toml", ".json"}
 _MOST_REPEATS = 20
@@ -67,8 +67,8 @@ def command(
     alarms (noisy), 2 bad input, 3 only larger changes are detected (quiet but blind) or too little data to
     certify, 4 only infrastructure failed, 130 interrupted.
     """
-    from proctor.report.aa.scores import Asked
     from proctor.settings import load_settings
+    from proctor.verdicts.aa.scores import Asked
 
     settings = load_settings()
     write = _writer(out)
@@ -119,7 +119,7 @@ def fraction(written: str | None) -> float | None:
 
 def certify(ref: str, asked: Asked, settings: Settings) -> NoiseCertificate:
     """The certificate of a stored run or of a run folder."""
-    from proctor.report.data import RunData
+    from proctor.runfolder.read import RunData
     from proctor.store.open import open_store
 
     folder = Path(ref)
@@ -131,8 +131,8 @@ def certify(ref: str, asked: Asked, settings: Settings) -> NoiseCertificate:
 
 def _certificate(data: RunData, asked: Asked, store: Store | None) -> NoiseCertificate:
     from proctor.errors import UsageError
-    from proctor.report.aa.scores import certify_scores
-    from proctor.report.aa.times import METRIC, certify_times
+    from proctor.verdicts.aa.scores import certify_scores
+    from proctor.verdicts.aa.times import METRIC, certify_times
 
     repeats = _repeats(data, store) if store else []
     if data.info.kind == "task":
@@ -142,8 +142,8 @@ def _certificate(data: RunData, asked: Asked, store: Store | None) -> NoiseCerti
             f"run {data.info.id} measured experiments: it has iterations, but no rollouts or tasks; "
             "remove --rollouts, --these-tasks and --tasks-like-these"
         )
-    from proctor.report.compare.history import noise_from_store
-    from proctor.report.compare.results import from_run
+    from proctor.verdicts.compare.history import noise_from_store
+    from proctor.verdicts.compare.results import from_run
 
     side = from_run(data, (METRIC,))
     noise = noise_from_store(store, side, side, METRIC) if store else None
@@ -152,9 +152,9 @@ def _certificate(data: RunData, asked: Asked, store: Store | None) -> NoiseCerti
 
 def _repeats(data: RunData, store: Store) -> list[RunData]:
     """Other whole runs of the very same plan on the same machine, oldest first."""
+    from proctor.model.facts import run_facts, same_machine
     from proctor.model.trial import RunStatus
-    from proctor.report.compare.facts import run_facts, same_machine
-    from proctor.report.data import RunData
+    from proctor.runfolder.read import RunData
 
     info = data.info
     own = run_facts(info)
@@ -177,8 +177,8 @@ def _run(file: Path, rollouts: int | None, settings: Settings, *, verbose: int, 
     import sys
 
     from proctor.cli.run import bring_to_end
-    from proctor.job.running import create
     from proctor.model.trial import RunStatus
+    from proctor.runs.running import create
     from proctor.spec.load import load, written
 
     spec = _repeated(load(file), rollouts)
@@ -214,8 +214,8 @@ def _repeated(spec: Spec, rollouts: int | None) -> Spec:
 def _writer(out: Path | None) -> Any:
     """What writes the file; a name that cannot be written is refused before any work."""
     from proctor.errors import UsageError
-    from proctor.report.aa import page
-    from proctor.report.files import encode, make_folder, write_atomic
+    from proctor.render import aa_page as page
+    from proctor.runfolder.files import encode, make_folder, write_atomic
 
     if out is None:
         return None
@@ -234,8 +234,8 @@ def _writer(out: Path | None) -> Any:
 def _document(found: NoiseCertificate) -> dict[str, Any]:
     from datetime import UTC, datetime
 
-    from proctor.job.running import versions
-    from proctor.report.aa.document import to_mapping
+    from proctor.runs.running import versions
+    from proctor.verdicts.aa.document import to_mapping
 
     return to_mapping(found, made_at=f"{datetime.now(UTC):%Y-%m-%dT%H:%M:%SZ}", versions=versions())
 
@@ -243,7 +243,7 @@ def _document(found: NoiseCertificate) -> dict[str, Any]:
 def _print(found: NoiseCertificate, out: Path | None) -> None:
     from proctor.cli.points_text import clean
     from proctor.cli.table import bold, print_table, say
-    from proctor.report.aa.page import facts, tables
+    from proctor.render.aa_page import facts, tables
 
     say(clean(found.sentence), heading=True)
     print(clean(f"run {found.run}"))

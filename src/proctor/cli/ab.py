@@ -172,7 +172,7 @@ def asked_from(asked: dict[str, Any], **more: Any) -> Asked:
 
 def _measured(spec_file: Path, asked: dict[str, Any]) -> Comparison:
     from proctor.engine.ab_run import Contest, run
-    from proctor.job.planning import experiment_sources, with_sources
+    from proctor.runs.planning import experiment_sources, with_sources
     from proctor.spec.load import load
     from proctor.trial.lockstep.sides import parse
 

@@ -30,7 +30,7 @@ def print_comparison(comparison: Comparison) -> None:
 def _print_points(comparison: Comparison) -> None:
     """A row for each point, and the reasons of those without a verdict."""
     from proctor.engine.ab_file import call_s
-    from proctor.report.labels import apart, heading
+    from proctor.render.labels import apart, heading
 
     results = comparison.results
     shared, own = apart([result.label for result in results])

@@ -12,10 +12,10 @@ from proctor.errors import Exit
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from proctor.report.data import RunData
-    from proctor.report.gate.baselines import Baseline
-    from proctor.report.gate.side import Side
+    from proctor.runfolder.read import RunData
     from proctor.settings import Settings
+    from proctor.verdicts.gate.baselines import Baseline
+    from proctor.verdicts.gate.side import Side
 
 
 @click.group(name="baseline")
@@ -59,7 +59,7 @@ def update(name: str, ref: str, reason: str, path: Path | None) -> int:
 def list_all(path: Path | None, as_json: bool) -> int:
     """List the baselines."""
     from proctor.cli.table import print_json, print_table, printable
-    from proctor.report.html.view import moment
+    from proctor.render.html.view import moment
 
     known = sorted(_read(path).values(), key=lambda each: each.name)
     if as_json:
@@ -83,7 +83,7 @@ def list_all(path: Path | None, as_json: bool) -> int:
 def show(name: str, path: Path | None, as_json: bool) -> int:
     """Show one baseline and the history of its updates."""
     from proctor.cli.table import print_json, print_table, printable, say
-    from proctor.report.html.view import moment
+    from proctor.render.html.view import moment
 
     found = _one(name, path)
     if as_json:
@@ -120,7 +120,7 @@ def show(name: str, path: Path | None, as_json: bool) -> int:
 @_file
 def rm(name: str, path: Path | None) -> int:
     """Remove NAME from the file; git still has it."""
-    from proctor.report.gate.baselines import write_baselines
+    from proctor.verdicts.gate.baselines import write_baselines
 
     found = _one(name, path)
     known = _read(path)
@@ -135,8 +135,8 @@ def _pin(name: str, ref: str, reason: str, path: Path | None, *, update: bool) -
 
     from proctor.cli.gate import opened
     from proctor.errors import UsageError
-    from proctor.report.gate import baselines
     from proctor.settings import load_settings
+    from proctor.verdicts.gate import baselines
 
     settings = load_settings()
     with opened(ref, settings) as (data, _):
@@ -164,10 +164,10 @@ def _measured(data: RunData, settings: Settings) -> Side:
     import math
     from dataclasses import replace
 
-    from proctor.report.compare.history import noise_from_store
-    from proctor.report.compare.judge import is_time
-    from proctor.report.gate.side import side_of
     from proctor.store.open import open_store
+    from proctor.verdicts.compare.history import noise_from_store
+    from proctor.verdicts.compare.judge import is_time
+    from proctor.verdicts.gate.side import side_of
 
     side = side_of(data)
     noise: dict[str, dict[str, Any]] = {}
@@ -187,13 +187,13 @@ def _path(path: Path | None) -> Path:
 
 
 def _read(path: Path | None) -> dict[str, Baseline]:
-    from proctor.report.gate.baselines import read_baselines
+    from proctor.verdicts.gate.baselines import read_baselines
 
     return read_baselines(_path(path))
 
 
 def _one(name: str, path: Path | None) -> Baseline:
-    from proctor.report.gate.baselines import missing
+    from proctor.verdicts.gate.baselines import missing
 
     known = _read(path)
     if name not in known:

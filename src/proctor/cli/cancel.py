@@ -53,9 +53,10 @@ def command(ref: str, as_json: bool) -> int:
 
 def _close_books(store: Store, info: RunInfo, settings: Settings) -> None:
     """Write the summary and the reports of what there is, because no other process will."""
-    from proctor.job.holding import alone
-    from proctor.report.data import RunData
-    from proctor.report.folder import RunFolder
+    from proctor.render.reporters import write_reports
+    from proctor.runfolder.read import RunData
+    from proctor.runfolder.write import RunFolder
+    from proctor.runs.holding import alone
     from proctor.store.blobs import FolderBlobs
 
     if not info.folder or not Path(info.folder).is_dir():
@@ -63,4 +64,4 @@ def _close_books(store: Store, info: RunInfo, settings: Settings) -> None:
     with alone(Path(info.folder)) as free:
         if free:  # else the process that executes it writes them
             folder = RunFolder(Path(info.folder), blobs=FolderBlobs(settings.blobs_dir))
-            folder.finish(RunData.from_store(store, info.id))
+            folder.finish(RunData.from_store(store, info.id), write_reports)

@@ -11,7 +11,7 @@ from proctor.cli.reading import undisturbed
 
 if TYPE_CHECKING:
     from proctor.analysis.times import PointComparison
-    from proctor.report.compare.judge import Comparison, MetricComparison
+    from proctor.verdicts.compare.judge import Comparison, MetricComparison
 
 MAX_ROWS = 200
 
@@ -62,9 +62,9 @@ def command(
     Files may be RunResult, pyperf, pytest-benchmark, hyperfine or asv JSON. Exit code: 0 no worse,
     1 worse, 2 bad input, 3 inconclusive.
     """
-    from proctor.report.compare.by_task import SPENT
-    from proctor.report.compare.open import compare_refs
     from proctor.settings import load_settings
+    from proctor.verdicts.compare.by_task import SPENT
+    from proctor.verdicts.compare.open import compare_refs
 
     found, side_a, side_b = compare_refs(
         (a, b),
@@ -77,14 +77,14 @@ def command(
         seed=seed,
     )
     if html_file:
-        from proctor.report.compare.page import write
-        from proctor.report.files import make_folder
+        from proctor.render.compare.page import write
+        from proctor.runfolder.files import make_folder
 
         make_folder(html_file.parent)
         write(found, side_a, side_b, html_file, seed=seed)
     if as_json:
         from proctor.cli.table import print_json
-        from proctor.report.compare.document import to_mapping
+        from proctor.verdicts.compare.document import to_mapping
 
         print_json(to_mapping(found))
     else:
@@ -112,7 +112,7 @@ def _fraction(text: str | None) -> float | None:
 def _print(found: Comparison) -> None:
     from proctor.cli.points_text import clean
     from proctor.cli.table import printable, say
-    from proctor.report.compare.sentence import caution, sentence
+    from proctor.verdicts.compare.sentence import caution, sentence
 
     say(clean(sentence(found)), heading=True)
     print(f"A: {printable(found.label_a)}\nB: {printable(found.label_b)}")
@@ -131,10 +131,10 @@ def _print(found: Comparison) -> None:
 
 def _print_metric(each: MetricComparison) -> None:
     from proctor.cli.table import print_table, printable, say
-    from proctor.report.compare.sentence import ratio_text
-    from proctor.report.labels import apart, heading
-    from proctor.report.points import NOT_DISTINGUISHABLE
-    from proctor.report.quantity import MISSING, show
+    from proctor.quantity import MISSING, show
+    from proctor.render.labels import apart, heading
+    from proctor.verdicts.compare.sentence import ratio_text
+    from proctor.verdicts.run.points import NOT_DISTINGUISHABLE
 
     chosen = _most_telling(each)
     shared, own = apart([point.name for point in chosen])
@@ -175,7 +175,7 @@ def _most_telling(each: MetricComparison) -> list[PointComparison]:
 
 def _print_score(found: Comparison) -> None:
     from proctor.cli.table import print_table, say
-    from proctor.report.compare.sentence import points, reach, ways_out
+    from proctor.verdicts.compare.sentence import points, reach, ways_out
 
     assert found.score is not None
     rows = []

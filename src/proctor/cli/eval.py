@@ -28,7 +28,7 @@ def command(name: str, latest: bool, rollout: str | None, verbose: int, as_json:
     """
     from proctor.cli.rollout_ref import check, find_run
     from proctor.cli.run import carry_out
-    from proctor.job.regrade import create_regrade
+    from proctor.runs.regrade import create_regrade
     from proctor.settings import load_settings
     from proctor.store.open import open_store
 

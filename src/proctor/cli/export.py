@@ -42,7 +42,8 @@ def command(ref: str, path: Path | None, format_: Literal["folder", "csv", "parq
 
 def _folder(ref: str, path: Path | None) -> dict[str, Any]:
     from proctor.model.place import safe_name
-    from proctor.report.transfer import export_run
+    from proctor.render.reporters import write_reports
+    from proctor.runfolder.transfer import export_run
     from proctor.settings import load_settings
     from proctor.store.blobs import FolderBlobs
     from proctor.store.open import open_store
@@ -51,7 +52,7 @@ def _folder(ref: str, path: Path | None) -> dict[str, Any]:
     with open_store(settings.store_url) as store:
         info = store.run(ref)
         target = path or Path(f"{safe_name(info.name)}-{safe_name(info.id)}")
-        export_run(store, FolderBlobs(settings.blobs_dir), info.id, target)
+        export_run(store, FolderBlobs(settings.blobs_dir), info.id, target, write_reports)
     return {"run_id": info.id, "path": str(target)}
 
 
@@ -59,9 +60,9 @@ def _tables(ref: str, path: Path | None, format_: Literal["csv", "parquet"]) -> 
     from dataclasses import asdict
 
     from proctor.model.place import safe_name
-    from proctor.report.tables.files import write_tables
-    from proctor.report.tables.source import open_source
     from proctor.settings import load_settings
+    from proctor.tables.files import write_tables
+    from proctor.tables.source import open_source
 
     with open_source(ref, load_settings()) as source:
         info = source.info

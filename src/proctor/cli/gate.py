@@ -16,11 +16,11 @@ if TYPE_CHECKING:
 
     from proctor.analysis.times import Noise
     from proctor.model.run import RunInfo
-    from proctor.report.data import RunData
-    from proctor.report.gate.rules import RuleSet
-    from proctor.report.gate.side import Side
-    from proctor.report.gate.verdict import GateResult
+    from proctor.runfolder.read import RunData
     from proctor.settings import Settings
+    from proctor.verdicts.gate.rules import RuleSet
+    from proctor.verdicts.gate.side import Side
+    from proctor.verdicts.gate.verdict import GateResult
 
 _FILE = click.Path(path_type=Path, dir_okay=False)
 
@@ -86,8 +86,8 @@ def command(
 
 def gate_run(data: RunData, gates: Sequence[Any], settings: Settings) -> GateResult | None:
     """Judge a run that has just ended by the gates of its own spec, if it has any."""
-    from proctor.report.gate.rules import read_rules
-    from proctor.report.gate.side import side_of
+    from proctor.verdicts.gate.rules import read_rules
+    from proctor.verdicts.gate.side import side_of
 
     if not gates:
         return None
@@ -141,7 +141,7 @@ def judge_against(
     """The verdict on the run, compared with its baseline."""
     from dataclasses import replace
 
-    from proctor.report.gate.evaluate import evaluate
+    from proctor.verdicts.gate.evaluate import evaluate
 
     noise = _noise(side, before.side, rules, settings) if before.side else {}
     found = evaluate(rules, side, before.side, held_against=before.label, noise=noise, seed=seed)
@@ -164,11 +164,11 @@ def _write_page(
     from dataclasses import replace
 
     from proctor.errors import UsageError
-    from proctor.report.compare.judge import compare
-    from proctor.report.compare.page import sections
-    from proctor.report.files import make_folder, write_atomic
-    from proctor.report.gate.output.page import render
-    from proctor.report.gate.rules import NotWorse
+    from proctor.render.compare.page import sections
+    from proctor.render.gate.page import render
+    from proctor.runfolder.files import make_folder, write_atomic
+    from proctor.verdicts.compare.judge import compare
+    from proctor.verdicts.gate.rules import NotWorse
 
     margins: dict[str, float] = {}
     for rule in rules.rules:
@@ -198,9 +198,9 @@ def keep(found: GateResult, info: RunInfo) -> None:
     import sys
 
     from proctor.errors import StoreError
-    from proctor.report.files import write_json
-    from proctor.report.gate.output.document import to_mapping
-    from proctor.report.html.page import put_gate
+    from proctor.render.gate.document import to_mapping
+    from proctor.render.html.page import put_gate
+    from proctor.runfolder.files import write_json
 
     folder = Path(info.folder) if info.folder else None
     if folder is None or not (folder / "manifest.json").is_file():
@@ -218,9 +218,9 @@ def show(found: GateResult, *, as_json: bool = False, github: bool = False) -> N
 
     from proctor.cli.points_text import clean
     from proctor.cli.table import print_json, printable, say
-    from proctor.report.gate.output.document import to_mapping
-    from proctor.report.gate.output.github import workflow_commands
-    from proctor.report.gate.output.text import lines
+    from proctor.render.gate.document import to_mapping
+    from proctor.render.gate.github import workflow_commands
+    from proctor.render.gate.text import lines
 
     if as_json:
         print_json(to_mapping(found))
@@ -240,9 +240,9 @@ def _write(
     import os
 
     from proctor.errors import UsageError
-    from proctor.report.files import make_folder, write_atomic, write_error
-    from proctor.report.gate.output.junit import junit
-    from proctor.report.gate.output.markdown import markdown
+    from proctor.render.gate.junit import junit
+    from proctor.render.gate.markdown import markdown
+    from proctor.runfolder.files import make_folder, write_atomic, write_error
 
     for path, render in ((junit_file, junit), (markdown_file, markdown)):
         if path:
@@ -262,8 +262,8 @@ def _write(
 @contextmanager
 def opened(ref: str, settings: Settings) -> Iterator[tuple[RunData | None, dict[str, Any] | None]]:
     """A run folder, a summary file, or a run in the store. A large run streams: use it inside."""
-    from proctor.report.data import RunData
-    from proctor.report.files import read_document
+    from proctor.runfolder.files import read_document
+    from proctor.runfolder.read import RunData
     from proctor.store.open import open_store
 
     path = Path(ref)
@@ -278,8 +278,8 @@ def opened(ref: str, settings: Settings) -> Iterator[tuple[RunData | None, dict[
 
 def _about(ref: str, settings: Settings) -> tuple[RunInfo | None, dict[str, Any] | None]:
     """The run without its trials, or the summary file."""
-    from proctor.report.data import read_manifest
-    from proctor.report.files import read_document
+    from proctor.runfolder.files import read_document
+    from proctor.runfolder.read import read_manifest
     from proctor.store.open import open_store
 
     path = Path(ref)
@@ -293,9 +293,9 @@ def _about(ref: str, settings: Settings) -> tuple[RunInfo | None, dict[str, Any]
 
 def _side(ref: str, document: dict[str, Any] | None, rules: RuleSet, settings: Settings) -> Side:
     """As much of a run as the rules look at."""
-    from proctor.report.gate.side import side_of, side_of_document
-    from proctor.report.gate.stored import side_from_store
     from proctor.store.open import open_store
+    from proctor.verdicts.gate.side import side_of, side_of_document
+    from proctor.verdicts.gate.stored import side_from_store
 
     if document is not None:
         return side_of_document(document, label=Path(ref).name)
@@ -311,7 +311,7 @@ def _side(ref: str, document: dict[str, Any] | None, rules: RuleSet, settings: S
 
 def _rules(info: RunInfo | None, rules_file: Path | None) -> RuleSet:
     from proctor.errors import UsageError
-    from proctor.report.gate.rules import load_rules, read_rules
+    from proctor.verdicts.gate.rules import load_rules, read_rules
 
     if rules_file:
         return load_rules(rules_file)
@@ -327,8 +327,8 @@ def _baseline(
 ) -> tuple[Side | None, str, dict[str, Any]]:
     """The side to hold against, what to call it, and where it came from."""
     from proctor.errors import NotFoundError
-    from proctor.report.gate.baselines import missing, read_baselines
-    from proctor.report.html.view import moment
+    from proctor.render.html.view import moment
+    from proctor.verdicts.gate.baselines import missing, read_baselines
 
     known = read_baselines(path)
     chosen = wanted or name
@@ -349,9 +349,9 @@ def _baseline(
 
 def _noise(side: Side, before: Side, rules: RuleSet, settings: Settings) -> dict[str, Noise]:
     """What this store knows of the run-to-run noise of the metrics that tick."""
-    from proctor.report.compare.history import noise_from_store
-    from proctor.report.compare.judge import is_time
     from proctor.store.open import open_store
+    from proctor.verdicts.compare.history import noise_from_store
+    from proctor.verdicts.compare.judge import is_time
 
     metrics = [metric for metric in rules.metrics if is_time(metric)]
     if not metrics:
@@ -364,8 +364,8 @@ def _noise(side: Side, before: Side, rules: RuleSet, settings: Settings) -> dict
 def _print_fields(ref: str, settings: Settings) -> int:
     from proctor.cli.table import print_table, printable
     from proctor.errors import Exit
-    from proctor.report.gate.side import side_of, side_of_document
-    from proctor.report.gate.thresholds import known_fields
+    from proctor.verdicts.gate.side import side_of, side_of_document
+    from proctor.verdicts.gate.thresholds import known_fields
 
     with opened(ref, settings) as (data, document):
         side = side_of(data) if data else side_of_document(document or {}, label=ref)

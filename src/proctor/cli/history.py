@@ -12,7 +12,7 @@ from proctor.cli.reading import undisturbed
 from proctor.errors import Exit
 
 if TYPE_CHECKING:
-    from proctor.report.history.model import History, Line
+    from proctor.verdicts.history.model import History, Line
 
 MOST_MAIN = 4
 MOST_RUNS = 60
@@ -53,21 +53,21 @@ def command(series: str, metric: str, only: str, last: int, html_file: Path | No
     Change-point detection finds lasting changes. Runs that the infrastructure broke are shown, but not
     counted.
     """
-    from proctor.report.history.collect import collect
     from proctor.settings import load_settings
     from proctor.store.open import open_store
+    from proctor.verdicts.history.collect import collect
 
     with open_store(load_settings().store_url, create=False) as store:
         history = collect(store, series, metric=metric, last=last, only=only)
     if html_file:
-        from proctor.report.files import make_folder
-        from proctor.report.history.page import write
+        from proctor.render.history_page import write
+        from proctor.runfolder.files import make_folder
 
         make_folder(html_file.parent)
         write(history, html_file)
     if as_json:
         from proctor.cli.table import print_json
-        from proctor.report.history.document import to_mapping
+        from proctor.verdicts.history.document import to_mapping
 
         print_json(to_mapping(history))
     else:
@@ -79,7 +79,7 @@ def command(series: str, metric: str, only: str, last: int, html_file: Path | No
 
 def _print(history: History) -> None:
     from proctor.cli.table import printable, say
-    from proctor.report.history.words import captions, differences, left_out, sentence
+    from proctor.verdicts.history.words import captions, differences, left_out, sentence
 
     say(_text(sentence(history)), heading=True)
     for said in [*left_out(history), *differences(history), *history.notes]:
@@ -96,7 +96,7 @@ def _print_runs(history: History, lines: Sequence[Line]) -> None:
     """The main lines as rows of bars, and a row per run."""
     from proctor.cli.layout import shorten, width
     from proctor.cli.table import bold, line_width, print_table
-    from proctor.report.history.words import date_text, line_title, sparkline
+    from proctor.verdicts.history.words import date_text, line_title, sparkline
 
     if not lines:
         return
@@ -134,7 +134,7 @@ def _print_runs(history: History, lines: Sequence[Line]) -> None:
 
 
 def _cells(line: Line, at: int, *, single: bool) -> tuple[str, ...]:
-    from proctor.report.history.words import interval_text, value_text
+    from proctor.verdicts.history.words import interval_text, value_text
 
     value = line.values[at]
     shown, span = _text(value_text(line, value)), _text(interval_text(line, value))
@@ -145,7 +145,7 @@ def _cells(line: Line, at: int, *, single: bool) -> tuple[str, ...]:
 
 def _note(history: History, lines: Sequence[Line], at: int) -> str:
     """Notes on one run: why it does not count, that a level changed here, what differs."""
-    from proctor.report.history.words import change_span, change_text
+    from proctor.verdicts.history.words import change_span, change_text
 
     run = history.runs[at]
     if run.left_out:
@@ -164,8 +164,8 @@ def _note(history: History, lines: Sequence[Line], at: int) -> str:
 def _print_lines(history: History, rest: Sequence[Line]) -> None:
     """Everything else in a row each: those that moved most first."""
     from proctor.cli.table import print_table, say
-    from proctor.report.history.words import change_text, line_title, sparkline, value_text
-    from proctor.report.labels import apart
+    from proctor.render.labels import apart
+    from proctor.verdicts.history.words import change_text, line_title, sparkline, value_text
 
     if not rest:
         return

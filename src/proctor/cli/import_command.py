@@ -13,7 +13,7 @@ import click
 def command(paths: tuple[Path, ...], as_json: bool) -> None:
     """Read run folders into the store. A folder whose run is there already, unchanged, is no error."""
     from proctor.cli.table import print_json
-    from proctor.report.transfer import import_folder
+    from proctor.runfolder.transfer import import_folder
     from proctor.settings import load_settings
     from proctor.store.blobs import FolderBlobs
     from proctor.store.open import open_store

@@ -21,7 +21,7 @@ def new(name: str, as_json: bool) -> int:
     Only you can read the private file. There is no copy of it and no passphrase: keep it safe.
     """
     from proctor.cli.table import print_json, printable
-    from proctor.report.receipt.keys import new_key
+    from proctor.receipt.keys import new_key
     from proctor.settings import load_settings
 
     made = new_key(load_settings().keys_dir.expanduser(), name)
@@ -38,7 +38,7 @@ def new(name: str, as_json: bool) -> int:
 def list_keys(as_json: bool) -> int:
     """List your keys with their public parts, and why one cannot be used."""
     from proctor.cli.table import print_json, print_table, printable
-    from proctor.report.receipt.keys import stored_keys
+    from proctor.receipt.keys import stored_keys
     from proctor.settings import load_settings
 
     found = stored_keys(load_settings().keys_dir.expanduser())
@@ -58,7 +58,7 @@ def list_keys(as_json: bool) -> int:
 @click.argument("name", default="")
 def show(name: str) -> int:
     """Print the public part of the key NAME [your only key, or 'default'], for --trust of others."""
-    from proctor.report.receipt.keys import load_signer
+    from proctor.receipt.keys import load_signer
     from proctor.settings import load_settings
 
     print(load_signer(name, load_settings().keys_dir.expanduser()).public)

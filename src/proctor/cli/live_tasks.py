@@ -77,7 +77,7 @@ class TaskLive:
     def ended(self, trial: PlannedTrial, record: AttemptRecord, counts: bool) -> None:
         """Fill its field, count it, and say what is news."""
         from proctor.cli.rollouts_text import GREEN, RED, YELLOW, tone
-        from proctor.report.rollouts.words import PENDING, glyph
+        from proctor.verdicts.rollouts.words import PENDING, glyph
 
         self.running.pop(trial.key, None)
         self._flush(trial)
@@ -168,7 +168,7 @@ class Grid:
     """Where each trial's field is, and what it shows."""
 
     def __init__(self, trials: list[PlannedTrial]) -> None:
-        from proctor.report.rollouts.words import PENDING
+        from proctor.verdicts.rollouts.words import PENDING
 
         self.rows: dict[str, dict[str, list[tuple[str, str]]]] = {}
         self.place: dict[str, tuple[str, str, int]] = {}

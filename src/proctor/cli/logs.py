@@ -16,7 +16,7 @@ from proctor.errors import Exit
 
 if TYPE_CHECKING:
     from proctor.model.plan import PlannedTrial
-    from proctor.report.trial_logs import Log
+    from proctor.render.trial_logs import Log
     from proctor.settings import Settings
 
 SHOWN = 200
@@ -52,7 +52,7 @@ def command(
     rollout may be left out if that leaves one trial. On a terminal, control codes in a log are removed;
     into a pipe or a file the bytes go unchanged.
     """
-    from proctor.report.trial_logs import latest_attempt
+    from proctor.render.trial_logs import latest_attempt
     from proctor.settings import load_settings
 
     run = _open(ref, load_settings())
@@ -140,7 +140,7 @@ def _open(ref: str, settings: Settings) -> _Run:
                 row.key: row.outcome.value for row in store.results(info.id, bodies=False) if row.outcome
             }
             return _Run(info.id, Path(info.folder), trials, outcomes, settings.store_url)
-    from proctor.report.data import RunData
+    from proctor.runfolder.read import RunData
 
     data = RunData.from_folder(Path(ref))
     outcomes = {each.planned.key: each.outcome.value for each in data.trials if each.outcome}
@@ -184,7 +184,7 @@ def _no_follow(follow: bool) -> None:
 def _list(run: _Run, trials: list[PlannedTrial], *, as_json: bool) -> None:
     from proctor.cli.show import size_text
     from proctor.cli.table import print_json, print_table, printable
-    from proctor.report.trial_logs import folder_of, latest_attempt, logs_in
+    from proctor.render.trial_logs import folder_of, latest_attempt, logs_in
 
     rows = []
     for trial in trials if as_json else trials[:SHOWN]:
@@ -225,7 +225,7 @@ def _as_json(trial: PlannedTrial, state: str, attempts: int, logs: list[Log]) ->
 
 def _print(run: _Run, wanted: _Wanted, show: Callable[[str, bytes], None]) -> int:
     from proctor.cli.table import printable
-    from proctor.report.trial_logs import chosen, folder_of, logs_in, read
+    from proctor.render.trial_logs import chosen, folder_of, logs_in, read
 
     logs = logs_in(folder_of(run.folder, wanted.trial, wanted.attempt))
     picked = chosen(logs, wanted.name)
@@ -243,7 +243,7 @@ def _print(run: _Run, wanted: _Wanted, show: Callable[[str, bytes], None]) -> in
 
 def _follow(run: _Run, wanted: _Wanted, show: Callable[[str, bytes], None]) -> int:
     """Look at the end before looking at the files: what was written before the end is then surely printed."""
-    from proctor.report.trial_logs import Follower, chosen, folder_of, logs_in
+    from proctor.render.trial_logs import Follower, chosen, folder_of, logs_in
 
     followers: dict[str, Follower] = {}
     try:

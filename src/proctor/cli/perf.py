@@ -11,7 +11,7 @@ import click
 
 if TYPE_CHECKING:
     from proctor.engine.base import Listener
-    from proctor.job.perf.run import PerfResult
+    from proctor.runs.perf.run import PerfResult
 
 _FILE = click.Path(path_type=Path, dir_okay=False)
 
@@ -83,7 +83,7 @@ def command(
     --strict-spec found a file that is not as it should be; 4: only the infrastructure failed; 130:
     interrupted or cancelled, and what had ended is written.
     """
-    from proctor.job.perf.run import PerfRequest, run_perf
+    from proctor.runs.perf.run import PerfRequest, run_perf
     from proctor.settings import load_settings
 
     request = PerfRequest(
@@ -117,7 +117,7 @@ def command(
 
 def _print_json(result: PerfResult) -> None:
     from proctor.cli.table import print_json
-    from proctor.report.gate.output.document import to_mapping
+    from proctor.render.gate.document import to_mapping
 
     print_json(
         {
@@ -133,7 +133,7 @@ def _print_json(result: PerfResult) -> None:
 def _print(result: PerfResult) -> None:
     from proctor.cli.table import print_table, say, seconds
     from proctor.model.trial import RunStatus
-    from proctor.report.quantity import show
+    from proctor.quantity import show
 
     summary = result.summary
     count = max(1, summary["episodes"])

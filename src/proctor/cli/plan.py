@@ -31,9 +31,9 @@ def command(request: SpecRequest, everything: bool, as_json: bool) -> int:
 
     The time is estimated from earlier runs of the same experiments or tasks in the store, when there are any.
     """
-    from proctor.job.planning import pin_datasets, plan_spec
-    from proctor.job.ready import check_agents, check_gates
     from proctor.plan.estimate import estimate
+    from proctor.runs.planning import pin_datasets, plan_spec
+    from proctor.runs.ready import check_agents, check_gates
     from proctor.settings import load_settings
     from proctor.spec.refused import refuse_unhonoured
 

@@ -8,16 +8,16 @@ from typing import TYPE_CHECKING
 from proctor.cli.table import print_table, printable, say
 
 if TYPE_CHECKING:
-    from proctor.report.data import RunData, TrialResult
-    from proctor.report.story import Group
+    from proctor.runfolder.read import RunData, TrialResult
+    from proctor.verdicts.run.story import Group
 
 MOST_POINTS = 30
 
 
 def print_points(data: RunData) -> None:
     """The sentence, the table of each experiment and the warnings: what the page says, in the same words."""
-    from proctor.report.data import metric_of
-    from proctor.report.story import groups, headline
+    from proctor.runfolder.read import metric_of
+    from proctor.verdicts.run.story import groups, headline
 
     say(clean(headline(data)))
     left = MOST_POINTS
@@ -36,15 +36,15 @@ def print_points(data: RunData) -> None:
 
 def print_warnings(data: RunData) -> None:
     """What a reader has to know before quoting a number."""
-    from proctor.report.story import warnings
+    from proctor.verdicts.run.story import warnings
 
     for each in warnings(data):
         say(f"! {clean(each)}", indent="  ")
 
 
 def _print_group(group: Group, shown: Sequence[TrialResult], metric: str) -> None:
-    from proctor.report.points import HEADERS, all_passed, numbers
-    from proctor.report.story import short
+    from proctor.verdicts.run.points import HEADERS, all_passed, numbers
+    from proctor.verdicts.run.story import short
 
     fixed = ", ".join(f"{name}={short(value)}" for name, value in group.fixed.items())
     if fixed:

@@ -12,7 +12,7 @@ import click
 from proctor.errors import Exit, NotFoundError, UsageError
 
 if TYPE_CHECKING:
-    from proctor.report.receipt.keys import Signer
+    from proctor.receipt.keys import Signer
     from proctor.store.blobs import FolderBlobs
     from proctor.store.store import Store
 
@@ -53,7 +53,7 @@ def command(
     anywhere, without this store.
     """
     from proctor.cli.table import print_json, printable
-    from proctor.report.receipt.pack import pack_run, receipt_name
+    from proctor.receipt.pack import pack_run, receipt_name
 
     ref = _run_of(ref, sign, valid_days)
     signer = _signer(sign)
@@ -96,7 +96,7 @@ def _run_of(ref: str | None, sign: str | None, valid_days: int | None) -> str:
 def _signer(sign: str | None) -> Signer | None:
     if sign is None:
         return None
-    from proctor.report.receipt.keys import load_signer
+    from proctor.receipt.keys import load_signer
     from proctor.settings import load_settings
 
     return load_signer(sign, load_settings().keys_dir.expanduser())
@@ -105,7 +105,7 @@ def _signer(sign: str | None) -> Signer | None:
 def _signing(signer: Signer, valid_days: int | None) -> Callable[[str], Mapping[str, Any]]:
     import time
 
-    from proctor.report.receipt.signature import signing
+    from proctor.receipt.signature import signing
 
     return signing(signer, time.time(), valid_days)
 
@@ -115,7 +115,7 @@ def _open(ref: str) -> Iterator[tuple[Store, FolderBlobs, str]]:
     """The store that has the run; for a run folder that no store knows, a store for the moment."""
     import tempfile
 
-    from proctor.report.transfer import import_folder
+    from proctor.runfolder.transfer import import_folder
     from proctor.settings import load_settings
     from proctor.store.blobs import FolderBlobs
     from proctor.store.open import open_store

@@ -13,7 +13,7 @@ from proctor.cli.spec_options import takes_sources
 from proctor.errors import Exit, UsageError
 
 if TYPE_CHECKING:
-    from proctor.report.data import RunData
+    from proctor.runfolder.read import RunData
 
 
 @click.command(name="report")
@@ -48,9 +48,9 @@ def command(
     that the experiment modules of the run register. Exit code 1: a report failed.
     """
     from proctor.cli.table import print_json
-    from proctor.report.files import make_folder
-    from proctor.report.reporters import write_reports
-    from proctor.report.summary import summary
+    from proctor.render.reporters import write_reports
+    from proctor.runfolder.files import make_folder
+    from proctor.verdicts.run.summary import summary
 
     data, folder = find(ref, output)
     load_reporters(data, sources)
@@ -77,7 +77,7 @@ def command(
 
 def load_reporters(data: RunData, sources: tuple[str, ...]) -> None:
     """Import the modules in which a run's own reporters are; one that is gone costs its reports only."""
-    from proctor.job.planning import experiment_sources
+    from proctor.runs.planning import experiment_sources
     from proctor.settings import load_settings
     from proctor.spec.load import from_mapping
 
@@ -93,7 +93,7 @@ def load_reporters(data: RunData, sources: tuple[str, ...]) -> None:
 
 def find(ref: str, output: Path | None) -> tuple[RunData, Path]:
     """The run, and where its reports go."""
-    from proctor.report.data import RunData
+    from proctor.runfolder.read import RunData
 
     path = Path(ref)
     if (path / "manifest.json").is_file():

@@ -27,7 +27,7 @@ def command(run: str, errors: bool, verbose: int, as_json: bool) -> int:
     interrupted. With gates the gate decides; otherwise 1 comes before 4.
     """
     from proctor.cli.run import carry_out
-    from proctor.job.running import reopen, unfinished
+    from proctor.runs.running import reopen, unfinished
     from proctor.settings import load_settings
     from proctor.store.open import open_store
 

@@ -13,8 +13,8 @@ from proctor.cli.terminal import styled
 
 if TYPE_CHECKING:
     from proctor.model.outcome import Outcome
-    from proctor.report.data import RunData
-    from proctor.report.rollouts.scores import ArmScore, Rollouts
+    from proctor.runfolder.read import RunData
+    from proctor.verdicts.rollouts.scores import ArmScore, Rollouts
 
 MOST_TASKS = 60
 LEAST_LABEL = 12
@@ -23,8 +23,8 @@ GREEN, RED, YELLOW, DIM = "32", "31", "33;1", "2"
 
 def print_rollouts(data: RunData) -> None:
     """Everything a person wants to know when a run has ended."""
-    from proctor.report.rollouts.scores import rollouts
-    from proctor.report.story import headline
+    from proctor.verdicts.rollouts.scores import rollouts
+    from proctor.verdicts.run.story import headline
 
     run = rollouts(data)
     say(clean(headline(data)))
@@ -38,8 +38,8 @@ def print_rollouts(data: RunData) -> None:
 
 
 def _print_matrix(data: RunData, run: Rollouts) -> None:
-    from proctor.report.rollouts.table import is_error
-    from proctor.report.rollouts.words import glyph, meaning, outcomes_in_order
+    from proctor.verdicts.rollouts.table import is_error
+    from proctor.verdicts.rollouts.words import glyph, meaning, outcomes_in_order
 
     rows = run.table.rows[:MOST_TASKS]
     names = [printable(arm.arm.label) for arm in run.arms]
@@ -101,7 +101,7 @@ def _letters(count: int) -> list[str]:
 
 def coloured(outcome: Outcome | None) -> str:
     """A sign in its colour, where colours are wanted."""
-    from proctor.report.rollouts.words import glyph
+    from proctor.verdicts.rollouts.words import glyph
 
     sign = glyph(outcome)
     return styled(sign, tone(outcome)) if colour() else sign
@@ -117,8 +117,8 @@ def tone(outcome: Outcome | None) -> str:
 
 
 def _print_arms(run: Rollouts) -> None:
-    from proctor.report.rollouts import scores
-    from proctor.report.rollouts.words import claim_of, denominators_text, rate, reward_text, span
+    from proctor.verdicts.rollouts import scores
+    from proctor.verdicts.rollouts.words import claim_of, denominators_text, rate, reward_text, span
 
     k = run.shared_k
     partial = any(arm.partial for arm in run.arms)
@@ -149,7 +149,7 @@ def _print_arms(run: Rollouts) -> None:
 
 
 def _print_notes(run: Rollouts) -> None:
-    from proctor.report.rollouts.words import plural
+    from proctor.verdicts.rollouts.words import plural
 
     for arm in run.arms:
         if arm.missing:
@@ -157,7 +157,7 @@ def _print_notes(run: Rollouts) -> None:
 
 
 def _print_images(data: RunData) -> None:
-    from proctor.report.rollouts.images import images_of
+    from proctor.verdicts.rollouts.images import images_of
 
     # The host's own system is told by a warning of its own.
     known = (
@@ -170,7 +170,7 @@ def _print_images(data: RunData) -> None:
 
 
 def _print_reasons(data: RunData) -> None:
-    from proctor.report.rollouts.reasons import reasons, worth_reading
+    from proctor.verdicts.rollouts.reasons import reasons, worth_reading
 
     for each in reasons(data):
         say(f"! {printable(each)}", indent="  ")

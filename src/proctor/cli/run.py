@@ -11,9 +11,9 @@ from proctor.cli.spec_options import SpecRequest, show_spec, takes_spec
 from proctor.errors import Exit
 
 if TYPE_CHECKING:
-    from proctor.job.running import Job
     from proctor.model.trial import RunStatus
-    from proctor.report.data import RunData
+    from proctor.runfolder.read import RunData
+    from proctor.runs.running import Job
 
 
 @click.command(name="run")
@@ -37,9 +37,9 @@ def command(request: SpecRequest, output_dir: Path | None, verbose: int, as_json
     """
     from dataclasses import replace
 
-    from proctor.job.running import create
-    from proctor.report.gate.rules import read_rules
+    from proctor.runs.running import create
     from proctor.settings import load_settings
+    from proctor.verdicts.gate.rules import read_rules
 
     spec = request.spec()
     if spec.gates:
@@ -61,10 +61,10 @@ def bring_to_end(job: Job, *, verbose: int, quiet: bool, done: int = 0) -> RunSt
     from proctor.cli.live import Live
     from proctor.cli.live_tasks import TaskLive
     from proctor.engine.stop import Stop
-    from proctor.job.running import execute
     from proctor.model.run import HOST_ROOT
-    from proctor.report.labels import apart
-    from proctor.report.rollouts.words import plural
+    from proctor.render.labels import apart
+    from proctor.runs.running import execute
+    from proctor.verdicts.rollouts.words import plural
 
     shown: Live | TaskLive
     if job.spec.tasks:
@@ -103,9 +103,9 @@ def carry_out(job: Job, *, verbose: int, as_json: bool, done: int = 0) -> int:
     from proctor.cli.gate import gate_run, show
     from proctor.cli.table import print_json
     from proctor.model.trial import RunStatus
-    from proctor.report.data import RunData
-    from proctor.report.folder import summary
-    from proctor.report.gate.output.document import to_mapping
+    from proctor.render.gate.document import to_mapping
+    from proctor.runfolder.read import RunData
+    from proctor.verdicts.run.summary import summary
 
     status = bring_to_end(job, verbose=verbose, quiet=as_json, done=done)
     data = RunData.from_folder(job.folder)

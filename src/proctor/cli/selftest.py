@@ -50,7 +50,7 @@ def _compare_both(
 
     from proctor.cli.ab import asked_from, progress_line, stopping
     from proctor.engine.ab_run import Contest, run
-    from proctor.job.planning import experiment_sources, with_sources
+    from proctor.runs.planning import experiment_sources, with_sources
     from proctor.spec.load import load
     from proctor.trial.lockstep.sides import Request
 

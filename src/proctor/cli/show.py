@@ -89,7 +89,7 @@ def _print_run(store: Store, info: RunInfo) -> None:
 
 def _print_scores(store: Store, info: RunInfo) -> None:
     from proctor.cli.rollouts_text import print_rollouts
-    from proctor.report.data import RunData
+    from proctor.runfolder.read import RunData
 
     print()
     print_rollouts(RunData.from_store(store, info.id, brief=True))
@@ -131,7 +131,7 @@ def _print_trials(store: Store, info: RunInfo, rows: Iterator[AttemptRow], *, al
 
 def _labels(store: Store, info: RunInfo) -> tuple[str, dict[int, str]]:
     """What all points share, and what sets each apart; rollouts keep their names."""
-    from proctor.report.labels import apart
+    from proctor.render.labels import apart
 
     if info.kind != "experiment" or info.total > MOST_LABELS:
         return "", {}

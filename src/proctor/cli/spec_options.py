@@ -46,7 +46,7 @@ class SpecRequest:
         """The spec, from the file or from the options. Options that hold for both are applied to both."""
         from dataclasses import replace
 
-        from proctor.job.planning import with_host_root, with_network, with_pass_env, with_sources
+        from proctor.runs.planning import with_host_root, with_network, with_pass_env, with_sources
         from proctor.spec.load import load
 
         self._check()

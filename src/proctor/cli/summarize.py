@@ -10,7 +10,7 @@ from proctor.cli.reading import undisturbed
 from proctor.errors import Exit, NotFoundError, UsageError
 
 if TYPE_CHECKING:
-    from proctor.report.data import RunData
+    from proctor.runfolder.read import RunData
 
 
 @click.command(name="summarize")
@@ -33,7 +33,7 @@ def command(name: str, latest: bool, rollout: str | None, as_json: bool) -> int:
     if data.info.kind != "task":
         raise UsageError(f"run {data.info.id} measured experiments; see 'proctor show {data.info.id}'")
     if as_json:
-        from proctor.report.summary import summary
+        from proctor.verdicts.run.summary import summary
 
         print_json({**summary(data), "folder": data.info.folder})
         return Exit.OK
@@ -50,7 +50,7 @@ def command(name: str, latest: bool, rollout: str | None, as_json: bool) -> int:
 def load(name: str, rollout: str | None, *, brief: bool = False) -> RunData:
     """The run from the store, in brief if that will do; from its folder when the store does not know it."""
     from proctor.cli.rollout_ref import find_folder, find_run
-    from proctor.report.data import RunData
+    from proctor.runfolder.read import RunData
     from proctor.settings import load_settings
     from proctor.store.open import open_store
 

@@ -34,7 +34,7 @@ def check(folder: Path, strict: bool, every: bool, as_json: bool) -> int:
 
     from proctor.cli.findings import print_findings
     from proctor.cli.table import print_json
-    from proctor.job.image_content import image_content
+    from proctor.runs.image_content import image_content
     from proctor.settings import load_settings
     from proctor.store.open import open_store
     from proctor.tasks.lint.check import check_folders

@@ -11,7 +11,7 @@ import click
 from proctor.errors import Exit, UsageError
 
 if TYPE_CHECKING:
-    from proctor.report.receipt.verify import Verified
+    from proctor.receipt.verify import Verified
 
 SHOWN = 20
 
@@ -41,7 +41,7 @@ def command(path: Path, expect: str | None, trust: tuple[str, ...], as_json: boo
     """
     import time
 
-    from proctor.report.receipt.verify import verify_receipt
+    from proctor.receipt.verify import verify_receipt
 
     keys = _trusted(trust)
     verified = verify_receipt(path, expect=_digest(expect), trust=keys, now=time.time())
@@ -57,7 +57,7 @@ def command(path: Path, expect: str | None, trust: tuple[str, ...], as_json: boo
 def _trusted(trust: tuple[str, ...]) -> tuple[str, ...]:
     if not trust:
         return ()
-    from proctor.report.receipt.keys import trusted_keys
+    from proctor.receipt.keys import trusted_keys
     from proctor.settings import load_settings
 
     folder = load_settings().keys_dir.expanduser()

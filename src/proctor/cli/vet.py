@@ -12,12 +12,12 @@ from proctor.cli.spec_options import takes_datasets, takes_pass_env
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from proctor.job.running import Job
-    from proctor.job.vet.planning import VetRequest
     from proctor.model.task import Network
     from proctor.model.vetting import Check
-    from proctor.report.vet.certificate import TaskCertificate
+    from proctor.runs.running import Job
+    from proctor.runs.vet.planning import VetRequest
     from proctor.settings import Settings
+    from proctor.verdicts.vet.certificate import TaskCertificate
 
 FOLDER = "certificates"
 
@@ -95,9 +95,9 @@ def command(
 
     from proctor.cli.run import bring_to_end
     from proctor.errors import Exit
-    from proctor.job.vet.planning import VetRequest
     from proctor.model.trial import RunStatus
     from proctor.processes import allowed_cpus
+    from proctor.runs.vet.planning import VetRequest
     from proctor.settings import load_settings
 
     if not (paths or tasks or datasets):
@@ -148,8 +148,8 @@ def chosen(only: str | None) -> tuple[Check, ...]:
 def _job(request: VetRequest, settings: Settings) -> tuple[Job, int]:
     """A new vetting, or one that exists; and how many of its trials are done."""
     from proctor.errors import NotFoundError, UsageError
-    from proctor.job.running import VETS, reopen, unfinished
-    from proctor.job.vet.planning import create_vetting
+    from proctor.runs.running import VETS, reopen, unfinished
+    from proctor.runs.vet.planning import create_vetting
     from proctor.store.open import open_store
 
     ref = request.paths[0] if request.paths else ""
@@ -169,10 +169,10 @@ def _job(request: VetRequest, settings: Settings) -> tuple[Job, int]:
 
 def certificates_of(run_id: str, settings: Settings) -> tuple[TaskCertificate, ...]:
     """The certificates that a stored vetting means."""
-    from proctor.job.vet.planning import checks_of, left_out
-    from proctor.report.data import RunData
-    from proctor.report.vet.judge import certificates
+    from proctor.runfolder.read import RunData
+    from proctor.runs.vet.planning import checks_of, left_out
     from proctor.store.open import open_store
+    from proctor.verdicts.vet.judge import certificates
 
     with open_store(settings.store_url, create=False) as store:
         data = RunData.from_store(store, run_id)
@@ -189,10 +189,10 @@ def report(found: Sequence[TaskCertificate], run_id: str, folder: Path, *, as_js
 
     from proctor.cli.table import print_json
     from proctor.model.place import safe_name
-    from proctor.report.files import make_folder, write_atomic, write_json
-    from proctor.report.vet.certificate import exit_code
-    from proctor.report.vet.document import summary
-    from proctor.report.vet.page import markdown
+    from proctor.render.vet.document import summary
+    from proctor.render.vet.page import markdown
+    from proctor.runfolder.files import make_folder, write_atomic, write_json
+    from proctor.verdicts.vet.certificate import exit_code
 
     made_at = f"{datetime.now(UTC):%Y-%m-%dT%H:%M:%SZ}"
     document = summary(found, run_id=run_id, made_at=made_at)
@@ -209,7 +209,7 @@ def report(found: Sequence[TaskCertificate], run_id: str, folder: Path, *, as_js
 
 def _print(found: Sequence[TaskCertificate], run_id: str, folder: Path) -> None:
     from proctor.cli.table import bold, print_table, printable, say
-    from proctor.report.vet import page
+    from proctor.render.vet import page
 
     checks = page.columns(found)
     print(bold(page.headline(found)))

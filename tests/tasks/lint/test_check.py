@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from proctor.errors import TaskError
-from proctor.job.image_content import image_content
+from proctor.runs.image_content import image_content
 from proctor.tasks.lint.check import check_folders, check_task
 
 GOOD = {

@@ -1,1 +1,0 @@
-"""What people and machines read after a run."""

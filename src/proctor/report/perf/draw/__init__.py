@@ -1,1 +1,0 @@
-"""Charts of the harness, drawn once and written twice: as SVG for pages, as PNG for everything else."""

@@ -1,0 +1,118 @@
+"""Whether a run could begin at all. Asked before anything of it is written."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from proctor.errors import SandboxError, UsageError
+from proctor.model.plan import Plan
+from proctor.model.secret import without_values
+from proctor.model.spec import Spec, TaskEntry
+from proctor.runs.secrets import check_secrets
+from proctor.settings import Settings
+
+if TYPE_CHECKING:
+    from proctor.agents.base import Agent
+
+
+def check_ready(spec: Spec, plan: Plan, settings: Settings, *, agents_run: bool = True) -> None:
+    """Raise for what would stop every trial: no such sandbox, an agent without its model or endpoint.
+
+    `agents_run` is False where stored work is graded again and no agent is asked.
+    """
+    check_secrets(spec, settings)
+    if not spec.tasks:
+        return
+    if agents_run:
+        check_agents(spec, plan, settings)
+    if settings.ca_bundle:
+        from proctor.sandbox.certificates import read_ca_bundle
+
+        read_ca_bundle(settings.ca_bundle)
+    name = sandbox_name(spec, settings)
+    if spec.sandbox.host_root:
+        from proctor.sandbox.choose import check_host_root
+
+        check_host_root(name)
+    _check_sandbox(name)
+
+
+def check_gates(spec: Spec, plan: Plan, *, file: str = "") -> None:
+    """UsageError for a rule of the spec's gates that could not be judged after the run."""
+    if not spec.gates:
+        return
+    from proctor.model.run import RunInfo
+    from proctor.model.trial import RunStatus
+    from proctor.verdicts.gate.before import check_fields
+    from proctor.verdicts.gate.rules import read_rules
+
+    info = RunInfo(
+        id="the run", name=spec.name, kind=spec.kind, status=RunStatus.PENDING, created_at=0.0, seed=spec.seed
+    )
+    check_fields(read_rules(spec.gates, file=file), info, plan)
+
+
+def sandbox_name(spec: Spec, settings: Settings) -> str:
+    """The kind of sandbox that a run asks for; `auto` where none is chosen."""
+    return settings.sandbox if spec.sandbox.backend == "auto" else spec.sandbox.backend
+
+
+def _check_sandbox(name: str) -> None:
+    from proctor.sandbox.choose import BACKENDS, choose
+
+    chosen = choose(name)
+    if obstacle := BACKENDS[chosen].obstacle():
+        raise SandboxError(
+            f"sandboxes of the kind '{chosen}' do not work here: {obstacle}; 'proctor doctor' says more"
+        )
+
+
+def check_agents(spec: Spec, plan: Plan, settings: Settings) -> None:
+    """UsageError for what an agent needs on this machine and does not have: nothing would be tried."""
+    from proctor.agents.registry import make_agent
+
+    models: dict[str, None] = {}
+    for at, entry in enumerate(spec.tasks):
+        place = spec.place("tasks", at)
+        where = f"{place}: " if place else ""
+        for name in entry.agents:
+            agent = make_agent(name, without_values(entry.agent_options))
+            _check_recordings(agent, plan, at, name)
+            if getattr(agent, "needs_model", False):
+                _check_model(name, entry, settings, where)
+                models |= dict.fromkeys(model for model in entry.models if model)
+    if models:
+        _check_service(tuple(models), settings)
+
+
+def _check_model(name: str, entry: TaskEntry, settings: Settings, where: str) -> None:
+    if None in entry.models:
+        raise UsageError(f"{where}agent '{name}' needs a model: set 'model' for it in the spec")
+    if not settings.model_base_url:
+        raise UsageError(
+            f"{where}agent '{name}' needs the address of a model's service: "
+            "set PROCTOR_MODEL_BASE_URL, or model_base_url in proctor.toml"
+        )
+
+
+def _check_recordings(agent: Agent, plan: Plan, at: int, name: str) -> None:
+    """An agent may know by a task's name alone that it cannot do it."""
+    absent = getattr(agent, "absent", None)
+    if absent is None:
+        return
+    tasks = dict.fromkeys(each.subject for each in plan.trials if each.body == at and each.agent == name)
+    for task in tasks:
+        if problem := absent(task):
+            raise UsageError(problem)
+
+
+def _check_service(models: tuple[str, ...], settings: Settings) -> None:
+    """In a thread of its own: the caller may be inside an event loop, in a notebook for example."""
+    import asyncio
+    from concurrent.futures import ThreadPoolExecutor
+
+    from proctor.agents.service import Service
+
+    service = Service(base_url=settings.model_base_url, key=settings.model_api_key)
+    with ThreadPoolExecutor(1) as thread:
+        thread.submit(asyncio.run, service.check(models)).result()

@@ -1,0 +1,84 @@
+"""Grade the stored workspaces of a run again, as a run of its own: the first result is never touched."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+
+from proctor.errors import UsageError
+from proctor.model.canonical import canonical_json
+from proctor.model.plan import PlannedTrial
+from proctor.model.record import AttemptRecord
+from proctor.model.run import RunInfo
+from proctor.runs.running import REGRADES, Job, create
+from proctor.settings import Settings
+from proctor.spec.load import from_mapping
+from proctor.store.blobs import FolderBlobs
+from proctor.store.open import open_store
+from proctor.store.store import Store
+from proctor.trial.regrade import STATE, Earlier
+
+SUFFIX = ".eval"
+"""What the name of the new run adds to the name of the first."""
+
+
+def create_regrade(run_id: str, settings: Settings) -> Job:
+    """A run that judges what the agents of an earlier one left, with the tasks as they are now."""
+    with open_store(settings.store_url, create=False) as store:
+        info = _original(store, store.run(run_id))
+    if info.kind != "task":
+        raise UsageError(
+            f"run {info.id} measured experiments; only runs of agents on tasks can be graded again"
+        )
+    spec = from_mapping(info.resolved, file=f"run {info.id}")
+    said = f"grades the workspaces of run {info.id} again; no agent ran"
+    spec = replace(
+        spec,
+        name=f"{info.name}{SUFFIX}",
+        notes=f"{said}. {info.notes}".rstrip(". ") + ".",
+        tags=tuple(dict.fromkeys((*info.tags, "eval"))),
+    )
+    return create(spec, {REGRADES: info.id, "spec": dict(info.spec)}, settings)
+
+
+def _original(store: Store, info: RunInfo) -> RunInfo:
+    """A run that graded again stored no workspaces; the one it graded did."""
+    while regrades := info.spec.get(REGRADES):
+        info = store.run(str(regrades))
+    return info
+
+
+class Workspaces:
+    """The stored workspaces of a run, found by what a trial was rather than by its key.
+
+    A key changes when the task does, and people grade again because they fixed a task.
+    """
+
+    def __init__(self, run_id: str, settings: Settings, blobs: FolderBlobs) -> None:
+        self.run_id = run_id
+        self.blobs = blobs
+        with open_store(settings.store_url) as store:
+            self._records = {
+                _identity(row.trial): row.record for row in store.attempts(run_id, counted_only=True)
+            }
+
+    def of(self, trial: PlannedTrial) -> Earlier | str:
+        """What to judge for a trial, or why there is nothing."""
+        record = self._records.get(_identity(trial))
+        if record is None:
+            return f"run {self.run_id} has no result for this trial"
+        state = self._state(record)
+        if state is None:
+            ended = record.outcome.value.replace("_", " ")
+            return f"run {self.run_id} stored no workspace for this trial, which ended as {ended}"
+        return Earlier(self.run_id, record, state)
+
+    def _state(self, record: AttemptRecord) -> Path | None:
+        found = next((each for each in record.artifacts if each.name == STATE), None)
+        return self.blobs.path(found.digest) if found and self.blobs.has(found.digest) else None
+
+
+def _identity(trial: PlannedTrial) -> str:
+    return canonical_json(
+        [trial.body, trial.subject, trial.agent, trial.model, dict(trial.overrides), trial.rollout]
+    )

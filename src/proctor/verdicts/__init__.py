@@ -1,0 +1,1 @@
+"""What the numbers say: domain logic over `analysis`, and the sentences that state it."""

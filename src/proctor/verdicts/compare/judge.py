@@ -1,0 +1,316 @@
+"""Compare two sides: pair them, check the facts, and judge."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+from proctor.analysis.claim import Claim, chosen_claim, too_few
+from proctor.analysis.compare import MissingBounds, missing_bounds
+from proctor.analysis.estimate import Denominators, denominators
+from proctor.analysis.interval import Interval
+from proctor.analysis.times import (
+    DEFAULT_NOISE,
+    Noise,
+    Samples,
+    TimesComparison,
+    adjust_together,
+    compare_times,
+)
+from proctor.analysis.verdict import Verdict, overall
+from proctor.errors import Exit, UsageError
+from proctor.model.facts import differences
+from proctor.model.outcome import Blame
+from proctor.verdicts.compare.grounds import ground_differences
+from proctor.verdicts.compare.pairing import Pairing, pair
+from proctor.verdicts.compare.power import what_settles
+from proctor.verdicts.compare.results import ResultPoint, ResultSet
+
+SCORE_MARGIN = 0.05
+WAITED_TOO_LONG = 0.1
+_RATES = ("per_s", "throughput", "ops", "hit_rate", "speedup", "accuracy", "reward", "score")
+_TIMES = ("_s", "_ms", "_us", "_ns", "_seconds", "_sec")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Failure:
+    """A pair of which a side has no result."""
+
+    name: str
+    a: str
+    b: str
+    new: bool
+    """A has a result and B failed because of its own code."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MetricComparison:
+    """One metric over all pairs."""
+
+    metric: str
+    times: TimesComparison
+    absent: tuple[str, ...] = ()
+    """Pairs in which one side does not have this metric."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ScoreComparison:
+    """Rewards of two task runs."""
+
+    bounds: MissingBounds
+    a: Denominators
+    b: Denominators
+    margin: float
+    claim: Claim
+    """What the verdict and its interval are about."""
+    verdict: Verdict
+    narrowed: str = ""
+    """Why nothing is claimed about tasks like these, where nobody asked for less."""
+    settle: str = ""
+    """What would settle an inconclusive verdict."""
+
+    @property
+    def interval(self) -> Interval | None:
+        """The interval of the headline, for the claim."""
+        return self.bounds.excluded.interval(self.claim) if self.bounds.excluded else None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Comparison:
+    """Everything that a reader of the verdict needs."""
+
+    label_a: str
+    label_b: str
+    verdict: Verdict
+    metrics: tuple[MetricComparison, ...]
+    score: ScoreComparison | None
+    failures: tuple[Failure, ...]
+    only_a: tuple[str, ...]
+    only_b: tuple[str, ...]
+    warnings: tuple[str, ...]
+
+    @property
+    def exit_code(self) -> Exit:
+        """0 no worse, 1 worse, 3 inconclusive."""
+        if self.verdict is Verdict.WORSE:
+            return Exit.WORSE
+        return Exit.INCONCLUSIVE if self.verdict is Verdict.INCONCLUSIVE else Exit.OK
+
+    @property
+    def ratio(self) -> float | None:
+        """B divided by A in the first metric, as a geometric mean over its points; None for scores."""
+        return self.metrics[0].times.ratio if self.metrics else None
+
+    @property
+    def difference(self) -> float | None:
+        """Score of B minus score of A, errors excluded; None for runs without scores."""
+        excluded = self.score.bounds.excluded if self.score else None
+        return excluded.difference if excluded else None
+
+    @property
+    def interval(self) -> tuple[float, float] | None:
+        """The 95 % interval of the ratio, or of the difference of scores for what `claim` says."""
+        if self.score:
+            found = self.score.interval
+        else:
+            found = self.metrics[0].times.interval if self.metrics else None
+        return (found.low, found.high) if found else None
+
+    @property
+    def claim(self) -> str | None:
+        """What a difference of scores is about: "tasks like these" or "these tasks"; None for ratios."""
+        return self.score.claim.value if self.score else None
+
+    def to_dict(self) -> dict[str, Any]:
+        """Plain data: what `proctor compare --json` prints."""
+        from proctor.verdicts.compare.document import to_mapping
+
+        return to_mapping(self)
+
+    def __str__(self) -> str:
+        from proctor.verdicts.compare.sentence import sentence
+
+        return sentence(self)
+
+
+def compare(
+    a: ResultSet,
+    b: ResultSet,
+    *,
+    metrics: Sequence[str] = (),
+    margin: float | None = None,
+    higher_is_better: bool | None = None,
+    noise: Mapping[str, Noise] | None = None,
+    these_tasks: bool | None = None,
+    seed: int = 0,
+) -> Comparison:
+    """Compare two sides on one or more metrics; UsageError when they have nothing in common."""
+    if a.kind != b.kind:
+        raise UsageError(f"cannot compare {a.label}, a run of {a.kind}s, with {b.label}, a run of {b.kind}s")
+    wanted = tuple(metrics) or (a.metric,)
+    score = _score(a, b, margin, these_tasks, seed) if "reward" in wanted and a.kind == "task" else None
+    if these_tasks is not None and score is None:
+        raise UsageError("only scores of tasks have a claim: remove --these-tasks or --tasks-like-these")
+    pairing = pair(a.points, b.points)
+    if not pairing.pairs:
+        raise UsageError(_nothing_shared(a, b))
+    failures = _failures(pairing)
+    usable = [(one, two) for one, two in pairing.pairs if not one.failed and not two.failed]
+    found = []
+    for metric in wanted:
+        if score and metric == "reward":
+            continue
+        higher = is_better_higher(metric) if higher_is_better is None else higher_is_better
+        chosen = (noise or {}).get(metric) or default_noise(metric)
+        found.append(_metric(metric, usable, margin, higher, chosen, seed))
+    _check_metrics(found, a, b, usable)
+    if len(found) > 1:  # one alone is adjusted already
+        together = adjust_together([each.times for each in found])
+        found = [replace(each, times=times) for each, times in zip(found, together, strict=True)]
+    warnings = [*differences(a.facts, b.facts), *ground_differences(a.grounds, b.grounds)]
+    warnings += [pairing.warning] if pairing.warning else []
+    warnings += [*_waiting("A", a), *_waiting("B", b)]
+    warnings += [f"A: {note}" for note in a.notes] + [f"B: {note}" for note in b.notes]
+    return Comparison(
+        label_a=a.label,
+        label_b=b.label,
+        verdict=_verdict(found, score, failures),
+        metrics=tuple(found),
+        score=score,
+        failures=failures,
+        only_a=pairing.only_a,
+        only_b=pairing.only_b,
+        warnings=tuple(warnings),
+    )
+
+
+def default_noise(metric: str) -> Noise:
+    """Run-to-run noise when no history tells: for times and rates; other quantities do not tick."""
+    if is_time(metric):
+        return Noise(sigma=DEFAULT_NOISE, source=("the default: no earlier runs of the same code"))
+    return Noise(sigma=0.0, source="none: not a time")
+
+
+def is_time(metric: str) -> bool:
+    """Whether a metric depends on how fast the machine happens to be."""
+    name = metric.lower()
+    return name.endswith(_TIMES) or "per_s" in name or "throughput" in name or "ops" in name.split("_")
+
+
+def is_better_higher(metric: str) -> bool:
+    """Whether more of a metric is better, by its name."""
+    name = metric.lower()
+    words = name.split("_")
+    return any(rate in words if rate.isalpha() else rate in name for rate in _RATES)
+
+
+def _metric(
+    metric: str,
+    pairs: Sequence[tuple[ResultPoint, ResultPoint]],
+    margin: float | None,
+    higher: bool,
+    noise: Noise,
+    seed: int,
+) -> MetricComparison:
+    # The CPU clock stands still while code waits; caches and cores that others use still cost it.
+    weight = 0.0 if not is_time(metric) else 0.65 if "cpu" in metric.lower() else 1.0
+    samples = [
+        Samples(
+            name=one.name,
+            a=one.samples[metric],
+            b=two.samples[metric],
+            waited_a=weight * one.waited,
+            waited_b=weight * two.waited,
+        )
+        for one, two in pairs
+        if one.samples.get(metric) and two.samples.get(metric)
+    ]
+    names = {each.name for each in samples}
+    return MetricComparison(
+        metric=metric,
+        times=compare_times(samples, noise=noise, margin=margin, higher_is_better=higher, seed=seed),
+        absent=tuple(one.name for one, _ in pairs if one.name not in names),
+    )
+
+
+def _score(
+    a: ResultSet, b: ResultSet, margin: float | None, these_tasks: bool | None, seed: int
+) -> ScoreComparison:
+    bounds = missing_bounds(a.tasks, b.tasks, seed=seed)
+    chosen = SCORE_MARGIN if margin is None else margin
+    claim = chosen_claim(these_tasks, bounds.tasks)
+    verdict = bounds.judge(chosen, these_tasks=claim is Claim.THESE_TASKS)
+    open_ = verdict is Verdict.INCONCLUSIVE
+    return ScoreComparison(
+        bounds=bounds,
+        a=denominators(a.tasks),
+        b=denominators(b.tasks),
+        margin=chosen,
+        claim=claim,
+        verdict=verdict,
+        narrowed=too_few(bounds.tasks) if these_tasks is None and claim is Claim.THESE_TASKS else "",
+        settle=what_settles(a.tasks, b.tasks, claim=claim, margin=chosen) if open_ else "",
+    )
+
+
+def _waiting(side: str, found: ResultSet) -> list[str]:
+    most = max((point.waited for point in found.points), default=0.0)
+    if most < WAITED_TOO_LONG:
+        return []
+    hint = "; compare its cpu_s too, which has no waiting in it" if "cpu_s" in found.metrics else ""
+    return [f"{side}: the code waited for a CPU up to {most:.0%} of the time{hint}"]
+
+
+def _failures(pairing: Pairing) -> tuple[Failure, ...]:
+    return tuple(
+        Failure(
+            name=one.name,
+            a=one.failed or "passed",
+            b=two.failed or "passed",
+            new=not one.failed and two.blame in {Blame.AGENT, None} and two.failed not in {"", "not run"},
+        )
+        for one, two in pairing.pairs
+        if one.failed or two.failed
+    )
+
+
+def _verdict(
+    metrics: Sequence[MetricComparison], score: ScoreComparison | None, failures: Sequence[Failure]
+) -> Verdict:
+    """Code that ran and now fails is worse; a point lost to anything else leaves the question open."""
+    verdicts = [each.times.verdict for each in metrics if each.times.points]
+    verdicts += [Verdict.INCONCLUSIVE for each in metrics if not each.times.points]
+    verdicts += [score.verdict] if score else []
+    for failure in failures:
+        if failure.new:
+            verdicts.append(Verdict.WORSE)
+        elif failure.a == "passed":
+            verdicts.append(Verdict.INCONCLUSIVE)
+    return overall(verdicts)
+
+
+def _check_metrics(
+    found: Sequence[MetricComparison],
+    a: ResultSet,
+    b: ResultSet,
+    usable: Sequence[tuple[ResultPoint, ResultPoint]],
+) -> None:
+    from difflib import get_close_matches
+
+    for each in found:
+        if usable and not each.times.points:
+            known = sorted(set(a.metrics) & set(b.metrics)) or sorted({*a.metrics, *b.metrics})
+            near = get_close_matches(each.metric, known, 1)
+            hint = f"did you mean '{near[0]}'?" if near else f"there are: {', '.join(known[:20]) or 'none'}"
+            raise UsageError(f"no pair of points has the metric '{each.metric}'; {hint}")
+
+
+def _nothing_shared(a: ResultSet, b: ResultSet) -> str:
+    if not a.points or not b.points:
+        empty = a if not a.points else b
+        return f"{empty.label} has no points to compare"
+    return (
+        f"{a.label} and {b.label} have no point in common: the first has '{a.points[0].name}', "
+        f"the second '{b.points[0].name}'"
+    )

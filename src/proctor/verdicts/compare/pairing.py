@@ -1,0 +1,85 @@
+"""Pair the points of two sides: by name, or by the parameters that vary when a fixed one was changed."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, replace
+
+from proctor.model.canonical import canonical_json
+from proctor.verdicts.compare.results import ResultPoint
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Pairing:
+    """Points that belong together, and those that have no partner."""
+
+    pairs: tuple[tuple[ResultPoint, ResultPoint], ...]
+    only_a: tuple[str, ...] = ()
+    only_b: tuple[str, ...] = ()
+    warning: str = ""
+
+
+def pair(a: Sequence[ResultPoint], b: Sequence[ResultPoint]) -> Pairing:
+    """Partners by name. When no name is shared, by the parameters that vary on either side."""
+    by_name = {point.name: point for point in b}
+    shared = [(point, by_name[point.name]) for point in a if point.name in by_name]
+    if shared or not a or not b:
+        names = {point.name for point, _ in shared}
+        return Pairing(
+            pairs=tuple(shared),
+            only_a=tuple(point.name for point in a if point.name not in names),
+            only_b=tuple(point.name for point in b if point.name not in names),
+        )
+    return _by_varying(a, b)
+
+
+def _by_varying(a: Sequence[ResultPoint], b: Sequence[ResultPoint]) -> Pairing:
+    varying = _varying(a) | _varying(b)
+    before, after = _index(a, varying), _index(b, varying)
+    unique = len(before) == len(a) and len(after) == len(b)
+    shared = [key for key in before if key in after] if unique else []
+    if not shared:
+        return Pairing(
+            pairs=(), only_a=tuple(point.name for point in a), only_b=tuple(point.name for point in b)
+        )
+    return Pairing(
+        pairs=tuple((replace(before[key], name=_title(before[key], varying)), after[key]) for key in shared),
+        only_a=tuple(point.name for key, point in before.items() if key not in after),
+        only_b=tuple(point.name for key, point in after.items() if key not in before),
+        warning=_changed(before[shared[0]], after[shared[0]], varying),
+    )
+
+
+def _varying(points: Iterable[ResultPoint]) -> set[str]:
+    seen: dict[str, set[str]] = {}
+    for point in points:
+        for name, value in point.params.items():
+            seen.setdefault(name, set()).add(_text(value))
+    return {name for name, values in seen.items() if len(values) > 1}
+
+
+def _index(points: Iterable[ResultPoint], varying: set[str]) -> dict[str, ResultPoint]:
+    return {
+        canonical_json({name: _text(point.params.get(name)) for name in varying}): point for point in points
+    }
+
+
+def _title(point: ResultPoint, varying: set[str]) -> str:
+    inside = ", ".join(f"{name}={value}" for name, value in point.params.items() if name in varying)
+    return f"{point.subject}({inside})" if inside else point.subject or point.name
+
+
+def _changed(a: ResultPoint, b: ResultPoint, varying: set[str]) -> str:
+    names = sorted((a.params.keys() | b.params.keys()) - varying)
+    parts = [
+        f"{name} {a.params.get(name, 'absent')} → {b.params.get(name, 'absent')}"
+        for name in names
+        if _text(a.params.get(name)) != _text(b.params.get(name))
+    ]
+    if a.subject != b.subject:
+        parts.insert(0, f"{a.subject} → {b.subject}")
+    return f"params differ: {'; '.join(parts)}"
+
+
+def _text(value: object) -> str:
+    return repr(value)

@@ -1,0 +1,241 @@
+"""One side of a comparison: points with samples, failures, and facts about where they were measured."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Literal
+
+from proctor.analysis.estimate import TaskRewards
+from proctor.model.arms import arm_of, named
+from proctor.model.facts import run_facts
+from proctor.model.outcome import Blame, Outcome
+from proctor.model.plan import PlannedTrial
+from proctor.model.quick import quick
+from proctor.model.record import AttemptRecord
+from proctor.model.run import RunInfo
+from proctor.quantity import number
+from proctor.runfolder.read import RunData, metric_of
+from proctor.verdicts.compare.grounds import Ground, grounds
+
+NOT_RUN = "not run"
+
+
+@quick
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ResultPoint:
+    """One parameter point or benchmark: its values of each metric, or why it has none."""
+
+    name: str
+    subject: str = ""
+    params: Mapping[str, Any] = field(default_factory=dict)
+    samples: Mapping[str, tuple[float, ...]] = field(default_factory=dict)
+    failed: str = ""
+    """Why it has no result to compare; empty when it has."""
+    blame: Blame | None = None
+    waited: float = 0.0
+    """Share of the time in which the code was ready and waited for a CPU, as far as it was recorded."""
+    key: str = ""
+    """Identity of code and parameters; the same key means the same code. Empty when unknown."""
+    arm: str = ""
+    """Task runs: the agent and its model."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ResultSet:
+    """One side of a comparison."""
+
+    label: str
+    source: str
+    """run, folder, result, pyperf, pytest-benchmark, hyperfine or asv"""
+    kind: Literal["experiment", "task"] = "experiment"
+    points: tuple[ResultPoint, ...] = ()
+    tasks: tuple[TaskRewards, ...] = ()
+    """Task runs: rewards of each task, with the rollouts that ended in someone else's error counted apart."""
+    facts: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
+    """Group → name → value. What must match before two results may be compared."""
+    run_id: str = ""
+    name: str = ""
+    metric: str = "duration_s"
+    """The main metric."""
+    metrics: tuple[str, ...] = ()
+    notes: tuple[str, ...] = ()
+    grounds: Mapping[str, Ground] = field(default_factory=dict)
+    """Task runs: what the sandboxes of each task were made of, as far as the records tell."""
+
+
+def from_run(data: RunData, metrics: Sequence[str], *, source: str = "run") -> ResultSet:
+    """A stored run, with the values of the requested metrics. Streams the attempts: runs may be large."""
+    info = data.info
+    metrics = tuple(metrics) or (metric_of(info.kind),)
+    counted = {row.record.key: row.record for row in data.rows() if row.counts}
+    pairs = [(trial.planned, counted.get(trial.planned.key)) for trial in data.trials]
+    task = info.kind == "task"
+    return result_set(
+        info,
+        points=_task_points(pairs, metrics) if task else _points(pairs, metrics),
+        tasks=_task_rewards(pairs) if task else (),
+        metrics=_known_metrics(record for _, record in pairs),
+        trials=len(pairs),
+        missing=sum(record is None for _, record in pairs),
+        source=source,
+        ran_on=grounds((trial.subject, record) for trial, record in pairs if record) if task else {},
+    )
+
+
+def result_set(
+    info: RunInfo,
+    *,
+    points: tuple[ResultPoint, ...],
+    tasks: tuple[TaskRewards, ...],
+    metrics: tuple[str, ...],
+    trials: int,
+    missing: int,
+    source: str = "run",
+    ran_on: Mapping[str, Ground] | None = None,
+) -> ResultSet:
+    """What a run came to, with what is known of the run itself."""
+    return ResultSet(
+        label=f"{info.name} {info.id}",
+        source=source,
+        kind="task" if info.kind == "task" else "experiment",
+        points=points,
+        tasks=tasks,
+        facts=run_facts(info),
+        run_id=info.id,
+        name=info.name,
+        metric=metric_of(info.kind),
+        metrics=metrics,
+        notes=(f"{missing} of {trials} trials have no result",) if missing else (),
+        grounds=ran_on or {},
+    )
+
+
+def samples_of(record: AttemptRecord, metric: str) -> tuple[float, ...]:
+    """A metric's values: one per iteration where there are iterations, else what the attempt reported."""
+    values = samples_among(metric, record.iterations, (record.metrics, record.usage, record.ledger))
+    if not values and metric == "duration_s" and record.took_s:
+        return (record.took_s,)
+    return values
+
+
+def samples_among(
+    metric: str, iterations: Iterable[Mapping[str, Any]], places: Iterable[Mapping[str, Any]]
+) -> tuple[float, ...]:
+    """The values in the iterations, else the first that one of these places has."""
+    values = tuple([value for row in iterations if (value := number(row.get(metric))) is not None])
+    if values:
+        return values
+    for place in places:
+        found = place.get(metric)
+        if type(found) is not float and isinstance(found, Mapping):
+            found = found.get("p50", found.get("mean"))
+        if (value := number(found)) is not None:
+            return (value,)
+    return ()
+
+
+def _points(
+    pairs: Sequence[tuple[PlannedTrial, AttemptRecord | None]], metrics: Sequence[str]
+) -> tuple[ResultPoint, ...]:
+    points = []
+    for trial, record in pairs:
+        samples = {}
+        if record is not None and record.outcome is Outcome.PASSED:
+            samples = {metric: values for metric in metrics if (values := samples_of(record, metric))}
+        points.append(
+            ResultPoint(
+                name=trial.label,
+                subject=trial.subject,
+                params=trial.params,
+                samples=samples,
+                failed=_why_failed(record),
+                blame=record.outcome.blame if record else None,
+                waited=waited_in(record.ledger.get("noise")) if record else 0.0,
+                key=trial.key,
+            )
+        )
+    return tuple(points)
+
+
+def waited_in(noise: object) -> float:
+    """Time off the CPU counts as waiting to the extent that something was waiting for a CPU meanwhile.
+
+    `noise` is what the ledger says under that name.
+    """
+    if not isinstance(noise, dict):
+        return 0.0
+    busy, pressure = number(noise.get("cpu_over_wall")), number(noise.get("cpu_pressure"))
+    if busy is None or pressure is None:
+        return 0.0
+    return min(max((1 - busy) * pressure, 0.0), 1.0)
+
+
+def _why_failed(record: AttemptRecord | None) -> str:
+    if record is None:
+        return NOT_RUN
+    if record.outcome is Outcome.PASSED:
+        return ""
+    message = f": {record.failure.type} in {record.failure.phase}" if record.failure else ""
+    return f"{record.outcome.value}{message}"
+
+
+def task_name(subject: str, arm: str, *, single: bool) -> str:
+    """What a task is called; who did it enters the name only when a run has several agents or models."""
+    return subject if single else f"{subject} × {arm}"
+
+
+def is_lost(outcome: Outcome) -> bool:
+    """Whether a rollout was not scored because something other than the agent failed."""
+    return not outcome.scored and outcome.blame not in {Blame.PERSON, Blame.AUTHOR}
+
+
+def _by_task(
+    pairs: Sequence[tuple[PlannedTrial, AttemptRecord | None]],
+) -> dict[tuple[str, str], list[AttemptRecord]]:
+    """Attempts by the name of a task and its arm."""
+    by = [arm_of(trial) for trial, _ in pairs]
+    arms = named(by)
+    found: dict[tuple[str, str], list[AttemptRecord]] = {}
+    for (trial, record), each in zip(pairs, by, strict=True):
+        arm = arms[each]
+        records = found.setdefault((task_name(trial.subject, arm, single=len(arms) == 1), arm), [])
+        if record is not None:
+            records.append(record)
+    return found
+
+
+def _task_rewards(pairs: Sequence[tuple[PlannedTrial, AttemptRecord | None]]) -> tuple[TaskRewards, ...]:
+    return tuple(
+        TaskRewards(
+            name=name,
+            scored=tuple(record.reward or 0.0 for record in records if record.outcome.scored),
+            errors=sum(is_lost(record.outcome) for record in records),
+        )
+        for (name, _), records in _by_task(pairs).items()
+    )
+
+
+def _task_points(
+    pairs: Sequence[tuple[PlannedTrial, AttemptRecord | None]], metrics: Sequence[str]
+) -> tuple[ResultPoint, ...]:
+    points = []
+    for (name, arm), records in _by_task(pairs).items():
+        scored = [record for record in records if record.outcome.scored]
+        samples = {
+            metric: tuple(value for record in scored for value in samples_of(record, metric))
+            for metric in metrics
+            if metric != "reward"
+        }
+        points.append(ResultPoint(name=name, subject=name, samples=samples, arm=arm))
+    return tuple(points)
+
+
+def _known_metrics(records: Iterable[AttemptRecord | None]) -> tuple[str, ...]:
+    """Names for a hint; a few records tell."""
+    names: set[str] = set()
+    for seen, record in enumerate(each for each in records if each is not None):
+        names |= set(record.metrics) | {name for row in record.iterations[:1] for name in row}
+        if seen >= 20:
+            break
+    return tuple(sorted(names))

@@ -1,0 +1,131 @@
+"""A comparison in words: the verdict first, and what the data could not have shown."""
+
+from __future__ import annotations
+
+import math
+
+from proctor.analysis.claim import Claim, too_few
+from proctor.analysis.interval import Interval
+from proctor.analysis.times import PointComparison
+from proctor.analysis.verdict import Verdict
+from proctor.quantity import MISSING, significant
+from proctor.verdicts.compare.judge import Comparison, MetricComparison, ScoreComparison
+from proctor.verdicts.run.points import NOT_DISTINGUISHABLE
+
+
+def sentence(found: Comparison) -> str:
+    """The verdict for a person, in one sentence."""
+    new = [failure.name for failure in found.failures if failure.new]
+    if new:
+        more = f" and {len(new) - 1} more" if len(new) > 1 else ""
+        return f"Worse: {new[0]}{more} had a result in A and fails in B."
+    if found.score:
+        return _score_sentence(found.score)
+    judged = [each for each in found.metrics if each.times.verdict is found.verdict] or list(found.metrics)
+    if not judged or not judged[0].times.points:
+        return "Inconclusive: no point has a result on both sides."
+    return _times_sentence(judged[0], found.verdict)
+
+
+def _times_sentence(each: MetricComparison, verdict: Verdict) -> str:
+    times, count = each.times, len(each.times.points)
+    hits = [point for point in times.points if point.verdict is verdict]
+    of = f"{len(hits)} of {count} points" if count > 1 else times.points[0].name
+    if verdict in {Verdict.WORSE, Verdict.BETTER}:
+        far = max(hits, key=lambda point: abs(math.log(point.ratio)))
+        word = "Worse" if verdict is Verdict.WORSE else "Better, and nothing is worse"
+        where = f"; most of all {far.name}," if count > 1 else ","
+        return (
+            f"{word}: {of} changed by {percent(times.margin)} or more in {each.metric}{where} "
+            f"B/A {range_text(far.ratio, far.interval)}."
+        )
+    promise = percent(times.promise)
+    if verdict is Verdict.INCONCLUSIVE:
+        if not hits:
+            return "Inconclusive: a point has a result in A and none in B."
+        return f"Inconclusive: {of} could be worse by more than {promise} in {each.metric}."
+    where = f"each of {count} points" if count > 1 else times.points[0].name
+    whole = f" B/A {range_text(times.ratio, times.interval)}." if times.ratio and times.interval else ""
+    small = " There is a change, but it is smaller than that." if verdict is Verdict.SMALL else ""
+    return f"No worse: a loss of more than {promise} in {each.metric} is excluded for {where}.{small}{whole}"
+
+
+def _score_sentence(score: ScoreComparison) -> str:
+    headline = score.bounds.excluded
+    if headline is None:
+        return "Inconclusive: no task was scored on both sides."
+    interval = headline.interval(score.claim)
+    facts = (
+        f"B {points(headline.difference)} over {headline.tasks} task{'s' * (headline.tasks != 1)} "
+        f"(95 % {points(interval.low)} to {points(interval.high)}, for {score.claim})"
+    )
+    start = {
+        Verdict.WORSE: "Worse",
+        Verdict.BETTER: "Better",
+        Verdict.INCONCLUSIVE: f"Inconclusive at a margin of {significant(100 * score.margin)} pp",
+    }.get(score.verdict, f"Not worse by more than {significant(100 * score.margin)} pp")
+    alone = headline.judge(score.margin, these_tasks=score.claim is Claim.THESE_TASKS)
+    why = ""
+    if score.verdict is Verdict.INCONCLUSIVE and alone is not Verdict.INCONCLUSIVE:
+        why = (
+            f"; without the errors it would be '{alone.value}': the verdict depends on how errors are counted"
+        )
+    return f"{start}: {facts}{why}."
+
+
+def reach(score: ScoreComparison) -> str:
+    """What would have been detected; empty where this many tasks can prove nothing for the claim."""
+    headline = score.bounds.excluded
+    hopeless = score.claim is Claim.TASKS_LIKE_THESE and headline and too_few(headline.tasks)
+    if headline is None or hopeless:
+        return ""
+    return (
+        f"A difference of {100 * headline.detects(score.claim):.1f} pp would be detected with 80 % "
+        f"probability, for {score.claim}; the margin is {significant(100 * score.margin)} pp."
+    )
+
+
+def ways_out(score: ScoreComparison) -> list[str]:
+    """Why the claim is no wider, and what would settle an inconclusive verdict."""
+    found = [f"Judged for these tasks: {score.narrowed}."] if score.narrowed else []
+    return [*found, f"What would settle it: {score.settle}."] if score.settle else found
+
+
+def ratio_text(point: PointComparison) -> str:
+    """B/A of one point; withheld where the interval says that it may be 1."""
+    low, high = point.interval.low, point.interval.high
+    return MISSING if low <= 1 <= high else f"{point.ratio:.3f}"
+
+
+def range_text(value: float, interval: Interval) -> str:
+    """A ratio and its interval; only the interval where it includes 1."""
+    if interval.low <= 1 <= interval.high:
+        return f"{NOT_DISTINGUISHABLE} from 1 ({interval.low:.3f} to {interval.high:.3f})"
+    return f"{value:.3f} ({interval.low:.3f} to {interval.high:.3f})"
+
+
+def caution(each: MetricComparison) -> str:
+    """What stored times cannot prove; empty for quantities that are not times."""
+    times = each.times
+    if times.noise.sigma <= 0 or not times.points:
+        return ""
+    limit = f"can rarely prove changes below {percent(times.settles)}"
+    if times.settles >= 1:
+        limit = "cannot prove even a doubling"
+    return (
+        f"Times stored at different moments {limit} here "
+        f"(run-to-run noise {percent(times.noise.sigma)}, {times.noise.source}). "
+        "To detect smaller changes, measure both sides together: proctor ab."
+    )
+
+
+def percent(fraction: float) -> str:
+    """A fraction as a percentage of two digits."""
+    if not math.isfinite(fraction):
+        return "any"
+    return f"{100 * fraction:.0f} %" if fraction >= 0.1 else f"{significant(100 * fraction, 2)} %"
+
+
+def points(fraction: float) -> str:
+    """A difference of scores in percentage points, with its sign."""
+    return f"{100 * fraction:+.1f} pp"

@@ -1,0 +1,202 @@
+"""Times, costs, memory and other quantities against the baseline's: ratios, by point or over a suite."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+
+from proctor.analysis.compare import paired_ratio
+from proctor.analysis.distributions import two_sided_t
+from proctor.analysis.interval import Interval
+from proctor.analysis.tails import point_ratio, suite_ratio, widen
+from proctor.analysis.times import Noise, Samples, compare_times
+from proctor.model.outcome import Blame
+from proctor.quantity import number, significant
+from proctor.spec.node import nearest
+from proctor.verdicts.compare.judge import default_noise, is_time
+from proctor.verdicts.compare.pairing import pair
+from proctor.verdicts.compare.results import ResultPoint
+from proctor.verdicts.gate.rules import NotWorse, refuse
+from proctor.verdicts.gate.side import Side
+from proctor.verdicts.gate.statistical import (
+    Finding,
+    Problem,
+    Study,
+    lost,
+    other_machine,
+    ratio_detectable,
+    ratio_finding,
+    ratio_margin,
+    unlike_infrastructure,
+)
+from proctor.verdicts.gate.verdict import GateVerdict
+
+SIZE_NOISE = 0.02
+"""Run-to-run spread of memory and sizes (as a log), used without history."""
+Pairs = Sequence[tuple[ResultPoint, ResultPoint]]
+
+
+@dataclass(slots=True)
+class _Gathered:
+    findings: list[Finding] = field(default_factory=list)
+    errors: list[float] = field(default_factory=list)
+    values: list[int] = field(default_factory=lambda: [0, 0])
+
+    def add(self, finding: Finding, error: float, count_a: int, count_b: int) -> None:
+        self.findings.append(finding)
+        self.errors.append(error)
+        self.values[0] += count_a
+        self.values[1] += count_b
+
+
+def ratio_study(
+    rule: NotWorse, side: Side, baseline: Side, *, noise: Mapping[str, Noise], seed: int
+) -> Study:
+    """A metric against the baseline's, at each shared point, or over the shared tasks as a whole."""
+    if side.results.kind != baseline.results.kind:
+        raise refuse(rule.written, f"{side.label} and {baseline.label} are runs of different kinds")
+    tasks = side.results.kind == "task"
+    problem = unlike_infrastructure(side, baseline) if tasks else None
+    stops = (*other_machine(rule, side, baseline), *((problem,) if problem else ()))
+    if stops:
+        return Study(rule=rule, problems=stops, n=f"{side.trials} trials against {baseline.trials}")
+    chosen = _noise(rule.metric, baseline, noise)
+    pairing = pair(baseline.results.points, side.results.points)
+    usable = [(a, b) for a, b in pairing.pairs if not a.failed and not b.failed]
+    having = [(a, b) for a, b in usable if a.samples.get(rule.metric) and b.samples.get(rule.metric)]
+    problems = [*_failed(pairing.pairs), *lost("task" if tasks else "point", pairing.only_a)]
+    if not having:
+        if usable:
+            raise refuse(rule.written, _no_metric(rule.metric, side, baseline))
+        problems.append((GateVerdict.INCONCLUSIVE, "no point has a result on both sides"))
+        return Study(rule=rule, problems=tuple(problems))
+    gather = _over_suite if tasks and len(having) > 1 else _at_points
+    found = gather(rule, having, chosen, seed)
+    what = "tasks" if tasks else "points"
+    return Study(
+        rule=rule,
+        findings=tuple(found.findings),
+        margin=ratio_margin(rule),
+        n=f"{len(having)} {what if len(having) > 1 else what[:-1]}, "
+        f"{found.values[1]} values against {found.values[0]}",
+        detectable=ratio_detectable(rule, found.errors, chosen),
+        settle=_settle(rule, chosen),
+        problems=tuple(problems),
+    )
+
+
+def _noise(metric: str, baseline: Side, known: Mapping[str, Noise]) -> Noise:
+    """From this store's history, from the baseline's, or a default."""
+    if metric in known:
+        return known[metric]
+    stored = baseline.noise.get(metric)
+    sigma = number(stored.get("sigma")) if stored else None
+    if stored and sigma is not None and 0 < sigma < 10:
+        df = number(stored.get("df"))
+        return Noise(sigma=sigma, df=max(df, 1.0) if df else math.inf, source=str(stored.get("source", "")))
+    if not is_time(metric) and metric.endswith("_bytes"):
+        return Noise(sigma=SIZE_NOISE, source="default for sizes")
+    return default_noise(metric)
+
+
+def _at_points(rule: NotWorse, pairs: Pairs, noise: Noise, seed: int) -> _Gathered:
+    found = _Gathered()
+    metric, name = rule.metric, rule.statistic or "p50"
+    if name == "p50":
+        # The CPU clock stands still while code waits; caches and cores that others use still cost it.
+        weight = 0.0 if not is_time(metric) else 0.65 if "cpu" in metric else 1.0
+        samples = [
+            Samples(
+                name=a.name,
+                a=a.samples[metric],
+                b=b.samples[metric],
+                waited_a=weight * a.waited,
+                waited_b=weight * b.waited,
+            )
+            for a, b in pairs
+        ]
+        times = compare_times(
+            samples,
+            noise=noise,
+            margin=rule.margin,
+            higher_is_better=not rule.higher_is_worse,
+            level=rule.level,
+            seed=seed,
+        )
+        for point in times.points:
+            finding = ratio_finding(rule, point.name, point.ratio, point.interval, point.p_value, point.note)
+            error = point.error if math.isfinite(point.ratio) else math.inf
+            found.add(finding, error, point.count_a, point.count_b)
+        return found
+    for a, b in pairs:
+        ratio = point_ratio(
+            a.samples[metric], b.samples[metric], name, noise=noise, level=rule.level, seed=seed
+        )
+        finding = ratio_finding(rule, a.name, ratio.ratio, ratio.interval, ratio.p_value, ratio.note)
+        found.add(finding, ratio.error, ratio.count_a, ratio.count_b)
+    return found
+
+
+def _over_suite(rule: NotWorse, pairs: Pairs, noise: Noise, seed: int) -> _Gathered:
+    before = {a.name: a.samples[rule.metric] for a, _ in pairs}
+    after = {a.name: b.samples[rule.metric] for a, b in pairs}
+    counts = tuple(sum(map(len, side.values())) for side in (before, after))
+    found = _Gathered()
+    if rule.statistic not in {"", "mean"}:
+        ratio = suite_ratio(before, after, rule.statistic, noise=noise, level=rule.level, seed=seed)
+        finding = ratio_finding(rule, "the suite", ratio.ratio, ratio.interval, ratio.p_value, ratio.note)
+        found.add(finding, ratio.error, *counts)
+        return found
+    if min(value for side in (before, after) for values in side.values() for value in values) <= 0:
+        found.add(_with_zeros(rule, before, after), math.inf, *counts)
+        return found
+    means = paired_ratio(before, after, seed=seed, level=rule.level)
+    assert means is not None
+    interval, error = widen(means.interval, means.ratio, noise)
+    # The sign-flip test has not heard of run-to-run noise; the wider interval has.
+    p_value = max(means.p_value, two_sided_t(math.log(means.ratio) / error, noise.df) if error else 0.0)
+    found.add(ratio_finding(rule, "the suite", means.ratio, interval, p_value), error, *counts)
+    return found
+
+
+def _with_zeros(
+    rule: NotWorse, before: Mapping[str, Sequence[float]], after: Mapping[str, Sequence[float]]
+) -> Finding:
+    """Without ratios only equality can be judged: both sides are zero."""
+    if all(list(before[name]) == list(after[name]) for name in before):
+        return ratio_finding(rule, "the suite", 1.0, Interval(1.0, 1.0, rule.level, "equal"), 1.0)
+    unknown = Interval(0.0, math.inf, rule.level, "none")
+    note = "no ratio: a value is not above zero"
+    return ratio_finding(rule, "the suite", math.nan, unknown, 1.0, note)
+
+
+def _failed(pairs: Pairs) -> list[Problem]:
+    """Points that had a result and now have none, by whose doing."""
+    found: list[Problem] = []
+    for a, b in pairs:
+        if a.failed or not b.failed:
+            continue
+        text = f"{a.name} had a result in the baseline and now: {b.failed}"
+        if b.blame in {Blame.INFRASTRUCTURE, Blame.PROVIDER}:
+            found.append((GateVerdict.INFRASTRUCTURE, text))
+        elif b.blame in {Blame.AGENT, Blame.AUTHOR} and b.failed != "not run":
+            found.append((GateVerdict.REGRESSION, text))
+        else:
+            found.append((GateVerdict.INCONCLUSIVE, text))
+    return found
+
+
+def _no_metric(metric: str, side: Side, baseline: Side) -> str:
+    names = {name for point in side.results.points for name, values in point.samples.items() if values}
+    known = {*names, *side.results.metrics, *baseline.results.metrics} - {metric}
+    where = "neither side" if metric not in names else "the baseline"
+    return f"'{metric}' was not measured: {where} has a value{nearest(metric, sorted(known)[:40])}"
+
+
+def _settle(rule: NotWorse, noise: Noise) -> str:
+    if not is_time(rule.metric):
+        return "more values on each side, or a wider margin"
+    known = f"run-to-run noise {significant(100 * noise.sigma, 2)} % ({noise.source})"
+    learn = "" if math.isfinite(noise.df) else "4 runs of unchanged code in the store replace the default; "
+    return f"{known}; {learn}proctor ab measures both versions together and can detect 2 %"

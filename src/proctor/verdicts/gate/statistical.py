@@ -1,0 +1,349 @@
+"""Statistical rules: gather what the data say against the baseline, then judge it after Holm's correction.
+
+Gathering and judging are two steps because every comparison of a gate belongs to one family: the chance of a
+single false regression among all rules is held at the level, not the chance of one per rule.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from proctor.analysis.claim import Claim, chosen_claim, too_few
+from proctor.analysis.compare import PairedScores, missing_bounds, paired_scores
+from proctor.analysis.distributions import normal_quantile, t_quantile
+from proctor.analysis.estimate import TaskRewards
+from proctor.analysis.interval import Interval
+from proctor.analysis.rates import fisher
+from proctor.analysis.times import Noise
+from proctor.analysis.verdict import Verdict, judge
+from proctor.model.quick import quick
+from proctor.quantity import significant
+from proctor.verdicts.compare.judge import is_time
+from proctor.verdicts.compare.power import what_settles
+from proctor.verdicts.gate.rules import NotWorse, refuse
+from proctor.verdicts.gate.side import Side
+from proctor.verdicts.gate.verdict import Estimate, GateVerdict, RuleResult, overall
+
+ALIKE = 0.05
+"""Infrastructure error rates differ when the p-value is below this."""
+HARDWARE = ("cpu", "cores", "cores allowed", "CPU quota", "turbo")
+"""Machine facts that must match before two times are compared. Host names may differ."""
+MOST_DETAILS = 20
+_MEANING = {
+    Verdict.WORSE: GateVerdict.REGRESSION,
+    Verdict.INCONCLUSIVE: GateVerdict.INCONCLUSIVE,
+}
+
+
+@quick
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Finding:
+    """One comparison: a gain below zero is worse. In log ratios, or in shares of the score's scale."""
+
+    name: str
+    gain: float
+    low: float
+    high: float
+    p_value: float
+    estimate: Estimate
+    note: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Study:
+    """Everything that a rule's verdict uses."""
+
+    rule: NotWorse
+    findings: tuple[Finding, ...] = ()
+    others: tuple[Finding, ...] = ()
+    """The same comparison with errors counted in other ways; if the verdicts differ, there is none."""
+    margin: float = 0.0
+    """In the unit of the findings' gains."""
+    n: str = ""
+    detectable: float | None = None
+    settle: str = ""
+    """What would settle it."""
+    narrowed: str = ""
+    """Why nothing is claimed about tasks like these, where nobody asked for less."""
+    problems: tuple[tuple[GateVerdict, str], ...] = ()
+    """Why it is not judged, or not by numbers alone."""
+
+
+Problem = tuple[GateVerdict, str]
+
+
+def score_study(rule: NotWorse, side: Side, baseline: Side, *, seed: int) -> Study:
+    """Rewards against the baseline's, paired by task."""
+    for each in (side, baseline):
+        if each.results.kind != "task":
+            raise refuse(rule.written, f"{each.label} is a run of experiments: it has times and no scores")
+    if problem := unlike_infrastructure(side, baseline):
+        return Study(rule=rule, problems=(problem,), n=f"{side.trials} trials against {baseline.trials}")
+    before, after = baseline.rewards(rule.metric), side.rewards(rule.metric)
+    headline, others = _readings(before, after, seed, rule.level)
+    if headline is None:
+        return Study(rule=rule, problems=((GateVerdict.INCONCLUSIVE, "no task was scored on both sides"),))
+    tasks = len({task.name for task in before} & {task.name for task in after})
+    claim = chosen_claim(rule.these_tasks, tasks, rule.level)
+    few = too_few(headline.tasks, rule.level)
+    return Study(
+        rule=rule,
+        findings=(_score(rule, headline, claim),),
+        others=tuple(_score(rule, each, claim) for each in others),
+        margin=rule.margin,
+        n=f"{headline.tasks} tasks, {headline.rollouts_b} rollouts against {headline.rollouts_a}",
+        detectable=None if few and claim is Claim.TASKS_LIKE_THESE else headline.detects(claim),
+        settle=what_settles(before, after, claim=claim, margin=rule.margin, level=rule.level),
+        narrowed=few if rule.these_tasks is None and claim is Claim.THESE_TASKS else "",
+        problems=lost("task", headline.only_in_a),
+    )
+
+
+def _readings(
+    before: Sequence[TaskRewards], after: Sequence[TaskRewards], seed: int, level: float
+) -> tuple[PairedScores | None, list[PairedScores]]:
+    """The comparison without the errors; where there are any, also with errors as zero and as full marks."""
+    if not any(task.errors for task in (*before, *after)):
+        sides = ({task.name: task.scored for task in side} for side in (before, after))
+        return paired_scores(*sides, seed=seed, level=level), []
+    bounds = missing_bounds(before, after, seed=seed, level=level)
+    return bounds.excluded, [each for each in (bounds.as_zero, bounds.best_case) if each]
+
+
+def _score(rule: NotWorse, found: PairedScores, claim: Claim) -> Finding:
+    interval = found.interval(claim)
+    sign = -1.0 if rule.higher_is_worse else 1.0
+    low, high = sorted((sign * interval.low, sign * interval.high))
+    return Finding(
+        name=rule.metric,
+        gain=sign * found.difference,
+        low=low,
+        high=high,
+        # The paired tests are about the tasks as a sample; for these tasks alone the interval decides.
+        p_value=found.p_these_tasks if claim is Claim.THESE_TASKS else found.p_value,
+        estimate=Estimate(
+            value=found.difference,
+            low=interval.low,
+            high=interval.high,
+            level=rule.level,
+            unit="pp",
+            claim=claim.value,
+        ),
+    )
+
+
+def unlike_infrastructure(side: Side, baseline: Side) -> Problem | None:
+    """Why scores may not be compared: machines or providers broke more of one side than of the other."""
+    if side.judged and side.broken == side.judged:
+        return (
+            GateVerdict.INFRASTRUCTURE,
+            f"all {side.broken} trials were broken by infrastructure or provider",
+        )
+    p_value = fisher(baseline.broken, baseline.judged, side.broken, side.judged)
+    if p_value >= ALIKE:
+        return None
+    rates = (
+        f"infrastructure or provider broke {side.broken} of {side.judged} trials "
+        f"against {baseline.broken} of {baseline.judged} in the baseline (p {p_value:.2g})"
+    )
+    if side.broken * baseline.judged > baseline.broken * side.judged:
+        return GateVerdict.INFRASTRUCTURE, f"{rates}, so scores are not compared"
+    return GateVerdict.INCONCLUSIVE, f"{rates}: the errors are in the baseline; pin a new one"
+
+
+def other_machine(rule: NotWorse, side: Side, baseline: Side) -> tuple[Problem, ...]:
+    """Times from different hardware are not compared."""
+    if not is_time(rule.metric):
+        return ()
+    before, after = (each.results.facts.get("machine", {}) for each in (baseline, side))
+    changed = [
+        f"{name} {before[name]} → {after[name]}"
+        for name in HARDWARE
+        if name in before and name in after and before[name] != after[name]
+    ]
+    if not changed:
+        return ()
+    return (
+        (
+            GateVerdict.INCONCLUSIVE,
+            f"measured on another machine ({'; '.join(changed)}): pin a baseline on this machine",
+        ),
+    )
+
+
+def lost(what: str, names: Sequence[str]) -> tuple[Problem, ...]:
+    """Points or tasks that the baseline has and this run has not: what is not measured cannot pass."""
+    if not names:
+        return ()
+    some = ", ".join(names[:3]) + (f" and {len(names) - 3} more" if len(names) > 3 else "")
+    count = f"{len(names)} {what}{'s' * (len(names) != 1)}"
+    return ((GateVerdict.INCONCLUSIVE, f"{count} of the baseline missing in this run: {some}"),)
+
+
+def ratio_finding(
+    rule: NotWorse, name: str, ratio: float, interval: Interval, p_value: float, note: str = ""
+) -> Finding:
+    """A ratio to the baseline as a finding."""
+    logs = [math.log(each) if each > 0 else -math.inf for each in (ratio, interval.low, interval.high)]
+    gain, low, high = (-logs[0], -logs[2], -logs[1]) if rule.higher_is_worse else logs
+    estimate = Estimate(value=ratio, low=interval.low, high=interval.high, level=interval.level, unit="ratio")
+    return Finding(name=name, gain=gain, low=low, high=high, p_value=p_value, estimate=estimate, note=note)
+
+
+def ratio_margin(rule: NotWorse) -> float:
+    """The margin as a log ratio: 5 % more is not the mirror image of 5 % less."""
+    return math.log1p(rule.margin) if rule.higher_is_worse else -math.log1p(-min(rule.margin, 0.999))
+
+
+def ratio_detectable(rule: NotWorse, errors: Sequence[float], noise: Noise) -> float | None:
+    """The smallest change at one point that would be detected with 80 % probability, as a fraction."""
+    known = sorted(error for error in errors if math.isfinite(error))
+    if not known:
+        return None
+    certain = t_quantile(1 - (1 - rule.level) / (2 * len(known)), noise.df)
+    return math.expm1(min((certain + normal_quantile(0.8)) * known[len(known) // 2], 50.0))
+
+
+def settle(study: Study, adjusted: Sequence[float]) -> RuleResult:
+    """The verdict, from the findings and their p-values after correction."""
+    rule, alpha = study.rule, 1 - study.rule.level
+    judged = [
+        (finding, _judge(finding, p_value, study.margin, alpha))
+        for finding, p_value in zip(study.findings, adjusted, strict=True)
+    ]
+    verdicts = [verdict for _, verdict in judged]
+    straddled = _straddled(study, adjusted, alpha, verdicts)
+    if straddled:
+        verdicts = [GateVerdict.INCONCLUSIVE]
+    verdicts += [verdict for verdict, _ in study.problems]
+    verdict = overall(verdicts)
+    shown = _sentence(study, judged, verdict, straddled)
+    worst = _worst(judged)
+    return RuleResult(
+        written=rule.written,
+        verdict=verdict,
+        sentence=shown,
+        n=study.n,
+        estimate=worst[0].estimate if worst else None,
+        margin=f"{100 * rule.margin:g} {'pp' if rule.is_score else '%'}",
+        change=_change(study, verdict),
+        detectable=study.detectable,
+        p_value=min(adjusted, default=None),
+        details=_details(study, judged),
+    )
+
+
+def _judge(finding: Finding, p_value: float, margin: float, alpha: float) -> GateVerdict:
+    if math.isnan(finding.gain):
+        return GateVerdict.INCONCLUSIVE
+    found = judge(
+        gain=finding.gain, low=finding.low, high=finding.high, p_value=p_value, margin=margin, alpha=alpha
+    )
+    return _MEANING.get(found, GateVerdict.PASS)
+
+
+def _straddled(study: Study, adjusted: Sequence[float], alpha: float, verdicts: Sequence[GateVerdict]) -> str:
+    """Which readings of the errors contradict each other; empty when none does."""
+    if not study.others:
+        return ""
+    first, p_value = study.findings[0], adjusted[0]
+    times = p_value / first.p_value if first.p_value > 0 else 1.0
+    readings = [_judge(other, min(1.0, other.p_value * times), study.margin, alpha) for other in study.others]
+    if set(readings) == {verdicts[0]}:
+        return ""
+    said = [verdicts[0], *readings]
+    names = ("errors left out", "errors as zero", "errors as passes")
+    return ", ".join(f"{name}: {verdict.value}" for name, verdict in zip(names, said, strict=False))
+
+
+Judged = Sequence[tuple[Finding, GateVerdict]]
+
+
+def _worst(judged: Judged) -> tuple[Finding, GateVerdict] | None:
+    """The finding that decided: the lowest gain among those with the leading verdict."""
+    leading = overall(verdict for _, verdict in judged)
+    return min(
+        (each for each in judged if each[1] is leading),
+        key=lambda each: each[0].gain if math.isfinite(each[0].gain) else math.inf,
+        default=None,
+    )
+
+
+def _sentence(study: Study, judged: Judged, verdict: GateVerdict, straddled: str) -> str:
+    decisive = [text for each, text in study.problems if each is verdict]
+    numbers = GateVerdict.INCONCLUSIVE if straddled else overall(each for _, each in judged)
+    if decisive and (not judged or numbers is not verdict):
+        return f"{_subject(study.rule)}: {'; '.join(decisive)}."
+    worst = _worst(judged)
+    if worst is None:
+        return f"{_subject(study.rule)}: nothing to compare."
+    finding, leading = worst
+    of = ""
+    if len(judged) > 1:
+        hits = sum(each is leading for _, each in judged)
+        of = f" at {hits} of {len(judged)} points, worst at {finding.name}:"
+        if leading is GateVerdict.PASS:
+            of = f" at each of {len(judged)} points, nearest to the margin {finding.name}:"
+    why = f"; the verdict depends on how errors are counted ({straddled})" if straddled else ""
+    note = f" ({finding.note})" if finding.note else ""
+    return f"{_subject(study.rule)}{of} {said(finding.estimate)}{note}; {_tolerated(study.rule)}{why}."
+
+
+def _subject(rule: NotWorse) -> str:
+    name = {"reward": "score", "pass_rate": "pass rate"}.get(rule.metric, rule.metric)
+    return f"{rule.statistic} {name}" if rule.statistic else name
+
+
+def _tolerated(rule: NotWorse) -> str:
+    word = "more" if rule.higher_is_worse else "less"
+    unit = "pp" if rule.is_score else "%"
+    return f"{100 * rule.margin:g} {unit} {word} is tolerated"
+
+
+def said(estimate: Estimate) -> str:
+    """An estimate with its interval, for people."""
+    level = f"{100 * (estimate.level or 0):g} %"
+    if estimate.unit == "pp":
+        span = f"{_pp(estimate.low)} to {_pp(estimate.high)}"
+        return f"{_pp(estimate.value)} against the baseline ({level} {span}, for {estimate.claim})"
+    if not math.isfinite(estimate.value):
+        return "no ratio to the baseline"
+    low, high = (f"{each:.3f}" if each is not None else "?" for each in (estimate.low, estimate.high))
+    return f"{estimate.value:.3f} times the baseline ({level} {low} to {high})"
+
+
+def _pp(value: float | None) -> str:
+    return "?" if value is None else f"{100 * value:+.1f} pp"
+
+
+def _change(study: Study, verdict: GateVerdict) -> str:
+    if not study.findings:
+        return study.settle
+    detected = ""
+    if study.detectable is not None and math.isfinite(study.detectable):
+        unit = "pp" if study.rule.is_score else "%"
+        detected = (
+            f"a loss of {significant(100 * study.detectable, 2)} {unit} would "
+            "be detected with 80 % probability"
+        )
+        if study.detectable >= 1:
+            detected = "not even a doubling would be detected with 80 % probability"
+    first = {
+        GateVerdict.PASS: "it would fail if a loss beyond the margin could not be excluded",
+        GateVerdict.REGRESSION: "it would change only if the estimate came back inside the margin",
+    }.get(verdict, "")
+    rest = study.settle if verdict is GateVerdict.INCONCLUSIVE else ""
+    return "; ".join(filter(None, (first, detected, rest, study.narrowed)))
+
+
+def _details(study: Study, judged: Judged) -> tuple[str, ...]:
+    lines = [f"{verdict.value}: {text}" for verdict, text in study.problems if judged]
+    ranked = sorted(judged, key=lambda each: each[0].gain if math.isfinite(each[0].gain) else math.inf)
+    if len(judged) > 1:
+        bad = [each for each in ranked if each[1] is not GateVerdict.PASS] or ranked[:3]
+        shown = bad[:MOST_DETAILS]
+        lines += [f"{verdict.value}: {finding.name} {said(finding.estimate)}" for finding, verdict in shown]
+        lines += [f"and {len(bad) - len(shown)} more"] if len(bad) > len(shown) else []
+    return tuple(lines)

@@ -1,0 +1,332 @@
+"""Thresholds on fields, and allowed failure reasons: rules that need no estimate."""
+
+from __future__ import annotations
+
+import math
+import operator
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from proctor.analysis.estimate import denominators
+from proctor.quantity import number, show, significant
+from proctor.spec.node import nearest
+from proctor.verdicts.gate.rules import OfBaseline, Reasons, Threshold, metric_and_statistic, refuse
+from proctor.verdicts.gate.side import Side, is_broken
+from proctor.verdicts.gate.verdict import Estimate, GateVerdict, RuleResult, overall
+
+_COMPARE: dict[str, Callable[[Any, Any], bool]] = {
+    "<=": operator.le,
+    "<": operator.lt,
+    ">=": operator.ge,
+    ">": operator.gt,
+    "==": operator.eq,
+    "!=": operator.ne,
+}
+_FAILURES = {"failure_count": -1, "summary.failed": -1, "success_count": 1, "summary.passed": 1}
+"""Counts that a broken machine changes as a failure would, and the direction of the change."""
+READINGS = ("errors_excluded", "errors_as_zero", "best_case")
+MOST_DETAILS = 20
+_UNITS = ("_s", "_ms", "_us", "_ns", "_bytes", "_usd")
+
+
+@dataclass(frozen=True, slots=True)
+class Reading:
+    """One value of a field, where it is, and the limit there."""
+
+    value: Any
+    limit: Any
+    where: str = ""
+
+
+def judge_threshold(rule: Threshold, side: Side, baseline: Side | None) -> RuleResult:
+    """A field against its limit. A `metrics.…` field must keep it at every point."""
+    if rule.path.startswith("metrics."):
+        return _judge_points(rule, side, baseline)
+    value, limit = look_up(rule, side), _limit(rule, baseline)
+    if isinstance(value, Mapping) and "errors_excluded" in value:
+        return _judge_score(rule, side, value, _excluded(limit))
+    _check_kinds(rule, value)
+    if value is None or limit is None:
+        who = f"{side.label} has" if value is None else "the baseline has"
+        return _result(rule, GateVerdict.INCONCLUSIVE, f"{rule.path}: {who} no value")
+    verdict = GateVerdict.PASS if holds(rule, value, limit) else GateVerdict.REGRESSION
+    said = f"{rule.path} is {shown(rule.path, value)}, the rule requires {_wants(rule, limit)}"
+    moves = _FAILURES.get(rule.path)
+    blamed = verdict is GateVerdict.REGRESSION and moves and side.broken
+    if blamed and moves and holds(rule, value + moves * side.broken, limit):
+        verdict = GateVerdict.INFRASTRUCTURE
+        said += f"; {side.broken} trials were broken by infrastructure or provider"
+    return _result(
+        rule, verdict, said, n=f"{side.trials} trials" if side.trials else "", value=value, limit=limit
+    )
+
+
+def _judge_points(rule: Threshold, side: Side, baseline: Side | None) -> RuleResult:
+    readings = list(_readings(rule, side, baseline))
+    if not readings:
+        known = sorted({name for stats in side.stats.values() for name in stats})
+        metric = metric_and_statistic(rule.path)[0]
+        if known and metric not in known:
+            raise refuse(rule.written, f"no point has the metric '{metric}'{nearest(metric, known[:40])}")
+        return _result(rule, GateVerdict.INCONCLUSIVE, f"{rule.path}: no point has a value")
+    good = [each for each in readings if each.limit is not None and each.value is not None]
+    bad = [each for each in good if not holds(rule, each.value, each.limit)]
+    unknown = len(readings) - len(good)
+    verdict = GateVerdict.REGRESSION if bad else GateVerdict.INCONCLUSIVE if unknown else GateVerdict.PASS
+    worst = _worst(rule, bad or good)
+    if worst is None:
+        return _result(rule, verdict, f"{rule.path}: no point has a value and a limit")
+    many = f" at {worst.where}, the worst of {len(readings)} points" if len(readings) > 1 else ""
+    said = (
+        f"{rule.path} is {shown(rule.path, worst.value)}{many}, the rule requires {_wants(rule, worst.limit)}"
+    )
+    if len(bad) > 1:
+        said += f"; {len(bad)} points violate it"
+    if unknown:
+        said += f"; {unknown} points have no value"
+    details = [f"{each.where}: {shown(rule.path, each.value)}" for each in bad[:MOST_DETAILS]]
+    return _result(
+        rule,
+        verdict,
+        said,
+        n=f"{len(readings)} point{'s' * (len(readings) != 1)}",
+        value=worst.value,
+        limit=worst.limit,
+        details=tuple(details),
+    )
+
+
+def _readings(rule: Threshold, side: Side, baseline: Side | None) -> Iterator[Reading]:
+    """The field at each point; a point that failed has none, and is not left out."""
+    found = {name: statistic(stats, rule.path) for name, stats in side.stats.items()}
+    if all(value is None for value in found.values()):
+        return
+    failed = {point.name: None for point in side.results.points if point.failed}
+    for name, value in {**found, **failed}.items():
+        limit: Any = rule.limit
+        if isinstance(limit, OfBaseline):
+            stats = baseline.stats.get(name) if baseline else None
+            before = statistic(stats, rule.path) if stats else None
+            limit = limit.limit(before) if before is not None else None
+        yield Reading(value, limit, name)
+
+
+def statistic(stats: Mapping[str, Any], path: str) -> float | None:
+    """`metrics.duration_s.p95` among one point's aggregates; a plain number is every statistic of itself."""
+    whole = path.removeprefix("metrics.")
+    metric, name = metric_and_statistic(path)
+    found = stats.get(metric, stats.get(whole))
+    if isinstance(found, Mapping):
+        return number(found.get(name if metric in stats else "p50"))
+    return number(found)
+
+
+def _worst(rule: Threshold, readings: list[Reading]) -> Reading | None:
+    if not readings:
+        return None
+    if rule.operator in {"<=", "<"}:
+        return max(readings, key=lambda each: each.value)
+    return min(readings, key=lambda each: each.value)
+
+
+def _judge_score(rule: Threshold, side: Side, value: Mapping[str, Any], limit: Any) -> RuleResult:
+    """A score with errors counted in three ways; inconclusive when they disagree about the limit."""
+    metric = "pass_rate" if rule.path == "pass_rate" else "reward"
+    found = denominators(side.rewards(metric)).excluded
+    readings = [number(value.get(name)) for name in READINGS]
+    headline = readings[0]
+    if headline is None or found is None or number(limit) is None:
+        blame = GateVerdict.INFRASTRUCTURE if side.broken and found is None else GateVerdict.INCONCLUSIVE
+        return _result(rule, blame, f"{rule.path}: nothing was scored")
+    verdicts = [
+        GateVerdict.PASS if holds(rule, each, limit) else GateVerdict.REGRESSION
+        for each in readings
+        if each is not None
+    ]
+    interval = found.interval()
+    said = (
+        f"{rule.path} is {100 * headline:.1f} % "
+        f"(95 % {100 * interval.low:.1f} to {100 * interval.high:.1f}, for {found.claim}), "
+        f"the rule requires {rule.operator} {significant(100 * float(limit))} %"
+    )
+    verdict = verdicts[0]
+    if len(set(verdicts)) > 1:
+        verdict = GateVerdict.INCONCLUSIVE
+        zero, best = (f"{100 * (each or 0):.1f} %" for each in readings[1:])
+        said += f"; {value.get('errors')} errors leave it open: {zero} with errors as zero, {best} at best"
+    return RuleResult(
+        written=rule.written,
+        verdict=verdict,
+        sentence=f"{said}.",
+        n=f"{found.tasks} tasks, {found.rollouts} rollouts",
+        estimate=Estimate(
+            value=headline,
+            low=interval.low,
+            high=interval.high,
+            level=0.95,
+            unit=rule.path,
+            claim=found.claim.value,
+        ),
+        margin=f"{rule.operator} {significant(float(limit))}",
+        change=_distance(rule.path, headline, limit),
+    )
+
+
+def judge_reasons(rule: Reasons, side: Side, baseline: Side | None) -> RuleResult:
+    """Failure reasons against those that are allowed, or that the baseline has."""
+    allowed = rule.allowed if rule.allowed is not None else tuple(baseline.reasons if baseline else ())
+    new = {
+        name: count
+        for name, count in side.reasons.items()
+        if name not in allowed and (rule.allowed is None or name.partition(":")[0].strip() not in allowed)
+    }
+    if not new:
+        some = ", ".join(side.reasons)
+        return RuleResult(
+            written=rule.written,
+            verdict=GateVerdict.PASS,
+            sentence=f"only allowed failure reasons: {some}." if some else "no failures.",
+            n=f"{side.trials} trials",
+            change=f"any {'other ' if allowed else ''}failure reason would fail it",
+        )
+    verdict = overall(
+        GateVerdict.INFRASTRUCTURE if is_broken(name) else GateVerdict.REGRESSION for name in new
+    )
+    word = "new" if rule.allowed is None else "not allowed"
+    told = ", ".join(f"{name} ({count}×)" for name, count in list(new.items())[:5])
+    more = f" and {len(new) - 5} more" if len(new) > 5 else ""
+    return RuleResult(
+        written=rule.written,
+        verdict=verdict,
+        sentence=f"{word}: {told}{more}.",
+        n=f"{side.trials} trials",
+        change=f"allowed failure reasons: {', '.join(allowed) or 'none'}",
+        details=tuple(f"{name}: {count} trials" for name, count in list(new.items())[:MOST_DETAILS]),
+    )
+
+
+def look_up(rule: Threshold, side: Side) -> Any:
+    """A field by its dotted path; an unknown one is an error of the rule, with similar names."""
+    found, rest = side.fields, rule.path
+    while True:
+        if not isinstance(found, Mapping):
+            break
+        if rest in found:
+            return found[rest]
+        # Names of outcomes and reasons may hold dots, so the longest name that fits comes first.
+        parts = rest.split(".")
+        heads = (".".join(parts[:count]) for count in range(len(parts) - 1, 0, -1))
+        longest = next((head for head in heads if head in found), None)
+        if longest is None:
+            break
+        found, rest = found[longest], rest[len(longest) + 1 :]
+        if found is None:
+            return None
+    known = [*_paths(side.fields), *(f"metrics.{name}" for stats in side.stats.values() for name in stats)]
+    hint = nearest(rule.path, dict.fromkeys(known[:2000]))
+    if "did you mean" not in hint:
+        hint = "; 'proctor gate RUN --fields' lists all fields"
+    raise refuse(rule.written, f"'{rule.path}' is not a field of {side.label}{hint}")
+
+
+def _paths(fields: Mapping[str, Any], prefix: str = "") -> Iterator[str]:
+    for name, value in fields.items():
+        yield f"{prefix}{name}"
+        if isinstance(value, Mapping) and prefix.count(".") < 4:
+            yield from _paths(value, f"{prefix}{name}.")
+
+
+def known_fields(side: Side) -> Iterator[tuple[str, Any]]:
+    """Every path that a threshold may name, with its value."""
+
+    def walk(fields: Mapping[str, Any], prefix: str) -> Iterator[tuple[str, Any]]:
+        for name, value in fields.items():
+            if isinstance(value, Mapping) and value and prefix.count(".") < 4:
+                yield from walk(value, f"{prefix}{name}.")
+            elif not isinstance(value, list | tuple | Mapping):
+                yield f"{prefix}{name}", value
+
+    yield from walk(side.fields, "")
+    for metric in sorted({name for stats in side.stats.values() for name in stats}):
+        values = [
+            each for stats in side.stats.values() if (each := statistic(stats, f"metrics.{metric}.p50"))
+        ]
+        yield f"metrics.{metric}.p50", max(values, default=None)
+
+
+def _limit(rule: Threshold, baseline: Side | None) -> Any:
+    if not isinstance(rule.limit, OfBaseline):
+        return rule.limit
+    value = _excluded(look_up(rule, baseline)) if baseline else None
+    known = number(value)
+    return rule.limit.limit(known) if known is not None else None
+
+
+def _excluded(value: Any) -> Any:
+    return value.get("errors_excluded") if isinstance(value, Mapping) else value
+
+
+def holds(rule: Threshold, value: Any, limit: Any) -> bool:
+    """Whether the value keeps the limit."""
+    return bool(_COMPARE[rule.operator](value, limit))
+
+
+def _check_kinds(rule: Threshold, value: Any) -> None:
+    if isinstance(value, Mapping | list | tuple):
+        inside = f"; it has {', '.join(list(value)[:8])}" if isinstance(value, Mapping) and value else ""
+        raise refuse(rule.written, f"'{rule.path}' is not a single value{inside}")
+    wants_number = isinstance(rule.limit, OfBaseline) or (
+        isinstance(rule.limit, float) and not isinstance(rule.limit, bool)
+    )
+    if value is not None and wants_number and (isinstance(value, str | bool)):
+        raise refuse(rule.written, f"'{rule.path}' is {value!r}, not a number")
+
+
+def shown(path: str, value: Any) -> str:
+    """A value as people read it; exact where it is a count."""
+    amount = number(value)
+    if amount is None:
+        return "nothing" if value is None else str(value)[:200]
+    name = next((part for part in reversed(path.split(".")) if part.endswith(_UNITS)), "")
+    if not name and amount == int(amount) and abs(amount) < 1e9:
+        return f"{int(amount)}"
+    return show(name, amount)
+
+
+def _wants(rule: Threshold, limit: Any) -> str:
+    of = " (from the baseline)" if isinstance(rule.limit, OfBaseline) else ""
+    return f"{rule.operator} {shown(rule.path, limit)}{of}"
+
+
+def _distance(path: str, value: Any, limit: Any) -> str:
+    """How far from the limit, which is what would have to change."""
+    amount, bound = number(value), number(limit)
+    if amount is None or bound is None:
+        return ""
+    gap = abs(bound - amount)
+    share = f", {significant(100 * gap / abs(bound), 2)} % of it" if bound and math.isfinite(gap) else ""
+    return f"{shown(path, gap)} from the limit{share}"
+
+
+def _result(
+    rule: Threshold,
+    verdict: GateVerdict,
+    said: str,
+    *,
+    n: str = "",
+    value: Any = None,
+    limit: Any = None,
+    details: tuple[str, ...] = (),
+) -> RuleResult:
+    amount = number(value)
+    return RuleResult(
+        written=rule.written,
+        verdict=verdict,
+        sentence=f"{said}.",
+        n=n,
+        estimate=Estimate(value=amount, unit=rule.path) if amount is not None else None,
+        margin=_wants(rule, limit) if limit is not None else "",
+        change=_distance(rule.path, value, limit) if rule.operator not in {"==", "!="} else "",
+        details=details,
+    )

@@ -1,0 +1,210 @@
+"""Rollouts as JSON: what `summary.json`, `task_results/` and `proctor summarize --json` hold."""
+
+from __future__ import annotations
+
+from dataclasses import asdict
+from typing import Any
+
+from proctor.analysis.estimate import AtK, Denominators, Score
+from proctor.analysis.interval import Interval
+from proctor.model.arms import arm_of, shown_options
+from proctor.model.place import attempt_folder
+from proctor.model.record import SCHEMA_VERSION
+from proctor.runfolder.read import RunData, TrialResult, count_outcomes
+from proctor.verdicts.rollouts import scores
+from proctor.verdicts.rollouts.scores import ArmScore, rollouts
+from proctor.verdicts.rollouts.table import Cell, Row
+
+
+def arms(data: RunData) -> list[dict[str, Any]]:
+    """One object per agent, model and swept variables."""
+    return [_arm(each) for each in rollouts(data).arms]
+
+
+def _arm(arm: ArmScore) -> dict[str, Any]:
+    return {
+        "agent": arm.arm.agent,
+        "model": arm.arm.model,
+        "agent_options": _options(arm),
+        "environment_variables": dict(arm.arm.variables),
+        "label": arm.arm.label,
+        "tasks": len(arm.cells),
+        "rollouts": len(arm.trials),
+        "scored": arm.scored,
+        "passed": arm.passed,
+        "errors": arm.errors,
+        "missing": arm.missing,
+        "outcomes": {each.value: count for each, count in count_outcomes(arm.trials).items()},
+        "pass_rate": _denominators(arm.passes),
+        "mean_reward": _denominators(arm.rewards),
+        "pass_at_k": [_at_k(each) for each in arm.at_k],
+        "pass_hat_k": [_at_k(each) for each in arm.hat_k],
+        "flaky_tasks": arm.flaky,
+        "duration_s": scores.durations(arm.trials),
+        "phases_s": scores.described(scores.phases(arm.trials)),
+        "ledger": scores.described(scores.ledger(arm.trials)),
+        **({"ledger_unknown": reasons} if (reasons := scores.unknown(arm.trials)) else {}),
+        "usage": scores.usage(arm.trials),
+        "by_task": [_cell(cell, arm) for cell in arm.cells],
+    }
+
+
+def _options(arm: ArmScore) -> dict[str, str]:
+    return shown_options(arm_of(arm.trials[0].planned).options)
+
+
+def _cell(cell: Cell, arm: ArmScore) -> dict[str, Any]:
+    stability = arm.stability[cell.row]
+    return {
+        "task": cell.row.task,
+        "label": cell.row.label,
+        "rollouts": len(cell.trials),
+        "scored": len(cell.rewards),
+        "passed": cell.passed,
+        "errors": cell.errors,
+        "missing": cell.missing,
+        "pass_rate": cell.passed / len(cell.rewards) if cell.rewards else None,
+        "interval_95": _interval(stability.interval),
+        "mean_reward": sum(cell.rewards) / len(cell.rewards) if cell.rewards else None,
+        "stability": stability.stability.value,
+        "disagreement": stability.disagreement,
+        "duration_s": scores.durations(cell.trials).get("p50"),
+    }
+
+
+def _denominators(found: Denominators) -> dict[str, Any]:
+    return {
+        "errors_excluded": _score(found.excluded),
+        "errors_as_zero": _score(found.as_zero),
+        "best_case": _score(found.best_case),
+    }
+
+
+def _score(score: Score | None) -> dict[str, Any] | None:
+    if score is None:
+        return None
+    return {
+        "value": score.value,
+        "claim": score.claim.value,
+        "interval_95": _interval(score.these_tasks),
+        "interval_95_tasks_like_these": _interval(score.tasks_like_these),
+        "tasks": score.tasks,
+        "rollouts": score.rollouts,
+        "notes": list(score.notes),
+    }
+
+
+def _at_k(each: AtK) -> dict[str, Any]:
+    return {
+        "k": each.k,
+        "value": each.value,
+        "interval_95": _interval(each.interval),
+        "tasks": each.tasks,
+        "short_tasks": each.short_tasks,
+    }
+
+
+def _interval(interval: Interval | None) -> list[float] | None:
+    return [interval.low, interval.high] if interval else None
+
+
+def overview(data: RunData) -> dict[str, float | int | None]:
+    """The whole run as if it were one competitor, with the errors left out, as zero, and at best."""
+    from proctor.analysis.estimate import TaskRewards, denominators
+
+    by_task: dict[Row, list[Cell]] = {}
+    for (row, _), cell in rollouts(data).table.cells.items():
+        by_task.setdefault(row, []).append(cell)
+    found = denominators(
+        [
+            TaskRewards(
+                name=row.label,
+                scored=tuple(reward for cell in cells for reward in cell.rewards),
+                errors=sum(cell.errors for cell in cells),
+            )
+            for row, cells in by_task.items()
+        ]
+    )
+    return {
+        "scored": sum(len(cell.rewards) for cells in by_task.values() for cell in cells),
+        "errors": found.errors,
+        "errors_excluded": found.excluded.value if found.excluded else None,
+        "errors_as_zero": found.as_zero.value if found.as_zero else None,
+        "best_case": found.best_case.value if found.best_case else None,
+    }
+
+
+def task_results(data: RunData) -> dict[Row, dict[str, Any]]:
+    """One document per task: who did it, how often, and every rollout."""
+    run = rollouts(data)
+    found: dict[Row, dict[str, Any]] = {}
+    for row in run.table.rows:
+        cells = [(arm, cell) for arm in run.arms if (cell := run.table.cells.get((row, arm.arm)))]
+        found[row] = {
+            "schema_version": SCHEMA_VERSION,
+            "run_id": data.info.id,
+            "task": row.task,
+            "task_dir": row.path,
+            "task_digest": cells[0][1].trials[0].planned.subject_digest,
+            "arms": [
+                {
+                    "agent": arm.arm.agent,
+                    "model": arm.arm.model,
+                    "agent_options": _options(arm),
+                    "environment_variables": dict(arm.arm.variables),
+                    **_cell(cell, arm),
+                    "results": [trial_row(trial, data.info.id) for trial in cell.trials],
+                }
+                for arm, cell in cells
+            ],
+        }
+    return found
+
+
+def trial_row(trial: TrialResult, run_id: str) -> dict[str, Any]:
+    """One rollout: the fields that other tools read first, then the rest."""
+    planned, record = trial.planned, trial.counted
+    variables = planned.overrides.get("environment_variables")
+    usage = record.usage if record else {}
+    return {
+        "task_dir": planned.path or "",
+        "run_id": f"{run_id}-{planned.index}",
+        "run_dir": attempt_folder(planned, record.number if record else 1),
+        "model": planned.model,
+        "agent": planned.agent,
+        "agent_options": shown_options(arm_of(planned).options),
+        "status": trial.outcome.value if trial.outcome else "pending",
+        "launch_rc": launch_rc(trial),
+        "task": planned.subject,
+        "rollout": planned.rollout,
+        "index": planned.index,
+        "key": planned.key,
+        "environment_variables": dict(variables) if isinstance(variables, dict) else {},
+        "blame": trial.outcome.blame.value if trial.outcome else None,
+        "reward": record.reward if record else None,
+        **({"suspect": True} if record and record.suspect else {}),
+        "attempts": len(trial.attempts),
+        "started_at": record.started_at if record else None,
+        "duration_s": record.took_s if record else None,
+        **{name: usage.get(name) for name in scores.USAGE},
+        "failure": asdict(record.failure) if record and record.failure else None,
+    }
+
+
+def launch_rc(trial: TrialResult) -> int | None:
+    """As an exit code: 0 when the agent was judged; otherwise who kept it from being judged."""
+    from proctor.errors import Exit
+    from proctor.model.outcome import Blame
+
+    if trial.outcome is None:
+        return None
+    return int(
+        {
+            Blame.AGENT: Exit.OK,
+            Blame.TASK: Exit.WORSE,
+            Blame.AUTHOR: Exit.USAGE,
+            Blame.INFRASTRUCTURE: Exit.INFRASTRUCTURE,
+            Blame.PROVIDER: Exit.INFRASTRUCTURE,
+            Blame.PERSON: Exit.INTERRUPTED,
+        }[trial.outcome.blame]
+    )

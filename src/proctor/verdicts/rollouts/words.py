@@ -1,0 +1,218 @@
+"""Glyphs, percentages and sentences for rollouts: the same in the terminal, in Markdown and on the page."""
+
+from __future__ import annotations
+
+from collections import Counter
+
+from proctor.analysis.claim import Claim, widest_claim
+from proctor.analysis.estimate import Score
+from proctor.analysis.flaky import Stability
+from proctor.analysis.interval import Interval
+from proctor.model.outcome import Blame, Outcome
+from proctor.quantity import MISSING, show, significant
+from proctor.runfolder.read import TrialResult
+from proctor.verdicts.rollouts.reasons import ORACLE
+from proctor.verdicts.rollouts.scores import ArmScore, Rollouts
+from proctor.verdicts.rollouts.table import is_error
+
+PENDING = "·"
+GLYPHS = {
+    Outcome.PASSED: "✓",
+    Outcome.PARTIAL: "◐",
+    Outcome.FAILED: "✗",
+    Outcome.AGENT_TIMEOUT: "t",
+    Outcome.AGENT_ERROR: "e",
+    Outcome.BUDGET_EXHAUSTED: "b",
+    Outcome.VERIFIER_ERROR: "V",
+    Outcome.VERIFIER_TIMEOUT: "V",
+    Outcome.REWARD_INVALID: "R",
+    Outcome.SANDBOX_ERROR: "S",
+    Outcome.IMAGE_ERROR: "I",
+    Outcome.WORKER_LOST: "L",
+    Outcome.STARVED: "M",
+    Outcome.PROVIDER_ERROR: "P",
+    Outcome.CANCELLED: "–",
+    Outcome.SKIPPED: "–",
+    Outcome.INVALID: "?",
+}
+"""One column each. Lower case: caused by the agent. Capitals: an error not caused by the agent."""
+
+STABILITY = {
+    Stability.ALWAYS_PASSES: "stable",
+    Stability.ALWAYS_FAILS: "stable",
+    Stability.FLAKY: "flaky",
+    Stability.UNKNOWN: "unknown",
+}
+
+
+def glyph(outcome: Outcome | None) -> str:
+    """One character for how a trial ended."""
+    return GLYPHS[outcome] if outcome else PENDING
+
+
+def meaning(outcome: Outcome | None) -> str:
+    """The outcome in words."""
+    return outcome.value.replace("_", " ") if outcome else "no result yet"
+
+
+def outcomes_in_order(trials: list[TrialResult]) -> list[Outcome | None]:
+    """The outcomes that occur, as a legend lists them."""
+    found = {trial.outcome for trial in trials}
+    return [*(outcome for outcome in Outcome if outcome in found), *([None] if None in found else [])]
+
+
+def rate(value: float | None) -> str:
+    """A share of rollouts as a percentage; neither end is claimed unless it is exact."""
+    if value is None:
+        return MISSING
+    if 0.995 <= value < 1:
+        return "> 99 %"
+    if 0 < value < 0.005:
+        return "< 1 %"
+    return f"{value * 100:.0f} %"
+
+
+def span(interval: Interval | None) -> str:
+    """An interval of shares."""
+    return f"{interval.low * 100:.0f}–{interval.high * 100:.0f} %" if interval else MISSING
+
+
+def claim_of(run: Rollouts) -> Claim:
+    """What the intervals in sentences and short tables are about, by the number of tasks."""
+    return widest_claim(len(run.table.rows))
+
+
+def score_text(score: Score | None, claim: Claim) -> str:
+    """A share and its interval for a claim, which the caller names beside it."""
+    return f"{rate(score.value)} ({span(score.interval(claim))})" if score else MISSING
+
+
+def denominators_text(arm: ArmScore) -> str:
+    """What the errors leave open: the pass rate with them as failures, and with them as passes."""
+    zero, best = arm.passes.as_zero, arm.passes.best_case
+    if zero is None or best is None:
+        return MISSING
+    return f"{zero.value * 100:.0f}–{best.value * 100:.0f} %" if arm.errors else rate(zero.value)
+
+
+def reward_text(reward: float | None) -> str:
+    """A reward with no more digits than it needs."""
+    return MISSING if reward is None else significant(reward, 3) if 0 < reward < 1 else f"{reward:g}"
+
+
+def use_text(name: str, value: float | None) -> str:
+    """An amount of tokens, calls or money; what is counted has no decimals."""
+    if value is None:
+        return MISSING
+    return show(name, value) if name.endswith("_usd") else f"{value:,.0f}".replace(",", "\u202f")
+
+
+def plural(count: int, noun: str) -> str:
+    """`1 task`, `2 tasks`."""
+    return f"{count} {noun}{'' if count == 1 else 's'}"
+
+
+def headline(run: Rollouts) -> str:
+    """One sentence: who passes how much of what, and what was left out."""
+    tasks, arms, claim = len(run.table.rows), run.arms, claim_of(run)
+    if len(arms) == 1:
+        only = arms[0]
+        score = only.passes.excluded
+        if score is None:
+            return f"{only.arm.label} has no scored rollout on {plural(tasks, 'task')}.{_left_out(run)}"
+        text = (
+            f"{only.arm.label} passes {rate(score.value)} on {plural(tasks, 'task')} "
+            f"(95 % interval {span(score.interval(claim))}, for {claim}): "
+            f"{only.passed} of {plural(only.scored, 'scored rollout')}."
+        )
+        return text + _left_out(run)
+    ranked = sorted(
+        (each for each in arms if each.passes.excluded),
+        key=lambda each: -(each.passes.excluded.value if each.passes.excluded else 0),
+    )
+    if not ranked:
+        return f"None of {len(arms)} agents has a scored rollout on {plural(tasks, 'task')}.{_left_out(run)}"
+    shown = ranked if len(ranked) <= 4 else [ranked[0], ranked[1], ranked[-1]]
+    parts = [f"{each.arm.label} {score_text(each.passes.excluded, claim)}" for each in shown]
+    dots = ", …, " if len(ranked) > 4 else ", "
+    listed = ", ".join(parts[:-1]) + dots + parts[-1] if len(parts) > 1 else parts[0]
+    return f"Pass rates over {plural(tasks, 'task')} (95 % intervals for {claim}): {listed}.{_left_out(run)}"
+
+
+def warnings(run: Rollouts) -> list[str]:
+    """What to know before quoting a score: losses, broken verifiers, flaky tasks, too few rollouts."""
+    trials = [trial for arm in run.arms for trial in arm.trials]
+    found = []
+    for blames, said in _LOSSES:
+        lost = Counter(
+            meaning(trial.outcome) for trial in trials if trial.outcome and trial.outcome.blame in blames
+        )
+        if lost:
+            ways = ", ".join(_several(count, name) for name, count in lost.most_common())
+            found.append(f"{said}: {lost.total()} of {plural(len(trials), 'rollout')} ({ways})")
+    if suspects := sum(bool(trial.counted and trial.counted.suspect) for trial in trials):
+        found.append(
+            f"suspect: {suspects} of {plural(len(trials), 'rollout')} passed with changed system files and "
+            "could not be confirmed without them"
+        )
+    cells = [(arm, cell) for arm in run.arms for cell in arm.cells]
+    flaky = list(
+        dict.fromkeys(c.row.label for a, c in cells if a.stability[c.row].stability is Stability.FLAKY)
+    )
+    if flaky:
+        shown = ", ".join(flaky[:5]) + (f" and {len(flaky) - 5} more" if len(flaky) > 5 else "")
+        found.append(f"flaky: {plural(len(flaky), 'task')} both passed and failed by the same agent: {shown}")
+    if trials and all(len(cell.trials) == 1 for _, cell in cells):
+        found.append("one rollout per task and agent: -n 5 would show which tasks pass only sometimes")
+    return found + _unsolved(run)
+
+
+def _unsolved(run: Rollouts) -> list[str]:
+    """The oracle runs a task's own solution: where it fails, no agent's failure means much."""
+    tasks = [
+        cell.row.label
+        for arm in run.arms
+        if arm.arm.agent == ORACLE
+        for cell in arm.cells
+        if any(_below(each.outcome) for each in cell.trials)
+    ]
+    if not tasks:
+        return []
+    shown = ", ".join(tasks[:5]) + (f" and {len(tasks) - 5} more" if len(tasks) > 5 else "")
+    said = (
+        f"the task's own solution (oracle) does not pass {shown}: the solution, the tests or what they "
+        f"fetch from the network is at fault, not an agent"
+    )
+    return [said]
+
+
+def _below(outcome: Outcome | None) -> bool:
+    return outcome is not None and outcome.scored and outcome is not Outcome.PASSED
+
+
+_LOSSES: tuple[tuple[set[Blame], str], ...] = (
+    ({Blame.INFRASTRUCTURE}, "lost to the infrastructure and not in the score"),
+    ({Blame.PROVIDER}, "lost to the model's provider and not in the score"),
+    ({Blame.TASK, Blame.AUTHOR}, "not judged, because the task needs repair or a setting"),
+)
+
+
+def _left_out(run: Rollouts) -> str:
+    errors = [trial.outcome for arm in run.arms for trial in arm.trials if is_error(trial.outcome)]
+    if not errors:
+        return ""
+    ways = Counter(meaning(outcome) for outcome in errors)
+    listed = ", ".join(_several(count, name) for name, count in ways.most_common())
+    return f" Left out, because the agent did not cause it: {listed}."
+
+
+def _several(count: int, name: str) -> str:
+    return plural(count, name) if name.endswith(("error", "timeout")) else f"{count} {name}"
+
+
+def error_range(arm: ArmScore) -> str:
+    """What the errors could have meant: from all failed to all passed."""
+    zero, best = arm.passes.as_zero, arm.passes.best_case
+    if not arm.errors or zero is None or best is None:
+        return ""
+    return f"{rate(zero.value)} if every error is a failure, {rate(best.value)} if every one is a pass"

@@ -1,0 +1,1 @@
+"""A single run in sentences and figures."""

@@ -1,0 +1,20 @@
+from __future__ import annotations
+
+import logging
+from types import SimpleNamespace
+
+import pytest
+
+from proctor.runs import running
+
+
+@pytest.mark.parametrize(
+    ("kind", "allowed", "room"),
+    [("task", 1 << 20, 750), ("task", 1024, 74), ("task", 100, 1), ("experiment", 100, 750)],
+)
+def test_as_many_trials_run_at_a_time_as_files_may_be_open(monkeypatch, caplog, kind, allowed, room):
+    monkeypatch.setattr(running, "allow_open_files", lambda: allowed)
+    job = SimpleNamespace(info=SimpleNamespace(kind=kind), spec=SimpleNamespace(parallel=750))
+    with caplog.at_level(logging.WARNING):
+        assert running._room(job) == room
+    assert ("ulimit -n" in caplog.text) == (room < 750)
