@@ -26,7 +26,7 @@ WORKSPACE = "trial/task/test_workspace.py"
 TRIAL = "trial/test_task_trial.py"
 ROLLOUTS = "integration/test_rollouts.py"
 THERE = "integration/test_never_there.py"
-SCENARIO = "job/perf/test_scenario.py"
+SCENARIO = "runs/perf/test_scenario.py"
 
 PROOF: dict[str, dict[str, tuple[str, str]]] = {
     "shared": {
@@ -34,7 +34,7 @@ PROOF: dict[str, dict[str, tuple[str, str]]] = {
         "seed": (MEASURE, "test_the_same_seed_draws_the_same_and_every_point_is_fresh"),
         "tags": ("spec/test_round_trip.py", ""),
         "notes": ("spec/test_round_trip.py", ""),
-        "pass_env": ("job/test_secrets.py", "test_a_default_a_grant_and_a_variable_of_the_spec_are_enough"),
+        "pass_env": ("runs/test_secrets.py", "test_a_default_a_grant_and_a_variable_of_the_spec_are_enough"),
         "parallel": (MEASURE, "test_parallel_points_say_that_their_timings_are_contended"),
         "output_dir": (
             "cli/test_run.py",
@@ -47,7 +47,7 @@ PROOF: dict[str, dict[str, tuple[str, str]]] = {
         "retries": ("engine/test_local.py", "test_retries_come_to_an_end"),
         "budget_usd": ("spec/test_refused.py", "test_it_is_refused_with_its_place"),
         "engine": ("spec/test_refused.py", "test_it_is_refused_with_its_place"),
-        "sandbox": ("job/test_ready.py", "test_an_unknown_sandbox_is_refused"),
+        "sandbox": ("runs/test_ready.py", "test_an_unknown_sandbox_is_refused"),
         "gates": (WRITTEN, "test_a_field_that_will_be_there_is_accepted"),
         "sources": (WRITTEN, "test_an_experiment_with_a_built_in_name_wins_with_a_note"),
         "base_dir": ("spec/test_load.py", ""),
@@ -103,7 +103,7 @@ PROOF: dict[str, dict[str, tuple[str, str]]] = {
         "max_backoff_s": ("engine/test_retry.py", "test_the_delay_doubles_up_to_its_limit_and_then_ends"),
     },
     "sandbox": {
-        "backend": ("job/test_ready.py", "test_an_unknown_sandbox_is_refused"),
+        "backend": ("runs/test_ready.py", "test_an_unknown_sandbox_is_refused"),
         "network": ("cli/test_run.py", "test_the_network_on_the_command_line_is_part_of_the_stored_spec"),
         "allowed_hosts": (
             "sandbox/test_network.py",
