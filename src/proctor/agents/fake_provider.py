@@ -1,6 +1,7 @@
 """A model's service that runs anywhere: scripted replies, with latency, errors and rate limits.
 
 For tests, load runs and trying things out. It speaks the chat-completions dialect on a loopback port.
+Its few lines of HTTP are its own: in a load run it must cost less than the agents that it serves.
 """
 
 from __future__ import annotations
