@@ -13,7 +13,7 @@ import pytest
 from proctor.cli.main import COMMANDS
 
 HEAVY = {"asyncio", "rich", "numpy", "scipy", "sklearn", "sqlalchemy", "alembic", "psutil", "yaml", "psycopg"}
-HEAVY |= {"cryptography"}
+HEAVY |= {"cryptography", "aiohttp", "resvg_py"}
 PROBE = """
 import json, sys
 from proctor.cli.main import main

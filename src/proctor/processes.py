@@ -1,4 +1,7 @@
-"""Find, pin, count and end processes, whole trees of them. Standard library only: every layer may use it."""
+"""Find, pin, count and end processes, whole trees of them.
+
+Standard library only: every layer may use it, also where importing psutil would cost more than the command.
+"""
 
 from __future__ import annotations
 

@@ -37,7 +37,7 @@ class Settings:
     network_allow: tuple[str, ...] = ()
     """Addresses, ranges and names outside the internet that public networks may reach: a package mirror."""
     ca_bundle: str = ""
-    """File of certificates that sandboxes and builds trust: for a proxy that signs what it passes on."""
+    """File of certificates that sandboxes, builds and requests to registries and models trust as well."""
     registry_mirrors: tuple[str, ...] = ()
     """Registry mirrors that are tried first, as `docker.io=mirror.example:5000`."""
     plain_http_registries: tuple[str, ...] = ()

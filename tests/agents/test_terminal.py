@@ -1,6 +1,5 @@
 from __future__ import annotations
 
-import asyncio
 import json
 from pathlib import Path
 
@@ -9,7 +8,6 @@ import pytest
 from proctor.agents.base import AgentContext, AgentFailed, Allowance, BudgetExhausted
 from proctor.agents.chat import Chat, Reply
 from proctor.agents.fake_provider import FakeProvider, commands
-from proctor.agents.http import Endpoint, HttpError
 from proctor.agents.terminal import Terminal, observations, shorten, wanted
 from proctor.agents.trajectory import Trajectory
 from proctor.errors import ProviderError, UsageError
@@ -94,44 +92,11 @@ async def test_a_refusal_is_final_and_never_shows_the_key():
 async def test_a_service_that_is_not_there_is_the_providers_fault():
     async with FakeProvider(commands("true")) as provider:
         url = provider.base_url
-    with pytest.raises(ProviderError, match="failed 2 times"):
-        await Chat(url, "", attempts=2, backoff_s=0.001).ask("m", [])
-    for address in ("ftp://x", "http://", "http://x:99999/"):
-        with pytest.raises(HttpError, match="not an http"):
-            Endpoint(address)
+    async with Chat(url, "", attempts=2, backoff_s=0.001) as chat:
+        with pytest.raises(ProviderError, match="failed 2 times"):
+            await chat.ask("m", [])
     with pytest.raises(ProviderError, match="cannot be reached"):
         Chat("no address", "")
-    with pytest.raises(HttpError, match="line break"):
-        async with FakeProvider(commands("true")) as provider:
-            await Endpoint(provider.base_url).post_json({}, {"X": "a\nb"}, timeout_s=1)
-
-
-@pytest.mark.parametrize("keep_alive", [True, False])
-async def test_one_connection_serves_many_requests_where_the_service_allows(keep_alive):
-    async with FakeProvider(commands("true"), keep_alive=keep_alive) as provider:
-        async with Chat(provider.base_url, "") as chat:
-            for _ in range(3):
-                await chat.ask("m", [])
-            assert len(chat._endpoint._idle) == keep_alive
-        assert provider.statuses == [200] * 3
-        assert provider.connections == (1 if keep_alive else 3)
-
-
-async def test_a_connection_that_the_service_closed_meanwhile_is_made_anew():
-    async with (
-        FakeProvider(commands("true")) as provider,
-        Chat(provider.base_url, "", attempts=1) as chat,
-    ):
-        await chat.ask("m", [])
-        provider.hang_up()
-        await chat.ask("m", [])
-        await asyncio.sleep(0)
-        provider.hang_up()
-        while not chat._endpoint._idle[0][0].at_eof():  # noqa: ASYNC110 - the end comes by itself
-            await asyncio.sleep(0)
-        await chat.ask("m", [])
-    assert provider.statuses == [200] * 3
-    assert provider.connections == 3
 
 
 async def test_steps_and_tokens_are_limited():

@@ -62,6 +62,8 @@ class AgentContext:
     model_base_url: str = ""
     model_token: str = ""
     """For agents outside the sandbox; short-lived once the gateway is there. Never passed inside."""
+    model_ca_bundle: str = ""
+    """File of certificates that the endpoint's may be signed by, besides those that this machine trusts."""
     trajectory: Trajectory
     log: LogWriter
 

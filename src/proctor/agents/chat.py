@@ -47,9 +47,10 @@ class Chat:
         timeout_s: float = 600.0,
         backoff_s: float = 1.0,
         max_wait_s: float = 120.0,
+        ca_bundle: str = "",
     ) -> None:
         try:
-            self._endpoint = Endpoint(f"{base_url.rstrip('/')}/chat/completions")
+            self._endpoint = Endpoint(f"{base_url.rstrip('/')}/chat/completions", ca_bundle=ca_bundle)
         except HttpError as error:
             raise ProviderError(f"the model's service cannot be reached: {error}") from error
         self._headers = {"Authorization": f"Bearer {key}"} if key else {}

@@ -1,12 +1,14 @@
 """A model's service that runs anywhere: scripted replies, with latency, errors and rate limits.
 
 For tests, load runs and trying things out. It speaks the chat-completions dialect on a loopback port.
+Its few lines of HTTP are its own: in a load run it must cost less than the agents that it serves.
 """
 
 from __future__ import annotations
 
 import asyncio
 import json
+import ssl
 import time
 from collections import deque
 from collections.abc import Callable, Mapping, Sequence
@@ -47,14 +49,16 @@ class FakeProvider:
     keep_alive: bool = True
     """Whether a connection serves more than one request."""
     clock: Callable[[], float] = time.monotonic
+    tls: ssl.SSLContext | None = None
+    """Speaks TLS when set."""
 
     async def __aenter__(self) -> Self:
         self._faults = deque(self.errors)
         self._recent: deque[float] = deque()
         self._writers: set[asyncio.StreamWriter] = set()
-        self._server = await asyncio.start_server(self._serve, "127.0.0.1", 0, backlog=2048)
+        self._server = await asyncio.start_server(self._serve, "127.0.0.1", 0, backlog=2048, ssl=self.tls)
         port = self._server.sockets[0].getsockname()[1]
-        self.base_url = f"http://127.0.0.1:{port}/v1"
+        self.base_url = f"{'https' if self.tls else 'http'}://127.0.0.1:{port}/v1"
         return self
 
     async def __aexit__(

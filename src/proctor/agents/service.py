@@ -30,6 +30,7 @@ class Service:
 
     base_url: str
     key: str = ""
+    ca_bundle: str = ""
     list_timeout_s: float = 5.0
     call_timeout_s: float = 60.0
     """A service may load a model first; one that takes longer than this is alive, and not refused."""
@@ -87,7 +88,7 @@ class Service:
         """An answer; faults that may pass are given a moment to do so."""
         headers = {"Authorization": f"Bearer {self.key}"} if self.key else {}
         try:
-            endpoint = Endpoint(self.base_url.rstrip("/") + path)
+            endpoint = Endpoint(self.base_url.rstrip("/") + path, ca_bundle=self.ca_bundle)
         except HttpError as error:
             message = f"{self.shown} is not an http(s) address; set PROCTOR_MODEL_BASE_URL to one"
             raise UsageError(message) from error

@@ -83,8 +83,12 @@ class Terminal:
             raise AgentUnavailable("agent terminal needs a model: set 'model' in the spec")
         if not context.model_base_url:
             raise AgentUnavailable("agent terminal needs an endpoint: set PROCTOR_MODEL_BASE_URL")
-        wait_s = self.request_timeout_s
-        async with Chat(context.model_base_url, context.model_token, timeout_s=wait_s) as chat:
+        async with Chat(
+            context.model_base_url,
+            context.model_token,
+            timeout_s=self.request_timeout_s,
+            ca_bundle=context.model_ca_bundle,
+        ) as chat:
             return await self._loop(chat, sandbox, model, context)
 
     async def _loop(self, chat: Chat, sandbox: Sandbox, model: str, context: AgentContext) -> AgentResult:

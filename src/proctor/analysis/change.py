@@ -2,6 +2,7 @@
 
 PELT (Killick, Fearnhead and Eckley 2012) with squared error on winsorised logarithms of medians: exact like
 trying every segmentation, and nearly linear in time. Winsorising keeps one bad run from becoming two changes.
+The library for it (ruptures) needs scipy, which takes longer to import than most commands take to answer.
 Its cuts are candidates only: `lasting` removes those that dependence or a machine with two speeds explains.
 """
 

@@ -1,42 +1,32 @@
 """The ZIP of a receipt, written one way only: the same files give the same bytes, and no byte is free.
 
-Names in one order, one fixed date, no comments, no gaps. So a reader can work out what every byte outside the
-contents has to be, and a flipped one is found as surely as one inside.
+Names in one order, one fixed date, no comments, no gaps. So a reader can have `zipfile` write every byte
+outside the contents once more, and a flipped one is found as surely as one inside.
 """
 
 from __future__ import annotations
 
 import hashlib
+import io
 import struct
 import zipfile
-import zlib
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import BinaryIO
 
 STORED, DEFLATED = zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED
 _CHUNK = 1 << 20
-_LARGE = 0xFFFF0000
-"""Larger sizes and offsets are written in 64 bits."""
-_MANY = 0xFFFF
-_DATE = 1 << 5 | 1  # 1 January 1980, the first day that a ZIP knows
+_LARGE = 2_000_000_000
+"""Files of this size or more are announced in 64 bits: compressed they might pass 2 GiB."""
 _SUSPICIOUS = 100
 """A file that compresses better than this is stored uncompressed: readers would refuse it as a ZIP bomb."""
-_UTF8 = 0x800
+_FIRST_DAY = (1980, 1, 1, 0, 0, 0)
 _PLAIN_FILE = 0o100644 << 16
-
-
-@dataclass(frozen=True, slots=True)
-class Entry:
-    """One file of the ZIP, as its directory has it."""
-
-    name: str
-    crc: int
-    packed: int
-    size: int
-    method: int
-    offset: int
+_LIMITS_OF_0_1 = {"ZIP64_LIMIT": 0xFFFEFFFF, "ZIP_FILECOUNT_LIMIT": 0xFFFE}
+_END_OF_0_1 = (b"PK\6\6,\0\0\0\0\0\0\0-\0", b"PK\6\6,\0\0\0\0\0\0\0-\3")
+"""How the 64-bit end of an archive begins, and how it did then: with the system that wrote it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,53 +36,6 @@ class Written:
     sha256: str
     size: int
     packed: str
-
-
-def local_header(entry: Entry) -> bytes:
-    """The header before the bytes of a file."""
-    name = entry.name.encode()
-    large = entry.size >= _LARGE
-    extra = struct.pack("<HHQQ", 1, 16, entry.size, entry.packed) if large else b""
-    packed, size = (0xFFFFFFFF, 0xFFFFFFFF) if large else (min(entry.packed, 0xFFFFFFFF), entry.size)
-    head = struct.pack(
-        "<4s5H3L2H", b"PK\3\4", _version(large), _flags(entry), entry.method, 0, _DATE,
-        entry.crc, packed, size, len(name), len(extra),
-    )  # fmt: skip
-    return head + name + extra
-
-
-def central_entry(entry: Entry) -> bytes:
-    """What the directory at the end says of a file."""
-    name = entry.name.encode()
-    large, far = entry.size >= _LARGE, entry.offset >= _LARGE
-    wide = ([entry.size, entry.packed] if large else []) + ([entry.offset] if far else [])
-    extra = struct.pack(f"<HH{len(wide)}Q", 1, 8 * len(wide), *wide) if wide else b""
-    packed, size = (0xFFFFFFFF, 0xFFFFFFFF) if large else (min(entry.packed, 0xFFFFFFFF), entry.size)
-    head = struct.pack(
-        "<4s6H3L5H2L", b"PK\1\2", 3 << 8 | _version(large or far), _version(large or far), _flags(entry),
-        entry.method, 0, _DATE, entry.crc, packed, size, len(name), len(extra), 0, 0, 0,
-        _PLAIN_FILE, 0xFFFFFFFF if far else entry.offset,
-    )  # fmt: skip
-    return head + name + extra
-
-
-def end_record(count: int, size: int, offset: int) -> bytes:
-    """The last bytes: where the directory is and how much is in it."""
-    wide = b""
-    if count >= _MANY or size >= _LARGE or offset >= _LARGE:
-        wide = struct.pack("<4sQ2H2L4Q", b"PK\6\6", 44, 3 << 8 | 45, 45, 0, 0, count, count, size, offset)
-        wide += struct.pack("<4sLQL", b"PK\6\7", 0, offset + size, 1)
-    few = min(count, _MANY)
-    ends = (min(size, 0xFFFFFFFF), min(offset, 0xFFFFFFFF)) if wide else (size, offset)
-    return wide + struct.pack("<4s4H2LH", b"PK\5\6", 0, 0, few, few, *ends, 0)
-
-
-def _version(large: bool) -> int:
-    return 45 if large else 20
-
-
-def _flags(entry: Entry) -> int:
-    return 0 if entry.name.isascii() else _UTF8
 
 
 def order(name: str) -> tuple[int, str]:
@@ -107,54 +50,42 @@ class Packer:
 
     def __init__(self, sink: BinaryIO) -> None:
         self._sink = sink
-        self._entries: list[Entry] = []
+        self._zip = zipfile.ZipFile(sink, "w")
 
     def add(self, name: str, source: BinaryIO, size: int, *, deflate: bool = True) -> Written:
         """One file, streamed. `size` is what it has; another length is an error."""
         start = self._sink.tell()
-        entry, written = self._stream(name, source, size, start, deflate=deflate)
-        if deflate and not entry.packed < entry.size <= _SUSPICIOUS * entry.packed:
+        info, whole = self._stream(name, source, size, DEFLATED if deflate else STORED)
+        if deflate and not info.compress_size < info.file_size <= _SUSPICIOUS * info.compress_size:
             source.seek(0)
-            entry, written = self._stream(name, source, size, start, deflate=False)
-        if entry.size != size:
+            self._take_back(info, start)
+            info, whole = self._stream(name, source, size, STORED)
+        if info.file_size != size:
             raise ValueError(f"{name} changed while it was packed")
-        end = self._sink.tell()
-        self._sink.seek(start)
-        self._sink.write(local_header(entry))
-        self._sink.seek(end)
-        self._entries.append(entry)
-        return written
+        self._sink.seek(start + len(info.FileHeader(zip64=size >= _LARGE)))
+        packed = _hash(self._sink, info.compress_size)
+        return Written(whole, size, packed)
 
-    def _stream(
-        self, name: str, source: BinaryIO, size: int, start: int, *, deflate: bool
-    ) -> tuple[Entry, Written]:
-        method = DEFLATED if deflate else STORED
-        begin = start + len(local_header(Entry(name, 0, 0, size, method, start)))
-        self._sink.seek(begin)
+    def _stream(self, name: str, source: BinaryIO, size: int, method: int) -> tuple[zipfile.ZipInfo, str]:
+        info = _info(name, method)
+        whole = hashlib.sha256()
+        with self._zip.open(info, "w", force_zip64=size >= _LARGE) as target:
+            while piece := source.read(_CHUNK):
+                whole.update(piece)
+                target.write(piece)
+        return info, whole.hexdigest()
+
+    def _take_back(self, info: zipfile.ZipInfo, start: int) -> None:
+        """Remove the file that was added last."""
+        self._zip.infolist().remove(info)
+        del self._zip.NameToInfo[info.filename]
+        self._zip.start_dir = start
+        self._sink.seek(start)
         self._sink.truncate()
-        press = zlib.compressobj(6, zlib.DEFLATED, -15) if deflate else None
-        whole, packed = hashlib.sha256(), hashlib.sha256()
-        crc = read = 0
-        while piece := source.read(_CHUNK):
-            crc, read = zlib.crc32(piece, crc), read + len(piece)
-            whole.update(piece)
-            out = press.compress(piece) if press else piece
-            packed.update(out)
-            self._sink.write(out)
-        if press:
-            out = press.flush()
-            packed.update(out)
-            self._sink.write(out)
-        entry = Entry(name, crc, self._sink.tell() - begin, read, method, start)
-        return entry, Written(whole.hexdigest(), read, packed.hexdigest())
 
     def close(self) -> None:
         """Write the directory."""
-        offset = self._sink.tell()
-        for entry in self._entries:
-            self._sink.write(central_entry(entry))
-        size = self._sink.tell() - offset
-        self._sink.write(end_record(len(self._entries), size, offset))
+        self._zip.close()
 
 
 def free_bytes(
@@ -164,35 +95,101 @@ def free_bytes(
 
     `packed` has the digest of each file's packed bytes: there are bits in them that unpacking never looks at.
     """
-    at = 0
-    directory: list[tuple[Entry, bytes]] = []
-    with path.open("rb") as raw:
-        for info in infos:
-            name = info.orig_filename
-            entry = Entry(name, info.CRC, info.compress_size, info.file_size, info.compress_type, at)
-            if info.header_offset != at:
-                yield name, f"begins at byte {info.header_offset} of the archive and not at {at}"
-                at = max(0, info.header_offset)
-                entry = Entry(name, entry.crc, entry.packed, entry.size, entry.method, at)
-            wanted = local_header(entry)
-            raw.seek(at)
-            if raw.read(len(wanted)) != wanted:
-                yield name, "the header in the archive is not the one that a receipt has"
-            if packed.get(name, found := _hash(raw, entry.packed)) != found:
-                yield name, "its packed bytes differ from those that were written"
-            at += len(wanted) + entry.packed
-            directory.append((entry, central_entry(entry)))
-        raw.seek(at)
-        begin = at
-        for entry, wanted in directory:
-            if raw.read(len(wanted)) != wanted:
-                yield entry.name, "its line in the archive's directory is not the one that a receipt has"
-            at += len(wanted)
-        if raw.read() != end_record(len(directory), at - begin, begin):
-            yield "the archive", "does not end as a receipt does"
+    found = list(_differences(path, infos, packed, _LARGE))
+    if found:
+        with _limits_of_0_1() as large:
+            found = min(found, list(_differences(path, infos, packed, large, _END_OF_0_1)), key=len)
+    yield from found
     names = [info.orig_filename for info in infos]
     if names[:-1] != sorted(names[:-1], key=order):
         yield "the archive", "its files are not in order"
+
+
+def _differences(
+    path: Path,
+    infos: Sequence[zipfile.ZipInfo],
+    packed: Mapping[str, str],
+    large: int,
+    other_end: tuple[bytes, bytes] = (b"", b""),
+) -> Iterator[tuple[str, str]]:
+    at = 0
+    expected: list[zipfile.ZipInfo] = []
+    with path.open("rb") as raw:
+        for found in infos:
+            name = found.orig_filename
+            if found.header_offset != at:
+                yield name, f"begins at byte {found.header_offset} of the archive and not at {at}"
+                at = max(0, found.header_offset)
+            info = _info(name, found.compress_type)
+            info.CRC, info.file_size, info.compress_size = found.CRC, found.file_size, found.compress_size
+            info.header_offset = at
+            wanted = info.FileHeader(zip64=info.file_size >= large)
+            raw.seek(at)
+            if raw.read(len(wanted)) != wanted:
+                yield name, "the header in the archive is not the one that a receipt has"
+            if packed.get(name, digest := _hash(raw, info.compress_size)) != digest:
+                yield name, "its packed bytes differ from those that were written"
+            at += len(wanted) + info.compress_size
+            expected.append(info)
+        raw.seek(at)
+        lines, end = _directory(expected, at)
+        for info, line in zip(expected, lines, strict=True):
+            if raw.read(len(line)) != line:
+                yield (
+                    info.orig_filename,
+                    "its line in the archive's directory is not the one that a receipt has",
+                )
+        if raw.read() != end.replace(*other_end):
+            yield "the archive", "does not end as a receipt does"
+
+
+def _info(name: str, method: int) -> zipfile.ZipInfo:
+    info = zipfile.ZipInfo(name, _FIRST_DAY)
+    info.compress_type, info.create_system, info.external_attr = method, 3, _PLAIN_FILE
+    return info
+
+
+class _Tail(io.BytesIO):
+    """The end of an archive whose beginning, of so many bytes, is elsewhere."""
+
+    def __init__(self, begin: int) -> None:
+        super().__init__()
+        self._begin = begin
+
+    def tell(self) -> int:
+        return self._begin + super().tell()
+
+    def seek(self, *_: int) -> int:
+        raise OSError("only ever written to its end")
+
+
+def _directory(infos: Iterable[zipfile.ZipInfo], begin: int) -> tuple[list[bytes], bytes]:
+    """The directory at the end, one line for each file, and what follows it."""
+    tail = _Tail(begin)
+    with zipfile.ZipFile(tail, "w") as archive:
+        archive.infolist().extend(infos)
+    content, lines, at = tail.getvalue(), [], 0
+    for _ in archive.infolist():
+        name_bytes, extra_bytes = struct.unpack_from("<2H", content, at + 28)
+        lines.append(content[at : at + 46 + name_bytes + extra_bytes])
+        at += len(lines[-1])
+    return lines, content[at:]
+
+
+@contextmanager
+def _limits_of_0_1() -> Iterator[int]:
+    """Within this, `zipfile` uses 64 bits where the writer of version 0.1 did. Yields what is a large file.
+
+    That writer was our own; it used them from larger sizes than `zipfile` does, and from one file less.
+    """
+    kept = {name: getattr(zipfile, name) for name in _LIMITS_OF_0_1}
+    try:
+        for name, value in _LIMITS_OF_0_1.items():
+            setattr(zipfile, name, value)
+        yield _LIMITS_OF_0_1["ZIP64_LIMIT"] + 1
+    finally:
+        for name, value in kept.items():
+            setattr(zipfile, name, value)
 
 
 def _hash(raw: BinaryIO, size: int) -> str:

@@ -6,7 +6,7 @@ import io
 import re
 import tempfile
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from dataclasses import dataclass
 from itertools import groupby
 from pathlib import Path
@@ -90,8 +90,8 @@ def pack_run(
         write_run_documents(data, made)
         (raw / SERIES).rename(made / SERIES)
         head = document.head_of(data.info, plan.trials, attempts=attempts, proctor=installed_version())
-        with _new_file(path) as sink:
-            packing = _Packing(Packer(sink), blobs, artifacts=artifacts)
+        with _new_file(path) as sink, closing(Packer(sink)) as packer:
+            packing = _Packing(packer, blobs, artifacts=artifacts)
             packing.folder(made)
             packing.trials(data.info, read_series(made, trials={each.key: each for each in plan.trials}))
             root = packing.close(head, sign)

@@ -113,6 +113,8 @@ def _check_service(models: tuple[str, ...], settings: Settings) -> None:
 
     from proctor.agents.service import Service
 
-    service = Service(base_url=settings.model_base_url, key=settings.model_api_key)
+    service = Service(
+        base_url=settings.model_base_url, key=settings.model_api_key, ca_bundle=settings.ca_bundle
+    )
     with ThreadPoolExecutor(1) as thread:
         thread.submit(asyncio.run, service.check(models)).result()

@@ -1,6 +1,7 @@
 """The proxy of an allow-list: it connects to the hosts of the list only.
 
-It needs no process inside: a socket that listens on the inside's loopback is served out here.
+It needs no process inside: a socket that listens on the inside's loopback is served out here. It is our own
+so that the address that was checked is the one that is connected to, and because it need only pass bytes on.
 """
 
 from __future__ import annotations

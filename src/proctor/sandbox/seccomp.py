@@ -1,7 +1,8 @@
 """The system call filter of a sandbox, assembled here: what no task needs and an attacker would like.
 
 A deny-list on purpose: package managers, compilers, debuggers and tmux must work as in any container. The
-kernel's own checks (no capability outside the inner user namespace) are the wall; this takes away doors.
+kernel's own checks (no capability outside the inner user namespace) are the wall; this takes away doors. The
+binding of libseccomp comes with distributions only and would have to be there for each interpreter.
 """
 
 from __future__ import annotations

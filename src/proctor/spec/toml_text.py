@@ -1,4 +1,7 @@
-"""Write a spec as short TOML: what differs from the defaults, in a form that `spec.load` reads back."""
+"""Write a spec as short TOML: what differs from the defaults, in a form that `spec.load` reads back.
+
+Without a library: the usual one, tomli-w, puts every item of a list on a line of its own.
+"""
 
 from __future__ import annotations
 

@@ -1,5 +1,7 @@
 """Write Parquet with nothing but the standard library: flat tables of text, integers, floats and truths.
 
+The usual library for it is pyarrow, of 170 MB (docs/decisions/0009).
+
 Every column is optional; a page of it holds definition levels (is there a value?) as runs, then the values in
 plain encoding, gzip around both. One page per column and row group, so memory is bounded by a row group. The
 metadata at the end is Thrift in its compact protocol, as the format asks.

@@ -1,10 +1,10 @@
-"""What a chart is drawn on. The same calls give SVG text here and pixels in `raster`."""
+"""What a chart is drawn on: SVG with its own colours, readable on its own and made into a PNG in `png`."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from html import escape
-from typing import Literal, Protocol
+from typing import Literal
 
 from proctor.render.charts import svg
 
@@ -27,31 +27,12 @@ TONES: dict[str, str] = {
     "s4": "#0e7f8c",
     "s5": "#7a6320",
 }
-"""Every colour by name, so that both pictures agree."""
-_STYLE = "text{font:12px/1.3 ui-sans-serif,system-ui,'Liberation Sans',Arial,sans-serif}"
+"""Every colour by name."""
+_STYLE = "text{font-family:ui-sans-serif,system-ui,'Liberation Sans',Arial,sans-serif;font-size:12px}"
 
 
-class Canvas(Protocol):
-    """A surface of `width` by `height`, the origin at the top left."""
-
-    def text(self, at: Point, content: str, tone: str = "soft", anchor: Anchor = "start") -> None:
-        """A line of text; `at` is on its base line."""
-
-    def line(self, start: Point, end: Point, tone: str, width: float = 1.0) -> None:
-        """A straight line."""
-
-    def rect(self, at: Point, size: Point, tone: str, told: str = "") -> None:
-        """A filled rectangle; `told` is its tooltip."""
-
-    def path(self, points: Sequence[Point], tone: str, width: float = 1.5) -> None:
-        """A line through points."""
-
-    def dots(self, points: Sequence[Point], tone: str, radius: float = 2.0) -> None:
-        """Round marks."""
-
-
-class SvgCanvas:
-    """Collects SVG elements; `document` is the file."""
+class Canvas:
+    """A surface with its origin at the top left. Collects SVG elements; `document` is the file."""
 
     def __init__(self, width: float, height: float) -> None:
         self.width = width
@@ -59,7 +40,7 @@ class SvgCanvas:
         self._parts: list[str] = []
 
     def text(self, at: Point, content: str, tone: str = "soft", anchor: Anchor = "start") -> None:
-        """A line of text."""
+        """A line of text; `at` is on its base line."""
         self._parts.append(
             f'<text x="{at[0]:.1f}" y="{at[1]:.1f}" text-anchor="{anchor}" class="{tone} f">'
             f"{escape(content)}</text>"
@@ -71,7 +52,7 @@ class SvgCanvas:
         self._parts.append(drawn.replace("/>", f' stroke-width="{width:g}"/>'))
 
     def rect(self, at: Point, size: Point, tone: str, told: str = "") -> None:
-        """A filled rectangle."""
+        """A filled rectangle; `told` is its tooltip."""
         self._parts.append(svg.rect(*at, *size, f"{tone} f", title=told))
 
     def path(self, points: Sequence[Point], tone: str, width: float = 1.5) -> None:

@@ -9,8 +9,8 @@ from proctor.model.describe import percentile
 from proctor.quantity import Unit, show, unit_for
 from proctor.render.charts.scale import Scale, linear, ticks
 from proctor.render.charts.svg import tick_text
-from proctor.render.perf.canvas import Canvas, SvgCanvas
-from proctor.render.perf.raster import Raster
+from proctor.render.perf.canvas import Canvas
+from proctor.render.perf.png import png_of
 from proctor.runfolder.perf.episode import OWN, PHASES
 
 WIDTH = 920.0
@@ -37,12 +37,10 @@ def charts(
 
 
 def _both(title: str, height: float, draw: Draw) -> tuple[str, bytes]:
-    vector, pixels = SvgCanvas(WIDTH, height), Raster(WIDTH, height)
-    for canvas in (vector, pixels):
-        canvas.text((LEFT - 80, 22), title, "ink")
-    told = draw(vector)
-    draw(pixels)
-    return vector.document(title, told), pixels.png()
+    canvas = Canvas(WIDTH, height)
+    canvas.text((LEFT - 80, 22), title, "ink")
+    svg = canvas.document(title, draw(canvas))
+    return svg, png_of(svg)
 
 
 def latency(to: Canvas, rows: Sequence[Mapping[str, Any]]) -> str:
@@ -124,7 +122,7 @@ def by_group(to: Canvas, groups: Sequence[Mapping[str, Any]]) -> str:
         y = 44.0 + 26 * at
         name = f"{each['task_ref'].partition('@')[0]} × {each['agent'].rpartition(':')[2]}"
         middle, high = each["p50_wall_clock_s"], each["p95_wall_clock_s"]
-        to.text((left - 10, y + 13), name if len(name) <= 46 else name[:45] + "…", "soft", "end")
+        to.text((left - 10, y + 13), name if len(name) <= 38 else name[:37] + "…", "soft", "end")
         to.rect((left, y), (max(1.0, across(middle) - left), 16), "s0", f"{name}: {show('wall_s', middle)}")
         to.line((across(high), y - 2), (across(high), y + 18), "s1", 2.0)
         to.text((across(high) + 10, y + 13), f"{show('wall_s', middle)} / {show('wall_s', high)}", "ink")

@@ -99,6 +99,7 @@ def make_executor(job: Job, blobs: FolderBlobs, worker: str) -> TaskExecutor:
         timeout_s=spec.timeout_s,
         model_base_url=settings.model_base_url,
         model_token=settings.model_api_key,
+        model_ca_bundle=settings.ca_bundle,
         given=granted(spec),
         secrets=known_secrets(spec, settings),
         worker=worker,

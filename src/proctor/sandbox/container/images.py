@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import fcntl
 import hashlib
 import itertools
 import json
 import os
 import re
 import shutil
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -24,7 +23,7 @@ from proctor.sandbox.container.backend import Containers
 from proctor.sandbox.container.engine import ASK_S, Said, call
 from proctor.sandbox.image.context import Context
 from proctor.sandbox.image.definition import Definition, definition_of
-from proctor.sandbox.image.once import RootsOnce
+from proctor.sandbox.image.once import RootsOnce, alone
 from proctor.sandbox.image.references import normal
 from proctor.sandbox.image.single_service import main_service
 from proctor.sandbox.image.staged import stages_of
@@ -130,22 +129,11 @@ class ContainerImages:
                     found = await self._inspect(tag)
         return found
 
-    @contextlib.asynccontextmanager
-    async def _alone(self, digest: str) -> AsyncIterator[None]:
+    def _alone(self, digest: str) -> contextlib.AbstractAsyncContextManager[None]:
         """One build per content on this machine: other processes wait here."""
         folder = self._cache_dir / "locks"
         folder.mkdir(parents=True, exist_ok=True)
-        fd = os.open(folder / digest[:40], os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
-        try:
-            while True:
-                try:
-                    fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
-                    break
-                except BlockingIOError:
-                    await asyncio.sleep(_WAIT_S)
-            yield
-        finally:
-            os.close(fd)
+        return alone(folder / digest[:40])
 
     async def _build(
         self, folder: Path, dockerfile: Path, tag: str, digest: str, options: Sequence[str]

@@ -1,6 +1,7 @@
 """A Dockerfile as instructions with their lines.
 
-Only the grammar: `words` fills in variables, and what instructions mean is in `recipe`.
+Only the grammar: `words` fills in variables, and what instructions mean is in `recipe`. Why there is a
+builder of our own is in docs/decisions/0006.
 """
 
 from __future__ import annotations

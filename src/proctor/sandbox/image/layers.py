@@ -17,11 +17,10 @@ from typing import Protocol
 
 from proctor import owner
 from proctor.errors import SandboxError
+from proctor.sandbox.image.once import alone
 from proctor.sandbox.init.client import Keeper
 
 _BUILDING = ".building-"
-_FIRST_WAIT_S = 0.005
-_LONGEST_WAIT_S = 0.25
 
 Make = Callable[[Path], Awaitable[None]]
 """Makes a layer at a path where nothing is yet."""
@@ -212,19 +211,6 @@ class LayerStore:
         finally:
             os.close(fd)
 
-    @contextlib.asynccontextmanager
-    async def locked(self, key: str) -> AsyncIterator[None]:
+    def locked(self, key: str) -> contextlib.AbstractAsyncContextManager[None]:
         """While it lasts, no other process has the lock of that name."""
-        fd = os.open(self.locks / key, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
-        wait_s = _FIRST_WAIT_S
-        try:
-            while True:
-                try:
-                    fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
-                    break
-                except BlockingIOError:
-                    await asyncio.sleep(wait_s)
-                    wait_s = min(2 * wait_s, _LONGEST_WAIT_S)
-            yield
-        finally:
-            os.close(fd)
+        return alone(self.locks / key)

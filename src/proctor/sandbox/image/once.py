@@ -1,9 +1,13 @@
-"""One build per content, however many ask at the same time; a failing one is tried once more."""
+"""One build per content, however many ask at the same time, in any process; a failing one is tried twice."""
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Coroutine
+import contextlib
+import fcntl
+import os
+from collections.abc import AsyncIterator, Callable, Coroutine
+from pathlib import Path
 from typing import Any
 
 from proctor.errors import TaskError, is_lasting
@@ -13,7 +17,28 @@ from proctor.sandbox.base import Root
 _TRIES = 2
 """How often a failing build is tried in one process; after that its error is repeated."""
 
+_FIRST_WAIT_S = 0.005
+_LONGEST_WAIT_S = 0.25
+
 Key = tuple[object, ...]
+
+
+@contextlib.asynccontextmanager
+async def alone(lock: Path) -> AsyncIterator[None]:
+    """While it lasts, no other process of this machine holds the lock; one that is killed lets go of it."""
+    fd = os.open(lock, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+    wait_s = _FIRST_WAIT_S
+    try:
+        while True:
+            try:
+                fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                break
+            except BlockingIOError:
+                await asyncio.sleep(wait_s)
+                wait_s = min(2 * wait_s, _LONGEST_WAIT_S)
+        yield
+    finally:
+        os.close(fd)
 
 
 class RootsOnce:

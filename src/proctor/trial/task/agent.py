@@ -56,6 +56,7 @@ def agent_context(
         solution_env=_solution_env(setting, plan),
         model_base_url=setting.model_base_url,
         model_token=setting.model_token,
+        model_ca_bundle=setting.model_ca_bundle,
         trajectory=trajectory,
         log=log,
     )

@@ -49,6 +49,7 @@ class TaskSetting:
     allowance: Allowance = field(default_factory=Allowance)
     model_base_url: str = ""
     model_token: str = ""
+    model_ca_bundle: str = ""
     given: Mapping[str, str] = field(default_factory=dict)
     """Where `${VAR}` of a task is looked up: what the spec grants of this machine's variables."""
     secrets: Mapping[str, str] = field(default_factory=dict)

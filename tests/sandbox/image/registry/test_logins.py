@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import base64
 import json
-import ssl
-import subprocess
 from pathlib import Path
 from urllib.parse import parse_qs, urlsplit
 
@@ -202,21 +200,6 @@ async def test_a_redirect_to_another_host_does_not_get_the_credentials(roots, cl
         assert len(other.seen) == 2
         assert [each.headers.get("authorization") for each in other.seen] == [None, None]
         assert proxy.seen[-1].headers["authorization"] == BASIC
-
-
-@pytest.fixture(scope="module")
-def with_tls(tmp_path_factory):
-    """A registry behind TLS, with a certificate of an authority of its own; its host and the certificate."""
-    folder = tmp_path_factory.mktemp("tls")
-    subprocess.run(
-        ["openssl", "req", "-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:P-256", "-nodes",
-         "-days", "2", "-subj", "/CN=localhost", "-addext", "subjectAltName=DNS:localhost,IP:127.0.0.1",
-         "-keyout", folder / "key.pem", "-out", folder / "cert.pem"],
-        check=True, capture_output=True,
-    )  # fmt: skip
-    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
-    context.load_cert_chain(folder / "cert.pem", folder / "key.pem")
-    return folder / "cert.pem", context
 
 
 async def test_tls_is_spoken_where_the_certificate_is_trusted(

@@ -1,11 +1,9 @@
 from __future__ import annotations
 
 import pytest
-from yarl import URL
 
 from proctor.errors import UsageError
-from proctor.sandbox.image.registry.access import access_of, endpoints, is_loopback
-from proctor.sandbox.image.registry.proxy import proxy_for
+from proctor.sandbox.image.registry.access import access_of, endpoints
 from proctor.sandbox.image.registry.reference import parse
 from proctor.settings import Settings
 
@@ -60,35 +58,3 @@ def test_mirrors_come_first_and_loopback_may_do_without_tls():
 def test_a_mirror_that_is_not_written_as_one_is_refused(text):
     with pytest.raises(UsageError, match="registry_mirrors"):
         access_of(Settings(registry_mirrors=(text,)))
-
-
-@pytest.mark.parametrize(
-    ("host", "own"),
-    [
-        ("localhost:5000", True),
-        ("127.3.2.1", True),
-        ("127.3.2.1:80", True),
-        ("[::1]:5000", True),
-        ("::1", True),
-        ("example.org", False),
-        ("10.0.0.1:1", False),
-    ],
-)
-def test_loopback_is_known(host, own):
-    assert is_loopback(host) is own
-
-
-def test_proxies_come_from_the_environment(monkeypatch):
-    monkeypatch.setenv("HTTPS_PROXY", "http://me:secret@proxy.example:3128")
-    monkeypatch.setenv("http_proxy", "proxy.example:80")
-    monkeypatch.setenv("NO_PROXY", "inside.example,other.example:5000")
-    found = proxy_for(URL("https://registry.example/v2/"))
-    assert found == URL("http://me:secret@proxy.example:3128")
-    assert proxy_for(URL("http://registry.example/")) == URL("http://proxy.example:80")
-    for inside in (
-        "https://a.inside.example/",
-        "https://other.example:5000/",
-        "http://localhost:1/",
-        "http://[::1]/",
-    ):
-        assert proxy_for(URL(inside)) is None

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import ipaddress
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from proctor.errors import UsageError
+from proctor.outgoing import is_loopback
 from proctor.sandbox.image.registry.reference import Reference
 from proctor.settings import Settings
 
@@ -50,6 +50,8 @@ class Access:
     mirrors: Mapping[str, tuple[tuple[str, str], ...]] = field(default_factory=dict)
     """Registry → host and prefix of each of its mirrors."""
     plain_http: frozenset[str] = frozenset()
+    ca_bundle: str = ""
+    """File of certificates that are trusted besides those of this machine."""
     patience: Patience = field(default_factory=Patience)
 
 
@@ -65,7 +67,11 @@ def access_of(settings: Settings) -> Access:
             )
         known = mirrors.get(found["registry"], ())
         mirrors[found["registry"]] = (*known, (found["host"], found["prefix"].lstrip("/")))
-    return Access(mirrors=mirrors, plain_http=frozenset(settings.plain_http_registries))
+    return Access(
+        mirrors=mirrors,
+        plain_http=frozenset(settings.plain_http_registries),
+        ca_bundle=settings.ca_bundle,
+    )
 
 
 def endpoints(access: Access, reference: Reference) -> tuple[Endpoint, ...]:
@@ -87,13 +93,3 @@ def _schemes(access: Access, host: str) -> tuple[str, ...]:
     if host in access.plain_http:
         return ("http",)
     return ("http", "https") if is_loopback(host) else ("https",)
-
-
-def is_loopback(host: str) -> bool:
-    """Whether a `host:port` is this machine."""
-    name = host.partition("]")[0].lstrip("[")
-    name = name.partition(":")[0] if name.count(":") == 1 else name
-    try:
-        return ipaddress.ip_address(name).is_loopback
-    except ValueError:
-        return name == "localhost" or name.endswith(".localhost")

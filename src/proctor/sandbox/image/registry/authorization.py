@@ -16,10 +16,10 @@ from dataclasses import dataclass, field
 import aiohttp
 from yarl import URL
 
+from proctor.outgoing import proxy_for
 from proctor.sandbox.image.registry.access import Endpoint
 from proctor.sandbox.image.registry.credentials import Found, Login, find_login
 from proctor.sandbox.image.registry.failure import RegistryError, refused, said_by_server
-from proctor.sandbox.image.registry.proxy import proxy_for
 
 _PARAMETER = re.compile(r'([A-Za-z_]+)\s*=\s*(?:"((?:[^"\\]|\\.)*)"|([^\s,"]+))')
 _MOST_BYTES = 1 << 20

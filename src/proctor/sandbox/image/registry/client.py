@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import email.utils
 import random
-import ssl
 import time
 from types import TracebackType
 from typing import Self
@@ -13,10 +12,10 @@ from typing import Self
 import aiohttp
 from yarl import URL
 
+from proctor.outgoing import proxy_for, trusted
 from proctor.sandbox.image.registry.access import Access, Endpoint
 from proctor.sandbox.image.registry.authorization import Authorization
 from proctor.sandbox.image.registry.failure import RegistryError, refused, said_by_server
-from proctor.sandbox.image.registry.proxy import proxy_for
 
 _MOST_ERROR_BYTES = 64 << 10
 _MOST_REDIRECTS = 5
@@ -39,7 +38,7 @@ class Client:
             total=None, connect=self.patience.connect_s, sock_read=self.patience.silence_s
         )
         self._session = aiohttp.ClientSession(
-            connector=aiohttp.TCPConnector(ssl=ssl.create_default_context(), limit=16),
+            connector=aiohttp.TCPConnector(ssl=trusted(self.access.ca_bundle), limit=16),
             timeout=timeout,
             auto_decompress=False,
             headers={"Accept-Encoding": "identity", "User-Agent": "proctor"},
@@ -181,7 +180,7 @@ def unreachable(endpoint: Endpoint, error: BaseException) -> RegistryError:
     if isinstance(error, aiohttp.ClientConnectorCertificateError):
         return RegistryError(
             f"{name} has a certificate that is not trusted here: "
-            f"set SSL_CERT_FILE to the file of its certificate authority"
+            f"set SSL_CERT_FILE, or the setting ca_bundle, to the file of its certificate authority"
         )
     if isinstance(error, aiohttp.ClientSSLError):
         return RegistryError(
