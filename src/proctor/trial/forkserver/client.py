@@ -25,8 +25,6 @@ from proctor.trial.forkserver.wire import Message
 START_TIMEOUT_S = 300.0
 CLOSE_TIMEOUT_S = 10.0
 MARKER = "PROCTOR_FORKSERVER"
-_FOR_THE_START = {"LD_BIND_NOW": "1"}
-"""Functions of libraries are looked up once, in the server, and not again in every fork that calls them."""
 
 
 class ImportFailedError(Exception):
@@ -54,7 +52,6 @@ class ForkServer:
             "path": sys.path,
             "preload": list(preload),
             "scratch": str(self._scratch),
-            "env": {name: os.environ.get(name) for name in _FOR_THE_START},
         }
         self._importing = False
         self.users = 0
@@ -90,7 +87,7 @@ class ForkServer:
             stderr=self._output.writer,
             pass_fds=[handle],
             start_new_session=True,
-            env={"PYTHONHASHSEED": "0", **os.environ, **_FOR_THE_START, MARKER: self._token},
+            env={"PYTHONHASHSEED": "0", **os.environ, MARKER: self._token},
         )
 
     def _heard(self, message: Message) -> None:
