@@ -18,7 +18,6 @@ import time
 from proctor.experiments.base import REGISTRY
 from proctor.prctl import become_subreaper, die_with_parent
 from proctor.trial.forkserver.lane import Lane
-from proctor.trial.forkserver.rehearse import rehearse
 from proctor.trial.forkserver.scratch import remove_tree
 from proctor.trial.forkserver.watch import HungUpError
 from proctor.trial.forkserver.wire import receive, send
@@ -61,7 +60,6 @@ def _prepare(control: socket.socket, hello: Message) -> Registered | None:
         return None
     for stream in (sys.stdout, sys.stderr):
         stream.flush()
-    rehearse()
     gc.collect()
     gc.freeze()
     send(control, {"ready": os.getpid(), "import_s": time.monotonic() - began})
