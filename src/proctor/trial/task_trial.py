@@ -143,7 +143,7 @@ class TaskAttempt:
         if self.task.steps:
             await self._run_steps(self.sandbox, env)
         else:
-            verdict = await self._one_leg(self.sandbox, env, None)
+            verdict = await self._work_and_verify(self.sandbox, env, None)
             self._take(verdict)
 
     async def _set_up(self, sandbox: Sandbox, root: Root) -> None:
@@ -184,7 +184,7 @@ class TaskAttempt:
             lost = len(self.task.steps) - number
             if not await self._step_begins(sandbox, env, step, first=not number):
                 break
-            verdict = await self._one_leg(sandbox, env, step)
+            verdict = await self._work_and_verify(sandbox, env, step)
             self.steps[step.name] = verdict.reward
             if verdict.reward is None:
                 self._take(verdict)
@@ -215,7 +215,7 @@ class TaskAttempt:
                 return False
         return True
 
-    async def _one_leg(self, sandbox: Sandbox, env: Mapping[str, str], step: Step | None) -> Verdict:
+    async def _work_and_verify(self, sandbox: Sandbox, env: Mapping[str, str], step: Step | None) -> Verdict:
         """The agent works, then its work is judged, however the agent ended."""
         assert self.network is not None
         await self.network.enter(network.for_agent(self.task, self.setting.sandbox, step))
