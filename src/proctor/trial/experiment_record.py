@@ -14,7 +14,7 @@ from proctor.model.record import Artifact, AttemptRecord, Failure
 from proctor.model.spec import ExperimentBody
 from proctor.model.trial import Lease
 from proctor.processes import Usage, describe_status, from_rusage
-from proctor.trial.forkserver.remote import Pass
+from proctor.trial.forkserver.lane_client import Pass
 from proctor.trial.forkserver.wire import Message
 from proctor.trial.noise import judge
 from proctor.trial.point.aggregate import aggregate
