@@ -40,12 +40,12 @@ from proctor.trial.task.blame import compare, is_broken, is_hosts, said, unjudge
 from proctor.trial.task.declared import run_hooks, services_missing
 from proctor.trial.task.entrypoint import Entrypoint
 from proctor.trial.task.limits_reached import host_lacked, own_limits
+from proctor.trial.task.next_sandbox import NextSandbox
 from proctor.trial.task.pinned import image_of, limits_asked
 from proctor.trial.task.prepare import TaskTrialPlan
 from proctor.trial.task.request import sandbox_request, workdir_of
 from proctor.trial.task.second_look import judge as second_look
 from proctor.trial.task.setting import TaskSetting, environment, filled
-from proctor.trial.task.spare import Spare
 from proctor.trial.task.steps import Place, combine, make_ready, too_low, wait_healthy
 from proctor.trial.task.usage import added, usage_of
 from proctor.trial.task.workspace import commits
@@ -64,11 +64,11 @@ class TaskAttempt:
         plan: TaskTrialPlan,
         trial: PlannedTrial,
         lease: Lease,
-        spare: Spare | None = None,
+        next_sandbox: NextSandbox | None = None,
         controls: Controls | None = None,
     ) -> None:
         self.setting = setting
-        self.spare = spare
+        self.next_sandbox = next_sandbox
         # One that does nothing breaks nothing: its own attempt is as good as a control.
         self.controls = None if plan.agent.name == Nop.name else controls
         self.interrupted = False
@@ -166,7 +166,7 @@ class TaskAttempt:
         suffix = f"{self.lease.attempt}-{self.lease.fence}"
         request = sandbox_request(self.setting, self.task, self.trial, root, env, suffix=suffix, state=state)
         self.root, self.limits = root, request.limits
-        sandbox = await self.spare.take(self.trial.key, request) if self.spare else None
+        sandbox = await self.next_sandbox.take(self.trial.key, request) if self.next_sandbox else None
         if sandbox is None:
             sandbox = self.setting.backend.sandbox(request)
             await sandbox.start()
