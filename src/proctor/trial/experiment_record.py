@@ -116,10 +116,10 @@ def counting(timed: Pass) -> tuple[list[Message], dict[str, Any]]:
     for index, row in ordered:
         disturbed = pace["calm"] and "error" not in row and (index in timed.aside or index < pace["since"])
         (slower if disturbed else kept).append(row)
-    told = {name: pace[name] for name in ("calm", "best_ns", "waited_s")} | {"set_aside": len(slower)}
+    facts = {name: pace[name] for name in ("calm", "best_ns", "waited_s")} | {"set_aside": len(slower)}
     if slower and (usual := median([row["duration_s"] for row in kept if "duration_s" in row])):
-        told["times_slower"] = round(median([row["duration_s"] for row in slower]) / usual, 3)
-    return kept, {"pace": told}
+        facts["times_slower"] = round(median([row["duration_s"] for row in slower]) / usual, 3)
+    return kept, {"pace": facts}
 
 
 def failed_record(
