@@ -15,7 +15,7 @@ from proctor.store.blobs import FolderBlobs
 from proctor.trial import experiment_files
 from proctor.trial.experiment_files import keep_files
 from proctor.trial.experiment_record import Passes, build_record, judge_pass
-from proctor.trial.forkserver.remote import Pass
+from proctor.trial.forkserver.lane_client import Pass
 from proctor.trial.point.aggregate import aggregate
 
 FINE = {"timed_out": False, "status": 0, "phase": "end", "iteration": 0, "killed": 0, "unkillable": 0}

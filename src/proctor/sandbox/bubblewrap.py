@@ -25,7 +25,6 @@ from proctor.sandbox import overlay, reaper
 from proctor.sandbox import state as saved_state
 from proctor.sandbox.base import Network, Root, SandboxInfo, SandboxRequest
 from proctor.sandbox.certificates import CaBundle
-from proctor.sandbox.folders import SMALL_BYTES, Folders, Place
 from proctor.sandbox.init.build import keeper_program
 from proctor.sandbox.init.client import Keeper, Usage
 from proctor.sandbox.init.served import ServedSandbox
@@ -34,7 +33,7 @@ from proctor.sandbox.lower import Lower
 from proctor.sandbox.network import SandboxNetwork, by_keeper
 from proctor.sandbox.reach import NetworkRules
 from proctor.sandbox.seccomp import build_filter
-from proctor.sandbox.storage import StorageWatch, Watched, weight
+from proctor.sandbox.storage import StorageWatch, Watched
 from proctor.sandbox.userns import find_ids
 
 CAPABILITIES = sum(1 << number for number in (0, 1, 3, 4, 5, 6, 7, 8, 10, 18, 27, 29, 31))
@@ -85,7 +84,6 @@ class Bubblewrap:
         self.cgroups: limiting.Cgroups | None = None
         self.watch = StorageWatch(Path("/"))
         self.uploads = Uploads(lambda: self.folder)
-        self.folders = Folders(self.remove)
 
     def sandbox(self, request: SandboxRequest) -> BubblewrapSandbox:
         """One sandbox, not yet started."""
@@ -106,7 +104,6 @@ class Bubblewrap:
                 await self._keeper.remove(self.folder.name, parent)
             await self._keeper.close()
             self._keeper = None
-            self.folders = Folders(self.remove)
         if self._lock:
             owner.release(self._lock, remove=True)
             self._lock = None
@@ -232,7 +229,7 @@ class BubblewrapSandbox(ServedSandbox):
         self._keeper: Keeper | None = None
         self._ident = ""
         self._unique_name = ""
-        self._place: Place | None = None
+        self._state: Path | None = None
         self._removing: asyncio.Task[None] | None = None
         self.init_pid = 0
         self.standing: tuple[str, ...] = ()
@@ -265,25 +262,22 @@ class BubblewrapSandbox(ServedSandbox):
         """End every process. What it has used is known then; the rest is removed while others go on."""
         if self._keeper is None or self._removing:
             return
-        small = False
         with contextlib.suppress(SandboxError):
             await self._session.end_processes()
-            used_bytes, inodes = await self._session.disk_usage()
-            self._ledger["disk_bytes"] = used_bytes
-            small = weight(used_bytes, inodes) <= SMALL_BYTES and self._backend.folders.may_wait
+            self._ledger["disk_bytes"], _ = await self._session.disk_usage()
         if self._group:
             self._ledger = {**self._group.usage(), **self._ledger}
-        self._removing = asyncio.create_task(self._remove(self._keeper, small=small))
+        self._removing = asyncio.create_task(self._remove(self._keeper))
         self._backend.left(self._removing)
 
-    async def _remove(self, keeper: Keeper, *, small: bool = False) -> None:
+    async def _remove(self, keeper: Keeper) -> None:
         self._keeper = None
         self._backend.watch.remove(self._unique_name)
         self._session.silence()
         try:
             if self._network:
                 await self._network.stop()
-            await self._end(keeper, small=small)
+            await self._end(keeper)
         finally:
             # Not before: an init that had ended by itself could not leave its network to the next.
             self._session.close()
@@ -292,28 +286,25 @@ class BubblewrapSandbox(ServedSandbox):
             finally:
                 self._backend.ended(self)
 
-    async def _end(self, keeper: Keeper, *, small: bool) -> None:
+    async def _end(self, keeper: Keeper) -> None:
         ident = self._ident or f"never-{self._unique_name}"
-        place, removed = self._place, not small
         try:
-            if place and removed:
-                with _opened(place.path.parent) as folder:
-                    self._ledger["disk_bytes"] = await keeper.end(ident, place.path.name, folder)
+            if self._state:
+                with _opened(self._state.parent) as folder:
+                    self._ledger["disk_bytes"] = await keeper.end(ident, self._state.name, folder)
             else:
                 await keeper.end(ident)
         except SandboxError:
             if keeper.alive:
                 raise
             # It took every process with it when it died; the next one removes the files.
-            if place and removed:
-                await self._backend.remove(place.path)
-        if place:
-            await self._backend.folders.ended(place, removed=removed)
+            if self._state:
+                await self._backend.remove(self._state)
 
     async def save_state(self, target: Path, *, max_bytes: int) -> bool:
         """End every process, then write a tar of all that changed; False when that is too much to keep."""
         keeper = self._require_keeper()
-        state = self._require_place().path
+        state = self._require_state()
         return await saved_state.save(keeper, self._session, state, target, max_bytes=max_bytes)
 
     def lower(self) -> Lower | None:
@@ -323,7 +314,7 @@ class BubblewrapSandbox(ServedSandbox):
     async def take_layer(self, target: Path) -> None:
         """End every process and move all that changed to `target`; all that is left to do then is stop."""
         await self._session.end_processes()
-        await saved_state.move(self._require_keeper(), self._require_place().path, target)
+        await saved_state.move(self._require_keeper(), self._require_state(), target)
 
     async def host_failure(self) -> str:
         """Only the keeper and Proctor itself can take a sandbox away from outside."""
@@ -356,18 +347,20 @@ class BubblewrapSandbox(ServedSandbox):
             raise SandboxError(f"sandbox {self._request.name} is not running")
         return self._keeper
 
-    def _require_place(self) -> Place:
-        if self._place is None:
+    def _require_state(self) -> Path:
+        if self._state is None:
             raise SandboxError(f"sandbox {self._request.name} was not started")
-        return self._place
+        return self._state
 
     async def _make(self, keeper: Keeper, stack: overlay.Stack) -> None:
         backend, request, ids = self._backend, self._request, keeper.ids
         self.standing = stack.standing
         self._lower = stack.lower
-        belongs_to = (ids.keeper_uid, ids.keeper_gid) if ids.as_root else None
-        self._place = backend.folders.make(backend.folder, self._unique_name, belongs_to)
-        state = self._place.path
+        state = backend.folder / self._unique_name
+        os.mkdir(state, mode=0o700)  # noqa: PTH102 - once per sandbox
+        self._state = state
+        if ids.as_root:
+            os.chown(state, ids.keeper_uid, ids.keeper_gid)
         if request.state:
             await saved_state.restore(keeper, state, request.state)
         fds: list[int] = []

@@ -143,8 +143,8 @@ class Collector:
         )
         for name in names[MOST_FILES:]:
             os.unlink(f"{folder}/{name}")  # noqa: PTH108 - a hundred thousand of them
-        told = f"{len(names) - MOST_FILES} more files were left out; at most {MOST_FILES} are kept\n"
-        rest = self._keep_bytes(folder, f"{part}.left-out.txt", told.encode())
+        note = f"{len(names) - MOST_FILES} more files were left out; at most {MOST_FILES} are kept\n"
+        rest = self._keep_bytes(folder, f"{part}.left-out.txt", note.encode())
         return [*self._keep_each(folder, names[:MOST_FILES]), rest]
 
     def _keep_each(self, folder: str, names: list[str]) -> list[Artifact]:

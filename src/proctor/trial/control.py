@@ -190,7 +190,7 @@ class ControlAttempt(TaskAttempt):
         super().__init__(setting, plan, trial, lease)
         self.step = step
 
-    async def _one_leg(self, sandbox: Sandbox, env: Mapping[str, str], step: Step | None) -> Verdict:
+    async def _work_and_verify(self, sandbox: Sandbox, env: Mapping[str, str], step: Step | None) -> Verdict:
         with self.phases.phase("collect"):
             await self._run_hooks(sandbox, env, step)
         return await self._verify(sandbox, env, step)
@@ -205,7 +205,7 @@ class ControlAttempt(TaskAttempt):
                 except TaskError as error:
                     self.notes.append(f"step '{step.name}': {error}")
             if step is self.step:
-                self._take(await self._one_leg(sandbox, env, step))
+                self._take(await self._work_and_verify(sandbox, env, step))
                 return
 
 

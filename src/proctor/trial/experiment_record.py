@@ -14,7 +14,7 @@ from proctor.model.record import Artifact, AttemptRecord, Failure
 from proctor.model.spec import ExperimentBody
 from proctor.model.trial import Lease
 from proctor.processes import Usage, describe_status, from_rusage
-from proctor.trial.forkserver.remote import Pass
+from proctor.trial.forkserver.lane_client import Pass
 from proctor.trial.forkserver.wire import Message
 from proctor.trial.noise import judge
 from proctor.trial.point.aggregate import aggregate
@@ -116,10 +116,10 @@ def counting(timed: Pass) -> tuple[list[Message], dict[str, Any]]:
     for index, row in ordered:
         disturbed = pace["calm"] and "error" not in row and (index in timed.aside or index < pace["since"])
         (slower if disturbed else kept).append(row)
-    told = {name: pace[name] for name in ("calm", "best_ns", "waited_s")} | {"set_aside": len(slower)}
+    facts = {name: pace[name] for name in ("calm", "best_ns", "waited_s")} | {"set_aside": len(slower)}
     if slower and (usual := median([row["duration_s"] for row in kept if "duration_s" in row])):
-        told["times_slower"] = round(median([row["duration_s"] for row in slower]) / usual, 3)
-    return kept, {"pace": told}
+        facts["times_slower"] = round(median([row["duration_s"] for row in slower]) / usual, 3)
+    return kept, {"pace": facts}
 
 
 def failed_record(

@@ -25,7 +25,7 @@ from proctor.store.blobs import Blobs
 from proctor.trial.experiment_files import keep_files
 from proctor.trial.experiment_record import Passes, build_record, failed_record
 from proctor.trial.forkserver.client import ForkServer, ImportFailedError
-from proctor.trial.forkserver.remote import Pass
+from proctor.trial.forkserver.lane_client import Pass
 from proctor.trial.pace import KnownPace
 from proctor.trial.point.request import REQUEST
 from proctor.trial.redact import NOTHING_SECRET, Redactor

@@ -64,7 +64,7 @@ class RegradeAttempt(TaskAttempt):
     async def _set_up(self, sandbox: Sandbox, root: Root) -> None:
         """Everything is in its place already."""
 
-    async def _one_leg(self, sandbox: Sandbox, env: Mapping[str, str], step: Step | None) -> Verdict:
+    async def _work_and_verify(self, sandbox: Sandbox, env: Mapping[str, str], step: Step | None) -> Verdict:
         if self.earlier.record.outcome in _ENDS:
             self.outcome, self.failure = self.earlier.record.outcome, self.earlier.record.failure
         return await self._verdict(sandbox, env, step)
@@ -74,7 +74,7 @@ class RegradeAttempt(TaskAttempt):
         known = self.earlier.record.metrics.get("steps") or {}
         done = [step for step in self.task.steps if step.name in known]
         last = done[-1] if done else self.task.steps[0]
-        verdict = await self._one_leg(sandbox, env, last)
+        verdict = await self._work_and_verify(sandbox, env, last)
         self.steps = {step.name: known.get(step.name) for step in done} | {last.name: verdict.reward}
         self.notes.append(f"of several steps only '{last.name}' was graded again")
         if verdict.reward is None:

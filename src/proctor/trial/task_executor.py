@@ -12,10 +12,10 @@ from proctor.model.record import AttemptRecord, Failure
 from proctor.model.trial import Lease
 from proctor.trial.control import Controls
 from proctor.trial.task.begin import refuse_absent_programs
+from proctor.trial.task.next_sandbox import NextSandbox, Started
 from proctor.trial.task.prepare import TaskTrialPlan
 from proctor.trial.task.request import sandbox_request
 from proctor.trial.task.setting import TaskSetting, environment
-from proctor.trial.task.spare import Spare, Started
 from proctor.trial.task_trial import TaskAttempt
 
 
@@ -34,7 +34,7 @@ class TaskExecutor:
         self.plans = plans
         self.controls = Controls(setting) if controlled else None
         self._reaped = False
-        self._spare = Spare(self._start_ahead)
+        self._next_sandbox = NextSandbox(self._start_ahead)
 
     async def execute(self, trial: PlannedTrial, lease: Lease) -> AttemptRecord:
         """One attempt. A task that cannot even be read is the author's fault, not a crash."""
@@ -59,11 +59,11 @@ class TaskExecutor:
         return await self._attempt(plan, trial, lease).run()
 
     def _attempt(self, plan: TaskTrialPlan, trial: PlannedTrial, lease: Lease) -> TaskAttempt:
-        return TaskAttempt(self.setting, plan, trial, lease, self._spare, self.controls)
+        return TaskAttempt(self.setting, plan, trial, lease, self._next_sandbox, self.controls)
 
     def expect(self, trial: PlannedTrial) -> None:
         """This trial comes next: its sandbox is started while others run."""
-        self._spare.expect(trial)
+        self._next_sandbox.start_for(trial)
 
     async def _start_ahead(self, trial: PlannedTrial) -> Started | None:
         setting, plan = self.setting, self.plans(trial)
@@ -82,7 +82,7 @@ class TaskExecutor:
 
     async def close(self) -> None:
         """End what the back end keeps warm, and builds for trials that never came to need them."""
-        await self._spare.close()
+        await self._next_sandbox.close()
         if self.controls:
             await self.controls.close()
         if self.setting.end_builds:

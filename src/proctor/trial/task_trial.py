@@ -40,12 +40,12 @@ from proctor.trial.task.blame import compare, is_broken, is_hosts, said, unjudge
 from proctor.trial.task.declared import run_hooks, services_missing
 from proctor.trial.task.entrypoint import Entrypoint
 from proctor.trial.task.limits_reached import host_lacked, own_limits
+from proctor.trial.task.next_sandbox import NextSandbox
 from proctor.trial.task.pinned import image_of, limits_asked
 from proctor.trial.task.prepare import TaskTrialPlan
 from proctor.trial.task.request import sandbox_request, workdir_of
 from proctor.trial.task.second_look import judge as second_look
 from proctor.trial.task.setting import TaskSetting, environment, filled
-from proctor.trial.task.spare import Spare
 from proctor.trial.task.steps import Place, combine, make_ready, too_low, wait_healthy
 from proctor.trial.task.usage import added, usage_of
 from proctor.trial.task.workspace import commits
@@ -64,11 +64,11 @@ class TaskAttempt:
         plan: TaskTrialPlan,
         trial: PlannedTrial,
         lease: Lease,
-        spare: Spare | None = None,
+        next_sandbox: NextSandbox | None = None,
         controls: Controls | None = None,
     ) -> None:
         self.setting = setting
-        self.spare = spare
+        self.next_sandbox = next_sandbox
         # One that does nothing breaks nothing: its own attempt is as good as a control.
         self.controls = None if plan.agent.name == Nop.name else controls
         self.interrupted = False
@@ -143,7 +143,7 @@ class TaskAttempt:
         if self.task.steps:
             await self._run_steps(self.sandbox, env)
         else:
-            verdict = await self._one_leg(self.sandbox, env, None)
+            verdict = await self._work_and_verify(self.sandbox, env, None)
             self._take(verdict)
 
     async def _set_up(self, sandbox: Sandbox, root: Root) -> None:
@@ -166,7 +166,7 @@ class TaskAttempt:
         suffix = f"{self.lease.attempt}-{self.lease.fence}"
         request = sandbox_request(self.setting, self.task, self.trial, root, env, suffix=suffix, state=state)
         self.root, self.limits = root, request.limits
-        sandbox = await self.spare.take(self.trial.key, request) if self.spare else None
+        sandbox = await self.next_sandbox.take(self.trial.key, request) if self.next_sandbox else None
         if sandbox is None:
             sandbox = self.setting.backend.sandbox(request)
             await sandbox.start()
@@ -184,7 +184,7 @@ class TaskAttempt:
             lost = len(self.task.steps) - number
             if not await self._step_begins(sandbox, env, step, first=not number):
                 break
-            verdict = await self._one_leg(sandbox, env, step)
+            verdict = await self._work_and_verify(sandbox, env, step)
             self.steps[step.name] = verdict.reward
             if verdict.reward is None:
                 self._take(verdict)
@@ -215,7 +215,7 @@ class TaskAttempt:
                 return False
         return True
 
-    async def _one_leg(self, sandbox: Sandbox, env: Mapping[str, str], step: Step | None) -> Verdict:
+    async def _work_and_verify(self, sandbox: Sandbox, env: Mapping[str, str], step: Step | None) -> Verdict:
         """The agent works, then its work is judged, however the agent ended."""
         assert self.network is not None
         await self.network.enter(network.for_agent(self.task, self.setting.sandbox, step))

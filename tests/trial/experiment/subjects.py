@@ -58,9 +58,6 @@ class Subject(Experiment):
     def raise_and_raise_in_teardown(self) -> None:
         raise LookupError("nothing there")
 
-    def tell_binding(self) -> dict:
-        return {"index": 2, "bound": "LD_BIND_NOW" in os.environ, "value": os.environ.get("LD_BIND_NOW", "")}
-
     def raise_huge(self) -> None:
         raise ValueError("x" * 50_000_000)
 

@@ -232,12 +232,3 @@ def test_a_read_only_run_folder_is_the_infrastructures_fault(bench):
     assert record.outcome is Outcome.SANDBOX_ERROR
     assert "refused" in record.failure.message
     assert os.path.basename(str(bench.folder)) in record.failure.message  # noqa: PTH119 - text in a message
-
-
-@pytest.mark.parametrize("own", [None, "mine"])
-def test_what_the_server_needs_to_start_is_not_in_the_measured_environment(bench, monkeypatch, own):
-    monkeypatch.delenv("LD_BIND_NOW", raising=False)
-    if own:
-        monkeypatch.setenv("LD_BIND_NOW", own)
-    row = bench.point("subject", {"what": "tell_binding"}).iterations[2]
-    assert (row["bound"], row["value"]) == (own is not None, own or "")

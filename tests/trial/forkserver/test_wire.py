@@ -8,9 +8,9 @@ import time
 
 import pytest
 
-from proctor.trial.forkserver import link as link_module
-from proctor.trial.forkserver.link import Link, LinkClosedError
+from proctor.trial.forkserver import row_writer
 from proctor.trial.forkserver.page import BACKLOG_BYTES, IDLE, SharedPage
+from proctor.trial.forkserver.row_writer import RowsLostError, RowWriter
 from proctor.trial.forkserver.wire import Decoder, WireError, encode, receive, send
 
 
@@ -121,9 +121,9 @@ def test_a_row_waits_in_memory_that_outlives_its_process(pair):
     page = SharedPage()
     pid = os.fork()
     if pid == 0:
-        link = Link(theirs.fileno(), page)
-        link.row({"row": 1})
-        link.row({"row": 2})
+        writer = RowWriter(theirs.fileno(), page)
+        writer.row({"row": 1})
+        writer.row({"row": 2})
         os.kill(os.getpid(), 9)
     os.waitpid(pid, 0)
     assert everything(ours) == []
@@ -133,18 +133,18 @@ def test_a_row_waits_in_memory_that_outlives_its_process(pair):
 def test_rows_are_sent_after_a_while_when_the_page_is_full_and_before_a_report(pair, monkeypatch):
     ours, theirs = pair
     page = SharedPage()
-    link = Link(theirs.fileno(), page)
-    monkeypatch.setattr(link_module, "FLUSH_EVERY_NS", 1 << 62)
-    link.row({"row": 1})
+    writer = RowWriter(theirs.fileno(), page)
+    monkeypatch.setattr(row_writer, "FLUSH_EVERY_NS", 1 << 62)
+    writer.row({"row": 1})
     assert everything(ours) == []
-    monkeypatch.setattr(link_module, "FLUSH_EVERY_NS", -1)
-    link.row({"row": 2})
+    monkeypatch.setattr(row_writer, "FLUSH_EVERY_NS", -1)
+    writer.row({"row": 2})
     assert everything(ours) == [{"row": 1}, {"row": 2}]
-    monkeypatch.setattr(link_module, "FLUSH_EVERY_NS", 1 << 62)
-    link.row({"row": "x" * (BACKLOG_BYTES - 100)})
-    link.row({"row": "y" * 200})
+    monkeypatch.setattr(row_writer, "FLUSH_EVERY_NS", 1 << 62)
+    writer.row({"row": "x" * (BACKLOG_BYTES - 100)})
+    writer.row({"row": "y" * 200})
     assert [len(each["row"]) for each in everything(ours)] == [BACKLOG_BYTES - 100]
-    link.send({"report": 1})
+    writer.send({"report": 1})
     assert everything(ours) == [{"row": "y" * 200}, {"report": 1}]
     assert page.backlog == b""
 
@@ -153,28 +153,28 @@ def test_a_row_larger_than_the_page_goes_past_it(pair):
     ours, theirs = pair
     ours.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 1 << 20)
     theirs.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, 1 << 20)
-    link = Link(theirs.fileno(), SharedPage())
-    link.row({"row": "small"})
-    link.row({"row": "x" * 100_000})
+    writer = RowWriter(theirs.fileno(), SharedPage())
+    writer.row({"row": "small"})
+    writer.row({"row": "x" * 100_000})
     assert [len(each["row"]) for each in everything(ours)] == [5, 100_000]
 
 
 def test_a_lost_socket_keeps_all_in_the_page_until_that_is_full(pair, tmp_path):
     _, theirs = pair
     page = SharedPage()
-    link = Link(theirs.fileno(), page)
+    writer = RowWriter(theirs.fileno(), page)
     number = theirs.fileno()
     other = os.open(tmp_path / "not ours", os.O_CREAT | os.O_WRONLY)
     saved = os.dup(number)
     os.dup2(other, number)
-    link.send({"row": 1})
-    link.send({"row": 2})
-    assert link.lost
+    writer.send({"row": 1})
+    writer.send({"row": 2})
+    assert writer.lost
     assert list(Decoder().feed(page.backlog)) == [{"row": 1}, {"row": 2}]
-    with pytest.raises(LinkClosedError):
-        link.row({"row": "x" * BACKLOG_BYTES})
-    with pytest.raises(LinkClosedError):
-        link.send({"report": "after a gap nothing can be trusted"})
+    with pytest.raises(RowsLostError):
+        writer.row({"row": "x" * BACKLOG_BYTES})
+    with pytest.raises(RowsLostError):
+        writer.send({"report": "after a gap nothing can be trusted"})
     assert (tmp_path / "not ours").read_bytes() == b""
     os.dup2(saved, number)
     os.close(saved)
@@ -183,18 +183,18 @@ def test_a_lost_socket_keeps_all_in_the_page_until_that_is_full(pair, tmp_path):
 
 def test_a_closed_socket_counts_as_lost(pair):
     _, theirs = pair
-    link = Link(theirs.fileno(), SharedPage())
+    writer = RowWriter(theirs.fileno(), SharedPage())
     theirs.close()
-    link.send({"row": 1})
-    assert link.lost
+    writer.send({"row": 1})
+    assert writer.lost
 
 
 def test_a_forked_copy_ends_without_a_word(pair):
     ours, theirs = pair
-    link = Link(theirs.fileno(), SharedPage())
+    writer = RowWriter(theirs.fileno(), SharedPage())
     pid = os.fork()
     if pid == 0:
-        link.end_if_forked()
+        writer.end_if_forked()
         os._exit(1)
     assert os.waitpid(pid, 0)[1] == 0
     assert everything(ours) == []

@@ -14,8 +14,8 @@ import pytest
 
 from proctor.experiments.base import Experiment, ExperimentContext
 from proctor.model.spec import Iterations
-from proctor.trial.forkserver.link import Link
 from proctor.trial.forkserver.page import SharedPage
+from proctor.trial.forkserver.row_writer import RowWriter
 from proctor.trial.forkserver.wire import Decoder
 from proctor.trial.point import once
 from proctor.trial.point.measure import Point, time_calls
@@ -66,7 +66,7 @@ def measure(tmp_path: Path):
             "pace": pace and {"best_ns": 100, "patience_s": 1.0},
         }
         with ours, theirs:
-            Point(request, page, pace or Pace).run(lambda: experiment, Link(theirs.fileno(), page))
+            Point(request, page, pace or Pace).run(lambda: experiment, RowWriter(theirs.fileno(), page))
             ours.setblocking(False)
             frames = list(Decoder().feed(ours.recv(1 << 22)))
         run.aside = [each["row"]["iteration"] for each in frames if "aside" in each]

@@ -17,9 +17,7 @@ import time
 
 from proctor.experiments.base import REGISTRY
 from proctor.prctl import become_subreaper, die_with_parent
-from proctor.trial.forkserver.inherit import inherit_code
 from proctor.trial.forkserver.lane import Lane
-from proctor.trial.forkserver.rehearse import rehearse
 from proctor.trial.forkserver.scratch import remove_tree
 from proctor.trial.forkserver.watch import HungUpError
 from proctor.trial.forkserver.wire import receive, send
@@ -52,12 +50,6 @@ def main(handle: int, parent: int) -> None:
 def _prepare(control: socket.socket, hello: Message) -> Registered | None:
     """Import the experiment and what will be needed beside it, then freeze the heap for cheap forks."""
     sys.path[:] = hello["path"]
-    for name, value in hello["env"].items():
-        # What was set for our own start is not for the measured code, nor for what it starts.
-        if value is None:
-            os.environ.pop(name, None)
-        else:
-            os.environ[name] = value
     send(control, {"importing": hello["slug"]})
     began = time.monotonic()
     try:
@@ -68,8 +60,6 @@ def _prepare(control: socket.socket, hello: Message) -> Registered | None:
         return None
     for stream in (sys.stdout, sys.stderr):
         stream.flush()
-    inherit_code()
-    rehearse()
     gc.collect()
     gc.freeze()
     send(control, {"ready": os.getpid(), "import_s": time.monotonic() - began})

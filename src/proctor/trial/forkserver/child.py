@@ -9,8 +9,8 @@ import traceback
 from contextlib import suppress
 
 from proctor.experiments.base import construct
-from proctor.trial.forkserver.link import Link, LinkClosedError
 from proctor.trial.forkserver.page import PHASES
+from proctor.trial.forkserver.row_writer import RowsLostError, RowWriter
 from proctor.trial.forkserver.zygote import FINISHED, read_order, tell
 from proctor.trial.lockstep.worker import Seeds
 from proctor.trial.point.measure import Point
@@ -93,14 +93,14 @@ class Child:
         self.page.take(request["number"])
         # Another point's code may have told the pipe not to wait.
         os.set_blocking(self.stream, True)
-        link = Link(self.stream, self.page)
-        with suppress(LinkClosedError):
+        writer = RowWriter(self.stream, self.page)
+        with suppress(RowsLostError):
             seeds = seed_everything(request["seed"])
             try:
-                Point(request, self.page).run(self._maker(request), link)
+                Point(request, self.page).run(self._maker(request), writer)
             finally:
                 seeds.close()
-        if link.lost:
+        if writer.lost:
             self.page.mark(_LINK_CLOSED)
             return FAILED_EXIT
         return 0

@@ -18,15 +18,13 @@ from typing import Any
 from proctor.errors import SandboxError
 from proctor.experiments.base import REGISTRY
 from proctor.processes import kill_all, marked
+from proctor.trial.forkserver.lane_client import FrameSocket, LaneClient, Pass
 from proctor.trial.forkserver.output import Output
-from proctor.trial.forkserver.remote import LaneClient, Link, Pass
 from proctor.trial.forkserver.wire import Message
 
 START_TIMEOUT_S = 300.0
 CLOSE_TIMEOUT_S = 10.0
 MARKER = "PROCTOR_FORKSERVER"
-_FOR_THE_START = {"LD_BIND_NOW": "1"}
-"""Functions of libraries are looked up once, in the server, and not again in every fork that calls them."""
 
 
 class ImportFailedError(Exception):
@@ -54,7 +52,6 @@ class ForkServer:
             "path": sys.path,
             "preload": list(preload),
             "scratch": str(self._scratch),
-            "env": {name: os.environ.get(name) for name in _FOR_THE_START},
         }
         self._importing = False
         self.users = 0
@@ -70,11 +67,13 @@ class ForkServer:
             self._spawn(theirs.fileno())
         asyncio.get_running_loop().add_reader(self._output.reader, self._output.read)
         self._ready: asyncio.Future[Message] = asyncio.get_running_loop().create_future()
-        self._link = Link(ours, self._heard)
+        self._control = FrameSocket(ours, self._heard)
         try:
-            await self._link.send(self._hello)
+            await self._control.send(self._hello)
             await asyncio.wait(
-                {self._ready, self._link.closed}, timeout=START_TIMEOUT_S, return_when=asyncio.FIRST_COMPLETED
+                {self._ready, self._control.closed},
+                timeout=START_TIMEOUT_S,
+                return_when=asyncio.FIRST_COMPLETED,
             )
             self._judge_start()
         except BaseException:
@@ -90,7 +89,7 @@ class ForkServer:
             stderr=self._output.writer,
             pass_fds=[handle],
             start_new_session=True,
-            env={"PYTHONHASHSEED": "0", **os.environ, **_FOR_THE_START, MARKER: self._token},
+            env={"PYTHONHASHSEED": "0", **os.environ, MARKER: self._token},
         )
 
     def _heard(self, message: Message) -> None:
@@ -110,14 +109,14 @@ class ForkServer:
         words = self._output.end_of(4_000)
         if not self._importing:
             raise SandboxError(f"the fork server did not start: {words.strip() or 'no output'}")
-        how = "ended the process" if self._link.closed.done() else f"took more than {START_TIMEOUT_S:g} s"
+        how = "ended the process" if self._control.closed.done() else f"took more than {START_TIMEOUT_S:g} s"
         message = {"phase": "import", "type": "ImportFailed", "traceback": words}
         raise ImportFailedError({**message, "message": f"importing '{self.slug}' {how}"})
 
     @property
     def alive(self) -> bool:
         """Whether it can make another lane."""
-        return not self._link.closed.done()
+        return not self._control.closed.done()
 
     async def run(self, request: Mapping[str, Any]) -> Pass:
         """One pass on an idle lane; a new lane is made when none is idle."""
@@ -138,7 +137,7 @@ class ForkServer:
         ours, theirs = socket.socketpair()
         reader, writer = os.pipe()
         try:
-            await self._link.send({"lane": True}, [theirs.fileno(), writer])
+            await self._control.send({"lane": True}, [theirs.fileno(), writer])
         except SandboxError:
             ours.close()
             os.close(reader)
@@ -152,11 +151,11 @@ class ForkServer:
         """End the server, its lanes and whatever they run; wait until they are gone."""
         for lane in (*self._idle, *self._busy):
             lane.hang_up()
-        self._link.hang_up()
-        await asyncio.wait({self._link.closed}, timeout=CLOSE_TIMEOUT_S)
+        self._control.hang_up()
+        await asyncio.wait({self._control.closed}, timeout=CLOSE_TIMEOUT_S)
         for lane in (*self._idle, *self._busy):
             lane.close()
-        self._link.close()
+        self._control.close()
         clean = await asyncio.to_thread(self._collect)
         asyncio.get_running_loop().remove_reader(self._output.reader)
         self._output.close()

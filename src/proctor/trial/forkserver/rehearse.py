@@ -1,14 +1,9 @@
-"""Measure nothing a few times in the server, so that its forks find every path of the harness warm.
-
-A fork pays for each page that it writes. Interpreted code is written while it adapts to what it sees, caches
-are filled on first use: done here, before the heap is frozen, none of it happens in each child again.
-"""
+"""One measurement of nothing in a fork, to see which pages every measured process writes; see `pinned`."""
 
 from __future__ import annotations
 
 import marshal
 import os
-import random
 
 from proctor.experiments.base import Experiment, Registered
 from proctor.trial.forkserver.child import Child
@@ -20,8 +15,6 @@ if TYPE_CHECKING:
     from typing import Any
 
     from proctor.experiments.base import ExperimentContext
-
-TIMES = 20
 
 
 class _Nothing(Experiment):
@@ -49,19 +42,6 @@ _REQUEST = {
     "resident": True,
     "pace": None,
 }
-
-
-def rehearse() -> None:
-    """Go through a whole point, over and over, and leave no trace but warm code."""
-    state = random.getstate()
-    ours, theirs = os.pipe()
-    child = Child(_NOTHING, SharedPage(), stream=theirs, outputs=())
-    for _ in range(TIMES):
-        child.measure(marshal.dumps(_REQUEST))
-        os.read(ours, 64 << 10)
-    os.close(ours)
-    os.close(theirs)
-    random.setstate(state)
 
 
 def pin_what_it_writes() -> int | None:

@@ -27,8 +27,8 @@ if TYPE_CHECKING:
     from typing import Any
 
     from proctor.experiments.base import Experiment
-    from proctor.trial.forkserver.link import Link
     from proctor.trial.forkserver.page import SharedPage
+    from proctor.trial.forkserver.row_writer import RowWriter
 
 CONSTRUCT, SETUP, WARMUP, EXECUTE, TEARDOWN, INSTRUMENT, END = map(PHASES.index, PHASES[1:8])
 COLLECT_ABOVE = 2_000
@@ -82,9 +82,9 @@ class PointContext(ExperimentContext):
 
 
 class Point:
-    """One parameter point from construction to teardown. Every row and the report go over the link."""
+    """One parameter point from construction to teardown. Every row and the report go through the writer."""
 
-    link: Link
+    writer: RowWriter
     """Set when the process that will be measured exists."""
 
     def __init__(
@@ -110,9 +110,9 @@ class Point:
         self._collections = 0
         self._in_slots = 0
 
-    def run(self, make: Callable[[], Experiment], link: Link) -> None:
+    def run(self, make: Callable[[], Experiment], writer: RowWriter) -> None:
         """Setup, iterations, teardown. Teardown always runs once setup has begun."""
-        self.link = link
+        self.writer = writer
         # A lane keeps its own collector off; measured code starts with Python's defaults.
         gc.enable()
         gc.callbacks.append(self._count_collection)
@@ -144,11 +144,11 @@ class Point:
         try:
             return action()
         except BaseException as error:  # noqa: BLE001 - measured code may raise anything, SystemExit too
-            self.link.end_if_forked()
+            self.writer.end_if_forked()
             self.failures.append(describe_failure(phase, error))
             return None
         finally:
-            self.link.end_if_forked()
+            self.writer.end_if_forked()
             self.page.clear()
             self.report["phases_s"][phase] = time.monotonic() - began
 
@@ -188,14 +188,14 @@ class Point:
             self._before_slot()
             self.page.mark(WARMUP, -1)
             wall_ns = time_calls(call, self.context, loops)[1]
-            self.link.end_if_forked()
+            self.writer.end_if_forked()
             self.page.clear()
             return wall_ns / 1e9
 
         try:
             self.loops = calibrate_loops(time_slot)
         except BaseException as error:  # noqa: BLE001 - the measured iterations will record the same
-            self.link.end_if_forked()
+            self.writer.end_if_forked()
             self.report["notes"].append(f"calibration failed ({type(error).__name__}); one call per slot")
         finally:
             self.page.clear()
@@ -214,12 +214,12 @@ class Point:
             try:
                 _, wall_ns, _ = time_calls(call, self.context, self.loops)
             except BaseException as error:  # noqa: BLE001 - as in every slot
-                self.link.end_if_forked()
+                self.writer.end_if_forked()
                 self.failures.append(describe_failure("warmup", error))
                 break
             finally:
                 self.page.clear()
-            self.link.end_if_forked()
+            self.writer.end_if_forked()
             rule.add(wall_ns / 1e9 / self.loops, wall_ns / 1e9)
         self.report["warmup"] = {
             "dropped": len(rule.times_s),
@@ -236,7 +236,7 @@ class Point:
             reason = rule.verdict(0.0)
         while reason is None:
             row = self._iteration(call, rule.good + rule.failed)
-            self.link.row({"row": row})
+            self.writer.row({"row": row})
             rule.add(row.get("duration_s"))
             reason = rule.verdict(time.monotonic() - began)
         self.report["stopped"] = reason
@@ -252,7 +252,7 @@ class Point:
             index = rule.good + rule.failed
             row = self._iteration(call, index)
             calm = pace.kept()
-            self.link.row({"row": row} if calm else {"row": row, "aside": True})
+            self.writer.row({"row": row} if calm else {"row": row, "aside": True})
             rule.add(row.get("duration_s"), calm=calm)
             if pace.is_faster():
                 since = index + 1
@@ -279,14 +279,14 @@ class Point:
         try:
             returned, wall_ns, cpu_ns = time_calls(call, self.context, self.loops)
             self.instruments.exit()
-            self.link.end_if_forked()
+            self.writer.end_if_forked()
             after = resource.getrusage(resource.RUSAGE_SELF)
             after_children = resource.getrusage(resource.RUSAGE_CHILDREN)
             collected = self._collections - collections
             values = self.checker.plain(returned)
         except BaseException as error:  # noqa: BLE001 - measured code may raise anything
             self.instruments.exit()
-            self.link.end_if_forked()
+            self.writer.end_if_forked()
             return self._failed(index, error)
         finally:
             self.page.clear()
@@ -342,7 +342,7 @@ class Point:
         self.report["loops"] = self.loops
         self.report["not_finite"] = self.checker.not_finite
         self.report["used"] = [*map(tuple, before), *map(tuple, _used())]
-        self.link.send({"report": self.report})
+        self.writer.send({"report": self.report})
 
 
 def _used() -> tuple[Any, Any]:

@@ -17,11 +17,11 @@ if TYPE_CHECKING:
 FLUSH_EVERY_NS = 100_000_000
 
 
-class LinkClosedError(Exception):
+class RowsLostError(Exception):
     """The measured code closed the harness's descriptor, and the page cannot hold what there is to say."""
 
 
-class Link:
+class RowWriter:
     """Rows wait in the page, so a crash keeps every finished one."""
 
     def __init__(self, handle: int, page: SharedPage) -> None:
@@ -45,7 +45,7 @@ class Link:
         self.flush()
 
     def _keep(self, data: bytes) -> None:
-        """Put a frame into the page, or past it when it is too large; LinkClosedError when neither works."""
+        """Put a frame into the page, or past it when it is too large; RowsLostError when neither works."""
         if self._page.append(data):
             return
         if not self.lost:
@@ -55,7 +55,7 @@ class Link:
             self._write(data)
         if self.lost:
             self._page.fill()
-            raise LinkClosedError
+            raise RowsLostError
 
     def flush(self) -> None:
         """Send what waits. When the descriptor is lost it stays in the page, where the lane finds it."""

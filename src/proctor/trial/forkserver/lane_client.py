@@ -46,7 +46,7 @@ class Pass:
             self.report = message["report"]
 
 
-class Link:
+class FrameSocket:
     """A socket to a server or lane: frames in arrive as they come, and so does the end."""
 
     def __init__(self, sock: socket.socket, on_message: Callable[[Message], None]) -> None:
@@ -104,8 +104,8 @@ class LaneClient:
     """The controller's end of one lane of a server."""
 
     def __init__(self, sock: socket.socket, reader: int) -> None:
-        self._link = Link(sock, self._answered)
-        self._link.closed.add_done_callback(self._lost)
+        self._control = FrameSocket(sock, self._answered)
+        self._control.closed.add_done_callback(self._lost)
         self._stream = Stream(reader, self._broke)
         self._over: asyncio.Future[Message | None] | None = None
         self._last = False
@@ -113,7 +113,7 @@ class LaneClient:
     @property
     def alive(self) -> bool:
         """Whether it can take another trial."""
-        return not self._last and not self._link.closed.done()
+        return not self._last and not self._control.closed.done()
 
     def _answered(self, message: Message) -> None:
         self._last = bool(message.get("last"))
@@ -135,7 +135,7 @@ class LaneClient:
         self._over = asyncio.get_running_loop().create_future()
         try:
             self._stream.begin(done)
-            await self._link.send({"trial": request})
+            await self._control.send({"trial": request})
             await self._finish(done, await self._over)
         except BaseException:
             await self.end()
@@ -166,17 +166,17 @@ class LaneClient:
 
     def hang_up(self) -> None:
         """Make the lane end everything it runs, and itself."""
-        self._link.hang_up()
+        self._control.hang_up()
 
     def close(self) -> None:
         """Give the descriptors back."""
-        self._link.close()
+        self._control.close()
         self._stream.close()
 
     async def end(self) -> None:
         """Hang up and wait until the lane has killed what it ran and is gone."""
-        self._link.hang_up()
-        await asyncio.wait({self._link.closed}, timeout=10)
+        self._control.hang_up()
+        await asyncio.wait({self._control.closed}, timeout=10)
         self.close()
 
 

@@ -19,7 +19,7 @@ Started = tuple[SandboxRequest, Sandbox]
 _KEPT = 2
 
 
-class Spare:
+class NextSandbox:
     """Sandboxes for the trials announced last: one, and the one before while it is not taken yet."""
 
     def __init__(self, start: Callable[[PlannedTrial], Awaitable[Started | None]]) -> None:
@@ -27,8 +27,8 @@ class Spare:
         self._starting: dict[str, asyncio.Task[Started | None]] = {}
         self._leaving: set[asyncio.Task[None]] = set()
 
-    def expect(self, trial: PlannedTrial) -> None:
-        """This trial comes next."""
+    def start_for(self, trial: PlannedTrial) -> None:
+        """This trial comes next: start its sandbox."""
         if trial.key not in self._starting:
             self._starting[trial.key] = asyncio.create_task(self._begin(trial))
             if len(self._starting) > _KEPT:
@@ -62,7 +62,7 @@ class Spare:
         leaving.add_done_callback(self._leaving.discard)
 
     async def close(self) -> None:
-        """No more trials will come: stop the spare sandbox that was not used."""
+        """No more trials will come: stop what was not used."""
         while self._starting:
             self._discard(self._starting.popitem()[1])
         if self._leaving:
