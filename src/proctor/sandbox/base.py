@@ -231,7 +231,7 @@ async def host_failure(sandbox: Sandbox) -> str:
 
 
 @runtime_checkable
-class Leaves(Protocol):
+class DefersRemoval(Protocol):
     """A sandbox that can be left before it is removed; its back end removes it before it closes."""
 
     async def leave(self) -> None:
@@ -240,8 +240,8 @@ class Leaves(Protocol):
 
 async def leave(sandbox: Sandbox) -> None:
     """Be done with a sandbox: nothing runs in it any more, and nothing of it will stay."""
-    if can(sandbox, Leaves):
-        await cast("Leaves", sandbox).leave()
+    if can(sandbox, DefersRemoval):
+        await cast("DefersRemoval", sandbox).leave()
     else:
         await sandbox.stop()
 
@@ -265,7 +265,7 @@ class Before:
 
 
 @runtime_checkable
-class MakesReady(Protocol):
+class PreparesCommands(Protocol):
     """A sandbox that makes everything ready for a command in one go with starting it."""
 
     async def exec_after(self, before: Before, argv: Sequence[str], **options: Any) -> ExecResult:
@@ -276,8 +276,8 @@ async def exec_after(sandbox: Sandbox, before: Before, argv: Sequence[str], **op
     """Make everything ready, then run a command; SandboxError when the former failed."""
     if not (before.quiet or before.fresh or before.copies):
         return await sandbox.exec(argv, **options)
-    if can(sandbox, MakesReady):
-        maker = cast("MakesReady", sandbox)
+    if can(sandbox, PreparesCommands):
+        maker = cast("PreparesCommands", sandbox)
         return await maker.exec_after(before, argv, **options)
     if before.quiet or before.fresh:
         await end_processes(sandbox, fresh=before.fresh)
