@@ -15,7 +15,6 @@ from proctor.sandbox.fake import Fake
 from proctor.sandbox.userns import find_ids
 
 pytestmark = [pytest.mark.anyio, pytest.mark.needs("bubblewrap")]
-both = pytest.mark.parametrize("compiled", [True, False], ids=["compiled", "fallback"], indirect=True)
 
 
 def states(backend):
@@ -23,7 +22,6 @@ def states(backend):
     return [len(list(each.iterdir())) for each in sorted(backend.folder.iterdir()) if each.is_dir()]
 
 
-@both
 async def test_nothing_runs_in_it_and_what_it_used_is_known(make, backend):
     sandbox = make()
     await sandbox.start()
@@ -43,7 +41,6 @@ async def test_nothing_runs_in_it_and_what_it_used_is_known(make, backend):
     await sandbox.stop()
 
 
-@both
 async def test_closing_the_back_end_waits_for_those_that_leave(make, backend):
     sandboxes = [make() for _ in range(4)]
     for each in sandboxes:
@@ -55,7 +52,6 @@ async def test_closing_the_back_end_waits_for_those_that_leave(make, backend):
     assert not place.exists()
 
 
-@both
 async def test_small_ones_are_removed_together(make, backend, monkeypatch):
     monkeypatch.setattr(folders, "TOGETHER", 3)
     counts = []
@@ -78,7 +74,6 @@ async def test_small_ones_are_removed_together(make, backend, monkeypatch):
     assert states(backend) == [1], "a back end that was closed begins anew"
 
 
-@both
 async def test_those_that_share_a_folder_wait_for_the_last_of_them(make, backend, monkeypatch):
     monkeypatch.setattr(folders, "TOGETHER", 2)
     sandboxes = [make() for _ in range(3)]
@@ -106,7 +101,6 @@ async def test_not_too_many_wait(make, backend, monkeypatch):
     assert states(backend) == [2]
 
 
-@both
 async def test_the_files_of_one_whose_keeper_died_are_removed(make, backend):
     sandbox = make()
     await sandbox.start()
@@ -117,7 +111,6 @@ async def test_the_files_of_one_whose_keeper_died_are_removed(make, backend):
     assert states(backend) == [0]
 
 
-@both
 async def test_what_a_killed_owner_had_not_given_away_yet_stops_nobody(make, backend):
     dead = backend._state_dir / "1-2"
     ids = find_ids()

@@ -88,7 +88,7 @@ class Containers:
     async def place(self, request: SandboxRequest) -> Place:
         """A name, labels and a folder for one sandbox."""
         if self._program is None:
-            self._program = await asyncio.to_thread(init_program, self.cache_dir)
+            self._program = await asyncio.to_thread(init_program)
         number = next(self._numbers)
         folder = self.open_folder() / f"s{number}"
         folder.mkdir(mode=0o711)
