@@ -154,8 +154,10 @@ class Bubblewrap:
                 raise SandboxError(f"cannot give {tree} to the ids of the sandboxes")
             return
         uid, gid = keeper.ids.first_uid, keeper.ids.first_gid
-        for path in (tree, *tree.rglob("*")):
-            os.lchown(path, uid, gid)
+        os.lchown(tree, uid, gid)
+        for folder, folders, files in os.walk(tree):
+            for each in (*folders, *files):
+                os.lchown(f"{folder}/{each}", uid, gid)
 
     def unique(self, name: str) -> str:
         """A folder name for a sandbox, safe and never used before by this process."""
