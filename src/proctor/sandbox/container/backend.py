@@ -114,6 +114,7 @@ class Containers:
         """A file that all containers share, which says how names are found once there is a network."""
         file = self.cache_dir / f"resolv-{RESOLVER}.conf"
         if not file.exists():
+            self.cache_dir.mkdir(parents=True, exist_ok=True)
             file.write_text(f"nameserver {RESOLVER}\n")
             file.chmod(0o644)
         return file
