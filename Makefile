@@ -4,11 +4,12 @@ SHELL := /bin/bash
 # Bytecode is what keeps start-up fast; a machine may have switched it off.
 unexport PYTHONDONTWRITEBYTECODE
 PY := .venv/bin/python
-SYSTEM_RUN := bubblewrap git iproute2 python3 python3-pytest slirp4netns sqlite3
+SYSTEM_RUN := git iproute2 python3 python3-pytest slirp4netns sqlite3
 SYSTEM_TEST := $(SYSTEM_RUN) aardvark-dns chromium docker-registry hyperfine iptables mmdebstrap netavark podman podman-compose postgresql runc tmux uidmap valgrind
+SYSTEM_BENCH := $(SYSTEM_TEST) bubblewrap
 JOBS ?= 2
 
-.PHONY: help setup demo test coverage check bench bench-stats perf-baseline soak docs clean doctor lock
+.PHONY: help setup demo test coverage check bench bench-stats perf-baseline soak docs clean doctor lock keeper keeper-check
 
 help: ## list what can be made
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## (.*)/  make \1\t\2/' | expand -t 16
@@ -36,8 +37,8 @@ check: ## lint, types and import layers
 	@.venv/bin/lint-imports --no-cache
 
 bench: ## Proctor's own benchmarks, side by side with peers
-	@scripts/setup.sh bench $(SYSTEM_TEST)
-	@for each in harness_cost store_cost start_up precision sandbox_cycle task_trials podman_overhead image_pull many_agents \
+	@scripts/setup.sh bench $(SYSTEM_BENCH)
+	@for each in harness_cost store_cost start_up precision sandbox_cycle first_rollout task_trials podman_overhead image_pull many_agents \
 	  perf_harness large_run comparison_quality command_timing; do \
 	  echo "== benchmarks/$$each.py"; $(PY) benchmarks/$$each.py || exit 1; done
 
@@ -62,6 +63,12 @@ docs: ## write the generated reference, then check that every command and file i
 
 doctor: setup ## what works on this machine, and why not
 	@.venv/bin/proctor doctor
+
+keeper: ## build the sandboxes' keeper for every processor it ships for; commit what it makes
+	@scripts/keeper.sh
+
+keeper-check: ## build it anew for PROCESSORS (all) and compare with what is committed
+	@scripts/keeper.sh --check $(PROCESSORS)
 
 lock: ## pin dependencies anew
 	@scripts/setup.sh dev

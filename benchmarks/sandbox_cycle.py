@@ -6,7 +6,6 @@ the controller, the keeper, every init and every command together, from the kern
 
     python benchmarks/sandbox_cycle.py
     python benchmarks/sandbox_cycle.py --cycles 300 --json sandbox.json
-    python benchmarks/sandbox_cycle.py --fallback           # without the compiled keeper
 """
 
 from __future__ import annotations
@@ -172,7 +171,7 @@ async def measure(options: argparse.Namespace) -> dict[str, Any]:
     with tempfile.TemporaryDirectory() as folder:
 
         def open_backend() -> Bubblewrap:
-            return Bubblewrap(Path(folder), compiled=not options.fallback)
+            return Bubblewrap(Path(folder))
 
         backend = open_backend()
         times = await alternating(backend, options.cycles, bwrap=bwrap)
@@ -185,7 +184,6 @@ async def measure(options: argparse.Namespace) -> dict[str, Any]:
     medians = {name: statistics.median(values) for name, values in times.items() if values}
     return {
         "user": "root" if os.geteuid() == 0 else "ordinary",
-        "keeper": "fallback" if options.fallback else "compiled",
         "cgroups": cgroups,
         "load": os.getloadavg()[0],
         "median_ms": medians,
@@ -204,7 +202,7 @@ def show(found: dict[str, Any]) -> None:
     """The record as a table."""
     times, cpu = found["median_ms"], found["cpu_ms"]
     cgroups = f"cgroup v{found['cgroups']}" if found["cgroups"] else "rlimits"
-    print(f"{found['keeper']} keeper, {found['user']} user, {cgroups}, load {found['load']:.1f}\n")
+    print(f"{found['user']} user, {cgroups}, load {found['load']:.1f}\n")
     print("| what | median ms | CPU ms | target |")
     print("|---|---|---|---|")
     print(f"| bare process | {times['spawn']:.2f} | {cpu['spawn']:.2f} | |")
@@ -229,7 +227,6 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else "")
     parser.add_argument("--cycles", type=int, default=200)
     parser.add_argument("--idle", type=int, default=100, help="idle sandboxes to weigh")
-    parser.add_argument("--fallback", action="store_true", help="without the compiled keeper")
     parser.add_argument("--json", type=Path, help="write the record here as well")
     options = parser.parse_args()
     found = asyncio.run(measure(options))

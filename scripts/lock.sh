@@ -10,3 +10,5 @@ compile pyproject.toml -o requirements/run.lock
 compile pyproject.toml --group dev -c requirements/run.lock -o requirements/dev.lock
 compile pyproject.toml --group dev --group bench -c requirements/dev.lock -o requirements/bench.lock
 printf 'uv==%s\nhatchling\neditables\n' "$("$uv" --version | cut -d' ' -f2)" | compile - -o requirements/bootstrap.lock
+# The programs that are committed depend on its version, so it is never raised in passing.
+printf 'ziglang==0.17.0\n' | compile - -o requirements/keeper.lock

@@ -28,8 +28,14 @@ def _postgres() -> bool:
     return bool(shutil.which("initdb") or list(Path("/usr/lib/postgresql").glob("*/bin/initdb")))
 
 
+def _namespaces() -> bool:
+    from proctor.sandbox.probe import obstacle
+
+    return not obstacle()
+
+
 COMPONENTS: dict[str, Callable[[], bool]] = {
-    "bubblewrap": lambda: bool(shutil.which("bwrap")),
+    "bubblewrap": _namespaces,
     "docker-registry": lambda: bool(shutil.which("docker-registry")),
     "mmdebstrap": lambda: bool(shutil.which("mmdebstrap")),
     "chromium": lambda: bool(shutil.which("chromium")),

@@ -7,7 +7,7 @@ from importlib.metadata import EntryPoint
 
 import pytest
 
-from proctor.agents import registry
+from proctor.agents import describe, registry
 from proctor.agents.describe import describe_all
 from proctor.agents.registry import BUILT_IN, make_agent
 from proctor.cli.main import main
@@ -50,7 +50,7 @@ def test_every_built_in_agent_has_a_line_and_says_what_it_needs(capsys, monkeypa
 
 
 def test_a_model_endpoint_makes_the_terminal_agent_ready(monkeypatch):
-    monkeypatch.setattr("shutil.which", lambda name: f"/usr/bin/{name}")
+    monkeypatch.setattr(describe, "_a_sandbox", lambda: True)
     found = {each.name: each for each in describe_all(Settings(model_base_url="http://x"))}
     assert found["terminal"].ready
     assert found["nop"].needs == ()
@@ -58,9 +58,10 @@ def test_a_model_endpoint_makes_the_terminal_agent_ready(monkeypatch):
 
 def test_without_a_sandbox_no_agent_can_run(monkeypatch):
     monkeypatch.setattr("shutil.which", lambda name: None)
+    monkeypatch.setattr("proctor.sandbox.probe.missing_program", lambda: "no keeper")
     found = describe_all(Settings(model_base_url="http://x"))
     assert {each.ready for each in found} == {False}
-    assert "bwrap" in found[0].missing[0]
+    assert "proctor doctor" in found[0].missing[0]
 
 
 def test_agents_of_other_packages_are_listed_and_a_broken_one_says_why(outside, capsys):

@@ -17,13 +17,8 @@ def cache_dir(tmp_path_factory):
 
 
 @pytest.fixture
-def compiled(request):
-    return getattr(request, "param", True)
-
-
-@pytest.fixture
-async def backend(compiled, tmp_path, cache_dir, anyio_backend):
-    made = Bubblewrap(tmp_path / "home", cache_dir=cache_dir, compiled=compiled)
+async def backend(tmp_path, cache_dir, anyio_backend):
+    made = Bubblewrap(tmp_path / "home", cache_dir=cache_dir)
     yield made
     await made.close()
 

@@ -5,11 +5,7 @@ from __future__ import annotations
 import asyncio
 import textwrap
 
-import pytest
-
 MB = 1 << 20
-both = pytest.mark.parametrize("compiled", [True, False], ids=["compiled", "fallback"], indirect=True)
-"""With the compiled keeper of bubblewrap's sandboxes, and with the one that needs no compiler."""
 
 
 async def sh(sandbox, script, **options):

@@ -11,7 +11,7 @@ import socket
 from pathlib import Path
 
 import pytest
-from tests.faults.inside import MB, both, fork_bomb, memory_bomb, python, sh
+from tests.faults.inside import MB, fork_bomb, memory_bomb, python, sh
 
 from proctor.errors import SandboxError
 from proctor.sandbox.base import Limits, Root, SandboxRequest
@@ -32,7 +32,6 @@ async def start(backend):
     return started
 
 
-@both
 async def test_nothing_of_the_host_s_files_is_visible(start, tmp_path, monkeypatch):
     monkeypatch.setenv("A_SECRET_OF_THE_CALLER", "s3cret-value")
     secret = tmp_path / "secret"
@@ -59,7 +58,6 @@ async def test_nothing_of_the_host_s_files_is_visible(start, tmp_path, monkeypat
         assert word not in result.stdout
 
 
-@both
 async def test_the_init_cannot_be_read_traced_or_entered(start):
     sandbox = await start()
     for path in ("environ", "root/etc/shadow", "root", "cwd/x", "fd/3", "maps", "mem", "exe"):
@@ -102,7 +100,6 @@ async def test_the_init_and_the_supervisor_cannot_be_killed_or_stopped(start):
     assert (await sandbox.exec(["true"])).exit_code == 0
 
 
-@both
 async def test_root_inside_cannot_mount_make_namespaces_or_change_the_kernel(start):
     sandbox = await start()
     refused = [
@@ -118,7 +115,6 @@ async def test_root_inside_cannot_mount_make_namespaces_or_change_the_kernel(sta
         assert (await sh(sandbox, attempt)).exit_code != 0, attempt
 
 
-@both
 async def test_doors_of_the_kernel_are_shut_by_the_filter(start):
     sandbox = await start()
     result = await python(
@@ -159,7 +155,6 @@ async def test_doors_of_the_kernel_are_shut_by_the_filter(start):
     assert result.stdout == b"done\n", result
 
 
-@both
 async def test_accounts_that_are_no_file_do_not_hold_up_a_command(start):
     sandbox = await start()
     for trick in ("mkfifo /etc/passwd", "ln -s /dev/zero /etc/passwd", "mkdir /etc/passwd"):
@@ -168,7 +163,6 @@ async def test_accounts_that_are_no_file_do_not_hold_up_a_command(start):
         assert (await sandbox.exec(["true"], user="user", timeout_s=30)).exit_code == 127
 
 
-@both
 async def test_there_is_no_terminal_of_the_caller_to_write_to(start):
     sandbox = await start()
     result = await sh(sandbox, "echo x > /dev/tty; tty; ps -o sid= -p $$; echo $$; ls /proc/self/fd | wc -l")
@@ -207,7 +201,6 @@ async def test_no_network_means_none_not_even_abstract_sockets_of_the_host(start
     assert (await sh(sandbox, "find / -xdev -type s 2>/dev/null")).stdout == b""
 
 
-@both
 async def test_a_fork_bomb_is_bounded_and_ends_with_its_time(start):
     sandbox = await start(pids=60)
     await fork_bomb(sandbox)
@@ -223,7 +216,6 @@ async def test_a_fork_bomb_that_detaches_itself_ends_with_the_sandbox(start):
     assert not Path(f"/proc/{pid}").exists()
 
 
-@both
 async def test_a_memory_bomb_is_ended_and_told_from_a_crash(start):
     sandbox = await start(memory_bytes=64 * MB)
     await memory_bomb(sandbox)
@@ -262,7 +254,6 @@ async def test_huge_output_takes_no_memory_and_little_of_the_controller(start):
     assert resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before < 30_000
 
 
-@both
 async def test_links_and_devices_never_come_out(start, tmp_path):
     sandbox = await start()
     (tmp_path / "host").mkdir()
@@ -290,7 +281,6 @@ async def test_links_and_devices_never_come_out(start, tmp_path):
         await sandbox.download("/app/missing", tmp_path / "one")
 
 
-@both
 async def test_links_inside_do_not_lead_an_upload_out(start, tmp_path):
     sandbox = await start()
     target = tmp_path / "target"

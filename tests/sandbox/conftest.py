@@ -1,4 +1,4 @@
-"""Real sandboxes for tests: one back end per test, one build of the keeper per session."""
+"""Real sandboxes for tests: one back end per test, one cache per session."""
 
 from __future__ import annotations
 
@@ -17,16 +17,8 @@ def cache_dir(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture
-def compiled(request: pytest.FixtureRequest) -> bool:
-    """Which keeper; tests that ask for both set it."""
-    return getattr(request, "param", True)
-
-
-@pytest.fixture
-async def backend(
-    compiled: bool, tmp_path: Path, cache_dir: Path, anyio_backend: str
-) -> AsyncIterator[Bubblewrap]:
-    made = Bubblewrap(tmp_path / "home", cache_dir=cache_dir, compiled=compiled)
+async def backend(tmp_path: Path, cache_dir: Path, anyio_backend: str) -> AsyncIterator[Bubblewrap]:
+    made = Bubblewrap(tmp_path / "home", cache_dir=cache_dir)
     yield made
     await made.close()
 

@@ -1,4 +1,4 @@
-"""Real sandboxes, made by the compiled keeper and by bubblewrap's own program."""
+"""Real sandboxes, made by the keeper."""
 
 # Scripts for the inside are kept whole, and a process there is waited for by looking.
 # ruff: noqa: ASYNC110, E501
@@ -17,7 +17,6 @@ from proctor.processes import start_ticks
 from proctor.sandbox.base import Root, end_processes
 
 pytestmark = [pytest.mark.anyio, pytest.mark.needs("bubblewrap")]
-both = pytest.mark.parametrize("compiled", [True, False], ids=["compiled", "fallback"], indirect=True)
 
 
 async def sh(sandbox, script, **options):
@@ -30,14 +29,12 @@ async def text(sandbox, script, **options):
     return result.stdout.decode().strip()
 
 
-@both
 async def test_a_command_runs_as_root_in_its_folder_with_an_empty_environment(sandbox):
     assert await text(sandbox, "id -u; pwd") == "0\n/app"
     names = {line.split("=")[0] for line in (await text(sandbox, "env")).splitlines()}
     assert names == {"PATH", "HOME", "PWD"}
 
 
-@both
 async def test_exit_codes_output_and_usage_are_reported(sandbox):
     result = await sh(sandbox, "echo out; echo err >&2; exit 7")
     assert (result.exit_code, result.stdout, result.stderr) == (7, b"out\n", b"err\n")
@@ -46,7 +43,6 @@ async def test_exit_codes_output_and_usage_are_reported(sandbox):
     assert (await sh(sandbox, "kill -TERM $$")).exit_code == 128 + 15
 
 
-@both
 async def test_a_missing_program_and_a_missing_folder_are_the_inside_s_errors(sandbox):
     missing = await sandbox.exec(["no-such-program"])
     assert missing.exit_code == 127
@@ -56,7 +52,6 @@ async def test_a_missing_program_and_a_missing_folder_are_the_inside_s_errors(sa
     assert (await sandbox.exec(["true"], user="no-such-user")).exit_code == 127
 
 
-@both
 async def test_input_environment_folder_and_user_are_honoured(sandbox):
     assert await text(sandbox, "cat", stdin=b"abc") == "abc"
     assert await text(sandbox, "wc -c", stdin=b"x" * 300_000) == "300000"
@@ -68,7 +63,6 @@ async def test_input_environment_folder_and_user_are_honoured(sandbox):
     assert await text(sandbox, "id -u; id -g", user="nobody:www-data") == "65534\n33"
 
 
-@both
 async def test_a_large_environment_arrives_whole(sandbox):
     value = "v" * 100_000
     assert await text(sandbox, 'printf %s "$A$B" | wc -c', env={"A": value, "B": value}) == "200000"
@@ -104,7 +98,6 @@ async def test_the_end_of_long_output_is_kept_and_all_of_it_is_seen(sandbox):
     assert result.stdout.endswith(b"end\n")
 
 
-@both
 async def test_a_time_limit_ends_the_whole_tree_and_spares_earlier_daemons(sandbox):
     await sh(sandbox, "setsid sleep 1000 >/dev/null 2>&1 &")
     script = "sleep 2000 & setsid sleep 2001 & (setsid sh -c 'sleep 2002 & sleep 2003' &) ; sleep 2004"
@@ -134,7 +127,6 @@ async def test_a_daemon_that_keeps_its_output_does_not_hold_up_the_command(sandb
 
 
 @pytest.mark.needs("tmux")
-@both
 async def test_tmux_survives_between_commands(sandbox):
     await sh(sandbox, "tmux new-session -d -s main", timeout_s=20)
     await sh(
@@ -182,7 +174,6 @@ async def test_ordinary_work_is_possible(sandbox):
     )
 
 
-@both
 async def test_layers_are_stacked_and_none_is_changed(make, backend, tmp_path):
     for number in (1, 2):
         layer = tmp_path / f"layer{number}" / "app"
@@ -200,7 +191,6 @@ async def test_layers_are_stacked_and_none_is_changed(make, backend, tmp_path):
     assert (tmp_path / "layer1/app/only1").exists()
 
 
-@both
 async def test_a_root_without_a_shell_or_libraries_works(make, tmp_path):
     program = Path("/usr/sbin/ldconfig")
     if not program.exists():
@@ -219,7 +209,6 @@ async def test_a_root_without_a_shell_or_libraries_works(make, tmp_path):
     await sandbox.stop()
 
 
-@both
 async def test_binds_are_visible_and_read_only(make, tmp_path):
     (tmp_path / "tools").mkdir()
     (tmp_path / "tools/t").write_text("tool")
@@ -232,7 +221,6 @@ async def test_binds_are_visible_and_read_only(make, tmp_path):
     await sandbox.stop()
 
 
-@both
 async def test_ending_processes_leaves_the_sandbox_usable_and_the_folders_fresh(sandbox, tmp_path):
     script = "mkdir -p /app/t/x; ln -s /app/t /logs2; mv /logs /old; ln -s /app/t /logs; mkdir -p /app/t/verifier; "
     await sh(sandbox, script + "echo forged > /app/t/verifier/reward.txt; chmod 000 /app/t/verifier")
@@ -279,7 +267,6 @@ async def test_stopping_ends_commands_in_flight_with_an_error(make):
         await running
 
 
-@both
 async def test_a_start_that_fails_leaves_nothing_and_says_which_step(make, backend, tmp_path):
     with pytest.raises(SandboxError, match="no layers"):
         await make(Root()).start()
@@ -292,7 +279,6 @@ async def test_a_start_that_fails_leaves_nothing_and_says_which_step(make, backe
     assert list(backend.folder.glob("*/")) == []
 
 
-@both
 async def test_many_sandboxes_live_side_by_side_and_do_not_see_each_other(make):
     sandboxes = [make() for _ in range(8)]
     await asyncio.gather(*(each.start() for each in sandboxes))
@@ -303,7 +289,6 @@ async def test_many_sandboxes_live_side_by_side_and_do_not_see_each_other(make):
     await asyncio.gather(*(each.stop() for each in sandboxes))
 
 
-@both
 async def test_closing_the_back_end_stops_everything(make, backend, tmp_path):
     sandbox = make()
     await sandbox.start()
@@ -315,7 +300,6 @@ async def test_closing_the_back_end_stops_everything(make, backend, tmp_path):
         await sandbox.exec(["true"])
 
 
-@both
 async def test_a_keeper_that_died_is_replaced_and_its_sandboxes_fail(make, backend):
     sandbox = make()
     await sandbox.start()
@@ -337,7 +321,6 @@ async def test_nul_bytes_are_refused(sandbox):
         await sandbox.exec(["echo", "a\0b"])
 
 
-@both
 async def test_the_record_says_what_was_enforced_and_used(make):
     sandbox = make(memory_bytes=1 << 28, cpus=1.5, pids=50, storage_bytes=1 << 30)
     await sandbox.start()

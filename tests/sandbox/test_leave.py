@@ -15,7 +15,6 @@ from proctor.sandbox.fake import Fake
 from proctor.sandbox.userns import find_ids
 
 pytestmark = [pytest.mark.anyio, pytest.mark.needs("bubblewrap")]
-both = pytest.mark.parametrize("compiled", [True, False], ids=["compiled", "fallback"], indirect=True)
 
 
 def states(backend):
@@ -23,7 +22,6 @@ def states(backend):
     return list(backend.folder.glob("*/"))
 
 
-@both
 async def test_nothing_runs_in_it_and_what_it_used_is_known(make, backend):
     sandbox = make()
     await sandbox.start()
@@ -43,7 +41,6 @@ async def test_nothing_runs_in_it_and_what_it_used_is_known(make, backend):
     await sandbox.stop()
 
 
-@both
 async def test_closing_the_back_end_waits_for_those_that_leave(make, backend):
     sandboxes = [make() for _ in range(4)]
     for each in sandboxes:
@@ -55,7 +52,6 @@ async def test_closing_the_back_end_waits_for_those_that_leave(make, backend):
     assert not place.exists()
 
 
-@both
 async def test_a_back_end_that_was_closed_begins_anew(make, backend):
     for _ in range(2):
         sandbox = make()
@@ -68,7 +64,6 @@ async def test_a_back_end_that_was_closed_begins_anew(make, backend):
         await backend.close()
 
 
-@both
 async def test_one_that_ends_takes_nothing_of_its_neighbours(make, backend):
     first, second = make(), make()
     await first.start()
@@ -82,7 +77,6 @@ async def test_one_that_ends_takes_nothing_of_its_neighbours(make, backend):
     assert states(backend) == []
 
 
-@both
 async def test_the_files_of_one_whose_keeper_died_are_removed(make, backend):
     sandbox = make()
     await sandbox.start()
@@ -93,7 +87,6 @@ async def test_the_files_of_one_whose_keeper_died_are_removed(make, backend):
     assert states(backend) == []
 
 
-@both
 async def test_what_a_killed_owner_had_not_given_away_yet_stops_nobody(make, backend):
     dead = backend._state_dir / "1-2"
     ids = find_ids()

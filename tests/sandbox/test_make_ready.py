@@ -19,7 +19,6 @@ from proctor.sandbox.base import (
 from proctor.sandbox.fake import Fake
 
 pytestmark = [pytest.mark.anyio, pytest.mark.needs("bubblewrap")]
-both = pytest.mark.parametrize("compiled", [True, False], ids=["compiled", "fallback"], indirect=True)
 
 
 @pytest.fixture
@@ -36,7 +35,6 @@ async def text(sandbox, script, **options):
     return result.stdout.decode().strip()
 
 
-@both
 async def test_a_command_finds_a_quiet_place_fresh_folders_and_what_was_brought(sandbox, files):
     await text(
         sandbox, "mkdir -p /tests /logs/verifier; echo forged | tee /tests/old /logs/verifier/reward.txt"
@@ -61,7 +59,6 @@ async def test_a_command_finds_a_quiet_place_fresh_folders_and_what_was_brought(
     assert await text(sandbox, "pgrep -c sh || true") == "1"
 
 
-@both
 async def test_a_user_inside_gains_nothing_from_what_root_made_ready(sandbox, files):
     script = "grep Cap /proc/self/status; touch /tests/mine; ls -l /proc/self/fd | grep -c memfd"
     plain = await sandbox.exec(["sh", "-c", script], user="nobody")
@@ -74,7 +71,6 @@ async def test_a_user_inside_gains_nothing_from_what_root_made_ready(sandbox, fi
     assert b"Permission denied" in made.stderr
 
 
-@both
 async def test_what_cannot_be_made_ready_is_no_exit_code_of_the_command(sandbox, files):
     with pytest.raises(SandboxError, match="could not be prepared"):
         await exec_after(sandbox, Before(copies=[(files / "one", "/proc/one")]), ["true"])
@@ -86,7 +82,6 @@ async def test_what_cannot_be_made_ready_is_no_exit_code_of_the_command(sandbox,
     assert result.exit_code == 126
 
 
-@both
 async def test_processes_are_ended_once_and_again_only_after_something_ran(sandbox):
     await sandbox.end_processes()
     await text(sandbox, "setsid sleep 5000 >/dev/null 2>&1 &")
@@ -105,7 +100,6 @@ async def test_who_measures_the_disk_hears_of_it_when_everything_is_ended(sandbo
     assert isinstance(measuring.exception(), SandboxError | None)
 
 
-@both
 async def test_what_comes_out_last_comes_out_when_nothing_runs_any_more(sandbox, tmp_path):
     script = "mkdir -p /out; head -c 3000000 /dev/urandom > /app/big; echo 1 > /out/f"
     await text(sandbox, f"{script}; setsid sh -c 'while :; do echo x > /out/f; done' >/dev/null 2>&1 &")
@@ -127,7 +121,6 @@ async def test_a_sandbox_that_cannot_do_it_in_one_go_ends_and_copies(tmp_path):
     assert (tmp_path / "out/f").read_bytes() == b"1"
 
 
-@both
 async def test_folders_that_stand_are_empty_whatever_the_image_has_there(make, backend, tmp_path):
     for name in ("logs/agent/left", "logs/other/kept"):
         (tmp_path / "image" / name).parent.mkdir(parents=True)

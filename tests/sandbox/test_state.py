@@ -1,4 +1,4 @@
-"""Saved states of real sandboxes, under both keepers."""
+"""Saved states of real sandboxes."""
 
 # Scripts for the inside are kept whole.
 # ruff: noqa: E501
@@ -15,7 +15,6 @@ from proctor.errors import SandboxError
 from proctor.sandbox.base import Root, SandboxRequest
 
 pytestmark = [pytest.mark.anyio, pytest.mark.needs("bubblewrap")]
-both = pytest.mark.parametrize("compiled", [True, False], ids=["compiled", "fallback"], indirect=True)
 
 CHANGES = """
 mkdir -p /app/d && echo one > /app/one && ln -s /etc/passwd /app/link && ln /app/one /app/hard && mkfifo /app/pipe
@@ -33,7 +32,6 @@ async def text(sandbox, script) -> str:
     return result.stdout.decode()
 
 
-@both
 async def test_a_sandbox_started_from_a_state_is_like_the_one_it_was_saved_from(backend, sandbox, tmp_path):
     await text(sandbox, CHANGES)
     before = await text(sandbox, LOOK)
@@ -48,7 +46,6 @@ async def test_a_sandbox_started_from_a_state_is_like_the_one_it_was_saved_from(
         await other.stop()
 
 
-@both
 @pytest.mark.parametrize(
     "script",
     [
@@ -75,7 +72,6 @@ async def test_unusual_trees_come_back_as_they_were(backend, sandbox, tmp_path, 
         await other.stop()
 
 
-@both
 async def test_changes_can_become_a_layer_of_other_sandboxes(backend, sandbox, tmp_path):
     await text(sandbox, CHANGES)
     before = await text(sandbox, LOOK)

@@ -3,15 +3,14 @@
 from __future__ import annotations
 
 import inspect
-import shutil
 from dataclasses import dataclass
 from typing import Any
 
 from proctor.agents.registry import BUILT_IN, find_class, installed
 from proctor.errors import UsageError
+from proctor.sandbox.choose import AUTO, BACKENDS
 from proctor.settings import Settings
 
-SANDBOXES = ("bwrap", "podman", "docker")
 _NEEDS = {
     "oracle": ("a task with a solution folder",),
     "command": ("its program in the sandbox, or agent_options.install to fetch it",),
@@ -56,9 +55,7 @@ def describe(name: str, source: str, settings: Settings) -> AgentInfo:
         why = f"it cannot be imported: {type(error).__name__}: {error}"
         return AgentInfo(name=name, line="", source=source, missing=(why,))
     needs = [*_NEEDS.get(name, ()), *(f"agent_options.{option}" for option in _required(found))]
-    missing = (
-        [] if any(map(shutil.which, SANDBOXES)) else [f"a sandbox: install one of {', '.join(SANDBOXES)}"]
-    )
+    missing = [] if _a_sandbox() else ["a sandbox: 'proctor doctor' says what is in the way"]
     if getattr(found, "needs_model", False):
         needs += ["a model", "PROCTOR_MODEL_BASE_URL, and PROCTOR_MODEL_API_KEY if the endpoint wants a key"]
         if not settings.model_base_url:
@@ -86,3 +83,8 @@ def _required(found: Any) -> list[str]:
 
 def _first_line(found: Any) -> str:
     return (inspect.getdoc(found) or "").strip().partition("\n")[0].rstrip(".")
+
+
+def _a_sandbox() -> bool:
+    """Whether any kind of sandbox may work here."""
+    return any(not BACKENDS[each].obstacle() for each in AUTO)

@@ -13,7 +13,6 @@ import logging
 import os
 import re
 import socket
-import sys
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
@@ -46,10 +45,6 @@ _ANSWER_S = 20.0
 _MOST_LEAVING = 32
 _STACKS = 1000
 """Of how many roots the layers are remembered, as long as no such root is made again."""
-_FALLBACK = (
-    f"import sys; sys.path.insert(0, {str(Path(__file__).parents[2])!r}); "
-    "from proctor.sandbox.init.fallback import main; main(sys.argv[1:])"
-)
 
 
 class Bubblewrap:
@@ -62,7 +57,6 @@ class Bubblewrap:
         home: Path,
         *,
         cache_dir: Path | None = None,
-        compiled: bool = True,
         network_allow: Sequence[str] = (),
         ca_bundle: CaBundle | None = None,
     ) -> None:
@@ -70,7 +64,6 @@ class Bubblewrap:
         self.network_rules = NetworkRules(allow=tuple(network_allow))
         self._state_dir = home.absolute() / "sandboxes"
         self._cache_dir = (cache_dir or home / "cache").absolute()
-        self._compiled = compiled
         self._opening = asyncio.Lock()
         self._keeper: Keeper | None = None
         self._layers: dict[str, Path] = {}
@@ -158,8 +151,10 @@ class Bubblewrap:
                 raise SandboxError(f"cannot give {tree} to the ids of the sandboxes")
             return
         uid, gid = keeper.ids.first_uid, keeper.ids.first_gid
-        for path in (tree, *tree.rglob("*")):
-            os.lchown(path, uid, gid)
+        os.lchown(tree, uid, gid)
+        for folder, folders, files in os.walk(tree):
+            for each in (*folders, *files):
+                os.lchown(f"{folder}/{each}", uid, gid)
 
     def unique(self, name: str) -> str:
         """A folder name for a sandbox, safe and never used before by this process."""
@@ -186,8 +181,10 @@ class Bubblewrap:
 
     async def _open(self) -> Keeper:
         ids = find_ids()
-        program = await asyncio.to_thread(keeper_program, self._cache_dir) if self._compiled else None
-        argv = ["proctor"] if program else [sys.executable, "-I", "-c", _FALLBACK]
+        try:
+            program = await asyncio.to_thread(keeper_program)
+        except OSError as error:
+            raise SandboxError(str(error)) from error
         name = owner.owner_name()
         self.folder = self._state_dir / name
         self._state_dir.mkdir(parents=True, exist_ok=True, mode=0o700)
@@ -203,7 +200,7 @@ class Bubblewrap:
         if self.cgroups is None:
             self.cgroups = limiting.find_cgroups(f"proctor-{name}")
         groups = sorted({str(path) for path in self.cgroups.parents.values()}) if self.cgroups else []
-        keeper = await Keeper.launch(str(program or sys.executable), argv, ids)
+        keeper = await Keeper.launch(str(program), ids)
         reaper.write_owner(self.folder, keeper=keeper.pid, cgroups=groups)
         self.watch.folder = self.folder
         await self._reap(keeper)
@@ -279,7 +276,6 @@ class BubblewrapSandbox(ServedSandbox):
                 await self._network.stop()
             await self._end(keeper)
         finally:
-            # Not before: an init that had ended by itself could not leave its network to the next.
             self._session.close()
             try:
                 await self._leave_group()
@@ -328,8 +324,7 @@ class BubblewrapSandbox(ServedSandbox):
         return ""
 
     async def listen_everywhere(self, port: int) -> socket.socket:
-        """A socket on every address of the inside, to be served out here; this network is not used again."""
-        self._require_keeper().own_network(self._ident)
+        """A socket on every address of the inside, to be served out here."""
         return await self._session.listen(port, everywhere=True)
 
     def info(self) -> SandboxInfo:
@@ -407,16 +402,12 @@ class BubblewrapSandbox(ServedSandbox):
             fields += [f"b{source}", f"t{target}"]
             if target in stack.writable:
                 fields.append(f"v{number}")
-        if self._request.limits.network == "none":
-            fields.append("n")
         return fields
 
     async def _change_network(
         self, connected: SandboxNetwork, network: Network, allowed_hosts: Sequence[str]
     ) -> None:
         keeper = self._require_keeper()
-        if network != "none":
-            keeper.own_network(self._ident)
         await connected.change(network, allowed_hosts, by_keeper(keeper), self.init_pid)
 
     def _exited(self, usage: Usage) -> None:

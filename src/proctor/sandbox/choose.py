@@ -109,12 +109,12 @@ AUTO = ("bubblewrap", "podman", "docker")
 def choose(name: str) -> str:
     """The back end with this name; `auto` is the first that works here."""
     if name == "auto":
-        obstacles = {each: BACKENDS[each].obstacle() for each in AUTO}
-        for each, obstacle in obstacles.items():
-            if not obstacle:
+        reasons = []
+        for each in AUTO:  # one after the other: each look imports its back end
+            if not (obstacle := BACKENDS[each].obstacle()):
                 return each
-        reasons = "; ".join(f"{each}: {obstacle}" for each, obstacle in obstacles.items())
-        raise SandboxError(f"no kind of sandbox works here ({reasons}); see `proctor doctor`")
+            reasons.append(f"{each}: {obstacle}")
+        raise SandboxError(f"no kind of sandbox works here ({'; '.join(reasons)}); see `proctor doctor`")
     if name not in BACKENDS:
         near = difflib.get_close_matches(name, [*BACKENDS, "auto"], n=1)
         hint = f"; did you mean '{near[0]}'?" if near else ""

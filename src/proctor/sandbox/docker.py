@@ -10,7 +10,7 @@ from pathlib import Path
 from proctor.sandbox.certificates import CaBundle
 from proctor.sandbox.container.backend import Containers
 from proctor.sandbox.container.engine import Engine
-from proctor.sandbox.container.static import missing_compiler
+from proctor.sandbox.init.build import missing_program
 
 SOCKET = Path("/var/run/docker.sock")
 
@@ -53,4 +53,4 @@ def obstacle() -> str:
         return f"no docker engine answers at {socket}"
     if not os.access(socket, os.R_OK | os.W_OK):
         return f"{socket} may not be used by this account (add it to the group docker)"
-    return missing_compiler()
+    return missing_program()

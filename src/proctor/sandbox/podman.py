@@ -9,7 +9,7 @@ from pathlib import Path
 from proctor.sandbox.certificates import CaBundle
 from proctor.sandbox.container.backend import Containers
 from proctor.sandbox.container.engine import Engine
-from proctor.sandbox.container.static import missing_compiler
+from proctor.sandbox.init.build import missing_program
 
 
 def engine() -> Engine:
@@ -44,4 +44,4 @@ def obstacle() -> str:
     """Why podman sandboxes cannot work here, as far as a quick look can tell."""
     if not shutil.which("podman"):
         return "podman is not installed"
-    return missing_compiler()
+    return missing_program()

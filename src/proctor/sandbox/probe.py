@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import shutil
 import sys
 import time
 from dataclasses import dataclass
@@ -13,6 +12,7 @@ from proctor.errors import SandboxError
 from proctor.sandbox import limits, seccomp, slirp
 from proctor.sandbox.base import Limits, Root, Sandbox, SandboxRequest
 from proctor.sandbox.bubblewrap import Bubblewrap
+from proctor.sandbox.init.build import missing_program, origin
 from proctor.sandbox.outside import ADDRESS, ANSWER, PORT, an_outside
 from proctor.sandbox.userns import find_ids
 
@@ -41,8 +41,8 @@ def obstacle(proc: Path = Path("/proc")) -> str:
     }
     if not sys.platform.startswith("linux"):
         return "it needs Linux"
-    if not _compiler() and not shutil.which("bwrap"):
-        return "neither a C compiler nor bubblewrap is installed"
+    if problem := missing_program():
+        return problem
     for name, (closed, meaning, applies) in switches.items():
         if applies and _number(proc / name) == closed:
             return f"{meaning} (sysctl {name.removeprefix('sys/').replace('/', '.')} is {closed})"
@@ -58,18 +58,7 @@ async def probe(home: Path) -> tuple[Check, ...]:
     problem = obstacle()
     checks = [
         Check(name="user namespaces", ok=not problem, detail=problem or "allowed", needed=True),
-        Check(
-            name="keeper",
-            ok=bool(_compiler()),
-            detail=f"built with {_compiler()}"
-            if _compiler()
-            else "no C compiler: the slower bubblewrap program is used",
-        ),
-        Check(
-            name="bubblewrap",
-            ok=bool(shutil.which("bwrap")),
-            detail=shutil.which("bwrap") or "not installed: needed only without a C compiler",
-        ),
+        Check(name="keeper", ok=not missing_program(), detail=origin(), needed=True),
         Check(
             name="system call filter",
             ok=seccomp.supported(),
@@ -81,10 +70,6 @@ async def probe(home: Path) -> tuple[Check, ...]:
     checks.append(made := await _try_one(home, problem))
     checks.append(await _try_network(home, made.ok))
     return tuple(checks)
-
-
-def _compiler() -> str:
-    return shutil.which("cc") or shutil.which("gcc") or shutil.which("clang") or ""
 
 
 def _number(file: Path) -> int | None:

@@ -23,8 +23,7 @@ from proctor.sandbox.image.oci import import_image
 engines.installed = lambda: ()
 layered.network_for_builds = lambda: "none"
 home = Path.home()
-compiled = sys.argv[1] == "True"
-work = home / sys.argv[1]
+work = home / "work"
 
 
 async def text(backend, root, script, state=None):
@@ -122,7 +121,7 @@ async def import_and_collect(backend, root):
 
 
 async def main():
-    backend = Bubblewrap(work, compiled=compiled)
+    backend = Bubblewrap(work)
     root = await build_and_save(backend)
     await import_and_collect(backend, root)
     await build_stages(backend)

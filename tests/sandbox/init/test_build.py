@@ -1,13 +1,16 @@
-"""Building the keeper, and launching it or not."""
+"""The keeper as it ships, built elsewhere, and launched or not."""
 
 from __future__ import annotations
 
 import os
 import shutil
+from hashlib import sha256
 
 import pytest
 
 from proctor.errors import SandboxError
+from proctor.sandbox.bubblewrap import Bubblewrap
+from proctor.sandbox.container.static import is_static
 from proctor.sandbox.init import build
 from proctor.sandbox.init.client import Keeper, Usage
 from proctor.sandbox.userns import Ids, find_ids
@@ -15,32 +18,77 @@ from proctor.sandbox.userns import Ids, find_ids
 compiler = pytest.mark.skipif(not shutil.which("cc"), reason="needs a C compiler")
 
 
+@pytest.fixture
+def elsewhere(tmp_path, monkeypatch):
+    """A processor that no program ships for, and the cache of an account."""
+    monkeypatch.setattr(build, "BUILT", tmp_path / "none")
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    return tmp_path / "cache" / "proctor"
+
+
+def test_what_ships_is_what_make_keeper_made_of_these_sources():
+    listed = dict(
+        reversed(line.split(maxsplit=1)) for line in (build.BUILT / "SHA256SUMS").read_text().splitlines()
+    )
+    files = [*build.SOURCES.glob("*.[ch]"), *build.BUILT.glob("keeper-*")]
+    found = {str(each.relative_to(build.SOURCES)): sha256(each.read_bytes()).hexdigest() for each in files}
+    assert found == listed, "run `make keeper` and commit src/proctor/sandbox/init/built"
+
+
+def test_the_programs_that_ship_are_static_and_for_both_processors():
+    machines = {}
+    for program in build.BUILT.glob("keeper-*"):
+        assert is_static(program)
+        assert os.access(program, os.X_OK)
+        machines[program.name] = int.from_bytes(program.read_bytes()[18:20], "little")
+    assert machines == {"keeper-x86_64": 62, "keeper-aarch64": 183}
+
+
+def test_no_compiler_is_asked_for_where_a_program_ships(monkeypatch):
+    monkeypatch.setattr(build.shutil, "which", lambda name: None)
+    assert build.keeper_program() == build.BUILT / f"keeper-{os.uname().machine}"
+    assert build.missing_program() == ""
+    assert build.origin() == "shipped"
+
+
 @compiler
-def test_it_is_built_once_and_not_again(tmp_path, monkeypatch):
-    program = build.keeper_program(tmp_path)
+def test_elsewhere_it_is_built_once_in_the_cache_of_the_account(elsewhere):
+    program = build.keeper_program()
+    assert program.parent == elsewhere
     assert os.access(program, os.X_OK)
     made = program.stat().st_mtime_ns
-    monkeypatch.setattr(build.shutil, "which", lambda name: None)
-    assert build.keeper_program(tmp_path) == program
+    assert build.keeper_program() == program
     assert program.stat().st_mtime_ns == made
-    assert [each.name for each in program.parent.iterdir()] == [program.name]
+    assert list(elsewhere.iterdir()) == [program]
+    assert "built with" in build.origin()
 
 
 @compiler
-def test_a_program_that_others_could_have_written_is_built_again(tmp_path):
-    program = build.keeper_program(tmp_path)
+def test_a_program_that_others_could_have_written_is_built_again(elsewhere):
+    program = build.keeper_program()
     program.write_text("evil")
     program.chmod(0o777)
-    assert build.keeper_program(tmp_path) == program
+    assert build.keeper_program() == program
     assert program.read_bytes()[:4] == b"\x7fELF"
 
 
-def test_without_a_compiler_or_with_a_broken_one_there_is_none(tmp_path, monkeypatch):
+@pytest.mark.anyio
+async def test_without_a_program_and_a_compiler_sandboxes_are_refused(elsewhere, tmp_path, monkeypatch):
     monkeypatch.setattr(build.shutil, "which", lambda name: None)
-    assert build.keeper_program(tmp_path) is None
-    monkeypatch.setattr(build.shutil, "which", lambda name: "/bin/false")
-    assert build.keeper_program(tmp_path) is None
-    assert list((tmp_path / "keeper").iterdir()) == []
+    assert "install gcc" in build.missing_program()
+    backend = Bubblewrap(tmp_path / "home")
+    with pytest.raises(SandboxError, match=f"{os.uname().machine}.*no C compiler is installed to build it"):
+        await backend.keeper()
+    await backend.close()
+
+
+def test_a_compiler_that_fails_is_quoted(elsewhere, tmp_path, monkeypatch):
+    (tmp_path / "cc").write_text("#!/bin/sh\necho 'fatal error: stdio.h is missing' >&2; exit 1\n")
+    (tmp_path / "cc").chmod(0o755)
+    monkeypatch.setenv("PATH", f"{tmp_path}:/usr/bin:/bin")
+    with pytest.raises(OSError, match=r"cannot be built with .*/cc: fatal error: stdio.h is missing"):
+        build.keeper_program()
+    assert list(elsewhere.iterdir()) == []
 
 
 @compiler
@@ -59,26 +107,23 @@ def test_the_source_compiles_without_a_warning(tmp_path):
 async def test_a_program_that_is_no_keeper_is_reported():
     ids = Ids(first_uid=1, first_gid=1, keeper_uid=1, keeper_gid=1, as_root=False)
     with pytest.raises(SandboxError, match="has died"):
-        await Keeper.launch("/bin/true", ["true"], ids)
+        await Keeper.launch("/bin/true", ids)
     with pytest.raises(SandboxError, match="cannot run the keeper /no/such"):
-        await Keeper.launch("/no/such", ["x"], ids)
+        await Keeper.launch("/no/such", ids)
 
 
-@compiler
 @pytest.mark.anyio
 @pytest.mark.needs("root")
-async def test_the_keeper_refuses_to_be_root(tmp_path):
-    program = build.keeper_program(tmp_path)
+async def test_the_keeper_refuses_to_be_root():
     ids = Ids(first_uid=1, first_gid=1, keeper_uid=0, keeper_gid=0, as_root=False)
     with pytest.raises(SandboxError, match=r"has died|cannot create sandboxes as root"):
-        await Keeper.launch(str(program), ["proctor"], ids)
+        await Keeper.launch(str(build.keeper_program()), ids)
 
 
-@compiler
 @pytest.mark.anyio
 @pytest.mark.needs("bubblewrap")
-async def test_trusted_programs_run_as_root_of_the_outer_namespace(tmp_path):
-    keeper = await Keeper.launch(str(build.keeper_program(tmp_path)), ["proctor"], find_ids())
+async def test_trusted_programs_run_as_root_of_the_outer_namespace():
+    keeper = await Keeper.launch(str(build.keeper_program()), find_ids())
     reader, writer = os.pipe()
     null = os.open(os.devnull, os.O_RDWR)
     assert await keeper.run(["sh", "-c", "id -u; env | wc -l; exit 5"], [null, writer, null]) == 5

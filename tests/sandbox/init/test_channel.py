@@ -8,12 +8,12 @@ import socket
 from pathlib import Path
 
 import pytest
+from tests.sandbox.init.wire import receive, reply
 
 from proctor.errors import SandboxError
 from proctor.sandbox.init.channel import Channel
 from proctor.sandbox.init.session import Session
 from proctor.sandbox.init.streams import Streams, input_descriptor
-from proctor.sandbox.init.wire import receive, reply
 
 pytestmark = pytest.mark.anyio
 

@@ -116,7 +116,7 @@ async def _limits_not_set(backend: Containers, fit: Adjustment, image: str) -> l
 
 async def _probe_image(backend: Containers) -> str:
     """An image with nothing in it but empty folders; the init comes as in every container."""
-    await asyncio.to_thread(init_program, backend.cache_dir)
+    await asyncio.to_thread(init_program)
     name = f"localhost/proctor-probe:{owner.owner_name()}"
     with tempfile.TemporaryFile() as file:
         with tarfile.open(fileobj=file, mode="w") as archive:

@@ -88,7 +88,7 @@ class Containers:
     async def place(self, request: SandboxRequest) -> Place:
         """A name, labels and a folder for one sandbox."""
         if self._program is None:
-            self._program = await asyncio.to_thread(init_program, self.cache_dir)
+            self._program = await asyncio.to_thread(init_program)
         number = next(self._numbers)
         folder = self.open_folder() / f"s{number}"
         folder.mkdir(mode=0o711)
@@ -114,6 +114,7 @@ class Containers:
         """A file that all containers share, which says how names are found once there is a network."""
         file = self.cache_dir / f"resolv-{RESOLVER}.conf"
         if not file.exists():
+            self.cache_dir.mkdir(parents=True, exist_ok=True)
             file.write_text(f"nameserver {RESOLVER}\n")
             file.chmod(0o644)
         return file

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import shutil
 import struct
 from pathlib import Path
 
@@ -13,18 +12,12 @@ _ELF64 = struct.Struct("<16xHHIQQQIHHHHHH")
 _INTERPRETER = 3
 
 
-def missing_compiler() -> str:
-    """Why the init cannot be built here, as far as a quick look can tell."""
-    if any(shutil.which(each) for each in ("cc", "gcc", "clang")):
-        return ""
-    return "no C compiler is installed; it is needed to build the init of the containers"
-
-
-def init_program(cache_dir: Path) -> Path:
-    """The built init; SandboxError says what to install."""
-    program = keeper_program(cache_dir)
-    if program is None:
-        raise SandboxError(f"{missing_compiler() or 'the init of the containers cannot be built here'}")
+def init_program() -> Path:
+    """The program; SandboxError says what to install."""
+    try:
+        program = keeper_program()
+    except OSError as error:
+        raise SandboxError(str(error)) from error
     if not is_static(program):
         raise SandboxError(
             "the init of the containers cannot be linked statically here: install the C library's static "

@@ -61,7 +61,7 @@ struct header {
 
 static void write_header(const char *name, const char *link, char type, const struct stat *status, uint64_t size)
 {
-    struct header header = {.type = type, .magic = "ustar\00000"};
+    struct header header = {.type = type, .magic = {'u', 's', 't', 'a', 'r', 0, '0', '0'}};
     time_t mtime = status->st_mtime > 0 ? status->st_mtime : 0;
     memcpy(header.name, name, strnlen(name, sizeof header.name)); /* full fields have no end */
     memcpy(header.link, link, strnlen(link, sizeof header.link));

@@ -1,4 +1,4 @@
-"""Build the keeper from its source, once per source and compiler; without a compiler there is none."""
+"""The keeper's program: it ships built for x86-64 and arm64, and is compiled once per account elsewhere."""
 
 from __future__ import annotations
 
@@ -11,34 +11,72 @@ import tempfile
 from pathlib import Path
 
 SOURCES = Path(__file__).parent
+BUILT = SOURCES / "built"
+"""What `make keeper` made of the sources, with the digests of both."""
 _FLAGS = ("-O2", "-std=gnu11", "-Wall", "-s")
 
 
-def keeper_program(cache_dir: Path) -> Path | None:
-    """The built keeper, or None when it cannot be built here: then bubblewrap itself does the work."""
+def keeper_program() -> Path:
+    """The program for this processor; OSError says why there is none."""
+    if _shipped():
+        return BUILT / _name()
+    if problem := missing_program():
+        raise OSError(problem)
+    return _from_source(_user_cache())
+
+
+def missing_program() -> str:
+    """Why there is no keeper for this processor, as far as a quick look can tell."""
+    if _shipped() or _compiler():
+        return ""
+    return (
+        f"Proctor ships no sandbox keeper that runs on this machine ({os.uname().machine}), "
+        "and no C compiler is installed to build it: install gcc"
+    )
+
+
+def origin() -> str:
+    """Where the program comes from, for `proctor doctor`."""
+    return missing_program() or ("shipped" if _shipped() else f"built with {_compiler()}")
+
+
+def _name() -> str:
+    return f"keeper-{os.uname().machine}"
+
+
+def _shipped() -> bool:
+    return os.access(BUILT / _name(), os.X_OK)
+
+
+def _compiler() -> str:
+    return shutil.which("cc") or shutil.which("gcc") or shutil.which("clang") or ""
+
+
+def _user_cache() -> Path:
+    return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "proctor"
+
+
+def _from_source(cache_dir: Path) -> Path:
     files = sorted(SOURCES.glob("*.[ch]"))
-    compiler = shutil.which("cc") or shutil.which("gcc") or shutil.which("clang")
     digest = hashlib.sha256(b"\0".join(file.read_bytes() for file in files)).hexdigest()[:16]
-    program = cache_dir / "keeper" / f"keeper-{digest}-{os.uname().machine}"
+    program = cache_dir / f"{_name()}-{digest}"
     if _trustworthy(program):
         return program
-    if compiler is None:
-        return None
-    return _build(compiler, [file for file in files if file.suffix == ".c"], program)
-
-
-def _build(compiler: str, sources: list[Path], program: Path) -> Path | None:
     program.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
+    said = ""
     with tempfile.TemporaryDirectory(dir=program.parent) as folder:
         made = Path(folder) / "keeper"
-        # Static where the compiler can: smaller in memory. Never needed, for nothing is run from the inside.
+        # Static where the compiler can: only such a program can be the init of a container.
         for more in (("-static",), ()):
-            command = [compiler, *_FLAGS, *more, "-o", str(made), *map(str, sources)]
-            if subprocess.run(command, capture_output=True, check=False).returncode == 0:
+            sources = [str(file) for file in files if file.suffix == ".c"]
+            command = [_compiler(), *_FLAGS, *more, "-o", str(made), *sources]
+            done = subprocess.run(command, capture_output=True, text=True, errors="replace", check=False)
+            if done.returncode == 0:
                 made.chmod(0o755)
                 made.replace(program)  # concurrent builders make the same file
                 return program
-    return None
+            said = next((line for line in done.stderr.splitlines() if "error" in line), "")
+    raise OSError(f"the sandbox keeper cannot be built with {_compiler()}: {said or 'it failed'}")
 
 
 def _trustworthy(program: Path) -> bool:

@@ -51,14 +51,14 @@ class Keeper:
         self.alive = True
 
     @classmethod
-    async def launch(cls, program: str, argv: Sequence[str], ids: Ids) -> Keeper:
+    async def launch(cls, program: str, ids: Ids) -> Keeper:
         """Start the program with an empty environment and no descriptor but its socket, then map its ids."""
         ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         drop = [str(ids.keeper_uid), str(ids.keeper_gid)] if ids.as_root else []
         try:
             pid = os.posix_spawn(  # noqa: ASYNC221 - once per process; it does not wait
                 program,
-                [*argv, *drop],
+                ["proctor", *drop],
                 {},
                 file_actions=[
                     (os.POSIX_SPAWN_OPEN, 0, "/dev/null", os.O_RDWR, 0),
@@ -108,11 +108,6 @@ class Keeper:
         if words[0] == "g" and words[2] != "0":
             raise SandboxError(f"could not remove the state of sandbox {name}")
         return int(words[3])
-
-    def own_network(self, ident: str) -> None:
-        """Say that others enter a sandbox's network: then no later sandbox gets it."""
-        self._require()
-        self._channel.send([f"N{ident}"])
 
     async def remove(self, name: str, folder: int) -> None:
         """Remove a tree that a sandbox left, whichever user owns its files."""

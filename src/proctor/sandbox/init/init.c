@@ -337,7 +337,7 @@ static pid_t outer_pid(void)
 _Noreturn void run_init(struct request *request)
 {
     struct sandbox sandbox = {.request = request, .control = request->control, .pid = outer_pid()};
-    enter_network(request->network);
+    make_network();
     struct assistant assistant = start_assistant(request);
     setfsgid(0); /* what is made here belongs to the inside's root */
     setfsuid(0);

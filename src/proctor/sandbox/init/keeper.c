@@ -18,7 +18,7 @@ struct child {
     struct child *next;
     pid_t pid;
     char kind;
-    int stop, folder, alone, network; /* alone: nobody but the inside has used its network */
+    int stop, folder;
     char id[64], name[256];
 };
 
@@ -30,7 +30,7 @@ static struct child *remember(pid_t pid, char kind, const char *id)
     struct child *child = calloc(1, sizeof *child);
     if (!child)
         abort();
-    *child = (struct child){.next = children, .pid = pid, .kind = kind, .folder = -1, .network = -1};
+    *child = (struct child){.next = children, .pid = pid, .kind = kind, .folder = -1};
     snprintf(child->id, sizeof child->id, "%s", id);
     return children = child;
 }
@@ -49,7 +49,6 @@ void read_request(const struct message *message, struct request *request)
         case 'w': request->workdir = value; break;
         case 'c': request->cgroup_count = atoi(value); break;
         case 'T': request->trees = 1; break;
-        case 'n': request->alone = 1; break;
         case 'l': if (request->layer_count < MAX_LAYERS) request->layers[request->layer_count++] = value; break;
         case 'b': if (request->bind_count < MAX_BINDS) request->binds[request->bind_count++] = value; break;
         case 't': if (request->bind_count) request->bind_targets[request->bind_count - 1] = value; break;
@@ -81,7 +80,6 @@ static void start_sandbox(const struct message *message)
     memset(&request, 0, sizeof request);
     read_request(message, &request);
     int flags = CLONE_NEWNS | CLONE_NEWPID | CLONE_NEWIPC | CLONE_NEWUTS;
-    request.network = request.alone ? spare_network() : -1;
     pid_t pid = syscall(SYS_clone, flags | SIGCHLD, 0, 0, 0, 0);
     if (pid == 0) {
         prctl(PR_SET_PDEATHSIG, SIGKILL);
@@ -91,8 +89,7 @@ static void start_sandbox(const struct message *message)
     if (pid < 0)
         reply(request.control, "e cannot make namespaces: %s", strerror(errno));
     else
-        remember(pid, 'i', request.id)->alone = request.alone;
-    close(request.network);
+        remember(pid, 'i', request.id);
 }
 
 static void reply_ended(const char *id, int code, uint64_t bytes, const struct rusage *used)
@@ -141,8 +138,6 @@ static void end_sandbox(const struct message *message)
             child->stop = 1;
             child->folder = folder;
             snprintf(child->name, sizeof child->name, "%s", name ? name + 1 : "");
-            if (child->alone && child->network < 0)
-                child->network = hold_network(child->pid);
             kill(child->pid, SIGKILL);
             return;
         }
@@ -220,7 +215,6 @@ static void reap(void)
         *link = child->next;
         int code = WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status);
         if (child->kind == 'i') {
-            keep_network(child->network);
             if (child->stop)
                 ended(child->id, child->name, child->folder, &used);
             else /* nobody has asked for it */
@@ -239,14 +233,6 @@ static void kill_program(const char *id)
     for (struct child *child = children; child; child = child->next)
         if (child->kind == 'p' && !strcmp(child->id, id))
             kill(child->pid, SIGKILL);
-}
-
-/* N<id>: others have used its network, or are about to; nobody gets it after this sandbox. */
-static void own_network(const char *id)
-{
-    for (struct child *child = children; child; child = child->next)
-        if (child->kind == 'i' && !strcmp(child->id, id))
-            child->alone = 0;
 }
 
 static void serve(int parent)
@@ -278,7 +264,6 @@ static void serve(int parent)
             case 'R': run_program(&message); break;
             case 'A': save_changes(&message); break;
             case 'K': kill_program(message.data + 1); break;
-            case 'N': own_network(message.data + 1); break;
             }
             for (int each = 0; each < message.fd_count; each++)
                 close(message.fds[each]);
@@ -326,7 +311,6 @@ int main(int argc, char **argv)
     umask(022);
     if (chdir("/") < 0)
         return 1;
-    share_numbers();
     serve(parent);
     return 0;
 }

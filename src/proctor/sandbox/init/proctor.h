@@ -43,7 +43,6 @@ struct request {
     const char *binds[MAX_BINDS], *bind_targets[MAX_BINDS];
     int layer_count, bind_count, bind_writable[MAX_BINDS];
     int cgroup_count, trees; /* trees: folders come as detached mounts, not as paths */
-    int alone, network;      /* alone: nobody enters its network from outside; network: one to try first, or -1 */
     uint64_t capabilities, shm_bytes, nproc, fsize, data, nofile;
     int control, seccomp;
     int cgroup_fds[16], state_fd, layer_fds[MAX_LAYERS], bind_fds[MAX_BINDS];
@@ -85,11 +84,7 @@ _Noreturn void run_init(struct request *request);
 _Noreturn void serve_commands(struct sandbox *sandbox);
 
 /* network.c */
-void share_numbers(void);
-void enter_network(int spare);
-int hold_network(pid_t pid);
-void keep_network(int network);
-int spare_network(void);
+void make_network(void);
 void offer_tun(void);
 
 /* container.c */

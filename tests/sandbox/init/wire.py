@@ -1,4 +1,4 @@
-"""The keeper's end of the packets, for the keeper without a compiler."""
+"""The keeper's end of the packets, for tests that play the keeper."""
 
 from __future__ import annotations
 
