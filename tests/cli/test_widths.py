@@ -11,7 +11,6 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from proctor.cli.layout import width
 from proctor.cli.main import main
 from proctor.model.describe import describe
 from proctor.model.outcome import Outcome
@@ -19,6 +18,7 @@ from proctor.model.plan import PlannedTrial, trial_key
 from proctor.model.record import AttemptRecord, Failure
 from proctor.model.run import RunInfo
 from proctor.model.trial import RunStatus
+from proctor.render.layout import width
 from proctor.settings import load_settings
 from proctor.store.open import open_store
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from proctor.cli.layout import shorten
 from proctor.cli.table import line_width, print_table, say, seconds
+from proctor.render.layout import shorten
 
 if TYPE_CHECKING:
     from proctor.analysis.both_clocks import Finding

@@ -94,8 +94,8 @@ def _print(history: History) -> None:
 
 def _print_runs(history: History, lines: Sequence[Line]) -> None:
     """The main lines as rows of bars, and a row per run."""
-    from proctor.cli.layout import shorten, width
     from proctor.cli.table import bold, line_width, print_table
+    from proctor.render.layout import shorten, width
     from proctor.verdicts.history.words import date_text, line_title, sparkline
 
     if not lines:

@@ -181,7 +181,8 @@ def _row(cells: Sequence[str]) -> str:
 def html(found: NoiseCertificate) -> str:
     """A single file without scripts or network access."""
     from proctor.render.html.page import CSS
-    from proctor.render.html.view import prose, section, table
+    from proctor.render.html.text import prose
+    from proctor.render.html.view import section, table
 
     policy = "default-src 'none'; style-src 'unsafe-inline'; base-uri 'none'; form-action 'none'"
     body = [

@@ -10,7 +10,8 @@ from pathlib import Path
 from proctor.quantity import metric_title
 from proctor.render.charts.timeline import Spot, Step, timeline
 from proctor.render.html.shell import shell
-from proctor.render.html.view import figure, prose, section, table
+from proctor.render.html.text import prose
+from proctor.render.html.view import figure, section, table
 from proctor.render.labels import apart
 from proctor.runfolder.files import write_atomic
 from proctor.verdicts.history.model import History, Line, Ran, Value
