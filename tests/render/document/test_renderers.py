@@ -41,7 +41,7 @@ def drawn(*, level: float) -> str:
 
 def document() -> Document:
     table = Table(
-        columns=(Column("point", "prose"), Column("median", "number"), Column("interval", "whole", note="95 %")),
+        columns=(Column("point", "prose"), Column("median", "number"), Column("95 %", "whole", note="of it")),
         rows=(ROW, ("b", Cell(text="–", tone="warn"), "–")),
         title="Every point",
         caption="read it so",

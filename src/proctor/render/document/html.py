@@ -167,7 +167,7 @@ def _entry(entry: Entry) -> str:
     said = "".join(f"<p class=note>{prose(each)}</p>" for each in entry.notes)
     return (
         f"<article class=entry{name}><header><h3>{prose(entry.title)}</h3>{_cell(entry.mark)}</header>"
-        f"<p>{prose(entry.text)}</p>{said}{_listed(entry.items)}"
+        f"{f'<p>{prose(entry.text)}</p>' if entry.text else ''}{said}{_listed(entry.items)}"
         + (f"<pre>{escape(entry.code)}</pre>" if entry.code else "")
         + "</article>"
     )

@@ -50,12 +50,12 @@ def plain(text: str) -> str:
 
 
 def _section(section: Section, level: int) -> Iterator[str]:
-    if section.title:
-        yield f"{'#' * level} {plain(section.title)}"
-    for block in section.blocks:
-        yield from _block(block, level + 1)
+    shown = [said for block in section.blocks for said in _block(block, level + 1)]
     if section.note:
-        yield plain(section.note)
+        shown.append(plain(section.note))
+    if shown and section.title:
+        yield f"{'#' * level} {plain(section.title)}"
+    yield from shown
 
 
 def _block(block: Block, level: int) -> Iterator[str]:

@@ -81,15 +81,18 @@ def _said(text: str, room: int | None, *, bold: bool = False, margin: str = "") 
 
 
 def _section(section: Section, room: int | None) -> Iterator[Line]:
-    if section.title:
+    shown: list[Line] = []
+    for block in section.blocks:
+        found = list(_block(block, room))
+        if shown and found and not isinstance(block, Text):
+            shown.append(Line(""))
+        shown += found
+    if section.note:
+        shown += _said(section.note, room)
+    if shown and section.title:
         yield Line("")
         yield from _said(section.title, room, bold=True)
-    for number, block in enumerate(section.blocks):
-        if number and not isinstance(block, Text):
-            yield Line("")
-        yield from _block(block, room)
-    if section.note:
-        yield from _said(section.note, room)
+    yield from shown
 
 
 def _block(block: Block, room: int | None) -> Iterator[Line]:
@@ -159,7 +162,7 @@ def _entries(block: Entries, room: int | None) -> Iterator[Line]:
             yield Line("")
         sign = MARKS.get(entry.mark.tone, "·")
         yield from _said(f"{sign} {entry.mark.text}: {entry.title}", room, bold=True)
-        for said in (entry.text, *entry.notes):
+        for said in filter(None, (entry.text, *entry.notes)):
             yield from _said(said, room, margin=MARGIN)
         for item in entry.items:
             yield from _said(f"- {_shown(as_cell(item))}", room, margin=MARGIN)
