@@ -42,7 +42,6 @@ def command(series: str, metric: str, only: str, last: int, html_file: Path | No
     counted.
     """
     from proctor.cli.table import print_document, print_json
-    from proctor.render.document import html
     from proctor.render.results.history import history as shown
     from proctor.settings import load_settings
     from proctor.store.open import open_store
@@ -53,6 +52,8 @@ def command(series: str, metric: str, only: str, last: int, html_file: Path | No
         history = collect(store, series, metric=metric, last=last, only=only)
     document = shown(history)
     if html_file:
+        from proctor.render.document import html
+
         html.write(document, html_file)
     if as_json:
         print_json(to_mapping(history))
