@@ -1,7 +1,9 @@
 from __future__ import annotations
 
+import gzip
 import json
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -12,9 +14,11 @@ from pathlib import Path
 import pytest
 
 from proctor.analysis.lockstep import Verdict
-from proctor.cli import ab, ab_text, selftest
+from proctor.cli import ab, selftest
 from proctor.cli.main import main
+from proctor.cli.table import print_document
 from proctor.engine.ab import Asked, Progress
+from proctor.engine.ab_document import comparison
 from proctor.engine.ab_file import read
 from proctor.engine.ab_run import Comparison
 from proctor.errors import Exit, Interrupted
@@ -102,7 +106,7 @@ def test_parameter_sets_are_compared_on_one_version_of_the_code(project, capsys)
     said = capsys.readouterr().out
     assert code == Exit.OK
     assert said.startswith("faster: B is ")
-    assert "A  . n=400" in said
+    assert re.search(r"A +\. n=400", said)
     assert "saved " in said
 
 
@@ -229,7 +233,7 @@ def judged(tmp_path: Path, name: str = "identical-sort", **changes: object) -> C
 )
 def test_the_verdict_comes_first_in_one_sentence(tmp_path, capsys, changes, said, code):
     found = judged(tmp_path, **changes)
-    ab_text.print_comparison(found)
+    print_document(comparison(found))
     assert said in capsys.readouterr().out.splitlines()[0]
     assert ab.exit_code(found) == code
 
@@ -240,22 +244,22 @@ def test_a_sweep_has_one_row_per_point_and_one_sentence_for_all(tmp_path, capsys
     found = Comparison(
         name="s", a="x", b="y", asked=Asked(), results=(slower, same, doubtful), notes=("look",)
     )
-    ab_text.print_comparison(found)
+    print_document(comparison(found))
     lines = capsys.readouterr().out.splitlines()
     assert lines[0].startswith("slower: 3 points, 1 slower")
     assert sum("workload(function=sort)" in line for line in lines) == 4
     assert any("too late" in line for line in lines)
-    assert "  note: look" in lines
+    assert "! look" in lines
 
 
 def test_an_unconfirmed_difference_and_a_failed_check_are_printed(tmp_path, capsys):
     found = judged(tmp_path)
     result = found.results[0]
     result = replace(result, confirmed=False, check=replace(result.check, passed=False))
-    ab_text.print_comparison(replace(found, results=(result,)))
+    print_document(comparison(replace(found, results=(result,))))
     said = capsys.readouterr().out
     assert "not confirmed by" in said
-    assert "A/A      FAILED" in said
+    assert re.search(r"A/A +FAILED", said)
 
 
 def test_progress_is_one_line_on_a_terminal_and_silent_elsewhere(monkeypatch, capsys):
@@ -328,3 +332,15 @@ def test_a_selftest_answers_in_json(project, capsys, monkeypatch):
     assert answer["works"] is True
     assert answer["slower"]["verdict"] == "slower"
     assert answer["same"]["verdict"] == "same"
+
+
+def test_a_page_shows_both_sides_of_every_pair(tmp_path, capsys):
+    (tmp_path / "ab.json").write_bytes(gzip.decompress((RECORDED / "slower-5-sort.json.gz").read_bytes()))
+    page = tmp_path / "out" / "page.html"
+    code = main(["ab", "--replay", str(tmp_path / "ab.json"), "--html", str(page)])
+    assert code == Exit.WORSE
+    assert f"written: {page}" in capsys.readouterr().out
+    shown = page.read_text()
+    assert shown.count('<svg class="chart"') == 2
+    assert "A/A" in shown
+    assert '<span class="badge bad">' in shown

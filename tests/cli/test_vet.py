@@ -95,7 +95,12 @@ def test_each_way_to_be_wrong_is_found(make_task: MakeTask, capsys: pytest.Captu
     folder = next(Path(os.environ["PROCTOR_ROLLOUTS_DIR"]).rglob("manifest.json")).parent
     assert (folder / evidence["folder"]).is_dir()
     assert sorted(path.name for path in Path("out").iterdir()) == sorted(
-        ["README.md", "unread.json", *(f"t__{name}.json" for name in expected if name != "unread")]
+        [
+            "README.md",
+            "index.html",
+            "unread.json",
+            *(f"t__{name}.json" for name in expected if name != "unread"),
+        ]
     )
 
 

@@ -11,7 +11,6 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from proctor.cli.layout import width
 from proctor.cli.main import main
 from proctor.model.describe import describe
 from proctor.model.outcome import Outcome
@@ -19,6 +18,7 @@ from proctor.model.plan import PlannedTrial, trial_key
 from proctor.model.record import AttemptRecord, Failure
 from proctor.model.run import RunInfo
 from proctor.model.trial import RunStatus
+from proctor.render.layout import width
 from proctor.settings import load_settings
 from proctor.store.open import open_store
 
@@ -235,7 +235,8 @@ def test_a_gate_fits(columns, project):
 def test_a_comparison_in_lockstep_fits(columns, tmp_path):
     import gzip
 
-    from proctor.cli.ab_text import print_comparison
+    from proctor.cli.table import print_document
+    from proctor.engine.ab_document import comparison
     from proctor.engine.ab_file import read
 
     place = Path(__file__).parents[1] / "data" / "lockstep"
@@ -243,5 +244,5 @@ def test_a_comparison_in_lockstep_fits(columns, tmp_path):
     one = read(tmp_path / "ab.json")
     points = [replace(one.results[0], label=f"sorting(size={10**at}, order=random)") for at in range(2, 5)]
     long = replace(one, a="a side with a very long name " * 4, b="b " * 30)
-    assert check(columns, lambda: print_comparison(long))
-    assert check(columns, lambda: print_comparison(replace(long, results=tuple(points))))
+    assert check(columns, lambda: print_document(comparison(long)))
+    assert check(columns, lambda: print_document(comparison(replace(long, results=tuple(points)))))

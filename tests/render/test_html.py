@@ -11,7 +11,8 @@ from proctor.model.record import Artifact, Failure
 from proctor.model.trial import RunStatus
 from proctor.render.html import figures, results, sections
 from proctor.render.html.page import SECTIONS, render
-from proctor.render.html.view import View, moment, prose, section
+from proctor.render.html.text import prose
+from proctor.render.html.view import View, moment, section
 
 
 def test_the_page_is_sound_and_asks_for_nothing(any_run):

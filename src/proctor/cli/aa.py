@@ -67,6 +67,8 @@ def command(
     alarms (noisy), 2 bad input, 3 only larger changes are detected (quiet but blind) or too little data to
     certify, 4 only infrastructure failed, 130 interrupted.
     """
+    from proctor.cli.table import print_document, print_json
+    from proctor.render.results.aa import certificate
     from proctor.settings import load_settings
     from proctor.verdicts.aa.scores import Asked
 
@@ -92,11 +94,11 @@ def command(
     if write:
         write(found, document)
     if as_json:
-        from proctor.cli.table import print_json
-
         print_json(document)
     else:
-        _print(found, out)
+        print_document(certificate(found))
+        if out:
+            print(f"\ncertificate: {out}")
     return int(found.exit_code)
 
 
@@ -214,7 +216,9 @@ def _repeated(spec: Spec, rollouts: int | None) -> Spec:
 def _writer(out: Path | None) -> Any:
     """What writes the file; a name that cannot be written is refused before any work."""
     from proctor.errors import UsageError
-    from proctor.render import aa_page as page
+    from proctor.render.document.html import html
+    from proctor.render.document.markdown import markdown
+    from proctor.render.results.aa import certificate
     from proctor.runfolder.files import encode, make_folder, write_atomic
 
     if out is None:
@@ -224,9 +228,9 @@ def _writer(out: Path | None) -> Any:
         raise UsageError(f"--out {out}: its name must end in .json, .md or .html")
 
     def write(found: NoiseCertificate, document: dict[str, Any]) -> None:
-        text = {".md": page.markdown, ".html": page.html}.get(kind)
+        text = {".md": markdown, ".html": html}.get(kind)
         make_folder(out.parent)
-        write_atomic(out, text(found) if text else encode(document, indent=True) + "\n")
+        write_atomic(out, text(certificate(found)) if text else encode(document, indent=True) + "\n")
 
     return write
 
@@ -238,27 +242,3 @@ def _document(found: NoiseCertificate) -> dict[str, Any]:
     from proctor.verdicts.aa.document import to_mapping
 
     return to_mapping(found, made_at=f"{datetime.now(UTC):%Y-%m-%dT%H:%M:%SZ}", versions=versions())
-
-
-def _print(found: NoiseCertificate, out: Path | None) -> None:
-    from proctor.cli.points_text import clean
-    from proctor.cli.table import bold, print_table, say
-    from proctor.render.aa_page import facts, tables
-
-    say(clean(found.sentence), heading=True)
-    print(clean(f"run {found.run}"))
-    for line in facts(found):
-        say(clean(f"- {line}"), indent="  ")
-    for table in tables(found):
-        print()
-        say(table.title, heading=True)
-        rows = [[clean(cell) for cell in row] for row in table.rows]
-        print_table(table.headers, rows, right=table.right)
-        if table.caption:
-            say(clean(table.caption))
-    if found.next_steps:
-        print(f"\n{bold('What to do next')}")
-    for step in found.next_steps:
-        say(clean(f"- {step}"), indent="  ")
-    if out:
-        print(f"\ncertificate: {out}")

@@ -118,6 +118,12 @@ def judging_options(function: Callable[..., Any]) -> Callable[..., Any]:
 )
 @click.option("--output", type=click.Path(path_type=Path), help="File to save all measurements in.")
 @click.option(
+    "--html",
+    "html_file",
+    type=click.Path(path_type=Path, dir_okay=False),
+    help="Also write an HTML page to this file.",
+)
+@click.option(
     "--replay", type=click.Path(path_type=Path), help="Judge a saved comparison again, without measuring."
 )
 def command(spec_file: Path | None, *, replay: Path | None, **asked: Any) -> int:
@@ -215,20 +221,24 @@ def _save(comparison: Comparison, output: Path | None) -> Path:
 
 
 def _answer(comparison: Comparison, asked: dict[str, Any], *, saved: Path | None) -> int:
-    if asked["as_json"]:
-        from proctor.cli.table import print_json
-        from proctor.engine.ab_file import to_mapping
+    from proctor.cli.table import print_document, print_json
+    from proctor.engine.ab_document import comparison as shown
+    from proctor.engine.ab_file import to_mapping
+    from proctor.render.document import html
 
+    html_file = asked["html_file"]
+    document = shown(comparison, saved=saved)
+    if html_file:
+        html.write(document, html_file)
+    if asked["as_json"]:
         code = exit_code(comparison)
         print_json(
             to_mapping(comparison, slots=False) | {"file": saved and str(saved), "exit_code": int(code)}
         )
         return code
-    from proctor.cli.ab_text import print_comparison
-
-    print_comparison(comparison)
-    if saved:
-        print(f"  saved    {saved}")
+    print_document(document)
+    if html_file:
+        print(f"\nwritten: {html_file}")
     return exit_code(comparison)
 
 

@@ -110,8 +110,8 @@ def _fraction(text: str | None) -> float | None:
 
 
 def _print(found: Comparison) -> None:
-    from proctor.cli.points_text import clean
     from proctor.cli.table import printable, say
+    from proctor.render.document.terminal import clean
     from proctor.verdicts.compare.sentence import caution, sentence
 
     say(clean(sentence(found)), heading=True)

@@ -216,8 +216,8 @@ def show(found: GateResult, *, as_json: bool = False, github: bool = False) -> N
     """Print the verdict. Beside JSON, annotations go to standard error: GitHub reads both."""
     import sys
 
-    from proctor.cli.points_text import clean
     from proctor.cli.table import print_json, printable, say
+    from proctor.render.document.terminal import clean
     from proctor.render.gate.document import to_mapping
     from proctor.render.gate.github import workflow_commands
     from proctor.render.gate.text import lines

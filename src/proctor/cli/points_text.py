@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from proctor.cli.table import print_table, printable, say
+from proctor.render.document.terminal import clean
 
 if TYPE_CHECKING:
     from proctor.runfolder.read import RunData, TrialResult
@@ -68,8 +69,3 @@ def _print_group(group: Group, shown: Sequence[TrialResult], metric: str) -> Non
 
 def _is_number(trials: Sequence[TrialResult], name: str) -> bool:
     return all(isinstance(trial.planned.params.get(name), int | float) for trial in trials)
-
-
-def clean(text: str) -> str:
-    """For a terminal: plain spaces, and nothing that steers it."""
-    return printable(text.replace("\u202f", " ").replace("\u00a0", " "))

@@ -6,10 +6,11 @@ from collections.abc import Sequence
 from string import ascii_uppercase
 from typing import TYPE_CHECKING
 
-from proctor.cli.layout import shorten, width
-from proctor.cli.points_text import clean, print_warnings
+from proctor.cli.points_text import print_warnings
 from proctor.cli.table import colour, line_width, print_table, printable, say, seconds
 from proctor.cli.terminal import styled
+from proctor.render.document.terminal import clean
+from proctor.render.layout import shorten, width
 
 if TYPE_CHECKING:
     from proctor.model.outcome import Outcome

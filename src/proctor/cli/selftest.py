@@ -66,8 +66,8 @@ def _compare_both(
 
 
 def _print(same: Comparison, slower: Comparison, slow: float, code: Exit) -> None:
-    from proctor.cli.ab_text import sentence
     from proctor.cli.table import bold
+    from proctor.engine.ab_words import whole_sentence
 
     words = {
         Exit.OK: f"the gate works here: no false alarm, and a slowdown of {slow:.1%} was detected",
@@ -78,7 +78,9 @@ def _print(same: Comparison, slower: Comparison, slow: float, code: Exit) -> Non
     print(f"  {same.results[0].label}")
     for name, comparison in (("the same code", same), (f"{slow:.1%} slower", slower)):
         result = comparison.results[0]
-        print(f"  {name:14} {sentence(result)}; {len(result.pairs)} pairs, {comparison.cpu_s:.1f} s CPU")
+        print(
+            f"  {name:14} {whole_sentence(result)}; {len(result.pairs)} pairs, {comparison.cpu_s:.1f} s CPU"
+        )
     for note in dict.fromkeys((*same.notes, *slower.notes)):
         if not note.startswith("both sides"):
             print(f"  note: {note}")

@@ -97,9 +97,9 @@ def _print_scores(store: Store, info: RunInfo) -> None:
 
 def _print_trials(store: Store, info: RunInfo, rows: Iterator[AttemptRow], *, all_trials: bool) -> None:
     fixed, labels = _labels(store, info)
-    from proctor.cli.layout import wrapped
-    from proctor.cli.points_text import clean
     from proctor.cli.table import bold, line_width, printable, say, seconds
+    from proctor.render.document.terminal import clean
+    from proctor.render.layout import wrapped
 
     room = line_width()
     notes: set[str] = set()

@@ -9,10 +9,13 @@ import sys
 from collections.abc import Collection, Iterator, Sequence
 from functools import lru_cache
 from json.encoder import encode_basestring_ascii
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from proctor.cli.layout import Columns, lay_out, width, wrapped
 from proctor.cli.terminal import styled
+from proctor.render.layout import Columns, broken, lay_out
+
+if TYPE_CHECKING:
+    from proctor.model.document import Document
 
 _NESTED = (dict, list, tuple)
 LONG = 1000
@@ -110,24 +113,18 @@ def print_table(
         say(f"not shown: {', '.join(layout.dropped)}; {more} or a wider terminal shows {them}")
 
 
+def print_document(document: Document) -> None:
+    """A whole result, as wide as the terminal."""
+    from proctor.render.document.terminal import lines
+
+    for line in lines(document, line_width()):
+        print(bold(line.text) if line.bold else line.text)
+
+
 def say(text: str, *, indent: str = "", heading: bool = False) -> None:
     """A sentence, continued on the next line where the terminal ends; `indent` is before those lines."""
     for line in broken(text, line_width(), indent):
         print(bold(line) if heading else line)
-
-
-def broken(text: str, room: int | None, indent: str = "") -> list[str]:
-    """The lines of a sentence. Its own margin is kept, `indent` is added to all lines but the first."""
-    if room is None or width(text) <= room:
-        return [text]
-    again = text[: len(text) - len(text.lstrip())] + indent
-    first = wrapped(text, room, hard=False)[0]
-    rest = text[len(first) :].strip()
-    if len(first.strip()) == 1 and rest:  # a mark is never alone on its line, however long the word after it
-        word, _, rest = rest.partition(" ")
-        first = f"{first} {word}"
-    more = wrapped(rest, max(20, room - len(again)), hard=False) if rest else []
-    return [first, *(again + line for line in more)]
 
 
 def line_width() -> int | None:

@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from proctor.analysis.lockstep import Verdict
     from proctor.engine.ab import Asked
     from proctor.engine.time_commands import Study
+    from proctor.model.document import Document
 
 _ONLY_COMMANDS = {
     "prepare": "--prepare", "setup": "--setup", "cleanup": "--cleanup", "no_shell": "--no-shell",
@@ -59,6 +60,8 @@ FEWEST_TO_COMPARE = 4
 )
 @click.option("--export", "export_file", type=click.Path(path_type=Path, dir_okay=False), metavar="FILE",
               help="Write all values to this JSON file.")  # fmt: skip
+@click.option("--html", "html_file", type=click.Path(path_type=Path, dir_okay=False), metavar="FILE",
+              help="Also write an HTML page to this file.")  # fmt: skip
 @click.option("--json", "as_json", is_flag=True, help="Print JSON instead of text.")
 def command(texts: tuple[str, ...], **asked: Any) -> int:
     """Time each COMMAND; with two or more, compare each with the first.
@@ -88,8 +91,8 @@ def _names(texts: tuple[str, ...], names: tuple[str, ...]) -> tuple[str, ...]:
 
 
 def _time_commands(texts: tuple[str, ...], names: tuple[str, ...], asked: dict[str, Any]) -> int:
-    from proctor.cli.time_text import print_timed
     from proctor.engine.time_commands import time_commands
+    from proctor.engine.time_document import commands
     from proctor.engine.time_file import of_commands
 
     study = _study(texts, names, asked)
@@ -97,7 +100,7 @@ def _time_commands(texts: tuple[str, ...], names: tuple[str, ...], asked: dict[s
     rules = _asked(asked, study.runs)
     with stopping(), _progress(quiet=asked["as_json"], alone=len(texts) == 1) as (on_run, tell):
         timed = time_commands(study, rules, on_run=on_run, on_progress=tell)
-    _answer(of_commands(timed), asked, lambda: print_timed(timed))
+    _answer(of_commands(timed), asked, commands(timed))
     if timed.interrupted:
         print("stopped; no process is left", file=sys.stderr)
         return Exit.INTERRUPTED
@@ -105,7 +108,7 @@ def _time_commands(texts: tuple[str, ...], names: tuple[str, ...], asked: dict[s
 
 
 def _time_statements(texts: tuple[str, ...], names: tuple[str, ...], asked: dict[str, Any]) -> int:
-    from proctor.cli.time_text import print_statements
+    from proctor.engine.time_document import statements
     from proctor.engine.time_file import of_statements
     from proctor.engine.time_statements import Statements, time_statements
     from proctor.errors import UsageError
@@ -126,7 +129,7 @@ def _time_statements(texts: tuple[str, ...], names: tuple[str, ...], asked: dict
     )
     with stopping(), progress_line(quiet=asked["as_json"]) as tell:
         timed = time_statements(wanted, _asked(asked, asked["runs"]), on_progress=tell)
-    _answer(of_statements(timed), asked, lambda: print_statements(timed))
+    _answer(of_statements(timed), asked, statements(timed))
     return _exit_code([comparison.verdict for comparison in timed.comparisons])
 
 
@@ -228,16 +231,19 @@ def _asked(asked: dict[str, Any], runs: int | None) -> Asked:
     return Asked(rules=rules, confirm=not runs, time_budget_s=asked["budget_s"])
 
 
-def _answer(document: dict[str, Any], asked: dict[str, Any], show: Callable[[], None]) -> None:
-    from proctor.cli.table import print_json
+def _answer(data: dict[str, Any], asked: dict[str, Any], document: Document) -> None:
+    from proctor.cli.table import print_document, print_json
     from proctor.engine.time_file import save
+    from proctor.render.document import html
 
     if asked["as_json"]:
-        print_json(document)
+        print_json(data)
     else:
-        show()
+        print_document(document)
     if asked["export_file"]:
-        save(document, asked["export_file"])
+        save(data, asked["export_file"])
+    if asked["html_file"]:
+        html.write(document, asked["html_file"])
 
 
 def _exit_code(verdicts: list[Verdict]) -> Exit:

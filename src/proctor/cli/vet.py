@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import click
 
@@ -187,42 +187,26 @@ def report(found: Sequence[TaskCertificate], run_id: str, folder: Path, *, as_js
     """Write the certificates and print them; the exit code."""
     from datetime import UTC, datetime
 
-    from proctor.cli.table import print_json
+    from proctor.cli.table import print_document, print_json
     from proctor.model.place import safe_name
-    from proctor.render.vet.document import summary
-    from proctor.render.vet.page import markdown
+    from proctor.render.document import html
+    from proctor.render.document.markdown import markdown
+    from proctor.render.results.vet import certificates
     from proctor.runfolder.files import make_folder, write_atomic, write_json
     from proctor.verdicts.vet.certificate import exit_code
+    from proctor.verdicts.vet.document import summary
 
     made_at = f"{datetime.now(UTC):%Y-%m-%dT%H:%M:%SZ}"
-    document = summary(found, run_id=run_id, made_at=made_at)
+    data = summary(found, run_id=run_id, made_at=made_at)
     make_folder(folder)
-    for each in document["certificates"]:
+    for each in data["certificates"]:
         write_json(folder / f"{safe_name(each['task'].replace('/', '__'))}.json", each)
-    write_atomic(folder / "README.md", markdown(found, run_id=run_id))
+    document = certificates(found, run_id=run_id, folder=folder)
+    write_atomic(folder / "README.md", markdown(document))
+    html.write(document, folder / "index.html")
     if as_json:
-        print_json(document)
+        print_json(data)
     else:
-        _print(found, run_id, folder)
+        print_document(document)
+        print(f"\ncertificates: {folder / 'index.html'}")
     return exit_code(found)
-
-
-def _print(found: Sequence[TaskCertificate], run_id: str, folder: Path) -> None:
-    from proctor.cli.table import bold, print_table, printable, say
-    from proctor.render.vet import page
-
-    checks = page.columns(found)
-    print(bold(page.headline(found)))
-    shown = page.ordered(found)
-    rows: list[Any] = [[printable(cell) for cell in page.row(each, checks)] for each in shown]
-    print_table(page.headers(found), rows, right=range(2, 2 + len(checks)), whole=(1,))
-    print()
-    asides = {each.task: [line for line in (page.not_tried(each), *each.notes) if line] for each in shown}
-    shared = [line for line in asides[shown[0].task] if all(line in lines for lines in asides.values())]
-    for each in shown:
-        say(printable(page.sentence(each)), indent="  ")
-        for line in (*page.where(each), *(line for line in asides[each.task] if line not in shared)):
-            say(printable(f"  {line}"), indent="  ")
-    for line in shared:
-        say(printable(line), indent="  ")
-    print(f"\nrun {run_id}; certificates: {folder}")

@@ -72,8 +72,8 @@ def _follow(store: Store, run_id: str, after: int, interval_s: float, *, follow:
 
 
 def _print(store: Store, event: Event, labels: dict[str, str], *, as_json: bool) -> None:
-    from proctor.cli.layout import shorten, wrapped
     from proctor.cli.table import line_width, printable, seconds
+    from proctor.render.layout import shorten, wrapped
 
     if event.trial_key and event.trial_key not in labels:
         labels[event.trial_key] = store.trial(event.run_id, event.trial_key).label

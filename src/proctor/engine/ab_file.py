@@ -9,6 +9,7 @@ import time
 from collections.abc import Mapping
 from dataclasses import asdict, fields, replace
 from pathlib import Path
+from statistics import median
 from typing import Any
 
 from proctor.analysis.both_clocks import Finding
@@ -76,16 +77,19 @@ def _log_ratios(result: PointResult) -> list[float]:
 
 def call_s(result: PointResult, side: str) -> float:
     """Time of one call on the clock that was judged: the median of the pairs' medians."""
-    from statistics import median
+    return median(pair_s(result, side))
 
+
+def pair_s(result: PointResult, side: str) -> list[float]:
+    """Time of one call in each pair, in order."""
     waits = result.finding.clock == "wall"
     name = "cpu_ns" if not waits else "wall_ns" if result.finding.parallel else "elapsed_ns"
-    return median(
+    return [
         float(median(getattr(slot, name) for slot in getattr(pair, side)[pair.schedule.warmup :]))
         / pair.schedule.loops
         / 1e9
         for pair in result.pairs
-    )
+    ]
 
 
 def save(comparison: Comparison, *, path: Path | None, folder: Path, now: float) -> Path:

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from proctor.analysis.both_clocks import Finding
-from proctor.analysis.lockstep import ClockFinding, Verdict
+from proctor.analysis.lockstep import UNSETTLED, ClockFinding, Verdict
 from proctor.engine.ab import PointResult
+from proctor.quantity import duration
 
 
 def sentence(result: PointResult, name: str = "B") -> str:
@@ -81,3 +84,27 @@ def _settled(finding: Finding) -> str:
     if wall.is_alike:
         return "; the elapsed time is the same, but computing could not be judged"
     return ""
+
+
+def whole_sentence(result: PointResult) -> str:
+    """The verdict on one point, and what it would take to get one."""
+    refused = result.finding.reason.startswith("no verdict")
+    return sentence(result) + (_price(result) if result.verdict in UNSETTLED and not refused else "")
+
+
+def _price(result: PointResult) -> str:
+    finding = result.finding
+    reason = f"; {finding.reason}" if finding.reason else ""
+    if finding.pairs_needed is None:
+        return f"{reason}; no number of pairs would be enough for {finding.margin:.1%} on this machine now"
+    more = max(finding.pairs_needed - finding.pairs, 1)
+    each_s = sum(pair.wall_s for pair in result.pairs) / len(result.pairs)
+    price = f"{more} more pairs, {duration(more * each_s)}"
+    return f"{reason}; it needs about {price} (--pairs {finding.pairs_needed})"
+
+
+def counts(verdicts: Sequence[Verdict]) -> str:
+    """How many of each, the most frequent first."""
+    found = {verdict: verdicts.count(verdict) for verdict in verdicts}
+    ordered = sorted(found.items(), key=lambda each: -each[1])
+    return ", ".join(f"{count} {verdict.value}" for verdict, count in ordered)

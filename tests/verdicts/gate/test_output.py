@@ -6,10 +6,11 @@ from dataclasses import replace
 
 import pytest
 
+from proctor.render.document.markdown import plain
 from proctor.render.gate.document import to_mapping
 from proctor.render.gate.github import workflow_commands
 from proctor.render.gate.junit import junit
-from proctor.render.gate.markdown import MARKER, MOST_CHARACTERS, markdown, plain
+from proctor.render.gate.markdown import MARKER, MOST_CHARACTERS, markdown
 from proctor.render.gate.text import lines
 from proctor.render.html.page import render
 from proctor.runfolder.files import write_json

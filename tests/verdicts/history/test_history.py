@@ -9,7 +9,8 @@ from tests.render.pages import checked
 from proctor.errors import NotFoundError, UsageError
 from proctor.model.outcome import Outcome
 from proctor.model.trial import RunStatus
-from proctor.render.history_page import render
+from proctor.render.document.html import html
+from proctor.render.results.history import history as shown
 from proctor.verdicts.history import reading
 from proctor.verdicts.history.collect import collect
 from proctor.verdicts.history.document import to_mapping
@@ -22,7 +23,7 @@ def step(series, *, at=10, runs=20, factor=1.2, **more):
 
 
 def page_of(history):
-    page = render(history)
+    page = html(shown(history))
     checked(page)
     assert not re.search(r'(?:src|href)="http', page)
     return page

@@ -3,23 +3,28 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from pathlib import Path
 
 import jsonschema
 import pytest
 
 from proctor.errors import Exit
+from proctor.model.document import Document, Table
 from proctor.model.outcome import Outcome
 from proctor.model.plan import PlannedTrial
 from proctor.model.record import AttemptRecord, Failure
 from proctor.model.run import RunInfo
 from proctor.model.trial import RunStatus
 from proctor.model.vetting import MARKER, Check, check_of
-from proctor.render.vet import page
-from proctor.render.vet.document import summary, to_mapping
+from proctor.render.document.html import html
+from proctor.render.document.markdown import markdown
+from proctor.render.results import vet
 from proctor.runfolder.perf.schema import load_schema, problems
 from proctor.runfolder.read import RunData, TrialResult
 from proctor.verdicts.vet.certificate import TaskCertificate, TaskVerdict, exit_code
+from proctor.verdicts.vet.document import summary, to_mapping
 from proctor.verdicts.vet.judge import certificates
+from proctor.verdicts.vet.words import headline, not_tried, sentence
 
 GOOD: Mapping[str, Sequence[str | None]] = {
     "oracle": ["passed"] * 5,
@@ -69,16 +74,26 @@ def _record(trial: PlannedTrial, end: str) -> AttemptRecord:
     )  # fmt: skip
 
 
+def shown(*found: TaskCertificate) -> Document:
+    return vet.certificates(found, run_id="run-1", folder=Path("data/vet/certificates"))
+
+
+def checks(found: TaskCertificate) -> Table:
+    (table,) = shown(found).sections[0].blocks
+    assert isinstance(table, Table)
+    return table
+
+
 def test_a_task_that_holds_everywhere_is_sound_and_its_bound_is_honest():
     found = vetted({})
     assert found.verdict is TaskVerdict.SOUND
     assert found.findings == ()
     assert found.flake_bound == pytest.approx(0.434, abs=0.01)
     assert found.backend == "bubblewrap"
-    text = page.sentence(found)
+    text = sentence(found)
     assert "passed 5 of 5 (with 95 % confidence it fails less than 43 % of the time)" in text
     assert "it also passed under: one cpu, network off, clock, time zone, loaded" in text
-    assert page.not_tried(found) == ""
+    assert not_tried(found) == ""
     assert exit_code([found]) is Exit.OK
 
 
@@ -108,7 +123,7 @@ def test_how_the_trials_ended_is_what_the_task_is(
 ):
     found = vetted(changes)
     assert found.verdict == verdict
-    assert said in page.sentence(found)
+    assert said in sentence(found)
     assert exit_code([found]) is (Exit.INFRASTRUCTURE if verdict == "unsettled" else Exit.WORSE)
 
 
@@ -116,7 +131,7 @@ def test_what_is_proven_stands_whatever_else_is_open():
     found = vetted({"nop": ["passed"] * 5, "clock": ["failed"] * 2, "loaded": ["sandbox_error"]})
     assert found.verdict is TaskVerdict.LEAKING
     assert [finding.verdict for finding in found.findings] == ["leaking", "rotting", "unsettled"]
-    assert "; also rotting: the oracle 400 days ahead failed 2 of 2" in page.sentence(found)
+    assert "; also rotting: the oracle 400 days ahead failed 2 of 2" in sentence(found)
 
 
 def test_a_broken_task_is_not_called_fragile_as_well():
@@ -143,9 +158,10 @@ def test_evidence_names_the_trials_that_went_wrong_and_where_they_lie():
     found = vetted({"oracle": ["passed", "failed", "passed", "agent_timeout"]})
     (finding,) = found.findings
     assert [each.trial for each in finding.evidence] == [1, 3]
-    first, _ = page.where(found)
-    assert first.startswith("trial 1 (failed): data/vet/trials/org__task")
-    assert first.endswith("/1")
+    first, second, _ = shown(found).sections[1].blocks[0].entries[0].items
+    assert first.text == "trial 1: failed"
+    assert first.href == "../trials/org__task/1/result.json"
+    assert second.note == "oracle: it was agent_timeout"
 
 
 def test_what_was_not_tried_is_said_with_the_reason():
@@ -153,10 +169,10 @@ def test_what_was_not_tried_is_said_with_the_reason():
         {"network_off": [], "clock": ["skipped"] * 2}, left_out={"network_off": "no network anyway"}
     )
     assert found.verdict is TaskVerdict.SOUND
-    assert page.not_tried(found) == "not tried: network off (no network anyway), clock (it was skipped)"
+    assert not_tried(found) == "not tried: network off (no network anyway), clock (it was skipped)"
     document = to_mapping(found, made_at="2026-01-01T00:00:00Z")
     assert document["checks"]["clock"] == {"tried": False, "why_not": "it was skipped"}
-    assert "clock" not in page.headers([found])
+    assert "clock" not in [column.title for column in checks(found).columns]
 
 
 def test_losses_to_infrastructure_and_free_points_are_noted():
@@ -164,17 +180,18 @@ def test_losses_to_infrastructure_and_free_points_are_noted():
     assert found.verdict is TaskVerdict.SOUND
     assert "infrastructure lost 1 of 2 trials of the oracle" in found.notes
     assert "an agent that does nothing earned 0.4 of 1" in found.notes
-    assert page.row(found, [Check.ORACLE])[2] == "1/1 (+1)"
+    assert checks(found).rows[0][2].text == "1/1 (+1)"
 
 
 def test_the_page_has_the_worst_first_and_no_markup_of_strangers():
     bad, good = vetted({"nop": ["passed"]}, task="z<b>|bad"), vetted({})
-    text = page.markdown([good, bad], run_id="run-1")
+    text = markdown(shown(good, bad))
     assert "**1 of 2 tasks are sound; 1 leaking.**" in text
     assert text.index("bad is leaking") < text.index("org/task is sound")
     assert "<b>" not in text
-    assert page.headline([good]) == "The task is sound."
-    assert page.headline([good, good]) == "All 2 tasks are sound."
+    assert "<b>|" not in html(shown(good, bad))
+    assert headline([good]) == "The task is sound."
+    assert headline([good, good]) == "All 2 tasks are sound."
     assert summary([good, bad], run_id="run-1", made_at="2026-01-01T00:00:00Z")["exit_code"] == Exit.WORSE
 
 

@@ -23,15 +23,15 @@ class Pair:
     b: Sequence[float]
 
 
-def pairs(drawn: Sequence[Pair], metric: str) -> str:
-    """A panel per point, two beside each other, each with an axis of its own."""
+def pairs(drawn: Sequence[Pair], metric: str, *, each: str = "iterations") -> str:
+    """A panel per point, two beside each other, each with an axis of its own. `each`: what a value is of."""
     columns = 1 if len(drawn) == 1 else 2
     wide, tall = (WIDTH - 70.0 * columns - 20.0) / columns, 130.0 if columns == 1 else 96.0
     parts: list[str] = []
     for number, pair in enumerate(drawn):
         left = 70.0 + (number % columns) * (wide + 80.0)
         top = 30.0 + (number // columns) * (tall + 52.0)
-        parts += _panel(pair, metric, (left, top, left + wide, top + tall))
+        parts += _panel(pair, metric, (left, top, left + wide, top + tall), each)
     deep = 30.0 + (-(-len(drawn) // columns) - 1) * (tall + 52.0) + tall
     told = "; ".join(
         f"{pair.label}: A {_middle(pair.a, metric)}, B {_middle(pair.b, metric)}" for pair in drawn
@@ -39,7 +39,7 @@ def pairs(drawn: Sequence[Pair], metric: str) -> str:
     return document(WIDTH, deep + 24, f"{metric} of both sides", told, parts)
 
 
-def _panel(pair: Pair, metric: str, place: tuple[float, float, float, float]) -> list[str]:
+def _panel(pair: Pair, metric: str, place: tuple[float, float, float, float], each: str) -> list[str]:
     left, top, right, bottom = place
     shown = window(sorted([*pair.a, *pair.b]))
     up = fitting([shown[0], shown[-1]], bottom, top, decades=2.0)
@@ -52,7 +52,7 @@ def _panel(pair: Pair, metric: str, place: tuple[float, float, float, float]) ->
         parts += [line(left, up(tick), right, up(tick), "grid"), text(left - 8, up(tick) + 4, said, "e num")]
     for series, values in enumerate((pair.a, pair.b)):
         parts += _values(values, across, up, series)
-    return [*parts, text(right, bottom + 16, f"{max(len(pair.a), len(pair.b))} iterations", "e dim num")]
+    return [*parts, text(right, bottom + 16, f"{max(len(pair.a), len(pair.b))} {each}", "e dim num")]
 
 
 def _values(values: Sequence[float], across: Scale, up: Scale, series: int) -> list[str]:

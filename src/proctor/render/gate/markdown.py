@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import re
-
+from proctor.render.document.markdown import plain
 from proctor.render.gate.text import p_value
 from proctor.verdicts.gate.verdict import PRECEDENCE, GateResult, GateVerdict, RuleResult
 
@@ -17,7 +16,6 @@ _SIGN = {
     GateVerdict.INCONCLUSIVE: "❔",
     GateVerdict.INFRASTRUCTURE: "🔧",
 }
-_SPECIAL = re.compile(r"([\\`*_\[\]|#~])")
 
 
 def markdown(found: GateResult) -> str:
@@ -59,10 +57,3 @@ def _rule(each: RuleResult, comparisons: int) -> list[str]:
     if each.change:
         shown.append(f"  What would change it: {plain(each.change)}")
     return shown + [f"  - {plain(detail)}" for detail in each.details]
-
-
-def plain(text: str) -> str:
-    """Text as text: no markup, no HTML, and no mentions of users."""
-    one_line = " ".join(text.split())
-    escaped = one_line.replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;")
-    return _SPECIAL.sub(r"\\\1", escaped).replace("@", "@\u200b")

@@ -9,7 +9,8 @@ from typing import Any
 
 from proctor.errors import UsageError
 from proctor.model.run import RunInfo
-from proctor.render.html.view import View, prose, section, table
+from proctor.render.html.text import prose
+from proctor.render.html.view import View, section, table
 from proctor.runfolder.files import read_document
 from proctor.verdicts.gate.verdict import GateVerdict
 

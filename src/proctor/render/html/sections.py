@@ -12,7 +12,8 @@ from urllib.parse import quote
 from proctor.model.outcome import Outcome
 from proctor.model.record import AttemptRecord
 from proctor.quantity import duration, number, show
-from proctor.render.html.view import View, badge, details, facts, moment, prose, section, table
+from proctor.render.html.text import prose
+from proctor.render.html.view import View, badge, details, facts, moment, section, table
 from proctor.runfolder.read import TrialResult
 from proctor.runfolder.result import artifact_paths
 from proctor.verdicts.run.story import headline, warnings

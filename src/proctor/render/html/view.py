@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 import time
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
@@ -30,12 +29,6 @@ class View:
 
 Section = Callable[[View], str]
 """Returns its part of the page, or an empty text."""
-
-
-def prose(text: str) -> str:
-    """A sentence, with numbers kept on one line with their units."""
-    joined = re.sub(r"(?<=\d) (?=(?:[nµm]?s|min|h|[KMG]?i?B)\b|%|–)", "\u00a0", escape(text))
-    return re.sub(r"(?<=\d)–(?=\d)", "\u2060–\u2060", joined.replace("– ", "–\u2060\u00a0"))
 
 
 def section(title: str, body: str, *, name: str) -> str:

@@ -123,7 +123,7 @@ def _cell(cell: Cell, grid: _Grid, x: float, y: float) -> list[str]:
 
 
 def _field(trial: TrialResult, grid: _Grid, x: float, y: float) -> str:
-    """One trial: a square, its sign, what a pointer sees, and a link to its folder."""
+    """One trial: a square, its sign, what a pointer sees, and a link to its result."""
     size = grid.size
     inside = square(trial.outcome, x, y, size, reward=trial.counted.reward if trial.counted else None)
     if not grid.told:
@@ -132,7 +132,8 @@ def _field(trial: TrialResult, grid: _Grid, x: float, y: float) -> str:
     told = f"<title>{escape(_told(trial))}</title>"
     if trial.counted is None:
         return f"<g>{told}{inside}</g>"
-    return f'<a href="{escape(quote(attempt_folder(trial.planned, number)))}/">{told}{inside}</a>'
+    place = f"{attempt_folder(trial.planned, number)}/result.json"
+    return f'<a href="{escape(quote(place))}">{told}{inside}</a>'
 
 
 def square(outcome: Outcome | None, x: float, y: float, size: float, *, reward: float | None = None) -> str:

@@ -34,7 +34,7 @@ from proctor.verdicts.rollouts.words import (
 
 CSS = (Path(__file__).parent / "rollouts.css").read_text()
 MOST_TRIALS = 300
-_MATRIX = "One square per rollout, tasks that pass most often first; a square links to its trial's folder."
+_MATRIX = "One square per rollout, tasks that pass most often first; a square links to its trial's result."
 _HATCHED = (
     " Hatched squares with a capital letter are errors not caused by the agent; they are not in the score."
 )

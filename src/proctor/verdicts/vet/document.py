@@ -6,8 +6,8 @@ from collections.abc import Sequence
 from dataclasses import asdict
 from typing import Any
 
-from proctor.render.vet.page import sentence
 from proctor.verdicts.vet.certificate import Finding, TaskCertificate, Tried, exit_code
+from proctor.verdicts.vet.words import sentence
 
 SCHEMA_VERSION = 1
 SCHEMA = "task-certificate"

@@ -1,4 +1,4 @@
-"""Fit a table into the width of a terminal: text shrinks, spare columns go, numbers are never cut."""
+"""Fit tables and sentences into a terminal: text shrinks, spare columns go, numbers are never cut."""
 
 from __future__ import annotations
 
@@ -232,6 +232,20 @@ def wrapped(text: str, room: int, *, hard: bool = True) -> list[str]:
         lines.append(rest[:at].rstrip())
         rest = rest[at:].lstrip()
     return [*lines, rest] if rest or not lines else lines
+
+
+def broken(text: str, room: int | None, indent: str = "") -> list[str]:
+    """The lines of a sentence. Its own margin is kept, `indent` is added to all lines but the first."""
+    if room is None or width(text) <= room:
+        return [text]
+    again = text[: len(text) - len(text.lstrip())] + indent
+    first = wrapped(text, room, hard=False)[0]
+    rest = text[len(first) :].strip()
+    if len(first.strip()) == 1 and rest:  # a mark is never alone on its line, however long the word after it
+        word, _, rest = rest.partition(" ")
+        first = f"{first} {word}"
+    more = wrapped(rest, max(20, room - len(again)), hard=False) if rest else []
+    return [first, *(again + line for line in more)]
 
 
 def _longest_word(text: str) -> int:

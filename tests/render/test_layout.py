@@ -8,8 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from proctor.cli.layout import Columns, Layout, lay_out, shorten, width, wrapped
-from proctor.cli.table import broken, line_width, print_table, say
+from proctor.cli.table import line_width, print_table, say
+from proctor.render.layout import Columns, Layout, broken, lay_out, shorten, width, wrapped
 
 HEADERS = ["point", "verdict", "median", "95 % interval", "mean"]
 ROWS = [

@@ -1,0 +1,236 @@
+"""A comparison in lockstep as a document: the verdict in one sentence, then what it rests on."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from functools import partial
+from pathlib import Path
+
+from proctor.analysis.both_clocks import Finding
+from proctor.analysis.lockstep import ClockFinding, Verdict
+from proctor.engine.ab import PointResult
+from proctor.engine.ab_file import call_s, pair_s
+from proctor.engine.ab_run import Comparison
+from proctor.engine.ab_words import counts, interval, whole_sentence
+from proctor.model.document import (
+    Cell,
+    Chart,
+    Column,
+    Document,
+    Facts,
+    Listed,
+    Section,
+    Table,
+    Text,
+    Tone,
+    filled,
+    number,
+    outcome,
+)
+from proctor.model.document import interval as ends
+from proctor.quantity import duration
+from proctor.render.charts.forest import Branch, forest
+from proctor.render.charts.pairs import Pair, pairs
+from proctor.render.labels import apart, heading
+
+CLOCKS = {"cpu": "CPU", "wall": "elapsed"}
+MOST_PANELS = 6
+TONES: dict[Verdict, Tone] = {
+    Verdict.SLOWER: "bad",
+    Verdict.FASTER: "good",
+    Verdict.SAME: "good",
+    Verdict.SMALL: "good",
+    Verdict.SAME_COMPUTING: "warn",
+    Verdict.INCONCLUSIVE: "warn",
+}
+
+
+def comparison(found: Comparison, *, saved: Path | None = None) -> Document:
+    """The whole answer. `saved`: the file with every measurement."""
+    single = len(found.results) == 1
+    said = whole_sentence(found.results[0]) if single else _overall(found)
+    about: list[tuple[str, Cell | str]] = [
+        ("A", Cell(text=found.a, code=True)),
+        ("B", Cell(text=found.b, code=True)),
+        ("cost", f"{found.cpu_s:.1f} s CPU, {found.wall_s:.1f} s"),
+    ]
+    if saved:
+        about.append(("saved", Cell(text=str(saved), code=True)))
+    return Document(
+        kind="ab",
+        title=f"{found.name}: B against A",
+        headline=said,
+        verdict=found.verdict.value,
+        tone=TONES[found.verdict],
+        about=tuple(about),
+        warnings=found.notes,
+        sections=filled(
+            [*([_point(found)] if single else [_points(found)]), _pictures(found.results), _method(found)]
+        ),
+        footer="Written by 'proctor ab'.",
+    )
+
+
+def _overall(found: Comparison) -> str:
+    said = counts([result.verdict for result in found.results])
+    return f"{found.verdict}: {len(found.results)} points, {said}"
+
+
+def _point(found: Comparison) -> Section:
+    result = found.results[0]
+    finding, check = result.finding, result.check
+    fresh = sum(pair.confirms for pair in result.pairs)
+    confirmed = {True: f", confirmed by {fresh} more", False: f", not confirmed by {fresh} more", None: ""}
+    facts: list[tuple[str, Cell | str]] = [
+        ("point", result.label),
+        ("A", number(f"{duration(call_s(result, 'a'))} per call", call_s(result, "a"))),
+        ("B", number(f"{duration(call_s(result, 'b'))} per call", call_s(result, "b"))),
+        ("ratio", _ratio(finding)),
+        *((CLOCKS[clock.clock], _clock(clock, finding)) for clock in finding.clocks),
+        ("pairs", f"{finding.pairs}{confirmed[result.confirmed]}; margin ±{finding.margin:.1%}"),
+        (
+            "noise",
+            f"{finding.noise:.2%} per pair; a change of {finding.detectable:.1%} would be detected",
+        ),
+    ]
+    if check.pairs > 1:
+        state = "passed" if check.passed else "FAILED"
+        tone: Tone = "" if check.passed else "bad"
+        facts.append(("A/A", Cell(text=f"{state}: {check.change:+.2%} over {check.pairs} pairs", tone=tone)))
+    return Section(blocks=(Facts(pairs=tuple(facts)),), name="result")
+
+
+def _ratio(finding: Finding) -> Cell:
+    return Cell(
+        text=f"{1 + finding.change:.4f} ({1 + finding.low:.4f} to {1 + finding.high:.4f})",
+        value=1 + finding.change,
+        low=1 + finding.low,
+        high=1 + finding.high,
+    )
+
+
+def _clock(found: ClockFinding, finding: Finding) -> Cell:
+    """What one clock says by itself."""
+    if found.clock == "cpu":
+        what = f"computing, children included; busy {finding.busy:.0%}"
+    elif finding.parallel:
+        what = "it runs in parallel: waiting for other programs is included"
+    else:
+        what = "without waiting for other programs"
+    verdict = found.verdict.value if found.verdict else "inconclusive"
+    text = f"{found.change:+.1%} ({interval(found)}), margin ±{found.margin:.1%}: {verdict}; {what}"
+    return Cell(text=text, value=found.change, low=found.low, high=found.high)
+
+
+def _points(found: Comparison) -> Section:
+    """A row for each point, and the reasons of those without a verdict."""
+    shared, own = apart([result.label for result in found.results])
+    head, labels = heading(own)
+    rows = tuple(_row(result, label) for result, label in zip(found.results, labels, strict=True))
+    reasons = tuple(
+        f"{label}: {result.finding.reason}"
+        for result, label in zip(found.results, own, strict=True)
+        if result.finding.reason
+    )
+    table = Table(
+        columns=(
+            Column(head, "prose"),
+            Column("verdict", "whole"),
+            *(Column(title, "number") for title in ("change", "interval", "A", "B")),
+            Column("clock", "whole"),
+            Column("pairs", "number"),
+            Column("noise", "number"),
+        ),
+        rows=rows,
+        caption=f"Fixed: {shared}." if "=" in shared else "",
+    )
+    return Section(blocks=(table, *([Listed(items=reasons)] if reasons else [])), name="result")
+
+
+def _row(result: PointResult, label: str) -> tuple[Cell | str, ...]:
+    finding = result.finding
+    a, b = call_s(result, "a"), call_s(result, "b")
+    return (
+        label,
+        outcome(result.verdict.value, TONES[result.verdict]),
+        number(f"{finding.change:+.1%}", finding.change, strong=True),
+        ends(f"{finding.low:+.1%} … {finding.high:+.1%}", finding.low, finding.high),
+        number(duration(a), a),
+        number(duration(b), b),
+        CLOCKS[finding.clock],
+        number(str(len(result.pairs)), len(result.pairs)),
+        number(f"{finding.noise:.2%}", finding.noise),
+    )
+
+
+def _pictures(results: Sequence[PointResult]) -> Section:
+    return Section(title="Pictures", blocks=(forest_of(results), _in_order(results)), name="pictures")
+
+
+def forest_of(results: Sequence[PointResult]) -> Chart:
+    """Every point on both clocks, or of many points on the clock that leads."""
+    _, labels = apart([result.label for result in results])
+    branches = list(_branches(results, labels if len(results) > 1 else [""]))
+    margin = results[0].finding.margin
+    return Chart(
+        title="B over A",
+        draw=partial(
+            forest,
+            rows=branches,
+            title="B over A",
+            ratio=True,
+            band=(1 / (1 + margin), 1 + margin),
+            axis="B/A, log scale; less than 1 is faster",
+        ),
+        caption=(
+            "Lines: the intervals that the verdicts use, which hold over all looks together. Grey: the "
+            f"margin of {margin:.1%}; a difference counts when it is certain and larger than that (coloured)."
+        ),
+    )
+
+
+def _branches(results: Sequence[PointResult], labels: Sequence[str]) -> Iterator[Branch]:
+    for result, label in zip(results, labels, strict=True):
+        found: Sequence[Finding | ClockFinding] = result.finding.clocks or [result.finding]
+        for each in found if len(results) == 1 else [result.finding]:
+            yield Branch(
+                label=label or f"{CLOCKS[each.clock]} time",
+                value=1 + each.change,
+                low=1 + each.low,
+                high=1 + each.high,
+                told=f"{each.change:+.1%} ({interval(each)})",
+                tone={Verdict.SLOWER: "bad", Verdict.FASTER: "good"}.get(each.verdict or Verdict.SAME, ""),
+            )
+
+
+def _in_order(results: Sequence[PointResult]) -> Chart:
+    _, labels = apart([result.label for result in results])
+    drawn = [
+        Pair(label=label, a=pair_s(result, "a"), b=pair_s(result, "b"))
+        for result, label in zip(results[:MOST_PANELS], labels, strict=False)
+    ]
+    some = f" The first {len(drawn)} of {len(results)} points." if len(drawn) < len(results) else ""
+    return Chart(
+        title="Every pair in the order measured",
+        draw=partial(pairs, drawn=drawn, metric="call_s", each="pairs"),
+        caption=(
+            "Time of one call in each pair: A in blue, B in orange; dashed: their medians. What disturbs the "
+            f"machine moves both sides of a pair alike.{some}"
+        ),
+    )
+
+
+def _method(found: Comparison) -> Section:
+    rules = found.asked.rules
+    return Section(
+        title="What was tested",
+        blocks=(
+            Text(
+                text=f"Pairs of processes that take turns, judged after {', '.join(map(str, rules.looks))} "
+                f"pairs; margins ±{rules.margin:.1%} for computing and ±{rules.wall_margin:.1%} for the "
+                "elapsed time. 'Same' needs both clocks.",
+                quiet=True,
+            ),
+        ),
+        name="method",
+    )

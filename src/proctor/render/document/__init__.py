@@ -1,0 +1,1 @@
+"""Renderers of documents: every kind of result for terminals, in Markdown and as a page."""

@@ -1,0 +1,1 @@
+"""Every kind of result as a document, for all renderers."""
