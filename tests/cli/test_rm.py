@@ -45,12 +45,12 @@ def add_run(
         folder=str(folder or ""),
     )
     store.create_run(info, Plan(trials=(trial,)))
-    (lease,) = store.claim(run_id, worker="w", now=1.0, lease_s=30)
+    (lease,) = store.claim(run_id, worker="w", lease_s=30)
     artifacts = tuple(blobs.put_bytes(content, "a") for content in contents)
     record = AttemptRecord(
         key="k", number=1, outcome=Outcome.PASSED, started_at=1.0, ended_at=2.0, artifacts=artifacts
     )
-    store.finish(lease, record, now=2.0, counts=True)
+    store.finish(lease, record, counts=True)
     if folder:
         folder.mkdir()
         (folder / "manifest.json").write_text(json.dumps({"run": {"id": run_id}}))
@@ -128,26 +128,33 @@ def test_a_folder_that_cannot_be_removed_is_said(
 def test_old_runs_are_chosen_by_age_and_young_and_working_ones_stay(store: Store, blobs: FolderBlobs, capsys):
     for run_id, age in (("old-1", 40.0), ("old-2", 31.0), ("young", 29.0), ("working", 50.0)):
         add_run(store, blobs, run_id, age_days=age)
-    store.set_status("working", RunStatus.RUNNING, time.time())
+    store.set_status("working", RunStatus.RUNNING)
     assert main(["rm", "--older-than", "30", "--yes"]) == 0
     assert {run.id for run in store.runs()} == {"young", "working"}
     assert main(["rm", "--older-than", "30", "--yes"]) == 0
     assert capsys.readouterr().out.splitlines()[-1] == "Nothing to remove."
 
 
+def set_status_at(moment: float, run_id: str, *statuses: RunStatus) -> None:
+    """As if the database's clock had stood at that moment."""
+    with open_store(load_settings().store_url, clock=lambda: moment) as then:
+        for status in statuses:
+            then.set_status(run_id, status)
+
+
 def test_a_run_at_work_is_not_removed_and_a_stalled_one_is(store: Store, blobs: FolderBlobs, capsys):
     add_run(store, blobs, "run-1", age_days=1.0)
-    store.set_status("run-1", RunStatus.RUNNING, time.time())
+    store.set_status("run-1", RunStatus.RUNNING)
     assert main(["rm", "run-1", "--yes"]) == 2
     assert "is still running" in capsys.readouterr().err
-    store.set_status("run-1", RunStatus.RUNNING, time.time() - 600)
+    set_status_at(time.time() - 600, "run-1", RunStatus.RUNNING)
     assert main(["rm", "run-1", "--yes"]) == 0
 
 
 def test_while_others_work_a_fresh_blob_stays(store: Store, blobs: FolderBlobs):
     (fresh,) = add_run(store, blobs, "run-1", b"fresh")
     add_run(store, blobs, "working")
-    store.set_status("working", RunStatus.RUNNING, time.time())
+    store.set_status("working", RunStatus.RUNNING)
     assert main(["rm", "run-1", "--yes"]) == 0
     assert blobs.has(fresh)
     assert blobs.collect_garbage(store.live_blobs(), grace_s=0.0).removed == 1

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -36,8 +35,8 @@ def command(ref: str, as_json: bool) -> int:
         running = [] if over else store.workers(info.id)
         ended = 0
         if not over:
-            store.set_status(info.id, RunStatus.CANCELLED, time.time())
-            ended = store.cancel(info.id, time.time())
+            store.set_status(info.id, RunStatus.CANCELLED)
+            ended = store.cancel(info.id)
             if not running:
                 _close_books(store, info, settings)
     if as_json:

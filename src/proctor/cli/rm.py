@@ -55,7 +55,7 @@ def command(refs: tuple[str, ...], older_than: float | None, keep_folder: bool, 
 def _choose(store: Store, refs: Sequence[str], older_than: float | None) -> list[RunInfo]:
     """The runs meant, each once. One that is at work is not removed."""
     now = time.time()
-    active = _active(store, now)
+    active = _active(store)
     chosen = {run.id: run for run in map(store.run, refs)}
     for run in chosen.values():
         if run.id in active:
@@ -74,8 +74,8 @@ def _older(store: Store, moment: float) -> list[RunInfo]:
     return found
 
 
-def _active(store: Store, now: float) -> set[str]:
-    return {run.id for run in store.runs(status="running", limit=10_000)} - store.stalled(now)
+def _active(store: Store) -> set[str]:
+    return {run.id for run in store.runs(status="running", limit=10_000)} - store.stalled()
 
 
 def _confirm(chosen: Sequence[RunInfo], *, yes: bool) -> None:
@@ -90,7 +90,7 @@ def _confirm(chosen: Sequence[RunInfo], *, yes: bool) -> None:
 
 def _remove(store: Store, blobs: FolderBlobs, run: RunInfo, *, keep_folder: bool) -> None:
     orphans = store.delete_run(run.id)
-    grace_s = _GRACE_S if _active(store, time.time()) else 0.0
+    grace_s = _GRACE_S if _active(store) else 0.0
     removed = blobs.remove(orphans, grace_s=grace_s)
     said = [f"removed {run.id} ({run.name}): {run.total} trials, {removed} artifacts"]
     if run.folder and not keep_folder:

@@ -175,7 +175,7 @@ async def execute(job: Job, *, listener: Listener, stop: Stop, on_log: OnLog | N
     worker, info = worker_id(), job.info
     with (
         open_store(job.settings.store_url) as store,
-        held(store, info.id, job.folder, worker=worker, retries=job.spec.retries.infrastructure),
+        held(store, info.id, job.folder, worker=worker),
     ):
         return await _execute(job, store, worker, listener=listener, stop=stop, on_log=on_log)
 
@@ -192,7 +192,7 @@ async def _execute(
     await _preflight(store, job, executor)
     folder = RunFolder(job.folder, blobs=FolderBlobs(settings.blobs_dir))
     folder.reopen(store)
-    store.set_status(info.id, RunStatus.RUNNING, time.time())
+    store.set_status(info.id, RunStatus.RUNNING)
     engine = LocalEngine(
         store=store,
         run_id=info.id,
@@ -227,7 +227,7 @@ async def _preflight(store: Store, job: Job, executor: Executor) -> None:
 
 def finish(store: Store, run_id: str, status: RunStatus, folder: RunFolder) -> None:
     """Close the books: status in the store, summary and report in the folder."""
-    store.set_status(run_id, status, time.time())
+    store.set_status(run_id, status)
     folder.finish(RunData.from_store(store, run_id), write_reports)
 
 

@@ -135,15 +135,14 @@ async def test_what_fails_in_the_warm_up_is_left_to_the_episodes(make_job: MakeJ
 
 
 async def test_a_worker_that_died_gives_its_episodes_back(make_job: MakeJob, settings: Settings):
-    import time
 
     job, ear = make_job(), Ear()
     import socket
 
     dead = f"{socket.gethostname()}:999999999:1:abc"
     with open_store(settings.store_url) as store:
-        lease: Lease = store.claim(job.info.id, worker=dead, now=time.time(), lease_s=1000)[0]
-        store.begin(lease, time.time())
+        lease: Lease = store.claim(job.info.id, worker=dead, lease_s=1000)[0]
+        store.begin(lease)
     assert await drive(job, listener=ear, stop=Stop(), guilty={}, parallel=2) is RunStatus.DONE
     assert len(ear.ends) == 4
 

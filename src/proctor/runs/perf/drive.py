@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
@@ -57,13 +56,13 @@ async def drive(
     worker, info = worker_id(), job.info
     with (
         open_store(job.settings.store_url) as store,
-        held(store, info.id, job.folder, worker=worker, retries=None),
+        held(store, info.id, job.folder, worker=worker, again=True),
     ):
         folder = RunFolder(job.folder, blobs=FolderBlobs(job.settings.blobs_dir))
         folder.reopen(store)
         executor = make_executor(job, FolderBlobs(job.settings.blobs_dir), worker)
         await warm_up(executor, job)
-        store.set_status(info.id, RunStatus.RUNNING, time.time())
+        store.set_status(info.id, RunStatus.RUNNING)
         engine = LocalEngine(
             store=store,
             run_id=info.id,
