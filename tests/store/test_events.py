@@ -56,6 +56,44 @@ class TestWaiting:
         assert store.last_event(RUN) == store.events()[-1].id
 
 
+class TestNotes:
+    def test_notes_are_written_together_with_the_attempt_and_before_its_end(self, store: Store, make, clock):
+        make.run(store, size=1)
+        ((lease, _),), _ = store.take(RUN, worker="w", lease_s=30)
+        store.note(lease, "attempt.phase", {"phase": "agent"})
+        assert "attempt.phase" not in {event.kind for event in store.events()}
+        clock.now = 100.0
+        store.finish(lease, make.record(lease), counts=True)
+        noted, ended, _ = store.events()[-3:]
+        assert (noted.kind, noted.trial_key) == ("attempt.phase", lease.key)
+        assert noted.data == {"attempt": 1, "phase": "agent"}
+        assert ended.kind == "attempt.ended"
+        assert 40.0 < noted.at < ended.at == 100.0, "it is told when it happened"
+
+    def test_notes_are_written_on_request_and_those_of_a_lost_lease_are_dropped(self, store: Store, make):
+        make.run(store, size=2)
+        (mine, _), (lost, _) = store.take(RUN, worker="w", lease_s=30, limit=2).begun
+        store.give_back(lost)
+        before = store.events()[-1].id
+        for lease in (mine, lost, mine):
+            store.note(lease, "attempt.log", {"name": "agent.log", "bytes": 5})
+        store.write_notes()
+        store.write_notes()
+        assert [event.trial_key for event in store.events(after=before)] == [mine.key, mine.key]
+
+    def test_a_batch_writes_them_first(self, store: Store, make):
+        make.run(store, size=1)
+        ((lease, _),), _ = store.take(RUN, worker="w", lease_s=30)
+        store.note(lease, "attempt.phase", {"phase": "verify"})
+        with store.batch():
+            store.finish(lease, make.record(lease), counts=True)
+        assert [event.kind for event in store.events()][-3:] == [
+            "attempt.phase",
+            "attempt.ended",
+            "trial.done",
+        ]
+
+
 @pytest.fixture
 def postgres(postgres_url: str, make):
     with open_store(postgres_url) as store:

@@ -217,6 +217,7 @@ class LocalEngine:
             await asyncio.sleep(min(renew_s, _LOOK_S))
             due = time.monotonic() - renewed >= renew_s
             renewed = time.monotonic() if due else renewed
+            self.store.write_notes()
             leases = [held.lease for held in self._running.values()]
             if not leases:
                 continue

@@ -185,7 +185,7 @@ async def _execute(
 ) -> RunStatus:
     settings, info = job.settings, job.info
     try:
-        executor = _executor(job, FolderBlobs(settings.blobs_dir), worker, on_log)
+        executor = _executor(job, FolderBlobs(settings.blobs_dir), worker, on_log, store)
     except BaseException:
         _withdraw(store, job)
         raise
@@ -244,9 +244,9 @@ def unfinished(store: Store, run_id: str) -> int:
     return sum(states.get(state, 0) for state in (TrialState.PENDING, TrialState.LEASED, TrialState.RUNNING))
 
 
-def _executor(job: Job, blobs: FolderBlobs, worker: str, on_log: OnLog | None) -> Executor:
+def _executor(job: Job, blobs: FolderBlobs, worker: str, on_log: OnLog | None, store: Store) -> Executor:
     if job.spec.tasks:
-        return _task_executor(job, blobs, worker, on_log)
+        return _task_executor(job, blobs, worker, on_log, store)
     from proctor.trial.experiment_trial import ExperimentExecutor
 
     spec = job.spec
@@ -275,7 +275,7 @@ def root_options(spec: Spec, settings: Settings) -> RootOptions:
     )
 
 
-def _task_executor(job: Job, blobs: FolderBlobs, worker: str, on_log: OnLog | None) -> Executor:
+def _task_executor(job: Job, blobs: FolderBlobs, worker: str, on_log: OnLog | None, store: Store) -> Executor:
     from proctor.sandbox.certificates import read_ca_bundle
     from proctor.sandbox.choose import open_backend, open_images
     from proctor.trial.collect import Collector
@@ -306,6 +306,7 @@ def _task_executor(job: Job, blobs: FolderBlobs, worker: str, on_log: OnLog | No
         secrets=known_secrets(spec, settings),
         worker=worker,
         on_log=on_log,
+        note=store.note,
     )
     plans = Preparation(spec, settings.cache_dir, values_of(spec)).plan
     if regrades := job.info.spec.get(REGRADES):

@@ -217,6 +217,10 @@ BYTES_OF_RUN = "SELECT COALESCE(sum(size_bytes), 0) FROM blob_refs WHERE run_id 
 INSERT_EVENT = """
 INSERT INTO events (id, run_id, at, kind, idx, data) VALUES ({event_id}, :run, {now}, :kind, :idx, :data)
 """
+INSERT_NOTE = f"""
+INSERT INTO events (id, run_id, at, kind, idx, data)
+SELECT {{event_id}}, run_id, {{now}} - :age_s, :kind, idx, :data FROM trials WHERE {_HELD}
+"""
 EVENTS = """
 SELECT e.id, e.run_id, e.at, e.kind, t.key, e.data
 FROM events e LEFT JOIN trials t ON t.run_id = e.run_id AND t.idx = e.idx

@@ -20,6 +20,7 @@ from proctor.store import leases, queries, refs, rows
 from proctor.store.damage import decodes_each
 from proctor.store.database import ConflictError, Database, Row, Transaction
 from proctor.store.leases import Taken
+from proctor.store.notes import Notes
 from proctor.store.rows import AttemptRow, ResultRow
 
 _PAGE = 500
@@ -41,6 +42,7 @@ class Store:
 
     def __init__(self, db: Database) -> None:
         self._db = db
+        self._notes = Notes(db)
 
     @property
     def where(self) -> str:
@@ -79,6 +81,7 @@ class Store:
         A FenceError caught inside leaves the rest of the batch as it is; one that escapes undoes it all.
         """
         with self._db.write():
+            self._notes.write()
             yield
 
     # Runs
@@ -211,7 +214,16 @@ class Store:
 
     def finish(self, lease: Lease, record: AttemptRecord, *, counts: bool, delay_s: float = 0.0) -> None:
         """Record the attempt. If it counts the trial is done; if not it can be claimed after `delay_s`."""
+        self._notes.write()
         leases.finish(self._db, lease, record, counts=counts, delay_s=delay_s)
+
+    def note(self, lease: Lease, kind: str, data: Mapping[str, Any]) -> None:
+        """An event of an attempt that runs. It is written with the next commit, or by `write_notes`."""
+        self._notes.add(lease, kind, data)
+
+    def write_notes(self) -> None:
+        """Write what `note` has gathered, in one transaction; costs nothing when there is nothing."""
+        self._notes.write()
 
     def give_back(self, lease: Lease) -> None:
         """Return a trial that was not started."""

@@ -1,0 +1,159 @@
+"""What a reader of events costs those who write: four writers, with and without a reader that follows them.
+
+Run it as `python benchmarks/event_stream.py [--store ADDRESS]`; without an address it uses a SQLite file in a
+temporary folder. Each writer is a process that takes and finishes trials, several per commit, at `--rate` events
+a second in all or as fast as it can. The address must be of an empty store, which is left with the runs that were
+made. Writers' CPU is their own; on PostgreSQL that of the server is not in it.
+"""
+
+from __future__ import annotations
+
+import argparse
+import multiprocessing
+import statistics
+import sys
+import tempfile
+import time
+import uuid
+from multiprocessing.connection import Connection
+from pathlib import Path
+from typing import NamedTuple
+
+from store_cost import plan, record
+
+from proctor.model.run import RunInfo
+from proctor.model.trial import RunStatus
+from proctor.store.open import open_store
+
+WRITERS = 4
+EVENTS_PER_TRIAL = 4
+"""Leased, running, attempt ended, trial done."""
+
+
+class Round(NamedTuple):
+    """What one round cost and showed."""
+
+    cpu_us: float
+    """Of a writer, per trial and commit."""
+    wall_s: float
+    events: int
+    seen: int
+    waits: int
+    """How often a writer was seen waiting for a lock that a reader held; -1 where it cannot be seen."""
+
+
+def write(url: str, run_id: str, batch: int, pause_s: float, pipe: Connection) -> None:
+    """Take `batch` trials, finish them, take the next in the same commit, until none is left."""
+    with open_store(url) as store:
+        store.runs(limit=1)
+        pipe.recv()
+        began, commits, next_at = time.process_time(), 0, time.monotonic()
+        held = store.take(run_id, worker=str(multiprocessing.current_process().pid), lease_s=60, limit=batch)
+        while held.begun:
+            with store.batch():
+                for lease, _ in held.begun:
+                    store.finish(lease, record(lease), counts=True)
+                held = store.take(run_id, worker=held.begun[0][0].worker, lease_s=60, limit=batch)
+            commits += 1
+            next_at += pause_s
+            time.sleep(max(0.0, next_at - time.monotonic()))
+        pipe.send((time.process_time() - began, commits))
+
+
+def read(url: str, run_id: str, pipe: Connection) -> None:
+    """Follow the run from its first event; how many came, when asked to stop and all have been read."""
+    seen: list[int] = []
+    with open_store(url) as store:
+        pipe.send("ready")
+        while not pipe.poll():
+            after = seen[-1] if seen else 0
+            if store.wait_events(after, 0.2, run_id=run_id):
+                seen += [event.id for event in store.events(after=after, run_id=run_id, limit=5000)]
+        while seen and seen[-1] < store.last_event(run_id):
+            seen += [event.id for event in store.events(after=seen[-1], run_id=run_id, limit=5000)]
+    assert seen == sorted(set(seen))
+    pipe.send(len(seen))
+
+
+def one_round(url: str, trials: int, batch: int, rate: float, *, reader: bool) -> Round:
+    """Write all trials of a new run with four processes, with a reader beside them or without."""
+    run_id = uuid.uuid4().hex
+    with open_store(url) as store:
+        info = RunInfo(
+            id=run_id, name="s", kind="experiment", status=RunStatus.RUNNING, created_at=time.time(), seed=0
+        )
+        store.create_run(info, plan(trials))
+    pause_s = batch * EVENTS_PER_TRIAL * WRITERS / rate if rate else 0.0
+    context = multiprocessing.get_context("spawn")
+    pipes = []
+    for _ in range(WRITERS):
+        ours, theirs = context.Pipe()
+        context.Process(target=write, args=(url, run_id, batch, pause_s, theirs), daemon=True).start()
+        pipes.append(ours)
+    ours, theirs = context.Pipe()
+    if reader:
+        context.Process(target=read, args=(url, run_id, theirs), daemon=True).start()
+        ours.recv()
+    time.sleep(2.0)  # the writers' imports are over
+    began = time.monotonic()
+    for pipe in pipes:
+        pipe.send("go")
+    waits = watch_locks(url, pipes)
+    done = [pipe.recv() for pipe in pipes]
+    wall_s = time.monotonic() - began
+    seen = 0
+    if reader:
+        ours.send("stop")
+        seen = ours.recv()
+    cpu_us = sum(cpu for cpu, _ in done) / sum(commits for _, commits in done) * 1e6
+    return Round(cpu_us, wall_s, trials * EVENTS_PER_TRIAL + 1, seen, waits)
+
+
+def watch_locks(url: str, pipes: list[Connection]) -> int:
+    """Until the writers end: how often one waits for somebody who holds a lock on the events."""
+    if not url.startswith("postgresql"):
+        return -1
+    import psycopg
+
+    found = 0
+    with psycopg.connect(url, autocommit=True) as connection:
+        while not all(pipe.poll() for pipe in pipes):
+            row = connection.execute(
+                "SELECT count(*) FROM pg_locks WHERE NOT granted AND relation = 'events'::regclass"
+            ).fetchone()
+            found += row[0] if row else 0
+            time.sleep(0.01)
+    return found
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
+    parser.add_argument("--store", help="address of an empty store")
+    parser.add_argument("--trials", type=int, default=8000, help="trials per round")
+    parser.add_argument("--batch", type=int, default=8, help="trials per commit")
+    parser.add_argument("--rate", type=float, default=10_000, help="events a second; 0: as many as go")
+    parser.add_argument("--rounds", type=int, default=5, help="rounds with and without a reader, in turns")
+    options = parser.parse_args()
+    with tempfile.TemporaryDirectory() as folder:
+        url = options.store or str(Path(folder, "events.db"))
+        pairs = [
+            [
+                one_round(url, options.trials, options.batch, options.rate, reader=reader)
+                for reader in (False, True)
+            ]
+            for _ in range(options.rounds)
+        ]
+    for alone, followed in pairs:
+        print(
+            f"alone {alone.cpu_us:.0f} us CPU per commit, {alone.events / alone.wall_s:,.0f} events/s; "
+            f"followed {followed.cpu_us:.0f} us, {followed.events / followed.wall_s:,.0f} events/s, "
+            f"read {followed.seen:,} of {followed.events:,}, {followed.waits} waits for a lock"
+        )
+    ratio = statistics.median(followed.cpu_us / alone.cpu_us for alone, followed in pairs)
+    lost = sum(followed.events - followed.seen for _, followed in pairs)
+    print(f"a writer's CPU per commit with a reader: {ratio:.3f} times (target 1.05); {lost} events lost")
+    sys.exit(1 if lost else 0)
+
+
+if __name__ == "__main__":
+    main()
