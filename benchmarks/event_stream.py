@@ -1,9 +1,9 @@
 """What a reader of events costs those who write: four writers, with and without a reader that follows them.
 
 Run it as `python benchmarks/event_stream.py [--store ADDRESS]`; without an address it uses a SQLite file in a
-temporary folder. Each writer is a process that takes and finishes trials, several per commit, at `--rate` events
-a second in all or as fast as it can. The address must be of an empty store, which is left with the runs that were
-made. Writers' CPU is their own; on PostgreSQL that of the server is not in it.
+temporary folder. Each writer is a process that tells events of a trial, several per commit, at `--rate` a
+second in all or as fast as it can. The address must be of an empty store, which keeps the runs
+that were made. Writers' CPU is their own; on PostgreSQL that of the server is not in it.
 """
 
 from __future__ import annotations
@@ -19,22 +19,20 @@ from multiprocessing.connection import Connection
 from pathlib import Path
 from typing import NamedTuple
 
-from store_cost import plan, record
+from store_cost import plan
 
 from proctor.model.run import RunInfo
 from proctor.model.trial import RunStatus
 from proctor.store.open import open_store
 
 WRITERS = 4
-EVENTS_PER_TRIAL = 4
-"""Leased, running, attempt ended, trial done."""
 
 
 class Round(NamedTuple):
     """What one round cost and showed."""
 
     cpu_us: float
-    """Of a writer, per trial and commit."""
+    """Of a writer, per commit."""
     wall_s: float
     events: int
     seen: int
@@ -42,22 +40,21 @@ class Round(NamedTuple):
     """How often a writer was seen waiting for a lock that a reader held; -1 where it cannot be seen."""
 
 
-def write(url: str, run_id: str, batch: int, pause_s: float, pipe: Connection) -> None:
-    """Take `batch` trials, finish them, take the next in the same commit, until none is left."""
+def write(url: str, run_id: str, commits: int, batch: int, pause_s: float, pipe: Connection) -> None:
+    """Take a trial, then tell `batch` events of it in each commit."""
     with open_store(url) as store:
-        store.runs(limit=1)
+        ((lease, _),), _ = store.take(
+            run_id, worker=f"w{multiprocessing.current_process().pid}", lease_s=3600
+        )
         pipe.recv()
-        began, commits, next_at = time.process_time(), 0, time.monotonic()
-        held = store.take(run_id, worker=str(multiprocessing.current_process().pid), lease_s=60, limit=batch)
-        while held.begun:
-            with store.batch():
-                for lease, _ in held.begun:
-                    store.finish(lease, record(lease), counts=True)
-                held = store.take(run_id, worker=held.begun[0][0].worker, lease_s=60, limit=batch)
-            commits += 1
+        began, next_at = time.process_time(), time.monotonic()
+        for number in range(commits):
+            for _ in range(batch):
+                store.note(lease, "attempt.log", {"name": "agent.txt", "bytes": number})
+            store.write_notes()
             next_at += pause_s
             time.sleep(max(0.0, next_at - time.monotonic()))
-        pipe.send((time.process_time() - began, commits))
+        pipe.send(time.process_time() - began)
 
 
 def read(url: str, run_id: str, pipe: Connection) -> None:
@@ -75,38 +72,39 @@ def read(url: str, run_id: str, pipe: Connection) -> None:
     pipe.send(len(seen))
 
 
-def one_round(url: str, trials: int, batch: int, rate: float, *, reader: bool) -> Round:
-    """Write all trials of a new run with four processes, with a reader beside them or without."""
+def one_round(url: str, options: argparse.Namespace, *, reader: bool) -> Round:
+    """Write the events of a new run with four processes, with a reader beside them or without."""
     run_id = uuid.uuid4().hex
     with open_store(url) as store:
         info = RunInfo(
             id=run_id, name="s", kind="experiment", status=RunStatus.RUNNING, created_at=time.time(), seed=0
         )
-        store.create_run(info, plan(trials))
-    pause_s = batch * EVENTS_PER_TRIAL * WRITERS / rate if rate else 0.0
+        store.create_run(info, plan(WRITERS))
+    pause_s = options.batch * WRITERS / options.rate if options.rate else 0.0
+    commits = options.events // options.batch // WRITERS
     context = multiprocessing.get_context("spawn")
     pipes = []
     for _ in range(WRITERS):
         ours, theirs = context.Pipe()
-        context.Process(target=write, args=(url, run_id, batch, pause_s, theirs), daemon=True).start()
+        work = (url, run_id, commits, options.batch, pause_s, theirs)
+        context.Process(target=write, args=work, daemon=True).start()
         pipes.append(ours)
     ours, theirs = context.Pipe()
     if reader:
         context.Process(target=read, args=(url, run_id, theirs), daemon=True).start()
         ours.recv()
-    time.sleep(2.0)  # the writers' imports are over
     began = time.monotonic()
     for pipe in pipes:
         pipe.send("go")
     waits = watch_locks(url, pipes)
-    done = [pipe.recv() for pipe in pipes]
+    cpu_s = sum(pipe.recv() for pipe in pipes)
     wall_s = time.monotonic() - began
     seen = 0
     if reader:
         ours.send("stop")
         seen = ours.recv()
-    cpu_us = sum(cpu for cpu, _ in done) / sum(commits for _, commits in done) * 1e6
-    return Round(cpu_us, wall_s, trials * EVENTS_PER_TRIAL + 1, seen, waits)
+    events = 1 + WRITERS * (2 + commits * options.batch)
+    return Round(cpu_s / (commits * WRITERS) * 1e6, wall_s, events, seen, waits)
 
 
 def watch_locks(url: str, pipes: list[Connection]) -> int:
@@ -126,29 +124,29 @@ def watch_locks(url: str, pipes: list[Connection]) -> int:
     return found
 
 
+def compared(url: str, options: argparse.Namespace) -> tuple[Round, Round]:
+    """One round without a reader and one with, and a line about them."""
+    alone, followed = (one_round(url, options, reader=reader) for reader in (False, True))
+    print(
+        f"alone {alone.cpu_us:.0f} us CPU per commit, {alone.events / alone.wall_s:,.0f} events/s; "
+        f"followed {followed.cpu_us:.0f} us, {followed.events / followed.wall_s:,.0f} events/s, "
+        f"read {followed.seen:,} of {followed.events:,}, {followed.waits} waits for a lock",
+        flush=True,
+    )
+    return alone, followed
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
     parser.add_argument("--store", help="address of an empty store")
-    parser.add_argument("--trials", type=int, default=8000, help="trials per round")
-    parser.add_argument("--batch", type=int, default=8, help="trials per commit")
+    parser.add_argument("--events", type=int, default=40_000, help="events per round")
+    parser.add_argument("--batch", type=int, default=25, help="events per commit")
     parser.add_argument("--rate", type=float, default=10_000, help="events a second; 0: as many as go")
     parser.add_argument("--rounds", type=int, default=5, help="rounds with and without a reader, in turns")
     options = parser.parse_args()
     with tempfile.TemporaryDirectory() as folder:
         url = options.store or str(Path(folder, "events.db"))
-        pairs = [
-            [
-                one_round(url, options.trials, options.batch, options.rate, reader=reader)
-                for reader in (False, True)
-            ]
-            for _ in range(options.rounds)
-        ]
-    for alone, followed in pairs:
-        print(
-            f"alone {alone.cpu_us:.0f} us CPU per commit, {alone.events / alone.wall_s:,.0f} events/s; "
-            f"followed {followed.cpu_us:.0f} us, {followed.events / followed.wall_s:,.0f} events/s, "
-            f"read {followed.seen:,} of {followed.events:,}, {followed.waits} waits for a lock"
-        )
+        pairs = [compared(url, options) for _ in range(options.rounds)]
     ratio = statistics.median(followed.cpu_us / alone.cpu_us for alone, followed in pairs)
     lost = sum(followed.events - followed.seen for _, followed in pairs)
     print(f"a writer's CPU per commit with a reader: {ratio:.3f} times (target 1.05); {lost} events lost")

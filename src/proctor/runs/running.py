@@ -34,7 +34,7 @@ from proctor.settings import Settings
 from proctor.spec.load import from_mapping
 from proctor.spec.refused import refuse_unhonoured
 from proctor.spec.secrets import hidden
-from proctor.store.blobs import FolderBlobs
+from proctor.store.blobs import Blobs, open_blobs
 from proctor.store.open import open_store
 from proctor.store.store import Store
 from proctor.tasks.address import without_secrets
@@ -185,12 +185,12 @@ async def _execute(
 ) -> RunStatus:
     settings, info = job.settings, job.info
     try:
-        executor = _executor(job, FolderBlobs(settings.blobs_dir), worker, on_log, store)
+        executor = _executor(job, open_blobs(settings.blobs_url), worker, on_log, store)
     except BaseException:
         _withdraw(store, job)
         raise
     await _preflight(store, job, executor)
-    folder = RunFolder(job.folder, blobs=FolderBlobs(settings.blobs_dir))
+    folder = RunFolder(job.folder, blobs=open_blobs(settings.blobs_url))
     folder.reopen(store)
     store.set_status(info.id, RunStatus.RUNNING)
     engine = LocalEngine(
@@ -244,7 +244,7 @@ def unfinished(store: Store, run_id: str) -> int:
     return sum(states.get(state, 0) for state in (TrialState.PENDING, TrialState.LEASED, TrialState.RUNNING))
 
 
-def _executor(job: Job, blobs: FolderBlobs, worker: str, on_log: OnLog | None, store: Store) -> Executor:
+def _executor(job: Job, blobs: Blobs, worker: str, on_log: OnLog | None, store: Store) -> Executor:
     if job.spec.tasks:
         return _task_executor(job, blobs, worker, on_log, store)
     from proctor.trial.experiment_trial import ExperimentExecutor
@@ -275,7 +275,7 @@ def root_options(spec: Spec, settings: Settings) -> RootOptions:
     )
 
 
-def _task_executor(job: Job, blobs: FolderBlobs, worker: str, on_log: OnLog | None, store: Store) -> Executor:
+def _task_executor(job: Job, blobs: Blobs, worker: str, on_log: OnLog | None, store: Store) -> Executor:
     from proctor.sandbox.certificates import read_ca_bundle
     from proctor.sandbox.choose import open_backend, open_images
     from proctor.trial.collect import Collector
