@@ -95,7 +95,9 @@ def test_an_export_never_overwrites(tmp_path, place):
 
 def test_a_failed_export_leaves_nothing(tmp_path, place):
     store, blobs, run_id = place
-    blobs.remove([record.artifacts[0].digest for _, record, counts in rows(store, run_id) if counts])
+    for _, record, counts in rows(store, run_id):
+        if counts:
+            blobs.remove(record.artifacts[0].digest)
     with pytest.raises(StoreError, match="is not in the store"):
         export_run(store, blobs, run_id, tmp_path / "exports" / "out", write_reports)
     assert list((tmp_path / "exports").iterdir()) == []
