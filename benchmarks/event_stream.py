@@ -40,12 +40,12 @@ class Round(NamedTuple):
     """How often a writer was seen waiting for a lock that a reader held; -1 where it cannot be seen."""
 
 
-def write(url: str, run_id: str, commits: int, batch: int, pause_s: float, pipe: Connection) -> None:
+def write(
+    url: str, run_id: str, key: str, commits: int, batch: int, pause_s: float, pipe: Connection
+) -> None:
     """Take a trial, then tell `batch` events of it in each commit."""
     with open_store(url) as store:
-        ((lease, _),), _ = store.take(
-            run_id, worker=f"w{multiprocessing.current_process().pid}", lease_s=3600
-        )
+        ((lease, _),), _ = store.take(run_id, worker=key, lease_s=3600, keys=[key])
         pipe.recv()
         began, next_at = time.process_time(), time.monotonic()
         for number in range(commits):
@@ -79,14 +79,15 @@ def one_round(url: str, options: argparse.Namespace, *, reader: bool) -> Round:
         info = RunInfo(
             id=run_id, name="s", kind="experiment", status=RunStatus.RUNNING, created_at=time.time(), seed=0
         )
-        store.create_run(info, plan(WRITERS))
+        planned = plan(WRITERS)
+        store.create_run(info, planned)
     pause_s = options.batch * WRITERS / options.rate if options.rate else 0.0
     commits = options.events // options.batch // WRITERS
     context = multiprocessing.get_context("spawn")
     pipes = []
-    for _ in range(WRITERS):
+    for trial in planned.trials:
         ours, theirs = context.Pipe()
-        work = (url, run_id, commits, options.batch, pause_s, theirs)
+        work = (url, run_id, trial.key, commits, options.batch, pause_s, theirs)
         context.Process(target=write, args=work, daemon=True).start()
         pipes.append(ours)
     ours, theirs = context.Pipe()
@@ -117,16 +118,19 @@ def watch_locks(url: str, pipes: list[Connection]) -> int:
     with psycopg.connect(url, autocommit=True) as connection:
         while not all(pipe.poll() for pipe in pipes):
             row = connection.execute(
-                "SELECT count(*) FROM pg_locks WHERE NOT granted AND relation = 'events'::regclass"
+                "SELECT count(*) FROM pg_locks WHERE NOT granted "
+                "AND locktype = 'relation' AND relation = 'events'::regclass"
             ).fetchone()
             found += row[0] if row else 0
             time.sleep(0.01)
     return found
 
 
-def compared(url: str, options: argparse.Namespace) -> tuple[Round, Round]:
-    """One round without a reader and one with, and a line about them."""
-    alone, followed = (one_round(url, options, reader=reader) for reader in (False, True))
+def compared(url: str, options: argparse.Namespace, *, first: bool) -> tuple[Round, Round]:
+    """One round without a reader, `first` or second, and one with; and a line about them."""
+    order = (False, True) if first else (True, False)
+    found = {reader: one_round(url, options, reader=reader) for reader in order}
+    alone, followed = found[False], found[True]
     print(
         f"alone {alone.cpu_us:.0f} us CPU per commit, {alone.events / alone.wall_s:,.0f} events/s; "
         f"followed {followed.cpu_us:.0f} us, {followed.events / followed.wall_s:,.0f} events/s, "
@@ -146,7 +150,7 @@ def main() -> None:
     options = parser.parse_args()
     with tempfile.TemporaryDirectory() as folder:
         url = options.store or str(Path(folder, "events.db"))
-        pairs = [compared(url, options) for _ in range(options.rounds)]
+        pairs = [compared(url, options, first=bool(at % 2)) for at in range(options.rounds)]
     ratio = statistics.median(followed.cpu_us / alone.cpu_us for alone, followed in pairs)
     lost = sum(followed.events - followed.seen for _, followed in pairs)
     print(f"a writer's CPU per commit with a reader: {ratio:.3f} times (target 1.05); {lost} events lost")
