@@ -30,7 +30,7 @@ from proctor.model.plan import PlannedTrial
 from proctor.model.record import AttemptRecord
 from proctor.model.spec import ExperimentBody, Spec
 from proctor.model.trial import Lease
-from proctor.store.blobs import FolderBlobs
+from proctor.store.blobs import open_blobs
 from proctor.trial.experiment_trial import ExperimentExecutor
 from proctor.trial.point.measure import time_calls
 
@@ -64,7 +64,7 @@ async def through_executor(folder: Path, trials: int) -> None:
         sources=[str(folder / "no_op.py")],
         timeout_s=None,
         contended=False,
-        blobs=FolderBlobs(folder / "blobs"),
+        blobs=open_blobs(folder / "blobs"),
         worker="bench",
     )
     try:

@@ -70,14 +70,14 @@ def record(lease: Lease) -> AttemptRecord:
 def floor(store: Store, run_id: str, trials: int) -> None:
     """What no store of this kind can beat: one small row, one commit."""
     for _ in range(trials):
-        store.set_status(run_id, RunStatus.RUNNING, time.time())
+        store.set_status(run_id, RunStatus.RUNNING)
 
 
 def one_by_one(store: Store, run_id: str, trials: int) -> None:
     for _ in range(trials):
-        (lease,) = store.claim(run_id, worker="bench", now=time.time(), lease_s=30)
-        store.begin(lease, time.time())
-        store.finish(lease, record(lease), now=time.time(), counts=True)
+        (lease,) = store.claim(run_id, worker="bench", lease_s=30)
+        store.begin(lease)
+        store.finish(lease, record(lease), counts=True)
 
 
 def one_commit_per_trial(store: Store, run_id: str, trials: int) -> None:
@@ -86,9 +86,9 @@ def one_commit_per_trial(store: Store, run_id: str, trials: int) -> None:
     for _ in range(trials):
         with store.batch():
             if held:
-                store.finish(held, record(held), now=time.time(), counts=True)
-            (held,) = store.claim(run_id, worker="bench", now=time.time(), lease_s=30)
-            store.begin(held, time.time())
+                store.finish(held, record(held), counts=True)
+            (held,) = store.claim(run_id, worker="bench", lease_s=30)
+            store.begin(held)
 
 
 def per_trial_us(work: Callable[[Store, str, int], None], store: Store, trials: int, rounds: int) -> float:

@@ -12,8 +12,12 @@ def test_the_defaults_are_a_store_beside_the_work():
     settings = load_settings({})
     assert settings == Settings()
     assert settings.store_url == ".proctor/proctor.db"
-    assert settings.blobs_dir == Path(".proctor/blobs")
+    assert settings.blobs_url == ".proctor/blobs"
     assert settings.cache_dir == Path(".proctor/cache")
+
+
+def test_blobs_may_be_elsewhere():
+    assert load_settings({"PROCTOR_BLOBS": "file:///shared/blobs"}).blobs_url == "file:///shared/blobs"
 
 
 def test_the_environment_wins_over_the_file(tmp_path):

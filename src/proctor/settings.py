@@ -20,6 +20,8 @@ class Settings:
     """Folder of the store, the blobs and the caches."""
     store: str = ""
     """Address of the store; empty: SQLite at `<home>/proctor.db`."""
+    blobs: str = ""
+    """Address of the blobs, a folder or `file:///FOLDER`; empty: the folder `<home>/blobs`."""
     output_dir: Path = Path("results")
     """Default folder for the run folders of experiments."""
     rollouts_dir: Path = Path("data/rollouts")
@@ -55,9 +57,9 @@ class Settings:
         return self.store or str(self.home / "proctor.db")
 
     @property
-    def blobs_dir(self) -> Path:
+    def blobs_url(self) -> str:
         """Where blobs are kept."""
-        return self.home / "blobs"
+        return self.blobs or str(self.home / "blobs")
 
     @property
     def cache_dir(self) -> Path:

@@ -53,7 +53,7 @@ def test_a_blob_that_is_missing_is_noticed(capsys, tmp_path, monkeypatch):
     settings = load_settings()
     found = {each.name: each for each in examine(settings)}
     assert found["blobs"].state == "ok"
-    some = next(path for path in settings.blobs_dir.glob("*/*") if path.is_file())
+    some = next(path for path in Path(settings.blobs_url).glob("*/*") if path.is_file())
     some.unlink()
     found = {each.name: each for each in examine(settings)}
     assert found["blobs"].state == "broken"

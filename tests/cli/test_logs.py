@@ -8,7 +8,6 @@ import pty
 import subprocess
 import sys
 import threading
-import time
 from pathlib import Path
 
 import pytest
@@ -165,10 +164,10 @@ def on_terminal(*words: str) -> bytes:
 def test_following_ends_when_the_attempt_has_and_misses_nothing(run, capsys):
     """The log outgrows its head while it is followed, and is closed in another thread."""
     with open_store(load_settings().store_url) as store:
-        store.set_status(run.id, RunStatus.RUNNING, time.time())
+        store.set_status(run.id, RunStatus.RUNNING)
         trial = list(store.planned(run.id))[2]
-        lease, *_ = store.claim(run.id, worker="w", now=time.time(), lease_s=600)
-        store.begin(lease, time.time())
+        lease, *_ = store.claim(run.id, worker="w", lease_s=600)
+        store.begin(lease)
     folder = Path(run.folder) / f"trials/org__hello/{trial.index}/logs"
     folder.mkdir(parents=True)
     log = LogFile(folder / "agent.txt", Redactor({}), head_bytes=1000, tail_bytes=4000)
@@ -180,7 +179,7 @@ def test_following_ends_when_the_attempt_has_and_misses_nothing(run, capsys):
             log.write(line)
         log.close()
         with open_store(load_settings().store_url) as store:
-            store.set_status(run.id, RunStatus.DONE, time.time())
+            store.set_status(run.id, RunStatus.DONE)
 
     worker = threading.Thread(target=work)
     worker.start()

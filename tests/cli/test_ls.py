@@ -4,7 +4,6 @@ import json
 import os
 import subprocess
 import sys
-import time
 from pathlib import Path
 
 import pytest
@@ -41,10 +40,17 @@ def add_run(
     store.create_run(info, Plan(trials=trials))
 
 
+def set_status_at(moment: float, run_id: str, *statuses: RunStatus) -> None:
+    """As if the database's clock had stood at that moment."""
+    with open_store(load_settings().store_url, clock=lambda: moment) as then:
+        for status in statuses:
+            then.set_status(run_id, status)
+
+
 def finish_one(store: Store, run_id: str, outcome: Outcome = Outcome.PASSED) -> None:
-    (lease,) = store.claim(run_id, worker="w", now=1.0, lease_s=30)
+    (lease,) = store.claim(run_id, worker="w", lease_s=30)
     record = AttemptRecord(key=lease.key, number=1, outcome=outcome, started_at=1.0, ended_at=2.0)
-    store.finish(lease, record, now=2.0, counts=True)
+    store.finish(lease, record, counts=True)
 
 
 def test_an_empty_store_lists_nothing_and_is_not_made(capsys):
@@ -59,8 +65,8 @@ def test_runs_are_listed_newest_first_with_outcomes(store: Store, capsys):
     add_run(store, "run-1", name="old", created_at=1000.0)
     add_run(store, "run-2", name="new", created_at=2000.0)
     finish_one(store, "run-2", Outcome.FAILED)
-    store.set_status("run-2", RunStatus.RUNNING, 2000.0)
-    store.set_status("run-2", RunStatus.DONE, 2090.0)
+    set_status_at(2000.0, "run-2", RunStatus.RUNNING)
+    set_status_at(2090.0, "run-2", RunStatus.DONE)
     assert main(["ls"]) == 0
     head, first, second = capsys.readouterr().out.splitlines()
     assert head.split() == ["run", "name", "status", "trials", "outcomes", "started", "took"]
@@ -85,8 +91,8 @@ def test_the_list_is_filtered_and_cut(store: Store, capsys):
 def test_a_run_whose_process_died_is_shown_as_stalled(store: Store, capsys):
     add_run(store, "dead")
     add_run(store, "live", created_at=2000.0)
-    store.set_status("dead", RunStatus.RUNNING, 1000.0)
-    store.set_status("live", RunStatus.RUNNING, time.time())
+    set_status_at(1000.0, "dead", RunStatus.RUNNING)
+    store.set_status("live", RunStatus.RUNNING)
     main(["ls"])
     _, live, dead = capsys.readouterr().out.splitlines()
     assert "running (stalled)" in dead

@@ -156,8 +156,8 @@ def remember(folder: Path, seconds: float) -> None:
     )
     with open_store(load_settings().store_url) as store:
         store.create_run(info, plan)
-        for lease in store.claim("r1", worker="w", now=1, lease_s=60, limit=9):
-            store.begin(lease, 1)
+        for lease in store.claim("r1", worker="w", lease_s=60, limit=9):
+            store.begin(lease)
             record = AttemptRecord(
                 key=lease.key,
                 number=1,
@@ -166,7 +166,7 @@ def remember(folder: Path, seconds: float) -> None:
                 ended_at=1 + seconds,
                 worker="w",
             )
-            store.finish(lease, record, now=2, counts=True)
+            store.finish(lease, record, counts=True)
 
 
 def test_the_estimate_comes_from_earlier_runs(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -17,7 +17,7 @@ from proctor.render.reporters import write_reports
 from proctor.runfolder.read import RunData
 from proctor.runfolder.write import RunFolder
 from proctor.settings import load_settings
-from proctor.store.blobs import FolderBlobs
+from proctor.store.blobs import open_blobs
 from proctor.store.open import open_store
 
 RUN = "20260101T000000-abcdef"
@@ -27,7 +27,7 @@ RUN = "20260101T000000-abcdef"
 def run(tmp_path):
     """A run of three points with an artifact, in the store and in its folder."""
     settings = load_settings()
-    artifact = FolderBlobs(settings.blobs_dir).put_bytes(b"profile", "p.prof")
+    artifact = open_blobs(settings.blobs_url).put_bytes(b"profile", "p.prof")
     trials = tuple(
         PlannedTrial(
             key=f"{size:064x}",
@@ -62,7 +62,7 @@ def run(tmp_path):
     ]
     with open_store(settings.store_url) as store:
         store.import_run(info, trials, [(record, True) for record in records])
-        RunFolder(folder, blobs=FolderBlobs(settings.blobs_dir)).finish(
+        RunFolder(folder, blobs=open_blobs(settings.blobs_url)).finish(
             RunData.from_store(store, RUN), write_reports
         )
     return folder

@@ -15,7 +15,8 @@ from proctor.model.record import AttemptRecord
 from proctor.model.run import RunInfo
 from proctor.model.trial import RunStatus
 from proctor.settings import load_settings
-from proctor.store.blobs import FolderBlobs
+from proctor.store.blobs import Blobs, open_blobs
+from proctor.store.garbage import collect_garbage
 from proctor.store.open import open_store
 from proctor.store.store import Store
 
@@ -27,12 +28,12 @@ def store():
 
 
 @pytest.fixture
-def blobs() -> FolderBlobs:
-    return FolderBlobs(load_settings().blobs_dir)
+def blobs() -> Blobs:
+    return open_blobs(load_settings().blobs_url)
 
 
 def add_run(
-    store: Store, blobs: FolderBlobs, run_id: str, *contents: bytes, folder: Path | None = None, age_days=0.0
+    store: Store, blobs: Blobs, run_id: str, *contents: bytes, folder: Path | None = None, age_days=0.0
 ):
     trial = PlannedTrial(key="k", index=0, kind="experiment", subject="s", subject_digest="d", body=0)
     info = RunInfo(
@@ -45,12 +46,12 @@ def add_run(
         folder=str(folder or ""),
     )
     store.create_run(info, Plan(trials=(trial,)))
-    (lease,) = store.claim(run_id, worker="w", now=1.0, lease_s=30)
+    (lease,) = store.claim(run_id, worker="w", lease_s=30)
     artifacts = tuple(blobs.put_bytes(content, "a") for content in contents)
     record = AttemptRecord(
         key="k", number=1, outcome=Outcome.PASSED, started_at=1.0, ended_at=2.0, artifacts=artifacts
     )
-    store.finish(lease, record, now=2.0, counts=True)
+    store.finish(lease, record, counts=True)
     if folder:
         folder.mkdir()
         (folder / "manifest.json").write_text(json.dumps({"run": {"id": run_id}}))
@@ -59,7 +60,7 @@ def add_run(
     return [artifact.digest for artifact in artifacts]
 
 
-def test_a_run_goes_with_its_own_blobs_and_folder(store: Store, blobs: FolderBlobs, tmp_path: Path, capsys):
+def test_a_run_goes_with_its_own_blobs_and_folder(store: Store, blobs: Blobs, tmp_path: Path, capsys):
     own, shared = add_run(store, blobs, "run-1", b"own", b"shared", folder=tmp_path / "run-1")
     add_run(store, blobs, "run-2", b"shared", folder=tmp_path / "run-2")
     assert main(["rm", "run-1", "--yes"]) == 0
@@ -71,7 +72,7 @@ def test_a_run_goes_with_its_own_blobs_and_folder(store: Store, blobs: FolderBlo
     assert (tmp_path / "run-2" / "deep" / "file").exists()
 
 
-def test_the_folder_can_be_kept(store: Store, blobs: FolderBlobs, tmp_path: Path):
+def test_the_folder_can_be_kept(store: Store, blobs: Blobs, tmp_path: Path):
     add_run(store, blobs, "run-1", folder=tmp_path / "run-1")
     assert main(["rm", "latest", "--yes", "--keep-folder"]) == 0
     assert (tmp_path / "run-1" / "manifest.json").exists()
@@ -81,7 +82,7 @@ def test_the_folder_can_be_kept(store: Store, blobs: FolderBlobs, tmp_path: Path
     "manifest", [None, "{}", "[]", "not json", '{"run": {"id": "run-2"}}', '{"run_id": 7}']
 )
 def test_a_folder_that_is_not_surely_the_runs_is_left_alone(
-    store: Store, blobs: FolderBlobs, tmp_path: Path, capsys, manifest: str | None
+    store: Store, blobs: Blobs, tmp_path: Path, capsys, manifest: str | None
 ):
     folder = tmp_path / "precious"
     add_run(store, blobs, "run-1", folder=folder)
@@ -93,7 +94,7 @@ def test_a_folder_that_is_not_surely_the_runs_is_left_alone(
     assert (folder / "deep" / "file").exists()
 
 
-def test_a_folder_behind_a_link_is_left_alone(store: Store, blobs: FolderBlobs, tmp_path: Path, capsys):
+def test_a_folder_behind_a_link_is_left_alone(store: Store, blobs: Blobs, tmp_path: Path, capsys):
     folder = tmp_path / "real"
     add_run(store, blobs, "run-1", folder=folder)
     folder.rename(tmp_path / "elsewhere")
@@ -103,7 +104,7 @@ def test_a_folder_behind_a_link_is_left_alone(store: Store, blobs: FolderBlobs, 
 
 
 def test_the_folder_one_stands_in_is_left_alone(
-    store: Store, blobs: FolderBlobs, tmp_path: Path, capsys, monkeypatch: pytest.MonkeyPatch
+    store: Store, blobs: Blobs, tmp_path: Path, capsys, monkeypatch: pytest.MonkeyPatch
 ):
     add_run(store, blobs, "run-1", folder=tmp_path / "run-1")
     monkeypatch.chdir(tmp_path / "run-1" / "deep")
@@ -113,7 +114,7 @@ def test_the_folder_one_stands_in_is_left_alone(
 
 
 def test_a_folder_that_cannot_be_removed_is_said(
-    store: Store, blobs: FolderBlobs, tmp_path: Path, capsys, monkeypatch: pytest.MonkeyPatch
+    store: Store, blobs: Blobs, tmp_path: Path, capsys, monkeypatch: pytest.MonkeyPatch
 ):
     def refuse(path: Path) -> None:
         raise PermissionError(1, "Operation not permitted", str(path))
@@ -125,35 +126,42 @@ def test_a_folder_that_cannot_be_removed_is_said(
     assert store.runs() == []
 
 
-def test_old_runs_are_chosen_by_age_and_young_and_working_ones_stay(store: Store, blobs: FolderBlobs, capsys):
+def test_old_runs_are_chosen_by_age_and_young_and_working_ones_stay(store: Store, blobs: Blobs, capsys):
     for run_id, age in (("old-1", 40.0), ("old-2", 31.0), ("young", 29.0), ("working", 50.0)):
         add_run(store, blobs, run_id, age_days=age)
-    store.set_status("working", RunStatus.RUNNING, time.time())
+    store.set_status("working", RunStatus.RUNNING)
     assert main(["rm", "--older-than", "30", "--yes"]) == 0
     assert {run.id for run in store.runs()} == {"young", "working"}
     assert main(["rm", "--older-than", "30", "--yes"]) == 0
     assert capsys.readouterr().out.splitlines()[-1] == "Nothing to remove."
 
 
-def test_a_run_at_work_is_not_removed_and_a_stalled_one_is(store: Store, blobs: FolderBlobs, capsys):
+def set_status_at(moment: float, run_id: str, *statuses: RunStatus) -> None:
+    """As if the database's clock had stood at that moment."""
+    with open_store(load_settings().store_url, clock=lambda: moment) as then:
+        for status in statuses:
+            then.set_status(run_id, status)
+
+
+def test_a_run_at_work_is_not_removed_and_a_stalled_one_is(store: Store, blobs: Blobs, capsys):
     add_run(store, blobs, "run-1", age_days=1.0)
-    store.set_status("run-1", RunStatus.RUNNING, time.time())
+    store.set_status("run-1", RunStatus.RUNNING)
     assert main(["rm", "run-1", "--yes"]) == 2
     assert "is still running" in capsys.readouterr().err
-    store.set_status("run-1", RunStatus.RUNNING, time.time() - 600)
+    set_status_at(time.time() - 600, "run-1", RunStatus.RUNNING)
     assert main(["rm", "run-1", "--yes"]) == 0
 
 
-def test_while_others_work_a_fresh_blob_stays(store: Store, blobs: FolderBlobs):
+def test_while_others_work_a_fresh_blob_stays(store: Store, blobs: Blobs):
     (fresh,) = add_run(store, blobs, "run-1", b"fresh")
     add_run(store, blobs, "working")
-    store.set_status("working", RunStatus.RUNNING, time.time())
+    store.set_status("working", RunStatus.RUNNING)
     assert main(["rm", "run-1", "--yes"]) == 0
     assert blobs.has(fresh)
-    assert blobs.collect_garbage(store.live_blobs(), grace_s=0.0).removed == 1
+    assert collect_garbage(store, blobs, grace_s=0.0).removed == 1
 
 
-def test_without_yes_and_without_a_terminal_nothing_is_removed(store: Store, blobs: FolderBlobs, capsys):
+def test_without_yes_and_without_a_terminal_nothing_is_removed(store: Store, blobs: Blobs, capsys):
     add_run(store, blobs, "run-1")
     assert main(["rm", "run-1"]) == 2
     assert "add --yes" in capsys.readouterr().err
@@ -173,7 +181,7 @@ def test_a_terminal_is_asked(store: Store, blobs, capsys, monkeypatch, answer: s
     assert len(store.runs()) == left
 
 
-def test_naming_nothing_or_nobody_is_exit_2(store: Store, blobs: FolderBlobs, capsys):
+def test_naming_nothing_or_nobody_is_exit_2(store: Store, blobs: Blobs, capsys):
     add_run(store, blobs, "run-1")
     assert main(["rm"]) == 2
     assert main(["rm", "run-1", "nobody", "--yes"]) == 2

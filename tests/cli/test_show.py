@@ -53,10 +53,10 @@ def run_of_30() -> None:
     )
     with open_store(load_settings().store_url) as store:
         store.create_run(info, Plan(trials=trials, warnings=("the machine is busy",)))
-        leases = store.claim("run-1", worker="w", now=1.0, lease_s=30, limit=25)
+        leases = store.claim("run-1", worker="w", lease_s=30, limit=25)
         for lease in leases[:24]:
-            store.finish(lease, _record(lease), now=2.0, counts=True)
-        store.begin(leases[24], 1.0)
+            store.finish(lease, _record(lease), counts=True)
+        store.begin(leases[24])
 
 
 def _record(lease: Lease) -> AttemptRecord:

@@ -26,15 +26,15 @@ def make_run() -> None:
     )
     with open_store(load_settings().store_url) as store:
         store.create_run(info, Plan(trials=trials))
-        store.set_status("run-1", RunStatus.RUNNING, 1001.0)
+        store.set_status("run-1", RunStatus.RUNNING)
 
 
 def work() -> None:
     with open_store(load_settings().store_url) as store:
-        for lease in store.claim("run-1", worker="w", now=1002.0, lease_s=30, limit=2):
-            store.begin(lease, 1003.0)
-            store.finish(lease, _record(lease), now=1004.0, counts=True)
-        store.set_status("run-1", RunStatus.DONE, 1005.0)
+        for lease in store.claim("run-1", worker="w", lease_s=30, limit=2):
+            store.begin(lease)
+            store.finish(lease, _record(lease), counts=True)
+        store.set_status("run-1", RunStatus.DONE)
 
 
 def _record(lease: Lease) -> AttemptRecord:

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from proctor.engine.lease import is_dead, worker_id
-from proctor.engine.local import LocalEngine
+from proctor.engine.local import _LOOK_S, LocalEngine
 from proctor.engine.stop import Stop
 from proctor.model.outcome import Outcome
 from proctor.model.plan import Plan, PlannedTrial, trial_key
@@ -237,10 +237,11 @@ async def test_a_result_under_a_lost_lease_is_dropped(store):
 
     def steal(trial: PlannedTrial) -> None:
         if executor.calls[0] == 1:
-            store.reap(now=1e12)
+            store.release_worker(engine.worker, again=True)
 
     executor, ear = FakeExecutor(before=steal), Ear()
-    await engine_for(store, executor, ear).run()
+    engine = engine_for(store, executor, ear)
+    await engine.run()
     counted = [row for row in store.attempts("r1") if row.counts]
     assert len(counted) == 1
     assert executor.calls == {0: 2}
@@ -249,9 +250,21 @@ async def test_a_result_under_a_lost_lease_is_dropped(store):
 
 async def test_a_cancelled_run_ends_what_is_under_way(store):
     begin(store, 3)
-    executor = FakeExecutor(hold=asyncio.Event(), before=lambda trial: store.cancel("r1", 5.0))
+    executor = FakeExecutor(hold=asyncio.Event(), before=lambda trial: store.cancel("r1"))
     await engine_for(store, executor, Ear(), lease_s=0.03).run()
     assert states(store) == {"cancelled": 3}
+
+
+async def test_a_running_attempt_hears_of_a_cancellation_long_before_its_lease_is_renewed(store):
+    begin(store, 1)
+    executor = FakeExecutor(hold=asyncio.Event(), before=lambda trial: store.cancel("r1"))
+    renewals: list[object] = []
+    store.renew = lambda *args, **options: renewals.append(args) or []
+    async with asyncio.timeout(60):
+        await engine_for(store, executor, Ear(), lease_s=600.0).run()
+    assert states(store) == {"cancelled": 1}
+    assert renewals == [], "it was a look at the leases that told"
+    assert _LOOK_S <= 0.5
 
 
 async def test_leases_are_renewed_while_the_work_goes_on(store):

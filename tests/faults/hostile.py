@@ -12,7 +12,7 @@ from proctor.agents.base import AgentResult
 from proctor.model.plan import PlannedTrial
 from proctor.model.spec import SandboxSpec, Spec, TaskEntry
 from proctor.model.trial import Lease
-from proctor.store.blobs import FolderBlobs
+from proctor.store.blobs import open_blobs
 from proctor.tasks.read import read_task
 from proctor.trial.collect import Collector
 from proctor.trial.task.prepare import Preparation
@@ -183,7 +183,7 @@ class Arena:
             sandbox=SandboxSpec(),
             backend=self.backend,
             make_root=make_root,
-            collector=Collector(self.folder / "run", FolderBlobs(self.folder / "blobs")),
+            collector=Collector(self.folder / "run", open_blobs(self.folder / "blobs")),
             given={},
             worker="w",
         )

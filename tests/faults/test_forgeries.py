@@ -19,7 +19,7 @@ from proctor.model.plan import PlannedTrial
 from proctor.model.spec import SandboxSpec, Spec, TaskEntry
 from proctor.model.trial import Lease
 from proctor.sandbox.base import Root
-from proctor.store.blobs import FolderBlobs
+from proctor.store.blobs import open_blobs
 from proctor.tasks.read import read_task
 from proctor.trial.collect import Collector
 from proctor.trial.task.prepare import Preparation
@@ -123,7 +123,7 @@ async def attempt(place, folder: Path, script: str, tools: Path, *, index: int =
         run_dir=folder / f"run{index}",
         sandbox=SandboxSpec(),
         backend=backend,
-        collector=Collector(folder / f"run{index}", FolderBlobs(folder / "blobs")),
+        collector=Collector(folder / f"run{index}", open_blobs(folder / "blobs")),
         make_root=make_root,
         given={},
         worker="w",

@@ -19,7 +19,7 @@ from proctor.errors import Exit
 from proctor.model.outcome import Outcome
 from proctor.model.trial import RunStatus
 from proctor.runfolder.transfer import import_folder
-from proctor.store.blobs import FolderBlobs
+from proctor.store.blobs import open_blobs
 from proctor.store.open import open_store
 from proctor.store.store import Store
 
@@ -107,7 +107,7 @@ def check_once(project: Path, points: int) -> None:
         assert run.status is RunStatus.DONE
         counted = [row.trial.key for row in store.attempts(run.id) if row.counts]
         rows = [json.loads(line) for line in (Path(run.folder) / "series.jsonl").read_text().splitlines()]
-        assert import_folder(other, FolderBlobs(project / "blobs"), Path(run.folder)).added
+        assert import_folder(other, open_blobs(project / "blobs"), Path(run.folder)).added
         assert store.check() == []
     assert len(counted) == len(set(counted)) == points
     assert sum(row["counts"] for row in rows) == points

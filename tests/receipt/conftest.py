@@ -23,7 +23,7 @@ from proctor.receipt.container import Packer, order
 from proctor.receipt.document import File
 from proctor.receipt.pack import pack_run
 from proctor.receipt.verify import Verified, verify_receipt
-from proctor.store.blobs import FolderBlobs
+from proctor.store.blobs import Blobs, open_blobs
 from proctor.store.open import open_store
 from proctor.trial.point.aggregate import aggregate
 
@@ -78,7 +78,7 @@ def measured(points: int = 3) -> list[tuple[PlannedTrial, list[AttemptRecord]]]:
     return pairs
 
 
-def rolled_out(blobs: FolderBlobs) -> list[tuple[PlannedTrial, list[AttemptRecord]]]:
+def rolled_out(blobs: Blobs) -> list[tuple[PlannedTrial, list[AttemptRecord]]]:
     """A plain pass, a part, a fail, a time-out with its reward, a broken verifier, steps, rubrics."""
     pairs = []
 
@@ -125,7 +125,7 @@ class Workshop:
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
-        self.blobs = FolderBlobs(folder / "blobs")
+        self.blobs = open_blobs(folder / "blobs")
         self.store = open_store(str(folder / "runs.db"))
 
     def put(self, kind: str, **fields: Any) -> str:

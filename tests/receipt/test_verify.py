@@ -58,14 +58,14 @@ def test_the_root_is_the_same_with_and_without_artifacts(workshop, tools):
 
 def test_any_reader_of_zips_finds_a_run_folder_inside(workshop, tmp_path):
     from proctor.runfolder.transfer import import_folder
-    from proctor.store.blobs import FolderBlobs
+    from proctor.store.blobs import open_blobs
     from proctor.store.open import open_store
 
     with zipfile.ZipFile(workshop.receipt("task")) as archive:
         assert archive.testzip() is None
         archive.extractall(tmp_path / "out")
     with open_store(str(tmp_path / "other.db")) as store:
-        assert import_folder(store, FolderBlobs(tmp_path / "b"), tmp_path / "out").added
+        assert import_folder(store, open_blobs(tmp_path / "b"), tmp_path / "out").added
 
 
 def test_the_document_fits_its_published_schema(sealed, tools):

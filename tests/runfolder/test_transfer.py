@@ -10,14 +10,14 @@ from proctor.model.plan import Plan
 from proctor.render.reporters import write_reports
 from proctor.runfolder.read import RunData
 from proctor.runfolder.transfer import export_run, import_folder
-from proctor.store.blobs import FolderBlobs
+from proctor.store.blobs import FolderBlobs, open_blobs
 from proctor.store.open import open_store
 
 
 @pytest.fixture
 def place(tmp_path, runs):
     """A store with one run that has two attempts, artifacts and a failure."""
-    blobs = FolderBlobs(tmp_path / "blobs")
+    blobs = open_blobs(tmp_path / "blobs")
     data = runs.failures()
     profile = blobs.put_bytes(b"profile bytes", "profile.prof", "application/x-profile")
     odd = blobs.put_bytes(b"odd", "../../../odd name")
@@ -36,7 +36,7 @@ def place(tmp_path, runs):
 @pytest.fixture
 def other(tmp_path):
     with open_store(str(tmp_path / "b.db")) as store:
-        yield store, FolderBlobs(tmp_path / "other-blobs")
+        yield store, open_blobs(tmp_path / "other-blobs")
 
 
 def rows(store, run_id):
@@ -95,7 +95,9 @@ def test_an_export_never_overwrites(tmp_path, place):
 
 def test_a_failed_export_leaves_nothing(tmp_path, place):
     store, blobs, run_id = place
-    blobs.remove([record.artifacts[0].digest for _, record, counts in rows(store, run_id) if counts])
+    for _, record, counts in rows(store, run_id):
+        if counts:
+            blobs.remove(record.artifacts[0].digest)
     with pytest.raises(StoreError, match="is not in the store"):
         export_run(store, blobs, run_id, tmp_path / "exports" / "out", write_reports)
     assert list((tmp_path / "exports").iterdir()) == []
@@ -207,7 +209,7 @@ def test_a_file_that_changes_while_it_is_read_is_noticed(tmp_path, place, other)
 
 
 def test_a_task_that_leaves_a_file_named_like_ours_keeps_both(tmp_path, runs, other):
-    blobs = FolderBlobs(tmp_path / "blobs")
+    blobs = open_blobs(tmp_path / "blobs")
     trial = runs.planned(0, {}, subject="org/task", kind="task", agent="oracle")
     files = tuple(
         blobs.put_bytes(name.encode(), name) for name in ("result.json", "logs/result.json", "a b/ü.txt")

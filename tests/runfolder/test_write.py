@@ -17,7 +17,7 @@ from proctor.render.reporters import write_reports
 from proctor.runfolder.read import RunData
 from proctor.runfolder.series import NAME, read_series
 from proctor.runfolder.write import RunFolder, claim_folder
-from proctor.store.blobs import FolderBlobs
+from proctor.store.blobs import open_blobs
 from proctor.store.open import open_store
 
 SCHEMAS = Path(proctor.runfolder.__file__).parent / "schemas"
@@ -202,7 +202,7 @@ def test_reopen_makes_a_folder_that_somebody_removed(tmp_path, runs):
 
 
 def test_artifacts_are_copied_in_when_blobs_are_given(tmp_path, runs):
-    blobs = FolderBlobs(tmp_path / "blobs")
+    blobs = open_blobs(tmp_path / "blobs")
     trial = runs.planned()
     same = blobs.put_bytes(b"one", "logs/out.txt")
     other = blobs.put_bytes(b"two", "logs/out.txt")
@@ -219,8 +219,8 @@ def test_artifacts_are_copied_in_when_blobs_are_given(tmp_path, runs):
 
 def test_a_missing_blob_is_a_clear_error(tmp_path, runs):
     trial = runs.planned()
-    lost = replace(FolderBlobs(tmp_path / "elsewhere").put_bytes(b"x", "x"), digest="0" * 64)
-    folder = RunFolder(tmp_path / "run", blobs=FolderBlobs(tmp_path / "blobs"))
+    lost = replace(open_blobs(tmp_path / "elsewhere").put_bytes(b"x", "x"), digest="0" * 64)
+    folder = RunFolder(tmp_path / "run", blobs=open_blobs(tmp_path / "blobs"))
     data = runs.of([(trial, [runs.attempt(trial, artifacts=(lost,))])])
     folder.begin(data.info, runs.plan(data))
     with pytest.raises(StoreError, match="is not in the store"):

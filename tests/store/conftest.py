@@ -134,9 +134,24 @@ def store_url(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[str]:
         connection.execute(f"DROP DATABASE {name} WITH (FORCE)")
 
 
+class FakeClock:
+    """Stands where it is put; takes the place of the database's own."""
+
+    def __init__(self, now: float) -> None:
+        self.now = now
+
+    def __call__(self) -> float:
+        return self.now
+
+
 @pytest.fixture
-def store(store_url: str) -> Iterator[Store]:
-    with open_store(store_url) as opened:
+def clock() -> FakeClock:
+    return FakeClock(1.0)
+
+
+@pytest.fixture
+def store(store_url: str, clock: FakeClock) -> Iterator[Store]:
+    with open_store(store_url, clock=clock) as opened:
         yield opened
         assert opened.check() == []
 
@@ -201,9 +216,9 @@ class Make:
     @classmethod
     def answered(cls, store: Store, run_id: str = "20260101-aaaa", size: int = 3, **changes: object) -> Plan:
         plan = cls.run(store, run_id, size, **changes)
-        for lease in store.claim(run_id, worker="w", now=1.0, lease_s=30, limit=size):
-            store.begin(lease, 1.0)
-            store.finish(lease, cls.record(lease), now=2.0, counts=True)
+        for lease in store.claim(run_id, worker="w", lease_s=30, limit=size):
+            store.begin(lease)
+            store.finish(lease, cls.record(lease), counts=True)
         return plan
 
 

@@ -11,8 +11,8 @@ from typing import Self
 
 import pytest
 
-from proctor.errors import NotFoundError, StoreError
-from proctor.store.blobs import FolderBlobs
+from proctor.errors import NotFoundError, StoreError, UsageError
+from proctor.store.blobs import FolderBlobs, local_file, open_blobs
 
 HOSTILE_NAMES = ["../../etc/passwd", "/etc/passwd", "a\0b", "..", "", "x" * 5000, "con\nfig", "\udcff"]
 
@@ -44,7 +44,7 @@ def test_a_file_is_kept_in_pieces_and_the_original_stays(blobs: FolderBlobs, tmp
 def test_the_same_content_is_kept_once(blobs: FolderBlobs):
     for name in ("one", "two"):
         blobs.put_bytes(b"same", name)
-    assert blobs.size_bytes() == 4
+    assert [each.size_bytes for each in blobs.list()] == [4]
     assert len(list(_files(blobs))) == 1
 
 
@@ -59,7 +59,7 @@ def test_a_hostile_name_never_becomes_a_path(blobs: FolderBlobs, name: str):
     "digest", ["../../etc/passwd", "A" * 64, "a" * 63, "a" * 65, "", "a" * 64 + "\n", "/" * 64]
 )
 def test_what_is_no_digest_reaches_no_file(blobs: FolderBlobs, digest: str):
-    for use in (blobs.open, blobs.path, blobs.has, lambda each: blobs.remove([each])):
+    for use in (blobs.open, blobs.path, blobs.has, blobs.remove):
         with pytest.raises(NotFoundError, match="not the digest"):
             use(digest)
 
@@ -112,39 +112,87 @@ def test_a_full_disk_is_said_and_earlier_blobs_stay(tmp_path: Path):
         subprocess.run(["umount", "-l", folder], check=True)
 
 
-def test_garbage_is_what_nothing_refers_to_and_nobody_just_put(blobs: FolderBlobs):
-    live, old, young = (blobs.put_bytes(text, "x").digest for text in (b"live", b"older", b"young"))
-    os.utime(blobs.path(live), (1.0, 1.0))
-    os.utime(blobs.path(old), (1.0, 1.0))
-    os.utime(blobs.path(young), (9_000.0, 9_000.0))
-    found = blobs.collect_garbage({live}, grace_s=3600.0, now=10_000.0)
-    assert (found.removed, found.removed_bytes, found.kept, found.kept_bytes) == (1, 5, 2, 9)
-    assert [blobs.has(each) for each in (live, old, young)] == [True, False, True]
-
-
-def test_putting_a_blob_again_keeps_the_collector_away_from_it(blobs: FolderBlobs):
-    digest = blobs.put_bytes(b"x", "x").digest
-    os.utime(blobs.path(digest), (1.0, 1.0))
-    blobs.put_bytes(b"x", "again")
-    assert blobs.collect_garbage(set()).removed == 0
-
-
-def test_abandoned_partial_files_are_collected_and_fresh_ones_are_not(blobs: FolderBlobs):
+def test_abandoned_partial_files_go_and_fresh_ones_stay(blobs: FolderBlobs):
     blobs.put_bytes(b"x", "x")
     stale, fresh = blobs.root / ".partial-1-a", blobs.root / ".partial-2-b"
     for path in (stale, fresh):
         path.touch()
     os.utime(stale, (1.0, 1.0))
-    blobs.collect_garbage(set())
+    assert len(list(blobs.list())) == 1
     assert (stale.exists(), fresh.exists()) == (False, True)
 
 
-def test_removing_spares_what_was_put_within_the_grace(blobs: FolderBlobs):
+def test_removing_spares_what_was_put_within_that_time(blobs: FolderBlobs):
     old, young = (blobs.put_bytes(text, "x").digest for text in (b"old", b"young"))
     os.utime(blobs.path(old), (1.0, 1.0))
-    assert blobs.remove([old, young, "f" * 64], grace_s=600.0) == 1
-    assert blobs.remove([young]) == 1
+    assert blobs.remove(old, unless_younger_s=600.0)
+    assert not blobs.remove(old), "it is gone"
+    assert not blobs.remove(young, unless_younger_s=600.0)
+    assert blobs.has(young)
+    assert blobs.remove(young)
     assert list(_files(blobs)) == []
+
+
+def test_a_blob_that_is_put_again_while_it_is_being_removed_stays(blobs: FolderBlobs):
+    """Whoever puts it finds the old one and renews its time, or finds nothing and writes it."""
+    digest = blobs.put_bytes(b"x", "x").digest
+    os.utime(blobs.path(digest), (1.0, 1.0))
+
+    class Beaten(FolderBlobs):
+        def path(self, digest: str) -> Path:
+            blobs.put_bytes(b"x", "again")
+            return super().path(digest)
+
+    assert not Beaten(blobs.root).remove(digest, unless_younger_s=600.0)
+    assert blobs.has(digest)
+
+    class Overtaken(FolderBlobs):
+        def _now(self) -> float:
+            blobs.put_bytes(b"x", "again")
+            return super()._now()
+
+    os.utime(blobs.path(digest), (1.0, 1.0))
+    assert Overtaken(blobs.root).remove(digest, unless_younger_s=600.0)
+    assert blobs.path(digest).read_bytes() == b"x"
+
+
+def test_ages_are_by_the_clock_of_the_folder(blobs: FolderBlobs, monkeypatch: pytest.MonkeyPatch):
+    blobs.put_bytes(b"x", "x")
+    monkeypatch.setattr("time.time", lambda: 1e12)
+    (found,) = blobs.list()
+    assert abs(found.age_s) < 60
+
+
+@pytest.mark.parametrize("address", ["{folder}", "file://{folder}"])
+def test_blobs_are_opened_by_their_address(tmp_path: Path, address: str):
+    folder = tmp_path / "some blobs"
+    blobs = open_blobs(address.format(folder=str(folder)).replace(" ", "%20" if "://" in address else " "))
+    digest = blobs.put_bytes(b"x", "x").digest
+    assert FolderBlobs(folder).has(digest)
+    assert blobs.where == str(folder)
+
+
+@pytest.mark.parametrize("address", ["s3://bucket/x", "file://host/x"])
+def test_an_address_that_is_no_place_for_blobs_is_refused(address: str):
+    with pytest.raises(UsageError, match="not a place for blobs"):
+        open_blobs(address)
+
+
+def test_a_blob_of_another_place_is_copied_to_a_file_once(blobs: FolderBlobs, tmp_path: Path):
+    digest = blobs.put_bytes(b"x", "x").digest
+    assert local_file(blobs, digest, tmp_path / "scratch") == blobs.path(digest)
+
+    class Elsewhere:
+        opened = 0
+
+        def open(self, digest: str):
+            self.opened += 1
+            return blobs.open(digest)
+
+    elsewhere = Elsewhere()
+    for _ in range(2):
+        assert local_file(elsewhere, digest, tmp_path / "scratch").read_bytes() == b"x"
+    assert elsewhere.opened == 1
 
 
 def test_a_changed_blob_is_named(blobs: FolderBlobs):
@@ -161,9 +209,8 @@ def test_blobs_can_be_forced_to_disk(tmp_path: Path):
     assert stat.S_ISREG(path.lstat().st_mode)
 
 
-def test_collecting_where_nothing_was_put_does_nothing(blobs: FolderBlobs):
-    assert blobs.collect_garbage(set()).kept == 0
-    assert blobs.size_bytes() == 0
+def test_where_nothing_was_put_there_is_nothing(blobs: FolderBlobs):
+    assert list(blobs.list()) == []
 
 
 class _Failing:

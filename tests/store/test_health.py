@@ -17,7 +17,7 @@ def test_a_closed_store_says_so(store_url: str):
     with pytest.raises(StoreError, match="the store is closed"):
         store.runs()
     with pytest.raises(StoreError, match="the store is closed"):
-        store.set_status("r", RunStatus.DONE, 1.0)
+        store.set_status("r", RunStatus.DONE)
 
 
 def test_check_finds_counters_that_drifted_and_results_that_went_missing(store_url: str, make):

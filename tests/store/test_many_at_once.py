@@ -46,7 +46,7 @@ class TestManyAtOnce:
         workers = [threading.Thread(target=work, args=(store, f"w{number}", make)) for number in range(3)]
         for worker in workers:
             worker.start()
-        store.cancel(RUN, 5.0)
+        store.cancel(RUN)
         for worker in workers:
             worker.join()
         states = store.state_counts(RUN)
@@ -57,9 +57,9 @@ class TestManyAtOnce:
 
         def half_done() -> None:
             with store.batch():
-                (lease,) = store.claim(RUN, worker="w", now=1.0, lease_s=30)
-                store.begin(lease, 1.0)
-                store.finish(lease, make.record(lease), now=2.0, counts=True)
+                (lease,) = store.claim(RUN, worker="w", lease_s=30)
+                store.begin(lease)
+                store.finish(lease, make.record(lease), counts=True)
                 assert store.counts(RUN) == {"passed": 1}
                 raise KeyError
 
@@ -67,8 +67,8 @@ class TestManyAtOnce:
             half_done()
         assert store.counts(RUN) == {}
         with store.batch():
-            (lease,) = store.claim(RUN, worker="w", now=1.0, lease_s=30)
+            (lease,) = store.claim(RUN, worker="w", lease_s=30)
             with pytest.raises(FenceError):
-                store.begin(Lease(RUN, lease.key, 0, "w", 99, 1, 1.0), 1.0)
-            store.finish(lease, make.record(lease), now=2.0, counts=True)
+                store.begin(Lease(RUN, lease.key, 0, "w", 99, 1, 1.0))
+            store.finish(lease, make.record(lease), counts=True)
         assert store.counts(RUN) == {"passed": 1}

@@ -13,6 +13,7 @@ from alembic.script import ScriptDirectory
 from sqlalchemy import Connection, create_engine, inspect, text
 
 from proctor.errors import StoreError
+from proctor.model.trial import RunStatus
 from proctor.store import database, migrations, rows, sqlite, tables
 from proctor.store.open import open_store
 
@@ -99,7 +100,7 @@ def test_opening_an_older_postgres_store_upgrades_it_and_keeps_the_data(
 def test_a_failed_upgrade_leaves_the_file_as_it_was(
     tmp_path: Path, make, later_revision: str, monkeypatch: pytest.MonkeyPatch
 ):
-    path = str(tmp_path / "n.db")
+    path, current = str(tmp_path / "n.db"), database.HEAD
     with open_store(path) as store:
         make.answered(store)
         with store._db.write() as tx:
@@ -108,7 +109,7 @@ def test_a_failed_upgrade_leaves_the_file_as_it_was(
     monkeypatch.setattr(database, "HEAD", later_revision)
     with pytest.raises(StoreError, match="could not be upgraded"):
         open_store(path)
-    assert _revision(Path(path)) == "0002"
+    assert _revision(Path(path)) == current
 
 
 @pytest.mark.parametrize("revision", ["9999", "banana"])
@@ -147,6 +148,69 @@ def test_rollouts_of_an_older_store_get_the_time_of_agent_and_verifier(tmp_path:
     with closing(sqlite3.connect(path)) as connection:
         found = connection.execute("SELECT work_s FROM attempts ORDER BY idx").fetchall()
     assert found == [(3.0,), (None,), (3.0,)]
+
+
+def test_open_runs_of_an_older_store_say_what_their_trials_need(tmp_path: Path):
+    path = str(tmp_path / "old.db")
+    migrations.upgrade_sqlite(path, "0002")
+    with closing(sqlite3.connect(path)) as connection:
+        for run, status, sandbox in (
+            ("open", "interrupted", {"backend": "podman", "memory_bytes": (1 << 30) + 1}),
+            ("auto", "running", {"backend": "auto", "memory_bytes": None}),
+            ("over", "done", {"backend": "podman"}),
+        ):
+            detail = rows.pack({"resolved": {"sandbox": sandbox}})
+            connection.execute(
+                "INSERT INTO runs VALUES (?, 1, 'r', 'task', ?, 1, 2, 1, '', '{}', ?)", [run, status, detail]
+            )
+            connection.execute(
+                "INSERT INTO trials (run_id, idx, key, kind, subject, subject_digest, body, rollout, doc, "
+                "state, fence, attempts, ready_at) "
+                "VALUES (?, 0, 'k', 'task', 't', 'd', 0, 0, '{}', 'pending', 1, 1, 0)",
+                [run],
+            )
+        connection.execute("INSERT INTO events (run_id, at, kind, data) VALUES ('open', 1, 'old', '{}')")
+        connection.execute(f"PRAGMA application_id = {sqlite.APPLICATION_ID}")
+        connection.commit()
+    with open_store(path) as store:
+        found = store._db.read("SELECT run_id, backend, memory_mb FROM trials ORDER BY run_id")
+        store.set_status("open", RunStatus.RUNNING)
+        assert [event.kind for event in store.events()] == ["old", "run.resumed"]
+    assert found == [("auto", "", 0), ("open", "podman", 1025), ("over", "", 0)]
+
+
+@pytest.mark.needs("postgres")
+def test_events_of_an_older_postgres_store_come_before_those_that_follow(postgres_url: str, make):
+    engine = create_engine(postgres_url.replace("postgresql:", "postgresql+psycopg:"))
+    with engine.begin() as connection:
+        migrations.upgrade(connection, "0002")
+        connection.execute(
+            text("INSERT INTO runs VALUES ('r', 1, 'r', 'task', 'pending', 1, 2, 0, '', '{}', :detail)"),
+            {"detail": rows.pack({})},
+        )
+        for kind in ("first", "second"):
+            connection.execute(
+                text("INSERT INTO events (run_id, at, kind, data) VALUES ('r', 1, :kind, '{}')"),
+                {"kind": kind},
+            )
+    engine.dispose()
+    with open_store(postgres_url) as store:
+        store.set_status("r", RunStatus.RUNNING)
+        assert [event.kind for event in store.events()] == ["first", "second", "run.resumed"]
+
+
+@pytest.mark.needs("postgres")
+def test_events_copied_from_a_server_with_higher_numbers_are_read_and_come_first(postgres_url: str, make):
+    with open_store(postgres_url) as store:
+        make.run(store)
+        store.set_status(RUN, RunStatus.RUNNING)
+        with store._db.write() as tx:
+            tx.change("UPDATE events SET id = id + (1000000000 * 65536::bigint)")
+        assert store.events() == []
+    with open_store(postgres_url) as store:
+        store.set_status(RUN, RunStatus.DONE)
+        kinds = [event.kind for event in store.events()]
+    assert kinds == ["run.created", "run.started", "run.finished"]
 
 
 @pytest.fixture

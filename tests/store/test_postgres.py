@@ -39,9 +39,9 @@ def test_a_table_that_someone_holds_is_said_and_works_again_after(postgres_url: 
         make.run(store)
         other.execute("LOCK TABLE runs IN EXCLUSIVE MODE")
         with pytest.raises(StoreError, match="no other session locks the tables"):
-            store.set_status(RUN, RunStatus.RUNNING, 1.0)
+            store.set_status(RUN, RunStatus.RUNNING)
         other.rollback()
-        store.set_status(RUN, RunStatus.RUNNING, 1.0)
+        store.set_status(RUN, RunStatus.RUNNING)
 
 
 @pytest.mark.needs("postgres")

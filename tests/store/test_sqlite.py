@@ -162,16 +162,16 @@ class TestLocks:
             other.execute("BEGIN IMMEDIATE")
             assert store.run(RUN).total == 3
             with pytest.raises(StoreError, match="another process has locked the store"):
-                store.set_status(RUN, RunStatus.RUNNING, 1.0)
+                store.set_status(RUN, RunStatus.RUNNING)
             other.rollback()
-            store.set_status(RUN, RunStatus.RUNNING, 1.0)
+            store.set_status(RUN, RunStatus.RUNNING)
 
     def test_a_writer_waits_for_another_to_end(self, tmp_path: Path, make):
         path = tmp_path / "n.db"
         with open_store(str(path)) as store, closing(sqlite3.connect(path, check_same_thread=False)) as other:
             make.run(store)
             other.execute("BEGIN IMMEDIATE")
-            waiting = threading.Thread(target=store.set_status, args=(RUN, RunStatus.RUNNING, 1.0))
+            waiting = threading.Thread(target=store.set_status, args=(RUN, RunStatus.RUNNING))
             waiting.start()
             assert waiting.is_alive()
             other.rollback()
@@ -182,7 +182,7 @@ class TestLocks:
 @pytest.mark.parametrize(
     "sql",
     [
-        queries.CLAIMABLE.format(row_lock=""),
+        queries.CLAIMABLE,
         queries.CLAIM,
         queries.BEGIN,
         queries.RENEW,
@@ -194,7 +194,7 @@ class TestLocks:
         ),
         queries.WORKERS.format(where=queries.OF_RUN),
         queries.STATES,
-        queries.LAST_SIGNS,
+        queries.STALLED,
         queries.ATTEMPTS_PAGE,
         queries.TRIALS_PAGE,
         queries.RECENT_OF_SUBJECT,
@@ -237,7 +237,7 @@ class TestDisks:
         with open_store(str(path)) as store:
             assert store.counts(RUN) == {"passed": 3}
             with pytest.raises(StoreError, match="is readable but not writable"):
-                store.set_status(RUN, RunStatus.DONE, 1.0)
+                store.set_status(RUN, RunStatus.DONE)
         with pytest.raises(StoreError):
             open_store(str(small_disk / "new.db"))
         with pytest.raises(StoreError, match="the folder of the store cannot be created"):
@@ -299,11 +299,11 @@ from proctor.model.outcome import Outcome
 from proctor.model.record import AttemptRecord
 from proctor.store.open import open_store
 store = open_store(sys.argv[1])
-while leases := store.claim(sys.argv[2], worker="victim", now=1.0, lease_s=30, limit=3):
+while leases := store.claim(sys.argv[2], worker="victim", lease_s=30, limit=3):
     for lease in leases:
-        store.begin(lease, 1.0)
+        store.begin(lease)
         store.finish(lease, AttemptRecord(key=lease.key, number=lease.attempt, outcome=Outcome.PASSED,
-                     started_at=1.0, ended_at=2.0), now=2.0, counts=True)
+                     started_at=1.0, ended_at=2.0), counts=True)
         print(lease.index, flush=True)
 """
     promised: list[int] = []
@@ -313,7 +313,7 @@ while leases := store.claim(sys.argv[2], worker="victim", now=1.0, lease_s=30, l
             victim.send_signal(signal.SIGKILL)
             promised += [int(line) for line in (*lines, *victim.stdout) if line.endswith(b"\n")]
         with open_store(str(path)) as store:
-            store.release_worker("victim", 3.0)
+            store.release_worker("victim")
             assert store.check() == []
     with open_store(str(path)) as store:
         counted = [row.trial.index for row in store.attempts(RUN, counted_only=True)]

@@ -56,7 +56,7 @@ class TestRuns:
         make.run(store, "r1", name="sort_big")
         make.run(store, "r2", name="sortXbig")
         make.run(store, "r3", name="100%")
-        store.set_status("r2", RunStatus.RUNNING, 5.0)
+        store.set_status("r2", RunStatus.RUNNING)
         assert {run.id for run in store.runs(name="sort_big")} == {"r1"}
         assert {run.id for run in store.runs(name="SORT*")} == {"r1", "r2"}
         assert {run.id for run in store.runs(name="*%")} == {"r3"}
@@ -98,41 +98,44 @@ class TestRuns:
         store.create_run(make.info(), Plan(trials=(trial, *more), warnings=("careful",)))
         assert tuple(store.planned(RUN)) == (trial, *more)
         assert store.trial(RUN, "k" * 64) == trial
-        ((_, begun),), upcoming = store.take(RUN, worker="w", now=1.0, lease_s=9.0)
+        ((_, begun),), upcoming = store.take(RUN, worker="w", lease_s=9.0)
         assert (begun, upcoming) == (trial, more[0])
         assert store.warnings(RUN) == ("careful",)
         with pytest.raises(NotFoundError, match="no trial nope"):
             store.trial(RUN, "nope")
 
-    def test_the_status_keeps_the_first_start_and_the_last_end(self, store: Store, make):
+    def test_the_status_keeps_the_first_start_and_the_last_end(self, store: Store, make, clock):
         make.run(store)
         for status, at in ((RunStatus.RUNNING, 1.0), (RunStatus.INTERRUPTED, 2.0), (RunStatus.RUNNING, 3.0)):
-            store.set_status(RUN, status, at)
+            clock.now = at
+            store.set_status(RUN, status)
         info = store.run(RUN)
         assert (info.status, info.started_at, info.finished_at) == (RunStatus.RUNNING, 1.0, None)
-        store.set_status(RUN, RunStatus.DONE, 4.0)
+        clock.now = 4.0
+        store.set_status(RUN, RunStatus.DONE)
         assert store.run(RUN).finished_at == 4.0
         kinds = [event.kind for event in store.events()]
         assert kinds == ["run.created", "run.started", "run.interrupted", "run.resumed", "run.finished"]
         with pytest.raises(NotFoundError):
-            store.set_status("nobody", RunStatus.DONE, 1.0)
+            store.set_status("nobody", RunStatus.DONE)
 
-    def test_a_run_whose_engine_fell_silent_is_stalled(self, store: Store, make):
+    def test_a_run_whose_engine_fell_silent_is_stalled(self, store: Store, make, clock):
+        clock.now = 100.0
         make.run(store)
-        store.set_status(RUN, RunStatus.RUNNING, 100.0)
-        store.claim(RUN, worker="w", now=100.0, lease_s=30)
-        assert store.stalled(now=120.0) == set()
-        assert store.stalled(now=140.0) == set()
-        assert store.stalled(now=200.0) == {RUN}
-        store.set_status(RUN, RunStatus.INTERRUPTED, 201.0)
-        assert store.stalled(now=1000.0) == set()
+        store.set_status(RUN, RunStatus.RUNNING)
+        store.claim(RUN, worker="w", lease_s=30)
+        for clock.now, found in ((120.0, set()), (140.0, set()), (200.0, {RUN})):
+            assert store.stalled() == found
+        store.set_status(RUN, RunStatus.INTERRUPTED)
+        clock.now = 1000.0
+        assert store.stalled() == set()
 
     def test_deleting_a_run_takes_its_rows_and_names_the_blobs_nobody_else_has(self, store: Store, make):
         for run_id, digests in (("r1", "ab"), ("r2", "bc")):
             make.run(store, run_id, 1)
-            (lease,) = store.claim(run_id, worker="w", now=1.0, lease_s=30)
+            (lease,) = store.claim(run_id, worker="w", lease_s=30)
             artifacts = tuple(Artifact(name=each, digest=each * 64, size_bytes=10) for each in digests)
-            store.finish(lease, make.record(lease, artifacts=artifacts), now=2.0, counts=True)
+            store.finish(lease, make.record(lease, artifacts=artifacts), counts=True)
         assert store.live_blobs() == {"a" * 64, "b" * 64, "c" * 64}
         assert store.blob_bytes("r1") == 20
         assert store.delete_run("r1") == ["a" * 64]
@@ -211,18 +214,18 @@ class TestReferences:
 class TestTrials:
     def test_trials_are_claimed_in_plan_order_once_each(self, store: Store, make):
         plan = make.run(store, size=5)
-        first = store.claim(RUN, worker="a", now=1.0, lease_s=30, limit=2)
-        rest = store.claim(RUN, worker="b", now=1.0, lease_s=30, limit=9)
+        first = store.claim(RUN, worker="a", lease_s=30, limit=2)
+        rest = store.claim(RUN, worker="b", lease_s=30, limit=9)
         assert [lease.key for lease in (*first, *rest)] == [trial.key for trial in plan.trials]
         assert [(lease.fence, lease.attempt, lease.expires_at) for lease in first] == [(1, 1, 31.0)] * 2
-        assert store.claim(RUN, worker="c", now=1.0, lease_s=30) == []
+        assert store.claim(RUN, worker="c", lease_s=30) == []
         assert store.workers(RUN) == ["a", "b"]
         assert store.workers() == ["a", "b"]
         assert store.workers("other") == []
 
     def test_trials_are_taken_in_plan_order_and_have_begun(self, store: Store, make):
         plan = make.run(store, size=3)
-        taken = store.take(RUN, worker="a", now=1.0, lease_s=30, limit=2)
+        taken = store.take(RUN, worker="a", lease_s=30, limit=2)
         assert [trial for _, trial in taken.begun] == list(plan.trials[:2])
         assert [(lease.fence, lease.attempt, lease.expires_at) for lease, _ in taken.begun] == [
             (1, 1, 31.0)
@@ -232,23 +235,21 @@ class TestTrials:
             (kind, trial.key) for trial in plan.trials[:2] for kind in ("trial.leased", "trial.running")
         ]
         (lost, _), _ = taken.begun
-        assert [lease.key for lease in store.release_worker("a", now=2.0)] == [
-            lease.key for lease, _ in taken.begun
-        ]
+        assert [lease.key for lease in store.release_worker("a")] == [lease.key for lease, _ in taken.begun]
         assert [row.record.outcome for row in store.attempts(RUN)] == [Outcome.WORKER_LOST] * 2
         with pytest.raises(FenceError):
-            store.finish(lost, make.record(lost), now=3.0, counts=True)
-        rest = store.take(RUN, worker="b", now=3.0, lease_s=30, limit=9)
+            store.finish(lost, make.record(lost), counts=True)
+        rest = store.take(RUN, worker="b", lease_s=30, limit=9)
         assert [(lease.attempt, trial) for lease, trial in rest.begun] == list(
             zip((2, 2, 1), plan.trials, strict=True)
         )
         assert rest.upcoming is None
-        assert store.take(RUN, worker="c", now=3.0, lease_s=30) == ([], None)
-        assert store.take("nobody", worker="c", now=3.0, lease_s=30) == ([], None)
+        assert store.take(RUN, worker="c", lease_s=30) == ([], None)
+        assert store.take("nobody", worker="c", lease_s=30) == ([], None)
 
     def test_a_record_comes_back_whole(self, store: Store, make):
         make.run(store, size=1)
-        (lease,) = store.claim(RUN, worker="w", now=1.0, lease_s=30)
+        (lease,) = store.claim(RUN, worker="w", lease_s=30)
         record = make.record(
             lease,
             Outcome.PARTIAL,
@@ -262,23 +263,27 @@ class TestTrials:
             artifacts=(Artifact(name="../x", digest="a" * 64, size_bytes=3, media_type="text/plain"),),
             notes=("contended",),
         )
-        store.begin(lease, 1.0)
-        store.finish(lease, record, now=2.0, counts=True)
+        store.begin(lease)
+        store.finish(lease, record, counts=True)
         (row,) = store.attempts(RUN)
         assert row.record == record
         assert row.counts
         assert row.trial == store.trial(RUN, lease.key)
         assert store.attempts_of(RUN, lease.key) == [row]
 
-    def test_an_attempt_that_does_not_count_is_kept_and_the_trial_waits_again(self, store: Store, make):
+    def test_an_attempt_that_does_not_count_is_kept_and_the_trial_waits_again(
+        self, store: Store, make, clock
+    ):
         make.run(store, size=1)
-        (lease,) = store.claim(RUN, worker="w", now=1.0, lease_s=30)
-        store.begin(lease, 1.0)
-        store.finish(lease, make.record(lease, Outcome.SANDBOX_ERROR), now=2.0, counts=False, ready_at=9.0)
-        assert store.claim(RUN, worker="w", now=8.9, lease_s=30) == []
-        (again,) = store.claim(RUN, worker="w", now=9.0, lease_s=30)
+        (lease,) = store.claim(RUN, worker="w", lease_s=30)
+        store.begin(lease)
+        store.finish(lease, make.record(lease, Outcome.SANDBOX_ERROR), counts=False, delay_s=8.0)
+        clock.now = 8.9
+        assert store.claim(RUN, worker="w", lease_s=30) == []
+        clock.now = 9.0
+        (again,) = store.claim(RUN, worker="w", lease_s=30)
         assert (again.attempt, again.fence) == (2, 2)
-        store.finish(again, make.record(again), now=10.0, counts=True)
+        store.finish(again, make.record(again), counts=True)
         assert [(row.record.number, row.record.outcome, row.counts) for row in store.attempts(RUN)] == [
             (1, Outcome.SANDBOX_ERROR, False),
             (2, Outcome.PASSED, True),
@@ -288,12 +293,12 @@ class TestTrials:
 
     def test_counters_follow_every_trial(self, store: Store, make):
         make.run(store, size=6)
-        leases = store.claim(RUN, worker="w", now=1.0, lease_s=30, limit=4)
-        store.begin(leases[0], 1.0)
-        store.begin(leases[1], 1.0)
-        store.finish(leases[0], make.record(leases[0]), now=2.0, counts=True)
-        store.finish(leases[1], make.record(leases[1], Outcome.FAILED), now=2.0, counts=True)
-        store.begin(leases[2], 2.0)
+        leases = store.claim(RUN, worker="w", lease_s=30, limit=4)
+        store.begin(leases[0])
+        store.begin(leases[1])
+        store.finish(leases[0], make.record(leases[0]), counts=True)
+        store.finish(leases[1], make.record(leases[1], Outcome.FAILED), counts=True)
+        store.begin(leases[2])
         assert store.counts(RUN) == {"failed": 1, "passed": 1}
         assert store.state_counts(RUN) == {"pending": 2, "leased": 1, "running": 1, "done": 2, "cancelled": 0}
         info = store.run(RUN)
@@ -302,94 +307,103 @@ class TestTrials:
 
     def test_a_trial_given_back_leaves_no_attempt(self, store: Store, make):
         make.run(store, size=1)
-        (lease,) = store.claim(RUN, worker="w", now=1.0, lease_s=30)
-        store.give_back(lease, 2.0)
-        (again,) = store.claim(RUN, worker="v", now=3.0, lease_s=30)
+        (lease,) = store.claim(RUN, worker="w", lease_s=30)
+        store.give_back(lease)
+        (again,) = store.claim(RUN, worker="v", lease_s=30)
         assert (again.attempt, again.fence) == (1, 2)
         assert list(store.attempts(RUN)) == []
         with pytest.raises(FenceError):
-            store.give_back(lease, 4.0)
+            store.give_back(lease)
 
     def test_an_unknown_run_has_nothing_to_claim(self, store: Store):
-        assert store.claim("nobody", worker="w", now=1.0, lease_s=30) == []
-        assert store.renew([], now=1.0, lease_s=30) == []
+        assert store.claim("nobody", worker="w", lease_s=30) == []
+        assert store.renew([], lease_s=30) == []
 
     def test_what_is_not_json_is_refused_and_the_lease_still_holds(self, store: Store, make):
         make.run(store, size=1)
-        (lease,) = store.claim(RUN, worker="w", now=1.0, lease_s=30)
+        (lease,) = store.claim(RUN, worker="w", lease_s=30)
         with pytest.raises(StoreError, match="cannot be stored as JSON"):
-            store.finish(lease, make.record(lease, metrics={"x": {1, 2}}), now=2.0, counts=True)
-        store.finish(lease, make.record(lease), now=2.0, counts=True)
+            store.finish(lease, make.record(lease, metrics={"x": {1, 2}}), counts=True)
+        store.finish(lease, make.record(lease), counts=True)
 
 
 class TestLostWorkers:
-    def test_an_expired_lease_goes_back_and_the_lost_attempt_is_kept(self, store: Store, make):
+    def test_an_expired_lease_goes_back_and_the_lost_attempt_is_kept(self, store: Store, make, clock):
         make.run(store, size=2)
-        begun, waiting = store.claim(RUN, worker="w", now=1.0, lease_s=30, limit=2)
-        store.begin(begun, 1.0)
-        assert store.reap(30.9) == []
-        assert store.reap(31.0, run_id="other") == []
-        assert store.reap(31.0, run_id=RUN) == [begun, waiting]
+        begun, waiting = store.claim(RUN, worker="w", lease_s=30, limit=2)
+        store.begin(begun)
+        clock.now = 30.9
+        assert store.reap() == []
+        clock.now = 31.0
+        assert store.reap("other") == []
+        assert store.reap(RUN) == [begun, waiting]
+        assert store.reap(RUN) == []
         (row,) = store.attempts(RUN)
         assert (row.record.outcome, row.counts, row.record.worker) == (Outcome.WORKER_LOST, False, "w")
         assert "no heartbeat" in row.record.failure.message
-        again = store.claim(RUN, worker="v", now=40.0, lease_s=30, limit=2)
+        again = store.claim(RUN, worker="v", lease_s=30, limit=2)
         assert [lease.attempt for lease in again] == [2, 1]
 
-    def test_a_late_result_of_a_lost_worker_is_refused_and_nothing_is_written(self, store: Store, make):
+    def test_a_late_result_of_a_lost_worker_is_refused_and_nothing_is_written(
+        self, store: Store, make, clock
+    ):
         make.run(store, size=1)
-        (lost,) = store.claim(RUN, worker="w", now=1.0, lease_s=30)
-        store.begin(lost, 1.0)
-        store.reap(100.0)
+        (lost,) = store.claim(RUN, worker="w", lease_s=30)
+        store.begin(lost)
+        clock.now = 100.0
+        store.reap()
         before = (list(store.attempts(RUN)), store.events())
         with pytest.raises(FenceError, match="is no longer valid"):
-            store.finish(lost, make.record(lost), now=101.0, counts=True)
-        (new,) = store.claim(RUN, worker="v", now=102.0, lease_s=30)
+            store.finish(lost, make.record(lost), counts=True)
+        (new,) = store.claim(RUN, worker="v", lease_s=30)
         for refused in (
-            lambda: store.finish(lost, make.record(lost), now=103.0, counts=True),
-            lambda: store.begin(lost, 103.0),
-            lambda: store.give_back(lost, 103.0),
+            lambda: store.finish(lost, make.record(lost), counts=True),
+            lambda: store.begin(lost),
+            lambda: store.give_back(lost),
         ):
             with pytest.raises(FenceError):
                 refused()
         assert (list(store.attempts(RUN)), store.events()[:-1]) == before
-        store.finish(new, make.record(new), now=104.0, counts=True)
+        store.finish(new, make.record(new), counts=True)
         assert store.counts(RUN) == {"passed": 1}
 
     def test_a_result_is_not_written_twice(self, store: Store, make):
         make.run(store, size=1)
-        (lease,) = store.claim(RUN, worker="w", now=1.0, lease_s=30)
-        store.finish(lease, make.record(lease), now=2.0, counts=True)
+        (lease,) = store.claim(RUN, worker="w", lease_s=30)
+        store.finish(lease, make.record(lease), counts=True)
         with pytest.raises(FenceError):
-            store.finish(lease, make.record(lease), now=2.0, counts=True)
+            store.finish(lease, make.record(lease), counts=True)
         assert store.counts(RUN) == {"passed": 1}
 
     def test_a_forged_lease_on_another_trial_is_refused(self, store: Store, make):
         make.run(store, size=2)
-        first, second = store.claim(RUN, worker="w", now=1.0, lease_s=30, limit=2)
+        first, second = store.claim(RUN, worker="w", lease_s=30, limit=2)
         forged = Lease(RUN, first.key, second.index, "w", 1, 1, 31.0)
         with pytest.raises(FenceError):
-            store.finish(forged, make.record(forged), now=2.0, counts=True)
+            store.finish(forged, make.record(forged), counts=True)
 
-    def test_renewal_keeps_what_is_ours_and_names_what_is_lost(self, store: Store, make):
+    def test_renewal_keeps_what_is_ours_and_names_what_is_lost(self, store: Store, make, clock):
         make.run(store, size=2)
-        leases = store.claim(RUN, worker="w", now=1.0, lease_s=30, limit=2)
-        assert store.renew(leases, now=25.0, lease_s=30) == []
-        assert store.reap(54.0) == []
-        store.finish(leases[0], make.record(leases[0]), now=54.0, counts=True)
-        assert store.renew(leases, now=54.0, lease_s=30) == [leases[0]]
-        assert store.reap(84.0) != []
-        assert store.renew(leases, now=85.0, lease_s=30) == leases
+        leases = store.claim(RUN, worker="w", lease_s=30, limit=2)
+        clock.now = 25.0
+        assert store.renew(leases, lease_s=30) == []
+        clock.now = 54.0
+        assert store.reap() == []
+        store.finish(leases[0], make.record(leases[0]), counts=True)
+        assert store.renew(leases, lease_s=30) == store.lost(leases) == [leases[0]]
+        clock.now = 84.0
+        assert store.lost(leases) == [leases[0]]
+        assert store.reap() != []
+        assert store.renew(leases, lease_s=30) == store.lost(leases) == leases
 
-    def test_a_dead_worker_is_released_at_once_and_others_keep_theirs(self, store: Store, make):
+    def test_a_dead_worker_is_released_at_once_and_others_keep_theirs(self, store: Store, make, clock):
         make.run(store, size=3)
-        mine = store.claim(RUN, worker="host:1:2:x", now=1.0, lease_s=3000, limit=2)
-        store.begin(mine[0], 1.0)
-        store.claim(RUN, worker="host:1:2:y", now=1.0, lease_s=3000)
-        assert [lease.key for lease in store.release_worker("host:1:2:x", 2.0)] == [
-            lease.key for lease in mine
-        ]
-        assert store.release_worker("host:1:2:x", 2.0) == []
+        mine = store.claim(RUN, worker="host:1:2:x", lease_s=3000, limit=2)
+        store.begin(mine[0])
+        store.claim(RUN, worker="host:1:2:y", lease_s=3000)
+        clock.now = 2.0
+        assert [lease.key for lease in store.release_worker("host:1:2:x")] == [lease.key for lease in mine]
+        assert store.release_worker("host:1:2:x") == []
         assert store.workers() == ["host:1:2:y"]
         (row,) = store.attempts(RUN)
         assert row.record.failure.message == "worker host:1:2:x is dead"
@@ -397,14 +411,14 @@ class TestLostWorkers:
 
     def test_cancelling_ends_what_waits_and_what_runs(self, store: Store, make):
         make.run(store, size=5)
-        done, begun, leased = store.claim(RUN, worker="w", now=1.0, lease_s=30, limit=3)
-        store.finish(done, make.record(done), now=2.0, counts=True)
-        store.begin(begun, 2.0)
-        assert store.cancel(RUN, 3.0) == 4
-        assert store.cancel(RUN, 3.0) == 0
-        assert store.renew([begun, leased], now=4.0, lease_s=30) == [begun, leased]
+        done, begun, leased = store.claim(RUN, worker="w", lease_s=30, limit=3)
+        store.finish(done, make.record(done), counts=True)
+        store.begin(begun)
+        assert store.cancel(RUN) == 4
+        assert store.cancel(RUN) == 0
+        assert store.renew([begun, leased], lease_s=30) == [begun, leased]
         with pytest.raises(FenceError):
-            store.finish(begun, make.record(begun), now=5.0, counts=True)
+            store.finish(begun, make.record(begun), counts=True)
         assert store.state_counts(RUN) == {"pending": 0, "leased": 0, "running": 0, "done": 1, "cancelled": 4}
         assert store.counts(RUN) == {"cancelled": 4, "passed": 1}
         assert store.run(RUN).done == 1
@@ -414,9 +428,9 @@ class TestLostWorkers:
 class TestEvents:
     def test_every_change_of_state_is_one_event_in_order(self, store: Store, make):
         make.run(store, size=1)
-        (lease,) = store.claim(RUN, worker="w", now=1.0, lease_s=30)
-        store.begin(lease, 2.0)
-        store.finish(lease, make.record(lease), now=3.0, counts=True)
+        (lease,) = store.claim(RUN, worker="w", lease_s=30)
+        store.begin(lease)
+        store.finish(lease, make.record(lease), counts=True)
         events = store.events()
         assert [event.kind for event in events] == [
             "run.created",
@@ -442,7 +456,7 @@ class TestEvents:
         assert [event.run_id for event in first] == ["r1"]
         assert [event.run_id for event in store.events(after=first[-1].id)] == ["r2"]
         assert [event.run_id for event in store.events(run_id="r2")] == ["r2"]
-        assert store.events(after=10**9) == []
+        assert store.events(after=10**15) == []
 
     def test_a_reader_beside_many_writers_misses_nothing(self, store: Store, make):
         make.run(store, size=60)
@@ -461,9 +475,9 @@ class TestEvents:
 class TestHistoryAndImport:
     def test_history_gives_medians_by_subject_and_by_label(self, store: Store, make):
         make.run(store, size=4)
-        for number, lease in enumerate(store.claim(RUN, worker="w", now=1.0, lease_s=30, limit=4)):
+        for number, lease in enumerate(store.claim(RUN, worker="w", lease_s=30, limit=4)):
             outcome = Outcome.PASSED if number < 3 else Outcome.CANCELLED
-            store.finish(lease, make.record(lease, outcome, ended_at=11.0 + number), now=2.0, counts=True)
+            store.finish(lease, make.record(lease, outcome, ended_at=11.0 + number), counts=True)
         history = store.history(["noop", "unknown"])
         assert history["noop"] == 2.0
         assert history["noop(n=0)"] == 1.0
@@ -472,12 +486,12 @@ class TestHistoryAndImport:
 
     def test_a_run_moves_to_another_store_without_loss(self, store: Store, make, tmp_path: Path):
         make.run(store, size=4, tags=("t",), spec={"a": 1})
-        leases = store.claim(RUN, worker="w", now=1.0, lease_s=30, limit=3)
+        leases = store.claim(RUN, worker="w", lease_s=30, limit=3)
         artifact = Artifact(name="n", digest="a" * 64, size_bytes=9)
-        store.finish(leases[0], make.record(leases[0], artifacts=(artifact,)), now=2.0, counts=True)
-        store.finish(leases[1], make.record(leases[1], Outcome.STARVED), now=2.0, counts=False)
-        store.give_back(leases[2], 2.0)
-        store.set_status(RUN, RunStatus.INTERRUPTED, 3.0)
+        store.finish(leases[0], make.record(leases[0], artifacts=(artifact,)), counts=True)
+        store.finish(leases[1], make.record(leases[1], Outcome.STARVED), counts=False)
+        store.give_back(leases[2])
+        store.set_status(RUN, RunStatus.INTERRUPTED)
         with open_store(str(tmp_path / "other.db")) as other:
             rows = list(store.attempts(RUN))
             info = store.run(RUN)
@@ -487,9 +501,7 @@ class TestHistoryAndImport:
             assert list(other.planned(RUN)) == list(store.planned(RUN))
             assert other.live_blobs() == {"a" * 64}
             assert other.check() == []
-            assert [
-                lease.attempt for lease in other.claim(RUN, worker="w", now=1.0, lease_s=30, limit=9)
-            ] == [2, 1, 1]
+            assert [lease.attempt for lease in other.claim(RUN, worker="w", lease_s=30, limit=9)] == [2, 1, 1]
 
     def test_an_imported_cancelled_run_has_nothing_left_to_claim(self, store: Store, make):
         plan = make.plan(3)

@@ -16,6 +16,7 @@ from hypothesis.stateful import (
     rule,
     run_state_machine_as_test,
 )
+from tests.store.conftest import FakeClock
 
 from proctor.errors import FenceError
 from proctor.model.outcome import Outcome
@@ -46,19 +47,20 @@ class TrialLife(RuleBasedStateMachine):
     """The store against a model in plain Python."""
 
     store: Store
+    clock: FakeClock
     leases = Bundle("leases")
 
     def __init__(self) -> None:
         super().__init__()
         TrialLife.number = getattr(TrialLife, "number", 0) + 1
         self.run_id = f"run-{TrialLife.number}"
-        self.now = 100.0
+        self.clock.now = 100.0
         self.known = [Known() for _ in range(SIZE)]
         self.store.create_run(_info(self.run_id), _plan())
 
     @rule(target=leases, worker=st.sampled_from(WORKERS), limit=st.integers(1, 3))
     def claim(self, worker: str, limit: int) -> object:
-        leases = self.store.claim(self.run_id, worker=worker, now=self.now, lease_s=LEASE_S, limit=limit)
+        leases = self.store.claim(self.run_id, worker=worker, lease_s=LEASE_S, limit=limit)
         waiting = [index for index, known in enumerate(self.known) if known.state == "pending"]
         assert [lease.index for lease in leases] == waiting[:limit]
         for lease in leases:
@@ -66,36 +68,36 @@ class TrialLife(RuleBasedStateMachine):
             assert lease.fence > known.fence
             assert lease.attempt == len(known.attempts) + 1
             known.state, known.worker, known.fence = "leased", worker, lease.fence
-            known.expires_at = self.now + LEASE_S
+            known.expires_at = self.clock.now + LEASE_S
         return multiple(*leases)
 
     @rule(lease=leases)
     def begin(self, lease: Lease) -> None:
         if self._ours(lease):
-            self.store.begin(lease, self.now)
+            self.store.begin(lease)
             self.known[lease.index].state = "running"
         else:
             with pytest.raises(FenceError):
-                self.store.begin(lease, self.now)
+                self.store.begin(lease)
 
     @rule(lease=leases)
     def renew(self, lease: Lease) -> None:
-        lost = self.store.renew([lease], now=self.now, lease_s=LEASE_S)
+        lost = self.store.renew([lease], lease_s=LEASE_S)
         assert lost == ([] if self._ours(lease) else [lease])
         if not lost:
-            self.known[lease.index].expires_at = self.now + LEASE_S
+            self.known[lease.index].expires_at = self.clock.now + LEASE_S
 
     @rule(lease=leases, counts=st.booleans())
     def finish(self, lease: Lease, counts: bool) -> None:
         outcome = Outcome.PASSED if counts else Outcome.SANDBOX_ERROR
         record = AttemptRecord(
-            key=lease.key, number=lease.attempt, outcome=outcome, started_at=self.now, ended_at=self.now
+            key=lease.key, number=lease.attempt, outcome=outcome, started_at=1.0, ended_at=2.0
         )
         if not self._ours(lease):
             with pytest.raises(FenceError):
-                self.store.finish(lease, record, now=self.now, counts=counts)
+                self.store.finish(lease, record, counts=counts)
             return
-        self.store.finish(lease, record, now=self.now, counts=counts)
+        self.store.finish(lease, record, counts=counts)
         known = self.known[lease.index]
         known.state = "done" if counts else "pending"
         known.attempts.append((outcome.value, counts))
@@ -103,26 +105,24 @@ class TrialLife(RuleBasedStateMachine):
     @rule(lease=consumes(leases))
     def give_back(self, lease: Lease) -> None:
         if self._ours(lease):
-            self.store.give_back(lease, self.now)
+            self.store.give_back(lease)
             self.known[lease.index].state = "pending"
         else:
             with pytest.raises(FenceError):
-                self.store.give_back(lease, self.now)
+                self.store.give_back(lease)
 
     @rule(passed_s=st.floats(0.0, 15.0))
     def time_passes(self, passed_s: float) -> None:
-        self.now += passed_s
+        self.clock.now += passed_s
 
     @rule()
     def reap(self) -> None:
-        taken = self.store.reap(self.now, self.run_id)
-        self._lose(taken, [known for known in self._held() if known.expires_at <= self.now])
+        taken = self.store.reap(self.run_id)
+        self._lose(taken, [known for known in self._held() if known.expires_at <= self.clock.now])
 
     @rule(worker=st.sampled_from(WORKERS))
     def a_worker_dies(self, worker: str) -> None:
-        taken = [
-            lease for lease in self.store.release_worker(worker, self.now) if lease.run_id == self.run_id
-        ]
+        taken = [lease for lease in self.store.release_worker(worker) if lease.run_id == self.run_id]
         self._lose(taken, [known for known in self._held() if known.worker == worker])
 
     @rule(chance=st.integers(0, 9))
@@ -130,7 +130,7 @@ class TrialLife(RuleBasedStateMachine):
         if chance:
             return
         left = [known for known in self.known if known.state in {"pending", "leased", "running"}]
-        assert self.store.cancel(self.run_id, self.now) == len(left)
+        assert self.store.cancel(self.run_id) == len(left)
         for known in left:
             if known.state == "running":
                 known.attempts.append(("cancelled", True))
@@ -167,10 +167,10 @@ class TrialLife(RuleBasedStateMachine):
             known.state = "pending"
 
 
-def test_every_trial_counts_at_most_once_whatever_workers_do(store_url: str):
+def test_every_trial_counts_at_most_once_whatever_workers_do(store_url: str, clock: FakeClock):
     on_a_server = store_url.startswith("postgresql")
-    with open_store(store_url) as store:
-        TrialLife.store = store
+    with open_store(store_url, clock=clock) as store:
+        TrialLife.store, TrialLife.clock = store, clock
         run_state_machine_as_test(
             TrialLife,
             settings=settings(

@@ -10,10 +10,10 @@ RUN = "20260101-aaaa"
 
 def work(store: Store, worker: str, make: object) -> None:
     """Claim and finish until nothing is left."""
-    while leases := store.claim(RUN, worker=worker, now=1.0, lease_s=30, limit=2):
+    while leases := store.claim(RUN, worker=worker, lease_s=30, limit=2):
         for lease in leases:
             try:
-                store.begin(lease, 1.0)
-                store.finish(lease, make.record(lease), now=2.0, counts=True)
+                store.begin(lease)
+                store.finish(lease, make.record(lease), counts=True)
             except FenceError:
                 continue

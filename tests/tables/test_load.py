@@ -10,7 +10,7 @@ from proctor.receipt.pack import pack_run
 from proctor.render.reporters import write_reports
 from proctor.runfolder.transfer import export_run
 from proctor.settings import load_settings
-from proctor.store.blobs import FolderBlobs
+from proctor.store.blobs import open_blobs
 from proctor.store.open import open_store
 
 
@@ -49,7 +49,7 @@ def test_rows_and_columns_need_nothing_installed(stored):
 def test_store_folder_and_receipt_are_one(stored, tmp_path, kind):
     settings = load_settings()
     with open_store(settings.store_url) as store:
-        blobs = FolderBlobs(settings.blobs_dir)
+        blobs = open_blobs(settings.blobs_url)
         export_run(store, blobs, stored.info.id, tmp_path / "folder", write_reports)
         pack_run(store, blobs, stored.info.id, tmp_path / "r.zip")
     from_store = proctor.load("latest", kind, as_="rows")

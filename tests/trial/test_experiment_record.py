@@ -11,7 +11,7 @@ from proctor.instruments.base import Resolved
 from proctor.model.outcome import Outcome
 from proctor.model.spec import ExperimentBody
 from proctor.model.trial import Lease
-from proctor.store.blobs import FolderBlobs
+from proctor.store.blobs import open_blobs
 from proctor.trial import experiment_files
 from proctor.trial.experiment_files import keep_files
 from proctor.trial.experiment_record import Passes, build_record, judge_pass
@@ -100,7 +100,7 @@ def folder(tmp_path):
 
 
 def test_files_are_kept_with_their_kinds(folder, tmp_path):
-    kept, notes = keep_files(folder, FolderBlobs(tmp_path / "blobs"))
+    kept, notes = keep_files(folder, open_blobs(tmp_path / "blobs"))
     assert [(each.name, each.media_type) for each in kept] == [
         ("a.txt", "text/plain"),
         ("c.svg", "image/svg+xml"),
@@ -112,7 +112,7 @@ def test_files_are_kept_with_their_kinds(folder, tmp_path):
 @pytest.mark.parametrize(("limit", "value"), [("MAX_ARTIFACTS", 2), ("MAX_ARTIFACT_BYTES", 10)])
 def test_files_over_a_limit_are_named_and_left(folder, tmp_path, monkeypatch, limit, value):
     monkeypatch.setattr(experiment_files, limit, value)
-    kept, notes = keep_files(folder, FolderBlobs(tmp_path / "blobs"))
+    kept, notes = keep_files(folder, open_blobs(tmp_path / "blobs"))
     assert len(kept) == 2
     assert "starting with 'deep/b.html'" in notes[0]
 
@@ -132,7 +132,7 @@ def test_a_file_that_vanishes_is_no_error(folder, tmp_path, monkeypatch):
         raise FileNotFoundError
 
     monkeypatch.setattr(Path, "lstat", vanish)
-    assert keep_files(folder, FolderBlobs(tmp_path / "blobs")) == ([], [])
+    assert keep_files(folder, open_blobs(tmp_path / "blobs")) == ([], [])
 
 
 def timed(durations, *, aside=(), **pace) -> Pass:

@@ -14,7 +14,7 @@ from proctor.model.spec import SandboxSpec, Spec, TaskEntry
 from proctor.model.trial import Lease
 from proctor.sandbox.base import Root
 from proctor.sandbox.fake import Fake, FakeCommand, FakeResult
-from proctor.store.blobs import FolderBlobs
+from proctor.store.blobs import open_blobs
 from proctor.tasks.read import read_task
 from proctor.trial.collect import Collector
 from proctor.trial.regrade import Earlier, RegradeExecutor
@@ -74,7 +74,7 @@ async def regrade(
         sandbox=SandboxSpec(),
         backend=backend,
         make_root=root,
-        collector=Collector(tmp_path / "run", FolderBlobs(tmp_path / "blobs")),
+        collector=Collector(tmp_path / "run", open_blobs(tmp_path / "blobs")),
         given={},
         on_log=(lambda trial, log, data: heard.append((trial.key[0], log, data)))
         if heard is not None

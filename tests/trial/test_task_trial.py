@@ -21,7 +21,7 @@ from proctor.model.trial import Lease
 from proctor.sandbox.base import Root
 from proctor.sandbox.fake import Fake, FakeCommand, FakeResult
 from proctor.sandbox.image.registry.failure import RegistryError
-from proctor.store.blobs import FolderBlobs
+from proctor.store.blobs import open_blobs
 from proctor.tasks.read import read_task
 from proctor.trial.collect import Collector
 from proctor.trial.task.prepare import Preparation
@@ -87,7 +87,7 @@ def setting_in(folder: Path, backend: Fake, **options) -> TaskSetting:
         run_dir=folder / "run",
         sandbox=SandboxSpec(),
         backend=backend,
-        collector=Collector(folder / "run", FolderBlobs(folder / "blobs")),
+        collector=Collector(folder / "run", open_blobs(folder / "blobs")),
         **{"make_root": host_root, "given": {}, "worker": "w", **options},
     )
 

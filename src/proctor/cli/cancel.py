@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -36,8 +35,8 @@ def command(ref: str, as_json: bool) -> int:
         running = [] if over else store.workers(info.id)
         ended = 0
         if not over:
-            store.set_status(info.id, RunStatus.CANCELLED, time.time())
-            ended = store.cancel(info.id, time.time())
+            store.set_status(info.id, RunStatus.CANCELLED)
+            ended = store.cancel(info.id)
             if not running:
                 _close_books(store, info, settings)
     if as_json:
@@ -57,11 +56,11 @@ def _close_books(store: Store, info: RunInfo, settings: Settings) -> None:
     from proctor.runfolder.read import RunData
     from proctor.runfolder.write import RunFolder
     from proctor.runs.holding import alone
-    from proctor.store.blobs import FolderBlobs
+    from proctor.store.blobs import open_blobs
 
     if not info.folder or not Path(info.folder).is_dir():
         return
     with alone(Path(info.folder)) as free:
         if free:  # else the process that executes it writes them
-            folder = RunFolder(Path(info.folder), blobs=FolderBlobs(settings.blobs_dir))
+            folder = RunFolder(Path(info.folder), blobs=open_blobs(settings.blobs_url))
             folder.finish(RunData.from_store(store, info.id), write_reports)

@@ -119,16 +119,16 @@ def _store(settings: Settings) -> Iterator[Finding]:
 
 def _blobs(settings: Settings, wanted: set[str]) -> Iterator[Finding]:
     """Whether the files that runs refer to are there. Their content is not read: there may be very many."""
-    from proctor.store.blobs import FolderBlobs
+    from proctor.store.blobs import open_blobs
 
-    blobs = FolderBlobs(settings.blobs_dir)
+    blobs = open_blobs(settings.blobs_url)
     missing = sorted(digest for digest in wanted if not blobs.has(digest))
     if missing:
         some = ", ".join(digest[:12] for digest in missing[:3]) + (" …" if len(missing) > 3 else "")
         yield Finding(
             "blobs",
             "broken",
-            f"{len(missing):,} of {len(wanted):,} files of runs are missing in {blobs.root}: {some}",
+            f"{len(missing):,} of {len(wanted):,} files of runs are missing in {blobs.where}: {some}",
             "Restore the folder from a copy; logs and artifacts that were exported are in the run folders.",
         )
     elif wanted:

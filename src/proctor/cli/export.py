@@ -45,14 +45,14 @@ def _folder(ref: str, path: Path | None) -> dict[str, Any]:
     from proctor.render.reporters import write_reports
     from proctor.runfolder.transfer import export_run
     from proctor.settings import load_settings
-    from proctor.store.blobs import FolderBlobs
+    from proctor.store.blobs import open_blobs
     from proctor.store.open import open_store
 
     settings = load_settings()
     with open_store(settings.store_url) as store:
         info = store.run(ref)
         target = path or Path(f"{safe_name(info.name)}-{safe_name(info.id)}")
-        export_run(store, FolderBlobs(settings.blobs_dir), info.id, target, write_reports)
+        export_run(store, open_blobs(settings.blobs_url), info.id, target, write_reports)
     return {"run_id": info.id, "path": str(target)}
 
 

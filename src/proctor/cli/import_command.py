@@ -15,14 +15,14 @@ def command(paths: tuple[Path, ...], as_json: bool) -> None:
     from proctor.cli.table import print_json
     from proctor.runfolder.transfer import import_folder
     from proctor.settings import load_settings
-    from proctor.store.blobs import FolderBlobs
+    from proctor.store.blobs import open_blobs
     from proctor.store.open import open_store
 
     settings = load_settings()
     done = []
     with open_store(settings.store_url) as store:
         for path in paths:
-            result = import_folder(store, FolderBlobs(settings.blobs_dir), path)
+            result = import_folder(store, open_blobs(settings.blobs_url), path)
             done.append({"run_id": result.info.id, "name": result.info.name, "added": result.added})
             if not as_json:
                 what = "added" if result.added else "was already in the store"

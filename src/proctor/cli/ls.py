@@ -32,7 +32,7 @@ def command(limit: int, name: str | None, status: str | None, as_json: bool) -> 
     with open_store(url, create=False) as store:
         runs = store.runs(limit=limit, name=name, status=status)
         running = any(run.status == "running" for run in runs)
-        stalled = store.stalled(time.time()) if running else set()
+        stalled = store.stalled() if running else set()
     if as_json:
         from proctor.cli.table import print_json
 

@@ -13,7 +13,7 @@ from proctor.errors import Exit, NotFoundError, UsageError
 
 if TYPE_CHECKING:
     from proctor.receipt.keys import Signer
-    from proctor.store.blobs import FolderBlobs
+    from proctor.store.blobs import Blobs
     from proctor.store.store import Store
 
 
@@ -111,13 +111,13 @@ def _signing(signer: Signer, valid_days: int | None) -> Callable[[str], Mapping[
 
 
 @contextmanager
-def _open(ref: str) -> Iterator[tuple[Store, FolderBlobs, str]]:
+def _open(ref: str) -> Iterator[tuple[Store, Blobs, str]]:
     """The store that has the run; for a run folder that no store knows, a store for the moment."""
     import tempfile
 
     from proctor.runfolder.transfer import import_folder
     from proctor.settings import load_settings
-    from proctor.store.blobs import FolderBlobs
+    from proctor.store.blobs import open_blobs
     from proctor.store.open import open_store
 
     settings = load_settings()
@@ -128,9 +128,9 @@ def _open(ref: str) -> Iterator[tuple[Store, FolderBlobs, str]]:
             if not (Path(ref) / "manifest.json").is_file():
                 raise
         else:
-            yield store, FolderBlobs(settings.blobs_dir), run_id
+            yield store, open_blobs(settings.blobs_url), run_id
             return
     with tempfile.TemporaryDirectory(prefix="proctor-receipt-") as scratch:
-        blobs = FolderBlobs(Path(scratch, "blobs"))
+        blobs = open_blobs(Path(scratch, "blobs"))
         with open_store(str(Path(scratch, "run.db"))) as store:
             yield store, blobs, import_folder(store, blobs, Path(ref)).info.id

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import time
-
 import click
 
 
@@ -34,7 +32,7 @@ def command(run: str, errors: bool, verbose: int, as_json: bool) -> int:
     settings = load_settings()
     job = reopen(run, settings)
     with open_store(settings.store_url) as store:
-        lost = store.reopen_lost(job.info.id, time.time()) if errors else 0
+        lost = store.reopen_lost(job.info.id) if errors else 0
         missing = unfinished(store, job.info.id)
     if lost and not as_json:
         print(f"run {job.info.id}: {lost} lost {'trial is' if lost == 1 else 'trials are'} run again")

@@ -14,7 +14,7 @@ from proctor.errors import Exit, StoreError, UsageError
 
 if TYPE_CHECKING:
     from proctor.model.run import RunInfo
-    from proctor.store.blobs import FolderBlobs
+    from proctor.store.blobs import Blobs
     from proctor.store.store import Store
 
 _DAY_S = 86_400.0
@@ -35,7 +35,8 @@ _GRACE_S = 600.0
 def command(refs: tuple[str, ...], older_than: float | None, keep_folder: bool, yes: bool) -> int:
     """Remove every RUN named: ids, beginnings of ids, names, 'latest', run folders."""
     from proctor.settings import load_settings
-    from proctor.store.blobs import FolderBlobs
+    from proctor.store.blobs import open_blobs
+    from proctor.store.garbage import collect_garbage
     from proctor.store.open import open_store
 
     if not refs and older_than is None:
@@ -47,15 +48,17 @@ def command(refs: tuple[str, ...], older_than: float | None, keep_folder: bool, 
             print("Nothing to remove.")
             return Exit.OK
         _confirm(chosen, yes=yes)
+        blobs = open_blobs(settings.blobs_url)
         for run in chosen:
-            _remove(store, FolderBlobs(settings.blobs_dir), run, keep_folder=keep_folder)
+            _remove(store, blobs, run, keep_folder=keep_folder)
+        collect_garbage(store, blobs)
     return Exit.OK
 
 
 def _choose(store: Store, refs: Sequence[str], older_than: float | None) -> list[RunInfo]:
     """The runs meant, each once. One that is at work is not removed."""
     now = time.time()
-    active = _active(store, now)
+    active = _active(store)
     chosen = {run.id: run for run in map(store.run, refs)}
     for run in chosen.values():
         if run.id in active:
@@ -74,8 +77,8 @@ def _older(store: Store, moment: float) -> list[RunInfo]:
     return found
 
 
-def _active(store: Store, now: float) -> set[str]:
-    return {run.id for run in store.runs(status="running", limit=10_000)} - store.stalled(now)
+def _active(store: Store) -> set[str]:
+    return {run.id for run in store.runs(status="running", limit=10_000)} - store.stalled()
 
 
 def _confirm(chosen: Sequence[RunInfo], *, yes: bool) -> None:
@@ -88,10 +91,12 @@ def _confirm(chosen: Sequence[RunInfo], *, yes: bool) -> None:
     click.confirm(f"Remove {len(chosen)} {'run' if len(chosen) == 1 else 'runs'} for good?", abort=True)
 
 
-def _remove(store: Store, blobs: FolderBlobs, run: RunInfo, *, keep_folder: bool) -> None:
+def _remove(store: Store, blobs: Blobs, run: RunInfo, *, keep_folder: bool) -> None:
+    from proctor.store.garbage import remove_orphans
+
     orphans = store.delete_run(run.id)
-    grace_s = _GRACE_S if _active(store, time.time()) else 0.0
-    removed = blobs.remove(orphans, grace_s=grace_s)
+    grace_s = _GRACE_S if _active(store) else 0.0
+    removed = remove_orphans(store, blobs, orphans, grace_s=grace_s)
     said = [f"removed {run.id} ({run.name}): {run.total} trials, {removed} artifacts"]
     if run.folder and not keep_folder:
         said.append(_remove_folder(Path(run.folder), run.id))

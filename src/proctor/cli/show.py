@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import sys
-import time
 from collections.abc import Iterator, Mapping
 from itertools import islice
 from typing import TYPE_CHECKING, Any
@@ -62,7 +61,7 @@ def _print_run(store: Store, info: RunInfo) -> None:
         print(HOST_ROOT)
     print(bold(printable(f"{info.name}  {info.id}")))
     lines = {
-        "status": status_text(info, stalled=info.id in store.stalled(time.time())),
+        "status": status_text(info, stalled=info.id in store.stalled()),
         "trials": f"{info.done} of {info.total} done" + (f"; {left}" if left else ""),
         "outcomes": outcomes_text(info.counts),
         "started": f"{date_text(info.started_at or info.created_at)}, took {took_text(info)}",
@@ -147,7 +146,7 @@ def _print_json(store: Store, info: RunInfo, rows: Iterator[AttemptRow]) -> None
     document = {
         **asdict(info),
         "status": info.status.value,
-        "stalled": info.id in store.stalled(time.time()),
+        "stalled": info.id in store.stalled(),
         "states": store.state_counts(info.id),
         "warnings": list(store.warnings(info.id)),
         "artifact_bytes": store.blob_bytes(info.id),

@@ -29,7 +29,7 @@ _PAGE = 1000
     type=click.FloatRange(0.05),
     default=0.5,
     show_default=True,
-    help="Seconds between two looks at the store.",
+    help="Seconds between two looks at the run's status; events are shown at once.",
 )
 @click.option("--no-follow", is_flag=True, help="Print what has happened so far and exit.")
 @click.option("--json", "as_json", is_flag=True, help="Print a JSON object per line.")
@@ -58,15 +58,17 @@ def _follow(store: Store, run_id: str, after: int, interval_s: float, *, follow:
     try:
         while True:
             # Asked before the events are read: what happened before the end is then surely among them.
-            over = not follow or store.run(run_id).status in _OVER
+            over = store.run(run_id).status in _OVER
+            last = store.last_event(run_id) if over else 0
             while events := store.events(after=after, run_id=run_id, limit=_PAGE):
                 for event in events:
                     _print(store, event, labels, as_json=as_json)
                     after = event.id
                 sys.stdout.flush()
-            if over:
+            # What is written may become readable a little later, when transactions that began before it end.
+            if not follow or (over and after >= last):
                 return after
-            time.sleep(interval_s)
+            store.wait_events(after, interval_s, run_id=run_id)
     except KeyboardInterrupt:
         raise KeyboardInterrupt(after) from None
 

@@ -22,6 +22,8 @@ from proctor.store.store import Store
 
 _POLL_S = 1.0
 """How often to look for trials that another process made ready."""
+_LOOK_S = 0.5
+"""How often to look whether a lease was taken away, as by a cancellation."""
 
 
 Told = tuple[PlannedTrial, AttemptRecord, bool]
@@ -142,7 +144,7 @@ class LocalEngine:
         if room <= 0:
             return []
         now = self.clock()
-        taken = self.store.take(self.run_id, worker=self.worker, now=now, lease_s=self.lease_s, limit=room)
+        taken = self.store.take(self.run_id, worker=self.worker, lease_s=self.lease_s, limit=room)
         self._next = taken.upcoming
         return [
             Held(trial, lease, now, max(0.0, now - self._ready_at.get(lease.key, self._began)))
@@ -152,12 +154,11 @@ class LocalEngine:
     def _commit(self, lease: Lease, record: AttemptRecord) -> bool:
         """Whether the attempt counts; if not, its trial is to be tried again."""
         delay = retry_delay_s(record.outcome, lease.attempt, self.retries, record.failure)
-        now = self.clock()
         if delay is None:
-            self.store.finish(lease, record, now=now, counts=True)
+            self.store.finish(lease, record, counts=True)
             return True
-        self.store.finish(lease, record, now=now, counts=False, ready_at=now + delay)
-        self._ready_at[lease.key] = now + delay
+        self.store.finish(lease, record, counts=False, delay_s=delay)
+        self._ready_at[lease.key] = self.clock() + delay
         return False
 
     async def _step(self, heartbeat: asyncio.Task[None]) -> list[tuple[Held, AttemptRecord]]:
@@ -203,19 +204,25 @@ class LocalEngine:
             worker=self.worker,
         )
         try:
-            self.store.finish(lease, record, now=self.clock(), counts=False)
+            self.store.finish(lease, record, counts=False)
         except FenceError:
             return
         self.listener.ended(held.trial, record, counts=False)
 
     async def _renew_forever(self) -> None:
         """Keep our leases; stop at once what has passed to another worker or was cancelled."""
+        renew_s = self.lease_s / 3
+        renewed = time.monotonic()
         while True:
-            await asyncio.sleep(self.lease_s / 3)
+            await asyncio.sleep(min(renew_s, _LOOK_S))
+            due = time.monotonic() - renewed >= renew_s
+            renewed = time.monotonic() if due else renewed
+            self.store.write_notes()
             leases = [held.lease for held in self._running.values()]
             if not leases:
                 continue
-            lost = {lease.key for lease in self.store.renew(leases, now=self.clock(), lease_s=self.lease_s)}
+            gone = self.store.renew(leases, lease_s=self.lease_s) if due else self.store.lost(leases)
+            lost = {lease.key for lease in gone}
             for task, held in self._running.items():
                 if held.lease.key in lost:
                     task.cancel()

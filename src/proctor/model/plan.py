@@ -88,6 +88,8 @@ class Plan:
 
     trials: tuple[PlannedTrial, ...]
     warnings: tuple[str, ...] = ()
+    memory_bytes: Mapping[str, int] = field(default_factory=dict, compare=False)
+    """What a task's own limit is, by its digest; for who hands out trials to machines."""
 
     @property
     def digest(self) -> str:

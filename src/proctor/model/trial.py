@@ -37,3 +37,14 @@ class Lease:
     fence: int
     attempt: int
     expires_at: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Offers:
+    """What a worker can execute, for work of whatever run."""
+
+    kinds: tuple[str, ...] = ("experiment", "task")
+    backends: tuple[str, ...] = ()
+    """Sandboxes it has; trials that name none are for everybody."""
+    memory_mb: int = 0
+    """The most that one trial may need; trials that do not say need 0."""

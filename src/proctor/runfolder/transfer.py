@@ -70,10 +70,10 @@ def import_folder(store: Store, blobs: Blobs, path: Path) -> Imported:
         for artifact, relative in zip(
             row.record.artifacts, artifact_paths(row.trial, row.record), strict=True
         ):
-            if not blobs.has(artifact.digest):
-                kept = blobs.put_file(regular_file(path, relative), artifact.name, artifact.media_type)
-                if kept.digest != artifact.digest:
-                    raise UsageError(f"{path / relative}: changed while it was read")
+            # Also those that are there: putting one keeps a collection of garbage away from it.
+            kept = blobs.put_file(regular_file(path, relative), artifact.name, artifact.media_type)
+            if kept.digest != artifact.digest:
+                raise UsageError(f"{path / relative}: changed while it was read")
     attempts = ((row.record, row.counts) for row in read_series(path, run_id=info.id))
     store.import_run(info, planned, attempts, warnings=warnings)
     return Imported(store.run(info.id), added=True)

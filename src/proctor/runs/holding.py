@@ -21,10 +21,10 @@ LOCK = ".lock"
 
 
 @contextmanager
-def held(store: Store, run_id: str, folder: Path, *, worker: str, retries: int | None) -> Iterator[None]:
+def held(store: Store, run_id: str, folder: Path, *, worker: str, again: bool = False) -> Iterator[None]:
     """Execute a run alone. The trials of dead workers are taken back; where one lives: RunHeldError.
 
-    A trial that was lost more often than `retries` allow has ended; without them it is tried again.
+    A trial that was lost more often than the run allows has ended; with `again` it is tried again.
     """
     lock = folder / LOCK
     make_folder(folder)
@@ -35,7 +35,7 @@ def held(store: Store, run_id: str, folder: Path, *, worker: str, retries: int |
     if not free:
         raise _held_by(store, run_id, _read(lock))
     try:
-        _take_over(store, run_id, _read(lock), retries)
+        _take_over(store, run_id, _read(lock), again=again)
         with suppress(OSError):  # a full disk; then the next one asks the process table, or waits
             lock.write_text(worker)
         yield
@@ -56,13 +56,12 @@ def alone(folder: Path) -> Iterator[bool]:
         yield free
 
 
-def _take_over(store: Store, run_id: str, before: str, retries: int | None) -> None:
+def _take_over(store: Store, run_id: str, before: str, *, again: bool) -> None:
     """Take back the trials of dead workers. `before` held the lock that is ours now, so it is dead."""
-    now = time.time()
     for other in store.workers(run_id):
         if other == before or is_dead(other):
-            store.release_worker(other, now=now, retries=retries)
-    store.reap(now, run_id, retries=retries)
+            store.release_worker(other, again=again)
+    store.reap(run_id, again=again)
     if store.workers(run_id):
         raise _held_by(store, run_id, "")
 

@@ -80,7 +80,13 @@ def _plan_tasks(spec: Spec, settings: Settings) -> Plan:
         *(f"{task.name}: {task.error}" for each in found for task in each.broken),
         *(warning for each in found for task in each.tasks for warning in task.warnings),
     ]
-    return replace(plan, warnings=(*plan.warnings, *complaints))
+    memory = {
+        task.digest: task.environment.memory_bytes
+        for each in found
+        for task in each.tasks
+        if task.environment.memory_bytes
+    }
+    return replace(plan, warnings=(*plan.warnings, *complaints), memory_bytes=memory)
 
 
 def _granted(spec: Spec, entry: TaskEntry, found: Found) -> Found:

@@ -13,7 +13,7 @@ from proctor.model.run import RunInfo
 from proctor.runs.running import REGRADES, Job, create
 from proctor.settings import Settings
 from proctor.spec.load import from_mapping
-from proctor.store.blobs import FolderBlobs
+from proctor.store.blobs import Blobs, local_file
 from proctor.store.open import open_store
 from proctor.store.store import Store
 from proctor.trial.regrade import STATE, Earlier
@@ -54,9 +54,10 @@ class Workspaces:
     A key changes when the task does, and people grade again because they fixed a task.
     """
 
-    def __init__(self, run_id: str, settings: Settings, blobs: FolderBlobs) -> None:
+    def __init__(self, run_id: str, settings: Settings, blobs: Blobs) -> None:
         self.run_id = run_id
         self.blobs = blobs
+        self.scratch = settings.cache_dir / "blobs"
         with open_store(settings.store_url) as store:
             self._records = {
                 _identity(row.trial): row.record for row in store.attempts(run_id, counted_only=True)
@@ -75,7 +76,9 @@ class Workspaces:
 
     def _state(self, record: AttemptRecord) -> Path | None:
         found = next((each for each in record.artifacts if each.name == STATE), None)
-        return self.blobs.path(found.digest) if found and self.blobs.has(found.digest) else None
+        if found is None or not self.blobs.has(found.digest):
+            return None
+        return local_file(self.blobs, found.digest, self.scratch)
 
 
 def _identity(trial: PlannedTrial) -> str:

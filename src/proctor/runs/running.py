@@ -34,7 +34,7 @@ from proctor.settings import Settings
 from proctor.spec.load import from_mapping
 from proctor.spec.refused import refuse_unhonoured
 from proctor.spec.secrets import hidden
-from proctor.store.blobs import FolderBlobs
+from proctor.store.blobs import Blobs, open_blobs
 from proctor.store.open import open_store
 from proctor.store.store import Store
 from proctor.tasks.address import without_secrets
@@ -175,7 +175,7 @@ async def execute(job: Job, *, listener: Listener, stop: Stop, on_log: OnLog | N
     worker, info = worker_id(), job.info
     with (
         open_store(job.settings.store_url) as store,
-        held(store, info.id, job.folder, worker=worker, retries=job.spec.retries.infrastructure),
+        held(store, info.id, job.folder, worker=worker),
     ):
         return await _execute(job, store, worker, listener=listener, stop=stop, on_log=on_log)
 
@@ -185,14 +185,14 @@ async def _execute(
 ) -> RunStatus:
     settings, info = job.settings, job.info
     try:
-        executor = _executor(job, FolderBlobs(settings.blobs_dir), worker, on_log)
+        executor = _executor(job, open_blobs(settings.blobs_url), worker, on_log, store)
     except BaseException:
         _withdraw(store, job)
         raise
     await _preflight(store, job, executor)
-    folder = RunFolder(job.folder, blobs=FolderBlobs(settings.blobs_dir))
+    folder = RunFolder(job.folder, blobs=open_blobs(settings.blobs_url))
     folder.reopen(store)
-    store.set_status(info.id, RunStatus.RUNNING, time.time())
+    store.set_status(info.id, RunStatus.RUNNING)
     engine = LocalEngine(
         store=store,
         run_id=info.id,
@@ -227,7 +227,7 @@ async def _preflight(store: Store, job: Job, executor: Executor) -> None:
 
 def finish(store: Store, run_id: str, status: RunStatus, folder: RunFolder) -> None:
     """Close the books: status in the store, summary and report in the folder."""
-    store.set_status(run_id, status, time.time())
+    store.set_status(run_id, status)
     folder.finish(RunData.from_store(store, run_id), write_reports)
 
 
@@ -244,9 +244,9 @@ def unfinished(store: Store, run_id: str) -> int:
     return sum(states.get(state, 0) for state in (TrialState.PENDING, TrialState.LEASED, TrialState.RUNNING))
 
 
-def _executor(job: Job, blobs: FolderBlobs, worker: str, on_log: OnLog | None) -> Executor:
+def _executor(job: Job, blobs: Blobs, worker: str, on_log: OnLog | None, store: Store) -> Executor:
     if job.spec.tasks:
-        return _task_executor(job, blobs, worker, on_log)
+        return _task_executor(job, blobs, worker, on_log, store)
     from proctor.trial.experiment_trial import ExperimentExecutor
 
     spec = job.spec
@@ -275,7 +275,7 @@ def root_options(spec: Spec, settings: Settings) -> RootOptions:
     )
 
 
-def _task_executor(job: Job, blobs: FolderBlobs, worker: str, on_log: OnLog | None) -> Executor:
+def _task_executor(job: Job, blobs: Blobs, worker: str, on_log: OnLog | None, store: Store) -> Executor:
     from proctor.sandbox.certificates import read_ca_bundle
     from proctor.sandbox.choose import open_backend, open_images
     from proctor.trial.collect import Collector
@@ -307,6 +307,7 @@ def _task_executor(job: Job, blobs: FolderBlobs, worker: str, on_log: OnLog | No
         secrets=known_secrets(spec, settings),
         worker=worker,
         on_log=on_log,
+        note=store.note,
     )
     plans = Preparation(spec, settings.cache_dir, values_of(spec)).plan
     if regrades := job.info.spec.get(REGRADES):

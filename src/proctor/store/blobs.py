@@ -8,16 +8,15 @@ from __future__ import annotations
 import hashlib
 import os
 import re
-import time
-from collections.abc import Iterable, Iterator
-from collections.abc import Set as AbstractSet
+import shutil
+from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
 from pathlib import Path
-from typing import BinaryIO, Protocol
+from typing import BinaryIO, NamedTuple, Protocol
+from urllib.parse import unquote
 
 from proctor.disk import make_folders, spread
-from proctor.errors import NotFoundError, StoreError
+from proctor.errors import NotFoundError, StoreError, UsageError
 from proctor.model.record import Artifact
 
 _DIGEST = re.compile(r"[0-9a-f]{64}")
@@ -27,11 +26,23 @@ _ABANDONED_S = 3600.0
 """A partial file this old was left by a process that no longer runs."""
 
 
+class Stored(NamedTuple):
+    """A blob as a place lists it."""
+
+    digest: str
+    size_bytes: int
+    age_s: float
+    """Since it was last put, by the clock of the place itself: writers' clocks differ."""
+
+
 class Blobs(Protocol):
-    """Where blobs go; `FolderBlobs` is one such place."""
+    """Where blobs go. `open_blobs` gives one for an address."""
+
+    where: str
+    """Its address, for messages."""
 
     def put_bytes(self, data: bytes, name: str, media_type: str = ...) -> Artifact:
-        """Keep some bytes."""
+        """Keep some bytes; the same bytes are kept once, and count as just put."""
 
     def put_file(self, path: Path, name: str, media_type: str = ...) -> Artifact:
         """Keep a file's content."""
@@ -42,15 +53,35 @@ class Blobs(Protocol):
     def has(self, digest: str) -> bool:
         """Whether it is there."""
 
+    def list(self) -> Iterator[Stored]:
+        """Every blob."""
 
-@dataclass(frozen=True, slots=True)
-class Collected:
-    """What a collection removed and what remains."""
+    def remove(self, digest: str, *, unless_younger_s: float = ...) -> bool:
+        """Remove a blob that was not put within that time, also not during this call; whether it is gone."""
 
-    removed: int
-    removed_bytes: int
-    kept: int
-    kept_bytes: int
+
+def open_blobs(url: str | Path) -> Blobs:
+    """The blobs at a path or `file:///…`."""
+    scheme, separator, rest = str(url).partition("://")
+    if not separator:
+        return FolderBlobs(Path(url))
+    if scheme == "file" and rest.startswith("/"):
+        return FolderBlobs(Path(unquote(rest)))
+    raise UsageError(f"'{url}' is not a place for blobs: give a folder or file:///FOLDER")
+
+
+def local_file(blobs: Blobs, digest: str, scratch: Path) -> Path:
+    """A blob as a file on this machine, not to be changed; one from elsewhere is copied below `scratch`."""
+    if isinstance(blobs, FolderBlobs):
+        return blobs.path(digest)
+    copy = scratch / digest
+    if not copy.is_file():
+        scratch.mkdir(parents=True, exist_ok=True)
+        beside = scratch / f"{_PARTIAL}{os.urandom(8).hex()}"
+        with blobs.open(digest) as source, beside.open("wb") as target:
+            shutil.copyfileobj(source, target, _PIECE_BYTES)
+        beside.replace(copy)
+    return copy
 
 
 class FolderBlobs:
@@ -58,7 +89,7 @@ class FolderBlobs:
 
     def __init__(self, root: Path, *, sync: bool = False) -> None:
         self.root = root
-        self._base = str(root)
+        self.where = self._base = str(root)
         self._sync = sync
         self._made = False
 
@@ -114,10 +145,6 @@ class FolderBlobs:
         """Whether it is there."""
         return self.path(digest).is_file()
 
-    def size_bytes(self) -> int:
-        """What all blobs weigh."""
-        return sum(_stat(path)[0] for path in self._all())
-
     def verify(self) -> Iterator[str]:
         """The digests of blobs whose content is no longer what it was."""
         for path in self._all():
@@ -125,32 +152,41 @@ class FolderBlobs:
                 if hashlib.file_digest(blob, "sha256").hexdigest() != path.name:
                     yield path.name
 
-    def remove(self, digests: Iterable[str], *, grace_s: float = 0.0, now: float | None = None) -> int:
-        """Remove these blobs, save those put within `grace_s`: an attempt may be about to refer to them."""
-        newest = (time.time() if now is None else now) - grace_s
-        removed = 0
-        for digest in digests:
-            path = self.path(digest)
-            if path.is_file() and (not grace_s or _stat(path)[1] < newest):
-                removed += _unlink(path)
-        return removed
-
-    def collect_garbage(
-        self, live: AbstractSet[str], *, grace_s: float = 3600.0, now: float | None = None
-    ) -> Collected:
-        """Remove every blob that nothing refers to and that was not put within the last `grace_s`."""
-        now = time.time() if now is None else now
-        removed = removed_bytes = kept = kept_bytes = 0
-        for path in self._all():
-            size, touched = _stat(path)
-            if path.name not in live and touched <= now - grace_s and _unlink(path):
-                removed, removed_bytes = removed + 1, removed_bytes + size
-            else:
-                kept, kept_bytes = kept + 1, kept_bytes + size
+    def list(self) -> Iterator[Stored]:
+        """Every blob. What writers left behind when they were killed is removed on the way."""
+        if not self.root.is_dir():
+            return
+        now = self._now()
         for path in self.root.glob(f"{_PARTIAL}*"):
             if _stat(path)[1] < now - _ABANDONED_S:
                 _unlink(path)
-        return Collected(removed, removed_bytes, kept, kept_bytes)
+        for path in self._all():
+            size, touched = _stat(path)
+            yield Stored(path.name, size, now - touched)
+
+    def remove(self, digest: str, *, unless_younger_s: float = 0.0) -> bool:
+        """Remove a blob that was not put within that time.
+
+        Somebody on another machine may put it at this very moment, which only renews its time. So it is set
+        aside first: who comes later finds nothing and writes it again, who came before is seen by its time.
+        """
+        path = self.path(digest)
+        aside = self.root / f"{_PARTIAL}removed-{digest}-{os.urandom(4).hex()}"
+        try:
+            path.rename(aside)
+        except OSError:
+            return False
+        if unless_younger_s and self._now() - _stat(aside)[1] < unless_younger_s:
+            aside.replace(path)
+            return False
+        return _unlink(aside)
+
+    def _now(self) -> float:
+        """The time on the machine that keeps the folder, which sets the times of files."""
+        with self._partial() as probe:
+            found = os.fstat(probe.fileno()).st_mtime
+        _unlink(Path(probe.name))
+        return found
 
     def _all(self) -> Iterator[Path]:
         return (path for path in self.root.glob("??/*") if _DIGEST.fullmatch(path.name))

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager
 from typing import Any, Protocol
 
@@ -10,8 +10,10 @@ from proctor.errors import StoreError
 
 Row = Sequence[Any]
 Params = Mapping[str, Any]
+Clock = Callable[[], float]
+"""Seconds since 1970."""
 
-HEAD = "0002"
+HEAD = "0003"
 """The newest schema revision this version knows; a test holds it to the migrations."""
 VERSION_TABLE = "proctor_schema"
 """Where Alembic keeps the revision: its usual name could be another program's in a shared database."""
@@ -19,6 +21,37 @@ VERSION_TABLE = "proctor_schema"
 
 class ConflictError(StoreError):
     """A row with that identity exists already; nothing was written."""
+
+
+class Wording:
+    """Statements in a back end's own words: `{now}`, `{row_lock}` and such become its SQL.
+
+    `{now}` is the database's clock, so that workers whose clocks differ agree on when a lease ends. A test's
+    clock takes its place as the parameter `:now`.
+    """
+
+    def __init__(self, *, clock: Clock | None, **words: str) -> None:
+        self._clock = clock
+        self._words = words | ({"now": ":now"} if clock else {})
+        self._known: dict[str, str] = {}
+
+    def sql(self, sql: str) -> str:
+        """The statement as the back end takes it."""
+        known = self._known.get(sql)
+        if known is None:
+            known = sql
+            for word, meaning in self._words.items():
+                known = known.replace(f"{{{word}}}", meaning)
+            self._known[sql] = known
+        return known
+
+    def params(self, params: Params) -> Params:
+        """The parameters, with the time when a test's clock gives it."""
+        return {**params, "now": self._clock()} if self._clock else params
+
+    def each(self, params: Iterable[Params]) -> Iterable[Params]:
+        """The same for many."""
+        return map(self.params, params) if self._clock else params
 
 
 class Transaction(Protocol):
@@ -33,16 +66,15 @@ class Transaction(Protocol):
     def many(self, sql: str, params: Iterable[Params], /) -> None:
         """Run one statement once per set of parameters."""
 
+    def events(self, sql: str, params: Sequence[Params], /) -> None:
+        """As `many`, for statements that write an event each: their ids increase, and readers are woken."""
+
 
 class Database(Protocol):
     """One open database. Safe to share between threads."""
 
     where: str
     """Its address, without a password, for messages."""
-    row_lock: str
-    """Appended to a SELECT whose rows the transaction will change; empty where writers queue anyway."""
-    event_barrier: str
-    """Run before events are read, so that no smaller id can appear later; empty where ids commit in order."""
 
     def read(self, sql: str, params: Params = ..., /) -> Sequence[Row]:
         """The rows of one query."""
@@ -52,6 +84,12 @@ class Database(Protocol):
 
         Inside another one of the same thread it joins that one.
         """
+
+    def mark(self) -> int:
+        """The moment to wait from. Taken before one reads, so that nothing slips in between."""
+
+    def wait(self, mark: int, timeout_s: float) -> None:
+        """Return when something may have been committed since the mark, at the latest after `timeout_s`."""
 
     def check(self) -> list[str]:
         """What is wrong with the database itself; empty when it is sound."""

@@ -4,43 +4,88 @@ from __future__ import annotations
 
 import os
 import threading
+import time
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from functools import lru_cache
+from itertools import islice
 from typing import Any
 
-from sqlalchemy import Connection, Engine, TextClause, create_engine, event, exc, text
+from sqlalchemy import Connection, CursorResult, Engine, TextClause, create_engine, event, exc, text
 from sqlalchemy.engine import make_url
 
 from proctor.errors import MissingExtraError, StoreError, UsageError
 from proctor.store.database import (
     HEAD,
     VERSION_TABLE,
+    Clock,
     ConflictError,
     Params,
     Row,
     Transaction,
+    Wording,
     refuse_unknown,
 )
 
 _NO_PARAMS: Params = {}
+_ID_BITS = 16
+"""How many events a transaction may write, as a power of two."""
+_CHANNEL = "proctor_events"
+_NOTIFY_S = 0.05
+"""At most this often a process wakes readers: a commit that notifies waits for others that do."""
+_WORDS = {
+    "now": "CAST(extract(epoch FROM clock_timestamp()) AS double precision)",
+    "row_lock": "FOR UPDATE OF t SKIP LOCKED",
+    "wait_lock": "FOR UPDATE OF t",
+    "event_id": f"(CAST(CAST(pg_current_xact_id() AS text) AS bigint) << {_ID_BITS}) + :nth",
+    "settled": (
+        f"e.id < (CAST(CAST(pg_snapshot_xmin(pg_current_snapshot()) AS text) AS bigint) << {_ID_BITS})"
+    ),
+}
+"""Why a reader that goes on from the last id it saw loses no event, without any lock:
+
+An event's id is the number of the transaction that wrote it, then its place within that transaction. The
+server gives out each transaction's number once, so no id is given out twice.
+
+A reader sees ids below its horizon only: X << 16, where X is the least number of a transaction that had not
+ended when the query's snapshot was taken. Every transaction below X had ended then, so its events are in that
+snapshot or, after a rollback, will never be. An event that is not in the snapshot belongs to a transaction
+numbered X or above, unfinished or not yet begun: its id is at or above the horizon. So what appears later has
+a greater id than all that was returned, whatever the order of commits.
+
+A transaction that stays open delays what readers see, and never hides it. Nobody waits for a reader.
+"""
 _PIECE = 1000
 """Rows per round trip when many are written."""
 _UPGRADE_LOCK = 0x50726374
 """Advisory lock: one process at a time changes the schema."""
+_COPIED = text(
+    "SELECT max(id) >= (CAST(CAST(pg_snapshot_xmax(pg_current_snapshot()) AS text) AS bigint) "
+    f"<< {_ID_BITS}) FROM events"
+)
+"""Whether events are of transactions that this server has yet to number: they are a copy of another's."""
+_RENUMBER = (
+    text("LOCK TABLE events IN ACCESS EXCLUSIVE MODE"),
+    text(
+        "UPDATE events SET id = -ranked.nth FROM "
+        "(SELECT id, row_number() OVER (ORDER BY id) AS nth FROM events) ranked WHERE events.id = ranked.id"
+    ),
+    text("UPDATE events SET id = -id"),
+)
+"""In two steps: an id may not be given twice even for a moment."""
 
 
 class PostgresDatabase:
     """A PostgreSQL database. Each thread that writes has its own connection while it does."""
 
-    row_lock = "FOR UPDATE SKIP LOCKED"
-    event_barrier = "LOCK TABLE events IN SHARE MODE"
-    """Waits for the writers that already have an id, so that no smaller one commits after the reading."""
-
-    def __init__(self, url: str, *, busy_s: float = 30.0) -> None:
+    def __init__(self, url: str, *, busy_s: float = 30.0, clock: Clock | None = None) -> None:
+        self._wording = Wording(clock=clock, **_WORDS)
         self._pid = os.getpid()
         self._open = True
         self._mine = threading.local()
+        """Of each thread: the transaction it has begun, and the connection on which it listens."""
+        self._listeners: list[Any] = []
+        self._notified = 0.0
         try:
             address = make_url(url)
             self.where = address.set(drivername="postgresql").render_as_string(hide_password=True)
@@ -67,23 +112,52 @@ class PostgresDatabase:
         """The rows of one query; inside a transaction of this thread, as that one sees them."""
         with self._explained():
             if (current := self._current()) is not None:
-                return current.execute(_text(sql), params).all()
+                return current.execute(sql, params)
             with self._live().connect() as connection:
-                return connection.execute(_text(sql), params).all()
+                return _PostgresTransaction(connection, self._wording).execute(sql, params)
 
     @contextmanager
     def write(self) -> Iterator[Transaction]:
         """A transaction; one that this thread has begun already is joined."""
         if (current := self._current()) is not None:
             with self._explained():
-                yield _PostgresTransaction(current)
+                yield current
             return
         with self._explained(), self._live().begin() as connection:
-            self._mine.connection = connection
+            transaction = self._mine.transaction = _PostgresTransaction(connection, self._wording)
             try:
-                yield _PostgresTransaction(connection)
+                yield transaction
+                if transaction.wrote_events and time.monotonic() - self._notified >= _NOTIFY_S:
+                    self._notified = time.monotonic()
+                    connection.execute(text(f"NOTIFY {_CHANNEL}"))
             finally:
-                self._mine.connection = None
+                self._mine.transaction = None
+
+    def mark(self) -> int:
+        """Begin to listen, if this thread does not yet: what is written from now on ends a `wait`."""
+        engine = self._live()
+        if getattr(self._mine, "listener", None) is None:
+            with self._explained():
+                pooled = engine.raw_connection()
+                listener: Any = pooled.driver_connection
+                pooled.detach()
+                listener.autocommit = True
+                listener.execute(f"LISTEN {_CHANNEL}")
+            self._mine.listener = listener
+            self._listeners.append(listener)
+        return 0
+
+    def wait(self, mark: int, timeout_s: float) -> None:
+        """Return when another transaction has written events, or after `timeout_s`."""
+        del mark
+        from psycopg import Error
+
+        try:
+            for _ in self._mine.listener.notifies(timeout=timeout_s, stop_after=1):
+                return
+        except Error as error:
+            self._mine.listener = None
+            raise StoreError(f"{self.where}: PostgreSQL cannot be reached ({_first_line(error)})") from error
 
     def check(self) -> list[str]:
         """PostgreSQL looks after its own pages; that it answers is all there is to check."""
@@ -93,11 +167,14 @@ class PostgresDatabase:
     def close(self) -> None:
         """Close every connection."""
         if self._open:
+            if self._pid == os.getpid():
+                for listener in self._listeners:
+                    listener.close()
             self._engine.dispose(close=self._pid == os.getpid())
         self._open = False
 
-    def _current(self) -> Connection | None:
-        found: Connection | None = getattr(self._mine, "connection", None)
+    def _current(self) -> _PostgresTransaction | None:
+        found: _PostgresTransaction | None = getattr(self._mine, "transaction", None)
         return found if self._pid == os.getpid() else None
 
     def _live(self) -> Engine:
@@ -107,14 +184,15 @@ class PostgresDatabase:
             # A forked child must not talk on its parent's connections, nor close them.
             self._engine.dispose(close=False)
             self._mine = threading.local()
+            self._left_to_parent, self._listeners = self._listeners, []
             self._pid = os.getpid()
         return self._engine
 
     def _prepare(self) -> None:
         with self._engine.connect() as connection:
             revision = _revision(connection)
-        if revision == HEAD:
-            return
+            if revision == HEAD and not connection.execute(_COPIED).scalar():
+                return
         if revision is not None:
             refuse_unknown(revision, self.where)
         from proctor.store.migrations import upgrade
@@ -122,6 +200,9 @@ class PostgresDatabase:
         with self._engine.begin() as connection:
             connection.execute(text("SELECT pg_advisory_xact_lock(:lock)"), {"lock": _UPGRADE_LOCK})
             upgrade(connection)
+            if connection.execute(_COPIED).scalar():
+                for statement in _RENUMBER:
+                    connection.execute(statement)
 
     @contextmanager
     def _explained(self) -> Iterator[None]:
@@ -141,27 +222,34 @@ class PostgresDatabase:
 class _PostgresTransaction:
     """Statements on the connection that this thread has begun a transaction on."""
 
-    __slots__ = ("_connection",)
+    __slots__ = ("_connection", "_wording", "wrote_events")
 
-    def __init__(self, connection: Connection) -> None:
+    def __init__(self, connection: Connection, wording: Wording) -> None:
         self._connection = connection
+        self._wording = wording
+        self.wrote_events = 0
 
     def execute(self, sql: str, params: Params = _NO_PARAMS, /) -> Sequence[Row]:
-        result = self._connection.execute(_text(sql), params)
+        result = self._run(sql, self._wording.params(params))
         return result.all() if result.returns_rows else []
 
     def change(self, sql: str, params: Params = _NO_PARAMS, /) -> int:
-        return self._connection.execute(_text(sql), params).rowcount
+        return self._run(sql, self._wording.params(params)).rowcount
 
     def many(self, sql: str, params: Iterable[Params], /) -> None:
-        piece: list[Params] = []
-        for each in params:
-            piece.append(each)
-            if len(piece) == _PIECE:
-                self._connection.execute(_text(sql), piece)
-                piece = []
-        if piece:
-            self._connection.execute(_text(sql), piece)
+        rest = iter(self._wording.each(params))
+        while piece := list(islice(rest, _PIECE)):
+            self._run(sql, piece)
+
+    def events(self, sql: str, params: Sequence[Params], /) -> None:
+        first = self.wrote_events
+        self.wrote_events += len(params)
+        if self.wrote_events > 1 << _ID_BITS:
+            raise StoreError(f"one transaction may write {1 << _ID_BITS:,} events, not more")
+        self.many(sql, ({**each, "nth": nth} for nth, each in enumerate(params, first)))
+
+    def _run(self, sql: str, params: Params | list[Params]) -> CursorResult[Any]:
+        return self._connection.execute(_text(self._wording.sql(sql)), params)
 
 
 def _patience(busy_s: float) -> Any:

@@ -1,11 +1,16 @@
 """Every statement that the store runs, in the SQL that SQLite and PostgreSQL share.
 
-The one difference is `{row_lock}`: PostgreSQL locks the rows it is about to change and skips those that
-another transaction has; in SQLite there is one writer at a time and nothing to lock. On the path of every
-trial no statement has RETURNING: in SQLite it costs as much again as the change itself.
+Where they differ stands a word in braces, for which each back end has its own (`database.Wording`): `{now}`
+is the database's clock; `{row_lock}` locks the rows that are about to change and skips those that another
+transaction has, `{wait_lock}` waits for them, and in SQLite, with one writer at a time, both are nothing;
+`{event_id}` and `{settled}` are the ids of events, and which of them may be read already. On the path of
+every trial no statement has RETURNING: in SQLite it costs as much again as the change itself.
 """
 
 from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
 
 from proctor.model.outcome import Outcome
 
@@ -26,9 +31,9 @@ VALUES (:id, :created_at, :name, :kind, :status, :started_at, :finished_at, :tot
 """
 INSERT_TRIAL = """
 INSERT INTO trials (run_id, idx, key, kind, subject, subject_digest, body, agent, agent_version, model,
-                    rollout, doc, state, fence, attempts, ready_at)
+                    rollout, doc, backend, memory_mb, state, fence, attempts, ready_at)
 VALUES (:run, :idx, :key, :kind, :subject, :subject_digest, :body, :agent, :agent_version, :model, :rollout,
-        :doc, 'pending', 0, 0, 0)
+        :doc, :backend, :memory_mb, 'pending', 0, 0, 0)
 """
 _PAGE_OF_RUNS = "FROM runs WHERE {where} ORDER BY created_at DESC, id DESC LIMIT :limit"
 RUNS = f"SELECT {RUN_COLUMNS} {_PAGE_OF_RUNS}"
@@ -46,27 +51,37 @@ NEWEST_IN_FOLDER = "SELECT id FROM runs WHERE folder = :folder ORDER BY created_
 RECENT_NAMES = "SELECT id, name FROM runs ORDER BY created_at DESC, id DESC LIMIT 200"
 COUNTS = "SELECT state, outcome, trials FROM run_counts WHERE run_id = :run ORDER BY outcome"
 DELETE_RUN = "DELETE FROM runs WHERE id = :run"
+STARTED = "SELECT started_at FROM runs WHERE id = :run"
 SET_STATUS = """
 UPDATE runs SET status = :status,
-                started_at = CASE WHEN :starts = 1 THEN COALESCE(started_at, :at) ELSE started_at END,
-                finished_at = CASE WHEN :starts = 1 THEN NULL WHEN :ends = 1 THEN :at ELSE finished_at END
-WHERE id = :run AND (status <> 'cancelled' OR :status = 'cancelled') RETURNING started_at
+                started_at = CASE WHEN :starts = 1 THEN COALESCE(started_at, {now}) ELSE started_at END,
+                finished_at = CASE WHEN :starts = 1 THEN NULL WHEN :ends = 1 THEN {now} ELSE finished_at END
+WHERE id = :run AND (status <> 'cancelled' OR :status = 'cancelled')
 """
-LAST_SIGNS = """
-SELECT id, (SELECT max(expires_at) FROM trials WHERE run_id = runs.id AND expires_at IS NOT NULL),
-       (SELECT at FROM events WHERE run_id = runs.id ORDER BY id DESC LIMIT 1)
-FROM runs WHERE status = 'running'
+STALLED = """
+SELECT id FROM runs WHERE status = 'running'
+AND NOT EXISTS (SELECT 1 FROM trials WHERE run_id = runs.id AND expires_at >= {now})
+AND COALESCE((SELECT at FROM events WHERE run_id = runs.id ORDER BY id DESC LIMIT 1), 0) < {now} - :quiet_s
 """
+RETRIES = "SELECT detail FROM runs WHERE id = :run"
 
 # The life of a trial
 
-CLAIMABLE = """
-SELECT idx, key, fence, attempts FROM trials WHERE run_id = :run AND state = 'pending' AND ready_at <= :now
-ORDER BY idx LIMIT :limit {row_lock}
+_READY = "t.run_id = :run AND t.state = 'pending' AND t.ready_at <= {now}"
+CLAIMABLE = f"""
+SELECT t.idx, t.key, t.fence, t.attempts, {{now}} FROM trials t WHERE {_READY}
+ORDER BY t.idx LIMIT :limit {{row_lock}}
 """
-TAKEABLE = f"""
-SELECT {TRIAL_COLUMNS}, t.fence, t.attempts FROM trials t
-WHERE t.run_id = :run AND t.state = 'pending' AND t.ready_at <= :now ORDER BY t.idx LIMIT :limit {{row_lock}}
+_TAKEABLE = f"SELECT {TRIAL_COLUMNS}, t.fence, t.attempts, {{now}} FROM trials t WHERE {_READY}"
+_IN_ORDER = "ORDER BY t.idx LIMIT :limit {row_lock}"
+TAKEABLE = f"{_TAKEABLE} {_IN_ORDER}"
+TAKEABLE_KEYS = f"{_TAKEABLE} AND t.key IN ({{keys}}) {_IN_ORDER}"
+_WITHIN = "t.kind IN ({kinds}) AND t.backend IN ('', {backends}) AND t.memory_mb <= :memory_mb"
+TAKEABLE_WITHIN = f"{_TAKEABLE} AND {_WITHIN} {_IN_ORDER}"
+RUNS_TO_WORK_ON = f"""
+SELECT r.id FROM runs r WHERE r.status = 'running' AND EXISTS (
+  SELECT 1 FROM trials t WHERE t.run_id = r.id AND t.state = 'pending' AND t.ready_at <= {{now}} AND {_WITHIN}
+) ORDER BY r.created_at, r.id LIMIT 20
 """
 CLAIM = """
 UPDATE trials SET state = 'leased', fence = :fence, worker = :worker, expires_at = :expires
@@ -74,27 +89,30 @@ WHERE run_id = :run AND idx = :idx
 """
 TAKE = """
 UPDATE trials SET state = 'running', fence = :fence, worker = :worker, expires_at = :expires,
-                  started_at = :now
+                  started_at = :started_at
 WHERE run_id = :run AND idx = :idx
 """
 _HELD = "run_id = :run AND idx = :idx AND key = :key AND fence = :fence AND state IN ('leased', 'running')"
-BEGIN = f"UPDATE trials SET state = 'running', started_at = :now WHERE {_HELD}"
-RENEW = f"UPDATE trials SET expires_at = :expires WHERE {_HELD}"
+BEGIN = f"UPDATE trials SET state = 'running', started_at = {{now}} WHERE {_HELD}"
+RENEW = f"UPDATE trials SET expires_at = {{now}} + :lease_s WHERE {_HELD}"
+STILL_HELD = """
+SELECT idx, fence FROM trials WHERE run_id = :run AND idx IN ({idxs}) AND expires_at IS NOT NULL
+"""
 GIVE_BACK = f"""
 UPDATE trials SET state = 'pending', worker = NULL, expires_at = NULL, started_at = NULL WHERE {_HELD}
 """
 FINISH = f"""
-UPDATE trials SET state = :state, attempts = :number, outcome = :outcome, ready_at = :ready_at,
+UPDATE trials SET state = :state, attempts = :number, outcome = :outcome, ready_at = {{now}} + :delay_s,
                   worker = NULL, expires_at = NULL
 WHERE {_HELD}
 """
 HELD = """
-SELECT run_id, key, idx, worker, fence, attempts, expires_at, state, started_at
-FROM trials WHERE expires_at IS NOT NULL AND {where} {tail}
+SELECT t.run_id, t.key, t.idx, t.worker, t.fence, t.attempts, t.expires_at, t.state, t.started_at, {{now}}
+FROM trials t WHERE t.expires_at IS NOT NULL AND {where} {tail}
 """
-EXPIRED = "expires_at <= :now"
-OF_WORKER = "worker = :worker"
-OF_RUN = "run_id = :run"
+EXPIRED = "t.expires_at <= {now}"
+OF_WORKER = "t.worker = :worker"
+OF_RUN = "t.run_id = :run"
 UNFENCE = """
 UPDATE trials SET state = :state, attempts = :attempts, outcome = :outcome, fence = fence + 1,
                   worker = NULL, expires_at = NULL
@@ -111,7 +129,9 @@ WHERE run_id = :run AND state = 'done' AND outcome IN ({_LOST})
 """
 UNCOUNT_LOST = f"UPDATE attempts SET counts = 0 WHERE run_id = :run AND counts = 1 AND outcome IN ({_LOST})"
 FORGET_LOST = f"DELETE FROM run_counts WHERE run_id = :run AND state = 'done' AND outcome IN ({_LOST})"
-WORKERS = "SELECT DISTINCT worker FROM trials WHERE expires_at IS NOT NULL AND {where} ORDER BY worker"
+WORKERS = (
+    "SELECT DISTINCT t.worker FROM trials t WHERE t.expires_at IS NOT NULL AND {where} ORDER BY t.worker"
+)
 
 HOLDERS = """
 SELECT worker, max(expires_at) FROM trials WHERE run_id = :run AND expires_at IS NOT NULL
@@ -194,12 +214,19 @@ BYTES_OF_RUN = "SELECT COALESCE(sum(size_bytes), 0) FROM blob_refs WHERE run_id 
 
 # Events
 
-INSERT_EVENT = "INSERT INTO events (run_id, at, kind, idx, data) VALUES (:run, :at, :kind, :idx, :data)"
+INSERT_EVENT = """
+INSERT INTO events (id, run_id, at, kind, idx, data) VALUES ({event_id}, :run, {now}, :kind, :idx, :data)
+"""
+INSERT_NOTE = f"""
+INSERT INTO events (id, run_id, at, kind, idx, data)
+SELECT {{event_id}}, run_id, {{now}} - :age_s, :kind, idx, :data FROM trials WHERE {_HELD}
+"""
 EVENTS = """
 SELECT e.id, e.run_id, e.at, e.kind, t.key, e.data
 FROM events e LEFT JOIN trials t ON t.run_id = e.run_id AND t.idx = e.idx
-WHERE e.id > :after AND {where} ORDER BY e.id LIMIT :limit
+WHERE e.id > :after AND {{settled}} AND {where} ORDER BY e.id LIMIT :limit
 """
+LAST_EVENT = "SELECT id FROM events WHERE run_id = :run ORDER BY id DESC LIMIT 1"
 EVENT_OF_RUN = "e.run_id = :run"
 ANY = "1 = 1"
 
@@ -218,3 +245,13 @@ SELECT DISTINCT t.run_id FROM trials t WHERE t.state = 'done' AND NOT EXISTS (
   SELECT 1 FROM attempts a WHERE a.run_id = t.run_id AND a.idx = t.idx AND a.counts = 1
 ) ORDER BY t.run_id LIMIT 20
 """
+
+
+def listed(sql: str, **values: Sequence[Any]) -> tuple[str, dict[str, Any]]:
+    """A statement whose `{name}` is a list of values, and the parameters that it has for them."""
+    params: dict[str, Any] = {}
+    for name, each in values.items():
+        own = {f"{name}{at}": value for at, value in enumerate(each)}
+        sql = sql.replace(f"{{{name}}}", ", ".join(f":{key}" for key in own) or "NULL")
+        params |= own
+    return sql, params

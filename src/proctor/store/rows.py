@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import zlib
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from sys import intern
 from typing import Any, NamedTuple
@@ -21,6 +21,7 @@ from proctor.store.damage import decodes, decodes_each
 from proctor.store.database import Row
 from proctor.store.late import Late, set_aside
 
+_MB = 1 << 20
 COMPRESS_FROM_BYTES = 2048
 """Shorter documents gain nothing from zlib."""
 
@@ -171,6 +172,21 @@ def trial_params(run_id: str, trial: PlannedTrial) -> dict[str, Any]:
             }
         ),
     }
+
+
+def needs_of(info: RunInfo, memory_bytes: Mapping[str, int]) -> Callable[[PlannedTrial], dict[str, Any]]:
+    """What each trial of a run needs of its worker, as columns: which sandbox, how much memory."""
+    sandbox = info.resolved.get("sandbox") or {}
+    backend = sandbox.get("backend") or "auto"
+    run_bytes = sandbox.get("memory_bytes") or 0
+
+    def needs(trial: PlannedTrial) -> dict[str, Any]:
+        if trial.kind != "task":
+            return {"backend": "", "memory_mb": 0}
+        needed = run_bytes or memory_bytes.get(trial.subject_digest, 0)
+        return {"backend": "" if backend == "auto" else backend, "memory_mb": -(-needed // _MB)}
+
+    return needs
 
 
 @decodes

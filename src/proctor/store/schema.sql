@@ -97,6 +97,8 @@ CREATE TABLE trials (
   expires_at REAL,
   started_at REAL,
   outcome TEXT,
+  backend TEXT DEFAULT '' NOT NULL,
+  memory_mb INTEGER DEFAULT 0 NOT NULL,
   PRIMARY KEY (run_id, idx),
   CONSTRAINT one_trial_per_key UNIQUE (run_id, "key"),
   CONSTRAINT known_state CHECK (state IN ('pending', 'leased', 'running', 'done', 'cancelled')),
@@ -111,5 +113,5 @@ CREATE INDEX trials_pending ON trials (run_id, idx) WHERE state = 'pending';
 
 CREATE TABLE proctor_schema (version_num VARCHAR(32) NOT NULL PRIMARY KEY);
 
-INSERT INTO proctor_schema VALUES ('0002');
+INSERT INTO proctor_schema VALUES ('0003');
 

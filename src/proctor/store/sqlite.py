@@ -18,10 +18,12 @@ from proctor.errors import StoreError
 from proctor.store.database import (
     HEAD,
     VERSION_TABLE,
+    Clock,
     ConflictError,
     Params,
     Row,
     Transaction,
+    Wording,
     refuse_unknown,
 )
 
@@ -31,17 +33,25 @@ OLDEST_SQLITE = (3, 37, 0)
 """STRICT tables; RETURNING and UPDATE … FROM are older."""
 _LOG_PAGES = 4000
 """After how many pages the log is written back, 16 MB: most of them change again and again meanwhile."""
+_POLL_S = 0.05
+"""How often to look whether somebody has committed, at most."""
 _NO_PARAMS: Params = {}
+_WORDS = {
+    "now": "((julianday('now') - 2440587.5) * 86400.0)",
+    "row_lock": "",
+    "wait_lock": "",
+    "event_id": "NULL",
+    "settled": "1 = 1",
+}
+"""`unixepoch('subsec')` would be shorter and is of SQLite 3.42. Writers queue, so events commit in order."""
 
 
 class SqliteDatabase:
     """One SQLite file, or `:memory:`. One connection behind a lock: writers would queue in any case."""
 
-    row_lock = ""
-    event_barrier = ""
-
-    def __init__(self, path: str, *, busy_s: float = 30.0) -> None:
+    def __init__(self, path: str, *, busy_s: float = 30.0, clock: Clock | None = None) -> None:
         self.where = path
+        self._wording = Wording(clock=clock, **_WORDS)
         self._busy_s = busy_s
         self._lock = threading.RLock()
         self._pid = os.getpid()
@@ -51,7 +61,8 @@ class SqliteDatabase:
     def read(self, sql: str, params: Params = _NO_PARAMS, /) -> Sequence[Row]:
         """The rows of one query."""
         with self._lock, self._explained():
-            rows: list[Row] = self._live().execute(sql, params).fetchall()
+            wording = self._wording
+            rows: list[Row] = self._live().execute(wording.sql(sql), wording.params(params)).fetchall()
             return rows
 
     @contextmanager
@@ -61,20 +72,35 @@ class SqliteDatabase:
             connection = self._live()
             if connection.in_transaction:
                 with self._explained():
-                    yield _SqliteTransaction(connection)
+                    yield _SqliteTransaction(connection, self._wording)
                 return
             if self._read_only:
                 raise StoreError(_READ_ONLY.format(path=self.where))
             with self._explained():
                 connection.execute("BEGIN IMMEDIATE")
                 try:
-                    yield _SqliteTransaction(connection)
+                    yield _SqliteTransaction(connection, self._wording)
                     connection.execute("COMMIT")
                 except BaseException:
                     with suppress(sqlite3.Error):
                         if connection.in_transaction:
                             connection.execute("ROLLBACK")
                     raise
+
+    def mark(self) -> int:
+        """A number that changes whenever anybody commits. Reading it costs microseconds and no disk."""
+        with self._lock, self._explained():
+            connection = self._live()
+            # The pragma counts the commits of other connections only.
+            theirs: int = connection.execute("PRAGMA data_version").fetchone()[0]
+            return (theirs << 32) + connection.total_changes
+
+    def wait(self, mark: int, timeout_s: float) -> None:
+        """Return when anybody has committed since the mark, or after `timeout_s`."""
+        deadline, pause_s = time.monotonic() + timeout_s, 0.002
+        while self.mark() == mark and (left_s := deadline - time.monotonic()) > 0:
+            time.sleep(min(pause_s, left_s))
+            pause_s = min(pause_s * 2, _POLL_S)
 
     def check(self) -> list[str]:
         """SQLite's own integrity and foreign key checks."""
@@ -231,20 +257,24 @@ class SqliteDatabase:
 class _SqliteTransaction:
     """Statements on the connection that holds the write lock."""
 
-    __slots__ = ("_connection",)
+    __slots__ = ("_connection", "_wording")
 
-    def __init__(self, connection: sqlite3.Connection) -> None:
+    def __init__(self, connection: sqlite3.Connection, wording: Wording) -> None:
         self._connection = connection
+        self._wording = wording
 
     def execute(self, sql: str, params: Params = _NO_PARAMS, /) -> Sequence[Row]:
-        rows: list[Row] = self._connection.execute(sql, params).fetchall()
+        wording = self._wording
+        rows: list[Row] = self._connection.execute(wording.sql(sql), wording.params(params)).fetchall()
         return rows
 
     def change(self, sql: str, params: Params = _NO_PARAMS, /) -> int:
-        return self._connection.execute(sql, params).rowcount
+        return self._connection.execute(self._wording.sql(sql), self._wording.params(params)).rowcount
 
     def many(self, sql: str, params: Iterable[Params], /) -> None:
-        self._connection.executemany(sql, params)
+        self._connection.executemany(self._wording.sql(sql), self._wording.each(params))
+
+    events = many
 
 
 _LEFT_TO_PARENT: list[sqlite3.Connection] = []

@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from types import TracebackType
+from types import MappingProxyType, TracebackType
 from typing import Any, Self
 
 from proctor.errors import NotFoundError, UsageError
@@ -15,16 +15,19 @@ from proctor.model.outcome import Outcome
 from proctor.model.plan import Plan, PlannedTrial
 from proctor.model.record import AttemptRecord
 from proctor.model.run import RunInfo
-from proctor.model.trial import Lease, RunStatus, TrialState
+from proctor.model.trial import Lease, Offers, RunStatus, TrialState
 from proctor.store import leases, queries, refs, rows
 from proctor.store.damage import decodes_each
 from proctor.store.database import ConflictError, Database, Row, Transaction
 from proctor.store.leases import Taken
+from proctor.store.notes import Notes
 from proctor.store.rows import AttemptRow, ResultRow
 
 _PAGE = 500
 _PAGE_BYTES = 1 << 20
 """How much of the attempts to hold at once while streaming them."""
+_FIRST_WAIT_S, _LAST_WAIT_S = 0.05, 0.5
+"""How long a reader of events waits between two looks, unless it is woken: not every commit wakes it."""
 _STATUS_EVENTS = {
     RunStatus.PENDING: "run.pending",
     RunStatus.RUNNING: "run.started",
@@ -39,6 +42,7 @@ class Store:
 
     def __init__(self, db: Database) -> None:
         self._db = db
+        self._notes = Notes(db)
 
     @property
     def where(self) -> str:
@@ -77,6 +81,7 @@ class Store:
         A FenceError caught inside leaves the rest of the batch as it is; one that escapes undoes it all.
         """
         with self._db.write():
+            self._notes.write()
             yield
 
     # Runs
@@ -84,8 +89,8 @@ class Store:
     def create_run(self, info: RunInfo, plan: Plan) -> None:
         """A run, all its trials and the event, in one transaction."""
         with self._new_run(info.id) as tx:
-            self._insert_run(tx, info, plan.trials, plan.warnings, len(plan))
-            self._event(tx, info.id, info.created_at, "run.created", {"name": info.name, "trials": len(plan)})
+            self._insert_run(tx, info, plan.trials, plan.warnings, len(plan), plan.memory_bytes)
+            self._event(tx, info.id, "run.created", {"name": info.name, "trials": len(plan)})
 
     def import_run(
         self,
@@ -103,7 +108,7 @@ class Store:
             if info.status is RunStatus.CANCELLED:
                 left = tx.change(queries.CANCEL_PENDING, {"run": info.id})
                 leases.count(tx, info.id, TrialState.CANCELLED, Outcome.CANCELLED, left)
-            self._event(tx, info.id, time.time(), "run.imported", {"name": info.name})
+            self._event(tx, info.id, "run.imported", {"name": info.name})
 
     def runs(
         self,
@@ -143,28 +148,25 @@ class Store:
         """What the plan warned of."""
         return tuple(self._run_row(run_id)[1].get("warnings", ()))
 
-    def set_status(self, run_id: str, status: RunStatus, at: float) -> None:
+    def set_status(self, run_id: str, status: RunStatus) -> None:
         """The status of the run. The first start and the last end are kept; a cancelled run stays it."""
         starts = status is RunStatus.RUNNING
         ends = status in {RunStatus.DONE, RunStatus.INTERRUPTED, RunStatus.CANCELLED}
         with self._db.write() as tx:
-            changed = tx.execute(
+            before = tx.execute(queries.STARTED, {"run": run_id})
+            if not before:
+                raise self._no_run(run_id)
+            changed = tx.change(
                 queries.SET_STATUS,
-                {"run": run_id, "status": status.value, "at": at, "starts": int(starts), "ends": int(ends)},
+                {"run": run_id, "status": status.value, "starts": int(starts), "ends": int(ends)},
             )
-            if not changed:
-                self._run_row(run_id)
-                return
-            resumed = starts and changed[0][0] != at
-            self._event(tx, run_id, at, "run.resumed" if resumed else _STATUS_EVENTS[status], {})
+            if changed:
+                resumed = starts and before[0][0] is not None
+                self._event(tx, run_id, "run.resumed" if resumed else _STATUS_EVENTS[status], {})
 
-    def stalled(self, now: float, quiet_s: float = 60.0) -> set[str]:
+    def stalled(self, quiet_s: float = 60.0) -> set[str]:
         """Runs that say they are running although nothing has moved in them and no lease holds."""
-        return {
-            row[0]
-            for row in self._db.read(queries.LAST_SIGNS)
-            if (row[1] or 0) < now and (row[2] or 0) < now - quiet_s
-        }
+        return {str(row[0]) for row in self._db.read(queries.STALLED, {"quiet_s": quiet_s})}
 
     def delete_run(self, run_id: str) -> list[str]:
         """Remove a run's rows. The digests of the blobs that no other run refers to are returned."""
@@ -184,42 +186,60 @@ class Store:
 
     # The life of a trial
 
-    def claim(self, run_id: str, *, worker: str, now: float, lease_s: float, limit: int = 1) -> list[Lease]:
+    def claim(self, run_id: str, *, worker: str, lease_s: float, limit: int = 1) -> list[Lease]:
         """Lease up to `limit` pending trials, in plan order."""
-        return leases.claim(self._db, run_id, worker=worker, now=now, lease_s=lease_s, limit=limit)
+        return leases.claim(self._db, run_id, worker=worker, lease_s=lease_s, limit=limit)
 
-    def take(self, run_id: str, *, worker: str, now: float, lease_s: float, limit: int = 1) -> Taken:
-        """Lease and begin in one step, for workers that start at once."""
-        return leases.take(self._db, run_id, worker=worker, now=now, lease_s=lease_s, limit=limit)
+    def take(
+        self, run_id: str, *, worker: str, lease_s: float, limit: int = 1, keys: Sequence[str] | None = None
+    ) -> Taken:
+        """Lease and begin in one step, for workers that start at once. `keys`: these trials only."""
+        return leases.take(self._db, run_id, worker=worker, lease_s=lease_s, limit=limit, keys=keys)
 
-    def begin(self, lease: Lease, now: float) -> None:
+    def take_any(self, offers: Offers, *, worker: str, lease_s: float, limit: int = 1) -> Taken:
+        """As `take`, of the oldest run with work for this worker; only runs that are running have any."""
+        return leases.take_any(self._db, offers, worker=worker, lease_s=lease_s, limit=limit)
+
+    def begin(self, lease: Lease) -> None:
         """The work starts. FenceError when the lease is no longer valid."""
-        leases.begin(self._db, lease, now)
+        leases.begin(self._db, lease)
 
-    def renew(self, held: Sequence[Lease], *, now: float, lease_s: float) -> list[Lease]:
+    def renew(self, held: Sequence[Lease], *, lease_s: float) -> list[Lease]:
         """Heartbeat. Returns the leases that were lost: stop that work, its result would be refused."""
-        return leases.renew(self._db, held, now=now, lease_s=lease_s) if held else []
+        return leases.renew(self._db, held, lease_s=lease_s) if held else []
 
-    def finish(
-        self, lease: Lease, record: AttemptRecord, *, now: float, counts: bool, ready_at: float = 0.0
-    ) -> None:
-        """Record the attempt. If it counts the trial is done; if not it can be claimed from `ready_at`."""
-        leases.finish(self._db, lease, record, now=now, counts=counts, ready_at=ready_at)
+    def lost(self, held: Sequence[Lease]) -> list[Lease]:
+        """As `renew`, without renewing: one cheap read, to learn soon of a cancellation."""
+        return leases.lost(self._db, held)
 
-    def give_back(self, lease: Lease, now: float) -> None:
+    def finish(self, lease: Lease, record: AttemptRecord, *, counts: bool, delay_s: float = 0.0) -> None:
+        """Record the attempt. If it counts the trial is done; if not it can be claimed after `delay_s`."""
+        self._notes.write()
+        leases.finish(self._db, lease, record, counts=counts, delay_s=delay_s)
+
+    def note(self, lease: Lease, kind: str, data: Mapping[str, Any]) -> None:
+        """An event of an attempt that runs. It is written with the next commit, or by `write_notes`."""
+        self._notes.add(lease, kind, data)
+
+    def write_notes(self) -> None:
+        """Write what `note` has gathered, in one transaction; costs nothing when there is nothing."""
+        self._notes.write()
+
+    def give_back(self, lease: Lease) -> None:
         """Return a trial that was not started."""
-        leases.give_back(self._db, lease, now)
+        leases.give_back(self._db, lease)
 
-    def reap(self, now: float, run_id: str | None = None, *, retries: int | None = None) -> list[Lease]:
-        """Take back the trials whose lease has ended; begun ones leave a `worker_lost` attempt.
+    def reap(self, run_id: str | None = None, *, again: bool = False) -> list[Lease]:
+        """Return trials whose lease expired: to be done again, with the lost attempt kept.
 
-        A trial with more attempts than `retries` allow has ended with that; without them it is tried again.
+        A trial with more attempts than its run's own policy allows has ended with that. `again`: whatever the
+        policy says. Anybody may do this at any time.
         """
-        return leases.reap(self._db, now, run_id, retries)
+        return leases.reap(self._db, run_id, again=again)
 
-    def release_worker(self, worker: str, now: float, *, retries: int | None = None) -> list[Lease]:
+    def release_worker(self, worker: str, *, again: bool = False) -> list[Lease]:
         """As `reap`, at once, for the trials of a worker that is known to be dead."""
-        return leases.release_worker(self._db, worker, now, retries)
+        return leases.release_worker(self._db, worker, again=again)
 
     def holders(self, run_id: str) -> dict[str, float]:
         """Who holds leases of a run now, and until when at most."""
@@ -230,16 +250,16 @@ class Store:
         where = queries.ANY if run_id is None else queries.OF_RUN
         return [str(row[0]) for row in self._db.read(queries.WORKERS.format(where=where), {"run": run_id})]
 
-    def cancel(self, run_id: str, now: float) -> int:
+    def cancel(self, run_id: str) -> int:
         """End every trial that has not ended; how many that were. The run's status is the caller's to set."""
-        return leases.cancel(self._db, run_id, now)
+        return leases.cancel(self._db, run_id)
 
-    def reopen_lost(self, run_id: str, now: float) -> int:
+    def reopen_lost(self, run_id: str) -> int:
         """Reopen trials that failed because of infrastructure or a provider; returns how many.
 
         Their attempts stay and no longer count. What an agent, a task or a person ended stays as it is.
         """
-        return leases.reopen_lost(self._db, run_id, now)
+        return leases.reopen_lost(self._db, run_id)
 
     # Reading
 
@@ -342,13 +362,26 @@ class Store:
     def events(self, *, after: int = 0, run_id: str | None = None, limit: int = 1000) -> list[Event]:
         """What happened after an event, oldest first. None is ever skipped: read on from the last id."""
         sql = queries.EVENTS.format(where=queries.ANY if run_id is None else queries.EVENT_OF_RUN)
-        params = {"after": after, "run": run_id, "limit": limit}
-        found = self._db.read(sql, params)
-        if found and self._db.event_barrier:
-            with self._db.write() as tx:
-                tx.execute(self._db.event_barrier)
-                found = tx.execute(sql, params)
-        return [rows.event(row) for row in found]
+        return [
+            rows.event(row) for row in self._db.read(sql, {"after": after, "run": run_id, "limit": limit})
+        ]
+
+    def wait_events(self, after: int, timeout_s: float, *, run_id: str | None = None) -> bool:
+        """Wait until `events` has something after an event; False when nothing came in time."""
+        deadline, patience_s = time.monotonic() + timeout_s, _FIRST_WAIT_S
+        while True:
+            mark = self._db.mark()
+            if self.events(after=after, run_id=run_id, limit=1):
+                return True
+            if (left_s := deadline - time.monotonic()) <= 0:
+                return False
+            self._db.wait(mark, min(left_s, patience_s))
+            patience_s = min(patience_s * 2, _LAST_WAIT_S)
+
+    def last_event(self, run_id: str) -> int:
+        """The id of a run's newest event, which `events` may have yet to show; 0 when there is none."""
+        found = self._db.read(queries.LAST_EVENT, {"run": run_id})
+        return int(found[0][0]) if found else 0
 
     def history(self, subjects: Iterable[str], *, limit: int = 400) -> Mapping[str, float]:
         """Median seconds per trial of late: for each subject, and for each label among its trials.
@@ -405,9 +438,11 @@ class Store:
         planned: Iterable[PlannedTrial],
         warnings: tuple[str, ...],
         total: int,
+        memory_bytes: Mapping[str, int] = MappingProxyType({}),
     ) -> None:
         tx.execute(queries.INSERT_RUN, {**rows.run_params(info, warnings), "total": total})
-        tx.many(queries.INSERT_TRIAL, (rows.trial_params(info.id, trial) for trial in planned))
+        needs = rows.needs_of(info, memory_bytes)
+        tx.many(queries.INSERT_TRIAL, (rows.trial_params(info.id, trial) | needs(trial) for trial in planned))
 
     def _import_attempt(self, tx: Transaction, run_id: str, record: AttemptRecord, *, counts: bool) -> None:
         found = tx.execute(
@@ -429,11 +464,9 @@ class Store:
         if counts:
             leases.count(tx, run_id, TrialState.DONE, record.outcome, 1)
 
-    def _event(self, tx: Transaction, run_id: str, at: float, kind: str, data: Mapping[str, Any]) -> None:
-        tx.execute(
-            queries.INSERT_EVENT,
-            {"run": run_id, "at": at, "kind": kind, "idx": None, "data": rows.dump(data)},
-        )
+    def _event(self, tx: Transaction, run_id: str, kind: str, data: Mapping[str, Any]) -> None:
+        event = {"run": run_id, "kind": kind, "idx": None, "data": rows.dump(data)}
+        tx.events(queries.INSERT_EVENT, (event,))
 
 
 def _attempt_row(row: Row) -> AttemptRow:

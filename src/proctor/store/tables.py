@@ -92,6 +92,8 @@ trials = Table(
     Column("expires_at", Real),
     Column("started_at", Real),
     Column("outcome", Text),
+    Column("backend", Text, nullable=False, server_default=text("''")),
+    Column("memory_mb", Integer, nullable=False, server_default=text("0")),
     PrimaryKeyConstraint("run_id", "idx"),
     UniqueConstraint("run_id", "key", name="one_trial_per_key"),
     CheckConstraint("state IN ('pending', 'leased', 'running', 'done', 'cancelled')", name="known_state"),

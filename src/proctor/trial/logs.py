@@ -7,7 +7,7 @@ two-gigabyte log costs a few megabytes and still shows how the work ended.
 from __future__ import annotations
 
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import partial
 from pathlib import Path
 
@@ -27,7 +27,7 @@ class LogFile:
         *,
         head_bytes: int = HEAD_BYTES,
         tail_bytes: int = TAIL_BYTES,
-        heard: Callable[[bytes], None] | None = None,
+        heard: Sequence[Callable[[bytes], None]] = (),
     ) -> None:
         self.path = path
         self._heard = heard
@@ -63,8 +63,8 @@ class LogFile:
         if not data:
             return
         self.total += len(data)
-        if self._heard:
-            self._heard(data)
+        for heard in self._heard:
+            heard(data)
         head, rest = data[: self._head_left], data[self._head_left :]
         if head:
             self._head_left -= len(head)
@@ -88,21 +88,21 @@ class LogFile:
 
 
 class Logs:
-    """The logs of one attempt, made as they are first written to. A listener receives what is written."""
+    """The logs of one attempt, made as they are first written to. Listeners receive what is written."""
 
     def __init__(
-        self, folder: Path, redactor: Redactor, listener: Callable[[str, bytes], None] | None = None
+        self, folder: Path, redactor: Redactor, listeners: Sequence[Callable[[str, bytes], None]] = ()
     ) -> None:
         self.folder = folder
         self.redactor = redactor
-        self.listener = listener
+        self.listeners = listeners
         self._files: dict[str, LogFile] = {}
 
     def write(self, name: str, data: bytes) -> None:
         """Append to the log `name`, which is a plain file name."""
         if name not in self._files:
             self.folder.mkdir(parents=True, exist_ok=True)
-            heard = partial(self.listener, name) if self.listener else None
+            heard = [partial(listener, name) for listener in self.listeners]
             self._files[name] = LogFile(self.folder / Path(name).name, self.redactor, heard=heard)
         self._files[name].write(data)
 

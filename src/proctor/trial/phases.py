@@ -9,10 +9,16 @@ from collections.abc import Callable
 class Phases:
     """A stopwatch per phase; a phase that is entered twice adds up."""
 
-    def __init__(self, clock: Callable[[], float] = time.perf_counter) -> None:
+    def __init__(
+        self,
+        clock: Callable[[], float] = time.perf_counter,
+        entered: Callable[[str], None] | None = None,
+    ) -> None:
         self.seconds: dict[str, float] = {}
         self.current = ""
         self.clock = clock
+        self.entered = entered
+        """Hears the name of a phase that begins."""
 
     def phase(self, name: str) -> Phase:
         """Time what happens inside; `current` stays at the phase that raised."""
@@ -30,6 +36,8 @@ class Phase:
 
     def __enter__(self) -> None:
         self._phases.current = self._name
+        if self._phases.entered:
+            self._phases.entered(self._name)
         self._began = self._phases.clock()
 
     def __exit__(self, *raised: object) -> None:

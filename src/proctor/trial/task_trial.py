@@ -31,6 +31,7 @@ from proctor.model.task import Step
 from proctor.model.trial import Lease
 from proctor.sandbox.base import Limits, Root, Sandbox, leave
 from proctor.trial.collect import base_of
+from proctor.trial.live import Live
 from proctor.trial.logs import Logs
 from proctor.trial.phases import Phases
 from proctor.trial.task import network
@@ -79,9 +80,10 @@ class TaskAttempt:
         self.lease = lease
         self.folder = setting.collector.folder(trial, lease.attempt)
         self.redactor = setting.redactor
-        heard = partial(setting.on_log, trial) if setting.on_log else None
-        self.logs = Logs(self.folder / "logs", self.redactor, heard)
-        self.phases = Phases()
+        live = Live(partial(setting.note, lease)) if setting.note else None
+        heard = [partial(setting.on_log, trial)] if setting.on_log else []
+        self.logs = Logs(self.folder / "logs", self.redactor, [*heard, live.log] if live else heard)
+        self.phases = Phases(entered=live.phase if live else None)
         self.trajectory = begin_trajectory(setting, plan, trial, lease)
         self.outcome: Outcome | None = None
         self.failure: Failure | None = None

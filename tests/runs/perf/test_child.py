@@ -24,7 +24,7 @@ from proctor.runs.perf.system import SystemSampler
 from proctor.runs.running import Job, create
 from proctor.sandbox.fake import Fake
 from proctor.settings import Settings
-from proctor.store.blobs import FolderBlobs
+from proctor.store.blobs import open_blobs
 from proctor.store.open import open_store
 
 pytestmark = pytest.mark.anyio
@@ -116,7 +116,7 @@ async def test_a_person_who_stops_leaves_closed_books(make_job: MakeJob, setting
 
 async def test_the_warm_up_starts_one_sandbox_per_root_and_leaves_none(make_job: MakeJob, settings: Settings):
     job = make_job(episodes=4)
-    executor = make_executor(job, FolderBlobs(settings.blobs_dir), "w")
+    executor = make_executor(job, open_blobs(settings.blobs_url), "w")
     await warm_up(executor, job)
     backend = executor.setting.backend
     assert isinstance(backend, Fake)
@@ -126,7 +126,7 @@ async def test_the_warm_up_starts_one_sandbox_per_root_and_leaves_none(make_job:
 
 async def test_what_fails_in_the_warm_up_is_left_to_the_episodes(make_job: MakeJob, settings: Settings):
     job = make_job(episodes=2)
-    executor = make_executor(job, FolderBlobs(settings.blobs_dir), "w")
+    executor = make_executor(job, open_blobs(settings.blobs_url), "w")
     backend = executor.setting.backend
     assert isinstance(backend, Fake)
     backend.fail_start = 1
@@ -135,15 +135,14 @@ async def test_what_fails_in_the_warm_up_is_left_to_the_episodes(make_job: MakeJ
 
 
 async def test_a_worker_that_died_gives_its_episodes_back(make_job: MakeJob, settings: Settings):
-    import time
 
     job, ear = make_job(), Ear()
     import socket
 
     dead = f"{socket.gethostname()}:999999999:1:abc"
     with open_store(settings.store_url) as store:
-        lease: Lease = store.claim(job.info.id, worker=dead, now=time.time(), lease_s=1000)[0]
-        store.begin(lease, time.time())
+        lease: Lease = store.claim(job.info.id, worker=dead, lease_s=1000)[0]
+        store.begin(lease)
     assert await drive(job, listener=ear, stop=Stop(), guilty={}, parallel=2) is RunStatus.DONE
     assert len(ear.ends) == 4
 

@@ -213,8 +213,8 @@ def test_a_cancelled_run_is_not_judged_and_stays_cancelled(run: Run, settings: S
             with open_store(settings.store_url) as store:
                 info = store.run("latest")
                 if info.status is not RunStatus.CANCELLED:
-                    store.set_status(info.id, RunStatus.CANCELLED, 1.0)
-                    store.cancel(info.id, 1.0)
+                    store.set_status(info.id, RunStatus.CANCELLED)
+                    store.cancel(info.id)
 
     @contextmanager
     def listen() -> Iterator[Listener]:

@@ -13,7 +13,7 @@ from proctor.model.plan import PlannedTrial
 from proctor.model.record import AttemptRecord
 from proctor.model.spec import ExperimentBody, Iterations
 from proctor.model.trial import Lease
-from proctor.store.blobs import FolderBlobs
+from proctor.store.blobs import open_blobs
 from proctor.trial.experiment_trial import ExperimentExecutor
 
 SOURCE = str(Path(__file__).with_name("subjects.py"))
@@ -24,7 +24,7 @@ class Bench:
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
-        self.blobs = FolderBlobs(folder / "blobs")
+        self.blobs = open_blobs(folder / "blobs")
 
     def executor(
         self, *bodies: ExperimentBody, timeout_s: float | None = None, **options: Any

@@ -16,7 +16,7 @@ from proctor.render.rollouts import markdown, trial_files
 from proctor.runfolder.read import RunData, read_manifest
 from proctor.runfolder.transfer import export_run, import_folder
 from proctor.runfolder.write import RunFolder
-from proctor.store.blobs import FolderBlobs
+from proctor.store.blobs import open_blobs
 from proctor.store.open import open_store
 
 SCHEMAS = Path(proctor.runfolder.__file__).parent / "schemas"
@@ -111,7 +111,7 @@ def test_reports_written_elsewhere_need_no_manifest(tmp_path, rolled):
 
 
 def test_what_the_sandbox_gave_is_kept_and_survives_a_journey(tmp_path, rolled):
-    blobs = FolderBlobs(tmp_path / "blobs")
+    blobs = open_blobs(tmp_path / "blobs")
     trial = rolled.planned(0, "org/a")
     contents = {
         "artifacts/diff.patch": b"diff --git\n",
@@ -126,7 +126,7 @@ def test_what_the_sandbox_gave_is_kept_and_survives_a_journey(tmp_path, rolled):
     for name, content in contents.items():
         assert (tmp_path / "out/trials/org__a/0" / name).read_bytes() == content
     with open_store(str(tmp_path / "two.db")) as store:
-        assert import_folder(store, FolderBlobs(tmp_path / "blobs2"), tmp_path / "out").added
+        assert import_folder(store, open_blobs(tmp_path / "blobs2"), tmp_path / "out").added
 
 
 def test_unit_and_judge_scores_stand_side_by_side_and_the_untested_leave_the_denominator(rolled):

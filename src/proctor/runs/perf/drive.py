@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
@@ -25,7 +24,7 @@ from proctor.runs.secrets import granted, known_secrets, values_of
 from proctor.sandbox.base import Backend, Root, SandboxRequest
 from proctor.sandbox.certificates import read_ca_bundle
 from proctor.sandbox.choose import open_backend, open_images
-from proctor.store.blobs import FolderBlobs
+from proctor.store.blobs import Blobs, open_blobs
 from proctor.store.open import open_store
 from proctor.trial.collect import Collector
 from proctor.trial.task.prepare import Preparation
@@ -57,13 +56,13 @@ async def drive(
     worker, info = worker_id(), job.info
     with (
         open_store(job.settings.store_url) as store,
-        held(store, info.id, job.folder, worker=worker, retries=None),
+        held(store, info.id, job.folder, worker=worker, again=True),
     ):
-        folder = RunFolder(job.folder, blobs=FolderBlobs(job.settings.blobs_dir))
+        folder = RunFolder(job.folder, blobs=open_blobs(job.settings.blobs_url))
         folder.reopen(store)
-        executor = make_executor(job, FolderBlobs(job.settings.blobs_dir), worker)
+        executor = make_executor(job, open_blobs(job.settings.blobs_url), worker)
         await warm_up(executor, job)
-        store.set_status(info.id, RunStatus.RUNNING, time.time())
+        store.set_status(info.id, RunStatus.RUNNING)
         engine = LocalEngine(
             store=store,
             run_id=info.id,
@@ -83,7 +82,7 @@ async def drive(
         return status
 
 
-def make_executor(job: Job, blobs: FolderBlobs, worker: str) -> TaskExecutor:
+def make_executor(job: Job, blobs: Blobs, worker: str) -> TaskExecutor:
     """What executes the episodes: real sandboxes, or the pretended ones when those were asked for."""
     spec, settings = job.spec, job.settings
     backend = _backend(job)

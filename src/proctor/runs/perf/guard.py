@@ -97,7 +97,7 @@ class Guard:
                 lease
                 for worker in store.workers(self.job.info.id)
                 if f":{self._child}:" in worker
-                for lease in store.release_worker(worker, now=now)
+                for lease in store.release_worker(worker, again=True)
             ]
             lost = {row.record.key: row.record for row in store.attempts(self.job.info.id) if not row.counts}
         how = "hung" if ended.silent else f"ended with {describe_status(ended.status)}"

@@ -7,12 +7,13 @@ import time
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Protocol
+from typing import Any, Protocol
 
 from proctor.agents.base import Allowance
 from proctor.model.plan import PlannedTrial
 from proctor.model.spec import SandboxSpec
 from proctor.model.task import Task, TaskEnvironment
+from proctor.model.trial import Lease
 from proctor.processes import allowed_cpus
 from proctor.sandbox.base import Backend, Root
 from proctor.trial.collect import Collector
@@ -58,6 +59,8 @@ class TaskSetting:
     clock: Callable[[], float] = time.time
     on_log: Callable[[PlannedTrial, str, bytes], None] | None = None
     """Hears what agents and tests print, as it is written: trial, log, bytes without secrets."""
+    note: Callable[[Lease, str, Mapping[str, Any]], None] | None = None
+    """Hears which phase an attempt is in and how its logs grow, for who follows it on another machine."""
     redactor: Redactor = field(init=False)
     starts: asyncio.Semaphore = field(default_factory=lambda: asyncio.Semaphore(STARTS))
     """Limits how many sandboxes start at the same time."""
