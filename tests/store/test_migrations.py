@@ -99,7 +99,7 @@ def test_opening_an_older_postgres_store_upgrades_it_and_keeps_the_data(
 def test_a_failed_upgrade_leaves_the_file_as_it_was(
     tmp_path: Path, make, later_revision: str, monkeypatch: pytest.MonkeyPatch
 ):
-    path = str(tmp_path / "n.db")
+    path, newest = str(tmp_path / "n.db"), database.HEAD
     with open_store(path) as store:
         make.answered(store)
         with store._db.write() as tx:
@@ -108,7 +108,7 @@ def test_a_failed_upgrade_leaves_the_file_as_it_was(
     monkeypatch.setattr(database, "HEAD", later_revision)
     with pytest.raises(StoreError, match="could not be upgraded"):
         open_store(path)
-    assert _revision(Path(path)) == "0002"
+    assert _revision(Path(path)) == newest
 
 
 @pytest.mark.parametrize("revision", ["9999", "banana"])
