@@ -131,3 +131,13 @@ def test_the_layers_in_the_architecture_page_are_those_that_are_checked():
     drawn = (ROOT / "ARCHITECTURE.md").read_text()
     for layer in layers:
         assert layer.replace("proctor.", "") in drawn, layer
+
+
+def test_the_walk_of_a_trial_names_functions_that_exist():
+    root = Path(__file__).parents[1]
+    steps = re.findall(r"`([\w/]+\.py):([\w.]+)`", (root / "ARCHITECTURE.md").read_text())
+    assert len(steps) > 20
+    for file, name in steps:
+        source = (root / "src/proctor" / file).read_text()
+        for part in name.split("."):
+            assert re.search(rf"(def|class) {part}\b", source), f"{file}:{name}"

@@ -10,7 +10,7 @@ import pytest
 
 from proctor.cli.main import main
 from proctor.errors import SandboxError
-from proctor.runs import running
+from proctor.runs import executors
 
 TASKS = Path(__file__).parents[2] / "tasks"
 
@@ -72,7 +72,7 @@ def test_an_executor_that_cannot_open_takes_the_run_back(capsys, monkeypatch):
         message = "the lock of the sandboxes cannot be taken"
         raise SandboxError(message)
 
-    monkeypatch.setattr(running, "_task_executor", refuse)
+    monkeypatch.setattr(executors, "task_setting", refuse)
     assert main(["run", spec(), "--set", "sandbox.backend=fake"]) == 4
     assert nothing_is_left(capsys)
 

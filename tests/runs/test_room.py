@@ -14,7 +14,7 @@ from proctor.runs import running
 )
 def test_as_many_trials_run_at_a_time_as_files_may_be_open(monkeypatch, caplog, kind, allowed, room):
     monkeypatch.setattr(running, "allow_open_files", lambda: allowed)
-    job = SimpleNamespace(info=SimpleNamespace(kind=kind), spec=SimpleNamespace(parallel=750))
+    job = SimpleNamespace(info=SimpleNamespace(kind=kind))
     with caplog.at_level(logging.WARNING):
-        assert running._room(job) == room
+        assert running.room_for(job, 750) == room
     assert ("ulimit -n" in caplog.text) == (room < 750)

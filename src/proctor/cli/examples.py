@@ -22,6 +22,7 @@ EXAMPLES = {
         "proctor ab specs/sorting.yaml --a params:size=100 --b params:size=200",
     ),
     "resume": ("proctor resume latest", "proctor resume sorting --errors"),
+    "worker": ("proctor worker --run latest --parallel 4", "proctor worker --until-idle"),
     "cancel": ("proctor cancel latest",),
     "perf": ("proctor perf --episodes 100 --workers 4",),
     "agents": ("proctor agents", "proctor agents --json"),

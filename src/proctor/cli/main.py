@@ -26,6 +26,7 @@ COMMANDS = {
     "time": "Time commands or Python statements, and compare them.",
     "ab": "Compare two versions of your code in lockstep pairs.",
     "resume": "Finish an interrupted run: only what is missing.",
+    "worker": "Execute trials of runs that other processes coordinate.",
     "cancel": "Stop a run for good; results so far are kept.",
     "perf": "Measure Proctor itself on many small episodes.",
     "agents": "List agents, and whether each can run here.",
@@ -60,7 +61,7 @@ COMMANDS = {
 """Name → one line of help. The module is `proctor.cli.<name>`, with `_command` behind words of Python."""
 
 GROUPS = {
-    "Measure": ("run", "plan", "time", "ab", "resume", "cancel", "perf"),
+    "Measure": ("run", "plan", "time", "ab", "resume", "worker", "cancel", "perf"),
     "Agents and tasks": ("agents", "tasks", "datasets", "vet", "eval", "images"),
     "Judge": ("compare", "gate", "baseline", "aa", "selftest", "history"),
     "Look at results": ("ls", "show", "summarize", "logs", "watch", "report", "rm"),

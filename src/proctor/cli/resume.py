@@ -12,12 +12,16 @@ import click
     is_flag=True,
     help="Also repeat trials that were lost to infrastructure or a provider; the lost attempts are kept.",
 )
+@click.option(
+    "--wait", is_flag=True, help="If another process executes the run, wait and go on when it ends or dies."
+)
 @click.option("-v", "--verbose", count=True, help="Print a line per trial.")
 @click.option("--json", "as_json", is_flag=True, help="Print the run's summary as JSON.")
-def command(run: str, errors: bool, verbose: int, as_json: bool) -> int:
+def command(run: str, errors: bool, wait: bool, verbose: int, as_json: bool) -> int:
     """Finish RUN (an id, a name or 'latest') after an interruption or a crash: only what is missing runs.
 
-    A run that was cancelled, or that another process executes now, is refused with exit code 2.
+    A run that was cancelled is refused with exit code 2; without --wait also one that another process
+    executes now.
 
     Exit code 0: every trial was judged or measured; an agent that fails a task is a result. 1: a gate says
     regression, or an author has something to repair (an experiment that raises, an invalid task, a verifier
@@ -25,12 +29,15 @@ def command(run: str, errors: bool, verbose: int, as_json: bool) -> int:
     interrupted. With gates the gate decides; otherwise 1 comes before 4.
     """
     from proctor.cli.run import carry_out
-    from proctor.runs.running import reopen, unfinished
+    from proctor.runs.coordinator import unfinished
+    from proctor.runs.running import reopen
     from proctor.settings import load_settings
     from proctor.store.open import open_store
 
     settings = load_settings()
-    job = reopen(run, settings)
+    if wait and errors:
+        raise click.UsageError("--errors changes the run, so it cannot --wait for another process to end")
+    job = reopen(run, settings, wait=wait)
     with open_store(settings.store_url) as store:
         lost = store.reopen_lost(job.info.id) if errors else 0
         missing = unfinished(store, job.info.id)
@@ -38,4 +45,4 @@ def command(run: str, errors: bool, verbose: int, as_json: bool) -> int:
         print(f"run {job.info.id}: {lost} lost {'trial is' if lost == 1 else 'trials are'} run again")
     if not missing and not as_json:
         print(f"run {job.info.id} is complete: nothing is missing")
-    return carry_out(job, verbose=verbose, as_json=as_json, done=len(job.plan) - missing)
+    return carry_out(job, verbose=verbose, as_json=as_json, done=len(job.plan) - missing, wait=wait)

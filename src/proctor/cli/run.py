@@ -54,7 +54,7 @@ def command(request: SpecRequest, output_dir: Path | None, verbose: int, as_json
     return carry_out(job, verbose=verbose, as_json=as_json)
 
 
-def bring_to_end(job: Job, *, verbose: int, quiet: bool, done: int = 0) -> RunStatus:
+def bring_to_end(job: Job, *, verbose: int, quiet: bool, done: int = 0, wait: bool = False) -> RunStatus:
     """Execute a job with a live display and with signals heard."""
     import asyncio
 
@@ -86,7 +86,7 @@ def bring_to_end(job: Job, *, verbose: int, quiet: bool, done: int = 0) -> RunSt
             stop = Stop(heard)
             with stop.on_signals():
                 streams = live.logged if isinstance(live, TaskLive) and verbose > 1 and not quiet else None
-                return await execute(job, listener=live, stop=stop, on_log=streams)
+                return await execute(job, listener=live, stop=stop, on_log=streams, wait=wait)
 
         if job.info.host_root:
             live.say(HOST_ROOT)
@@ -96,7 +96,7 @@ def bring_to_end(job: Job, *, verbose: int, quiet: bool, done: int = 0) -> RunSt
         return asyncio.run(go())
 
 
-def carry_out(job: Job, *, verbose: int, as_json: bool, done: int = 0) -> int:
+def carry_out(job: Job, *, verbose: int, as_json: bool, done: int = 0, wait: bool = False) -> int:
     """Execute a job with everything a terminal needs around it; the exit code."""
     import sys
 
@@ -107,7 +107,7 @@ def carry_out(job: Job, *, verbose: int, as_json: bool, done: int = 0) -> int:
     from proctor.runfolder.read import RunData
     from proctor.verdicts.run.summary import summary
 
-    status = bring_to_end(job, verbose=verbose, quiet=as_json, done=done)
+    status = bring_to_end(job, verbose=verbose, quiet=as_json, done=done, wait=wait)
     data = RunData.from_folder(job.folder)
     if not as_json:
         print_result(data)

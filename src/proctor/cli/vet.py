@@ -148,7 +148,9 @@ def chosen(only: str | None) -> tuple[Check, ...]:
 def _job(request: VetRequest, settings: Settings) -> tuple[Job, int]:
     """A new vetting, or one that exists; and how many of its trials are done."""
     from proctor.errors import NotFoundError, UsageError
-    from proctor.runs.running import VETS, reopen, unfinished
+    from proctor.model.run import Execution
+    from proctor.runs.coordinator import unfinished
+    from proctor.runs.running import reopen
     from proctor.runs.vet.planning import create_vetting
     from proctor.store.open import open_store
 
@@ -161,7 +163,7 @@ def _job(request: VetRequest, settings: Settings) -> tuple[Job, int]:
             missing = unfinished(store, info.id)
     except NotFoundError:
         return create_vetting(request, settings), 0
-    if VETS not in info.spec:
+    if info.execution is not Execution.VET:
         raise UsageError(f"{ref}: no such task; run {info.id} of that name was not made by 'proctor vet'")
     job = reopen(info.id, settings)
     return job, len(job.plan) - missing

@@ -1,4 +1,4 @@
-"""What an engine needs from the rest: something that executes a trial, and someone who listens."""
+"""What a worker needs from the rest: something that executes a trial, and someone who listens."""
 
 from __future__ import annotations
 
@@ -29,6 +29,14 @@ class Expecting(Protocol):
 
 
 @runtime_checkable
+class WarmsUp(Protocol):
+    """An executor that makes ready what all trials share, before the first one counts."""
+
+    async def warm_up(self, trials: Sequence[PlannedTrial]) -> None:
+        """Called once in each process that executes the run."""
+
+
+@runtime_checkable
 class Preflight(Protocol):
     """An executor that can tell before the first trial that a run would be in vain."""
 
@@ -37,17 +45,10 @@ class Preflight(Protocol):
 
 
 class Listener(Protocol):
-    """Is called for every change, in the engine's own thread; must be quick."""
+    """Is called for every change, in the worker's own thread; must be quick."""
 
     def started(self, trial: PlannedTrial, lease: Lease) -> None:
         """An attempt has begun."""
 
     def ended(self, trial: PlannedTrial, record: AttemptRecord, counts: bool) -> None:
         """An attempt is committed. `counts`: it is the trial's result; otherwise another will follow."""
-
-
-class Engine(Protocol):
-    """Finishes a run's pending trials, on whatever machine."""
-
-    async def run(self) -> None:
-        """Return when no trial is left, or when asked to stop and what ran is saved."""

@@ -2,13 +2,27 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from enum import StrEnum
 from typing import Any
 
 from proctor.model.trial import RunStatus
 
 HOST_ROOT = "host root: every sandbox used this machine's own system; results are not reproducible elsewhere"
+
+_REGRADES, _VETS, _PERF = "regrades", "vets", "perf"
+"""Before a run said how it is executed, one of these was in the place of its written spec."""
+
+
+class Execution(StrEnum):
+    """How the trials of a run are executed: `runs.executors` has one executor for each."""
+
+    EXPERIMENT = "experiment"
+    TASK = "task"
+    REGRADE = "regrade"
+    VET = "vet"
+    PERF = "perf"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -39,9 +53,38 @@ class RunInfo:
     plan_digest: str = ""
     counts: Mapping[str, int] = field(default_factory=dict)
     """How many trials ended with each outcome."""
+    execution: Execution | None = None
+    """How its trials are executed. Worked out where it is not said, as in what earlier versions wrote."""
+
+    def __post_init__(self) -> None:
+        found = self.execution or _execution(self.kind, self.spec)
+        object.__setattr__(self, "execution", Execution(found))
+
+    @property
+    def graded_run(self) -> str:
+        """Of a regrade: the run whose stored workspaces are judged again."""
+        return str(self.spec.get(_REGRADES, ""))
 
     @property
     def host_root(self) -> bool:
         """Whether its sandboxes had the system of the machine as root, in place of the tasks' images."""
         sandbox = self.resolved.get("sandbox")
         return self.kind == "task" and isinstance(sandbox, Mapping) and sandbox.get("host_root") is True
+
+
+def written_regrade(run_id: str, spec: Mapping[str, Any]) -> dict[str, Any]:
+    """What stands in the place of a written spec when the workspaces of a run are judged again."""
+    return {_REGRADES: run_id, "spec": dict(spec)}
+
+
+def written_vetting(tasks: Sequence[str]) -> dict[str, Any]:
+    """What begins the place of a written spec when tasks are vetted."""
+    return {_VETS: list(tasks)}
+
+
+def _execution(kind: str, written: Mapping[str, Any]) -> Execution:
+    """Of a run that does not say it, from what was in the place of its written spec."""
+    if kind != "task":
+        return Execution.EXPERIMENT
+    known = {_REGRADES: Execution.REGRADE, _VETS: Execution.VET, _PERF: Execution.PERF}
+    return next((known[key] for key in known if key in written), Execution.TASK)

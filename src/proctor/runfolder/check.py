@@ -10,7 +10,7 @@ from proctor.errors import UsageError
 from proctor.model.outcome import Outcome
 from proctor.model.plan import PlannedTrial
 from proctor.model.record import Artifact, AttemptRecord, Failure
-from proctor.model.run import RunInfo
+from proctor.model.run import Execution, RunInfo
 from proctor.model.trial import RunStatus
 
 _LARGEST = 2**63 - 1
@@ -88,6 +88,7 @@ _RUN = {
     "versions": _MAPPING,
     "plan_digest": _Field((str,)),
     "counts": _MAPPING,
+    "execution": _Field((str,)),
 }
 _SIGNED = {"seed"}
 _ABSENT = object()
@@ -159,6 +160,10 @@ def run_from(data: Any, place: str) -> RunInfo:
         taken["status"] = RunStatus(taken["status"])
     except ValueError:
         raise UsageError(f"{place}: the status {taken['status'][:40]!r} is not known here") from None
+    try:
+        taken["execution"] = Execution(taken["execution"]) if "execution" in taken else None
+    except ValueError:
+        raise UsageError(f"{place}: the execution {taken['execution'][:40]!r} is not known here") from None
     if not all(isinstance(tag, str) for tag in taken.get("tags", ())):
         raise UsageError(f"{place}: 'tags' must hold text")
     taken["tags"] = tuple(taken.get("tags", ()))

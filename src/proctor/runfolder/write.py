@@ -88,6 +88,12 @@ class RunFolder:
         self._series.append(encode_row(self._writer.info.id, row))
         self._written[record.key, record.number] = counts
 
+    def has(self, key: str, number: int) -> bool:
+        """Whether an attempt is in the series already."""
+        self._open()
+        assert self._written is not None
+        return (key, number) in self._written
+
     def reopen(self, store: Store) -> None:
         """Update the folder from the store after a crash: the store is right about every attempt."""
         if (self.path / "manifest.json").is_file():
@@ -213,6 +219,8 @@ def run_fields(info: RunInfo) -> dict[str, Any]:
         "id": info.id,
         "name": info.name,
         "kind": info.kind,
+        # Left out where the kind says it: so earlier versions wrote all of them.
+        **({"execution": info.execution} if info.execution != info.kind else {}),
         "status": info.status.value,
         "seed": info.seed,
         "created_at": info.created_at,

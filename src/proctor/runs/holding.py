@@ -1,6 +1,8 @@
-"""One process at a time executes a run and writes its folder: it holds a lock there until it ends.
+"""One process at a time coordinates a run: it holds the run's lease in the store, and a lock in its folder.
 
-The kernel lets go of the lock when the process ends, also when it is killed, so the next one goes on at once.
+The kernel lets go of the lock when the process ends, also when it is killed, so that the next one on this
+machine goes on at once; elsewhere the lease has to expire. The fence of the lease refuses what a coordinator
+writes to the store after its lease has passed on.
 """
 
 from __future__ import annotations
@@ -12,41 +14,98 @@ from pathlib import Path
 
 from proctor import owner
 from proctor.engine.lease import in_words, is_dead
-from proctor.errors import RunHeldError
+from proctor.errors import FenceError, RunHeldError
 from proctor.runfolder.files import make_folder, write_error
+from proctor.store.coordination import RunLease
 from proctor.store.store import Store
 
 LOCK = ".lock"
-"""In the run's folder while it is executed, with the worker's name; after a kill it stays until a resume."""
+"""In the run's folder while it is executed, with the holder's name; after a kill it stays until a resume."""
 
 
-@contextmanager
-def held(store: Store, run_id: str, folder: Path, *, worker: str, again: bool = False) -> Iterator[None]:
-    """Execute a run alone. The trials of dead workers are taken back; where one lives: RunHeldError.
+class Hold:
+    """The right to coordinate one run, as far as this process has it."""
 
-    A trial that was lost more often than the run allows has ended; with `again` it is tried again.
-    """
-    lock = folder / LOCK
-    make_folder(folder)
-    try:
-        free = not owner.held_here(lock) and owner.hold(lock)
-    except OSError as error:
-        raise write_error(lock, error) from error
-    if not free:
-        raise _held_by(store, run_id, _read(lock))
-    try:
-        _take_over(store, run_id, _read(lock), again=again)
+    def __init__(self, store: Store, run_id: str, folder: Path, *, holder: str, lease_s: float) -> None:
+        self.store = store
+        self.run_id = run_id
+        self.holder = holder
+        self.lease_s = lease_s
+        self.before = ""
+        """Who held the lock before and let it go by dying; empty when it was released."""
+        self._lock = folder / LOCK
+        self._lease: RunLease | None = None
+        self._renewed = 0.0
+
+    @property
+    def ours(self) -> bool:
+        """Whether the lease is ours for certain. Asked before each write to the folder: it costs nothing."""
+        return self._lease is not None and time.monotonic() < self._renewed + self.lease_s
+
+    def take(self) -> bool:
+        """Try to become the coordinator."""
+        make_folder(self._lock.parent)
+        try:
+            if owner.held_here(self._lock) or not owner.hold(self._lock):
+                return False
+        except OSError as error:
+            raise write_error(self._lock, error) from error
+        self.before = _read(self._lock)
+        other = self.store.coordination.holder(self.run_id)
+        dead = other.holder if other and _has_died(other.holder, self.before) else ""
+        began = time.monotonic()
+        self._lease = self.store.coordination.take(
+            self.run_id, holder=self.holder, lease_s=self.lease_s, dead=dead
+        )
+        if self._lease is None:
+            owner.release(self._lock, remove=True)
+            return False
+        self._renewed = began
         with suppress(OSError):  # a full disk; then the next one asks the process table, or waits
-            lock.write_text(worker)
-        yield
-    finally:
-        owner.release(lock, remove=True)
+            self._lock.write_text(self.holder)
+        return True
+
+    def renew(self) -> bool:
+        """Keep the lease, where a third of it is over; False when it is not ours or has passed on."""
+        if self._lease is None:
+            return False
+        began = time.monotonic()
+        if began - self._renewed < self.lease_s / 3:
+            return True
+        if self.store.coordination.renew(self._lease, self.lease_s):
+            self._renewed = began
+            return True
+        self._lease = None
+        owner.release(self._lock, remove=True)
+        return False
+
+    @contextmanager
+    def fenced(self) -> Iterator[None]:
+        """A transaction of the store that only the coordinator gets; else FenceError."""
+        if self._lease is None:
+            raise FenceError(f"run {self.run_id} is not coordinated by this process; nothing was written")
+        with self.store.coordination.fenced(self._lease):
+            yield
+
+    def release(self) -> None:
+        """Let the next one in."""
+        if self._lease is not None:
+            self.store.coordination.release(self._lease)
+            self._lease = None
+            owner.release(self._lock, remove=True)
+
+    def refusal(self) -> RunHeldError:
+        """What to tell a person who cannot have it."""
+        return _held_by(self.store, self.run_id, _read(self._lock))
 
 
 def check_free(store: Store, run_id: str, folder: Path) -> None:
     """RunHeldError when another process executes the run now."""
-    if owner.is_held(folder / LOCK):
-        raise _held_by(store, run_id, _read(folder / LOCK))
+    lock = folder / LOCK
+    named = _read(lock)
+    other = store.coordination.holder(run_id)
+    if owner.is_held(lock) or (other and not _has_died(other.holder, named)):
+        raise _held_by(store, run_id, named)
 
 
 @contextmanager
@@ -56,24 +115,20 @@ def alone(folder: Path) -> Iterator[bool]:
         yield free
 
 
-def _take_over(store: Store, run_id: str, before: str, *, again: bool) -> None:
-    """Take back the trials of dead workers. `before` held the lock that is ours now, so it is dead."""
-    for other in store.workers(run_id):
-        if other == before or is_dead(other):
-            store.release_worker(other, again=again)
-    store.reap(run_id, again=again)
-    if store.workers(run_id):
-        raise _held_by(store, run_id, "")
+def _has_died(holder: str, named: str) -> bool:
+    """Whether a holder is dead for certain. `named` is in a lock that nobody holds: so that one is."""
+    return holder == named or is_dead(holder)
 
 
 def _held_by(store: Store, run_id: str, worker: str) -> RunHeldError:
-    holders = store.holders(run_id)
-    worker = worker or next(iter(holders), "")
+    lease = store.coordination.holder(run_id)
+    holders = store.holders(run_id) | ({lease.holder: lease.expires_at} if lease else {})
+    worker = worker or (lease.holder if lease else "") or next(iter(holders), "")
     who = in_words(worker) if worker else "another process"
     until = max(holders.values(), default=0.0)
-    lease = f" Its lease lasts until {_clock(until)} and is renewed while it lives." if until else ""
+    lasts = f" Its lease lasts until {_clock(until)} and is renewed while it lives." if until else ""
     return RunHeldError(
-        f"run {run_id} is being executed by {who}; nothing was changed.{lease} "
+        f"run {run_id} is being executed by {who}; nothing was changed.{lasts} "
         f"See 'proctor watch {run_id}', or end it with 'proctor cancel {run_id}'"
     )
 

@@ -9,8 +9,8 @@ from proctor.errors import UsageError
 from proctor.model.canonical import canonical_json
 from proctor.model.plan import PlannedTrial
 from proctor.model.record import AttemptRecord
-from proctor.model.run import RunInfo
-from proctor.runs.running import REGRADES, Job, create
+from proctor.model.run import Execution, RunInfo, written_regrade
+from proctor.runs.running import Job, create
 from proctor.settings import Settings
 from proctor.spec.load import from_mapping
 from proctor.store.blobs import Blobs, local_file
@@ -38,13 +38,14 @@ def create_regrade(run_id: str, settings: Settings) -> Job:
         notes=f"{said}. {info.notes}".rstrip(". ") + ".",
         tags=tuple(dict.fromkeys((*info.tags, "eval"))),
     )
-    return create(spec, {REGRADES: info.id, "spec": dict(info.spec)}, settings)
+    written = written_regrade(info.id, info.spec)
+    return create(spec, written, settings, execution=Execution.REGRADE)
 
 
 def _original(store: Store, info: RunInfo) -> RunInfo:
     """A run that graded again stored no workspaces; the one it graded did."""
-    while regrades := info.spec.get(REGRADES):
-        info = store.run(str(regrades))
+    while info.graded_run:
+        info = store.run(info.graded_run)
     return info
 
 

@@ -2,34 +2,33 @@
 
 from __future__ import annotations
 
+import asyncio
 import logging
 import secrets
 import shutil
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Coroutine, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-from proctor.engine.base import Executor, Listener, Preflight
+from proctor.engine.base import Executor, Listener, Preflight, WarmsUp
 from proctor.engine.lease import worker_id
-from proctor.engine.local import LocalEngine
 from proctor.engine.stop import Stop
 from proctor.errors import UsageError
-from proctor.model.plan import Plan, PlannedTrial
-from proctor.model.record import AttemptRecord
-from proctor.model.run import RunInfo
+from proctor.model.plan import Plan
+from proctor.model.run import Execution, RunInfo
 from proctor.model.spec import Spec
-from proctor.model.trial import Lease, RunStatus, TrialState
+from proctor.model.trial import RunStatus
 from proctor.processes import allow_open_files
-from proctor.render.reporters import write_reports
-from proctor.runfolder.read import RunData
 from proctor.runfolder.write import RunFolder, claim_folder
-from proctor.runs.holding import check_free, held
-from proctor.runs.planning import experiment_sources, network_allow, pin_datasets, plan_spec
-from proctor.runs.ready import check_gates, check_ready, sandbox_name
-from proctor.runs.secrets import granted, known_secrets, redactor_for, values_of
+from proctor.runs.coordinator import Coordinator
+from proctor.runs.executors import OnLog, OpenExecutor, WorkerContext, kind_of
+from proctor.runs.holding import Hold, check_free
+from proctor.runs.planning import pin_datasets, plan_spec
+from proctor.runs.ready import check_gates, check_ready
+from proctor.runs.worker import Worker
 from proctor.settings import Settings
 from proctor.spec.load import from_mapping
 from proctor.spec.refused import refuse_unhonoured
@@ -39,18 +38,10 @@ from proctor.store.open import open_store
 from proctor.store.store import Store
 from proctor.tasks.address import without_secrets
 
-if TYPE_CHECKING:
-    from proctor.sandbox.base import RootOptions
-
 _OWN_FILES = 128
 _FILES_PER_TRIAL = 12
 """Sockets, pipes and logs that a trial of a task may hold open at once."""
 _log = logging.getLogger("proctor.runs")
-
-REGRADES = "regrades"
-"""In place of a written spec: the run whose workspaces are judged again."""
-VETS = "vets"
-"""In place of a written spec: the tasks that are vetted."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,7 +59,14 @@ class Job:
         return Path(self.info.folder)
 
 
-def create(spec: Spec, written: Mapping[str, Any], settings: Settings, *, plan: Plan | None = None) -> Job:
+def create(
+    spec: Spec,
+    written: Mapping[str, Any],
+    settings: Settings,
+    *,
+    plan: Plan | None = None,
+    execution: Execution | None = None,
+) -> Job:
     """Plan a run, or take a plan made elsewhere, write it to the store and begin its folder."""
     from proctor.trial.environment import capture_environment, capture_vcs
 
@@ -79,7 +77,7 @@ def create(spec: Spec, written: Mapping[str, Any], settings: Settings, *, plan: 
     if not plan.trials:
         raise UsageError(f"{spec.name}: the spec has no trials")
     check_gates(spec, plan)
-    check_ready(spec, plan, settings, agents_run=REGRADES not in written)
+    check_ready(spec, plan, settings, agents_run=execution is not Execution.REGRADE)
     created_at = time.time()
     info = RunInfo(
         id=new_run_id(created_at),
@@ -97,6 +95,7 @@ def create(spec: Spec, written: Mapping[str, Any], settings: Settings, *, plan: 
         vcs=capture_vcs(Path(spec.base_dir)),
         versions=versions(),
         plan_digest=plan.digest,
+        execution=execution or Execution(spec.kind),
     )
     usual = settings.rollouts_dir if spec.tasks else settings.output_dir
     base = Path(spec.output_dir) if spec.output_dir else usual
@@ -125,8 +124,11 @@ def _withdraw(store: Store, job: Job) -> None:
         _remove_folder(job.folder)
 
 
-def reopen(ref: str, settings: Settings) -> Job:
-    """A run that stopped before its end, ready to go on. Refused when its subject has changed since."""
+def reopen(ref: str, settings: Settings, *, wait: bool = False) -> Job:
+    """A run that stopped before its end, ready to go on. Refused when its subject has changed since.
+
+    With `wait` another process may still execute it.
+    """
     with open_store(settings.store_url) as store:
         info = store.run(ref)
         if info.status is RunStatus.CANCELLED:
@@ -134,8 +136,14 @@ def reopen(ref: str, settings: Settings) -> Job:
                 f"run {info.id} ({info.name}) was cancelled and cannot be continued; what had ended is kept. "
                 "Start a new run: 'proctor run' with the same spec"
             )
-        check_free(store, info.id, Path(info.folder))
+        if not wait:
+            check_free(store, info.id, Path(info.folder))
         plan = Plan(trials=tuple(store.planned(info.id)))
+    return checked(info, plan, settings)
+
+
+def checked(info: RunInfo, plan: Plan, settings: Settings) -> Job:
+    """A run of the store that this process can execute; UsageError when its subject is another one here."""
     spec = from_mapping(info.resolved, file=f"run {info.id}")
     now = {trial.key for trial in plan_spec(spec, settings).trials}
     changed = [trial for trial in plan.trials if trial.key not in now]
@@ -145,72 +153,110 @@ def reopen(ref: str, settings: Settings) -> Job:
             f"({len(changed)} of {len(plan)} trials would measure something else). "
             "Start a new run, or restore the old code."
         )
-    check_ready(spec, plan, settings, agents_run=REGRADES not in info.spec)
+    check_ready(spec, plan, settings, agents_run=info.execution is not Execution.REGRADE)
     return Job(info, spec, plan, settings)
 
 
-OnLog = Callable[[PlannedTrial, str, bytes], None]
-"""Hears what agents and tests print: trial, log, bytes."""
-
-
-def _room(job: Job) -> int:
+def room_for(job: Job, parallel: int) -> int:
     """How many trials run in parallel: as many as requested, unless the limit of open files is too low."""
     if job.info.kind != "task":
-        return job.spec.parallel
+        return parallel
     allowed = allow_open_files()
     room = max(1, (allowed - _OWN_FILES) // _FILES_PER_TRIAL)
-    if room < job.spec.parallel:
+    if room < parallel:
         _log.warning(
             "%d parallel trials need more open files than the limit of %d (ulimit -n); "
             "only %d run in parallel",
-            job.spec.parallel,
+            parallel,
             allowed,
             room,
         )
-    return min(job.spec.parallel, room)
+    return min(parallel, room)
 
 
-async def execute(job: Job, *, listener: Listener, stop: Stop, on_log: OnLog | None = None) -> RunStatus:
-    """Run what is pending, then write the report. Results are saved also after errors."""
-    worker, info = worker_id(), job.info
-    with (
-        open_store(job.settings.store_url) as store,
-        held(store, info.id, job.folder, worker=worker),
-    ):
-        return await _execute(job, store, worker, listener=listener, stop=stop, on_log=on_log)
-
-
-async def _execute(
-    job: Job, store: Store, worker: str, *, listener: Listener, stop: Stop, on_log: OnLog | None
+async def execute(
+    job: Job,
+    *,
+    listener: Listener,
+    stop: Stop,
+    on_log: OnLog | None = None,
+    wait: bool = False,
+    parallel: int | None = None,
+    open_executor: OpenExecutor | None = None,
+    goes_on: Callable[[], bool] = lambda: False,
 ) -> RunStatus:
-    settings, info = job.settings, job.info
+    """Execute a run here: one coordinator and one worker in this process. Results are saved after errors too.
+
+    `wait`: until another process that coordinates the run has ended or died; else that is a RunHeldError.
+    `goes_on`: after a stop, whether the caller goes on at once, so that the books stay open.
+    """
+    name, blobs = worker_id(), open_blobs(job.settings.blobs_url)
+    with open_store(job.settings.store_url) as store:
+        hold = Hold(store, job.info.id, job.folder, holder=name, lease_s=job.settings.lease_s)
+        coordinator = Coordinator(
+            store,
+            hold,
+            RunFolder(job.folder, blobs=blobs),
+            listener=listener,
+            again=not kind_of(job).lost_may_end,
+        )
+        if not await coordinator.lead(stop, wait=wait):
+            return RunStatus.INTERRUPTED
+        keeping = asyncio.create_task(coordinator.keep())
+        try:
+            context = WorkerContext(name, on_log, store.note)
+            executor = await _ready(store, job, open_executor or kind_of(job).open, context, blobs)
+            coordinator.begin()
+            worker = Worker(
+                store=store,
+                run_id=job.info.id,
+                executor=executor,
+                listener=coordinator,
+                stop=stop,
+                name=name,
+                parallel=room_for(job, parallel or job.spec.parallel),
+                retries=job.spec.retries,
+                lease_s=job.settings.lease_s,
+                more=coordinator.unfinished,
+            )
+            try:
+                await _until_either_ends(worker.run(), keeping)
+            finally:
+                status = await coordinator.close(stop, goes_on=goes_on())
+            return status
+        finally:
+            keeping.cancel()
+            await asyncio.gather(keeping, return_exceptions=True)
+            hold.release()
+
+
+async def _until_either_ends(working: Coroutine[Any, Any, None], keeping: asyncio.Task[None]) -> None:
+    """The worker ends when nothing is left; a coordinator that fails ends the worker."""
+    task = asyncio.create_task(working)
     try:
-        executor = _executor(job, open_blobs(settings.blobs_url), worker, on_log, store)
+        await asyncio.wait({task, keeping}, return_when=asyncio.FIRST_COMPLETED)
+    finally:
+        if not task.done():
+            task.cancel()
+            await asyncio.gather(task, return_exceptions=True)
+    if keeping.done():
+        keeping.result()
+    task.result()
+
+
+async def _ready(
+    store: Store, job: Job, open_executor: OpenExecutor, context: WorkerContext, blobs: Blobs
+) -> Executor:
+    """The executor, with everything made ready; a run that cannot begin is taken back."""
+    try:
+        executor = open_executor(job, blobs, context)
     except BaseException:
         _withdraw(store, job)
         raise
     await _preflight(store, job, executor)
-    folder = RunFolder(job.folder, blobs=open_blobs(settings.blobs_url))
-    folder.reopen(store)
-    store.set_status(info.id, RunStatus.RUNNING)
-    engine = LocalEngine(
-        store=store,
-        run_id=info.id,
-        executor=executor,
-        listener=Saving(folder, listener),
-        stop=stop,
-        worker=worker,
-        parallel=_room(job),
-        retries=job.spec.retries,
-        lease_s=settings.lease_s,
-    )
-    status = RunStatus.INTERRUPTED
-    try:
-        await engine.run()
-        status = end_of(store, info.id)
-    finally:
-        finish(store, info.id, status, folder)
-    return status
+    if isinstance(executor, WarmsUp):
+        await executor.warm_up(job.plan.trials)
+    return executor
 
 
 async def _preflight(store: Store, job: Job, executor: Executor) -> None:
@@ -223,120 +269,6 @@ async def _preflight(store: Store, job: Job, executor: Executor) -> None:
         await executor.close()
         _withdraw(store, job)
         raise
-
-
-def finish(store: Store, run_id: str, status: RunStatus, folder: RunFolder) -> None:
-    """Close the books: status in the store, summary and report in the folder."""
-    store.set_status(run_id, status)
-    folder.finish(RunData.from_store(store, run_id), write_reports)
-
-
-def end_of(store: Store, run_id: str) -> RunStatus:
-    """With which status a run ends whose engine has stopped: cancelled by a person, complete, or not."""
-    if store.run(run_id).status is RunStatus.CANCELLED:
-        return RunStatus.CANCELLED
-    return RunStatus.INTERRUPTED if unfinished(store, run_id) else RunStatus.DONE
-
-
-def unfinished(store: Store, run_id: str) -> int:
-    """How many trials are still to be done."""
-    states = store.state_counts(run_id)
-    return sum(states.get(state, 0) for state in (TrialState.PENDING, TrialState.LEASED, TrialState.RUNNING))
-
-
-def _executor(job: Job, blobs: Blobs, worker: str, on_log: OnLog | None, store: Store) -> Executor:
-    if job.spec.tasks:
-        return _task_executor(job, blobs, worker, on_log, store)
-    from proctor.trial.experiment_trial import ExperimentExecutor
-
-    spec = job.spec
-    return ExperimentExecutor(
-        bodies=spec.experiments,
-        run_id=job.info.id,
-        run_dir=job.folder,
-        sources=experiment_sources(spec),
-        timeout_s=spec.timeout_s,
-        contended=spec.parallel > 1,
-        blobs=blobs,
-        worker=worker,
-        home=job.settings.home,
-        secrets=values_of(spec),
-        redactor=redactor_for(spec, job.settings),
-    )
-
-
-def root_options(spec: Spec, settings: Settings) -> RootOptions:
-    """How the roots of a spec's sandboxes are made."""
-    from proctor.sandbox.base import RootOptions
-
-    return RootOptions(
-        host_root=spec.sandbox.host_root,
-        network_allow=network_allow(spec, settings),
-    )
-
-
-def _task_executor(job: Job, blobs: Blobs, worker: str, on_log: OnLog | None, store: Store) -> Executor:
-    from proctor.sandbox.certificates import read_ca_bundle
-    from proctor.sandbox.choose import open_backend, open_images
-    from proctor.trial.collect import Collector
-    from proctor.trial.task.prepare import Preparation
-    from proctor.trial.task.setting import TaskSetting
-    from proctor.trial.task_executor import TaskExecutor
-
-    spec, settings = job.spec, job.settings
-    backend = open_backend(
-        sandbox_name(spec, settings),
-        settings.home / "sandboxes",
-        network_allow=network_allow(spec, settings),
-        ca_bundle=read_ca_bundle(settings.ca_bundle),
-    )
-    images = open_images(backend, settings.cache_dir / "images", root_options(spec, settings))
-    setting = TaskSetting(
-        run_id=job.info.id,
-        run_dir=job.folder,
-        sandbox=spec.sandbox,
-        backend=backend,
-        make_root=images.root,
-        end_builds=images.close,
-        collector=Collector(job.folder, blobs),
-        timeout_s=spec.timeout_s,
-        model_base_url=settings.model_base_url,
-        model_token=settings.model_api_key,
-        model_ca_bundle=settings.ca_bundle,
-        given=granted(spec),
-        secrets=known_secrets(spec, settings),
-        worker=worker,
-        on_log=on_log,
-        note=store.note,
-    )
-    plans = Preparation(spec, settings.cache_dir, values_of(spec)).plan
-    if regrades := job.info.spec.get(REGRADES):
-        from proctor.runs.regrade import Workspaces
-        from proctor.trial.regrade import RegradeExecutor
-
-        return RegradeExecutor(setting, plans, Workspaces(str(regrades), settings, blobs).of)
-    if VETS in job.info.spec:
-        from proctor.runs.vet.executor import VetExecutor
-
-        return VetExecutor(setting, plans, cache_dir=settings.cache_dir)
-    return TaskExecutor(setting, plans)
-
-
-class Saving:
-    """Writes each attempt to the run folder before other listeners are called."""
-
-    def __init__(self, folder: RunFolder, listener: Listener) -> None:
-        self.folder = folder
-        self.listener = listener
-
-    def started(self, trial: PlannedTrial, lease: Lease) -> None:
-        """Nothing to write yet."""
-        self.listener.started(trial, lease)
-
-    def ended(self, trial: PlannedTrial, record: AttemptRecord, counts: bool) -> None:
-        """On disk first."""
-        self.folder.append(trial, record, counts)
-        self.listener.ended(trial, record, counts)
 
 
 def new_run_id(now: float) -> str:

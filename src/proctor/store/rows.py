@@ -25,7 +25,7 @@ _MB = 1 << 20
 COMPRESS_FROM_BYTES = 2048
 """Shorter documents gain nothing from zlib."""
 
-_HEAD = ("seed", "tags", "notes", "folder", "plan_digest")
+_HEAD = ("seed", "tags", "notes", "folder", "plan_digest", "execution")
 _DETAIL = ("spec", "resolved", "environment", "vcs", "versions")
 _NOTHING: Mapping[str, Any] = {}
 _OPTIONS = '"agent_options"'

@@ -53,6 +53,16 @@ CREATE TABLE blob_refs (
 
 CREATE INDEX blob_refs_by_digest ON blob_refs (digest);
 
+CREATE TABLE coordinators (
+  run_id TEXT NOT NULL,
+  holder TEXT NOT NULL,
+  fence INTEGER NOT NULL,
+  expires_at REAL NOT NULL,
+  PRIMARY KEY (run_id),
+  FOREIGN KEY(run_id) REFERENCES runs (id) ON DELETE CASCADE
+)
+ STRICT;
+
 CREATE TABLE events (
   id INTEGER NOT NULL PRIMARY KEY AUTOINCREMENT,
   run_id TEXT NOT NULL,
@@ -113,5 +123,5 @@ CREATE INDEX trials_pending ON trials (run_id, idx) WHERE state = 'pending';
 
 CREATE TABLE proctor_schema (version_num VARCHAR(32) NOT NULL PRIMARY KEY);
 
-INSERT INTO proctor_schema VALUES ('0003');
+INSERT INTO proctor_schema VALUES ('0004');
 

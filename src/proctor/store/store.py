@@ -17,6 +17,7 @@ from proctor.model.record import AttemptRecord
 from proctor.model.run import RunInfo
 from proctor.model.trial import Lease, Offers, RunStatus, TrialState
 from proctor.store import leases, queries, refs, rows
+from proctor.store.coordination import Coordination
 from proctor.store.damage import decodes_each
 from proctor.store.database import ConflictError, Database, Row, Transaction
 from proctor.store.leases import Taken
@@ -43,6 +44,11 @@ class Store:
     def __init__(self, db: Database) -> None:
         self._db = db
         self._notes = Notes(db)
+
+    @property
+    def coordination(self) -> Coordination:
+        """Who coordinates which run."""
+        return Coordination(self._db)
 
     @property
     def where(self) -> str:

@@ -176,6 +176,16 @@ events = Table(
     sqlite_autoincrement=True,
 )
 
+coordinators = Table(
+    "coordinators",
+    metadata,
+    Column("run_id", Text, ForeignKey("runs.id", ondelete="CASCADE"), primary_key=True),
+    Column("holder", Text, nullable=False),
+    Column("fence", Integer, nullable=False),
+    Column("expires_at", Real, nullable=False),
+    sqlite_strict=True,
+)
+
 
 def sqlite_schema() -> str:
     """The schema as SQLite statements, with the revision that they amount to."""

@@ -15,13 +15,15 @@ from proctor.errors import Exit, SandboxError, UsageError
 from proctor.model.outcome import Outcome
 from proctor.model.plan import PlannedTrial
 from proctor.model.record import AttemptRecord
+from proctor.model.run import Execution
 from proctor.model.trial import Lease, RunStatus
-from proctor.runs.perf.drive import Guilt, drive, make_executor, warm_up
+from proctor.runs.executors import WorkerContext
+from proctor.runs.perf.executor import Guilt, perf_executor
 from proctor.runs.perf.guard import Ended, Guard, _beat, last_word, work
 from proctor.runs.perf.run import Quiet, quiet
 from proctor.runs.perf.scenario import DEFAULT, load_scenario, plan_episodes
 from proctor.runs.perf.system import SystemSampler
-from proctor.runs.running import Job, create
+from proctor.runs.running import Job, create, execute
 from proctor.sandbox.fake import Fake
 from proctor.settings import Settings
 from proctor.store.blobs import open_blobs
@@ -53,7 +55,7 @@ def make_job(tmp_path: Path, settings: Settings) -> MakeJob:
             sandbox="fake",
             settings=settings,
         )
-        return create(planned.spec, {}, settings, plan=planned.plan)
+        return create(planned.spec, {}, settings, plan=planned.plan, execution=Execution.PERF)
 
     return make
 
@@ -95,7 +97,12 @@ async def test_a_guilty_episode_gets_its_outcome_without_running(make_job: MakeJ
     job, ear = make_job(), Ear()
     key = job.plan.trials[1].key
     guilt = Guilt(outcome=Outcome.AGENT_ERROR, message="it did it", started_at=10.0, ended_at=12.0)
-    status = await drive(job, listener=ear, stop=Stop(), guilty={key: guilt}, parallel=2)
+    status = await execute(
+        job,
+        listener=ear,
+        stop=Stop(),
+        open_executor=lambda job, blobs, worker: perf_executor(job, blobs, worker, {key: guilt}),
+    )
     assert status is RunStatus.DONE
     assert sorted(ear.ends) == [(0, "passed"), (1, "agent_error"), (2, "passed"), (3, "failed")]
 
@@ -108,7 +115,7 @@ async def test_a_person_who_stops_leaves_closed_books(make_job: MakeJob, setting
             stop.request()
 
     job = make_job(episodes=6)
-    assert await drive(job, listener=Impatient(), stop=stop, guilty={}, parallel=1) is RunStatus.INTERRUPTED
+    assert await execute(job, listener=Impatient(), stop=stop, parallel=1) is RunStatus.INTERRUPTED
     with open_store(settings.store_url) as store:
         assert store.run(job.info.id).status is RunStatus.INTERRUPTED
     assert (job.folder / "summary.json").is_file()
@@ -116,9 +123,9 @@ async def test_a_person_who_stops_leaves_closed_books(make_job: MakeJob, setting
 
 async def test_the_warm_up_starts_one_sandbox_per_root_and_leaves_none(make_job: MakeJob, settings: Settings):
     job = make_job(episodes=4)
-    executor = make_executor(job, open_blobs(settings.blobs_url), "w")
-    await warm_up(executor, job)
-    backend = executor.setting.backend
+    executor = perf_executor(job, open_blobs(settings.blobs_url), WorkerContext("w"))
+    await executor.warm_up(job.plan.trials)
+    backend = executor.executor.setting.backend
     assert isinstance(backend, Fake)
     assert [sandbox.running for sandbox in backend.sandboxes] == [False]
     await executor.close()
@@ -126,11 +133,11 @@ async def test_the_warm_up_starts_one_sandbox_per_root_and_leaves_none(make_job:
 
 async def test_what_fails_in_the_warm_up_is_left_to_the_episodes(make_job: MakeJob, settings: Settings):
     job = make_job(episodes=2)
-    executor = make_executor(job, open_blobs(settings.blobs_url), "w")
-    backend = executor.setting.backend
+    executor = perf_executor(job, open_blobs(settings.blobs_url), WorkerContext("w"))
+    backend = executor.executor.setting.backend
     assert isinstance(backend, Fake)
     backend.fail_start = 1
-    await warm_up(executor, job)
+    await executor.warm_up(job.plan.trials)
     await executor.close()
 
 
@@ -143,7 +150,7 @@ async def test_a_worker_that_died_gives_its_episodes_back(make_job: MakeJob, set
     with open_store(settings.store_url) as store:
         lease: Lease = store.claim(job.info.id, worker=dead, lease_s=1000)[0]
         store.begin(lease)
-    assert await drive(job, listener=ear, stop=Stop(), guilty={}, parallel=2) is RunStatus.DONE
+    assert await execute(job, listener=ear, stop=Stop()) is RunStatus.DONE
     assert len(ear.ends) == 4
 
 

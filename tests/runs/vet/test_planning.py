@@ -9,9 +9,10 @@ from pathlib import Path
 import pytest
 
 from proctor.errors import TaskError, UsageError
+from proctor.model.run import Execution
 from proctor.model.vetting import Check, check_of
 from proctor.runs.planning import plan_spec
-from proctor.runs.running import VETS, reopen
+from proctor.runs.running import reopen
 from proctor.runs.vet.planning import VetRequest, checks_of, create_vetting, left_out
 from proctor.settings import load_settings
 
@@ -48,7 +49,7 @@ def test_the_keys_are_those_of_the_spec_so_that_the_run_can_go_on(make_task: Mak
     }
     again = reopen(job.info.id, settings)
     assert again.plan.trials == job.plan.trials
-    assert VETS in again.info.spec
+    assert again.info.execution is Execution.VET
 
 
 def test_checks_that_say_nothing_about_a_task_are_left_out_with_the_reason(make_task: MakeTask):

@@ -28,9 +28,9 @@ from proctor.model.plan import PlannedTrial
 from proctor.model.record import AttemptRecord
 from proctor.model.trial import Lease, RunStatus
 from proctor.processes import describe_status, kill_tree
-from proctor.runs.perf.drive import Guilt, drive
+from proctor.runs.perf.executor import Guilt, perf_executor
 from proctor.runs.perf.system import SystemSampler
-from proctor.runs.running import Job
+from proctor.runs.running import Job, execute
 from proctor.store.open import open_store
 
 BEAT_S = 0.5
@@ -236,18 +236,18 @@ def last_word(begin: Callable[[], Coroutine[Any, Any, dict[str, Any]]]) -> dict[
 async def work(
     job: Job, make_listener: MakeListener, guilty: Mapping[str, Guilt], alone: int, writer: int
 ) -> dict[str, Any]:
-    """Drive the engine with a heartbeat. `alone`: run this many episodes one at a time, then stop."""
+    """Execute the run with a heartbeat. `alone`: run this many episodes one at a time, then stop."""
     stop = Stop()
     beating = asyncio.create_task(_beat(writer, stop))
     with make_listener() as listener, stop.on_signals():
         turn = _Turn(listener, alone, stop, writer)
-        status = await drive(
+        status = await execute(
             job,
             listener=turn,
             stop=stop,
-            guilty=guilty,
             parallel=1 if alone else job.spec.parallel,
-            whole=lambda: not turn.over,
+            open_executor=lambda job, blobs, worker: perf_executor(job, blobs, worker, guilty),
+            goes_on=lambda: turn.over,
         )
     beating.cancel()
     return {"status": status.value, "turn_over": turn.over}

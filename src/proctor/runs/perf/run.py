@@ -16,6 +16,7 @@ from proctor.model.outcome import Outcome
 from proctor.model.place import attempt_folder, trial_folder
 from proctor.model.plan import PlannedTrial
 from proctor.model.record import AttemptRecord
+from proctor.model.run import Execution
 from proctor.model.trial import Lease, RunStatus
 from proctor.runfolder.perf import documents
 from proctor.runfolder.perf.artifacts import claim_set, release, write_set
@@ -108,7 +109,7 @@ def run_perf(
     )
     _check_early(request)
     written = {"perf": scenario.name, "scenario": [entry.to_mapping() for entry in scenario.entries]}
-    job = create(episodes.spec, written, settings, plan=episodes.plan)
+    job = create(episodes.spec, written, settings, plan=episodes.plan, execution=Execution.PERF)
     sampler, began = SystemSampler(), time.time()
     guard = Guard(job, listen, sampler, **({} if grace_s is None else {"grace_s": grace_s}))
     status = guard.run()

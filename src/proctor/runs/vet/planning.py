@@ -9,11 +9,12 @@ from typing import Any
 
 from proctor.errors import UsageError
 from proctor.model.plan import MARKER, Plan
+from proctor.model.run import Execution, written_vetting
 from proctor.model.spec import SandboxSpec, Spec, TaskEntry
 from proctor.model.task import Network, Task
 from proctor.model.vetting import Check, check_of
 from proctor.runs.planning import plan_spec
-from proctor.runs.running import VETS, Job, create
+from proctor.runs.running import Job, create
 from proctor.sandbox.choose import choose
 from proctor.settings import Settings
 from proctor.spec.grammar import granted_names
@@ -66,13 +67,14 @@ def create_vetting(request: VetRequest, settings: Settings) -> Job:
         raise UsageError("no check is left to run: see --only")
     spec = replace(spec, tasks=tuple(found.entries))
     written: dict[str, Any] = {
-        VETS: [str(path) for path in (*request.paths, *request.datasets)],
+        **written_vetting([*request.paths, *request.datasets]),
         "checks": [check.value for check in request.checks],
         "rollouts": request.rollouts,
         "repeats": request.repeats,
         "left_out": found.left_out,
     }
-    return create(spec, written, settings, plan=_last_the_loaded(plan_spec(spec, settings)))
+    plan = _last_the_loaded(plan_spec(spec, settings))
+    return create(spec, written, settings, plan=plan, execution=Execution.VET)
 
 
 def _gather(request: VetRequest, spec: Spec, settings: Settings) -> _Gathered:

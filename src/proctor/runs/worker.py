@@ -1,4 +1,8 @@
-"""Run trials in this process: claim, execute, commit, as many in parallel as requested."""
+"""A worker: claims trials of a run, executes them and commits what came of it, several at a time.
+
+It knows nothing of the run's status and of its folder: those are the coordinator's. There may be many workers
+on one run, in one process or in many; the store's leases keep them apart.
+"""
 
 from __future__ import annotations
 
@@ -20,11 +24,10 @@ from proctor.model.spec import Retries
 from proctor.model.trial import Lease, TrialState
 from proctor.store.store import Store
 
-_POLL_S = 1.0
+_POLL_S = 0.25
 """How often to look for trials that another process made ready."""
 _LOOK_S = 0.5
-"""How often to look whether a lease was taken away, as by a cancellation."""
-
+"""How often to look whether a trial was cancelled or has passed to another worker."""
 
 Told = tuple[PlannedTrial, AttemptRecord, bool]
 """What a listener receives when an attempt has ended."""
@@ -32,7 +35,7 @@ Told = tuple[PlannedTrial, AttemptRecord, bool]
 
 @dataclass(frozen=True, slots=True)
 class Held:
-    """A trial this engine has claimed and begun."""
+    """A trial this worker has claimed and begun."""
 
     trial: PlannedTrial
     lease: Lease
@@ -41,12 +44,12 @@ class Held:
     """When it could have started if a slot had been free."""
 
     def told(self, record: AttemptRecord) -> AttemptRecord:
-        """The record with the queue phase, which only the engine knows."""
+        """The record with the queue phase, which only the worker knows."""
         queued_s = self.queued_s + record.phases_s.get("queue", 0.0)
         return replace(record, phases_s={**record.phases_s, "queue": queued_s})
 
 
-class LocalEngine:
+class Worker:
     """An asyncio scheduler over the store's leases. The store decides; this only asks."""
 
     def __init__(
@@ -57,22 +60,25 @@ class LocalEngine:
         executor: Executor,
         listener: Listener,
         stop: Stop,
-        worker: str,
+        name: str,
         parallel: int = 1,
         retries: Retries | None = None,
         lease_s: float = 30.0,
         clock: Callable[[], float] = time.time,
+        more: Callable[[], bool] | None = None,
     ) -> None:
+        """`more` is asked when nothing is at hand: whether there may be trials to claim later."""
         self.store = store
         self.run_id = run_id
         self.executor = executor
         self.listener = listener
         self.stop = stop
-        self.worker = worker
+        self.name = name
         self.parallel = parallel
         self.retries = retries or Retries()
         self.lease_s = lease_s
         self.clock = clock
+        self._more = more or self._are_pending
         self._running: dict[asyncio.Task[AttemptRecord], Held] = {}
         self._done: list[asyncio.Task[AttemptRecord]] = []
         self._woken = asyncio.Event()
@@ -84,7 +90,7 @@ class LocalEngine:
 
     async def run(self) -> None:
         """Return when no trial is left, or when asked to stop and what ran is saved."""
-        heartbeat = self._helper(self._renew_forever())
+        heartbeat = self._helper(self._keep_leases())
         stopping = self._helper(self.stop.changed())
         ended: list[tuple[Held, AttemptRecord]] = []
         try:
@@ -97,7 +103,7 @@ class LocalEngine:
                 self._look_ahead()
                 if self._running:
                     ended = await self._step(heartbeat)
-                elif self.stop.draining or not await self._wait_for_retry(stopping):
+                elif self.stop.draining or not await self._wait(stopping):
                     break
                 else:
                     ended = []
@@ -144,7 +150,7 @@ class LocalEngine:
         if room <= 0:
             return []
         now = self.clock()
-        taken = self.store.take(self.run_id, worker=self.worker, lease_s=self.lease_s, limit=room)
+        taken = self.store.take(self.run_id, worker=self.name, lease_s=self.lease_s, limit=room)
         self._next = taken.upcoming
         return [
             Held(trial, lease, now, max(0.0, now - self._ready_at.get(lease.key, self._began)))
@@ -183,13 +189,17 @@ class LocalEngine:
                 ended.append((held, held.told(task.result())))
         return ended
 
-    async def _wait_for_retry(self, stopping: asyncio.Task[None]) -> bool:
-        """Whether a trial is waiting for its next attempt; sleeps until one may start."""
-        if not self.store.state_counts(self.run_id).get(TrialState.PENDING):
+    async def _wait(self, stopping: asyncio.Task[None]) -> bool:
+        """Whether there may be more to do; sleeps until a retry is due, or it is time to look again."""
+        if not self._more():
             return False
-        delay = min(self._ready_at.values(), default=0.0) - self.clock()
-        await asyncio.wait({stopping}, timeout=min(max(0.01, delay), _POLL_S))
+        now = self.clock()
+        due = min((at - now for at in self._ready_at.values() if at > now), default=_POLL_S)
+        await asyncio.wait({stopping}, timeout=min(max(0.01, due), _POLL_S))
         return True
+
+    def _are_pending(self) -> bool:
+        return bool(self.store.state_counts(self.run_id).get(TrialState.PENDING))
 
     def _save_cancelled(self, held: Held) -> None:
         """Keep the attempt that a person ended; its trial stays to be done."""
@@ -201,7 +211,7 @@ class LocalEngine:
             started_at=held.started_at,
             ended_at=self.clock(),
             failure=Failure(phase="run", type="Cancelled", message="stopped before it ended"),
-            worker=self.worker,
+            worker=self.name,
         )
         try:
             self.store.finish(lease, record, counts=False)
@@ -209,19 +219,19 @@ class LocalEngine:
             return
         self.listener.ended(held.trial, record, counts=False)
 
-    async def _renew_forever(self) -> None:
+    async def _keep_leases(self) -> None:
         """Keep our leases; stop at once what has passed to another worker or was cancelled."""
-        renew_s = self.lease_s / 3
+        third_s = self.lease_s / 3
         renewed = time.monotonic()
         while True:
-            await asyncio.sleep(min(renew_s, _LOOK_S))
-            due = time.monotonic() - renewed >= renew_s
-            renewed = time.monotonic() if due else renewed
+            await asyncio.sleep(min(_LOOK_S, third_s))
             self.store.write_notes()
             leases = [held.lease for held in self._running.values()]
-            if not leases:
-                continue
-            gone = self.store.renew(leases, lease_s=self.lease_s) if due else self.store.lost(leases)
+            if time.monotonic() - renewed + _LOOK_S / 2 < third_s:
+                gone = self.store.lost(leases)
+            else:
+                gone = self.store.renew(leases, lease_s=self.lease_s)
+                renewed = time.monotonic()
             lost = {lease.key for lease in gone}
             for task, held in self._running.items():
                 if held.lease.key in lost:

@@ -8,8 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from proctor.engine.lease import is_dead, worker_id
-from proctor.engine.local import _LOOK_S, LocalEngine
+from proctor.engine.lease import worker_id
 from proctor.engine.stop import Stop
 from proctor.model.outcome import Outcome
 from proctor.model.plan import Plan, PlannedTrial, trial_key
@@ -17,6 +16,7 @@ from proctor.model.record import AttemptRecord
 from proctor.model.run import RunInfo
 from proctor.model.spec import Retries
 from proctor.model.trial import Lease, RunStatus
+from proctor.runs.worker import _LOOK_S, Worker
 from proctor.store.open import open_store
 from proctor.store.store import Store
 
@@ -105,16 +105,14 @@ class Ear:
         self.heard.append((trial.index, record.outcome, counts))
 
 
-def engine_for(
-    store: Store, executor: FakeExecutor, ear: Ear, stop: Stop | None = None, **options
-) -> LocalEngine:
-    return LocalEngine(
+def worker_for(store: Store, executor: FakeExecutor, ear: Ear, stop: Stop | None = None, **options) -> Worker:
+    return Worker(
         store=store,
         run_id="r1",
         executor=executor,
         listener=ear,
         stop=stop or Stop(),
-        worker=worker_id(),
+        name=worker_id(),
         **options,
     )
 
@@ -122,7 +120,7 @@ def engine_for(
 async def test_every_trial_ends_once(store):
     begin(store, 25)
     executor, ear = FakeExecutor(), Ear()
-    await engine_for(store, executor, ear, parallel=4).run()
+    await worker_for(store, executor, ear, parallel=4).run()
     assert sorted(index for index, _, counts in ear.heard if counts) == list(range(25))
     assert states(store) == {"done": 25}
     assert executor.closed
@@ -131,7 +129,7 @@ async def test_every_trial_ends_once(store):
 async def test_as_many_run_at_once_as_asked_for_and_no_more(store):
     begin(store, 12)
     executor = FakeExecutor()
-    await engine_for(store, executor, Ear(), parallel=3).run()
+    await worker_for(store, executor, Ear(), parallel=3).run()
     assert executor.most == 3
 
 
@@ -149,7 +147,7 @@ class Expectant(FakeExecutor):
 async def test_who_wants_to_know_is_told_which_trial_comes_next(store):
     begin(store, 6)
     executor = Expectant()
-    await engine_for(store, executor, Ear(), parallel=2).run()
+    await worker_for(store, executor, Ear(), parallel=2).run()
     assert executor.expected == sorted(set(executor.expected))
     assert set(executor.expected) >= {2, 4}
     assert not {0, 1} & set(executor.expected)
@@ -160,17 +158,17 @@ async def test_nothing_is_expected_when_no_more_is_to_start(store):
     begin(store, 4)
     stop = Stop()
     executor = Expectant(before=lambda _: stop.request())
-    await engine_for(store, executor, Ear(), stop, parallel=1).run()
+    await worker_for(store, executor, Ear(), stop, parallel=1).run()
     assert executor.calls == Counter([0])
 
 
 async def test_each_record_says_how_long_its_trial_waited_for_room(store):
     begin(store, 3)
     ticks = iter(range(1000))
-    engine = engine_for(store, FakeExecutor(), Ear(), parallel=1)
-    engine.clock = lambda: float(next(ticks))
-    engine._began = engine.clock()
-    await engine.run()
+    worker = worker_for(store, FakeExecutor(), Ear(), parallel=1)
+    worker.clock = lambda: float(next(ticks))
+    worker._began = worker.clock()
+    await worker.run()
     waited = [row.record.phases_s["queue"] for row in store.attempts("r1")]
     assert waited[0] < waited[1] < waited[2]
 
@@ -181,7 +179,7 @@ async def test_infrastructure_is_tried_again_and_every_attempt_is_kept(store):
         lambda trial, lease: Outcome.SANDBOX_ERROR if lease.attempt < 3 else Outcome.PASSED
     )
     ear = Ear()
-    await engine_for(store, executor, ear, retries=Retries(backoff_s=0.001)).run()
+    await worker_for(store, executor, ear, retries=Retries(backoff_s=0.001)).run()
     assert [(outcome, counts) for _, outcome, counts in ear.heard] == [
         (Outcome.SANDBOX_ERROR, False),
         (Outcome.SANDBOX_ERROR, False),
@@ -197,14 +195,14 @@ async def test_infrastructure_is_tried_again_and_every_attempt_is_kept(store):
 async def test_a_failure_of_the_subject_is_never_tried_again(store):
     begin(store, 3)
     executor = FakeExecutor(lambda trial, lease: Outcome.FAILED)
-    await engine_for(store, executor, Ear()).run()
+    await worker_for(store, executor, Ear()).run()
     assert executor.calls == {0: 1, 1: 1, 2: 1}
 
 
 async def test_retries_come_to_an_end(store):
     begin(store, 1)
     executor = FakeExecutor(lambda trial, lease: Outcome.PROVIDER_ERROR)
-    await engine_for(store, executor, Ear(), retries=Retries(provider=2, backoff_s=0.001)).run()
+    await worker_for(store, executor, Ear(), retries=Retries(provider=2, backoff_s=0.001)).run()
     assert executor.calls == {0: 3}
     assert store.counts("r1") == {"provider_error": 1}
 
@@ -213,7 +211,7 @@ async def test_asked_once_to_stop_what_runs_is_finished(store):
     begin(store, 10)
     stop = Stop()
     executor, ear = FakeExecutor(before=lambda trial: trial.index == 1 and stop.request()), Ear()
-    await engine_for(store, executor, ear, stop, parallel=2).run()
+    await worker_for(store, executor, ear, stop, parallel=2).run()
     assert [(index, counts) for index, _, counts in ear.heard] == [(0, True), (1, True)]
     assert states(store) == {"done": 2, "pending": 8}
 
@@ -225,7 +223,7 @@ async def test_asked_twice_what_runs_is_ended_kept_and_stays_to_be_done(store):
         hold=asyncio.Event(), before=lambda trial: trial.index == 1 and stop.request(times=2)
     )
     ear = Ear()
-    await engine_for(store, executor, ear, stop, parallel=2).run()
+    await worker_for(store, executor, ear, stop, parallel=2).run()
     assert {(outcome, counts) for _, outcome, counts in ear.heard} == {(Outcome.CANCELLED, False)}
     assert states(store) == {"pending": 4}
     assert executor.running == 0
@@ -237,11 +235,11 @@ async def test_a_result_under_a_lost_lease_is_dropped(store):
 
     def steal(trial: PlannedTrial) -> None:
         if executor.calls[0] == 1:
-            store.release_worker(engine.worker, again=True)
+            store.release_worker(worker.name, again=True)
 
     executor, ear = FakeExecutor(before=steal), Ear()
-    engine = engine_for(store, executor, ear)
-    await engine.run()
+    worker = worker_for(store, executor, ear)
+    await worker.run()
     counted = [row for row in store.attempts("r1") if row.counts]
     assert len(counted) == 1
     assert executor.calls == {0: 2}
@@ -251,7 +249,7 @@ async def test_a_result_under_a_lost_lease_is_dropped(store):
 async def test_a_cancelled_run_ends_what_is_under_way(store):
     begin(store, 3)
     executor = FakeExecutor(hold=asyncio.Event(), before=lambda trial: store.cancel("r1"))
-    await engine_for(store, executor, Ear(), lease_s=0.03).run()
+    await worker_for(store, executor, Ear(), lease_s=0.03).run()
     assert states(store) == {"cancelled": 3}
 
 
@@ -261,7 +259,7 @@ async def test_a_running_attempt_hears_of_a_cancellation_long_before_its_lease_i
     renewals: list[object] = []
     store.renew = lambda *args, **options: renewals.append(args) or []
     async with asyncio.timeout(60):
-        await engine_for(store, executor, Ear(), lease_s=600.0).run()
+        await worker_for(store, executor, Ear(), lease_s=600.0).run()
     assert states(store) == {"cancelled": 1}
     assert renewals == [], "it was a look at the leases that told"
     assert _LOOK_S <= 0.5
@@ -279,7 +277,7 @@ async def test_leases_are_renewed_while_the_work_goes_on(store):
         return original(*args, **options)
 
     store.renew = renew
-    await engine_for(store, executor, ear, lease_s=0.03, clock=lambda: now[0]).run()
+    await worker_for(store, executor, ear, lease_s=0.03, clock=lambda: now[0]).run()
     assert [(outcome, counts) for _, outcome, counts in ear.heard] == [(Outcome.PASSED, True)]
 
 
@@ -291,17 +289,5 @@ async def test_an_error_of_the_harness_itself_is_not_swallowed(store):
 
     executor = FakeExecutor(before=fail)
     with pytest.raises(RuntimeError, match="bug"):
-        await engine_for(store, executor, Ear()).run()
+        await worker_for(store, executor, Ear()).run()
     assert executor.closed
-
-
-def test_a_worker_is_dead_only_when_that_is_certain():
-    me = worker_id()
-    host, pid, ticks, place, nonce = me.split(":")
-    assert not is_dead(me)
-    assert is_dead(f"{host}:{pid}:1:{place}:{nonce}"), "another process had this pid"
-    assert not is_dead(f"{host}:{pid}:1:00000000:{nonce}"), "pids of other namespaces cannot be seen"
-    assert is_dead(f"{host}:{pid}:1:{nonce}"), "as earlier versions wrote it"
-    assert not is_dead(f"{host}:{pid}:{ticks}:{nonce}")
-    assert not is_dead(f"elsewhere:{pid}:1:{nonce}"), "nothing is known about other hosts"
-    assert not is_dead("nonsense")

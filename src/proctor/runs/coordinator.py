@@ -1,0 +1,170 @@
+"""A coordinator owns a run: its status, its reaping, its folder and the closing of its books.
+
+It executes nothing. Workers commit to the store; those of its own process also tell it, and what others have
+committed it finds in the store. It works under a lease: when that has passed to another coordinator, it
+writes nothing more and waits for its turn.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+
+from proctor.engine.base import Listener
+from proctor.engine.lease import is_dead
+from proctor.engine.stop import Stop
+from proctor.model.plan import PlannedTrial
+from proctor.model.record import AttemptRecord
+from proctor.model.trial import Lease, RunStatus, TrialState
+from proctor.render.reporters import write_reports
+from proctor.runfolder.read import RunData
+from proctor.runfolder.write import RunFolder
+from proctor.runs.holding import Hold
+from proctor.store.rows import AttemptRow
+from proctor.store.store import Store
+
+TICK_S = 1.0
+"""How often it renews, reaps and looks for what other workers have committed."""
+
+
+class Coordinator:
+    """Coordinates one run. It is the listener of the worker in its own process."""
+
+    def __init__(
+        self, store: Store, hold: Hold, folder: RunFolder, *, listener: Listener, again: bool = False
+    ) -> None:
+        """`again`: a lost trial is always tried again, whatever the run's policy says."""
+        self.store = store
+        self.run_id = hold.run_id
+        self.hold = hold
+        self.folder = folder
+        self.listener = listener
+        self.again = again
+        self._begun = False
+        self._ticked_at = time.time()
+        self._awake_at = 0.0
+        self._seen = 0
+        """The event up to which attempts are known to be in the folder."""
+
+    async def lead(self, stop: Stop, *, wait: bool) -> bool:
+        """Become the coordinator; with `wait` when the present one ends or dies, else RunHeldError.
+
+        False when a person stopped the waiting.
+        """
+        while not self.hold.take():
+            if not wait:
+                raise self.hold.refusal()
+            if await _stopped(stop, within_s=TICK_S):
+                return False
+        return True
+
+    def begin(self) -> None:
+        """The run is running: take back what dead workers held, and bring the folder up to date."""
+        with self.hold.fenced():
+            self.store.set_status(self.run_id, RunStatus.RUNNING)
+        self._catch_up()
+        self._begun = True
+
+    async def keep(self) -> None:
+        """Lead for as long as the run lasts; after a loss of the lease, wait for it."""
+        while True:
+            await asyncio.sleep(min(TICK_S, self.hold.lease_s / 3))
+            self.tick()
+
+    def tick(self) -> None:
+        """Renew, reap, and write what other workers have committed."""
+        if self.hold.renew():
+            if not self._has_slept():
+                self.reap()
+            if self._begun:
+                self._write_others()
+        elif self.hold.take() and self._begun:
+            self._catch_up()
+
+    def _has_slept(self) -> bool:
+        """Whether this machine stood still: then its workers have leases that ended, and renew them first."""
+        now, third_s = time.time(), self.hold.lease_s / 3
+        if now - self._ticked_at > max(third_s, 5 * TICK_S):
+            self._awake_at = now + third_s
+        self._ticked_at = now
+        return now < self._awake_at
+
+    def reap(self) -> None:
+        """Take back the trials of workers that are dead, or whose lease has ended."""
+        for worker in self.store.workers(self.run_id):
+            if worker == self.hold.before or is_dead(worker):
+                self.store.release_worker(worker, again=self.again)
+        self.store.reap(self.run_id, again=self.again)
+
+    def unfinished(self) -> bool:
+        """Whether trials are left, with whatever worker."""
+        return bool(unfinished(self.store, self.run_id))
+
+    def started(self, trial: PlannedTrial, lease: Lease) -> None:
+        """The worker beside it has begun an attempt: nothing to write yet."""
+        self.listener.started(trial, lease)
+
+    def ended(self, trial: PlannedTrial, record: AttemptRecord, counts: bool) -> None:
+        """An attempt is committed: on disk first, then to the listener. What another leads is not ours."""
+        if self.hold.ours and not self.folder.has(record.key, record.number):
+            self.folder.append(trial, record, counts)
+        self.listener.ended(trial, record, counts)
+
+    async def close(self, stop: Stop, *, goes_on: bool = False) -> RunStatus:
+        """Close the books: status in the store, then summary and report in the folder.
+
+        With `goes_on` a run with trials left stays as it is: somebody will go on with it at once.
+        """
+        while not self.hold.renew() and not self.hold.take():
+            if stop.draining or await _stopped(stop, within_s=TICK_S):
+                return RunStatus.INTERRUPTED  # the other coordinator has the run and goes on with it
+        status = end_of(self.store, self.run_id)
+        if goes_on and status is RunStatus.INTERRUPTED:
+            self.folder.close()
+            return status
+        with self.hold.fenced():
+            self.store.set_status(self.run_id, status)
+        self.folder.finish(RunData.from_store(self.store, self.run_id), write_reports)
+        return status
+
+    def _catch_up(self) -> None:
+        self.reap()
+        self._seen = self.store.coordination.last_event(self.run_id)
+        self.folder.reopen(self.store)
+
+    def _write_others(self) -> None:
+        while found := self.store.coordination.ended_since(self.run_id, self._seen):
+            for event, key, number in found:
+                self._seen = event
+                if self.folder.has(key, number):
+                    continue
+                for row in self.store.attempts_of(self.run_id, key):
+                    if row.record.number == number:
+                        self._write_other(row)
+
+    def _write_other(self, row: AttemptRow) -> None:
+        self.folder.append(row.trial, row.record, row.counts)
+        if row.record.worker != self.hold.holder:  # our own worker tells the listener itself
+            self.listener.ended(row.trial, row.record, row.counts)
+
+
+async def _stopped(stop: Stop, *, within_s: float) -> bool:
+    """Wait; whether a person asked to stop meanwhile."""
+    try:
+        await asyncio.wait_for(stop.changed(), within_s)
+    except TimeoutError:
+        return stop.draining
+    return True
+
+
+def end_of(store: Store, run_id: str) -> RunStatus:
+    """The status of a run at which nobody works any more: cancelled by a person, complete, or not."""
+    if store.run(run_id).status is RunStatus.CANCELLED:
+        return RunStatus.CANCELLED
+    return RunStatus.INTERRUPTED if unfinished(store, run_id) else RunStatus.DONE
+
+
+def unfinished(store: Store, run_id: str) -> int:
+    """How many trials are still to be done."""
+    states = store.state_counts(run_id)
+    return sum(states.get(state, 0) for state in (TrialState.PENDING, TrialState.LEASED, TrialState.RUNNING))

@@ -1,0 +1,114 @@
+"""Executes the episodes of the harness: warm sandboxes first, and no episode that would end the process."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from proctor.errors import ProctorError
+from proctor.model.outcome import Outcome
+from proctor.model.plan import PlannedTrial
+from proctor.model.record import AttemptRecord, Failure
+from proctor.model.task import Task
+from proctor.model.trial import Lease
+from proctor.runs.executors import WorkerContext, task_plans, task_setting
+from proctor.sandbox.base import Root, SandboxRequest
+from proctor.store.blobs import Blobs
+from proctor.trial.task.request import limits_for
+from proctor.trial.task.setting import TaskSetting
+from proctor.trial.task_executor import TaskExecutor
+
+if TYPE_CHECKING:
+    from proctor.runs.running import Job
+
+_NONE: Mapping[str, Guilt] = {}
+
+
+@dataclass(frozen=True, slots=True)
+class Guilt:
+    """An episode that ended the process it ran in, alone: it is not tried again."""
+
+    outcome: Outcome
+    message: str
+    started_at: float
+    ended_at: float
+
+
+def perf_executor(
+    job: Job, blobs: Blobs, worker: WorkerContext, guilty: Mapping[str, Guilt] = _NONE
+) -> PerfExecutor:
+    """For real sandboxes, or for the pretended ones when those were asked for."""
+    backend = None
+    if job.spec.sandbox.backend == "fake":
+        from proctor.runs.perf.pretend import pretended
+
+        backend = pretended()
+    setting = task_setting(job, blobs, worker, backend)
+    return PerfExecutor(TaskExecutor(setting, task_plans(job)), guilty)
+
+
+class PerfExecutor:
+    """Executes, save the episodes that are known to end the process: those get their record at once."""
+
+    def __init__(self, executor: TaskExecutor, guilty: Mapping[str, Guilt]) -> None:
+        self.executor = executor
+        self.guilty = guilty
+
+    async def warm_up(self, trials: Sequence[PlannedTrial]) -> None:
+        """Build every image and start one sandbox on each, so that the first episodes are like the others.
+
+        What fails here fails again in an episode, where it is recorded.
+        """
+        setting = self.executor.setting
+        await setting.backend.reap()
+        roots: dict[str, None] = {}
+        for path, trial in {trial.path: trial for trial in trials}.items():
+            with suppress(ProctorError):
+                task = self.executor.plans(trial).task
+                root = await setting.make_root(task)
+                if (name := root.digest or str(path)) not in roots:
+                    roots[name] = None
+                    await _try_out(setting, task, root, trial.index)
+
+    async def execute(self, trial: PlannedTrial, lease: Lease) -> AttemptRecord:
+        """One episode."""
+        guilt = self.guilty.get(trial.key)
+        if guilt is None:
+            return await self.executor.execute(trial, lease)
+        return AttemptRecord(
+            key=trial.key,
+            number=lease.attempt,
+            outcome=guilt.outcome,
+            started_at=guilt.started_at,
+            ended_at=guilt.ended_at,
+            reward=0.0,
+            failure=Failure(phase="agent", type="HarnessEnded", message=guilt.message),
+            worker=self.executor.setting.worker,
+        )
+
+    def expect(self, trial: PlannedTrial) -> None:
+        """Make ready what comes next, unless it gets its record at once."""
+        if trial.key not in self.guilty:
+            self.executor.expect(trial)
+
+    async def close(self) -> None:
+        """End what is warm."""
+        await self.executor.close()
+
+
+async def _try_out(setting: TaskSetting, task: Task, root: Root, number: int) -> None:
+    request = SandboxRequest(
+        name=f"{setting.run_id}-warm-{number}",
+        root=root,
+        limits=limits_for(task, setting.sandbox),
+        env=root.env,
+        labels={"run": setting.run_id, "worker": setting.worker},
+    )
+    sandbox = setting.backend.sandbox(request)
+    await sandbox.start()
+    try:
+        await sandbox.exec(["/bin/true"], cwd="/", timeout_s=30)
+    finally:
+        await sandbox.stop()

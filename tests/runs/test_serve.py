@@ -1,0 +1,95 @@
+"""A worker process, without the process: it helps with a run that another coordinates."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from proctor.engine.lease import worker_id
+from proctor.engine.stop import Stop
+from proctor.errors import UsageError
+from proctor.model.run import Execution
+from proctor.model.trial import RunStatus
+from proctor.runfolder.write import RunFolder
+from proctor.runs.coordinator import Coordinator
+from proctor.runs.holding import Hold
+from proctor.runs.perf.run import Quiet
+from proctor.runs.running import create
+from proctor.runs.serve import Server
+from proctor.settings import Settings
+from proctor.spec.load import from_mapping
+from proctor.store.open import open_store
+
+pytestmark = pytest.mark.anyio
+EXPERIMENT = """
+from proctor import Experiment, register_experiment
+
+@register_experiment("helped")
+class Helped(Experiment):
+    def __init__(self, n: int = 0) -> None:
+        self.n = n
+
+    def execute_once(self, context):
+        return {"n": self.n}
+"""
+
+
+@pytest.fixture
+def settings(tmp_path: Path) -> Settings:
+    return Settings(home=tmp_path / "home", output_dir=tmp_path / "results")
+
+
+def make(settings: Settings, **more):
+    source = settings.home.with_name("helped.py")
+    source.write_text(EXPERIMENT)
+    written = {"experiment": "helped", "sources": [str(source)], "sweep": {"n": [1, 2, 3]}}
+    return create(from_mapping(written), written, settings, **more)
+
+
+def serving(settings: Settings, run: str | None, said: list[str]) -> Server:
+    return Server(settings, run, 2, Stop(), said.append)
+
+
+async def test_a_worker_finishes_what_another_process_coordinates(settings):
+    job, said = make(settings), []
+    with open_store(settings.store_url) as store:
+        hold = Hold(store, job.info.id, job.folder, holder=worker_id(), lease_s=60)
+        coordinator = Coordinator(store, hold, RunFolder(job.folder), listener=Quiet())
+        await coordinator.lead(Stop(), wait=False)
+        coordinator.begin()
+        server = serving(settings, None, said)
+        await server.serve(until_idle=True)
+        assert server.ended == len(job.plan)
+        assert not coordinator.unfinished()
+        assert store.run(job.info.id).status is RunStatus.RUNNING, "that is the coordinator's to say"
+        coordinator.tick()
+        assert await coordinator.close(Stop()) is RunStatus.DONE
+        hold.release()
+
+
+async def test_a_run_that_nobody_has_begun_is_left_alone(settings):
+    make(settings)
+    server = serving(settings, "latest", [])
+    await server.serve(until_idle=True)
+    assert server.ended == 0
+
+
+async def test_a_measured_harness_is_left_alone(settings):
+    job, said = make(settings, execution=Execution.PERF), []
+    with open_store(settings.store_url) as store:
+        store.set_status(job.info.id, RunStatus.RUNNING)
+    await serving(settings, None, said).serve(until_idle=True)
+    assert "has to work alone" in said[0]
+    with pytest.raises(UsageError, match="has to work alone"):
+        await serving(settings, job.info.id, said).serve(until_idle=True)
+
+
+async def test_who_is_asked_to_stop_takes_nothing(settings):
+    job = make(settings)
+    with open_store(settings.store_url) as store:
+        store.set_status(job.info.id, RunStatus.RUNNING)
+    server = serving(settings, None, [])
+    server.stop.request()
+    await server.serve(until_idle=False)
+    assert server.ended == 0
