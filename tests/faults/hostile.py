@@ -220,4 +220,4 @@ class Arena:
 
     async def close(self) -> None:
         await self.executor.controls.close()
-        await self.executor._spare.close()
+        await self.executor._next_sandbox.close()

@@ -44,7 +44,7 @@ PROOF: dict[str, dict[str, tuple[str, str]]] = {
             "trial/experiment/test_faults.py",
             "test_a_hang_ends_with_its_whole_tree_at_the_time_limit",
         ),
-        "retries": ("engine/test_local.py", "test_retries_come_to_an_end"),
+        "retries": ("runs/test_worker.py", "test_retries_come_to_an_end"),
         "budget_usd": ("spec/test_refused.py", "test_it_is_refused_with_its_place"),
         "engine": ("spec/test_refused.py", "test_it_is_refused_with_its_place"),
         "sandbox": ("runs/test_ready.py", "test_an_unknown_sandbox_is_refused"),
