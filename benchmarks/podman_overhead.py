@@ -18,8 +18,7 @@ from pathlib import Path
 
 from proctor.sandbox.base import Root, SandboxRequest
 from proctor.sandbox.container.backend import Containers
-from proctor.sandbox.container.engine import call
-from proctor.sandbox.podman import open_podman
+from proctor.sandbox.container.engine import PODMAN, call
 
 TARGET = 1.3
 
@@ -62,7 +61,7 @@ def host_image() -> str:
 async def measure(image: str, rounds: int, execs: int) -> dict[str, list[tuple[float, float]]]:
     found: dict[str, list[tuple[float, float]]] = {"bare podman": [], "proctor": []}
     with tempfile.TemporaryDirectory() as home:
-        backend = open_podman(Path(home))
+        backend = Containers(PODMAN, Path(home))
         await ours(backend, image, 1)
         for number in range(rounds):
             for name in sorted(found, reverse=bool(number % 2)):

@@ -19,7 +19,7 @@ show "2. A sweep, two SQLite pragma profiles under two workloads" \
 show "3. Two ways to encode JSON, measured in lockstep pairs" \
   ab specs/json_encode.yaml --a params:indent=null --b params:indent=2 || [ $? -eq 1 ]
 
-if obstacle=$("$PWD/.venv/bin/python" -c 'from proctor.sandbox.probe import obstacle; print(obstacle())') && [ -z "$obstacle" ]; then
+if obstacle=$("$PWD/.venv/bin/python" -c 'from proctor.sandbox.userns import obstacle; print(obstacle())') && [ -z "$obstacle" ]; then
   show "4. Nine tasks in sandboxes, by the author's solution and by an agent that does nothing" run specs/sample_tasks.toml
 else
   printf '\nSandboxes do not work here, so the rollouts are left out: %s\n' "$obstacle"

@@ -29,7 +29,7 @@ def _postgres() -> bool:
 
 
 def _namespaces() -> bool:
-    from proctor.sandbox.probe import obstacle
+    from proctor.sandbox.userns import obstacle
 
     return not obstacle()
 
@@ -84,11 +84,12 @@ async def podman(
     podman_image: str, tmp_path: Path, tmp_path_factory: pytest.TempPathFactory, anyio_backend: str
 ) -> AsyncIterator[object]:
     """The podman back end; what it finds out about the machine is found out once for all tests."""
-    from proctor.sandbox.podman import open_podman
+    from proctor.sandbox.container.backend import Containers
+    from proctor.sandbox.container.engine import PODMAN
 
     base = tmp_path_factory.getbasetemp()
     shared = (base.parent if "PYTEST_XDIST_WORKER" in os.environ else base) / "podman-cache"
-    made = open_podman(tmp_path / "podman", cache_dir=shared)
+    made = Containers(PODMAN, tmp_path / "podman", cache_dir=shared)
     yield made
     await made.close()
 

@@ -58,7 +58,7 @@ def test_a_model_endpoint_makes_the_terminal_agent_ready(monkeypatch):
 
 def test_without_a_sandbox_no_agent_can_run(monkeypatch):
     monkeypatch.setattr("shutil.which", lambda name: None)
-    monkeypatch.setattr("proctor.sandbox.probe.missing_program", lambda: "no keeper")
+    monkeypatch.setattr("proctor.sandbox.userns.missing_program", lambda: "no keeper")
     found = describe_all(Settings(model_base_url="http://x"))
     assert {each.ready for each in found} == {False}
     assert "proctor doctor" in found[0].missing[0]

@@ -227,11 +227,12 @@ USER_SCRIPT = """
 import asyncio, subprocess, sys
 from pathlib import Path
 from proctor.sandbox.base import *
-from proctor.sandbox.podman import open_podman
+from proctor.sandbox.container.backend import Containers
+from proctor.sandbox.container.engine import PODMAN
 
 async def main():
     image = subprocess.check_output([sys.executable, sys.argv[1], "podman"], text=True).strip()
-    backend = open_podman(Path.home() / ".proctor")
+    backend = Containers(PODMAN, Path.home() / ".proctor")
     root = Root(image=image, workdir="/app")
     limits = Limits(pids=40, memory_bytes=1 << 27, storage_bytes=1 << 26)
     sandbox = backend.sandbox(SandboxRequest(name="u", root=root, limits=limits))

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from proctor.errors import SandboxError, UsageError
-from proctor.sandbox import choose, probe
+from proctor.sandbox import choose, probe, userns
 from proctor.sandbox.bubblewrap import Bubblewrap
 from proctor.sandbox.fake import Fake
 
@@ -52,25 +52,25 @@ def test_only_sandboxes_without_an_engine_can_have_this_machine_s_system_as_root
     ],
 )
 def test_switches_of_the_kernel_are_explained(tmp_path, monkeypatch, file, value, expected):
-    monkeypatch.setattr(probe.os, "geteuid", lambda: 1000)
+    monkeypatch.setattr(userns.os, "geteuid", lambda: 1000)
     (tmp_path / file).parent.mkdir(parents=True)
     (tmp_path / file).write_text(value)
-    assert expected in probe.obstacle(tmp_path)
+    assert expected in userns.obstacle(tmp_path)
 
 
 def test_other_obstacles_are_explained(tmp_path, monkeypatch):
-    monkeypatch.setattr(probe, "missing_program", lambda: "no keeper")
-    assert probe.obstacle(tmp_path) == "no keeper"
-    monkeypatch.setattr(probe.sys, "platform", "darwin")
-    assert probe.obstacle(tmp_path) == "it needs Linux"
+    monkeypatch.setattr(userns, "missing_program", lambda: "no keeper")
+    assert userns.obstacle(tmp_path) == "no keeper"
+    monkeypatch.setattr(userns.sys, "platform", "darwin")
+    assert userns.obstacle(tmp_path) == "it needs Linux"
 
 
 def test_missing_ids_are_an_obstacle(tmp_path, monkeypatch):
     def find_ids():
         raise SandboxError("no ids")
 
-    monkeypatch.setattr(probe, "find_ids", find_ids)
-    assert probe.obstacle(tmp_path) == "no ids"
+    monkeypatch.setattr(userns, "find_ids", find_ids)
+    assert userns.obstacle(tmp_path) == "no ids"
 
 
 @pytest.mark.anyio

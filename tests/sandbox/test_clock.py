@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from proctor.sandbox.clock.build import AHEAD_S, clock_library
+from proctor.sandbox.programs import AHEAD_S, clock_library
 
 pytestmark = pytest.mark.skipif(not shutil.which("cc"), reason="needs a C compiler")
 

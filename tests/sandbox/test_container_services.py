@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from proctor.errors import SandboxError
-from proctor.sandbox.container.services import take_out
+from proctor.sandbox.container.compose import take_out
 
 
 def packed(*members: tuple[str, bytes | None]) -> io.BytesIO:

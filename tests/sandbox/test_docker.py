@@ -16,10 +16,11 @@ import pytest
 from proctor import owner
 from proctor.errors import SandboxError, TaskError
 from proctor.model.task import Task, TaskEnvironment
-from proctor.sandbox import docker
 from proctor.sandbox.base import Limits, Root, SandboxRequest
 from proctor.sandbox.choose import choose, open_backend
-from proctor.sandbox.container.engine import Adjustment
+from proctor.sandbox.container import engine as engines
+from proctor.sandbox.container.backend import Containers
+from proctor.sandbox.container.engine import DOCKER, Adjustment
 from proctor.sandbox.container.images import ContainerImages
 from proctor.sandbox.container.leftovers import place_name
 from proctor.sandbox.container.sandbox import ContainerSandbox
@@ -68,7 +69,7 @@ def notes(tmp_path, monkeypatch):
 
 @pytest.fixture
 def backend(tmp_path, cache_dir):
-    made = docker.open_docker(tmp_path / "home", cache_dir=cache_dir)
+    made = Containers(DOCKER, tmp_path / "home", cache_dir=cache_dir)
     made._fit = Adjustment(ulimits=("--ulimit", "nofile=1024:1024"))
     return made
 
@@ -234,15 +235,15 @@ async def test_a_compose_file_that_reaches_out_is_the_author_s_fault(notes, back
 
 def test_obstacles_are_named(monkeypatch, tmp_path, notes):
     monkeypatch.delenv("DOCKER_HOST", raising=False)
-    monkeypatch.setattr(docker, "SOCKET", tmp_path / "none.sock")
-    assert "no docker engine answers" in docker.obstacle()
+    monkeypatch.setattr(engines, "DOCKER_SOCKET", tmp_path / "none.sock")
+    assert "no docker engine answers" in DOCKER.obstacle()
     monkeypatch.setenv("DOCKER_HOST", "tcp://elsewhere:2375")
-    assert "must be on this machine" in docker.obstacle()
+    assert "must be on this machine" in DOCKER.obstacle()
     monkeypatch.setenv("DOCKER_HOST", f"unix://{tmp_path}/there")
     (tmp_path / "there").touch()
-    assert docker.obstacle() == ""
+    assert DOCKER.obstacle() == ""
     monkeypatch.setenv("PATH", str(tmp_path))
-    assert docker.obstacle() == "docker is not installed"
+    assert DOCKER.obstacle() == "docker is not installed"
 
 
 async def test_both_back_ends_are_chosen_by_name(tmp_path):

@@ -88,7 +88,7 @@ async def test_the_files_of_one_whose_keeper_died_are_removed(make, backend):
 
 
 async def test_what_a_killed_owner_had_not_given_away_yet_stops_nobody(make, backend):
-    dead = backend._state_dir / "1-2"
+    dead = backend.state_dir / "1-2"
     ids = find_ids()
     for name in ("empty", "full/below"):
         (dead / name).mkdir(parents=True)

@@ -12,9 +12,9 @@ from tests.addresses import own_address
 
 from proctor.errors import SandboxError
 from proctor.processes import all_processes, send_signal
-from proctor.sandbox import slirp
-from proctor.sandbox.outside import ADDRESS, an_outside
-from proctor.sandbox.reach import NetworkRules
+from proctor.sandbox import network as sandbox_network
+from proctor.sandbox.network_rules import NetworkRules
+from proctor.sandbox.probe import ADDRESS, an_outside
 
 pytestmark = [pytest.mark.anyio, pytest.mark.needs("bubblewrap")]
 needs_public = pytest.mark.needs("slirp4netns")
@@ -200,7 +200,7 @@ async def test_a_name_that_is_to_be_opened_and_has_no_address_is_an_error(backen
 
 
 async def test_public_without_slirp4netns_says_what_to_install(make, monkeypatch):
-    monkeypatch.setattr(slirp.shutil, "which", lambda name: None)
+    monkeypatch.setattr(sandbox_network.shutil, "which", lambda name: None)
     with pytest.raises(SandboxError, match="install the package slirp4netns"):
         await make(network="public").start()
 
@@ -209,9 +209,9 @@ async def test_a_network_that_does_not_come_up_is_an_error_with_the_reason(make)
     """A warning on slirp4netns's output is not taken for the sign that it is ready."""
     sandbox = make()
     await sandbox.start()
-    network = slirp.PublicNetwork(_refusing, NetworkRules(), pytest.fail)
+    public = sandbox_network.PublicNetwork(_refusing, NetworkRules(), pytest.fail)
     with pytest.raises(SandboxError, match=r"did not come up: .*no tun for you.*--network none"):
-        await network.start(sandbox.init_pid)
+        await public.start(sandbox.init_pid)
     await sandbox.stop()
 
 

@@ -19,13 +19,13 @@ import pytest
 
 from proctor import owner
 from proctor.errors import SandboxError
-from proctor.sandbox import podman as podman_module
-from proctor.sandbox.base import EndsProcesses, Limits, Root, SandboxRequest, end_processes
+from proctor.sandbox.base import Limits, Root, SandboxRequest, end_processes
 from proctor.sandbox.bubblewrap import Bubblewrap
 from proctor.sandbox.container import adjust
+from proctor.sandbox.container import engine as engines
 from proctor.sandbox.container.engine import call
-from proctor.sandbox.outside import ADDRESS, an_outside
-from proctor.sandbox.reach import NetworkRules, own_addresses
+from proctor.sandbox.network_rules import NetworkRules, own_addresses
+from proctor.sandbox.probe import ADDRESS, an_outside
 
 pytestmark = [pytest.mark.anyio, pytest.mark.needs("podman")]
 MB = 1 << 20
@@ -97,7 +97,6 @@ async def test_at_its_time_limit_the_whole_tree_of_a_command_ends_and_earlier_da
     assert b"sleep 1111" in left
     assert b"sleep 2222" not in left
     assert b"sleep 3333" not in left
-    assert isinstance(sandbox, EndsProcesses)
     await sh(sandbox, "mkdir -p /logs/verifier; echo 1 > /logs/verifier/reward.txt; ln -s /tmp /tests")
     await end_processes(sandbox, fresh=["/tests", "/logs/verifier"])
     assert b"sleep 1111" not in (await sh(sandbox, "cat /proc/*/cmdline | tr '\\0' ' '")).stdout
@@ -382,14 +381,14 @@ async def test_an_engine_that_hangs_is_given_up(tmp_path):
 
 
 def test_obstacles_are_named(monkeypatch, tmp_path):
-    assert podman_module.obstacle() == ""
+    assert engines.PODMAN.obstacle() == ""
     monkeypatch.setenv("PATH", str(tmp_path))
-    assert podman_module.obstacle() == "podman is not installed"
+    assert engines.PODMAN.obstacle() == "podman is not installed"
     (tmp_path / "podman").write_text("#!/bin/sh\n")
     (tmp_path / "podman").chmod(0o755)
-    assert podman_module.obstacle() == ""
-    monkeypatch.setattr(podman_module, "missing_program", lambda: "no keeper")
-    assert podman_module.obstacle() == "no keeper"
+    assert engines.PODMAN.obstacle() == ""
+    monkeypatch.setattr(engines, "missing_program", lambda: "no keeper")
+    assert engines.PODMAN.obstacle() == "no keeper"
 
 
 READY = "import socket; socket.create_connection(('web', 8000), 2)"
@@ -486,10 +485,11 @@ CONTROLLER = """
 import asyncio, sys
 from pathlib import Path
 from proctor.sandbox.base import *
-from proctor.sandbox.podman import open_podman
+from proctor.sandbox.container.backend import Containers
+from proctor.sandbox.container.engine import PODMAN
 
 async def main():
-    backend = open_podman(Path(sys.argv[1]), cache_dir=Path(sys.argv[2]))
+    backend = Containers(PODMAN, Path(sys.argv[1]), cache_dir=Path(sys.argv[2]))
     for number in range(2):
         sandbox = backend.sandbox(SandboxRequest(name=f"s{number}", root=Root(image=sys.argv[3])))
         await sandbox.start()

@@ -9,9 +9,9 @@ import socket
 import pytest
 
 from proctor.sandbox import proxy as proxying
-from proctor.sandbox.reach import Reach
+from proctor.sandbox.network_rules import AddressRules
 
-LOOPBACK = Reach(opened=(ipaddress.ip_network("127.0.0.0/8"),))
+LOOPBACK = AddressRules(opened=(ipaddress.ip_network("127.0.0.0/8"),))
 """Servers of these tests are on the loopback, which no setting can open."""
 
 
@@ -130,7 +130,7 @@ async def test_a_host_of_the_list_opens_no_private_address(host):
     """Neither a name nor an address on a task's own list is trusted with this machine."""
     reached = []
     server = await asyncio.start_server(lambda reader, writer: reached.append(writer.close()), "127.0.0.1", 0)
-    made = proxying.AllowListProxy([host], Reach())
+    made = proxying.AllowListProxy([host], AddressRules())
     listener = socket.create_server(("127.0.0.1", 0))
     address = listener.getsockname()
     await made.start(listener)

@@ -20,7 +20,7 @@ from proctor.model.spec import SandboxSpec, Spec, TaskEntry
 from proctor.model.trial import Lease
 from proctor.sandbox.base import Root
 from proctor.sandbox.fake import Fake, FakeCommand, FakeResult
-from proctor.sandbox.image.registry.failure import RegistryError
+from proctor.sandbox.image.registry.access import RegistryError
 from proctor.store.blobs import open_blobs
 from proctor.tasks.read import read_task
 from proctor.trial.collect import Collector

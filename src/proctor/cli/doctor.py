@@ -203,8 +203,8 @@ def _sandboxes(settings: Settings) -> Iterator[Finding]:
     import asyncio
 
     from proctor.sandbox.choose import BACKENDS
+    from proctor.sandbox.container.adjust import probe as probe_containers
     from proctor.sandbox.container.backend import Containers
-    from proctor.sandbox.container.probe import probe as probe_containers
     from proctor.sandbox.probe import Check, probe
 
     def found(kind: str, check: Check) -> Finding:

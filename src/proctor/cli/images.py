@@ -12,7 +12,7 @@ from proctor.errors import Exit
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
 
-    from proctor.sandbox.image.layered import LayeredRoots
+    from proctor.sandbox.image.layered import LayeredImages
 
     Close = Callable[[], Awaitable[None]]
 
@@ -79,7 +79,7 @@ def pull_images(refs: tuple[str, ...], tasks: tuple[str, ...], platform: str, as
 
     from proctor.cli.images_pull import check_names, names_for, pull_all
     from proctor.cli.table import printable
-    from proctor.sandbox.image.registry.manifest import parse_platform
+    from proctor.sandbox.image.manifest import parse_platform
     from proctor.settings import load_settings
 
     needed, problems = names_for(tasks, load_settings().cache_dir) if tasks else ([], [])
@@ -146,7 +146,7 @@ def collect(days: float, max_gb: float, imported: bool, as_json: bool) -> int:
     import time
     from dataclasses import asdict
 
-    from proctor.sandbox.image.collect_garbage import Collected, collect_garbage
+    from proctor.sandbox.image.layers import Collected, collect_garbage
 
     async def work() -> Collected:
         roots, close = _open()
@@ -175,12 +175,12 @@ def collect(days: float, max_gb: float, imported: bool, as_json: bool) -> int:
     return Exit.OK
 
 
-def _open() -> tuple[LayeredRoots, Close]:
+def _open() -> tuple[LayeredImages, Close]:
     """The layers of this account, with a back end that may act on them."""
     from proctor.sandbox.bubblewrap import Bubblewrap
-    from proctor.sandbox.image.layered import LayeredRoots
+    from proctor.sandbox.image.layered import LayeredImages
     from proctor.settings import load_settings
 
     settings = load_settings()
     backend = Bubblewrap(settings.home / "sandboxes", network_allow=settings.network_allow)
-    return LayeredRoots(settings.cache_dir / "images", backend), backend.close
+    return LayeredImages(settings.cache_dir / "images", backend), backend.close

@@ -14,8 +14,8 @@ from proctor.cli.terminal import progress as draw
 from proctor.errors import Exit, ImageError, TaskError, UsageError
 
 if TYPE_CHECKING:
-    from proctor.sandbox.image.layered import LayeredRoots
-    from proctor.sandbox.image.registry.manifest import Platform
+    from proctor.sandbox.image.layered import LayeredImages
+    from proctor.sandbox.image.manifest import Platform
     from proctor.sandbox.image.registry.pull import Progress, Pulled
 
 _SHOW_EVERY_S = 0.2
@@ -42,7 +42,7 @@ def names_for(places: Sequence[str], cache_dir: Path) -> tuple[list[str], list[s
 
 
 async def pull_all(
-    roots: LayeredRoots, names: Sequence[str], platform: Platform | None, *, as_json: bool
+    roots: LayeredImages, names: Sequence[str], platform: Platform | None, *, as_json: bool
 ) -> int:
     """Pull every image; one that is not available does not stop the others."""
     from proctor.cli.table import print_json
@@ -82,7 +82,7 @@ async def pull_all(
 
 def check_names(names: Sequence[str]) -> None:
     """UsageError for the first that is not the name of an image, before anything starts."""
-    from proctor.sandbox.image.registry.reference import parse
+    from proctor.sandbox.image.references import parse
 
     for name in names:
         parse(name)

@@ -63,8 +63,7 @@ def _check(spec: Spec, name: str, where: str, environ: Mapping[str, str]) -> Non
 def _check_compose(
     spec: Spec, environment: TaskEnvironment, own: Collection[str], environ: Mapping[str, str]
 ) -> None:
-    from proctor.sandbox.container.composition import variables_of
-    from proctor.sandbox.container.variables import used
+    from proctor.sandbox.container.composition import used, variables_of
 
     assert environment.compose is not None
     set_by_harbor = {*variables_of(environment), *environment.env, *own, *_HARBOR}

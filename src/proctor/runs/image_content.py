@@ -139,7 +139,7 @@ class _Reader:
 
     def _from_context(self, each: Instruction, source: str, place: str, *, folder: bool) -> None:
         where = f"{self._file}:{each.line}"
-        whole = self._context.is_folder(source, where)
+        whole = self._context.is_folder(source)
         try:
             selected = self._context.select(source, where)
         except TaskError:

@@ -12,6 +12,8 @@ from proctor.errors import SandboxError
 
 Network = Literal["none", "public", "allowlist"]
 OnOutput = Callable[[Literal["stdout", "stderr"], bytes], None]
+PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
+"""Where commands are looked for unless the image or the request says otherwise."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -190,60 +192,34 @@ def _has_methods(kind: type, protocol: type) -> bool:
     return issubclass(kind, protocol)
 
 
-@runtime_checkable
-class EndsProcesses(Protocol):
-    """A sandbox that can end what runs in it without running anything in it."""
-
-    async def end_processes(self, fresh: Sequence[str] = ()) -> None:
-        """End every process inside but the init, then make each path of `fresh` an empty folder of root."""
-
-
-@runtime_checkable
-class ChangesNetwork(Protocol):
-    """A sandbox whose network can be another one from now on."""
-
-    async def set_network(self, network: Network, allowed_hosts: Sequence[str] = ()) -> None:
-        """Change it for every later command; SandboxError when it does not come up."""
+# What follows are methods that some kinds of sandboxes have beyond those of the protocol, each with what is
+# done where a kind does not have it.
 
 
 async def set_network(sandbox: Sandbox, network: Network, allowed_hosts: Sequence[str] = ()) -> None:
     """Change the network of a running sandbox; SandboxError when its kind cannot, or it does not come up."""
-    if not can(sandbox, ChangesNetwork):
+    change = getattr(sandbox, "set_network", None)
+    if change is None:
         raise SandboxError(
             f"the network of a {sandbox.info().backend} sandbox cannot be changed while it runs, and the "
             "task gives its agent or its tests another one; use another sandbox, or one network for all "
             "(--network)"
         )
-    await cast("ChangesNetwork", sandbox).set_network(network, allowed_hosts)
-
-
-@runtime_checkable
-class KnowsHost(Protocol):
-    """A sandbox that can tell a failure of the machine around it from one that began inside."""
-
-    async def host_failure(self) -> str:
-        """Why it was lost if that is the host's doing, in a sentence; empty when that cannot be proven."""
+    await change(network, allowed_hosts)
 
 
 async def host_failure(sandbox: Sandbox) -> str:
     """Why a sandbox was lost, if the machine around it is the reason; empty when that cannot be proven."""
-    return await cast("KnowsHost", sandbox).host_failure() if can(sandbox, KnowsHost) else ""
-
-
-@runtime_checkable
-class DefersRemoval(Protocol):
-    """A sandbox that can be left before it is removed; its back end removes it before it closes."""
-
-    async def leave(self) -> None:
-        """End every process inside and know what was used; be removed while others go on."""
+    known = getattr(sandbox, "host_failure", None)
+    return str(await known()) if known else ""
 
 
 async def leave(sandbox: Sandbox) -> None:
-    """Be done with a sandbox: nothing runs in it any more, and nothing of it will stay."""
-    if can(sandbox, DefersRemoval):
-        await cast("DefersRemoval", sandbox).leave()
-    else:
-        await sandbox.stop()
+    """Be done with a sandbox: nothing runs in it any more, and nothing of it will stay.
+
+    A back end may remove it while others go on.
+    """
+    await getattr(sandbox, "leave", sandbox.stop)()
 
 
 def standing(sandbox: Sandbox) -> Sequence[str]:
@@ -264,21 +240,13 @@ class Before:
     """What is uploaded, and where to. A back end packs each source once: it must not change meanwhile."""
 
 
-@runtime_checkable
-class PreparesCommands(Protocol):
-    """A sandbox that makes everything ready for a command in one go with starting it."""
-
-    async def exec_after(self, before: Before, argv: Sequence[str], **options: Any) -> ExecResult:
-        """As `end_processes`, `upload` and `exec`, one after the other."""
-
-
 async def exec_after(sandbox: Sandbox, before: Before, argv: Sequence[str], **options: Any) -> ExecResult:
     """Make everything ready, then run a command; SandboxError when the former failed."""
     if not (before.quiet or before.fresh or before.copies):
         return await sandbox.exec(argv, **options)
-    if can(sandbox, PreparesCommands):
-        maker = cast("PreparesCommands", sandbox)
-        return await maker.exec_after(before, argv, **options)
+    if in_one_go := getattr(sandbox, "exec_after", None):
+        result: ExecResult = await in_one_go(before, argv, **options)
+        return result
     if before.quiet or before.fresh:
         await end_processes(sandbox, fresh=before.fresh)
     for source, target in before.copies:
@@ -286,18 +254,11 @@ async def exec_after(sandbox: Sandbox, before: Before, argv: Sequence[str], **op
     return await sandbox.exec(argv, **options)
 
 
-@runtime_checkable
-class DownloadsLast(Protocol):
-    """A sandbox that ends what runs in it in one go with copying something out."""
-
-    async def download_last(self, source: str, target: Path, *, max_bytes: int) -> Download:
-        """As `end_processes` and `download`, one after the other."""
-
-
 async def download_last(sandbox: Sandbox, source: str, target: Path, *, max_bytes: int) -> Download:
     """End everything inside, then copy a file or a folder's content out, unchanged meanwhile."""
-    if can(sandbox, DownloadsLast):
-        return await cast("DownloadsLast", sandbox).download_last(source, target, max_bytes=max_bytes)
+    if in_one_go := getattr(sandbox, "download_last", None):
+        found: Download = await in_one_go(source, target, max_bytes=max_bytes)
+        return found
     await end_processes(sandbox)
     return await sandbox.download(source, target, max_bytes=max_bytes)
 
@@ -309,8 +270,8 @@ async def end_processes(sandbox: Sandbox, *, fresh: Sequence[str] = ()) -> None:
     or a link, also among its parents. For `/tests` and `/logs/verifier` before a verifier. Below `/logs`
     every account may write.
     """
-    if can(sandbox, EndsProcesses):
-        await cast("EndsProcesses", sandbox).end_processes(fresh)
+    if end := getattr(sandbox, "end_processes", None):
+        await end(fresh)
         return
     await sandbox.exec(["sh", "-c", "kill -9 -1"], user="root", cwd="/")
     for path in fresh:

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import itertools
 import logging
 import os
 import re
@@ -24,15 +23,11 @@ from proctor.sandbox import overlay, reaper
 from proctor.sandbox import state as saved_state
 from proctor.sandbox.base import Network, Root, SandboxInfo, SandboxRequest
 from proctor.sandbox.certificates import CaBundle
-from proctor.sandbox.init.build import keeper_program
 from proctor.sandbox.init.client import Keeper, Usage
-from proctor.sandbox.init.served import ServedSandbox
-from proctor.sandbox.init.uploads import Uploads
+from proctor.sandbox.init.served import ServedBackend, ServedSandbox
 from proctor.sandbox.lower import Lower
 from proctor.sandbox.network import SandboxNetwork, by_keeper
-from proctor.sandbox.reach import NetworkRules
-from proctor.sandbox.seccomp import build_filter
-from proctor.sandbox.storage import StorageWatch, Watched
+from proctor.sandbox.programs import keeper_program
 from proctor.sandbox.userns import find_ids
 
 CAPABILITIES = sum(1 << number for number in (0, 1, 3, 4, 5, 6, 7, 8, 10, 18, 27, 29, 31))
@@ -47,7 +42,7 @@ _STACKS = 1000
 """Of how many roots the layers are remembered, as long as no such root is made again."""
 
 
-class Bubblewrap:
+class Bubblewrap(ServedBackend):
     """The back end: one keeper, one folder of state, one watch over the disk."""
 
     name = "bubblewrap"
@@ -60,23 +55,14 @@ class Bubblewrap:
         network_allow: Sequence[str] = (),
         ca_bundle: CaBundle | None = None,
     ) -> None:
-        self.ca_bundle = ca_bundle
-        self.network_rules = NetworkRules(allow=tuple(network_allow))
-        self._state_dir = home.absolute() / "sandboxes"
-        self._cache_dir = (cache_dir or home / "cache").absolute()
-        self._opening = asyncio.Lock()
+        super().__init__(
+            home, "sandboxes", cache_dir=cache_dir, network_allow=network_allow, ca_bundle=ca_bundle
+        )
         self._keeper: Keeper | None = None
         self._layers: dict[str, Path] = {}
         self._stacks: dict[int, tuple[Root, overlay.Stack]] = {}
-        self._filter = -1
-        self._running: set[BubblewrapSandbox] = set()
         self._leaving: set[asyncio.Task[None]] = set()
-        self._numbers = itertools.count()
-        self.folder = Path()
-        self._lock: Path | None = None
         self.cgroups: limiting.Cgroups | None = None
-        self.watch = StorageWatch(Path("/"))
-        self.uploads = Uploads(lambda: self.folder)
 
     def sandbox(self, request: SandboxRequest) -> BubblewrapSandbox:
         """One sandbox, not yet started."""
@@ -86,23 +72,14 @@ class Bubblewrap:
         """Remove what killed processes left."""
         return await self._reap(await self.keeper())
 
-    async def close(self) -> None:
-        """Stop what is still running and leave nothing."""
-        await asyncio.gather(*(each.stop() for each in list(self._running)), return_exceptions=True)
-        self.uploads.close()
+    async def _remove_folder(self) -> None:
         async with self._opening:
             if self._keeper is None:
                 return
-            with contextlib.suppress(SandboxError, OSError), _opened(self._state_dir) as parent:
+            with contextlib.suppress(SandboxError, OSError), _opened(self.state_dir) as parent:
                 await self._keeper.remove(self.folder.name, parent)
             await self._keeper.close()
             self._keeper = None
-        if self._lock:
-            owner.release(self._lock, remove=True)
-            self._lock = None
-        if self._filter >= 0:
-            os.close(self._filter)
-            self._filter = -1
         if self.cgroups:
             limiting.remove_parents(self.cgroups)
             self.cgroups = None
@@ -125,9 +102,9 @@ class Bubblewrap:
         if known and known[0] is request.root:
             return known[1]
         if "top" not in self._layers:
-            self._layers["top"] = await overlay.top_layer(self._cache_dir, self.give_to_root, self.ca_bundle)
+            self._layers["top"] = await overlay.top_layer(self.cache_dir, self.give_to_root, self.ca_bundle)
         if request.root.host and "host" not in self._layers:
-            self._layers["host"] = await overlay.host_skeleton(self._cache_dir, self.give_to_root)
+            self._layers["host"] = await overlay.host_skeleton(self.cache_dir, self.give_to_root)
         found = overlay.stack(
             request.root, top=self._layers["top"], host_layer=self._layers.get("host"), name=request.name
         )
@@ -135,13 +112,6 @@ class Bubblewrap:
             self._stacks.clear()
         self._stacks[id(request.root)] = request.root, found
         return found
-
-    def filter_descriptor(self) -> int:
-        """The system call filter, in a descriptor that all sandboxes share."""
-        if self._filter < 0:
-            self._filter = os.memfd_create("filter", os.MFD_CLOEXEC)
-            os.write(self._filter, build_filter())
-        return self._filter
 
     async def give_to_root(self, tree: Path) -> None:
         """Make a tree belong to root inside, so that it can be a layer."""
@@ -160,14 +130,6 @@ class Bubblewrap:
         """A folder name for a sandbox, safe and never used before by this process."""
         return f"{re.sub(r'[^A-Za-z0-9_-]', '-', name)[:80]}-{next(self._numbers)}"
 
-    def began(self, sandbox: BubblewrapSandbox) -> None:
-        """Remember a sandbox that must be stopped."""
-        self._running.add(sandbox)
-
-    def ended(self, sandbox: BubblewrapSandbox) -> None:
-        """Forget it."""
-        self._running.discard(sandbox)
-
     def left(self, removing: asyncio.Task[None]) -> None:
         """Remember a sandbox that is being removed."""
         self._leaving.add(removing)
@@ -181,24 +143,14 @@ class Bubblewrap:
 
     async def _open(self) -> Keeper:
         ids = find_ids()
-        try:
-            program = await asyncio.to_thread(keeper_program)
-        except OSError as error:
-            raise SandboxError(str(error)) from error
-        name = owner.owner_name()
-        self.folder = self._state_dir / name
-        self._state_dir.mkdir(parents=True, exist_ok=True, mode=0o700)
-        if self._lock is None:
-            self._lock = reaper.lock_of(self.folder)
-            owner.hold(self._lock)  # first, so that the folder is never seen without its owner
-        self.folder.mkdir(exist_ok=True, mode=0o700)
+        program = await asyncio.to_thread(keeper_program)
+        self.open_folder()
         spread(self.folder)
         if ids.as_root:
-            for folder in (self._state_dir, self.folder):
+            for folder in (self.state_dir, self.folder):
                 os.chown(folder, ids.keeper_uid, ids.keeper_gid)
-        reaper.write_owner(self.folder, keeper=None, cgroups=[])
         if self.cgroups is None:
-            self.cgroups = limiting.find_cgroups(f"proctor-{name}")
+            self.cgroups = limiting.find_cgroups(f"proctor-{owner.owner_name()}")
         groups = sorted({str(path) for path in self.cgroups.parents.values()}) if self.cgroups else []
         keeper = await Keeper.launch(str(program), ids)
         reaper.write_owner(self.folder, keeper=keeper.pid, cgroups=groups)
@@ -207,7 +159,7 @@ class Bubblewrap:
         return keeper
 
     async def _reap(self, keeper: Keeper) -> tuple[str, ...]:
-        removed = await reaper.reap(self._state_dir, keeper.remove)
+        removed = await reaper.reap(self.state_dir, keeper.remove)
         return removed + reaper.sweep_cgroups(self.cgroups.parents.values() if self.cgroups else ())
 
     async def remove(self, folder: Path) -> None:
@@ -221,7 +173,7 @@ class BubblewrapSandbox(ServedSandbox):
     """One sandbox; see `proctor.sandbox.base.Sandbox`."""
 
     def __init__(self, backend: Bubblewrap, request: SandboxRequest) -> None:
-        super().__init__(request, backend.uploads, backend.ca_bundle)
+        super().__init__(request, backend)
         self._backend = backend
         self._keeper: Keeper | None = None
         self._ident = ""
@@ -239,7 +191,7 @@ class BubblewrapSandbox(ServedSandbox):
         self._unique_name = self._backend.unique(self._request.name)
         await self._backend.room()
         self._keeper = await self._backend.keeper()
-        self._backend.began(self)
+        self._backend.running.add(self)
         stack = await self._backend.stack(self._request)
         try:
             await self._make(self._keeper, stack)
@@ -280,7 +232,7 @@ class BubblewrapSandbox(ServedSandbox):
             try:
                 await self._leave_group()
             finally:
-                self._backend.ended(self)
+                self._backend.running.discard(self)
 
     async def _end(self, keeper: Keeper) -> None:
         ident = self._ident or f"never-{self._unique_name}"
@@ -333,8 +285,19 @@ class BubblewrapSandbox(ServedSandbox):
         return SandboxInfo(
             backend="bubblewrap",
             name=self._request.name,
-            enforced=self._with_networks(limiting.enforcement(self._request.limits, self._backend.cgroups)),
+            enforced=self._with_networks(self._enforced()),
             ledger=self._used(counted),
+        )
+
+    def _enforced(self) -> dict[str, str]:
+        limits, cgroups = self._request.limits, self._backend.cgroups
+        why = "no writable control groups"
+        return limiting.enforcement(
+            limits,
+            network=f"network namespace: {limits.network}",
+            version=cgroups.version if cgroups else 0,
+            held=cgroups.parents if cgroups else (),
+            no_cpu=cgroups.missing.get("cpu", why) if cgroups else why,
         )
 
     def _require_keeper(self) -> Keeper:
@@ -374,16 +337,8 @@ class BubblewrapSandbox(ServedSandbox):
                 for fd in fds:
                     os.close(fd)
         self.init_pid = await self._session.ready(_START_S)
-        self._network = SandboxNetwork(self._session, backend.network_rules, self._network_lost)
-        await self.set_network(request.limits.network, request.limits.allowed_hosts)
-        backend.watch.add(
-            self._unique_name,
-            Watched(
-                limit_bytes=request.limits.storage_bytes,
-                measure=self._session.disk_usage,
-                end=self._end_for_storage,
-            ),
-        )
+        await self._connect()
+        self._watch(self._unique_name, self._session.disk_usage)
 
     def _fields(self, state: Path, stack: overlay.Stack, *, cgroup_count: int) -> list[str]:
         tags = {"nproc": "p", "fsize": "z", "data": "m", "nofile": "o"}

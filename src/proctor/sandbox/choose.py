@@ -45,9 +45,17 @@ def _open_bubblewrap(home: Path, network_allow: Sequence[str], ca_bundle: CaBund
 
 
 def _bubblewrap_obstacle() -> str:
-    from proctor.sandbox.probe import obstacle
+    from proctor.sandbox.userns import obstacle
 
     return obstacle()
+
+
+def _layered_images(cache_dir: Path, backend: Backend, options: RootOptions) -> MakesRoots:
+    from proctor.sandbox.bubblewrap import Bubblewrap
+    from proctor.sandbox.image.layered import LayeredImages
+
+    assert isinstance(backend, Bubblewrap)
+    return LayeredImages(cache_dir, backend, options)
 
 
 def _open_fake(home: Path, network_allow: Sequence[str], ca_bundle: CaBundle | None) -> Backend:
@@ -57,50 +65,44 @@ def _open_fake(home: Path, network_allow: Sequence[str], ca_bundle: CaBundle | N
     return Fake()
 
 
-def _open_podman(home: Path, network_allow: Sequence[str], ca_bundle: CaBundle | None) -> Backend:
-    from proctor.sandbox.podman import open_podman
+def _no_images(cache_dir: Path, backend: Backend, options: RootOptions) -> MakesRoots:
+    from proctor.sandbox.image.images import SettingsOnly
 
-    return open_podman(home, network_allow=network_allow, ca_bundle=ca_bundle)
-
-
-def _podman_obstacle() -> str:
-    from proctor.sandbox.podman import obstacle
-
-    return obstacle()
+    del cache_dir, backend, options
+    return SettingsOnly()
 
 
-def _open_docker(home: Path, network_allow: Sequence[str], ca_bundle: CaBundle | None) -> Backend:
-    from proctor.sandbox.docker import open_docker
+def _containers(name: str) -> Kind:
+    """Sandboxes that are containers of an engine."""
 
-    return open_docker(home, network_allow=network_allow, ca_bundle=ca_bundle)
+    def opened(home: Path, network_allow: Sequence[str], ca_bundle: CaBundle | None) -> Backend:
+        from proctor.sandbox.container.backend import Containers
+        from proctor.sandbox.container.engine import DOCKER, PODMAN
 
+        engine = {"podman": PODMAN, "docker": DOCKER}[name]
+        return Containers(engine, home, network_allow=network_allow, ca_bundle=ca_bundle)
 
-def _docker_obstacle() -> str:
-    from proctor.sandbox.docker import obstacle
+    def obstacle() -> str:
+        from proctor.sandbox.container.engine import DOCKER, PODMAN
 
-    return obstacle()
+        return {"podman": PODMAN, "docker": DOCKER}[name].obstacle()
 
+    def images(cache_dir: Path, backend: Backend, options: RootOptions) -> MakesRoots:
+        from proctor.sandbox.container.backend import Containers
+        from proctor.sandbox.container.images import ContainerImages
 
-def _layered_images(cache_dir: Path, backend: Backend, options: RootOptions) -> MakesRoots:
-    from proctor.sandbox.image import Images
+        del options
+        assert isinstance(backend, Containers)
+        return ContainerImages(cache_dir, backend)
 
-    return Images(cache_dir, backend, options)
-
-
-def _container_images(cache_dir: Path, backend: Backend, options: RootOptions) -> MakesRoots:
-    from proctor.sandbox.container.backend import Containers
-    from proctor.sandbox.container.images import ContainerImages
-
-    del options
-    assert isinstance(backend, Containers)
-    return ContainerImages(cache_dir, backend)
+    return Kind(open=opened, obstacle=obstacle, images=images, host_root=False)
 
 
 BACKENDS: dict[str, Kind] = {
     "bubblewrap": Kind(open=_open_bubblewrap, obstacle=_bubblewrap_obstacle, images=_layered_images),
-    "podman": Kind(open=_open_podman, obstacle=_podman_obstacle, images=_container_images, host_root=False),
-    "docker": Kind(open=_open_docker, obstacle=_docker_obstacle, images=_container_images, host_root=False),
-    "fake": Kind(open=_open_fake, obstacle=lambda: "", images=_layered_images),
+    "podman": _containers("podman"),
+    "docker": _containers("docker"),
+    "fake": Kind(open=_open_fake, obstacle=lambda: "", images=_no_images),
 }
 AUTO = ("bubblewrap", "podman", "docker")
 """What `auto` tries, in this order."""

@@ -8,7 +8,7 @@ from __future__ import annotations
 import contextlib
 import os
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -137,18 +137,18 @@ class Group:
     def usage(self) -> dict[str, Any]:
         """What the kernel counted; keys as in `SandboxInfo.ledger`."""
         found: dict[str, Any] = {"oom_kills": self.oom_kills()}
-        peak = self._read("memory", "memory.peak" if self.version == 2 else "memory.max_usage_in_bytes")
+        peak = self.read("memory", "memory.peak" if self.version == 2 else "memory.max_usage_in_bytes")
         if peak.strip().isdigit():
             found["peak_memory_bytes"] = int(peak)
         # Killed although its own limit was never reached: the host ran out, not the task.
         if self.version == 2:
-            reached = _keyed(self._read("memory", "memory.events")).get("oom", 0)
+            reached = _keyed(self.read("memory", "memory.events")).get("oom", 0)
         else:
-            reached = int(self._read("memory", "memory.failcnt").strip() or 0)
+            reached = int(self.read("memory", "memory.failcnt").strip() or 0)
         found["host_oom"] = bool(found["oom_kills"] and not reached)
         if found["host_oom"]:
             found["memory_free_bytes"] = self._free_at_start()
-        stat = _keyed(self._read("cpu", "cpu.stat"))
+        stat = _keyed(self.read("cpu", "cpu.stat"))
         if "throttled_usec" in stat:
             found["throttled_s"] = stat["throttled_usec"] / 1e6
         elif "throttled_time" in stat:
@@ -161,9 +161,9 @@ class Group:
         """CPU time of all that ran in the group, also of what was killed; None where it is not counted."""
         if self.version == 2:
             any_one = next(iter(self.folders), "")  # all controllers have the same folder
-            used_us = _keyed(self._read(any_one, "cpu.stat")).get("usage_usec")
+            used_us = _keyed(self.read(any_one, "cpu.stat")).get("usage_usec")
             return None if used_us is None else used_us / 1e6
-        used_ns = self._read(_COUNTER, "cpuacct.usage").strip()
+        used_ns = self.read(_COUNTER, "cpuacct.usage").strip()
         return int(used_ns) / 1e9 if used_ns.isdigit() else None
 
     def _free_at_start(self) -> int | None:
@@ -189,7 +189,8 @@ class Group:
                 left += 1
         return not left
 
-    def _read(self, controller: str, file: str) -> str:
+    def read(self, controller: str, file: str) -> str:
+        """What one file of the group says; empty when it cannot be read."""
         folder = self.folders.get(controller)
         if folder is None:
             return ""
@@ -211,21 +212,26 @@ def _set(place: str, value: str) -> None:
         os.close(fd)
 
 
-def enforcement(limits: Limits, cgroups: Cgroups | None) -> dict[str, str]:
-    """For each limit that was asked for: how it holds here, or why not."""
-    through = f"cgroup v{cgroups.version}" if cgroups else ""
-    why = "no writable control groups"
-    has = {name: bool(cgroups and name in cgroups.parents) for name in _CONTROLLERS}
-    reason = {name: (cgroups.missing.get(name, why) if cgroups else why) for name in _CONTROLLERS}
-    found = {"network": f"network namespace: {limits.network}"}
+def enforcement(
+    limits: Limits,
+    *,
+    network: str,
+    version: int,
+    held: Collection[str],
+    no_cpu: str,
+    storage: str = "watched: all processes are killed when it is exceeded",
+) -> dict[str, str]:
+    """For each limit that was asked for: how it holds, or why not. `held`: controllers that hold theirs."""
+    through = f"cgroup v{version}"
+    found = {"network": network}
     if limits.cpus is not None:
-        found["cpus"] = through if has["cpu"] else f"not enforced: {reason['cpu']}"
+        found["cpus"] = through if "cpu" in held else f"not enforced: {no_cpu}"
     if limits.memory_bytes is not None:
-        found["memory"] = through if has["memory"] else "rlimit: data size of each process"
+        found["memory"] = through if "memory" in held else "rlimit: data size of each process"
     if limits.pids is not None:
-        found["pids"] = through if has["pids"] else "rlimit: processes of each user inside"
+        found["pids"] = through if "pids" in held else "rlimit: processes of each user inside"
     if limits.storage_bytes is not None:
-        found["storage"] = "watched: all processes are killed when it is exceeded; rlimit: size of each file"
+        found["storage"] = f"{storage}; rlimit: size of each file"
     return found
 
 
@@ -248,7 +254,7 @@ def find_cgroups(
     """Where this process may make control groups; `name` is the folder of all of ours."""
     try:
         mounted = [line.split() for line in mounts.read_text().splitlines()]
-        paths = _own_paths(own.read_text())
+        paths = group_paths(own.read_text())
     except OSError:
         return None
     for _, folder, kind, *_ in mounted:
@@ -282,7 +288,8 @@ def _enabled(controllers: Iterable[str]) -> str:
     return " ".join(f"+{each}" for each in controllers)
 
 
-def _own_paths(text: str) -> dict[str, str]:
+def group_paths(text: str) -> dict[str, str]:
+    """Controller → group of a process; the empty name is the unified hierarchy."""
     paths = {}
     for line in text.splitlines():
         _, controllers, path = line.split(":", 2)

@@ -11,21 +11,12 @@ from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Protocol, cast, runtime_checkable
 
-from proctor.sandbox.base import Sandbox, can
+from proctor.sandbox.base import Sandbox
 
 _OPAQUE = ("trusted.overlay.opaque", "user.overlay.opaque")
 _MAX_READ_BYTES = 64 << 20
 _MOST_LINKS = 8
-
-
-@runtime_checkable
-class ShowsLower(Protocol):
-    """A sandbox whose root can be looked at."""
-
-    def lower(self) -> Lower | None:
-        """Its root without what changed; None when it cannot be seen from here."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -133,5 +124,7 @@ def _opaque(place: str) -> bool:
 
 
 def lower_of(sandbox: Sandbox) -> Lower | None:
-    """What a sandbox's root had before anything ran in it; None when it cannot be known."""
-    return cast("ShowsLower", sandbox).lower() if can(sandbox, ShowsLower) else None
+    """What a sandbox's root had before anything ran in it; None when it cannot be seen from here."""
+    known = getattr(sandbox, "lower", None)
+    found: Lower | None = known() if known else None
+    return found

@@ -11,9 +11,7 @@ import yaml
 from proctor.disk import read_small
 from proctor.errors import TaskError
 from proctor.model.task import Task, TaskEnvironment
-from proctor.sandbox.image.dockerfile import MOST_BYTES, parse
-from proctor.sandbox.image.recipe import bases_of
-from proctor.sandbox.image.stages import UnsupportedError
+from proctor.sandbox.image.stages import UnsupportedError, stages_of
 
 _MOST_BYTES = 1 << 20
 
@@ -39,9 +37,8 @@ def _of(environment: TaskEnvironment) -> Iterator[str]:
 
 def _in_dockerfile(file: Path) -> Iterator[str]:
     try:
-        yield from bases_of(parse(read_small(file, MOST_BYTES), str(file)), str(file))
-    except OSError as error:
-        raise TaskError(f"{file}: {error.strerror}") from error
+        stages = stages_of(file)
+        yield from stages.bases(stages.target())
     except UnsupportedError as error:
         raise TaskError(f"{file}:{error.line}: {error.what}: its image cannot be determined") from error
 

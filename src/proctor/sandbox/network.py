@@ -1,18 +1,48 @@
-"""The network of one running sandbox: none, public or an allow-list, and another in a later phase."""
+"""The network of one running sandbox: none, public or an allow-list, and another in a later phase.
+
+slirp4netns carries a public one; routes set from outside keep it to the internet. The inside may not
+configure its network, root or not, so no route can be taken away from there.
+"""
 
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import os
-from collections.abc import Callable, Sequence
+import shutil
+from collections.abc import Callable, Coroutine, Iterable, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 from proctor.errors import SandboxError
-from proctor.sandbox import proxy
 from proctor.sandbox.base import Network
 from proctor.sandbox.init.client import Keeper
 from proctor.sandbox.init.session import Session
-from proctor.sandbox.reach import NetworkRules, find_reach
-from proctor.sandbox.slirp import Launch, PublicNetwork
+from proctor.sandbox.network_rules import DEVICE, MTU, NetworkRules, resolve_rules
+
+if TYPE_CHECKING:
+    from proctor.sandbox.proxy import AllowListProxy
+
+Launch = Callable[[Sequence[str], Sequence[int]], Coroutine[Any, Any, int]]
+"""Runs a program of the host that may enter a sandbox's network; its exit code. The descriptors become its
+input, output and error stream, and are closed here once it has them."""
+TUN = Path("/dev/net/tun")
+_READY_S = 30.0
+_SAID_BYTES = 4096
+_OUT_OF_THE_WAY = 'exec 3>&1 1>&2; exec "$@"'
+"""slirp4netns also prints on its output: the descriptor on which it reports must be another."""
+
+
+def obstacle() -> str:
+    """Why a public network cannot come up here, as far as a quick look can tell; empty when it may."""
+    for program, package in (("slirp4netns", "slirp4netns"), ("ip", "iproute2"), ("nsenter", "util-linux")):
+        if not shutil.which(program):
+            return f"{program} is not installed: install the package {package}"
+    if not TUN.exists():
+        return f"{TUN} is missing: `modprobe tun`, or give it to this container (--device {TUN})"
+    if os.geteuid() != 0 and not os.access(TUN, os.R_OK | os.W_OK):
+        return f"{TUN} may not be used by this account: as root, chmod 666 {TUN}"
+    return ""
 
 
 def by_keeper(keeper: Keeper) -> Launch:
@@ -39,7 +69,7 @@ class SandboxNetwork:
         """Is told when a network is lost that was up."""
         self._rules = rules
         self._public: PublicNetwork | None = None
-        self._proxy: proxy.AllowListProxy | None = None
+        self._proxy: AllowListProxy | None = None
         self.env: dict[str, str] = {}
         """Variables that commands inside need to use it."""
         self.mode: Network = "none"
@@ -58,19 +88,21 @@ class SandboxNetwork:
             self._public = PublicNetwork(launch, self._rules, self._on_lost)
             await self._public.start(pid)
         elif network == "allowlist":
-            self._proxy = proxy.AllowListProxy(allowed_hosts, await find_reach(self._rules))
-            self.env = await self._listen(self._proxy)
+            await self._serve_proxy(allowed_hosts)
         self.mode = network
 
-    async def _listen(self, made: proxy.AllowListProxy) -> dict[str, str]:
+    async def _serve_proxy(self, allowed_hosts: Sequence[str]) -> None:
         """Serve the proxy at its usual port, or where an agent has kept that one, at another."""
+        from proctor.sandbox import proxy
+
+        self._proxy = proxy.AllowListProxy(allowed_hosts, await resolve_rules(self._rules))
         try:
             listener = await self._session.listen(proxy.PORT)
         except SandboxError:
             listener = await self._session.listen(0)
         port: int = listener.getsockname()[1]
-        await made.start(listener)
-        return proxy.proxy_environment(port)
+        await self._proxy.start(listener)
+        self.env = proxy.proxy_environment(port)
 
     async def stop(self) -> None:
         """Disconnect."""
@@ -81,3 +113,114 @@ class SandboxNetwork:
             await public.stop()
         if served:
             await served.stop()
+
+
+class PublicNetwork:
+    """A slirp4netns process that gives one network namespace the internet."""
+
+    def __init__(self, launch: Launch, rules: NetworkRules, on_lost: Callable[[str], None]) -> None:
+        self._launch = launch
+        self._rules = rules
+        self._on_lost = on_lost
+        """Is told when the connection ends although nobody asked for that."""
+        self._task: asyncio.Task[int] | None = None
+        self._exit_fd = -1
+
+    async def start(self, pid: int) -> None:
+        """Connect the network namespace of a process; SandboxError says what to install or change."""
+        if problem := obstacle():
+            raise _refused(problem)
+        rules = await resolve_rules(self._rules)
+        try:
+            await self._connect(pid)
+            await configure(self._launch, pid, rules.routes())
+        except BaseException:
+            await self.stop()
+            raise
+
+    async def _connect(self, pid: int) -> None:
+        enter = ["nsenter", f"--net={self._rules.outside}"] if self._rules.outside else []
+        command = [
+            "sh", "-c", _OUT_OF_THE_WAY, "sh", *enter,
+            "slirp4netns", f"--mtu={MTU}", "--disable-host-loopback", "--enable-sandbox", "--enable-seccomp",
+            "--ready-fd=3", "--exit-fd=0", "--netns-type=path", f"/proc/{pid}/ns/net", DEVICE,
+        ]  # fmt: skip
+        leave, self._exit_fd = os.pipe2(os.O_CLOEXEC)
+        ready, tell = os.pipe2(os.O_CLOEXEC)
+        said, say = _message_pipe()
+        self._task = asyncio.create_task(self._launch(command, [leave, tell, say]))
+        try:
+            word = await _first_byte(ready, _READY_S)
+            if word != b"1":
+                raise _refused(_reason(said, "slirp4netns ended before the network was up"))
+            self._task.add_done_callback(self._ended)
+        finally:
+            os.close(ready)
+            os.close(said)
+
+    def _ended(self, task: asyncio.Task[int]) -> None:
+        if self._exit_fd >= 0 and not task.cancelled():
+            how = task.exception() or f"exit code {task.result()}"
+            self._on_lost(f"slirp4netns, which carries the network, ended by itself ({how})")
+
+    async def stop(self) -> None:
+        """Disconnect. The routes that refuse stay: they lead nowhere."""
+        if self._exit_fd >= 0:
+            os.close(self._exit_fd)
+            self._exit_fd = -1
+        if self._task:
+            with contextlib.suppress(SandboxError, asyncio.CancelledError):
+                await self._task
+            self._task = None
+
+
+async def configure(launch: Launch, pid: int, lines: Iterable[str]) -> None:
+    """Set addresses and routes in the network namespace of a process, all or an error."""
+    text = "".join(f"{line}\n" for line in lines)
+    given = os.memfd_create("routes", os.MFD_CLOEXEC)
+    os.write(given, text.encode())
+    os.lseek(given, 0, os.SEEK_SET)
+    said, say = _message_pipe()
+    command = ["nsenter", f"--net=/proc/{pid}/ns/net", "ip", "-batch", "-"]
+    try:
+        if await launch(command, [given, os.open(os.devnull, os.O_WRONLY | os.O_CLOEXEC), say]):
+            raise _refused(_reason(said, "`ip -batch` failed"))
+    finally:
+        os.close(said)
+
+
+def _refused(problem: str) -> SandboxError:
+    return SandboxError(
+        f"network 'public' did not come up: {problem}; or do without it (--network none). "
+        "`proctor doctor` tests it"
+    )
+
+
+def _message_pipe() -> tuple[int, int]:
+    """A pipe for messages. What does not fit is lost, so that a writer never waits for a reader."""
+    reader, writer = os.pipe2(os.O_CLOEXEC | os.O_NONBLOCK)
+    return reader, writer
+
+
+def _reason(said: int, otherwise: str) -> str:
+    """The last words of a program that failed."""
+    with contextlib.suppress(BlockingIOError):
+        lines = os.read(said, _SAID_BYTES).decode(errors="replace").strip().splitlines()
+        told = [line for line in lines if not line.startswith(("WARNING: Support for", "sent tapfd"))]
+        if told:
+            return f"{otherwise} ({'; '.join(told[-3:])})"
+    return otherwise
+
+
+async def _first_byte(fd: int, timeout_s: float) -> bytes:
+    loop = asyncio.get_running_loop()
+    event = asyncio.Event()
+    loop.add_reader(fd, event.set)
+    try:
+        async with asyncio.timeout(timeout_s):
+            await event.wait()
+    except TimeoutError:
+        raise _refused(f"slirp4netns was not ready after {timeout_s:.0f} s") from None
+    finally:
+        loop.remove_reader(fd)
+    return os.read(fd, 1)

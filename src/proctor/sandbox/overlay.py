@@ -17,7 +17,7 @@ from proctor.errors import SandboxError
 from proctor.sandbox.base import Root
 from proctor.sandbox.certificates import INSIDE, CaBundle
 from proctor.sandbox.lower import Lower
-from proctor.sandbox.reach import RESOLVER
+from proctor.sandbox.network_rules import RESOLVER
 
 _HOST_ETC = (
     "alternatives", "bash.bashrc", "ca-certificates", "ca-certificates.conf", "debian_version", "fonts",

@@ -1,20 +1,31 @@
-"""What works here and why not: quick looks for `auto`, and a real sandbox for `proctor doctor`."""
+"""What works here and why not, for `proctor doctor`: a sandbox is really made, and one that connects.
+
+Its public network is tried against an outside of our own, a network in which every address answers and from
+which nothing leads on: also addresses that must not be reached are tried, and no packet leaves this machine.
+"""
 
 from __future__ import annotations
 
+import asyncio
+import contextlib
 import os
-import sys
 import time
-from dataclasses import dataclass
+from collections.abc import AsyncIterator
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from proctor.errors import SandboxError
-from proctor.sandbox import limits, seccomp, slirp
+from proctor.sandbox import limits, network, seccomp
 from proctor.sandbox.base import Limits, Root, Sandbox, SandboxRequest
-from proctor.sandbox.bubblewrap import Bubblewrap
-from proctor.sandbox.init.build import missing_program, origin
-from proctor.sandbox.outside import ADDRESS, ANSWER, PORT, an_outside
-from proctor.sandbox.userns import find_ids
+from proctor.sandbox.bubblewrap import Bubblewrap, BubblewrapSandbox
+from proctor.sandbox.network import by_keeper, configure
+from proctor.sandbox.programs import missing_program, origin
+from proctor.sandbox.userns import obstacle
+
+ADDRESS = "11.22.33.44"
+"""An address of the internet, as good as any other: outside of our own it leads nowhere else."""
+PORT = 80
+ANSWER = b"proctor\n"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -25,32 +36,6 @@ class Check:
     ok: bool
     detail: str
     needed: bool = False
-
-
-def obstacle(proc: Path = Path("/proc")) -> str:
-    """Why bubblewrap sandboxes cannot work here, as far as a quick look can tell; empty when they may."""
-    ordinary = os.geteuid() != 0
-    switches = {
-        "sys/user/max_user_namespaces": (0, "user namespaces are switched off", True),
-        "sys/kernel/unprivileged_userns_clone": (0, "user namespaces are for root only", ordinary),
-        "sys/kernel/apparmor_restrict_unprivileged_userns": (
-            1,
-            "AppArmor denies user namespaces to ordinary programs; set it to 0 or add a profile",
-            ordinary,
-        ),
-    }
-    if not sys.platform.startswith("linux"):
-        return "it needs Linux"
-    if problem := missing_program():
-        return problem
-    for name, (closed, meaning, applies) in switches.items():
-        if applies and _number(proc / name) == closed:
-            return f"{meaning} (sysctl {name.removeprefix('sys/').replace('/', '.')} is {closed})"
-    try:
-        find_ids()
-    except SandboxError as error:
-        return str(error)
-    return ""
 
 
 async def probe(home: Path) -> tuple[Check, ...]:
@@ -70,13 +55,6 @@ async def probe(home: Path) -> tuple[Check, ...]:
     checks.append(made := await _try_one(home, problem))
     checks.append(await _try_network(home, made.ok))
     return tuple(checks)
-
-
-def _number(file: Path) -> int | None:
-    try:
-        return int(file.read_text())
-    except (OSError, ValueError):
-        return None
 
 
 def _cgroup_check() -> Check:
@@ -116,7 +94,7 @@ async def _try_one(home: Path, problem: str) -> Check:
 async def _try_network(home: Path, possible: bool) -> Check:
     """Connect from a sandbox with a public network to a server in a network of our own."""
     name = "network 'public'"
-    if problem := slirp.obstacle() or ("" if possible else "not tried"):
+    if problem := network.obstacle() or ("" if possible else "not tried"):
         return Check(name=name, ok=False, detail=problem)
     backend = Bubblewrap(home)
     try:
@@ -143,7 +121,41 @@ async def _try_network(home: Path, possible: bool) -> Check:
 
 
 async def _reaches(sandbox: Sandbox, address: str) -> bool:
-    """Whether the server of `sandbox.outside` answers at an address."""
+    """Whether the server of `an_outside` answers at an address."""
     script = f"exec 3<>/dev/tcp/{address}/{PORT} && printf 'GET / HTTP/1.0\\r\\n\\r\\n' >&3 && cat <&3"
     result = await sandbox.exec(["bash", "-c", script], timeout_s=10)
     return result.stdout.endswith(ANSWER)
+
+
+async def _answer(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+    with contextlib.suppress(OSError, asyncio.IncompleteReadError, asyncio.LimitOverrunError):
+        await reader.readuntil(b"\r\n\r\n")
+        writer.write(b"HTTP/1.0 200 OK\r\n\r\n" + ANSWER)
+        await writer.drain()
+    writer.close()
+
+
+@contextlib.asynccontextmanager
+async def an_outside(backend: Bubblewrap) -> AsyncIterator[BubblewrapSandbox]:
+    """As long as this lasts, new sandboxes of the back end connect to it instead of the real one.
+
+    It is the network of a sandbox, without any connection, whose loopback has every address. A server there
+    answers on port 80.
+    """
+    keeper = await backend.keeper()
+    real = backend.network_rules
+    sandbox = backend.sandbox(SandboxRequest(name="outside", root=Root(host=True)))
+    await sandbox.start()
+    try:
+        listener = await sandbox.listen_everywhere(PORT)
+        await configure(by_keeper(keeper), sandbox.init_pid, ["route add local 0.0.0.0/0 dev lo"])
+        server = await asyncio.start_server(_answer, sock=listener)
+        backend.network_rules = replace(real, outside=f"/proc/{sandbox.init_pid}/ns/net")
+        try:
+            yield sandbox
+        finally:
+            backend.network_rules = real
+            server.close()
+            await server.wait_closed()
+    finally:
+        await sandbox.stop()

@@ -12,7 +12,7 @@ import ipaddress
 import socket
 from collections.abc import Sequence
 
-from proctor.sandbox.reach import Reach
+from proctor.sandbox.network_rules import AddressRules
 
 PORT = 3128
 _HEAD_BYTES = 16 * 1024
@@ -49,9 +49,9 @@ def _address(host: str) -> ipaddress.IPv4Address | ipaddress.IPv6Address | None:
 class AllowListProxy:
     """An HTTP proxy on a socket of the inside's loopback; other hosts get 403."""
 
-    def __init__(self, allow_list: Sequence[str], reach: Reach) -> None:
+    def __init__(self, allow_list: Sequence[str], rules: AddressRules) -> None:
         self._allow_list = tuple(allow_list)
-        self._reach = reach
+        self._rules = rules
         self._server: asyncio.Server | None = None
         self._open: set[asyncio.Task[None]] = set()
         self.refused: set[str] = set()
@@ -112,7 +112,7 @@ class AllowListProxy:
         loop = asyncio.get_running_loop()
         error: OSError | None = None
         for *_, address in await loop.getaddrinfo(host, port, type=socket.SOCK_STREAM):
-            if self._reach.may(str(address[0])):
+            if self._rules.allows(str(address[0])):
                 try:
                     return await asyncio.open_connection(str(address[0]), port, limit=1 << 16)
                 except OSError as refused:

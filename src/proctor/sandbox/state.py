@@ -11,6 +11,7 @@ import contextlib
 import os
 import secrets
 import sys
+from collections.abc import Awaitable, Callable
 from pathlib import Path
 
 from proctor.errors import SandboxError
@@ -19,15 +20,39 @@ from proctor.sandbox.init.client import Keeper
 from proctor.sandbox.init.session import Session
 
 _BLOCK = 512
-_SAVE = (
-    'ulimit -c 0; ulimit -f "$1" && exec tar --create --file=- --directory=/proc/self/fd/3/upper '
+_TAR = (
+    'ulimit -c 0; ulimit -f "$1" && exec tar --create --file=- --directory="$2" '
     "--numeric-owner --sparse --sort=name --one-file-system --warning=none --format=posix "
-    "--pax-option=delete=atime,delete=ctime,delete=mtime --xattrs '--xattrs-include=user.overlay.opaque' ."
+    "--pax-option=delete=atime,delete=ctime,delete=mtime --xattrs "
+    "'--xattrs-include=trusted.overlay.opaque' '--xattrs-include=user.overlay.opaque' ."
 )
 """A file size limit stops what would be too large: tar then dies of a signal."""
 _NEEDS_TAR = 2
-_TAR_DONE = (0, 1)
+TAR_DONE = (0, 1)
 """1: a file could not be read entirely; the rest is there."""
+
+
+def tar_command(folder: str, max_bytes: int) -> list[str]:
+    """What writes the changes in a folder as a tar, unless they are too large."""
+    return ["sh", "-c", _TAR, "sh", str(max(1, max_bytes // _BLOCK)), folder]
+
+
+async def write_whole(target: Path, write: Callable[[int], Awaitable[bool]]) -> bool:
+    """Have a file written through a descriptor, and kept if `write` says so; else there is none."""
+    place = str(target)
+    parent, _, name = place.rpartition("/")
+    writing = f"{parent or '.'}/.{name}.{secrets.token_hex(4)}"
+    out = os.open(writing, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
+    kept = False
+    try:
+        kept = await write(out)
+        if kept:
+            os.replace(writing, place)  # noqa: PTH105 - once per trial
+    finally:
+        os.close(out)
+        if not kept:
+            os.unlink(writing)  # noqa: PTH108 - same
+    return kept
 
 
 async def save(keeper: Keeper, session: Session, folder: Path, target: Path, *, max_bytes: int) -> bool:
@@ -35,12 +60,8 @@ async def save(keeper: Keeper, session: Session, folder: Path, target: Path, *, 
 
     False when they are too much to keep.
     """
-    place = str(target)
-    parent, _, name = place.rpartition("/")
-    writing = f"{parent or '.'}/.{name}.{secrets.token_hex(4)}"
-    flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC
-    out = os.open(writing, flags, 0o600)
-    try:
+
+    async def write(out: int) -> bool:
         state = _open_folder(folder)
         try:
             with session.ending() as quiet:
@@ -50,14 +71,9 @@ async def save(keeper: Keeper, session: Session, folder: Path, target: Path, *, 
                 code = await _save_with_tar(keeper, state, out, max_bytes)
         finally:
             os.close(state)
-        if code == 0:
-            os.replace(writing, place)  # noqa: PTH105 - once per trial
-            writing = ""
-    finally:
-        os.close(out)
-        if writing:
-            os.unlink(writing)  # noqa: PTH108 - same
-    return not writing
+        return code == 0
+
+    return await write_whole(target, write)
 
 
 async def _save_with_tar(keeper: Keeper, state: int, out: int, max_bytes: int) -> int:
@@ -65,11 +81,10 @@ async def _save_with_tar(keeper: Keeper, state: int, out: int, max_bytes: int) -
     os.lseek(out, 0, os.SEEK_SET)
     null = os.open(os.devnull, os.O_RDWR | os.O_CLOEXEC)
     try:
-        command = ["sh", "-c", _SAVE, "sh", str(max(1, max_bytes // _BLOCK))]
-        code = await keeper.run(command, [null, out, null, state])
+        code = await keeper.run(tar_command("/proc/self/fd/3/upper", max_bytes), [null, out, null, state])
     finally:
         os.close(null)
-    return 0 if code in _TAR_DONE else code
+    return 0 if code in TAR_DONE else code
 
 
 async def restore(keeper: Keeper, folder: Path, state: Path) -> None:

@@ -1,7 +1,8 @@
 """Files into and out of a sandbox, as one stream of entries that a process inside writes or reads.
 
 The stream that comes out was written by the inside, so every name, kind and size in it is checked here; on
-the host nothing is ever followed, and nothing but plain files and folders is made.
+the host nothing is ever followed, and nothing but plain files and folders is made. What goes in is packed by
+the back end, and what does not change is packed once.
 """
 
 # Names are bytes, or nothing may be imported any more; pathlib serves neither.
@@ -9,12 +10,16 @@ the host nothing is ever followed, and nothing but plain files and folders is ma
 
 from __future__ import annotations
 
+import asyncio
 import errno
+import fcntl
 import os
 import stat
 import struct
-from collections.abc import Iterator
+import tempfile
+from collections.abc import Iterator, Sequence
 from pathlib import Path
+from typing import NamedTuple
 
 from proctor.disk import make_folders
 from proctor.errors import SandboxError
@@ -27,6 +32,10 @@ _MOST_NAMES = 100
 _PATH_MAX = 4096
 _UNFIT = {errno.ENAMETOOLONG, errno.EINVAL, errno.EILSEQ, errno.ENOTDIR, errno.EISDIR, errno.EEXIST}
 """A name that cannot be used here: such an entry is left out. Whatever else fails is this machine's doing."""
+_INLINE_BYTES = 1 << 18
+_SEALS = fcntl.F_SEAL_SEAL | fcntl.F_SEAL_SHRINK | fcntl.F_SEAL_GROW | fcntl.F_SEAL_WRITE
+_MOST_KEPT = 32
+"""Of how many sources the stream is kept; none is larger than what is packed in memory."""
 
 
 def pack(source: Path) -> Iterator[bytes]:
@@ -196,3 +205,93 @@ class Unpacker:
         if folder not in self._made:
             make_folders(folder)
             self._made.add(folder)
+
+
+class Stream(NamedTuple):
+    """A file to read from its beginning, and the path inside where its entries are to be unpacked."""
+
+    fd: int
+    target: str
+    kept: bool = False
+    """Whether others will use the same file."""
+
+
+class Uploads:
+    """Packs files and folders. Who takes a stream gives it back."""
+
+    def __init__(self, spool: Path) -> None:
+        """`spool` is where what is too large for memory is packed."""
+        self._spool = spool
+        self._kept: dict[tuple[str, int, int], int] = {}
+
+    async def stream(self, source: Path, target: str, *, fixed: bool = False) -> Stream:
+        """The stream of a file, or of a folder's content. `fixed`: as it was when first asked for."""
+        if not target.startswith("/"):
+            raise SandboxError(f"upload to {target!r}: the path inside must be absolute")
+        place = str(source)
+        status = os.lstat(place)
+        if target.endswith("/") and not stat.S_ISDIR(status.st_mode):
+            target += source.name
+        sign = (place, status.st_ino, status.st_mtime_ns)
+        kept = self._kept.get(sign, -1) if fixed else -1
+        fd = kept if kept >= 0 else await self._packed(source, sign if fixed else None)
+        return Stream(fd, target.rstrip("/") or "/", kept=fixed and self._kept.get(sign) == fd)
+
+    async def streams(self, sources: Sequence[tuple[Path, str]]) -> list[Stream]:
+        """The streams of several that are fixed."""
+        found: list[Stream] = []
+        try:
+            for source, target in sources:
+                found.append(await self.stream(source, target, fixed=True))
+        except BaseException:
+            self.give_back(found)
+            raise
+        return found
+
+    def give_back(self, streams: Sequence[Stream]) -> None:
+        """Let go of streams."""
+        for each in streams:
+            if not each.kept:
+                os.close(each.fd)
+
+    def close(self) -> None:
+        """Forget what was kept."""
+        while self._kept:
+            os.close(self._kept.popitem()[1])
+
+    async def _packed(self, source: Path, sign: tuple[str, int, int] | None) -> int:
+        pieces = pack(source)
+        small = bytearray()
+        for piece in pieces:
+            small += piece
+            if len(small) > _INLINE_BYTES:
+                return await asyncio.to_thread(_spooled, bytes(small), pieces, self._spool)
+        fd = _in_memory(small)
+        if sign and len(self._kept) < _MOST_KEPT:
+            self._kept[sign] = fd
+        return fd
+
+
+def _in_memory(data: bytearray) -> int:
+    """Sealed: others may get the same file, so it must never change."""
+    fd = os.memfd_create("upload", os.MFD_CLOEXEC | os.MFD_ALLOW_SEALING)
+    os.write(fd, data)
+    fcntl.fcntl(fd, fcntl.F_ADD_SEALS, _SEALS)
+    return _read_only(fd)
+
+
+def _spooled(first: bytes, rest: Iterator[bytes], folder: Path) -> int:
+    with tempfile.TemporaryFile(dir=folder) as file:
+        file.write(first)
+        for piece in rest:
+            file.write(piece)
+        file.flush()
+        return _read_only(os.dup(file.fileno()))
+
+
+def _read_only(fd: int) -> int:
+    """The same file from its beginning: what goes inside must not be writable there."""
+    try:
+        return os.open(f"/proc/self/fd/{fd}", os.O_RDONLY | os.O_CLOEXEC)
+    finally:
+        os.close(fd)

@@ -10,10 +10,12 @@ import os
 import pwd
 import shutil
 import subprocess
+import sys
 from dataclasses import dataclass
 from pathlib import Path
 
 from proctor.errors import SandboxError
+from proctor.sandbox.programs import missing_program
 
 IDS = 65_536
 ROOT_BASE = 2_000_000_000
@@ -70,6 +72,39 @@ def find_ids(
     if not (shutil.which("newuidmap") and shutil.which("newgidmap")):
         raise SandboxError("newuidmap and newgidmap are missing: install the package uidmap (shadow-utils)")
     return Ids(first_uid=first_user, first_gid=first_group, keeper_uid=uid, keeper_gid=gid, as_root=False)
+
+
+def obstacle(proc: Path = Path("/proc")) -> str:
+    """Why sandboxes of namespaces cannot work here, as far as a quick look can tell; empty when they may."""
+    ordinary = os.geteuid() != 0
+    switches = {
+        "sys/user/max_user_namespaces": (0, "user namespaces are switched off", True),
+        "sys/kernel/unprivileged_userns_clone": (0, "user namespaces are for root only", ordinary),
+        "sys/kernel/apparmor_restrict_unprivileged_userns": (
+            1,
+            "AppArmor denies user namespaces to ordinary programs; set it to 0 or add a profile",
+            ordinary,
+        ),
+    }
+    if not sys.platform.startswith("linux"):
+        return "it needs Linux"
+    if problem := missing_program():
+        return problem
+    for name, (closed, meaning, applies) in switches.items():
+        if applies and _number(proc / name) == closed:
+            return f"{meaning} (sysctl {name.removeprefix('sys/').replace('/', '.')} is {closed})"
+    try:
+        find_ids()
+    except SandboxError as error:
+        return str(error)
+    return ""
+
+
+def _number(file: Path) -> int | None:
+    try:
+        return int(file.read_text())
+    except (OSError, ValueError):
+        return None
 
 
 def write_maps(pid: int, ids: Ids) -> None:

@@ -11,9 +11,9 @@ from proctor.errors import SandboxError
 from proctor.model.vetting import Check
 from proctor.runs.vet import perturb
 from proctor.runs.vet.perturb import LIBRARY, ZONE, DisturbedBackend, NotTried, disturbance
-from proctor.sandbox.base import EndsProcesses, Limits, Root, SandboxRequest
-from proctor.sandbox.clock.build import AHEAD_S
+from proctor.sandbox.base import Limits, Root, SandboxRequest
 from proctor.sandbox.fake import Fake, FakeCommand, FakeResult
+from proctor.sandbox.programs import AHEAD_S
 from proctor.trial.collect import KeepsState
 
 pytestmark = pytest.mark.anyio
@@ -136,7 +136,6 @@ async def test_everything_else_is_the_real_sandbox(tmp_path: Path):
     await sandbox.upload(tmp_path / "file", "/app/file")
     await sandbox.download("/app/file", tmp_path / "back")
     assert (tmp_path / "back").read_text() == "x"
-    assert isinstance(sandbox, EndsProcesses)
     assert not isinstance(sandbox, KeepsState)
     await sandbox.end_processes(["/app"])
     assert fake.sandboxes[0].ended == 1

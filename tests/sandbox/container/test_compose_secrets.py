@@ -6,7 +6,7 @@ import pytest
 
 from proctor.errors import TaskError
 from proctor.sandbox.container.compose import without_values
-from proctor.sandbox.container.variables import used
+from proctor.sandbox.container.composition import used
 
 
 def document(**services):

@@ -8,8 +8,8 @@ from proctor.errors import SandboxError, TaskError
 from proctor.model.task import TaskEnvironment
 from proctor.sandbox.container import composition
 from proctor.sandbox.container.compose import compose_program
-from proctor.sandbox.image.single_service import main_service
-from proctor.sandbox.podman import engine
+from proctor.sandbox.container.engine import PODMAN
+from proctor.sandbox.image.definition import main_service
 
 
 @pytest.fixture
@@ -147,4 +147,4 @@ def test_a_file_that_cannot_be_served_is_refused(write, text, word):
 def test_without_a_program_for_compose_files_the_error_says_what_to_install(monkeypatch, tmp_path):
     monkeypatch.setenv("PATH", str(tmp_path))
     with pytest.raises(SandboxError, match="install podman-compose"):
-        compose_program(engine())
+        compose_program(PODMAN)

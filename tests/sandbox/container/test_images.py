@@ -153,10 +153,11 @@ import asyncio, sys
 from pathlib import Path
 from proctor.model.task import Task, TaskEnvironment
 from proctor.sandbox.container.images import ContainerImages
-from proctor.sandbox.podman import open_podman
+from proctor.sandbox.container.backend import Containers
+from proctor.sandbox.container.engine import PODMAN
 
 async def main():
-    backend = open_podman(Path(sys.argv[1]), cache_dir=Path(sys.argv[2]))
+    backend = Containers(PODMAN, Path(sys.argv[1]), cache_dir=Path(sys.argv[2]))
     images = ContainerImages(Path(sys.argv[3]), backend)
     folder = Path(sys.argv[4])
     environment = TaskEnvironment(folder=folder, dockerfile=folder / "Dockerfile")

@@ -7,9 +7,9 @@ import shutil
 import pytest
 
 from proctor.errors import SandboxError
-from proctor.sandbox import podman
 from proctor.sandbox.container import adjust, probe
-from proctor.sandbox.container.engine import Adjustment
+from proctor.sandbox.container.backend import Containers
+from proctor.sandbox.container.engine import PODMAN, Adjustment
 
 pytestmark = pytest.mark.anyio
 
@@ -27,7 +27,7 @@ async def test_an_engine_that_cannot_work_says_why(tmp_path, monkeypatch):
         raise SandboxError("podman cannot run a container here: no reason")
 
     monkeypatch.setattr(adjust, "find", no)
-    (check,) = await probe.probe(podman.open_podman(tmp_path))
+    (check,) = await probe.probe(Containers(PODMAN, tmp_path))
     assert (check.ok, check.needed) == (False, True)
     assert "no reason" in check.detail
 
@@ -41,13 +41,13 @@ async def test_what_was_adjusted_and_what_is_missing_is_explained(tmp_path, monk
     assert probe.explain(Adjustment()) == "worked with the defaults of the engine"
     assert probe._limits(fit).detail.startswith("memory, cpus cannot be set here")
     monkeypatch.setattr(shutil, "which", lambda _: None)
-    assert "slirp4netns is not installed" in probe._public(podman.open_podman(tmp_path)).detail
-    assert "install podman-compose" in probe._compose(podman.engine()).detail
+    assert "slirp4netns is not installed" in probe._public(Containers(PODMAN, tmp_path)).detail
+    assert "install podman-compose" in probe._compose(PODMAN).detail
 
 
 @pytest.mark.parametrize("answer", ["vfs", "overlay", None])
 async def test_a_slow_storage_driver_is_named(answer, tmp_path, monkeypatch):
-    backend = podman.open_podman(tmp_path)
+    backend = Containers(PODMAN, tmp_path)
 
     async def ask(*_):
         if answer is None:

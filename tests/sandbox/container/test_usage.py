@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import os
-import shutil
 from pathlib import Path
 
 import pytest
 
 from proctor.errors import SandboxError
 from proctor.sandbox.base import Limits
-from proctor.sandbox.container import static, usage
+from proctor.sandbox.container import usage
 from proctor.sandbox.limits import Group
 
 INSIDE = """\
@@ -101,19 +100,3 @@ async def test_disk_use_counts_bytes_and_inodes(tmp_path):
     assert await usage.find_changes(os.getpid(), ("cat", "/dev/null", "#")) == ()
     assert await usage.find_changes(2**22 + 1, ()) == ()
     assert await usage.find_changes(2**22 + 1, ("/no/such/program",)) == ()
-
-
-def test_the_init_must_be_static(tmp_path, monkeypatch):
-    assert not static.is_static(Path(os.path.realpath(shutil.which("ls") or "/bin/ls")))
-    (tmp_path / "script").write_text("#!/bin/sh\n")
-    assert not static.is_static(tmp_path / "script")
-    monkeypatch.setattr(static, "keeper_program", lambda: tmp_path / "script")
-    with pytest.raises(SandboxError, match="statically"):
-        static.init_program()
-
-    def none_here():
-        raise OSError("no keeper")
-
-    monkeypatch.setattr(static, "keeper_program", none_here)
-    with pytest.raises(SandboxError, match="no keeper"):
-        static.init_program()

@@ -3,7 +3,7 @@ from __future__ import annotations
 import pytest
 
 from proctor.errors import TaskError
-from proctor.sandbox.container.variables import fill, harbor_variables, protect
+from proctor.sandbox.container.composition import fill, harbor_variables, protect
 
 VALUES = {"A": "1", "E": ""}
 

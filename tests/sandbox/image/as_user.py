@@ -16,8 +16,8 @@ from proctor.model.task import Task, TaskEnvironment
 from proctor.sandbox.base import Root, RootOptions, SandboxRequest
 from proctor.sandbox.bubblewrap import Bubblewrap
 from proctor.sandbox.image import engines, layered
-from proctor.sandbox.image.collect_garbage import collect_garbage
-from proctor.sandbox.image.images import Images
+from proctor.sandbox.image.layered import LayeredImages
+from proctor.sandbox.image.layers import collect_garbage
 from proctor.sandbox.image.oci import import_image
 
 engines.installed = lambda: ()
@@ -43,7 +43,7 @@ async def build_and_save(backend):
         "RUN rm -r /etc/terminfo && mkdir /etc/terminfo\nCOPY a /app/b\n"
     )
     environment = TaskEnvironment(folder=folder, dockerfile=folder / "Dockerfile")
-    images = Images(work / "images", backend, RootOptions(host_root=True))
+    images = LayeredImages(work / "images", backend, RootOptions(host_root=True))
     root = await images.root(Task(name="t", path=folder, digest="d", environment=environment))
     look = "stat -c %u:%g /app/a; cat /closed/f; ls -A /srv /etc/terminfo 2>&1 | cut -c1-30; cat /app/b"
     sandbox, first = await text(backend, root, look)
@@ -73,7 +73,7 @@ async def build_stages(backend):
         "stat -c %u /c > /out; touch /t/x; cat /m/a /m/s/l >> /out\n"
     )
     environment = TaskEnvironment(folder=folder, dockerfile=folder / "Dockerfile")
-    images = Images(work / "stage-images", backend, RootOptions(host_root=True))
+    images = LayeredImages(work / "stage-images", backend, RootOptions(host_root=True))
     root = await images.root(Task(name="t", path=folder, digest="d", environment=environment))
     look = "cat /out /deep/s/l; stat -c %u:%g:%a /deep/s/f; ls -d /m /t /c 2>/dev/null | wc -l"
     sandbox, seen = await text(backend, root, look)
@@ -84,7 +84,7 @@ async def build_stages(backend):
 async def import_and_collect(backend, root):
     layers = sorted(each.name for each in (work / "images/layers").iterdir())
     assert len(layers) == 3, layers
-    roots = layered.LayeredRoots(work / "images", backend)
+    roots = layered.LayeredImages(work / "images", backend)
     buffer = io.BytesIO()
     with tarfile.open(fileobj=buffer, mode="w") as out:
         for name, uid in (("x/f", 7), ("x/.wh..wh..opq", 0), ("x/.wh.gone", 0)):

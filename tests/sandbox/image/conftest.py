@@ -12,8 +12,8 @@ from proctor.errors import ImageError
 from proctor.model.task import Task, TaskEnvironment
 from proctor.sandbox.base import Root, RootOptions, SandboxRequest
 from proctor.sandbox.bubblewrap import Bubblewrap
-from proctor.sandbox.image import Images, engines, layered
-from proctor.sandbox.image.layered import LayeredRoots
+from proctor.sandbox.image import engines, layered
+from proctor.sandbox.image.layered import LayeredImages
 from proctor.sandbox.image.references import Image
 
 MakeTask = Callable[..., Task]
@@ -24,14 +24,14 @@ Look = Callable[[Root, str], Awaitable[str]]
 def _alone(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(engines, "installed", lambda: ())
     monkeypatch.setattr(layered, "network_for_builds", lambda: "none")
-    pull = LayeredRoots._pull
+    pull = LayeredImages._pull
 
-    async def only_from_own_registries(self: LayeredRoots, reference: str) -> Image:
+    async def only_from_own_registries(self: LayeredImages, reference: str) -> Image:
         if self.access is None and not reference.startswith("127.0.0.1:"):
             raise ImageError(f"{reference} is in no registry of the tests")
         return await pull(self, reference)
 
-    monkeypatch.setattr(LayeredRoots, "_pull", only_from_own_registries)
+    monkeypatch.setattr(LayeredImages, "_pull", only_from_own_registries)
 
 
 @pytest.fixture
@@ -40,21 +40,21 @@ def images_dir(tmp_path: Path) -> Path:
 
 
 @pytest.fixture
-def images(backend: Bubblewrap, images_dir: Path) -> Images:
+def images(backend: Bubblewrap, images_dir: Path) -> LayeredImages:
     """Roots of this machine's own system."""
-    return Images(images_dir, backend, RootOptions(host_root=True))
+    return LayeredImages(images_dir, backend, RootOptions(host_root=True))
 
 
 @pytest.fixture
-def images_again(backend: Bubblewrap, images_dir: Path) -> Callable[[], Images]:
+def images_again(backend: Bubblewrap, images_dir: Path) -> Callable[[], LayeredImages]:
     """The same, as another process would make them."""
-    return lambda: Images(images_dir, backend, RootOptions(host_root=True))
+    return lambda: LayeredImages(images_dir, backend, RootOptions(host_root=True))
 
 
 @pytest.fixture
-def real_images(backend: Bubblewrap, images_dir: Path) -> Images:
+def real_images(backend: Bubblewrap, images_dir: Path) -> LayeredImages:
     """Roots of images only."""
-    return Images(images_dir, backend)
+    return LayeredImages(images_dir, backend)
 
 
 @pytest.fixture

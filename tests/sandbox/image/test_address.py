@@ -11,8 +11,8 @@ import pytest
 
 from proctor.errors import ImageError
 from proctor.sandbox.base import RootOptions
-from proctor.sandbox.image import Images
 from proctor.sandbox.image.address import fetch, file_name, permitted
+from proctor.sandbox.image.layered import LayeredImages
 
 pytestmark = [pytest.mark.anyio]
 
@@ -63,9 +63,9 @@ def served() -> Iterator[Served]:
 
 
 @pytest.fixture
-def allowed(backend, images_dir) -> Images:
+def allowed(backend, images_dir) -> LayeredImages:
     options = RootOptions(host_root=True, network_allow=("127.0.0.0/8",))
-    return Images(images_dir, backend, options)
+    return LayeredImages(images_dir, backend, options)
 
 
 @pytest.mark.needs("bubblewrap")
@@ -82,7 +82,7 @@ async def test_a_file_is_fetched_once_and_not_unpacked(served, allowed, make_tas
         f"moved:root:0:600\ntool.tar.gz:www-data:44:755\n{found}"
     )
     asked = len(served.asked)
-    again = Images(images_dir, backend, RootOptions(host_root=True, network_allow=("127.0.0.1",)))
+    again = LayeredImages(images_dir, backend, RootOptions(host_root=True, network_allow=("127.0.0.1",)))
     assert await again.root(task) == root
     assert len(served.asked) == asked, "what was built is not fetched again"
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 import asyncio
 import json
 import os
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import pytest
@@ -16,8 +16,9 @@ from tests.sandbox.image.archives import docker_archive, host_layer, layer
 
 from proctor.errors import ImageError
 from proctor.processes import start_ticks
-from proctor.sandbox.image import Images, engines
-from proctor.sandbox.image.engines import Engine
+from proctor.sandbox.container.engine import DOCKER, PODMAN, Engine
+from proctor.sandbox.image import engines
+from proctor.sandbox.image.layered import LayeredImages
 
 pytestmark = [pytest.mark.anyio, pytest.mark.needs("bubblewrap")]
 
@@ -62,7 +63,7 @@ def podman(tmp_path, monkeypatch) -> Played:
     program = folder / "podman"
     program.write_text(SCRIPT)
     program.chmod(0o755)
-    played = Played(engine=Engine(name="podman", program=str(program)), folder=folder)
+    played = Played(engine=replace(PODMAN, program=str(program)), folder=folder)
     played.changed()
     monkeypatch.setattr(engines, "installed", lambda: (played.engine,))
     monkeypatch.setattr(engines, "_podman_roots", lambda: [folder])
@@ -78,23 +79,14 @@ async def test_an_image_comes_from_the_engine_s_storage_once(
     assert not root.host
     assert await look(root, "cat /copy") == "from podman"
     asked = len(podman.calls())
-    again = await Images(images_dir, backend).root(make_task(text))
+    again = await LayeredImages(images_dir, backend).root(make_task(text))
     assert again == root
     assert len(podman.calls()) == asked, "nothing changed there, so nobody asks"
     podman.changed()
-    assert await Images(images_dir, backend).root(make_task(text)) == root
+    assert await LayeredImages(images_dir, backend).root(make_task(text)) == root
     assert [call.split()[0] for call in podman.calls()[asked:]] == ["image"], "asked, but not saved again"
     podman.has("debian:12", [host_layer(), layer({"mark": b"newer"})])
-    assert await look(await Images(images_dir, backend).root(make_task(text)), "cat /copy") == "newer"
-
-
-async def test_an_image_that_the_engine_lacks_is_asked_for_once(
-    podman, real_images, images_dir, backend, make_task
-):
-    for images in (real_images, Images(images_dir, backend)):
-        with pytest.raises(ImageError, match="debian:12 is in no registry"):
-            await images.root(make_task("FROM debian:12\n"))
-        assert len(podman.calls()) == 1
+    assert await look(await LayeredImages(images_dir, backend).root(make_task(text)), "cat /copy") == "newer"
 
 
 async def test_an_engine_without_any_image_is_not_even_asked(podman, real_images, make_task):
@@ -113,7 +105,7 @@ async def test_what_our_builder_cannot_do_is_built_by_the_engine(
     assert len(root.layers) == 1
     assert root.env["FROM_IMAGE"] == "yes"
     assert list((podman.folder / "images").iterdir()) == [], "nothing of ours stays with the engine"
-    assert await Images(images_dir, backend).root(make_task(text)) == root
+    assert await LayeredImages(images_dir, backend).root(make_task(text)) == root
     assert sum(call.startswith("build") for call in podman.calls()) == 1
     with pytest.raises(ImageError, match=r"podman build ended with exit code 3\n  \| step 1 is broken"):
         await real_images.root(make_task(text + "# broken\n", name="other"))
@@ -123,14 +115,14 @@ async def test_a_failing_save_and_an_unknown_program_are_image_errors(podman, tm
     with pytest.raises(ImageError, match="podman save x failed"):
         await engines.save(podman.engine, "x", tmp_path / "out")
     with pytest.raises(ImageError, match="cannot run"):
-        await engines.image_id(Engine(name="podman", program="/no/such"), "x")
+        await engines.image_id(replace(PODMAN, program="/no/such"), "x")
 
 
 async def test_a_cancelled_engine_is_killed_with_its_children(tmp_path):
     program = tmp_path / "slow"
     program.write_text(f"#!/bin/sh\nsleep 1000 & echo $! > {tmp_path}/pid; wait\n")
     program.chmod(0o755)
-    asking = asyncio.ensure_future(engines.image_id(Engine(name="podman", program=str(program)), "x"))
+    asking = asyncio.ensure_future(engines.image_id(replace(PODMAN, program=str(program)), "x"))
     while not (tmp_path / "pid").exists() or not (tmp_path / "pid").read_text().strip():
         await asyncio.sleep(0.01)
     asking.cancel()
@@ -146,8 +138,8 @@ def test_storage_is_looked_for_where_podman_s_settings_say(tmp_path, monkeypatch
     monkeypatch.setenv("CONTAINERS_STORAGE_CONF", str(conf))
     (tmp_path / "elsewhere/vfs-images").mkdir(parents=True)
     (tmp_path / "elsewhere/vfs-images/images.json").write_text(json.dumps([]))
-    assert str(tmp_path) in (engines.stamp(Engine(name="podman", program="")) or "")
-    assert engines.stamp(Engine(name="docker", program="")) is None
+    assert str(tmp_path) in (engines.stamp(replace(PODMAN, program="")) or "")
+    assert engines.stamp(DOCKER) is None
 
 
 def test_the_storage_of_another_account_is_left_alone(tmp_path, monkeypatch):
@@ -156,7 +148,7 @@ def test_the_storage_of_another_account_is_left_alone(tmp_path, monkeypatch):
             raise PermissionError(pattern)
 
     monkeypatch.setattr(engines, "_podman_roots", lambda: [Closed(tmp_path)])
-    assert engines.stamp(Engine(name="podman", program="")) == ""
+    assert engines.stamp(replace(PODMAN, program="")) == ""
 
 
 def test_engines_are_found_by_their_programs_and_docker_by_its_daemon(tmp_path, monkeypatch):

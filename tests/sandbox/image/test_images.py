@@ -15,8 +15,7 @@ import pytest
 
 from proctor.errors import ImageError, TaskError
 from proctor.model.task import TaskEnvironment
-from proctor.sandbox.fake import Fake
-from proctor.sandbox.image import Images
+from proctor.sandbox.image.images import SettingsOnly
 
 pytestmark = [pytest.mark.anyio, pytest.mark.needs("bubblewrap")]
 
@@ -24,12 +23,12 @@ pytestmark = [pytest.mark.anyio, pytest.mark.needs("bubblewrap")]
 PROGRAM = (
     "import asyncio, sys\nfrom pathlib import Path\n"
     "from proctor.model.task import Task, TaskEnvironment\n"
-    "from proctor.sandbox.base import RootOptions\nfrom proctor.sandbox.bubblewrap import Bubblewrap\nfrom proctor.sandbox.image import Images, engines, layered\n"
+    "from proctor.sandbox.base import RootOptions\nfrom proctor.sandbox.bubblewrap import Bubblewrap\nfrom proctor.sandbox.image import engines, layered\nfrom proctor.sandbox.image.layered import LayeredImages\n"
     "engines.installed = lambda: ()\nlayered.network_for_builds = lambda: 'none'\n"
     "async def main(home, cache, images, file):\n"
     "    backend = Bubblewrap(Path(home), cache_dir=Path(cache))\n"
     "    e = TaskEnvironment(folder=Path(file).parent, dockerfile=Path(file))\n"
-    "    root = await Images(Path(images), backend, RootOptions(host_root=True)).root(Task(name='t', path=Path('.'), digest='d', environment=e))\n"
+    "    root = await LayeredImages(Path(images), backend, RootOptions(host_root=True)).root(Task(name='t', path=Path('.'), digest='d', environment=e))\n"
     "    print(root.layers[0].joinpath('stamp').read_text())\n"
     "    await backend.close()\n"
     "asyncio.run(main(*sys.argv[1:]))\n"
@@ -301,7 +300,7 @@ async def test_a_dockerfile_that_went_away_is_the_author_s_error(images, make_ta
 
 
 async def test_sandboxes_without_files_get_the_settings_only(tmp_path, make_task):
-    images = Images(tmp_path / "images", Fake())
+    images = SettingsOnly()
     root = await images.root(make_task("FROM x\nENV A=1\nWORKDIR /w\nRUN false\n"))
     assert (root.env["A"], root.workdir) == ("1", "/w")
     assert (await images.root(make_task("FROM x\nADD git@a:b c\n"))).workdir == "/"

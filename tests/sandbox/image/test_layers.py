@@ -7,8 +7,7 @@ import pytest
 
 from proctor.owner import owner_name
 from proctor.sandbox import state
-from proctor.sandbox.image.collect_garbage import collect_garbage
-from proctor.sandbox.image.layers import LayerStore
+from proctor.sandbox.image.layers import LayerStore, collect_garbage
 from proctor.sandbox.image.recipe import Settings
 from proctor.sandbox.image.references import Image, References
 

@@ -11,7 +11,7 @@ from tests.sandbox.image.archives import docker_archive, host_layer, layer, oci_
 
 from proctor.errors import ImageError, UsageError
 from proctor.sandbox.image import layer_stream, oci
-from proctor.sandbox.image.layered import LayeredRoots
+from proctor.sandbox.image.layered import LayeredImages
 from proctor.sandbox.image.oci import import_image
 from proctor.sandbox.image.references import normal
 
@@ -19,8 +19,8 @@ pytestmark = [pytest.mark.anyio, pytest.mark.needs("bubblewrap")]
 
 
 @pytest.fixture
-def roots(backend, images_dir) -> LayeredRoots:
-    return LayeredRoots(images_dir, backend)
+def roots(backend, images_dir) -> LayeredImages:
+    return LayeredImages(images_dir, backend)
 
 
 @pytest.mark.parametrize(

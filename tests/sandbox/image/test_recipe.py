@@ -7,7 +7,8 @@ import pytest
 
 from proctor.errors import ImageError, TaskError
 from proctor.sandbox.image.dockerfile import parse
-from proctor.sandbox.image.recipe import Copy, MakeFolder, Recipe, Settings, bases_of, plan
+from proctor.sandbox.image.recipe import Copy, MakeFolder, Recipe, plan
+from proctor.sandbox.image.references import Settings
 from proctor.sandbox.image.stages import UnsupportedError, read_stages
 
 BASE = Settings(env={"PATH": "/bin"})
@@ -19,7 +20,8 @@ def planned(text: str, base: Settings = BASE) -> Recipe:
 
 
 def bases(text: str) -> tuple[str, ...]:
-    return bases_of(parse(text.encode(), "Dockerfile"), "Dockerfile")
+    stages = read_stages(parse(text.encode(), "Dockerfile"), "Dockerfile")
+    return stages.bases(stages.target())
 
 
 def test_a_group_ends_with_each_run_and_the_rest_is_the_last():

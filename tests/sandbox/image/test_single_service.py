@@ -7,7 +7,7 @@ from __future__ import annotations
 import pytest
 
 from proctor.errors import ImageError, TaskError
-from proctor.sandbox.image.single_service import single_service
+from proctor.sandbox.image.definition import definition_of
 
 pytestmark = [pytest.mark.anyio, pytest.mark.needs("bubblewrap")]
 
@@ -81,21 +81,21 @@ async def test_several_services_need_an_engine(images, compose):
 )
 async def test_what_a_sandbox_cannot_keep_is_refused_by_name(compose, service, said):
     with pytest.raises(ImageError, match=said):
-        single_service(compose(f"services: {{main: {{build: ., {service}}}}}").environment)
+        definition_of(compose(f"services: {{main: {{build: ., {service}}}}}").environment)
 
 
 async def test_what_is_wrong_in_the_file_is_the_author_s_error(compose):
     with pytest.raises(TaskError, match="'privileged' is not allowed"):
-        single_service(compose("services: {main: {build: ., privileged: true}}").environment)
+        definition_of(compose("services: {main: {build: ., privileged: true}}").environment)
     with pytest.raises(TaskError, match="none: cannot be read"):
-        single_service(compose("services: {main: {build: ., env_file: none}}").environment)
+        definition_of(compose("services: {main: {build: ., env_file: none}}").environment)
     with pytest.raises(TaskError, match="NEEDED has no value"):
-        single_service(compose("services: {main: {image: '${NEEDED:?}'}}").environment)
+        definition_of(compose("services: {main: {image: '${NEEDED:?}'}}").environment)
 
 
 @pytest.mark.parametrize("command", ["tail -f /dev/null", "sleep infinity", "[bash, -c, sleep 3600]", "''"])
 async def test_a_command_that_only_waits_is_fine(compose, command):
-    definition = single_service(
+    definition = definition_of(
         compose(f"services: {{main: {{image: 'a:1', command: {command}}}}}").environment
     )
     assert definition.image == "a:1"

@@ -9,7 +9,7 @@ import pytest
 from tests.sandbox.image.archives import docker_archive, host_layer, layer
 
 from proctor.errors import ImageError, TaskError
-from proctor.sandbox.image.layered import LayeredRoots
+from proctor.sandbox.image.layered import LayeredImages
 from proctor.sandbox.image.oci import import_image
 
 pytestmark = [pytest.mark.anyio, pytest.mark.needs("bubblewrap")]
@@ -17,8 +17,8 @@ pytestmark = [pytest.mark.anyio, pytest.mark.needs("bubblewrap")]
 
 @pytest.fixture
 async def tool(backend, images_dir, tmp_path):
-    """Images that are here: one with a shell and one with nothing but a program and links."""
-    roots = LayeredRoots(images_dir, backend)
+    """LayeredImages that are here: one with a shell and one with nothing but a program and links."""
+    roots = LayeredImages(images_dir, backend)
     shell = docker_archive(tmp_path / "shell.tar", [host_layer()], ["shell:1"])
     await import_image(roots.store, roots.references, shell)
     files = layer({"tool": b"a tool", "opt/": None, "opt/one": b"1", "opt/two": b"2"})
@@ -121,7 +121,7 @@ async def test_a_stage_can_be_chosen_and_arguments_given(images, backend, images
     file = make_task(
         "ARG BASE=x\nFROM $BASE AS one\nARG W=/w\nWORKDIR $W\nFROM one AS two\nWORKDIR /two\n"
     ).environment.dockerfile
-    roots = LayeredRoots(images_dir, backend, RootOptions(host_root=True))
+    roots = LayeredImages(images_dir, backend, RootOptions(host_root=True))
     await roots.store.open()
     asked = Definition(where="here", dockerfile=file, target="one", arguments={"W": "/given"})
     assert (await roots._made(asked, lambda build: None)).workdir == "/given"
@@ -189,7 +189,7 @@ async def test_documents_run_as_scripts_with_the_interpreter_they_name(images, m
 async def test_what_a_base_image_wants_first_is_done_first(
     backend, images_dir, real_images, make_task, tmp_path, look
 ):
-    roots = LayeredRoots(images_dir, backend)
+    roots = LayeredImages(images_dir, backend)
     inner = {
         "Env": ["PATH=/bin"],
         "WorkingDir": "/",

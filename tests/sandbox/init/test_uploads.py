@@ -8,15 +8,14 @@ from pathlib import Path
 import pytest
 
 from proctor.errors import SandboxError
-from proctor.sandbox.init.uploads import Uploads
-from proctor.sandbox.transfer import pack
+from proctor.sandbox.transfer import Uploads, pack
 
 pytestmark = pytest.mark.anyio
 
 
 @pytest.fixture
 def uploads(tmp_path: Path):
-    made = Uploads(lambda: tmp_path)
+    made = Uploads(tmp_path)
     yield made
     made.close()
 

@@ -12,7 +12,7 @@ from proctor.model.task import AgentLimits, Step, Task, TaskEnvironment, Verifie
 from proctor.sandbox.base import Root
 from proctor.sandbox.bubblewrap import Bubblewrap
 from proctor.sandbox.fake import Fake
-from proctor.sandbox.outside import ADDRESS, an_outside
+from proctor.sandbox.probe import ADDRESS, an_outside
 from proctor.trial.task import network
 from proctor.trial.task.network import Policy
 
@@ -151,9 +151,9 @@ class Rigid(Fake):
 async def test_a_public_network_that_does_not_come_up_ends_the_attempt_before_the_agent(
     tmp_path, monkeypatch
 ):
-    from proctor.sandbox import slirp
+    from proctor.sandbox import network as sandbox_network
 
-    monkeypatch.setattr(slirp.shutil, "which", lambda name: None)
+    monkeypatch.setattr(sandbox_network.shutil, "which", lambda name: None)
     backend = Bubblewrap(tmp_path / "home")
     agent = Scripted()
     record = await attempt(tmp_path, backend=_Listed(backend), agent=agent)

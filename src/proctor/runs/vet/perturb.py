@@ -27,8 +27,8 @@ from proctor.sandbox.base import (
     end_processes,
     set_network,
 )
-from proctor.sandbox.clock.build import AHEAD_S, clock_library
 from proctor.sandbox.lower import Lower, lower_of
+from proctor.sandbox.programs import AHEAD_S, clock_library
 from proctor.trial.collect import KeepsState
 
 ZONE = "<+1345>-13:45"

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import itertools
 import os
 import shutil
 from collections.abc import Sequence
@@ -15,20 +14,18 @@ from proctor.sandbox import reaper
 from proctor.sandbox.base import SandboxRequest
 from proctor.sandbox.certificates import CaBundle
 from proctor.sandbox.container import adjust, leftovers
-from proctor.sandbox.container.command import Place
+from proctor.sandbox.container.command import HostParts
 from proctor.sandbox.container.engine import Adjustment, Engine, call, end
 from proctor.sandbox.container.sandbox import ContainerSandbox
-from proctor.sandbox.container.static import init_program
-from proctor.sandbox.init.uploads import Uploads
-from proctor.sandbox.reach import RESOLVER, NetworkRules
-from proctor.sandbox.seccomp import build_filter
-from proctor.sandbox.slirp import Launch
-from proctor.sandbox.storage import StorageWatch
+from proctor.sandbox.init.served import ServedBackend
+from proctor.sandbox.network import Launch
+from proctor.sandbox.network_rules import RESOLVER
+from proctor.sandbox.programs import init_program
 
 _SELINUX = Path("/sys/fs/selinux/enforce")
 
 
-class Containers:
+class Containers(ServedBackend):
     """The back end: one engine, one folder of sockets, one watch over the disk."""
 
     def __init__(
@@ -40,22 +37,12 @@ class Containers:
         network_allow: Sequence[str] = (),
         ca_bundle: CaBundle | None = None,
     ) -> None:
-        self.ca_bundle = ca_bundle
-        self.network_rules = NetworkRules(allow=tuple(network_allow))
+        folder = f"{engine.name}-sandboxes"
+        super().__init__(home, folder, cache_dir=cache_dir, network_allow=network_allow, ca_bundle=ca_bundle)
         self.engine = engine
         self.name = engine.name
-        self.cache_dir = (cache_dir or home / "cache").absolute()
-        self.state_dir = home.absolute() / f"{engine.name}-sandboxes"
-        self.folder = self.state_dir / owner.owner_name()
-        self.watch = StorageWatch(Path("/"))
-        self.uploads = Uploads(lambda: self.folder)
-        self._opening = asyncio.Lock()
         self._program: Path | None = None
         self._fit: Adjustment | None = None
-        self._filter = -1
-        self._holds = False
-        self._running: set[ContainerSandbox] = set()
-        self._numbers = itertools.count()
 
     def sandbox(self, request: SandboxRequest) -> ContainerSandbox:
         """One sandbox, not yet started."""
@@ -65,17 +52,8 @@ class Containers:
         """Remove what killed processes left."""
         return await leftovers.reap(self.engine, await self.adjustment(), self.state_dir)
 
-    async def close(self) -> None:
-        """Stop what is still running and leave nothing."""
-        await asyncio.gather(*(each.stop() for each in list(self._running)), return_exceptions=True)
-        self.uploads.close()
+    async def _remove_folder(self) -> None:
         shutil.rmtree(self.folder, ignore_errors=True)
-        if self._holds:
-            owner.release(reaper.lock_of(self.folder), remove=True)
-            self._holds = False
-        if self._filter >= 0:
-            os.close(self._filter)
-            self._filter = -1
         self._program = None
 
     async def adjustment(self) -> Adjustment:
@@ -85,7 +63,7 @@ class Containers:
                 self._fit = await adjust.remembered(self)
             return self._fit
 
-    async def place(self, request: SandboxRequest) -> Place:
+    async def host_parts(self, request: SandboxRequest) -> HostParts:
         """A name, labels and a folder for one sandbox."""
         if self._program is None:
             self._program = await asyncio.to_thread(init_program)
@@ -100,7 +78,7 @@ class Containers:
             **{f"proctor.{name}": value for name, value in request.labels.items()},
         }
         name = f"proctor-{owner.owner_name()}-{id(self):x}-{number}"
-        return Place(
+        return HostParts(
             name=name,
             labels=labels,
             program=self._program,
@@ -118,24 +96,6 @@ class Containers:
             file.write_text(f"nameserver {RESOLVER}\n")
             file.chmod(0o644)
         return file
-
-    def open_folder(self) -> Path:
-        """The folder of this process's sockets and builds, marked as ours."""
-        if not self._holds:
-            self.state_dir.mkdir(parents=True, exist_ok=True, mode=0o700)
-            owner.hold(reaper.lock_of(self.folder))
-            self._holds = True
-        if not (self.folder / reaper.OWNER_FILE).exists():
-            self.folder.mkdir(exist_ok=True, mode=0o700)
-            reaper.write_owner(self.folder, keeper=None, cgroups=[])
-        return self.folder
-
-    def filter_descriptor(self) -> int:
-        """The system call filter, in a descriptor that all sandboxes share."""
-        if self._filter < 0:
-            self._filter = os.memfd_create("filter", os.MFD_CLOEXEC)
-            os.write(self._filter, build_filter())
-        return self._filter
 
     def as_root(self) -> Sequence[str] | None:
         """What to put before a command that must be root of the containers; None when there is no way."""
@@ -165,14 +125,6 @@ class Containers:
                 raise
 
         return launch
-
-    def began(self, sandbox: ContainerSandbox) -> None:
-        """Remember a sandbox that must be stopped."""
-        self._running.add(sandbox)
-
-    def ended(self, sandbox: ContainerSandbox) -> None:
-        """Forget it."""
-        self._running.discard(sandbox)
 
     async def ask(self, *arguments: str) -> str:
         """The answer of the engine to a question; SandboxError when it has none."""

@@ -1,8 +1,8 @@
-"""The command line of one container. Pure: what is asked for in, arguments out."""
+"""The container of a sandbox: its command line, and how it is started and removed by the engine."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -10,7 +10,8 @@ from proctor.errors import SandboxError
 from proctor.sandbox import limits as limiting
 from proctor.sandbox.base import Limits, SandboxRequest
 from proctor.sandbox.certificates import INSIDE
-from proctor.sandbox.container.engine import Adjustment, Engine
+from proctor.sandbox.container.engine import Adjustment, Engine, Said, call
+from proctor.sandbox.container.usage import restore
 
 HOST_NAME = "sandbox"
 SHM_BYTES = 64 << 20
@@ -24,6 +25,8 @@ CAPABILITIES = {
     "SETPCAP": 8, "NET_BIND_SERVICE": 10, "SYS_CHROOT": 18, "SETFCAP": 31,
 }  # fmt: skip
 """What root inside may do: what package managers need. No device nodes, no raw sockets."""
+START_S = 120.0
+_GONE = ("no such container", "no container with")
 _SPARE_PIDS = 4
 """Room for the init and its supervisors."""
 _STAND_INS = {"memory": "data", "pids": "nproc"}
@@ -32,7 +35,7 @@ _TAGS = {"nproc": "p", "fsize": "z", "data": "m", "nofile": "o"}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Place:
+class HostParts:
     """What a container gets from this machine."""
 
     name: str
@@ -48,30 +51,30 @@ class Place:
     """SELinux would keep the init from a socket of ours unless the container is left unlabelled."""
 
 
-def run_command(engine: Engine, fit: Adjustment, request: SandboxRequest, place: Place) -> list[str]:
+def run_command(engine: Engine, fit: Adjustment, request: SandboxRequest, parts: HostParts) -> list[str]:
     """The command that starts a container with our init as its first process."""
     image = request.root.image
     if not image:
         raise SandboxError(f"a sandbox of {engine.name} needs an image, but {request.name} has none")
     return [
-        engine.program, *fit.options, "run", "--detach", "--rm", "--name", place.name,
-        *(word for name, value in place.labels.items() for word in ("--label", f"{name}={value}")),
+        engine.program, *fit.options, "run", "--detach", "--rm", "--name", parts.name,
+        *(word for name, value in parts.labels.items() for word in ("--label", f"{name}={value}")),
         "--pull", "never", "--hostname", HOST_NAME, "--user", "0:0", "--workdir", "/",
         "--cap-drop", "all", *(word for name in CAPABILITIES for word in ("--cap-add", name)),
-        *(word for option in security_options(place) for word in ("--security-opt", option)),
+        *(word for option in security_options(parts) for word in ("--security-opt", option)),
         "--no-healthcheck", "--log-driver", "none", "--shm-size", str(SHM_BYTES),
         "--network", "none",
         *limit_options(request.limits, fit),
         *fit.ulimits,
         *engine.run,
-        *(word for source, target in mounts(request, place) for word in ("--mount", _bind(source, target))),
+        *(word for source, target in mounts(request, parts) for word in ("--mount", _bind(source, target))),
         "--entrypoint", INIT, image, *ARGUMENTS,
     ]  # fmt: skip
 
 
-def security_options(place: Place) -> tuple[str, ...]:
+def security_options(parts: HostParts) -> tuple[str, ...]:
     """No program gains rights, set-uid or not."""
-    return ("no-new-privileges", *(("label=disable",) if place.selinux else ()))
+    return ("no-new-privileges", *(("label=disable",) if parts.selinux else ()))
 
 
 def limit_options(limits: Limits, fit: Adjustment) -> tuple[str, ...]:
@@ -87,14 +90,14 @@ def limit_options(limits: Limits, fit: Adjustment) -> tuple[str, ...]:
     return tuple(found)
 
 
-def mounts(request: SandboxRequest, place: Place) -> Iterator[tuple[Path, str]]:
+def mounts(request: SandboxRequest, parts: HostParts) -> Iterator[tuple[Path, str]]:
     """What of the host is bound in, read-only."""
-    yield place.program, INIT
-    yield place.folder, SOCKET_FOLDER
+    yield parts.program, INIT
+    yield parts.folder, SOCKET_FOLDER
     if not request.root.compose:
-        yield place.resolver, "/etc/resolv.conf"
-    if place.ca_bundle:
-        yield place.ca_bundle, INSIDE
+        yield parts.resolver, "/etc/resolv.conf"
+    if parts.ca_bundle:
+        yield parts.ca_bundle, INSIDE
     for target, source in request.root.binds.items():
         yield source, target
 
@@ -116,3 +119,54 @@ def _bind(source: Path, target: str) -> str:
     if "," in f"{source}{target}" or '"' in f"{source}{target}":
         raise SandboxError(f"cannot bind {source} into a container: its path has a comma or a quote")
     return f"type=bind,src={source},dst={target},ro"
+
+
+class SingleContainer:
+    """One container and nothing else."""
+
+    def __init__(
+        self,
+        engine: Engine,
+        fit: Adjustment,
+        request: SandboxRequest,
+        parts: HostParts,
+        enter: Sequence[str] | None = None,
+    ) -> None:
+        self._engine = engine
+        self._fit = fit
+        self._name = parts.name
+        self._folder = parts.folder
+        self._state = request.state
+        self._enter = enter
+        self._command = run_command(engine, fit, request, parts)
+
+    async def up(self) -> None:
+        """`run --detach`; with changes to begin with `create`, and `start` after they are in parts."""
+        if self._state is None:
+            await self._call(self._command)
+            return
+        at = self._command.index("run")
+        words = [word for word in self._command[at + 1 :] if word != "--detach"]
+        await self._call([*self._command[:at], "create", *words])
+        await restore(self._engine, self._fit, self._name, self._state, self._enter)
+        await self._call([*self._command[:at], "start", self._name])
+
+    async def _call(self, command: Sequence[str]) -> None:
+        # When the container runs out of memory, its monitor leaves a file where it was started.
+        said = await call(command, timeout_s=START_S, cwd=self._folder)
+        if said.code:
+            raise SandboxError(f"{self._engine.name} could not start a container: {said.reason}")
+
+    async def down(self) -> None:
+        """`rm --force` without a grace period."""
+        await remove(self._engine, self._fit, [self._name])
+
+
+async def remove(engine: Engine, fit: Adjustment, names: list[str]) -> None:
+    """Kill and remove containers; those that have gone already are no error."""
+    said = Said(code=0, out="", err="")
+    for _ in range(2):  # the engine may be removing it just now, by itself
+        said = await call([engine.program, *fit.options, *engine.remove, *names], timeout_s=START_S)
+        if said.code == 0 or any(text in said.err.lower() for text in _GONE):
+            return
+    raise SandboxError(f"{engine.name} could not remove {', '.join(names)}: {said.reason}")

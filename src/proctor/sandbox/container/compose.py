@@ -2,33 +2,47 @@
 
 The task's file stays as it is. A copy of it gives the main service our init, limits and network, and every
 part of the project the labels by which it is found again.
+
+The other services were started by the engine and have no init of ours, so the engine's own `exec` and `cp`
+are used in them. What `cp` sends is a tar that the service may have shaped: only plain files and folders are
+taken from it.
 """
 
 from __future__ import annotations
 
+import asyncio
 import json
 import os
 import shutil
+import tarfile
+import tempfile
 from collections.abc import Mapping, Sequence
+from pathlib import Path, PurePosixPath
 from typing import Any
 
 from proctor.errors import SandboxError, TaskError
-from proctor.sandbox.base import SandboxRequest
+from proctor.sandbox.base import Download, ExecResult, SandboxRequest
 from proctor.sandbox.container import composition, leftovers
 from proctor.sandbox.container.command import (
     ARGUMENTS,
     CAPABILITIES,
     HOST_NAME,
     INIT,
-    Place,
+    HostParts,
     limit_options,
     mounts,
     security_options,
 )
-from proctor.sandbox.container.engine import Adjustment, Engine, ask, call
-from proctor.sandbox.container.services import PROJECT
-from proctor.sandbox.container.variables import LOGS, harbor_variables, protect
+from proctor.sandbox.container.composition import LOGS, harbor_variables, protect
+from proctor.sandbox.container.engine import Adjustment, Engine, ask, call, end
 
+PROJECT = "proctor.project"
+_SERVICE = "com.docker.compose.service"
+_CHUNK = 1 << 18
+_OVERHEAD_BYTES = 16 << 20
+"""What a tar may have beyond the content of its files."""
+_COPY_S = 300.0
+_TIMED_OUT = 137
 _UP_S = 300.0
 _DOWN_S = 120.0
 _PASSED = ("PATH", "HOME", "USER", "TMPDIR", "XDG_RUNTIME_DIR", "XDG_DATA_HOME", "XDG_CONFIG_HOME")
@@ -54,21 +68,21 @@ def compose_program(engine: Engine) -> tuple[str, ...]:
 class ComposeProject:
     """One project per sandbox."""
 
-    def __init__(self, engine: Engine, fit: Adjustment, request: SandboxRequest, place: Place) -> None:
+    def __init__(self, engine: Engine, fit: Adjustment, request: SandboxRequest, parts: HostParts) -> None:
         assert request.root.compose is not None
         self._engine = engine
         self._fit = fit
-        self._label = f"{PROJECT}={place.name}"
+        self._label = f"{PROJECT}={parts.name}"
         options = ("--podman-args", " ".join(fit.options)) if fit.options else ()
         self._program = (*compose_program(engine), *options)
-        self._folder = place.folder
-        self._file = place.folder.with_suffix(".json")
+        self._folder = parts.folder
+        self._file = parts.folder.with_suffix(".json")
         variables = {**request.granted, **request.env, **_variables(request)}
         composed = composition.read(request.root.compose, variables, main=request.root.service)
-        document, apart = without_values(project(composed, fit, request, place), request.hidden)
+        document, apart = without_values(project(composed, fit, request, parts), request.hidden)
         self._file.touch(mode=0o600)
         self._file.write_text(json.dumps(protect(document)))
-        self._files = ["-p", place.name, "-f", str(self._file)]
+        self._files = ["-p", parts.name, "-f", str(self._file)]
         self._env = {**_environment(request.env), **apart}
 
     async def up(self) -> None:
@@ -100,17 +114,17 @@ class ComposeProject:
 
 
 def project(
-    composed: composition.Composition, fit: Adjustment, request: SandboxRequest, place: Place
+    composed: composition.Composition, fit: Adjustment, request: SandboxRequest, parts: HostParts
 ) -> dict[str, Any]:
     """The task's compose file and what we lay over it, as one: programs differ in how they join two."""
-    labels = {**place.labels, PROJECT: place.name}
+    labels = {**parts.labels, PROJECT: parts.name}
     own = composed.document
     services = {
         name: {**service, **_ulimits(fit), "labels": {**_labels(service), **labels}}
         for name, service in own["services"].items()
     }
     main = services[composed.main]
-    over = _main_service(fit, request, place)
+    over = _main_service(fit, request, parts)
     main.pop("build", None)
     own_volumes = [each for each in main.get("volumes", ()) if each not in LOGS.values()]
     services[composed.main] = {**main, **over, "volumes": [*own_volumes, *over["volumes"]]}
@@ -167,7 +181,7 @@ def _labels(service: Mapping[str, Any]) -> dict[str, Any]:
     return dict(given) if isinstance(given, dict) else dict(str(each).partition("=")[::2] for each in given)
 
 
-def _main_service(fit: Adjustment, request: SandboxRequest, place: Place) -> dict[str, Any]:
+def _main_service(fit: Adjustment, request: SandboxRequest, parts: HostParts) -> dict[str, Any]:
     options = limit_options(request.limits, fit)
     limits: dict[str, Any] = {
         _LIMIT_KEYS[name]: value for name, value in zip(options[::2], options[1::2], strict=True)
@@ -186,8 +200,8 @@ def _main_service(fit: Adjustment, request: SandboxRequest, place: Place) -> dic
         "healthcheck": {"disable": True},
         "cap_drop": ["ALL"],
         "cap_add": list(CAPABILITIES),
-        "security_opt": list(security_options(place)),
-        "volumes": [f"{source}:{target}:ro" for source, target in mounts(request, place)],
+        "security_opt": list(security_options(parts)),
+        "volumes": [f"{source}:{target}:ro" for source, target in mounts(request, parts)],
         **limits,
     }
 
@@ -208,3 +222,90 @@ def _environment(given: Mapping[str, str]) -> dict[str, str]:
         if name in _PASSED or name.startswith(_PASSED_PREFIXES)
     }
     return {**given, **kept}
+
+
+class Service:
+    """One service beside the main one; see `proctor.sandbox.base.Companion`."""
+
+    def __init__(self, engine: Engine, fit: Adjustment, project: str, name: str) -> None:
+        self._command = (engine.program, *fit.options)
+        self._project = project
+        self._name = name
+
+    async def exec(
+        self, argv: Sequence[str], *, user: str | None = None, timeout_s: float | None = None
+    ) -> ExecResult:
+        """Run a command there; at its time limit it is left behind, and ends with its service."""
+        options = ["--user", user] if user else []
+        try:
+            async with asyncio.timeout(timeout_s):
+                said = await call(
+                    [*self._command, "exec", *options, await self._container(), *argv], timeout_s=None
+                )
+        except TimeoutError:
+            return ExecResult(exit_code=_TIMED_OUT, timed_out=True)
+        return ExecResult(exit_code=said.code, stdout=said.out.encode(), stderr=said.err.encode())
+
+    async def download(self, source: str, target: Path, *, max_bytes: int) -> Download:
+        """Copy a file or a folder's content out; FileNotFoundError when nothing is there."""
+        container = await self._container()
+        with tempfile.TemporaryFile() as packed:
+            process = await asyncio.create_subprocess_exec(
+                *self._command, "cp", f"{container}:{source}", "-",
+                stdin=asyncio.subprocess.DEVNULL,
+                stdout=asyncio.subprocess.PIPE,
+                stderr=asyncio.subprocess.DEVNULL,
+                start_new_session=True,
+            )  # fmt: skip
+            assert process.stdout is not None
+            try:
+                async with asyncio.timeout(_COPY_S):
+                    while data := await process.stdout.read(_CHUNK):
+                        packed.write(data)
+                        if packed.tell() > max_bytes + _OVERHEAD_BYTES:
+                            raise SandboxError(f"{self._name}:{source} is larger than {max_bytes} bytes")
+                    code = await process.wait()
+            except TimeoutError:
+                raise SandboxError(f"{self._name}:{source} was not copied within {_COPY_S:g} s") from None
+            finally:
+                await end(process)
+            if code:
+                raise FileNotFoundError(f"{source} does not exist in service {self._name}")
+            packed.seek(0)
+            return take_out(packed, target, max_bytes)
+
+    async def _container(self) -> str:
+        filters = [f"label={PROJECT}={self._project}", f"label={_SERVICE}={self._name}"]
+        asked = [word for each in filters for word in ("--filter", each)]
+        said = await ask([*self._command, "ps", *asked, "--format", "{{.ID}}"])
+        if not said.out.strip():
+            raise SandboxError(f"the service '{self._name}' is not running")
+        return said.out.split()[0]
+
+
+def take_out(packed: object, target: Path, max_bytes: int) -> Download:
+    """Write the plain files of a tar of one file or folder to a path that is not there yet."""
+    files = used = dropped = 0
+    names: list[str] = []
+    try:
+        with tarfile.open(fileobj=packed, mode="r:") as archive:  # type: ignore[call-overload]
+            for member in archive:
+                parts = PurePosixPath(member.name).parts
+                if ".." in parts or PurePosixPath(member.name).is_absolute():
+                    raise SandboxError(f"a copy names '{member.name[:100]}', which leads out of it")
+                place = target.joinpath(*parts[1:])
+                if member.isdir():
+                    place.mkdir(parents=True, exist_ok=True)
+                elif member.isreg() and used + member.size <= max_bytes:
+                    place.parent.mkdir(parents=True, exist_ok=True)
+                    opened = archive.extractfile(member)
+                    assert opened is not None
+                    with opened, place.open("xb") as sink:
+                        shutil.copyfileobj(opened, sink)
+                    files, used = files + 1, used + member.size
+                else:
+                    dropped += 1
+                    names += [member.name] if dropped <= 100 else []
+    except (tarfile.TarError, OSError, EOFError) as error:
+        raise SandboxError(f"a copy could not be read: {error}") from error
+    return Download(files=files, bytes=used, dropped=tuple(names), dropped_count=dropped)

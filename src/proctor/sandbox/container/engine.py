@@ -5,13 +5,16 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import os
+import shutil
 import signal
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 from proctor.errors import SandboxError
+from proctor.sandbox.programs import missing_program
 
+DOCKER_SOCKET = Path("/var/run/docker.sock")
 ASK_S = 60.0
 LIMITS = ("memory", "pids", "cpus")
 _LAST_LINES = 20
@@ -41,6 +44,50 @@ class Engine:
     compose_hint: str
     runtimes: tuple[str, ...] = ()
     """Runtimes to try by name when the usual one fails."""
+
+    def obstacle(self) -> str:
+        """Why its sandboxes cannot work here, as far as a quick look can tell."""
+        if not shutil.which(self.program):
+            return f"{self.name} is not installed"
+        return (_no_daemon() if self.name == "docker" else "") or missing_program()
+
+
+def _no_daemon() -> str:
+    host = os.environ.get("DOCKER_HOST", "")
+    if host and not host.startswith("unix://"):
+        return f"DOCKER_HOST is {host}: sandboxes share sockets with an engine, which must be on this machine"
+    socket = Path(host.removeprefix("unix://")) if host else DOCKER_SOCKET
+    if not socket.exists():
+        return f"no docker engine answers at {socket}"
+    if not os.access(socket, os.R_OK | os.W_OK):
+        return f"{socket} may not be used by this account (add it to the group docker)"
+    return ""
+
+
+PODMAN = Engine(
+    name="podman",
+    program="podman",
+    run=("--http-proxy=false",),
+    remove=("rm", "--force", "--time", "0", "--volumes", "--ignore"),
+    owners='{{.ID}}\t{{index .Labels "proctor.owner"}}\t{{index .Labels "proctor.place"}}'
+    '\t{{index .Labels "proctor.lock"}}',
+    build=("build", "--isolation", "oci", "--network", "host", "--force-rm"),
+    build_marks=True,
+    compose=(("podman-compose",),),
+    compose_hint="install podman-compose",
+    runtimes=("crun", "runc"),
+)
+DOCKER = Engine(
+    name="docker",
+    program="docker",
+    run=(),
+    remove=("rm", "--force", "--volumes"),
+    owners='{{.ID}}\t{{.Label "proctor.owner"}}\t{{.Label "proctor.place"}}\t{{.Label "proctor.lock"}}',
+    build=("build", "--progress", "plain"),
+    build_marks=False,
+    compose=(("docker", "compose"), ("docker-compose",)),
+    compose_hint="install the compose plugin of docker",
+)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -84,8 +131,8 @@ async def call(
     cwd: Path | None = None,
 ) -> Said:
     """Run a command of the engine to its end; SandboxError when it cannot run or takes too long."""
-    try:
-        process = await asyncio.create_subprocess_exec(
+    starting = asyncio.ensure_future(
+        asyncio.create_subprocess_exec(
             *argv,
             stdin=asyncio.subprocess.DEVNULL if stdin is None else stdin,
             stdout=asyncio.subprocess.PIPE,
@@ -94,17 +141,19 @@ async def call(
             cwd=cwd,
             start_new_session=True,
         )
-    except OSError as error:
-        raise SandboxError(f"cannot run {argv[0]}: {error.strerror}") from error
+    )
     try:
         async with asyncio.timeout(timeout_s):
+            process = await asyncio.shield(starting)
             out, err = await process.communicate()
     except TimeoutError:
-        await end(process)
-        told = " ".join(argv[:3])
-        raise SandboxError(f"`{told} …` did not end within {timeout_s:g} s") from None
+        await end(await starting)
+        command = " ".join(argv[:3])
+        raise SandboxError(f"`{command} …` did not end within {timeout_s:g} s") from None
+    except OSError as error:
+        raise SandboxError(f"cannot run {argv[0]}: {error.strerror}") from error
     except BaseException:
-        await end(process)
+        await end(await starting)  # also when it had only begun to start
         raise
     return Said(
         code=process.returncode or 0, out=out.decode(errors="replace"), err=err.decode(errors="replace")

@@ -22,12 +22,11 @@ from proctor.sandbox.container import composition, leftovers
 from proctor.sandbox.container.backend import Containers
 from proctor.sandbox.container.engine import ASK_S, Said, call
 from proctor.sandbox.image.context import Context
-from proctor.sandbox.image.definition import Definition, definition_of
-from proctor.sandbox.image.once import RootsOnce, alone
-from proctor.sandbox.image.references import normal
-from proctor.sandbox.image.single_service import main_service
-from proctor.sandbox.image.staged import stages_of
-from proctor.sandbox.image.stages import SCRATCH, UnsupportedError
+from proctor.sandbox.image.definition import Definition, definition_of, main_service
+from proctor.sandbox.image.images import Doing, Images
+from proctor.sandbox.image.layers import alone
+from proctor.sandbox.image.references import SCRATCH, normal
+from proctor.sandbox.image.stages import UnsupportedError, stages_of
 
 LABEL = "proctor.image"
 _LAST_LINES = 20
@@ -39,23 +38,19 @@ _MISSING = re.compile(
 """What engines say when a registry answered, and asking it again would change nothing."""
 
 
-class ContainerImages:
+class ContainerImages(Images):
     """Makes roots that are images of the engine."""
 
     def __init__(self, cache_dir: Path, backend: Containers) -> None:
+        super().__init__()
         self._cache_dir = cache_dir
         self._backend = backend
         self._numbers = itertools.count()
-        once = RootsOnce(self._make)
-        self.root, self.close = once.root, once.close
 
-    async def _make(self, wanted: TaskEnvironment) -> Root:
+    async def _make(self, wanted: TaskEnvironment, doing: Doing) -> Root:
+        del doing
         try:
-            async with asyncio.timeout(wanted.build_timeout_s):
-                return await self._root(wanted)
-        except TimeoutError:
-            within = f"{wanted.build_timeout_s:g} s (build_timeout_sec)"
-            raise ImageError(f"the image was not built within {within}") from None
+            return await self._root(wanted)
         except ImageError:
             raise
         except SandboxError as error:
@@ -203,7 +198,8 @@ def _build_options(asked: Definition) -> tuple[str, ...]:
 def _base_of(asked: Definition) -> str:
     """The image that a Dockerfile begins with, as far as we can read it: engines build more than we do."""
     with contextlib.suppress(UnsupportedError, TaskError):
-        stages = stages_of(asked)
+        assert asked.dockerfile is not None
+        stages = stages_of(asked.dockerfile, asked.arguments)
         base = stages.base(stages.target(asked.target))
         return "" if base == SCRATCH else base
     return ""

@@ -12,8 +12,8 @@ from pathlib import Path
 from proctor import owner, processes
 from proctor.errors import SandboxError
 from proctor.sandbox import reaper
+from proctor.sandbox.container.command import remove
 from proctor.sandbox.container.engine import Adjustment, Engine, ask, call
-from proctor.sandbox.container.launch import remove
 
 OWNER, PLACE, LOCK, BUILD = "proctor.owner", "proctor.place", "proctor.lock", "PROCTOR_BUILD"
 _BUILDS = "builds"

@@ -15,41 +15,39 @@ from typing import TYPE_CHECKING
 from proctor.errors import SandboxError
 from proctor.sandbox.base import Companion, Network, SandboxInfo, SandboxRequest
 from proctor.sandbox.certificates import INSIDE
-from proctor.sandbox.container import state, usage
-from proctor.sandbox.container.command import CONTROL, Place, init_fields
-from proctor.sandbox.container.compose import ComposeProject
+from proctor.sandbox.container import usage
+from proctor.sandbox.container.command import CONTROL, HostParts, SingleContainer, init_fields
+from proctor.sandbox.container.compose import ComposeProject, Service
 from proctor.sandbox.container.engine import Adjustment, call
-from proctor.sandbox.container.launch import Launch, launch_of
-from proctor.sandbox.container.services import Service
 from proctor.sandbox.init.served import ServedSandbox
+from proctor.sandbox.limits import enforcement
 from proctor.sandbox.lower import Lower
-from proctor.sandbox.network import SandboxNetwork
-from proctor.sandbox.reach import find_reach
-from proctor.sandbox.slirp import Launch as RunAsRoot
-from proctor.sandbox.slirp import configure
-from proctor.sandbox.storage import Watched
+from proctor.sandbox.network import Launch, SandboxNetwork, configure
+from proctor.sandbox.network_rules import resolve_rules
 
 if TYPE_CHECKING:
     from proctor.sandbox.container.backend import Containers
 
+Launcher = ComposeProject | SingleContainer
 _READ_FIRST = {"hosts", "resolv.conf"}
 _COVERED = ("etc/hosts", "etc/hostname", "etc/resolv.conf", "etc/mtab", INSIDE.strip("/"))
 _MOST_GIVEN_BYTES = 1 << 16
 _CONNECT_S = 20.0
 _READY_S = 30.0
 _SETTLE_S = 30.0
+_NOT_MEASURED = "not enforced as a whole: the container's changes cannot be measured here"
 
 
 class ContainerSandbox(ServedSandbox):
     """One sandbox; see `proctor.sandbox.base.Sandbox`."""
 
     def __init__(self, backend: Containers, request: SandboxRequest, fit: Adjustment | None = None) -> None:
-        super().__init__(request, backend.uploads, backend.ca_bundle)
+        super().__init__(request, backend)
         self._backend = backend
         self._fit = fit
         self._used_fit: Adjustment | None = None
-        self._place: Place | None = None
-        self._launch: Launch | None = None
+        self._parts: HostParts | None = None
+        self._launch: Launcher | None = None
         self._pid = 0
         self._guarded = False
         self._changes: tuple[Path, ...] = ()
@@ -58,28 +56,35 @@ class ContainerSandbox(ServedSandbox):
 
     async def start(self) -> None:
         """Make it. After an error nothing is left behind."""
-        if self._place:
+        if self._parts:
             raise SandboxError(f"sandbox {self._request.name} was started before")
         fit = self._used_fit = self._fit or await self._backend.adjustment()
-        self._place = await self._backend.place(self._request)
-        self._backend.began(self)
+        self._parts = await self._backend.host_parts(self._request)
+        self._backend.running.add(self)
         try:
-            self._launch = launch_of(
-                self._backend.engine, fit, self._request, self._place, self._backend.as_root()
-            )
-            await self._make(self._launch, fit, self._place)
+            self._launch = self._launcher(fit, self._parts)
+            await self._make(self._launch, fit, self._parts)
         except BaseException:
             with contextlib.suppress(SandboxError):  # the first error tells more; the reaper finds the rest
                 await self.stop()
             raise
 
+    def _launcher(self, fit: Adjustment, parts: HostParts) -> Launcher:
+        """What starts and removes the container, alone or with the companions of a compose file."""
+        engine, request = self._backend.engine, self._request
+        if not request.root.compose:
+            return SingleContainer(engine, fit, request, parts, self._backend.as_root())
+        if request.state:
+            raise SandboxError("saved changes cannot be put into the services of a compose file")
+        return ComposeProject(engine, fit, request, parts)
+
     async def stop(self) -> None:
         """End every process and remove everything. Safe to call twice."""
         launch, self._launch = self._launch, None
-        place = self._place
-        if place is None:
+        parts = self._parts
+        if parts is None:
             return
-        self._backend.watch.remove(place.name)
+        self._backend.watch.remove(parts.name)
         await self._note_usage()
         self._session.close()
         try:
@@ -88,8 +93,8 @@ class ContainerSandbox(ServedSandbox):
             if launch:
                 await launch.down()
         finally:
-            shutil.rmtree(place.folder, ignore_errors=True)
-            self._backend.ended(self)
+            shutil.rmtree(parts.folder, ignore_errors=True)
+            self._backend.running.discard(self)
 
     def info(self) -> SandboxInfo:
         """What it is, which limits hold, what it used."""
@@ -120,7 +125,7 @@ class ContainerSandbox(ServedSandbox):
         enter = self._backend.as_root()
         if not self._changes or enter is None:
             return False
-        return await state.save(self._changes[0], target, max_bytes=max_bytes, enter=enter)
+        return await usage.save(self._changes[0], target, max_bytes=max_bytes, enter=enter)
 
     @property
     def covered(self) -> frozenset[str]:
@@ -133,17 +138,17 @@ class ContainerSandbox(ServedSandbox):
 
     def lower(self) -> Lower | None:
         """Its image, seen from outside."""
-        return state.lower(self._changes[0]) if self._changes else None
+        return usage.lower(self._changes[0]) if self._changes else None
 
     def companion(self, service: str) -> Companion:
         """Another service of the compose file."""
-        if self._place is None or self._launch is None or self._request.root.compose is None:
+        if self._parts is None or self._launch is None or self._request.root.compose is None:
             raise SandboxError(f"there is no service '{service}': the task has no compose file, or has ended")
         fit = self._used_fit or Adjustment()
-        return Service(self._backend.engine, fit, self._place.name, service)
+        return Service(self._backend.engine, fit, self._parts.name, service)
 
-    async def _make(self, launch: Launch, fit: Adjustment, place: Place) -> None:
-        with _listening(place.folder) as listener:
+    async def _make(self, launch: Launcher, fit: Adjustment, parts: HostParts) -> None:
+        with _listening(parts.folder) as listener:
             starting = asyncio.create_task(launch.up())
             try:
                 line = await self._connected(listener, starting)
@@ -155,9 +160,7 @@ class ContainerSandbox(ServedSandbox):
             finally:
                 await _settled(starting)
         await self._look_at(self._pid)
-        limits = self._request.limits
-        self._network = SandboxNetwork(self._session, self._backend.network_rules, self._network_lost)
-        await self.set_network(limits.network, limits.allowed_hosts)
+        await self._connect()
 
     async def _connected(self, listener: socket.socket, starting: asyncio.Task[None]) -> socket.socket:
         """The line to the init, or why there will be none."""
@@ -191,18 +194,18 @@ class ContainerSandbox(ServedSandbox):
         enter = backend.as_root()
         self._changes = await usage.find_changes(pid, enter) if pid and enter is not None else ()
         self._given = {file: _content(file) for file in self._changes[1:] if file.name in _READ_FIRST}
-        self._enforced = usage.enforcement(
+        group = self._group
+        self._enforced = enforcement(
             limits,
-            self._group,
             network=f"{backend.name}: {limits.network}",
-            storage=bool(self._changes),
+            version=group.version if group else 0,
+            held=usage.in_force(group) if group else (),
+            no_cpu="the engine set no cpu limit here",
+            **({} if self._changes else {"storage": _NOT_MEASURED}),
         )
-        if self._changes and self._place:
+        if self._changes and self._parts:
             backend.watch.folder = self._changes[0].parents[1]  # stays when this container goes
-            watched = Watched(
-                limit_bytes=limits.storage_bytes, measure=self._measure, end=self._end_for_storage
-            )
-            backend.watch.add(self._place.name, watched)
+            self._watch(self._parts.name, self._measure)
 
     async def _change_network(
         self, connected: SandboxNetwork, network: Network, allowed_hosts: Sequence[str]
@@ -212,7 +215,7 @@ class ContainerSandbox(ServedSandbox):
             network = await self._network_of_services(launch, network)
         await connected.change(network, allowed_hosts, launch, self._pid)
 
-    async def _network_of_services(self, launch: RunAsRoot | None, network: Network) -> Network:
+    async def _network_of_services(self, launch: Launch | None, network: Network) -> Network:
         """What is left to connect: the engine connects the services of a compose file among each other."""
         asked = self._request.limits.network
         if network != asked and "public" in {network, asked}:
@@ -225,7 +228,7 @@ class ContainerSandbox(ServedSandbox):
             self._guarded = True
         return "none" if network == "public" else network
 
-    async def _guard_services(self, launch: RunAsRoot | None) -> None:
+    async def _guard_services(self, launch: Launch | None) -> None:
         """Keep the services away from this machine and its private networks, by routes of their own."""
         if launch is None or not self._pid:
             if self._request.limits.network == "public":
@@ -236,9 +239,9 @@ class ContainerSandbox(ServedSandbox):
                 )
             return
         assert isinstance(self._launch, ComposeProject)
-        reach = await find_reach(self._backend.network_rules)
+        rules = await resolve_rules(self._backend.network_rules)
         for pid in await self._launch.processes():
-            await configure(launch, pid, reach.services())
+            await configure(launch, pid, rules.services())
 
     async def _measure(self) -> tuple[int, int]:
         enter = self._backend.as_root()

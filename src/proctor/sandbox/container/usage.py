@@ -1,18 +1,25 @@
-"""What the kernel knows of a running container: its control groups, and the folder of its changes."""
+"""What a running container uses and has changed: its control groups, and the folder of its changes.
+
+That folder holds whatever the inside wrote, so that nothing in it is followed, and what runs on it is root of
+the containers only. Changes are saved as a tar, and put into another container before that starts.
+"""
 
 from __future__ import annotations
 
 import asyncio
 import re
+import sys
 from collections.abc import Sequence
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
 from proctor.errors import SandboxError
-from proctor.sandbox.base import Limits
-from proctor.sandbox.container.engine import call
-from proctor.sandbox.limits import Group
+from proctor.sandbox import unpack
+from proctor.sandbox.container.engine import Adjustment, Engine, call, end
+from proctor.sandbox.limits import Group, group_paths
+from proctor.sandbox.lower import Lower
+from proctor.sandbox.state import TAR_DONE, tar_command, write_whole
 
 _CONTROLLERS = ("memory", "pids", "cpu", "cpuacct")
 _MEASURE_S = 60.0
@@ -24,7 +31,7 @@ def group_of(pid: int, proc: Path = Path("/proc")) -> Group | None:
     """The control groups of a process, as far as they can be read here."""
     try:
         mounted = [line.split() for line in (proc / "self/mounts").read_text().splitlines()]
-        ours, paths = _paths(proc / "self/cgroup"), _paths(proc / str(pid) / "cgroup")
+        ours, paths = (group_paths((proc / who / "cgroup").read_text()) for who in ("self", str(pid)))
     except OSError:
         return None
     # Where an engine makes no group, its containers share ours, and what is counted there is everyone's.
@@ -41,12 +48,6 @@ def group_of(pid: int, proc: Path = Path("/proc")) -> Group | None:
     return Group(version=1, folders=folders) if folders else None
 
 
-def _paths(file: Path) -> dict[str, str]:
-    """Controller → group; the empty name is the unified hierarchy."""
-    lines = [line.split(":", 2) for line in file.read_text().splitlines()]
-    return {each: path for _, names, path in lines for each in names.split(",")}
-
-
 def _below(root: str, path: str) -> Path | None:
     """A group other than the root, whose limits would be everyone's."""
     folder = Path(root) / path.lstrip("/")
@@ -58,53 +59,22 @@ def used(group: Group) -> dict[str, Any]:
     found = group.usage()
     if group.version == 1:
         # Engines limit memory and swap together, and then the kernel counts no failures: the peak tells.
-        limit = _read(group, "memory", "memory.limit_in_bytes").strip()
+        limit = group.read("memory", "memory.limit_in_bytes").strip()
         if limit.isdigit() and found.get("peak_memory_bytes", 0) >= int(limit) - _SLACK_BYTES:
             found["host_oom"] = False
     return found
 
 
-def enforcement(limits: Limits, group: Group | None, *, network: str, storage: bool) -> dict[str, str]:
-    """For each limit that was asked for: how it holds, as read back from the kernel, or why not."""
-    found = {"network": network}
-    has = _in_force(group) if group else {}
-    through = f"cgroup v{group.version}" if group else ""
-    if limits.cpus is not None:
-        found["cpus"] = through if has.get("cpu") else "not enforced: the engine set no cpu limit here"
-    if limits.memory_bytes is not None:
-        found["memory"] = through if has.get("memory") else "rlimit: data size of each process"
-    if limits.pids is not None:
-        found["pids"] = through if has.get("pids") else "rlimit: processes of each user inside"
-    if limits.storage_bytes is not None:
-        whole = (
-            "watched: all processes are killed when it is exceeded"
-            if storage
-            else "not enforced as a whole: the container's changes cannot be measured here"
-        )
-        found["storage"] = f"{whole}; rlimit: size of each file"
-    return found
-
-
-def _in_force(group: Group) -> dict[str, bool]:
+def in_force(group: Group) -> list[str]:
+    """Controllers that hold a limit, as read back from the kernel."""
     two = group.version == 2
     files = {
         "memory": "memory.max" if two else "memory.limit_in_bytes",
         "pids": "pids.max",
         "cpu": "cpu.max" if two else "cpu.cfs_quota_us",
     }
-    found = {}
-    for name, file in files.items():
-        text = _read(group, name, file).split()
-        found[name] = bool(text) and text[0].isdigit() and int(text[0]) < 1 << 60
-    return found
-
-
-def _read(group: Group, controller: str, file: str) -> str:
-    folder = group.folders.get(controller)
-    try:
-        return Path(folder, file).read_text() if folder else ""
-    except OSError:
-        return ""
+    found = {name: group.read(name, file).split() for name, file in files.items()}
+    return [name for name, text in found.items() if text and text[0].isdigit() and int(text[0]) < 1 << 60]
 
 
 async def find_changes(pid: int, enter: Sequence[str]) -> tuple[Path, ...]:
@@ -169,3 +139,55 @@ async def disk_usage(places: Sequence[Path], enter: Sequence[str]) -> tuple[int,
     if len(totals) != len(counts) or not all(total.isdigit() for total in totals):
         raise SandboxError(f"cannot measure {places[0]}: {said[0].reason}")
     return int(totals[0]), int(totals[1])
+
+
+async def save(upper: Path, target: Path, *, max_bytes: int, enter: Sequence[str]) -> bool:
+    """Write the changes as a tar; False when they are too much to keep."""
+
+    async def write(out: int) -> bool:
+        command = [*enter, *tar_command(str(upper), max_bytes)]
+        process = await asyncio.create_subprocess_exec(
+            *command, stdin=asyncio.subprocess.DEVNULL, stdout=out, stderr=asyncio.subprocess.DEVNULL
+        )
+        try:
+            return await process.wait() in TAR_DONE
+        except BaseException:
+            await end(process)
+            raise
+
+    return await write_whole(target, write)
+
+
+async def restore(
+    engine: Engine, fit: Adjustment, name: str, state: Path, enter: Sequence[str] | None
+) -> None:
+    """Put saved changes into a container that was made and has not started."""
+    if enter is None:
+        raise SandboxError(f"only root can put saved changes into a container of {engine.name}")
+    asked = [engine.program, *fit.options, "inspect", "--format", "{{.GraphDriver.Data.UpperDir}}", name]
+    said = await call(asked)
+    upper = said.out.strip()
+    if said.code or not upper.startswith("/"):
+        raise SandboxError(f"{engine.name} does not say where the changes of {name} go: {said.reason}")
+    opaque = "user.overlay.opaque" if enter else "trusted.overlay.opaque"
+    command = [*enter, sys.executable, "-I", "-S", "-B", unpack.__file__, upper, opaque]
+    with state.open("rb") as archive:
+        process = await asyncio.create_subprocess_exec(
+            *command, stdin=archive, stdout=asyncio.subprocess.DEVNULL, stderr=asyncio.subprocess.PIPE
+        )
+        try:
+            _, words = await process.communicate()
+        except BaseException:
+            await end(process)
+            raise
+    if process.returncode:
+        raise SandboxError(f"cannot unpack {state}: {words.decode(errors='replace').strip()[-500:]}")
+
+
+def lower(upper: Path) -> Lower | None:
+    """The layers below a folder of changes, as the engines write them down beside it."""
+    with suppress(OSError):
+        text = (upper.parent / "lower").read_text()
+        layers = [(upper.parents[1] / each).resolve() for each in text.strip().split(":") if each]
+        return Lower(layers) if layers else None
+    return None

@@ -17,7 +17,7 @@ from urllib.parse import unquote, urljoin, urlsplit
 
 from proctor.errors import ImageError
 from proctor.model.network import NOT_THE_INTERNET
-from proctor.sandbox.reach import own_addresses
+from proctor.sandbox.network_rules import own_addresses
 
 if TYPE_CHECKING:
     import aiohttp

@@ -1,4 +1,4 @@
-"""Our own builder: a recipe's groups of steps, each done in a sandbox and kept as a layer.
+"""Our own builder: the stages of a Dockerfile, each group of steps done in a sandbox and kept as a layer.
 
 Every path of an image is looked up with the image as root, so neither a link in an image nor one in the
 context can make a step write or read elsewhere.
@@ -13,17 +13,25 @@ import os
 import re
 from collections import deque
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Literal, Protocol, runtime_checkable
+from typing import TYPE_CHECKING, Literal
 
-from proctor.errors import ImageError, SandboxError
-from proctor.sandbox.base import Backend, Limits, Network, Root, Sandbox, SandboxRequest
+from proctor.errors import ImageError, LastingImageError, SandboxError
+from proctor.sandbox.base import Limits, Network, Root, Sandbox, SandboxRequest
+from proctor.sandbox.bubblewrap import Bubblewrap
 from proctor.sandbox.image import grafting
-from proctor.sandbox.image.copying import Copying, Gathered, make_folder
+from proctor.sandbox.image.context import Context
+from proctor.sandbox.image.copying import Copying, Gathered, Mounted, Mounting, Origins, make_folder
+from proctor.sandbox.image.definition import Definition
+from proctor.sandbox.image.images import Doing
 from proctor.sandbox.image.layers import LayerStore
-from proctor.sandbox.image.mounting import Mounted, Mounting
-from proctor.sandbox.image.recipe import Copy, Group, MakeFolder, Recipe, Run, Settings
+from proctor.sandbox.image.recipe import Copy, Group, MakeFolder, Recipe, Run, plan
+from proctor.sandbox.image.references import HOST, Settings
+from proctor.sandbox.image.stages import Origin, stages_of
+
+if TYPE_CHECKING:
+    from proctor.sandbox.image.layered import Base, LayeredImages
 
 _FORMAT = "proctor-layer-2"
 _LAST_LINES = 20
@@ -32,29 +40,6 @@ _PRIVATE = " (builds reach the internet only; the setting network_allow opens a 
 _UNREACHED = re.compile(rb"No route to host|Network is unreachable", re.IGNORECASE)
 _PIDS = 4096
 _SCRIPT = "/dev/shm/proctor-run"  # noqa: S108 - the one inside, which is not part of the layer
-
-
-@runtime_checkable
-class MakesLayers(Protocol):
-    """A sandbox whose changes can become a layer."""
-
-    async def take_layer(self, target: Path) -> None:
-        """Move all that changed to `target`."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Base:
-    """What a stage of a Dockerfile begins with."""
-
-    key: str
-    """Names its content; what is built over it is kept under names derived from this one."""
-    layers: tuple[Path, ...] = ()
-    host: bool = False
-    settings: Settings = field(default_factory=Settings)
-    wanted: str = ""
-    """The image that the Dockerfile names; with host root it is this machine's own system instead."""
-    digest: str = ""
-    """Of that image: what pins it in a record. Empty for host root and for `scratch`."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -66,15 +51,16 @@ class _Material:
 
 
 class Build:
-    """The build of one stage."""
+    """The build of the stages of one Dockerfile, one after the other."""
 
     def __init__(
         self,
-        backend: Backend,
+        backend: Bubblewrap,
         store: LayerStore,
         copying: Copying,
         mounting: Mounting,
         where: str,
+        doing: Doing,
         *,
         network: Network,
     ) -> None:
@@ -83,16 +69,15 @@ class Build:
         self._copying = copying
         self._mounting = mounting
         self._where = where
+        self._doing = doing
         self._network = network
-        self.doing = "the build"
-        """What it is at, for when time runs out."""
 
     async def layers(self, recipe: Recipe, base: Base) -> tuple[str, ...]:
         """The names of the layers over the base, lowest first; those without content are left out."""
         names: list[str] = []
         below, key = list(base.layers), base.key
         for group in recipe.groups:
-            self.doing = self._place(group)
+            self._doing.at = f"{self._where}:{(group.run or group.steps[0]).line}"
             with contextlib.ExitStack() as kept:
                 material = await self._gathered(group, kept)
                 key = _key(key, group, material)
@@ -132,10 +117,9 @@ class Build:
             sandbox = self._backend.sandbox(request)
             await sandbox.start()
             try:
-                assert isinstance(sandbox, MakesLayers)
                 await self._prepare(sandbox, group, material)
                 if run:
-                    self.doing = f"{self._where}:{run.line}: {run.text}"
+                    self._doing.at = f"{self._where}:{run.line}: {run.text}"
                     await self._run(sandbox, run, base)
                 await sandbox.take_layer(target)
             finally:
@@ -151,7 +135,7 @@ class Build:
     async def _prepare(self, sandbox: Sandbox, group: Group, material: _Material) -> None:
         """The steps before a RUN."""
         for step, gathered in zip(group.steps, material.steps, strict=True):
-            self.doing = f"{self._where}:{step.line}"
+            self._doing.at = f"{self._where}:{step.line}"
             said = step.text if isinstance(step, Copy) else f"WORKDIR {step.path}"
             try:
                 if isinstance(step, Copy):
@@ -210,10 +194,6 @@ class Build:
         lines += [f"  | {line}" for line in printable.splitlines()[-_LAST_LINES:]]
         return "\n".join(lines)
 
-    def _place(self, group: Group) -> str:
-        step = group.run or group.steps[0]
-        return f"{self._where}:{step.line}"
-
 
 def _key(parent: str, group: Group, material: _Material) -> str:
     described = {
@@ -244,3 +224,84 @@ def _has_content(layer: Path) -> bool:
             return next(entries, None) is not None
     except PermissionError:
         return True
+
+
+class StagedBuild:
+    """The build of one Dockerfile. Making one plans it; UnsupportedError when our builder cannot do it."""
+
+    def __init__(self, images: LayeredImages, asked: Definition, context: Context) -> None:
+        self._images = images
+        self._context = context
+        self._where = str(asked.dockerfile)
+        assert asked.dockerfile is not None
+        self._stages = stages_of(asked.dockerfile, asked.arguments)
+        self._last = self._stages.target(asked.target)
+        self._bases: dict[str, Base] = {}
+        self._recipes: dict[int, Recipe] = {}
+        self._made: dict[int, Root] = {}
+        for index in self._stages.needed(self._last):
+            plan(self._stages, index, HOST)  # what cannot be built is reported before any image is requested
+
+    async def find_bases(self) -> None:
+        """Ask for every outside image, then plan with their settings."""
+        for index in self._stages.needed(self._last):
+            await self._base(self._stages.base(index))
+        for reference in self._stages.bases(self._last):
+            await self._base(reference)
+        for index in self._stages.needed(self._last):
+            self._recipes[index] = plan(self._stages, index, self._base_of(index).settings)
+
+    @property
+    def reference(self) -> str:
+        """The image under the wanted stage, as the Dockerfile names it."""
+        return self._stages.base(self._last)
+
+    @property
+    def base(self) -> Base:
+        """What the wanted stage begins with."""
+        return self._base_of(self._last)
+
+    @property
+    def settings(self) -> Settings:
+        """How commands run in the result."""
+        return self._recipes[self._last].settings
+
+    @property
+    def keys(self) -> dict[str, str]:
+        """Every outside image with what names its content."""
+        return {reference: base.key for reference, base in self._bases.items()}
+
+    async def layers(self, doing: Doing, *, network: Network) -> tuple[str, ...]:
+        """The names of the layers of the wanted stage, made now as far as they are not there."""
+        backend, store = self._images.backend, self._images.store
+        origins = Origins(backend, self._root_of)
+        allow = self._images.options.network_allow
+        copying = Copying(store, self._context, origins, self._where, allow)
+        mounting = Mounting(store, self._context, origins)
+        build = Build(backend, store, copying, mounting, self._where, doing, network=network)
+        try:
+            for index in self._stages.needed(self._last):
+                names = await build.layers(self._recipes[index], self._base_of(index))
+                base = self._base_of(index)
+                layers = (*base.layers, *(store.layers / each for each in names))
+                self._made[index] = Root(layers=layers, host=base.host)
+        finally:
+            await origins.close()
+        return names
+
+    async def _root_of(self, origin: Origin) -> Root:
+        if isinstance(origin, int):
+            return self._made[origin]
+        base = self._bases[origin]
+        if base.host and not base.layers:
+            raise LastingImageError(
+                f"with host root there is no image {origin} to take files from; run without host root"
+            )
+        return Root(layers=base.layers, host=base.host)
+
+    def _base_of(self, index: int) -> Base:
+        return self._bases[self._stages.base(index)]
+
+    async def _base(self, reference: str) -> None:
+        if reference not in self._bases:
+            self._bases[reference] = await self._images.base(reference)

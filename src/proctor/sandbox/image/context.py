@@ -1,27 +1,28 @@
 """The files that COPY may take: those of the build context, less `.dockerignore`, and nothing outside of it.
 
-Links are resolved as if the context were the root of the file system, so they cannot lead out.
+The kernel follows links as if the context were the root of the file system, so they cannot lead out.
 """
 
 from __future__ import annotations
 
-import fnmatch
+import contextlib
+import errno
 import hashlib
 import os
 import re
 import shutil
 import stat
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
+from typing import Any
 
 from proctor.disk import read_small
 from proctor.errors import TaskError
+from proctor.sandbox.image import tree
 from proctor.sandbox.image.dockerfile import MOST_BYTES
-from proctor.sandbox.image.tree import kept_path
 
-_MOST_LINKS = 40
 _MOST_IGNORE_BYTES = 1 << 20
 
 
@@ -54,27 +55,43 @@ class Context:
         self.folder = Path(os.path.realpath(folder))
         self._dockerfile = dockerfile
 
-    def select(self, pattern: str, where: str, *, parents: bool = False) -> list[Selected]:
-        """The entries that a source of COPY means; a folder means its content. `parents`: paths are kept."""
-        found = []
-        for relative in self._matches(pattern, where):
-            place = self._resolve(relative, where)
-            if place is None:
-                continue
-            status = place.lstat()
-            kept = kept_path(relative, pattern) if parents else ""
-            if stat.S_ISDIR(status.st_mode):
-                below = self._below(place, relative)
-                found += [replace(each, name=f"{kept}/{each.name}") if kept else each for each in below]
-            elif self._ignored(relative):
-                continue
-            elif stat.S_ISREG(status.st_mode):
-                name = kept or relative.rpartition("/")[2]
-                found.append(Selected(source=place, name=name, status=status))
-        if not found and not self.is_folder(pattern, where):
-            hint = " (`.dockerignore` leaves it out)" if self._exists(pattern) else ""
-            raise TaskError(f"{where}: '{pattern}' is not in the build context {self.folder}{hint}")
+    def select(
+        self, pattern: str, where: str, *, parents: bool = False, exclude: Sequence[str] = ()
+    ) -> list[Selected]:
+        """The entries that a source of COPY means; a folder means its content. `parents`: paths are kept.
+
+        `exclude`: regular expressions for names below the target that are left out.
+        """
+        wanted = {"sources": [pattern], "parents": parents, "exclude": exclude}
+        with self._root() as root:
+            try:
+                found = list(self._selected(root, wanted))
+            except tree.TreeError as error:
+                raise self._missing(pattern, where) from error
+            except OSError as error:
+                why = "is a link that points to itself" if error.errno == errno.ELOOP else str(error.strerror)
+                raise TaskError(f"{where}: '{pattern}' {why}") from error
+        if not found and not self.is_folder(pattern):
+            raise self._missing(pattern, where)
         return found
+
+    def _missing(self, pattern: str, where: str) -> TaskError:
+        left_out = ".." not in pattern and any(self.folder.glob(pattern.strip("/") or "."))
+        hint = " (`.dockerignore` leaves it out)" if left_out else ""
+        return TaskError(f"{where}: '{pattern}' is not in the build context {self.folder}{hint}")
+
+    def _selected(self, root: tree.Root, wanted: dict[str, Any]) -> Iterator[Selected]:
+        for entry in tree.select(root, wanted):
+            if not self._ignored(entry.path.lstrip("/")):
+                yield Selected(source=Path(root.real(entry)), name=entry.name, status=entry.status)
+
+    @contextlib.contextmanager
+    def _root(self) -> Iterator[tree.Root]:
+        root = tree.Root(str(self.folder))
+        try:
+            yield root
+        finally:
+            root.close()
 
     def fingerprint(self) -> str:
         """Changes when any file here does; costs a look at each, not a read."""
@@ -91,82 +108,18 @@ class Context:
 
     def content_digest(self, dockerfile: Path) -> str:
         """What the whole context and the Dockerfile hold, whenever they were written."""
-        files = digest([each for each in self._below(self.folder, "") if not each.is_folder])
+        with self._root() as root:
+            files = digest([each for each in self._selected(root, {"sources": ["."]}) if not each.is_folder])
         return hashlib.sha256(read_small(dockerfile, MOST_BYTES) + files.encode()).hexdigest()
 
-    def _matches(self, pattern: str, where: str) -> list[str]:
-        parts = [part for part in pattern.split("/") if part not in {"", "."}]
-        if ".." in parts:
-            raise TaskError(f"{where}: '{pattern}' leads out of the build context {self.folder}")
-        if not re.search(r"[*?\[]", pattern):
-            return ["/".join(parts)]
-        return sorted(self._glob("", parts, where))
-
-    def _glob(self, prefix: str, parts: Sequence[str], where: str) -> Iterator[str]:
-        place = self._resolve(prefix, where)
-        if not parts:
-            yield prefix
-        elif place and place.is_dir():
-            for each in place.iterdir():
-                if fnmatch.fnmatchcase(each.name, _go_pattern(parts[0])):
-                    yield from self._glob(f"{prefix}/{each.name}".lstrip("/"), parts[1:], where)
-
-    def _resolve(self, relative: str, where: str) -> Path | None:
-        """A path with its links followed, each as if the context were `/`; None when nothing is there."""
-        waiting = relative.split("/")[::-1]
-        done: list[str] = []
-        links = 0
-        while waiting:
-            part = waiting.pop()
-            if part in {"", "."}:
-                continue
-            if part == "..":
-                done = done[:-1]
-                continue
-            place = self.folder.joinpath(*done, part)
-            try:
-                mode = place.lstat().st_mode
-            except OSError:
-                return None
-            if not stat.S_ISLNK(mode):
-                done.append(part)
-                continue
-            links += 1
-            if links > _MOST_LINKS:
-                raise TaskError(f"{where}: '{relative}' is a link that points to itself")
-            text = str(place.readlink())
-            done = [] if text.startswith("/") else done
-            waiting += text.split("/")[::-1]
-        return self.folder.joinpath(*done)
-
-    def _below(self, folder: Path, relative: str) -> Iterator[Selected]:
-        for place, folders, files in os.walk(folder):
-            inner = os.path.relpath(place, folder)
-            prefix = "" if inner == "." else f"{inner}/"
-            for name in sorted((*folders, *files)):
-                path = f"{relative}/{prefix}{name}".lstrip("/")
-                status = os.lstat(f"{place}/{name}")
-                kept = (
-                    stat.S_ISDIR(status.st_mode)
-                    or stat.S_ISREG(status.st_mode)
-                    or stat.S_ISLNK(status.st_mode)
-                )
-                if kept and not self._ignored(path):
-                    yield Selected(source=Path(place, name), name=prefix + name, status=status)
-            if not self._has_exceptions:
-                folders[:] = [
-                    each for each in folders if not self._ignored(f"{relative}/{prefix}{each}".lstrip("/"))
-                ]
-
-    def is_folder(self, pattern: str, where: str = "") -> bool:
+    def is_folder(self, pattern: str) -> bool:
         """Whether a source of COPY is one folder."""
         if re.search(r"[*?\[]", pattern):
             return False
-        place = self._resolve(pattern, where)
-        return place is not None and place.is_dir()
-
-    def _exists(self, pattern: str) -> bool:
-        return any(self.folder.glob(pattern.strip("/") or "."))
+        with self._root() as root, contextlib.suppress(OSError):
+            status = root.status(pattern)
+            return status is not None and stat.S_ISDIR(status.st_mode)
+        return False
 
     @cached_property
     def _rules(self) -> list[tuple[re.Pattern[str], bool]]:
@@ -177,10 +130,6 @@ class Context:
             if file.is_file() and not file.is_symlink() and file.stat().st_size <= _MOST_IGNORE_BYTES:
                 return list(_rules(file.read_text(errors="replace")))
         return []
-
-    @cached_property
-    def _has_exceptions(self) -> bool:
-        return any(not leaves_out for _, leaves_out in self._rules)
 
     def _ignored(self, relative: str) -> bool:
         """Whether the last rule that speaks of a path, or of a folder it is in, leaves it out."""
@@ -258,7 +207,3 @@ def _regex(pattern: str) -> str:
         else:
             pieces.append(re.escape(piece[-1]))
     return "".join(pieces)
-
-
-def _go_pattern(pattern: str) -> str:
-    return pattern.replace("[^", "[!")

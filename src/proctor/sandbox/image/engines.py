@@ -7,38 +7,24 @@ import contextlib
 import os
 import re
 import shutil
-import signal
-from collections import deque
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping
 from pathlib import Path
 
-from proctor.errors import ImageError
+from proctor.errors import ImageError, SandboxError
+from proctor.sandbox.container.engine import DOCKER, DOCKER_SOCKET, PODMAN, Engine, Said, call
 
 _ASK_S = 30.0
-_LAST_LINES = 20
 _STORAGE_KEYS = re.compile(
     r'^\s*(?:graphroot|imagestore|rootless_storage_path)\s*=\s*"([^"]+)"', re.MULTILINE
 )
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Engine:
-    """An engine that is installed."""
-
-    name: str
-    program: str
-
-
 def installed() -> tuple[Engine, ...]:
     """Engines that could have images here: podman, and docker when its daemon seems to run."""
-    found = []
-    if podman := shutil.which("podman"):
-        found.append(Engine(name="podman", program=podman))
-    docker = shutil.which("docker")
-    if docker and (os.environ.get("DOCKER_HOST") or Path("/var/run/docker.sock").exists()):
-        found.append(Engine(name="docker", program=docker))
-    return tuple(found)
+    daemon = os.environ.get("DOCKER_HOST") or DOCKER_SOCKET.exists()
+    return tuple(
+        each for each in (PODMAN, DOCKER) if shutil.which(each.program) and (each is PODMAN or daemon)
+    )
 
 
 def stamp(engine: Engine) -> str | None:
@@ -70,21 +56,20 @@ def _podman_roots() -> list[Path]:
 
 async def image_id(engine: Engine, reference: str) -> str | None:
     """The id of an image in the engine's own storage; None when it is not there."""
-    arguments = ("image", "inspect", "--format", "{{.Id}}", reference)
     try:
         async with asyncio.timeout(_ASK_S):
-            code, lines = await _run(engine, arguments)
+            said = await _run(engine, "image", "inspect", "--format", "{{.Id}}", reference)
     except TimeoutError:
         return None
-    return lines[-1].strip().removeprefix("sha256:") if code == 0 and lines else None
+    return said.out.strip().removeprefix("sha256:") or None if said.code == 0 else None
 
 
 async def save(engine: Engine, reference: str, target: Path) -> None:
     """Write an image of the engine to a file."""
     kind = ["--format", "docker-archive"] if engine.name == "podman" else []
-    code, lines = await _run(engine, ("save", *kind, "--output", str(target), reference))
-    if code:
-        raise ImageError(f"{engine.name} save {reference} failed: {_last(lines)}")
+    said = await _run(engine, "save", *kind, "--output", str(target), reference)
+    if said.code:
+        raise ImageError(f"{engine.name} save {reference} failed: {said.reason}")
 
 
 async def build(
@@ -100,49 +85,19 @@ async def build(
     given = [word for pair in (arguments or {}).items() for word in ("--build-arg", "=".join(pair))]
     stage = ["--target", target] if target else []
     command = ("build", "--tag", tag, "--label", "proctor=1", *stage, *given)
-    code, lines = await _run(engine, (*command, "--file", str(dockerfile), str(folder)))
-    if code:
-        shown = "".join(f"\n  | {line}" for line in lines)
-        raise ImageError(f"{dockerfile}: {engine.name} build ended with exit code {code}{shown}")
+    said = await _run(engine, *command, "--file", str(dockerfile), str(folder))
+    if said.code:
+        shown = "".join(f"\n  | {line}" for line in said.last_lines.splitlines())
+        raise ImageError(f"{dockerfile}: {engine.name} build ended with exit code {said.code}{shown}")
 
 
 async def remove(engine: Engine, tag: str) -> None:
     """Take a name of ours away from the engine again, with the image behind it."""
-    await _run(engine, ("rmi", tag))
+    await _run(engine, "rmi", tag)
 
 
-async def _run(engine: Engine, arguments: Sequence[str]) -> tuple[int, list[str]]:
-    """Run the engine's program; its exit code and the last lines of what it printed."""
-    starting = asyncio.ensure_future(
-        asyncio.create_subprocess_exec(
-            engine.program,
-            *arguments,
-            stdin=asyncio.subprocess.DEVNULL,
-            stdout=asyncio.subprocess.PIPE,
-            stderr=asyncio.subprocess.STDOUT,
-            start_new_session=True,
-        )
-    )
-    kept: deque[bytes] = deque(maxlen=8)
+async def _run(engine: Engine, *arguments: str) -> Said:
     try:
-        process = await asyncio.shield(starting)
-        assert process.stdout is not None
-        while data := await process.stdout.read(1 << 16):
-            kept.append(data)
-        code = await process.wait()
-    except OSError as error:
-        raise ImageError(f"cannot run {engine.program}: {error.strerror}") from error
-    except BaseException:
-        await _end(await starting)  # also when it had only begun to start
-        raise
-    return code, b"".join(kept).decode(errors="replace").splitlines()[-_LAST_LINES:]
-
-
-def _last(lines: Sequence[str]) -> str:
-    return lines[-1].strip() if lines else "it said nothing"
-
-
-async def _end(process: asyncio.subprocess.Process) -> None:
-    with contextlib.suppress(ProcessLookupError):
-        os.killpg(process.pid, signal.SIGKILL)
-    await process.wait()
+        return await call([engine.program, *arguments], timeout_s=None)
+    except SandboxError as error:
+        raise ImageError(str(error)) from error

@@ -5,33 +5,43 @@ from __future__ import annotations
 import asyncio
 import hashlib
 import json
+import os
 import time
-from collections.abc import Callable
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
-from dataclasses import asdict, replace
+from dataclasses import asdict, dataclass, field, replace
 from functools import cache
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from proctor.errors import ImageError, LastingImageError, SandboxError, TaskError, UsageError
 from proctor.model.task import TaskEnvironment
-from proctor.sandbox import slirp, state
+from proctor.sandbox import network, state
 from proctor.sandbox.base import Network, Root, RootOptions, SandboxRequest
 from proctor.sandbox.bubblewrap import Bubblewrap
+from proctor.sandbox.container.engine import Engine
 from proctor.sandbox.image import engines
-from proctor.sandbox.image.build import Base, Build
-from proctor.sandbox.image.collect_garbage import collect_garbage
 from proctor.sandbox.image.context import Context
-from proctor.sandbox.image.copying import make_folder
 from proctor.sandbox.image.definition import Definition, definition_of
+from proctor.sandbox.image.images import Doing, Images
 from proctor.sandbox.image.layers import LayerStore
-from proctor.sandbox.image.oci import import_image
-from proctor.sandbox.image.recipe import Settings
-from proctor.sandbox.image.references import Image, References, read_json, write_json
-from proctor.sandbox.image.registry.access import Access, access_of
-from proctor.sandbox.image.staged import HOST, StagedBuild, host_fingerprint
-from proctor.sandbox.image.stages import SCRATCH, UnsupportedError
+from proctor.sandbox.image.references import (
+    HOST,
+    SCRATCH,
+    Image,
+    References,
+    Settings,
+    read_json,
+    settings_from,
+    write_json,
+)
 from proctor.settings import load_settings
 
+if TYPE_CHECKING:
+    from proctor.sandbox.image.registry.access import Access
+    from proctor.sandbox.image.stages import UnsupportedError
+
+_HOST_STATE = ("/var/lib/dpkg/status", "/var/lib/rpm", "/lib/apk/db/installed", "/usr/bin", "/usr/local/bin")
 _COLLECT_EVERY_S = 86_400.0
 _REMEMBER_REFUSAL_S = 60.0
 _OTHER_WAYS = (
@@ -40,10 +50,26 @@ _OTHER_WAYS = (
 )
 
 
-class LayeredRoots:
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Base:
+    """What a stage of a Dockerfile begins with."""
+
+    key: str
+    """Names its content; what is built over it is kept under names derived from this one."""
+    layers: tuple[Path, ...] = ()
+    host: bool = False
+    settings: Settings = field(default_factory=Settings)
+    wanted: str = ""
+    """The image that the Dockerfile names; with host root it is this machine's own system instead."""
+    digest: str = ""
+    """Of that image: what pins it in a record. Empty for host root and for `scratch`."""
+
+
+class LayeredImages(Images):
     """Makes roots for bubblewrap."""
 
     def __init__(self, cache_dir: Path, backend: Bubblewrap, options: RootOptions | None = None) -> None:
+        super().__init__()
         self.folder = cache_dir.absolute()
         self.references = References(self.folder / "references")
         self.store = LayerStore(self.folder, backend)
@@ -54,18 +80,18 @@ class LayeredRoots:
         self._pulling: dict[str, asyncio.Lock] = {}
         self._refused: dict[str, tuple[float, ImageError | None]] = {}
 
-    async def root(self, wanted: TaskEnvironment, began: Callable[[Build], None]) -> Root:
-        """The root of an environment; `began` is called with a build that starts."""
+    async def _make(self, wanted: TaskEnvironment, doing: Doing) -> Root:
         asked = definition_of(wanted)
         await self.store.open()
-        return asked.dressed(await self._with_folders(await self._made(asked, began), asked))
+        return asked.dressed(await self._with_folders(await self._made(asked, doing), asked))
 
     async def _with_folders(self, root: Root, asked: Definition) -> Root:
         """A root that has the folders that are asked for."""
         if not asked.folders:
             return root
-        described = json.dumps([root.digest, asked.folders]).encode()
-        key = hashlib.sha256(described).hexdigest()
+        from proctor.sandbox.image.copying import make_folder
+
+        key = _digest([root.digest, asked.folders])
 
         async def make(target: Path) -> None:
             plain = Root(layers=root.layers, host=root.host)
@@ -81,10 +107,10 @@ class LayeredRoots:
         layer = await self.store.obtain(key, make)
         return replace(root, layers=(*root.layers, layer), digest=key)
 
-    async def _made(self, asked: Definition, began: Callable[[Build], None]) -> Root:
+    async def _made(self, asked: Definition, doing: Doing) -> Root:
         if self.options.host_root:
             if asked.dockerfile:
-                return await self._from_dockerfile(asked, began)
+                return await self._from_dockerfile(asked, doing)
             return Root(host=True, env=HOST.env, digest=host_fingerprint())
         if asked.image:
             try:
@@ -95,7 +121,7 @@ class LayeredRoots:
             else:
                 return self._root_of(self._image_base(image), (), image.settings)
         if asked.dockerfile:
-            return await self._from_dockerfile(asked, began)
+            return await self._from_dockerfile(asked, doing)
         raise LastingImageError(
             f"{asked.where}: there is no Dockerfile, no compose file and no docker_image; add one, or run "
             f"with --host-root to use this machine's own system"
@@ -117,15 +143,11 @@ class LayeredRoots:
             stamp = engines.stamp(engine)
             if image and image.source == engine.name and stamp is not None and stamp == image.stamp:
                 return image
-            if stamp == "" or self._misses(engine).get(reference) == (stamp or "?"):
-                continue
-            found = await engines.image_id(engine, reference)
-            if found is None:
-                self._note_miss(engine, reference, stamp)
-            elif image and image.id == found:
+            found = await engines.image_id(engine, reference) if stamp != "" else None
+            if image and image.id == found:
                 self.references.put(replace(image, stamp=stamp or ""))
                 return image
-            else:
+            if found:
                 return await self._import(engine, reference, found, stamp or "")
         return image
 
@@ -133,10 +155,12 @@ class LayeredRoots:
         image = self.references.find(reference)
         return image if image and all(self.store.find(each) for each in image.layers) else None
 
-    async def _import(self, engine: engines.Engine, reference: str, known_id: str, stamp: str) -> Image:
+    async def _import(self, engine: Engine, reference: str, known_id: str, stamp: str) -> Image:
         with self.store.scratch() as scratch:
             file = scratch / "image.tar"
             await engines.save(engine, reference, file)
+            from proctor.sandbox.image.oci import import_image
+
             images = await import_image(
                 self.store,
                 self.references,
@@ -167,27 +191,22 @@ class LayeredRoots:
                 raise TaskError(str(error)) from error
 
     async def _pull(self, reference: str) -> Image:
-        try:
-            from proctor.sandbox.image.registry.client import Client
-            from proctor.sandbox.image.registry.pull import pull
-        except ImportError as error:
-            raise ImageError(f"{reference} cannot be pulled: {error}; reinstall proctor-bench") from error
+        from proctor.sandbox.image.registry.access import access_of
+        from proctor.sandbox.image.registry.client import Client
+        from proctor.sandbox.image.registry.pull import pull
+
         async with Client(self.access or access_of(load_settings())) as client:
             return (await pull(client, self.store, self.references, reference)).image
 
-    def _misses(self, engine: engines.Engine) -> dict[str, str]:
-        return {str(key): str(value) for key, value in read_json(self._miss_file(engine)).items()}
-
-    def _note_miss(self, engine: engines.Engine, reference: str, stamp: str | None) -> None:
-        if stamp is not None:
-            write_json(self._miss_file(engine), {**self._misses(engine), reference: stamp})
-
-    def _miss_file(self, engine: engines.Engine) -> Path:
-        return self.folder / f"missing-in-{engine.name}.json"
-
-    async def _from_dockerfile(self, asked: Definition, began: Callable[[Build], None]) -> Root:
+    async def _from_dockerfile(self, asked: Definition, doing: Doing) -> Root:
         assert asked.dockerfile is not None
         file, context = asked.dockerfile, Context(asked.folder or asked.dockerfile.parent, asked.dockerfile)
+        remembered = _Remembered(self.folder, asked, context, host_root=self.options.host_root)
+        if root := await self._remembered_root(remembered):
+            return root
+        from proctor.sandbox.image.build import StagedBuild
+        from proctor.sandbox.image.stages import UnsupportedError
+
         try:
             build = StagedBuild(self, asked, context)
             await build.find_bases()
@@ -197,13 +216,23 @@ class LayeredRoots:
                     f"{file}:{error.line}: {error.what} cannot be built with host root"
                 ) from None
             return await self._delegated(error, asked, context)
-        remembered = _Remembered(self.folder, asked, build, context, self.store)
-        names = remembered.names()
-        if names is None:
-            names = await build.layers(began, network=network_for_builds())
-            remembered.write(names)
-            await self._collect_sometimes()
+        names = await build.layers(doing, network=network_for_builds())
+        remembered.write(build.reference, build.keys, names, build.settings)
+        await self._collect_sometimes()
         return self._root_of(build.base, names, build.settings)
+
+    async def _remembered_root(self, remembered: _Remembered) -> Root | None:
+        """What a Dockerfile gave before, while neither it nor its context nor an image of it has changed."""
+        known = remembered.read()
+        if known is None:
+            return None
+        bases = {reference: await self.base(reference) for reference in known.bases}
+        names = tuple(known.layers)
+        if any(bases[reference].key != key for reference, key in known.bases.items()):
+            return None
+        if not all(self.store.find(each) for each in names):
+            return None
+        return self._root_of(bases[known.base], names, known.settings)
 
     async def _delegated(self, problem: UnsupportedError, asked: Definition, context: Context) -> Root:
         """Let an engine build what our builder cannot."""
@@ -215,8 +244,8 @@ class LayeredRoots:
                 f"{file}:{problem.line}: {problem.what} is more than Proctor's own builder can do; it needs "
                 f"podman or docker, and neither is installed"
             )
-        described = json.dumps([context.content_digest(file), asked.target, sorted(asked.arguments.items())])
-        tag = f"localhost/proctor-{hashlib.sha256(described.encode()).hexdigest()[:24]}:latest"
+        described = [context.content_digest(file), asked.target, sorted(asked.arguments.items())]
+        tag = f"localhost/proctor-{_digest(described)[:24]}:latest"
         image = self._here(tag)
         if image is None:
             await engines.build(
@@ -247,7 +276,6 @@ class LayeredRoots:
         )
 
     def _root_of(self, base: Base, names: tuple[str, ...], settings: Settings) -> Root:
-        described = json.dumps([base.key, names, asdict(settings)], sort_keys=True)
         return Root(
             layers=(*base.layers, *(self.store.layers / each for each in names)),
             host=base.host,
@@ -255,7 +283,7 @@ class LayeredRoots:
             workdir=settings.workdir,
             user=settings.user,
             entrypoint=settings.entrypoint,
-            digest=hashlib.sha256(described.encode()).hexdigest(),
+            digest=_digest([base.key, names, asdict(settings)]),
             image_name=base.wanted if base.digest else "",
             image_digest=base.digest,
         )
@@ -266,36 +294,72 @@ class LayeredRoots:
         now = time.time()
         with suppress(OSError, SandboxError):
             if not mark.exists() or now - mark.stat().st_mtime > _COLLECT_EVERY_S:
+                from proctor.sandbox.image.layers import collect_garbage
+
                 mark.touch()
                 await collect_garbage(self.store, self.references, now=now)
 
 
-class _Remembered:
-    """Which layers a Dockerfile gave, for as long as no file of its context changes."""
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Known:
+    """What the last build of a Dockerfile gave."""
 
-    def __init__(
-        self, folder: Path, asked: Definition, build: StagedBuild, context: Context, store: LayerStore
-    ) -> None:
+    base: str
+    """The image under the wanted stage."""
+    bases: Mapping[str, str]
+    """Every outside image → what names its content."""
+    layers: Sequence[str]
+    settings: Settings
+
+
+class _Remembered:
+    """What a Dockerfile gave, for as long as no file of its context changes."""
+
+    def __init__(self, folder: Path, asked: Definition, context: Context, *, host_root: bool) -> None:
         file = asked.dockerfile
         assert file is not None
-        parts = [str(file), str(context.folder), asked.target, sorted(asked.arguments.items()), build.keys()]
-        name = hashlib.sha256(json.dumps(parts).encode()).hexdigest()[:32]
-        self._file = folder / "builds" / f"{name}.json"
-        self._seen = f"{file.stat().st_mtime_ns} {context.fingerprint()}"
-        self._store = store
+        parts = [str(file), str(context.folder), asked.target, sorted(asked.arguments.items()), host_root]
+        self._file = folder / "builds" / f"{_digest(parts)[:32]}.json"
+        try:
+            self._seen = f"{file.stat().st_mtime_ns} {context.fingerprint()}"
+        except OSError:
+            self._seen = ""  # reading it says what is wrong
 
-    def names(self) -> tuple[str, ...] | None:
+    def read(self) -> _Known | None:
         value = read_json(self._file)
-        names = value.get("layers")
-        if value.get("seen") != self._seen or not isinstance(names, list):
+        try:
+            known = _Known(
+                base=value["base"],
+                bases=dict(value["bases"]),
+                layers=list(value["layers"]),
+                settings=settings_from(value["settings"]),
+            )
+        except (KeyError, TypeError, ValueError):
             return None
-        return tuple(names) if all(self._store.find(str(each)) for each in names) else None
+        return known if self._seen and value.get("seen") == self._seen else None
 
-    def write(self, names: tuple[str, ...]) -> None:
-        write_json(self._file, {"seen": self._seen, "layers": names})
+    def write(self, base: str, bases: Mapping[str, str], layers: Sequence[str], settings: Settings) -> None:
+        known = _Known(base=base, bases=bases, layers=layers, settings=settings)
+        write_json(self._file, {"seen": self._seen, **asdict(known)})
+
+
+def _digest(described: object) -> str:
+    return hashlib.sha256(json.dumps(described, sort_keys=True).encode()).hexdigest()
+
+
+@cache
+def host_fingerprint() -> str:
+    """Names the host's system as far as builds can tell; other programs on it give another name."""
+    seen = [os.uname().machine]
+    for path in _HOST_STATE:
+        with suppress(OSError):
+            seen.append(f"{path} {Path(path).stat().st_mtime_ns}")
+    with suppress(OSError):
+        seen.append(Path("/etc/os-release").read_text())
+    return "host-" + hashlib.sha256("\n".join(seen).encode()).hexdigest()
 
 
 @cache
 def network_for_builds() -> Network:
     """Builds may fetch what they need, where that is possible at all."""
-    return "none" if slirp.obstacle() else "public"
+    return "none" if network.obstacle() else "public"

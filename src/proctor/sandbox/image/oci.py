@@ -15,16 +15,10 @@ from pathlib import Path
 from typing import IO, Any
 
 from proctor.errors import ImageError, LastingImageError, UsageError
-from proctor.sandbox.image.configuration import (
-    MOST_JSON_BYTES,
-    architecture,
-    digest_value,
-    read_configuration,
-)
 from proctor.sandbox.image.layer_stream import obtain_layer
 from proctor.sandbox.image.layers import LayerStore
-from proctor.sandbox.image.recipe import Settings
-from proctor.sandbox.image.references import Image, References, normal
+from proctor.sandbox.image.manifest import MOST_JSON_BYTES, digest_value, read_configuration
+from proctor.sandbox.image.references import Image, References, Settings, architecture, normal
 
 _REF_NAME = "org.opencontainers.image.ref.name"
 

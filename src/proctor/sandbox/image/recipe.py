@@ -8,13 +8,14 @@ from __future__ import annotations
 import posixpath
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 
 from proctor.errors import LastingImageError, TaskError
 from proctor.sandbox.image import words
 from proctor.sandbox.image.dockerfile import Instruction, parse_trigger, without_marks
 from proctor.sandbox.image.mounts import Mount, read_mount
-from proctor.sandbox.image.stages import Origin, Stages, UnsupportedError, argument_values, read_stages
+from proctor.sandbox.image.references import Settings
+from proctor.sandbox.image.stages import Origin, Stages, UnsupportedError, argument_values
 
 SHELL = ("/bin/sh", "-c")
 _IGNORED = frozenset({"CMD", "EXPOSE", "LABEL", "MAINTAINER", "ONBUILD", "STOPSIGNAL", "VOLUME"})
@@ -24,19 +25,6 @@ _COPY_FLAGS = frozenset({"chown", "chmod", "link", "from", "parents", "exclude"}
 _ADD_FLAGS = frozenset({"chown", "chmod", "link", "checksum", "exclude", "unpack"})
 _GIT = re.compile(r"(?:git@|git://|ssh://|https?://[^#?]+\.git(?:[#?]|$))")
 _ADDRESS = re.compile(r"https?://", re.IGNORECASE)
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Settings:
-    """How commands run in an image."""
-
-    env: Mapping[str, str] = field(default_factory=dict)
-    workdir: str = "/"
-    user: str = "root"
-    onbuild: tuple[str, ...] = ()
-    """Instructions that an image wants to come first in every Dockerfile that is built on it."""
-    entrypoint: tuple[str, ...] = ()
-    """What a container of the image starts; steps of a build run without it."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -99,12 +87,6 @@ class Recipe:
 
     groups: tuple[Group, ...]
     settings: Settings
-
-
-def bases_of(instructions: Sequence[Instruction], where: str) -> tuple[str, ...]:
-    """Every outside image that the build of the last stage needs, each once, without `scratch`."""
-    stages = read_stages(instructions, where)
-    return stages.bases(stages.target())
 
 
 def plan(stages: Stages, index: int, base: Settings) -> Recipe:

@@ -1,4 +1,4 @@
-"""Images that were unpacked here: which layers they are made of and how commands run in them."""
+"""Images by name: what a name means, and what is known of those that were unpacked here."""
 
 from __future__ import annotations
 
@@ -6,15 +6,44 @@ import hashlib
 import json
 import os
 import re
-from collections.abc import Iterator
-from dataclasses import asdict, dataclass
+from collections.abc import Iterator, Mapping
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
-from proctor.sandbox.image.recipe import Settings
+from proctor.errors import UsageError
+from proctor.sandbox.base import PATH
 
+HUB = "docker.io"
+_HUB_HOST = "registry-1.docker.io"
+_HOST = re.compile(r"(?:[A-Za-z0-9](?:[A-Za-z0-9.-]*[A-Za-z0-9])?|\[[0-9A-Fa-f:]+\])(?::[0-9]{1,5})?")
+_PART = r"[a-z0-9]+(?:(?:\.|_|__|-+)[a-z0-9]+)*"
+_REPOSITORY = re.compile(rf"{_PART}(?:/{_PART})*")
+_TAG = re.compile(r"\w[\w.-]{0,127}", re.ASCII)
+_DIGEST = re.compile(r"sha256:[0-9a-f]{64}")
+_LONGEST = 255
+_MACHINES = {"x86_64": "amd64", "aarch64": "arm64", "i686": "386", "armv7l": "arm"}
 _LIBRARY = "docker.io/library/"
+SCRATCH = "scratch"
+"""The name of the image that has nothing in it."""
 _HUB = frozenset({"docker.io", "index.docker.io", "registry-1.docker.io"})
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Settings:
+    """How commands run in an image."""
+
+    env: Mapping[str, str] = field(default_factory=dict)
+    workdir: str = "/"
+    user: str = "root"
+    onbuild: tuple[str, ...] = ()
+    """Instructions that an image wants to come first in every Dockerfile that is built on it."""
+    entrypoint: tuple[str, ...] = ()
+    """What a container of the image starts; steps of a build run without it."""
+
+
+HOST = Settings(env={"PATH": PATH})
+"""How commands run on this machine's own system."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -46,6 +75,11 @@ class Image:
         return self.digest or f"sha256:{self.id}"
 
 
+def architecture() -> str:
+    """This machine, as images name it."""
+    return _MACHINES.get(os.uname().machine, os.uname().machine)
+
+
 def normal(reference: str) -> str:
     """The full name of an image: `debian` is `docker.io/library/debian:latest`."""
     name, at, digest = reference.strip().partition("@")
@@ -60,6 +94,54 @@ def normal(reference: str) -> str:
     if at:
         return f"{name}@{digest}"
     return name if re.search(r":[^/]+$", name) else f"{name}:latest"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Reference:
+    """An image's name."""
+
+    registry: str
+    repository: str
+    tag: str = ""
+    digest: str = ""
+
+    @property
+    def host(self) -> str:
+        """Where its registry answers."""
+        return _HUB_HOST if self.registry == HUB else self.registry
+
+    @property
+    def version(self) -> str:
+        """What to request from the registry: the digest where there is one."""
+        return self.digest or self.tag
+
+    def __str__(self) -> str:
+        tag = f":{self.tag}" if self.tag else ""
+        digest = f"@{self.digest}" if self.digest else ""
+        return f"{self.registry}/{self.repository}{tag}{digest}"
+
+
+def parse(text: str) -> Reference:
+    """Take a name apart; UsageError says what is wrong with it."""
+    name, _, digest = normal(text).partition("@")
+    registry, _, rest = name.partition("/")
+    repository, _, tag = rest.partition(":")
+    problem = ""
+    if not text.strip() or text.strip() != text or not rest:
+        problem = "a name is REPOSITORY:TAG, or REGISTRY/REPOSITORY:TAG"
+    elif not _HOST.fullmatch(registry):
+        problem = f"{registry!r} is not a registry's host name"
+    elif not _REPOSITORY.fullmatch(repository) or len(repository) > _LONGEST:
+        problem = (
+            f"{repository!r} is not a repository's name; lower-case letters, digits and . _ - / are allowed"
+        )
+    elif tag and not _TAG.fullmatch(tag):
+        problem = f"{tag!r} is not a tag; letters, digits and . _ - are allowed, at most 128"
+    elif "@" in text and not _DIGEST.fullmatch(digest):
+        problem = f"{digest[:80]!r} is not a digest; it must be sha256: and 64 hexadecimal digits"
+    if problem:
+        raise UsageError(f"{text[:200]!r} is not the name of an image: {problem}")
+    return Reference(registry=registry, repository=repository, tag=tag, digest=digest)
 
 
 def untagged(image: Image) -> str:
@@ -123,7 +205,7 @@ def _read(file: Path) -> Image | None:
             reference=value["reference"],
             id=value["id"],
             layers=tuple(value["layers"]),
-            settings=_settings(value["settings"]),
+            settings=settings_from(value["settings"]),
             source=value["source"],
             stamp=value.get("stamp", ""),
             digest=value.get("digest", ""),
@@ -136,6 +218,7 @@ def _read(file: Path) -> Image | None:
         return None
 
 
-def _settings(value: dict[str, Any]) -> Settings:
+def settings_from(value: dict[str, Any]) -> Settings:
+    """Settings as they were written down."""
     lists = {name: tuple(value.get(name, ())) for name in ("onbuild", "entrypoint")}
     return Settings(**{**value, **lists})

@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
-import os
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from pathlib import Path
 
+from proctor.disk import read_small
 from proctor.errors import LastingImageError, TaskError
 from proctor.sandbox.image import words
-from proctor.sandbox.image.dockerfile import Instruction, parse_trigger
+from proctor.sandbox.image.dockerfile import MOST_BYTES, Instruction, parse, parse_trigger
+from proctor.sandbox.image.references import SCRATCH, architecture
 
-SCRATCH = "scratch"
 _NAME = re.compile(r"[a-z][a-z0-9_.-]*")
 _FROM = re.compile(r"(?:^|,)\s*from=([^,]*)")
 
@@ -142,6 +143,15 @@ def read_stages(
     return Stages(where=where, stages=filled, before=before, arguments=given)
 
 
+def stages_of(file: Path, arguments: Mapping[str, str] | None = None) -> Stages:
+    """The stages of a Dockerfile; TaskError when it cannot be read."""
+    try:
+        data = read_small(file, MOST_BYTES)
+    except OSError as error:
+        raise TaskError(f"{file}: {error.strerror}") from error
+    return read_stages(parse(data, str(file)), str(file), arguments)
+
+
 def argument_values(
     each: Instruction, inherited: Mapping[str, str], known: Mapping[str, str], given: Mapping[str, str]
 ) -> dict[str, str]:
@@ -182,18 +192,13 @@ def check_platform(wanted: str, where: str) -> None:
     """ImageError unless a platform is this machine's."""
     kind, _, rest = wanted.partition("/")
     arch = {"x86_64": "amd64", "aarch64": "arm64"}.get(rest.partition("/")[0], rest.partition("/")[0])
-    if kind.lower() != "linux" or arch.lower() not in {"", _arch()}:
+    if kind.lower() != "linux" or arch.lower() not in {"", architecture()}:
         raise LastingImageError(
-            f"{where}={wanted}: this machine is linux/{_arch()} and cannot run images of another"
+            f"{where}={wanted}: this machine is linux/{architecture()} and cannot run images of another"
         )
 
 
 def platform() -> dict[str, str]:
     """The build arguments that tell of the platform; target and builder are this machine."""
-    names = {"OS": "linux", "ARCH": _arch(), "PLATFORM": f"linux/{_arch()}", "VARIANT": ""}
+    names = {"OS": "linux", "ARCH": architecture(), "PLATFORM": f"linux/{architecture()}", "VARIANT": ""}
     return {f"{side}{name}": value for side in ("TARGET", "BUILD") for name, value in names.items()}
-
-
-def _arch() -> str:
-    machine = os.uname().machine
-    return {"x86_64": "amd64", "aarch64": "arm64"}.get(machine, machine)

@@ -6,7 +6,7 @@ namespace. It is self-contained for that reason: nothing of Proctor is imported 
 """
 
 # Descriptors and names relative to them; pathlib serves neither.
-# ruff: noqa: PTH123, PTH208
+# ruff: noqa: PTH115, PTH123, PTH208
 
 from __future__ import annotations
 
@@ -94,6 +94,15 @@ class Root:
             return None
         try:
             return os.fstat(fd)
+        finally:
+            os.close(fd)
+
+    def real(self, entry: Entry) -> str:
+        """Where something is that was found here, with the links on the way followed."""
+        flags = os.O_PATH | (os.O_NOFOLLOW if stat.S_ISLNK(entry.status.st_mode) else 0)
+        fd = self.open(entry.path, flags)
+        try:
+            return os.readlink(f"/proc/self/fd/{fd}")
         finally:
             os.close(fd)
 

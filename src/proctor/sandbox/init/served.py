@@ -1,35 +1,102 @@
-"""What every sandbox with our init inside has in common: commands, files in and out, processes ended."""
+"""What sandboxes with our init inside have in common, and the back ends that make them.
+
+The init runs commands, takes files in and out and ends processes; where it came from makes no difference.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+import asyncio
+import itertools
+import os
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-from proctor.errors import SandboxError
-from proctor.sandbox.base import Before, Download, ExecResult, Network, OnOutput, SandboxRequest
+from proctor import owner
+from proctor.errors import HostError, SandboxError
+from proctor.sandbox import reaper
+from proctor.sandbox.base import PATH, Before, Download, ExecResult, Network, OnOutput, SandboxRequest
 from proctor.sandbox.certificates import CaBundle
-from proctor.sandbox.init import copies
-from proctor.sandbox.init.session import Session
-from proctor.sandbox.init.uploads import Uploads
+from proctor.sandbox.init.session import Session, last_line
 from proctor.sandbox.limits import Group
-
-if TYPE_CHECKING:
-    from proctor.sandbox.network import SandboxNetwork
+from proctor.sandbox.network import SandboxNetwork
+from proctor.sandbox.network_rules import NetworkRules
+from proctor.sandbox.seccomp import build_filter
+from proctor.sandbox.storage import StorageWatch, Watched
+from proctor.sandbox.transfer import Unpacker, Uploads
 
 NOT_COUNTED = "no control group counts the CPU time of this sandbox"
-PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
-"""Where commands are looked for unless the image or the request says otherwise."""
+_TRANSFER_S = 600.0
+
+
+class ServedBackend:
+    """What the sandboxes of one back end share in this process: a folder, a filter, a watch over the disk."""
+
+    def __init__(
+        self,
+        home: Path,
+        folder: str,
+        *,
+        cache_dir: Path | None = None,
+        network_allow: Sequence[str] = (),
+        ca_bundle: CaBundle | None = None,
+    ) -> None:
+        self.ca_bundle = ca_bundle
+        self.network_rules = NetworkRules(allow=tuple(network_allow))
+        self.cache_dir = (cache_dir or home / "cache").absolute()
+        self.state_dir = home.absolute() / folder
+        self.folder = self.state_dir / owner.owner_name()
+        self.watch = StorageWatch(Path("/"))
+        self.uploads = Uploads(self.folder)
+        self.running: set[ServedSandbox] = set()
+        """Those that must be stopped."""
+        self._opening = asyncio.Lock()
+        self._numbers = itertools.count()
+        self._filter = -1
+        self._holds = False
+
+    def filter_descriptor(self) -> int:
+        """The system call filter, in a descriptor that all sandboxes share."""
+        if self._filter < 0:
+            self._filter = os.memfd_create("filter", os.MFD_CLOEXEC)
+            os.write(self._filter, build_filter())
+        return self._filter
+
+    def open_folder(self) -> Path:
+        """The folder of this process, marked as ours."""
+        if not self._holds:
+            self.state_dir.mkdir(parents=True, exist_ok=True, mode=0o700)
+            # First, so that the folder is never seen without its owner.
+            owner.hold(reaper.lock_of(self.folder))
+            self._holds = True
+        if not (self.folder / reaper.OWNER_FILE).exists():
+            self.folder.mkdir(exist_ok=True, mode=0o700)
+            reaper.write_owner(self.folder, keeper=None, cgroups=[])
+        return self.folder
+
+    async def close(self) -> None:
+        """Stop what is still running and leave nothing."""
+        await asyncio.gather(*(each.stop() for each in list(self.running)), return_exceptions=True)
+        self.uploads.close()
+        await self._remove_folder()
+        if self._holds:
+            owner.release(reaper.lock_of(self.folder), remove=True)
+            self._holds = False
+        if self._filter >= 0:
+            os.close(self._filter)
+            self._filter = -1
+
+    async def _remove_folder(self) -> None:
+        raise NotImplementedError
 
 
 class ServedSandbox:
     """The methods of `proctor.sandbox.base.Sandbox` that need nothing but the init's socket."""
 
-    def __init__(self, request: SandboxRequest, uploads: Uploads, ca_bundle: CaBundle | None) -> None:
+    def __init__(self, request: SandboxRequest, backend: ServedBackend) -> None:
         self._request = request
-        self._ca_bundle = ca_bundle
-        self._uploads = uploads
+        self._shared = backend
         self._session = Session(request.name)
         self._group: Group | None = None
         self._oom_seen = 0
@@ -37,12 +104,16 @@ class ServedSandbox:
         self._network: SandboxNetwork | None = None
         self._networks: dict[Network, None] = {}
         """Which it had, in the order of their first use."""
-        self._ledger: dict[str, Any] = {"ca_bundle": ca_bundle.digest} if ca_bundle else {}
+        self._ledger: dict[str, Any] = {"ca_bundle": backend.ca_bundle.digest} if backend.ca_bundle else {}
 
     @property
     def alive(self) -> bool:
         """Whether it still takes commands."""
         return self._session.alive
+
+    async def stop(self) -> None:
+        """End every process and remove everything. Safe to call twice."""
+        raise NotImplementedError
 
     async def exec(
         self,
@@ -79,13 +150,14 @@ class ServedSandbox:
     ) -> ExecResult:
         """Make everything ready and run a command, in one process and one message."""
         where = self._surroundings(env, cwd, user)
-        streams = await self._uploads.streams(before.copies)
+        uploads = self._shared.uploads
+        streams = await uploads.streams(before.copies)
         try:
             result = await self._session.run(
                 argv, quiet=before.quiet, fresh=before.fresh, streams=streams, **where, **options
             )
         finally:
-            self._uploads.give_back(streams)
+            uploads.give_back(streams)
         return self._with_oom(result)
 
     def _surroundings(
@@ -101,54 +173,93 @@ class ServedSandbox:
 
     async def upload(self, source: Path, target: str) -> None:
         """Copy a file, or a folder's content, to an absolute path inside; it belongs to root there."""
-        stream = await self._uploads.stream(source, target)
+        stream = await self._shared.uploads.stream(source, target)
         try:
-            await copies.upload(self._session, stream)
+            result = await self._builtin(["receive", stream.target], stdin=stream.fd)
         finally:
-            self._uploads.give_back([stream])
+            self._shared.uploads.give_back([stream])
+        if result.exit_code:
+            raise SandboxError(
+                f"upload to {stream.target} in {self._session.name} failed: {last_line(result)}"
+            )
 
     async def download(self, source: str, target: Path, *, max_bytes: int = 1 << 30) -> Download:
         """Copy a file or folder out. Links, devices and whatever else could reach the host are dropped."""
-        return await copies.download(self._session, source, target, max_bytes=max_bytes)
+        return await self._download(source, target, max_bytes, quiet=False)
 
     async def download_last(self, source: str, target: Path, *, max_bytes: int) -> Download:
         """End every process and copy a file or folder out, in one message."""
-        return await copies.download(self._session, source, target, max_bytes=max_bytes, quiet=True)
+        return await self._download(source, target, max_bytes, quiet=True)
+
+    async def _download(self, source: str, target: Path, max_bytes: int, *, quiet: bool) -> Download:
+        unpacker = Unpacker(target, max_bytes)
+
+        def take(stream: str, data: bytes) -> None:
+            if stream == "stdout":
+                unpacker.feed(data)
+
+        try:
+            argv = ["send", source, str(max_bytes)]
+            result = await self._builtin(argv, on_output=take, quiet=quiet)
+        finally:
+            unpacker.close()
+        if result.exit_code == 127 and not unpacker.result().files:
+            raise FileNotFoundError(f"{source} does not exist in sandbox {self._session.name}")
+        if unpacker.error or not unpacker.complete:
+            reason = unpacker.error or last_line(result) or "the stream ended early"
+            kind = HostError if unpacker.by_host else SandboxError
+            raise kind(f"download of {source} from {self._session.name} failed: {reason}")
+        return unpacker.result()
 
     async def end_processes(self, fresh: Sequence[str] = ()) -> None:
         """End every process inside but the init, then make each path of `fresh` an empty folder of root."""
         await self._session.end_processes()
         if fresh:
-            await copies.make_fresh(self._session, fresh)
+            result = await self._builtin(["fresh", *fresh])
+            if result.exit_code:
+                raise SandboxError(f"cannot create {', '.join(fresh)} again: {last_line(result)}")
+
+    async def _builtin(self, argv: Sequence[str], **options: Any) -> ExecResult:
+        """Run something of the init's own, as root of the inside."""
+        return await self._session.run(
+            argv, env={}, cwd="/", user="0:0", builtin=True, keep_bytes=4096, timeout_s=_TRANSFER_S, **options
+        )
 
     async def set_network(self, network: Network, allowed_hosts: Sequence[str] = ()) -> None:
         """Change the network for every later command; SandboxError when it does not come up."""
-        connected = self._require_network()
-        await self._change_network(connected, network, allowed_hosts)
-        self._networks[network] = None
-        request = self._request
-        trust = self._ca_bundle.env if self._ca_bundle else {}
-        self._env = {"PATH": PATH, **trust, **connected.env, **request.root.env, **request.env}
-
-    def _with_networks(self, enforced: Mapping[str, str]) -> dict[str, str]:
-        """How limits are enforced, with every network that it had and not only the first."""
-        kind = enforced["network"].partition(":")[0]
-        return (
-            {**enforced, "network": f"{kind}: {', '.join(self._networks)}"}
-            if self._networks
-            else dict(enforced)
-        )
-
-    def _require_network(self) -> SandboxNetwork:
         if self._network is None:
             raise SandboxError(f"sandbox {self._request.name} is not running")
-        return self._network
+        await self._change_network(self._network, network, allowed_hosts)
+        self._networks[network] = None
+        request, bundle = self._request, self._shared.ca_bundle
+        trust = bundle.env if bundle else {}
+        self._env = {"PATH": PATH, **trust, **self._network.env, **request.root.env, **request.env}
+
+    async def _connect(self) -> None:
+        """Give it the network that was asked for, once it runs."""
+        limits = self._request.limits
+        self._network = SandboxNetwork(self._session, self._shared.network_rules, self._network_lost)
+        await self.set_network(limits.network, limits.allowed_hosts)
 
     async def _change_network(
         self, connected: SandboxNetwork, network: Network, allowed_hosts: Sequence[str]
     ) -> None:
         """Change it, as who the back end may enter the sandbox's network."""
         raise NotImplementedError
+
+    def _with_networks(self, enforced: Mapping[str, str]) -> dict[str, str]:
+        """How limits are enforced, with every network that it had and not only the first."""
+        if not self._networks:
+            return dict(enforced)
+        kind = enforced["network"].partition(":")[0]
+        return {**enforced, "network": f"{kind}: {', '.join(self._networks)}"}
+
+    def _watch(self, name: str, measure: Callable[[], Awaitable[tuple[int, int]]]) -> None:
+        """Keep an eye on the disk that it uses."""
+        limit_bytes = self._request.limits.storage_bytes
+        self._shared.watch.add(
+            name, Watched(limit_bytes=limit_bytes, measure=measure, end=self._end_for_storage)
+        )
 
     def _with_oom(self, result: ExecResult) -> ExecResult:
         """Whether the kernel killed a process for memory while the command ran."""

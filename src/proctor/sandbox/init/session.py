@@ -13,7 +13,7 @@ from proctor.errors import SandboxError
 from proctor.sandbox.base import ExecResult, OnOutput
 from proctor.sandbox.init.channel import Channel
 from proctor.sandbox.init.streams import WATCH_AFTER_S, Streams, close_quietly, input_descriptor
-from proctor.sandbox.init.uploads import Stream
+from proctor.sandbox.transfer import Stream
 
 _KILL_GRACE_S = 5.0
 """How long the init may need to end a command's tree before everything inside is ended."""

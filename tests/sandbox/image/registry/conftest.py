@@ -10,7 +10,7 @@ import pytest
 from tests.sandbox.image.registry.servers import Pusher
 
 from proctor.sandbox.bubblewrap import Bubblewrap
-from proctor.sandbox.image.layered import LayeredRoots
+from proctor.sandbox.image.layered import LayeredImages
 from proctor.sandbox.image.registry.access import Access, Patience
 from proctor.sandbox.image.registry.client import Client
 
@@ -41,8 +41,8 @@ def _no_credentials(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
 
 
 @pytest.fixture
-def roots(backend: Bubblewrap, images_dir: Path) -> LayeredRoots:
-    made = LayeredRoots(images_dir, backend)
+def roots(backend: Bubblewrap, images_dir: Path) -> LayeredImages:
+    made = LayeredImages(images_dir, backend)
     made.access = Access(patience=QUICK)
     return made
 

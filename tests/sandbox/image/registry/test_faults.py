@@ -19,7 +19,7 @@ from tests.sandbox.image.archives import host_layer, layer
 from tests.sandbox.image.registry.servers import Answer, Proxy, Seen, free_port
 
 from proctor.errors import ImageError, TaskError
-from proctor.sandbox.image.layered import LayeredRoots
+from proctor.sandbox.image.layered import LayeredImages
 from proctor.sandbox.image.registry.access import Access, Patience
 from proctor.sandbox.image.registry.client import Client
 from proctor.sandbox.image.registry.pull import Progress, pull
@@ -367,7 +367,7 @@ def small_disk(tmp_path):
 async def test_too_little_room_is_said_before_anything_is_downloaded(
     backend, client, pusher, repository, small_disk
 ):
-    roots = LayeredRoots(small_disk / "images", backend)
+    roots = LayeredImages(small_disk / "images", backend)
     pusher.image(repository, "1", [BIG, BIG[:1_000_000]], kind="plain")
     with Proxy(pusher.host) as proxy:
         with pytest.raises(ImageError, match=r"needs at least 7 MB, and [1-6] MB are free at .*images gc"):
@@ -378,7 +378,7 @@ async def test_too_little_room_is_said_before_anything_is_downloaded(
 
 @pytest.mark.needs("root")
 async def test_a_disk_that_fills_up_during_a_download(backend, client, pusher, repository, small_disk):
-    roots = LayeredRoots(small_disk / "images", backend)
+    roots = LayeredImages(small_disk / "images", backend)
     pusher.image(repository, "1", [layer({"a": random.Random(3).randbytes(2_000_000)})], kind="plain")
 
     def rule(seen: Seen, answer: Answer) -> None:
@@ -399,7 +399,7 @@ async def test_a_disk_that_fills_up_during_a_download(backend, client, pusher, r
 async def test_a_disk_that_fills_up_while_a_layer_is_unpacked(
     backend, client, pusher, repository, small_disk
 ):
-    roots = LayeredRoots(small_disk / "images", backend)
+    roots = LayeredImages(small_disk / "images", backend)
     pusher.image(repository, "1", [layer({"a": b"abcdefgh" * 1_000_000})])  # small until it is unpacked
     with pytest.raises(ImageError, match=r"is full.*images gc"):
         await pull(client, roots.store, roots.references, f"{pusher.host}/{repository}:1")

@@ -5,10 +5,7 @@ import json
 import pytest
 
 from proctor.errors import ImageError, UsageError
-from proctor.sandbox.image.registry.authorization import parse_challenges
-from proctor.sandbox.image.registry.client import retry_after_s
-from proctor.sandbox.image.registry.failure import said_by_server
-from proctor.sandbox.image.registry.manifest import (
+from proctor.sandbox.image.manifest import (
     Blob,
     Index,
     Platform,
@@ -16,6 +13,9 @@ from proctor.sandbox.image.registry.manifest import (
     parse_platform,
     read_manifest,
 )
+from proctor.sandbox.image.registry.access import said_by_server
+from proctor.sandbox.image.registry.authorization import parse_challenges
+from proctor.sandbox.image.registry.client import retry_after_s
 
 OCI = "application/vnd.oci.image."
 DIGEST = "sha256:" + "a" * 64

@@ -3,8 +3,8 @@ from __future__ import annotations
 import pytest
 
 from proctor.errors import UsageError
+from proctor.sandbox.image.references import parse
 from proctor.sandbox.image.registry.access import access_of, endpoints
-from proctor.sandbox.image.registry.reference import parse
 from proctor.settings import Settings
 
 DIGEST = "sha256:" + "a" * 64

@@ -5,7 +5,7 @@ from tests.sandbox.image.archives import ARCH, host_layer, layer
 from tests.sandbox.image.registry.servers import HERE, Proxy
 
 from proctor.errors import ImageError
-from proctor.sandbox.image.registry.manifest import Platform
+from proctor.sandbox.image.manifest import Platform
 from proctor.sandbox.image.registry.pull import Progress, pull
 
 pytestmark = [pytest.mark.anyio, pytest.mark.needs("bubblewrap", "docker-registry")]

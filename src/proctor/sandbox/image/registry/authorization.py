@@ -17,9 +17,8 @@ import aiohttp
 from yarl import URL
 
 from proctor.outgoing import proxy_for
-from proctor.sandbox.image.registry.access import Endpoint
+from proctor.sandbox.image.registry.access import Endpoint, RegistryError, refused, said_by_server
 from proctor.sandbox.image.registry.credentials import Found, Login, find_login
-from proctor.sandbox.image.registry.failure import RegistryError, refused, said_by_server
 
 _PARAMETER = re.compile(r'([A-Za-z_]+)\s*=\s*(?:"((?:[^"\\]|\\.)*)"|([^\s,"]+))')
 _MOST_BYTES = 1 << 20

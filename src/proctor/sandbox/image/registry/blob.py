@@ -14,10 +14,9 @@ from typing import Self
 import aiohttp
 
 from proctor.errors import ImageError
-from proctor.sandbox.image.registry.access import Endpoint
+from proctor.sandbox.image.manifest import Blob
+from proctor.sandbox.image.registry.access import Endpoint, RegistryError
 from proctor.sandbox.image.registry.client import Client, unreachable
-from proctor.sandbox.image.registry.failure import RegistryError
-from proctor.sandbox.image.registry.manifest import Blob
 
 
 class FullDiskError(ImageError):

@@ -13,9 +13,8 @@ import aiohttp
 from yarl import URL
 
 from proctor.outgoing import proxy_for, trusted
-from proctor.sandbox.image.registry.access import Access, Endpoint
+from proctor.sandbox.image.registry.access import Access, Endpoint, RegistryError, refused, said_by_server
 from proctor.sandbox.image.registry.authorization import Authorization
-from proctor.sandbox.image.registry.failure import RegistryError, refused, said_by_server
 
 _MOST_ERROR_BYTES = 64 << 10
 _MOST_REDIRECTS = 5

@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from proctor.sandbox.image.registry.reference import HUB
+from proctor.sandbox.image.references import HUB
 
 _HUB_KEY = "https://index.docker.io/v1/"
 _HUB_NAMES = (HUB, "index.docker.io", "registry-1.docker.io")

@@ -15,26 +15,26 @@ from pathlib import Path
 import aiohttp
 
 from proctor.errors import ImageError, LastingImageError
-from proctor.sandbox.image.configuration import MOST_JSON_BYTES, Configuration, read_configuration
 from proctor.sandbox.image.layer_stream import layer_key, unpack_layer
 from proctor.sandbox.image.layers import LayerStore
-from proctor.sandbox.image.references import Image, References
-from proctor.sandbox.image.registry.access import Endpoint, endpoints
-from proctor.sandbox.image.registry.blob import FullDiskError, Growing, download
-from proctor.sandbox.image.registry.client import Client, unreachable
-from proctor.sandbox.image.registry.failure import RegistryError
-from proctor.sandbox.image.registry.manifest import (
+from proctor.sandbox.image.manifest import (
     ACCEPT,
     MOST_BYTES,
+    MOST_JSON_BYTES,
     Blob,
+    Configuration,
     Index,
     Manifest,
     Platform,
     choose,
+    read_configuration,
     read_manifest,
     this_platform,
 )
-from proctor.sandbox.image.registry.reference import Reference, parse
+from proctor.sandbox.image.references import Image, Reference, References, parse
+from proctor.sandbox.image.registry.access import Endpoint, RegistryError, endpoints
+from proctor.sandbox.image.registry.blob import FullDiskError, Growing, download
+from proctor.sandbox.image.registry.client import Client, unreachable
 
 _AT_ONCE = 3
 

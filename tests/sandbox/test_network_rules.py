@@ -9,16 +9,16 @@ import pytest
 
 from proctor.errors import SandboxError
 from proctor.model.network import NOT_THE_INTERNET
-from proctor.sandbox.reach import NetworkRules, Reach, find_reach, own_addresses
+from proctor.sandbox.network_rules import AddressRules, NetworkRules, own_addresses, resolve_rules
 
 
-def reach(*opened, own=()):
-    return Reach(opened=tuple(ipaddress.ip_network(each) for each in opened), own=frozenset(own))
+def rules(*opened, own=()):
+    return AddressRules(opened=tuple(ipaddress.ip_network(each) for each in opened), own=frozenset(own))
 
 
 @pytest.mark.parametrize("address", ["1.1.1.1", "11.22.33.44", "2606:4700::1111", "::ffff:1.1.1.1"])
 def test_the_internet_may_be_reached(address):
-    assert reach().may(address)
+    assert rules().allows(address)
 
 
 @pytest.mark.parametrize(
@@ -30,27 +30,27 @@ def test_the_internet_may_be_reached(address):
     ],
 )  # fmt: skip
 def test_private_addresses_may_not_be_reached_however_they_are_written(address):
-    assert not reach().may(address)
+    assert not rules().allows(address)
 
 
 def test_an_opened_range_opens_what_is_in_it():
-    opened = reach("10.1.0.0/16", "fd00::/64")
-    assert opened.may("10.1.2.3")
-    assert opened.may("fd00::7")
-    assert not opened.may("10.2.0.1")
-    assert not opened.may("fd00:1::7")
+    opened = rules("10.1.0.0/16", "fd00::/64")
+    assert opened.allows("10.1.2.3")
+    assert opened.allows("fd00::7")
+    assert not opened.allows("10.2.0.1")
+    assert not opened.allows("fd00:1::7")
 
 
 def test_this_machine_is_opened_by_its_very_address_alone():
     own = ("10.1.2.3", "5.6.7.8")
-    assert not reach(own=own).may("5.6.7.8")
-    assert not reach("10.1.0.0/16", "5.0.0.0/8", own=own).may("10.1.2.3")
-    assert not reach("10.1.0.0/16", "5.0.0.0/8", own=own).may("5.6.7.8")
-    assert reach("10.1.2.3/32", own=own).may("10.1.2.3")
+    assert not rules(own=own).allows("5.6.7.8")
+    assert not rules("10.1.0.0/16", "5.0.0.0/8", own=own).allows("10.1.2.3")
+    assert not rules("10.1.0.0/16", "5.0.0.0/8", own=own).allows("5.6.7.8")
+    assert rules("10.1.2.3/32", own=own).allows("10.1.2.3")
 
 
 def test_routes_refuse_every_range_and_this_machine_before_the_way_out():
-    lines = list(reach(own=("5.6.7.8", "fd00::2")).routes())
+    lines = list(rules(own=("5.6.7.8", "fd00::2")).routes())
     refused = [line for line in lines if "unreachable" in line]
     ranges = [each for each in NOT_THE_INTERNET if each.version == 4]
     assert refused == [f"route replace unreachable {each}" for each in (*ranges, "5.6.7.8/32")]
@@ -58,7 +58,7 @@ def test_routes_refuse_every_range_and_this_machine_before_the_way_out():
 
 
 def test_routes_open_what_is_opened():
-    lines = list(reach("10.1.2.3/32", "172.16.0.0/12", "5.6.7.8/32", own=("5.6.7.8", "10.9.9.9")).routes())
+    lines = list(rules("10.1.2.3/32", "172.16.0.0/12", "5.6.7.8/32", own=("5.6.7.8", "10.9.9.9")).routes())
     assert "route replace unreachable 10.0.0.0/8" in lines
     assert "route replace unreachable 172.16.0.0/12" not in lines
     assert "route replace unreachable 10.9.9.9/32" in lines
@@ -68,7 +68,7 @@ def test_routes_open_what_is_opened():
 
 
 def test_services_of_a_compose_file_may_ask_this_machine_for_names_and_nothing_else():
-    lines = list(reach(own=("10.89.0.1",)).services())
+    lines = list(rules(own=("10.89.0.1",)).services())
     assert "route replace unreachable 10.0.0.0/8" in lines
     assert lines[-3:] == [
         "rule add pref 100 ipproto udp dport 53 lookup main",
@@ -96,7 +96,7 @@ def test_a_kernel_without_ipv6_has_none_of_its_addresses(tmp_path):
 
 @pytest.mark.anyio
 async def test_names_are_resolved_and_entries_kept():
-    found = await find_reach(NetworkRules(allow=("10.0.0.0/8", "192.0.2.7")))
+    found = await resolve_rules(NetworkRules(allow=("10.0.0.0/8", "192.0.2.7")))
     assert [str(each) for each in found.opened] == ["10.0.0.0/8", "192.0.2.7/32"]
 
 
@@ -111,4 +111,4 @@ async def test_names_are_resolved_and_entries_kept():
 )
 async def test_an_entry_that_opens_nothing_is_an_error(entry, said):
     with pytest.raises(SandboxError, match=f"network_allow: .*{said}"):
-        await find_reach(NetworkRules(allow=(entry,)))
+        await resolve_rules(NetworkRules(allow=(entry,)))

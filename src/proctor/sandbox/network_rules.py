@@ -37,14 +37,14 @@ class NetworkRules:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Reach:
+class AddressRules:
     """The rules as addresses."""
 
     opened: tuple[Range, ...] = ()
     own: frozenset[str] = frozenset()
     """The addresses of this machine."""
 
-    def may(self, address: str) -> bool:
+    def allows(self, address: str) -> bool:
         """Whether a connection to an address is allowed."""
         found = ipaddress.ip_address(address.partition("%")[0])
         if found.version == 6 and found.ipv4_mapped:
@@ -93,7 +93,7 @@ def _covers(other: Range, each: ipaddress.IPv4Network) -> bool:
     return isinstance(other, ipaddress.IPv4Network) and each.subnet_of(other)
 
 
-async def find_reach(rules: NetworkRules, proc: Path = Path("/proc")) -> Reach:
+async def resolve_rules(rules: NetworkRules, proc: Path = Path("/proc")) -> AddressRules:
     """Resolve the names of the rules and look up the addresses of this machine, as they are now."""
     opened: list[Range] = []
     for text in rules.allow:
@@ -102,7 +102,7 @@ async def find_reach(rules: NetworkRules, proc: Path = Path("/proc")) -> Reach:
         except ValueError as error:
             raise SandboxError(f"network_allow: {error}") from error
         opened += await _resolved(entry) if isinstance(entry, str) else [entry]
-    return Reach(opened=tuple(dict.fromkeys(opened)), own=frozenset(own_addresses(proc)))
+    return AddressRules(opened=tuple(dict.fromkeys(opened)), own=frozenset(own_addresses(proc)))
 
 
 async def _resolved(name: str) -> list[Range]:

@@ -1,16 +1,21 @@
-"""What a registry says an image is made of. Pure: bytes in, checked values out."""
+"""What an image is made of, and how commands run in it: its manifest and configuration, read and checked."""
 
 from __future__ import annotations
 
+import hashlib
 import json
 import os
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
 from proctor.errors import ImageError, LastingImageError, UsageError
-from proctor.sandbox.image.configuration import MOST_LAYERS, architecture, digest_value
+from proctor.sandbox.image.references import Settings, architecture
 
+MOST_JSON_BYTES = 8 << 20
+MOST_LAYERS = 190
+_DIGEST = re.compile(r"sha256:([0-9a-f]{64})")
 MOST_BYTES = 4 << 20
 _DOCKER, _OCI = "application/vnd.docker.", "application/vnd.oci.image."
 _INDEXES = (f"{_OCI}index.v1+json", f"{_DOCKER}distribution.manifest.list.v2+json")
@@ -21,6 +26,49 @@ _LAYERS = frozenset(
     + [f"{_DOCKER}image.rootfs.diff.tar{kind}" for kind in ("", ".gzip", ".zstd")]
 )
 ACCEPT = ", ".join((*_INDEXES, *_MANIFESTS))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Configuration:
+    """An image's configuration, checked."""
+
+    id: str
+    os: str
+    architecture: str
+    settings: Settings
+    diff_ids: tuple[str, ...]
+    """The digest of each layer's uncompressed content, lowest first."""
+
+
+def digest_value(text: object) -> str:
+    """The hexadecimal part of a `sha256:` digest; ValueError for anything else."""
+    found = _DIGEST.fullmatch(str(text))
+    if not found:
+        raise ValueError(f"{str(text)[:100]!r} is not a sha256 digest")
+    return found[1]
+
+
+def read_configuration(data: bytes) -> Configuration:
+    """Read a configuration; KeyError, TypeError or ValueError when it is not one."""
+    config: Mapping[str, Any] = json.loads(data)
+    diff_ids = tuple(digest_value(each) for each in config["rootfs"]["diff_ids"])
+    if len(diff_ids) > MOST_LAYERS:
+        raise LastingImageError(f"the image has {len(diff_ids)} layers; {MOST_LAYERS} is the maximum")
+    inner = config.get("config") or {}
+    pairs = [str(each).partition("=") for each in inner.get("Env") or ()]
+    return Configuration(
+        id=hashlib.sha256(data).hexdigest(),
+        os=str(config.get("os") or "linux"),
+        architecture=str(config.get("architecture") or architecture()),
+        settings=Settings(
+            env={key: value for key, _, value in pairs},
+            workdir=str(inner.get("WorkingDir") or "/"),
+            user=str(inner.get("User") or "root"),
+            onbuild=tuple(str(each) for each in inner.get("OnBuild") or ()),
+            entrypoint=tuple(str(each) for each in inner.get("Entrypoint") or ()),
+        ),
+        diff_ids=diff_ids,
+    )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -61,8 +109,7 @@ class Index:
 
 def this_platform() -> Platform:
     """What this machine runs."""
-    found = architecture()
-    return Platform(architecture=found, variant="v7" if os.uname().machine == "armv7l" else "")
+    return Platform(architecture=architecture(), variant="v7" if os.uname().machine == "armv7l" else "")
 
 
 def parse_platform(text: str) -> Platform:
