@@ -11,7 +11,6 @@ from proctor.sandbox.base import (
     Before,
     Root,
     SandboxRequest,
-    download_last,
     exec_after,
     standing,
 )
@@ -97,27 +96,6 @@ async def test_who_measures_the_disk_hears_of_it_when_everything_is_ended(sandbo
     done, _ = await asyncio.wait([measuring], timeout=10)
     assert done
     assert isinstance(measuring.exception(), SandboxError | None)
-
-
-async def test_what_comes_out_last_comes_out_when_nothing_runs_any_more(sandbox, tmp_path):
-    script = "mkdir -p /out; head -c 3000000 /dev/urandom > /app/big; echo 1 > /out/f"
-    await text(sandbox, f"{script}; setsid sh -c 'while :; do echo x > /out/f; done' >/dev/null 2>&1 &")
-    found = await download_last(sandbox, "/out", tmp_path / "out", max_bytes=1 << 20)
-    assert found.files == 1
-    await sandbox.end_processes()
-    used, _ = await sandbox._session.disk_usage()
-    assert used >= 3_000_000
-    assert await text(sandbox, "pgrep -c sh || true") == "1"
-    await text(sandbox, "rm /app/big")
-    assert (await sandbox._session.disk_usage())[0] < 3_000_000
-
-
-async def test_a_sandbox_that_cannot_do_it_in_one_go_ends_and_copies(tmp_path):
-    sandbox = Fake().sandbox(SandboxRequest(name="f", root=Root(host=True)))
-    await sandbox.start()
-    sandbox.files["/out/f"] = b"1"
-    await download_last(sandbox, "/out", tmp_path / "out", max_bytes=10)
-    assert (tmp_path / "out/f").read_bytes() == b"1"
 
 
 async def test_folders_that_stand_are_empty_whatever_the_image_has_there(make, backend, tmp_path):

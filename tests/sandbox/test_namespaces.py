@@ -122,7 +122,7 @@ async def test_cpu_time_of_what_was_killed_is_counted(backend):
         await spent.wait()
     busy.cancel()
     await asyncio.wait([busy])
-    await sandbox.leave()
+    await sandbox.stop()
     ledger = sandbox.info().ledger
     if not (backend.cgroups and backend.cgroups.counts_cpu):
         pytest.skip("no control group counts CPU time here")
@@ -134,7 +134,7 @@ async def test_without_control_groups_cpu_time_is_unknown_and_says_why(backend, 
     monkeypatch.setattr(limits, "find_cgroups", lambda _: None)
     sandbox = await started(backend)
     assert (await sandbox.exec(["true"])).exit_code == 0
-    await sandbox.leave()
+    await sandbox.stop()
     ledger = sandbox.info().ledger
     assert ledger["cpu_s"] is None
     assert "no control group" in ledger["unknown"]["cpu_s"]

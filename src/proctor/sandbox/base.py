@@ -214,14 +214,6 @@ async def host_failure(sandbox: Sandbox) -> str:
     return str(await known()) if known else ""
 
 
-async def leave(sandbox: Sandbox) -> None:
-    """Be done with a sandbox: nothing runs in it any more, and nothing of it will stay.
-
-    A back end may remove it while others go on.
-    """
-    await getattr(sandbox, "leave", sandbox.stop)()
-
-
 def standing(sandbox: Sandbox) -> Sequence[str]:
     """Folders that are already empty in a sandbox that has just started."""
     found: Sequence[str] = getattr(sandbox, "standing", ())
@@ -237,7 +229,7 @@ class Before:
     fresh: Sequence[str] = ()
     """Folders to delete and create again, as `end_processes` does."""
     copies: Sequence[tuple[Path, str]] = ()
-    """What is uploaded, and where to. A back end packs each source once: it must not change meanwhile."""
+    """What is uploaded, and where to."""
 
 
 async def exec_after(sandbox: Sandbox, before: Before, argv: Sequence[str], **options: Any) -> ExecResult:
@@ -252,15 +244,6 @@ async def exec_after(sandbox: Sandbox, before: Before, argv: Sequence[str], **op
     for source, target in before.copies:
         await sandbox.upload(source, target)
     return await sandbox.exec(argv, **options)
-
-
-async def download_last(sandbox: Sandbox, source: str, target: Path, *, max_bytes: int) -> Download:
-    """End everything inside, then copy a file or a folder's content out, unchanged meanwhile."""
-    if in_one_go := getattr(sandbox, "download_last", None):
-        found: Download = await in_one_go(source, target, max_bytes=max_bytes)
-        return found
-    await end_processes(sandbox)
-    return await sandbox.download(source, target, max_bytes=max_bytes)
 
 
 async def end_processes(sandbox: Sandbox, *, fresh: Sequence[str] = ()) -> None:

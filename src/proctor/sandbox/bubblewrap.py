@@ -21,7 +21,7 @@ from proctor.errors import SandboxError
 from proctor.sandbox import limits as limiting
 from proctor.sandbox import overlay, reaper
 from proctor.sandbox import state as saved_state
-from proctor.sandbox.base import Network, Root, SandboxInfo, SandboxRequest
+from proctor.sandbox.base import Network, SandboxInfo, SandboxRequest
 from proctor.sandbox.certificates import CaBundle
 from proctor.sandbox.init.client import Keeper, Usage
 from proctor.sandbox.init.served import ServedBackend, ServedSandbox
@@ -37,9 +37,6 @@ _log = logging.getLogger("proctor.sandbox")
 SHM_BYTES = 64 << 20
 _START_S = 60.0
 _ANSWER_S = 20.0
-_MOST_LEAVING = 32
-_STACKS = 1000
-"""Of how many roots the layers are remembered, as long as no such root is made again."""
 
 
 class Bubblewrap(ServedBackend):
@@ -60,8 +57,6 @@ class Bubblewrap(ServedBackend):
         )
         self._keeper: Keeper | None = None
         self._layers: dict[str, Path] = {}
-        self._stacks: dict[int, tuple[Root, overlay.Stack]] = {}
-        self._leaving: set[asyncio.Task[None]] = set()
         self.cgroups: limiting.Cgroups | None = None
 
     def sandbox(self, request: SandboxRequest) -> BubblewrapSandbox:
@@ -98,20 +93,12 @@ class Bubblewrap(ServedBackend):
 
     async def stack(self, request: SandboxRequest) -> overlay.Stack:
         """The layers and binds of a sandbox's root."""
-        known = self._stacks.get(id(request.root))
-        if known and known[0] is request.root:
-            return known[1]
         if "top" not in self._layers:
             self._layers["top"] = await overlay.top_layer(self.cache_dir, self.give_to_root, self.ca_bundle)
         if request.root.host and "host" not in self._layers:
             self._layers["host"] = await overlay.host_skeleton(self.cache_dir, self.give_to_root)
-        found = overlay.stack(
-            request.root, top=self._layers["top"], host_layer=self._layers.get("host"), name=request.name
-        )
-        if len(self._stacks) >= _STACKS:
-            self._stacks.clear()
-        self._stacks[id(request.root)] = request.root, found
-        return found
+        top, host = self._layers["top"], self._layers.get("host")
+        return overlay.stack(request.root, top=top, host_layer=host, name=request.name)
 
     async def give_to_root(self, tree: Path) -> None:
         """Make a tree belong to root inside, so that it can be a layer."""
@@ -129,17 +116,6 @@ class Bubblewrap(ServedBackend):
     def unique(self, name: str) -> str:
         """A folder name for a sandbox, safe and never used before by this process."""
         return f"{re.sub(r'[^A-Za-z0-9_-]', '-', name)[:80]}-{next(self._numbers)}"
-
-    def left(self, removing: asyncio.Task[None]) -> None:
-        """Remember a sandbox that is being removed."""
-        self._leaving.add(removing)
-        removing.add_done_callback(self._leaving.discard)
-        removing.add_done_callback(_tell_failure)
-
-    async def room(self) -> None:
-        """Wait while too many are being removed: starts must not be faster than removals."""
-        while len(self._leaving) >= _MOST_LEAVING:
-            await asyncio.wait(self._leaving, return_when=asyncio.FIRST_COMPLETED)
 
     async def _open(self) -> Keeper:
         ids = find_ids()
@@ -189,7 +165,6 @@ class BubblewrapSandbox(ServedSandbox):
         if self._unique_name:
             raise SandboxError(f"sandbox {self._request.name} was started before")
         self._unique_name = self._backend.unique(self._request.name)
-        await self._backend.room()
         self._keeper = await self._backend.keeper()
         self._backend.running.add(self)
         stack = await self._backend.stack(self._request)
@@ -202,25 +177,17 @@ class BubblewrapSandbox(ServedSandbox):
 
     async def stop(self) -> None:
         """End every process and remove everything. Safe to call twice."""
+        keeper, self._keeper = self._keeper, None
+        if keeper:
+            self._removing = asyncio.create_task(self._remove(keeper))
         if self._removing:
-            await asyncio.shield(self._removing)
-        elif self._keeper:
-            await self._remove(self._keeper)
-
-    async def leave(self) -> None:
-        """End every process. What it has used is known then; the rest is removed while others go on."""
-        if self._keeper is None or self._removing:
-            return
-        with contextlib.suppress(SandboxError):
-            await self._session.end_processes()
-            self._ledger["disk_bytes"], _ = await self._session.disk_usage()
-        if self._group:
-            self._ledger = {**self._group.usage(), **self._ledger}
-        self._removing = asyncio.create_task(self._remove(self._keeper))
-        self._backend.left(self._removing)
+            try:
+                await asyncio.shield(self._removing)  # one that is cancelled here must not leave half of it
+            except SandboxError as error:
+                _log.warning("a sandbox could not be removed, the next start will try again: %s", error)
+                raise
 
     async def _remove(self, keeper: Keeper) -> None:
-        self._keeper = None
         self._backend.watch.remove(self._unique_name)
         self._session.silence()
         try:
@@ -281,23 +248,12 @@ class BubblewrapSandbox(ServedSandbox):
 
     def info(self) -> SandboxInfo:
         """What it is, which limits hold, what it used."""
-        counted = self._group.usage() if self._group and not self._removing else {}
+        counted = self._group.usage() if self._group else {}
         return SandboxInfo(
             backend="bubblewrap",
             name=self._request.name,
-            enforced=self._with_networks(self._enforced()),
+            enforced=self._with_networks(limiting.enforcement(self._request.limits, self._backend.cgroups)),
             ledger=self._used(counted),
-        )
-
-    def _enforced(self) -> dict[str, str]:
-        limits, cgroups = self._request.limits, self._backend.cgroups
-        why = "no writable control groups"
-        return limiting.enforcement(
-            limits,
-            network=f"network namespace: {limits.network}",
-            version=cgroups.version if cgroups else 0,
-            held=cgroups.parents if cgroups else (),
-            no_cpu=cgroups.missing.get("cpu", why) if cgroups else why,
         )
 
     def _require_keeper(self) -> Keeper:
@@ -376,8 +332,7 @@ class BubblewrapSandbox(ServedSandbox):
         group, self._group = self._group, None
         if group is None:
             return
-        if not self._removing:
-            self._ledger = {**group.usage(), **self._ledger}
+        self._ledger = {**group.usage(), **self._ledger}
         for attempt in range(50):
             if group.remove():
                 return
@@ -392,8 +347,3 @@ def _opened(folder: Path) -> Iterator[int]:
         yield fd
     finally:
         os.close(fd)
-
-
-def _tell_failure(removing: asyncio.Task[None]) -> None:
-    if not removing.cancelled() and (error := removing.exception()):
-        _log.warning("a sandbox could not be removed, the next start will try again: %s", error)

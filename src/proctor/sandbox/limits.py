@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import contextlib
 import os
-import re
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -18,7 +17,6 @@ from proctor.errors import SandboxError
 from proctor.sandbox.base import Limits
 
 _PERIOD_US = 100_000
-_OOM_KILL = re.compile(rb"^oom_kill (\d+)", re.MULTILINE)
 _MOST_BYTES = 4096
 """More than any file of a group has that is read here."""
 _CONTROLLERS = ("memory", "pids", "cpu")
@@ -27,6 +25,7 @@ _COUNTER = "cpuacct"
 _OPTIONAL = ("memory.swap.max", "memory.swappiness")
 """Absent where the kernel counts no swap."""
 _TRIES = 100
+WATCHED = "watched: all processes are killed when it is exceeded"
 _SPARE_PIDS = 4
 """Room for the init and its supervisors, which live in the same group."""
 
@@ -106,8 +105,6 @@ class Group:
     folders: Mapping[str, str]
     memory_free_bytes: int | None = field(default_factory=free_memory_bytes)
     """What was free on the host when the sandbox began: shows who took most of it."""
-    _opened: list[int] = field(default_factory=list)
-    """The file that counts processes killed for memory, once it was looked at: that happens often."""
 
     def open_procs(self) -> list[int]:
         """Descriptors through which a process enters the groups."""
@@ -125,14 +122,7 @@ class Group:
     def oom_kills(self) -> int:
         """Processes killed for memory so far."""
         name = "memory.events" if self.version == 2 else "memory.oom_control"
-        try:
-            if not self._opened:
-                place = f"{self.folders['memory']}/{name}"
-                self._opened.append(os.open(place, os.O_RDONLY | os.O_CLOEXEC))
-            found = _OOM_KILL.search(os.pread(self._opened[0], _MOST_BYTES, 0))
-        except (OSError, KeyError):
-            return 0
-        return int(found[1]) if found else 0
+        return _keyed(self.read("memory", name)).get("oom_kill", 0)
 
     def usage(self) -> dict[str, Any]:
         """What the kernel counted; keys as in `SandboxInfo.ledger`."""
@@ -177,8 +167,6 @@ class Group:
 
     def remove(self) -> bool:
         """Remove the groups, which must be empty; True when none is left."""
-        while self._opened:
-            os.close(self._opened.pop())
         left = 0
         for folder in set(self.folders.values()):
             try:
@@ -212,14 +200,26 @@ def _set(place: str, value: str) -> None:
         os.close(fd)
 
 
-def enforcement(
+def enforcement(limits: Limits, cgroups: Cgroups | None) -> dict[str, str]:
+    """For each limit that was asked for: how it holds with these control groups, or why not."""
+    why = "no writable control groups"
+    return how_enforced(
+        limits,
+        network=f"network namespace: {limits.network}",
+        version=cgroups.version if cgroups else 0,
+        held=cgroups.parents if cgroups else (),
+        no_cpu=cgroups.missing.get("cpu", why) if cgroups else why,
+    )
+
+
+def how_enforced(
     limits: Limits,
     *,
     network: str,
     version: int,
     held: Collection[str],
     no_cpu: str,
-    storage: str = "watched: all processes are killed when it is exceeded",
+    storage: str = WATCHED,
 ) -> dict[str, str]:
     """For each limit that was asked for: how it holds, or why not. `held`: controllers that hold theirs."""
     through = f"cgroup v{version}"

@@ -1,8 +1,7 @@
 """Files into and out of a sandbox, as one stream of entries that a process inside writes or reads.
 
 The stream that comes out was written by the inside, so every name, kind and size in it is checked here; on
-the host nothing is ever followed, and nothing but plain files and folders is made. What goes in is packed by
-the back end, and what does not change is packed once.
+the host nothing is ever followed, and nothing but plain files and folders is made.
 """
 
 # Names are bytes, or nothing may be imported any more; pathlib serves neither.
@@ -11,13 +10,14 @@ the back end, and what does not change is packed once.
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import errno
 import fcntl
 import os
 import stat
 import struct
 import tempfile
-from collections.abc import Iterator, Sequence
+from collections.abc import AsyncIterator, Iterator, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
@@ -34,8 +34,6 @@ _UNFIT = {errno.ENAMETOOLONG, errno.EINVAL, errno.EILSEQ, errno.ENOTDIR, errno.E
 """A name that cannot be used here: such an entry is left out. Whatever else fails is this machine's doing."""
 _INLINE_BYTES = 1 << 18
 _SEALS = fcntl.F_SEAL_SEAL | fcntl.F_SEAL_SHRINK | fcntl.F_SEAL_GROW | fcntl.F_SEAL_WRITE
-_MOST_KEPT = 32
-"""Of how many sources the stream is kept; none is larger than what is packed in memory."""
 
 
 def pack(source: Path) -> Iterator[bytes]:
@@ -212,68 +210,38 @@ class Stream(NamedTuple):
 
     fd: int
     target: str
-    kept: bool = False
-    """Whether others will use the same file."""
 
 
-class Uploads:
-    """Packs files and folders. Who takes a stream gives it back."""
-
-    def __init__(self, spool: Path) -> None:
-        """`spool` is where what is too large for memory is packed."""
-        self._spool = spool
-        self._kept: dict[tuple[str, int, int], int] = {}
-
-    async def stream(self, source: Path, target: str, *, fixed: bool = False) -> Stream:
-        """The stream of a file, or of a folder's content. `fixed`: as it was when first asked for."""
-        if not target.startswith("/"):
-            raise SandboxError(f"upload to {target!r}: the path inside must be absolute")
-        place = str(source)
-        status = os.lstat(place)
-        if target.endswith("/") and not stat.S_ISDIR(status.st_mode):
-            target += source.name
-        sign = (place, status.st_ino, status.st_mtime_ns)
-        kept = self._kept.get(sign, -1) if fixed else -1
-        fd = kept if kept >= 0 else await self._packed(source, sign if fixed else None)
-        return Stream(fd, target.rstrip("/") or "/", kept=fixed and self._kept.get(sign) == fd)
-
-    async def streams(self, sources: Sequence[tuple[Path, str]]) -> list[Stream]:
-        """The streams of several that are fixed."""
-        found: list[Stream] = []
-        try:
-            for source, target in sources:
-                found.append(await self.stream(source, target, fixed=True))
-        except BaseException:
-            self.give_back(found)
-            raise
-        return found
-
-    def give_back(self, streams: Sequence[Stream]) -> None:
-        """Let go of streams."""
+@contextlib.asynccontextmanager
+async def packed(sources: Sequence[tuple[Path, str]], spool: Path) -> AsyncIterator[list[Stream]]:
+    """Files and contents of folders as streams for their targets; `spool` takes what is too large."""
+    streams: list[Stream] = []
+    try:
+        for source, target in sources:
+            streams.append(await _stream(source, target, spool))
+        yield streams
+    finally:
         for each in streams:
-            if not each.kept:
-                os.close(each.fd)
+            os.close(each.fd)
 
-    def close(self) -> None:
-        """Forget what was kept."""
-        while self._kept:
-            os.close(self._kept.popitem()[1])
 
-    async def _packed(self, source: Path, sign: tuple[str, int, int] | None) -> int:
-        pieces = pack(source)
-        small = bytearray()
-        for piece in pieces:
-            small += piece
-            if len(small) > _INLINE_BYTES:
-                return await asyncio.to_thread(_spooled, bytes(small), pieces, self._spool)
-        fd = _in_memory(small)
-        if sign and len(self._kept) < _MOST_KEPT:
-            self._kept[sign] = fd
-        return fd
+async def _stream(source: Path, target: str, spool: Path) -> Stream:
+    if not target.startswith("/"):
+        raise SandboxError(f"upload to {target!r}: the path inside must be absolute")
+    if target.endswith("/") and not stat.S_ISDIR(source.lstat().st_mode):
+        target += source.name
+    target = target.rstrip("/") or "/"
+    pieces = pack(source)
+    small = bytearray()
+    for piece in pieces:
+        small += piece
+        if len(small) > _INLINE_BYTES:
+            return Stream(await asyncio.to_thread(_spooled, bytes(small), pieces, spool), target)
+    return Stream(_in_memory(small), target)
 
 
 def _in_memory(data: bytearray) -> int:
-    """Sealed: others may get the same file, so it must never change."""
+    """Sealed: nobody inside can change what is being unpacked."""
     fd = os.memfd_create("upload", os.MFD_CLOEXEC | os.MFD_ALLOW_SEALING)
     os.write(fd, data)
     fcntl.fcntl(fd, fcntl.F_ADD_SEALS, _SEALS)

@@ -29,7 +29,7 @@ from proctor.model.plan import PlannedTrial
 from proctor.model.record import Artifact, AttemptRecord, Failure
 from proctor.model.task import Step
 from proctor.model.trial import Lease
-from proctor.sandbox.base import Limits, Root, Sandbox, leave
+from proctor.sandbox.base import Limits, Root, Sandbox
 from proctor.trial.collect import base_of
 from proctor.trial.live import Live
 from proctor.trial.logs import Logs
@@ -425,7 +425,7 @@ class TaskAttempt:
         await self.entrypoint.stop()
         if self.sandbox is not None:
             with self.phases.phase("stop"), suppress(SandboxError):
-                await leave(self.sandbox)
+                await self.sandbox.stop()
             info = self.sandbox.info()
             self.ledger = {
                 **info.ledger,

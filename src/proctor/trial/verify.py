@@ -10,7 +10,7 @@ from typing import Literal
 from proctor.model.outcome import Outcome, from_reward
 from proctor.model.record import Failure
 from proctor.model.task import Rubric, VerifierSpec
-from proctor.sandbox.base import Before, Sandbox, download_last, end_processes, exec_after
+from proctor.sandbox.base import Before, Sandbox, end_processes, exec_after
 from proctor.trial.logs import Logs
 from proctor.trial.task.reward import Reward, RewardInvalid, RewardMissing, read_reward
 
@@ -91,8 +91,9 @@ async def prepare(sandbox: Sandbox, tests: Path, fresh: Sequence[str] = ()) -> N
 
 async def download_logs(sandbox: Sandbox, keep: Path) -> None:
     """What the verifier wrote, copied out without following links once nothing runs any more."""
+    await end_processes(sandbox)
     try:
-        await download_last(sandbox, "/logs/verifier", keep, max_bytes=_MAX_LOGS_BYTES)
+        await sandbox.download("/logs/verifier", keep, max_bytes=_MAX_LOGS_BYTES)
     except FileNotFoundError:
         keep.mkdir(parents=True, exist_ok=True)
 

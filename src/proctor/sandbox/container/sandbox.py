@@ -20,7 +20,6 @@ from proctor.sandbox.container.command import CONTROL, HostParts, SingleContaine
 from proctor.sandbox.container.compose import ComposeProject, Service
 from proctor.sandbox.container.engine import Adjustment, call
 from proctor.sandbox.init.served import ServedSandbox
-from proctor.sandbox.limits import enforcement
 from proctor.sandbox.lower import Lower
 from proctor.sandbox.network import Launch, SandboxNetwork, configure
 from proctor.sandbox.network_rules import resolve_rules
@@ -35,7 +34,6 @@ _MOST_GIVEN_BYTES = 1 << 16
 _CONNECT_S = 20.0
 _READY_S = 30.0
 _SETTLE_S = 30.0
-_NOT_MEASURED = "not enforced as a whole: the container's changes cannot be measured here"
 
 
 class ContainerSandbox(ServedSandbox):
@@ -194,14 +192,11 @@ class ContainerSandbox(ServedSandbox):
         enter = backend.as_root()
         self._changes = await usage.find_changes(pid, enter) if pid and enter is not None else ()
         self._given = {file: _content(file) for file in self._changes[1:] if file.name in _READ_FIRST}
-        group = self._group
-        self._enforced = enforcement(
+        self._enforced = usage.enforcement(
             limits,
+            self._group,
             network=f"{backend.name}: {limits.network}",
-            version=group.version if group else 0,
-            held=usage.in_force(group) if group else (),
-            no_cpu="the engine set no cpu limit here",
-            **({} if self._changes else {"storage": _NOT_MEASURED}),
+            storage=bool(self._changes),
         )
         if self._changes and self._parts:
             backend.watch.folder = self._changes[0].parents[1]  # stays when this container goes

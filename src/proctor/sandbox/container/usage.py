@@ -16,13 +16,15 @@ from typing import Any
 
 from proctor.errors import SandboxError
 from proctor.sandbox import unpack
+from proctor.sandbox.base import Limits
 from proctor.sandbox.container.engine import Adjustment, Engine, call, end
-from proctor.sandbox.limits import Group, group_paths
+from proctor.sandbox.limits import WATCHED, Group, group_paths, how_enforced
 from proctor.sandbox.lower import Lower
 from proctor.sandbox.state import TAR_DONE, tar_command, write_whole
 
 _CONTROLLERS = ("memory", "pids", "cpu", "cpuacct")
 _MEASURE_S = 60.0
+_NOT_MEASURED = "not enforced as a whole: the container's changes cannot be measured here"
 _SLACK_BYTES = 1 << 20
 """The kernel charges memory in batches, so a full group may be short of its limit by a little."""
 
@@ -65,16 +67,24 @@ def used(group: Group) -> dict[str, Any]:
     return found
 
 
-def in_force(group: Group) -> list[str]:
-    """Controllers that hold a limit, as read back from the kernel."""
-    two = group.version == 2
+def enforcement(limits: Limits, group: Group | None, *, network: str, storage: bool) -> dict[str, str]:
+    """For each limit that was asked for: how it holds, as read back from the kernel, or why not."""
+    version = group.version if group else 0
     files = {
-        "memory": "memory.max" if two else "memory.limit_in_bytes",
+        "memory": "memory.max" if version == 2 else "memory.limit_in_bytes",
         "pids": "pids.max",
-        "cpu": "cpu.max" if two else "cpu.cfs_quota_us",
+        "cpu": "cpu.max" if version == 2 else "cpu.cfs_quota_us",
     }
-    found = {name: group.read(name, file).split() for name, file in files.items()}
-    return [name for name, text in found.items() if text and text[0].isdigit() and int(text[0]) < 1 << 60]
+    set_now = {name: group.read(name, file).split() for name, file in files.items()} if group else {}
+    held = [name for name, text in set_now.items() if text and text[0].isdigit() and int(text[0]) < 1 << 60]
+    return how_enforced(
+        limits,
+        network=network,
+        version=version,
+        held=held,
+        no_cpu="the engine set no cpu limit here",
+        storage=WATCHED if storage else _NOT_MEASURED,
+    )
 
 
 async def find_changes(pid: int, enter: Sequence[str]) -> tuple[Path, ...]:

@@ -24,7 +24,7 @@ from proctor.sandbox.network import SandboxNetwork
 from proctor.sandbox.network_rules import NetworkRules
 from proctor.sandbox.seccomp import build_filter
 from proctor.sandbox.storage import StorageWatch, Watched
-from proctor.sandbox.transfer import Unpacker, Uploads
+from proctor.sandbox.transfer import Unpacker, packed
 
 NOT_COUNTED = "no control group counts the CPU time of this sandbox"
 _TRANSFER_S = 600.0
@@ -48,7 +48,6 @@ class ServedBackend:
         self.state_dir = home.absolute() / folder
         self.folder = self.state_dir / owner.owner_name()
         self.watch = StorageWatch(Path("/"))
-        self.uploads = Uploads(self.folder)
         self.running: set[ServedSandbox] = set()
         """Those that must be stopped."""
         self._opening = asyncio.Lock()
@@ -78,7 +77,6 @@ class ServedBackend:
     async def close(self) -> None:
         """Stop what is still running and leave nothing."""
         await asyncio.gather(*(each.stop() for each in list(self.running)), return_exceptions=True)
-        self.uploads.close()
         await self._remove_folder()
         if self._holds:
             owner.release(reaper.lock_of(self.folder), remove=True)
@@ -150,14 +148,10 @@ class ServedSandbox:
     ) -> ExecResult:
         """Make everything ready and run a command, in one process and one message."""
         where = self._surroundings(env, cwd, user)
-        uploads = self._shared.uploads
-        streams = await uploads.streams(before.copies)
-        try:
+        async with packed(before.copies, self._shared.folder) as streams:
             result = await self._session.run(
                 argv, quiet=before.quiet, fresh=before.fresh, streams=streams, **where, **options
             )
-        finally:
-            uploads.give_back(streams)
         return self._with_oom(result)
 
     def _surroundings(
@@ -173,11 +167,8 @@ class ServedSandbox:
 
     async def upload(self, source: Path, target: str) -> None:
         """Copy a file, or a folder's content, to an absolute path inside; it belongs to root there."""
-        stream = await self._shared.uploads.stream(source, target)
-        try:
+        async with packed([(source, target)], self._shared.folder) as (stream,):
             result = await self._builtin(["receive", stream.target], stdin=stream.fd)
-        finally:
-            self._shared.uploads.give_back([stream])
         if result.exit_code:
             raise SandboxError(
                 f"upload to {stream.target} in {self._session.name} failed: {last_line(result)}"
@@ -185,13 +176,6 @@ class ServedSandbox:
 
     async def download(self, source: str, target: Path, *, max_bytes: int = 1 << 30) -> Download:
         """Copy a file or folder out. Links, devices and whatever else could reach the host are dropped."""
-        return await self._download(source, target, max_bytes, quiet=False)
-
-    async def download_last(self, source: str, target: Path, *, max_bytes: int) -> Download:
-        """End every process and copy a file or folder out, in one message."""
-        return await self._download(source, target, max_bytes, quiet=True)
-
-    async def _download(self, source: str, target: Path, max_bytes: int, *, quiet: bool) -> Download:
         unpacker = Unpacker(target, max_bytes)
 
         def take(stream: str, data: bytes) -> None:
@@ -200,7 +184,7 @@ class ServedSandbox:
 
         try:
             argv = ["send", source, str(max_bytes)]
-            result = await self._builtin(argv, on_output=take, quiet=quiet)
+            result = await self._builtin(argv, on_output=take)
         finally:
             unpacker.close()
         if result.exit_code == 127 and not unpacker.result().files:

@@ -12,7 +12,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from proctor.errors import SandboxError
 from proctor.sandbox.base import ExecResult, OnOutput
 from proctor.sandbox.init.channel import Channel
-from proctor.sandbox.init.streams import WATCH_AFTER_S, Streams, close_quietly, input_descriptor
+from proctor.sandbox.init.streams import Streams, close_quietly, input_descriptor
 from proctor.sandbox.transfer import Stream
 
 _KILL_GRACE_S = 5.0
@@ -38,8 +38,6 @@ class Session:
         self._quiet = True
         """Whether nothing runs inside but the init."""
         self._measuring = ""
-        self._disk: tuple[int, int] | None = None
-        """Bytes and inodes in use, as long as nothing has run since they were counted."""
 
     def open(self) -> socket.socket:
         """Begin listening; the socket returned is the init's end and the caller's to close."""
@@ -89,8 +87,7 @@ class Session:
         """Run a command to its end, or to its time limit and then the end of its whole tree.
 
         Before it starts all others are ended (`quiet`), folders are created again (`fresh`) and what each
-        descriptor of `streams` holds is unpacked at its target; SandboxError when that fails. A quiet
-        operation of the init's own also tells what the disk holds then.
+        descriptor of `streams` holds is unpacked at its target; SandboxError when that fails.
         """
         channel = self._require()
         ident = self._next()
@@ -114,7 +111,7 @@ class Session:
             if reader is not None and isinstance(stdin, bytes):
                 close_quietly(reader)
         try:
-            words, timed_out = await self._ended(ident, timeout_s, output)
+            words, timed_out = await self._ended(ident, timeout_s)
         except BaseException:
             if not channel.closed:
                 channel.send([f"K{ident}"])
@@ -131,9 +128,6 @@ class Session:
         if quiet and not self._quiet:
             flags.append("q")
             self._give_up_measuring()
-        if quiet and builtin:
-            flags.append("m")
-        self._disk = None
         # Our own file operations leave nothing running.
         self._quiet = (self._quiet or quiet) and builtin
         return flags
@@ -184,8 +178,6 @@ class Session:
 
     async def disk_usage(self) -> tuple[int, int]:
         """Bytes and inodes that the inside has added to its layers."""
-        if self._disk:
-            return self._disk
         self._measuring = ident = self._next()
         self._require().send([f"U{ident}"])
         words = await self._expect(ident)
@@ -206,7 +198,7 @@ class Session:
         if self._channel:
             self._channel.close()
 
-    async def _ended(self, ident: str, timeout_s: float | None, streams: Streams) -> tuple[list[str], bool]:
+    async def _ended(self, ident: str, timeout_s: float | None) -> tuple[list[str], bool]:
         """The init's account of a command, and whether its time limit had passed."""
         future = self._expect(ident)
         if timeout_s is None:
@@ -222,14 +214,7 @@ class Session:
                 self._require().send([f"K{ident}"])
             timers.append(loop.call_later(_KILL_GRACE_S, self._end_all))
 
-        def watch(left_s: float) -> None:
-            timers.append(loop.call_later(left_s, too_late))
-
-        # A short command needs no timer of its own: it has ended before its output is watched.
-        if timeout_s > WATCH_AFTER_S:
-            streams.on_watch = lambda: watch(timeout_s - WATCH_AFTER_S)
-        else:
-            watch(timeout_s)
+        timers.append(loop.call_later(timeout_s, too_late))
         try:
             return await future, overdue
         finally:
@@ -241,9 +226,7 @@ class Session:
             self._require().send([f"C{self._next()}"])
 
     def _result(self, words: list[str], streams: Streams, wall_s: float, *, timed_out: bool) -> ExecResult:
-        _, _, code, killed, cpu_us, rss_kb, blocks_in, blocks_out, *disk = words
-        if disk and self._quiet:
-            self._disk = int(disk[0]), int(disk[1])
+        code, killed, cpu_us, rss_kb, blocks_in, blocks_out = words[2:8]
         stdout, stderr = streams.drain()
         self.output_paused_s += streams.paused_s
         self.cpu_s += int(cpu_us) / 1e6

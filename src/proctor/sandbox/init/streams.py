@@ -6,7 +6,6 @@ import asyncio
 import contextlib
 import fcntl
 import os
-from collections.abc import Callable
 from typing import Literal
 
 from proctor.sandbox.base import OnOutput
@@ -16,8 +15,6 @@ _MOST_BLOCKS = 17
 """A pipe holds no more, also one that the inside has made as large as it may."""
 _FREE_BYTES = 16 << 20
 _PAUSE_BYTES = 1 << 20
-WATCH_AFTER_S = 0.01
-"""A short command has ended before this, and all that it wrote is read at once."""
 _PAUSE_S = 0.1
 """After the first 16 MiB a command may write 1 MiB in 0.1 s: a flood must not take the controller's time."""
 
@@ -40,13 +37,7 @@ class Stream:
         self.paused_s = 0.0
         self._loop = asyncio.get_running_loop()
         self._resume: asyncio.TimerHandle | None = None
-        self._watched = False
-
-    def watch(self) -> None:
-        """Read as it is written, from now on."""
-        if self._fd >= 0 and not self._watched:
-            self._watched = True
-            self._loop.add_reader(self._fd, self._read)
+        self._loop.add_reader(self._fd, self._read)
 
     def started(self) -> None:
         """The command has the other end now."""
@@ -77,8 +68,7 @@ class Stream:
         if self._resume:
             self._resume.cancel()
         if self._fd >= 0:
-            if self._watched:
-                self._loop.remove_reader(self._fd)
+            self._loop.remove_reader(self._fd)
             os.close(self._fd)
             self._fd = -1
 
@@ -99,11 +89,7 @@ class Stream:
             if len(self._tail) > 2 * self._keep_bytes + _BLOCK:
                 del self._tail[: -self._keep_bytes]
         before, self._seen = self._seen, self._seen + len(data)
-        if (
-            self._watched
-            and self._seen > _FREE_BYTES
-            and before // _PAUSE_BYTES != self._seen // _PAUSE_BYTES
-        ):
+        if self._seen > _FREE_BYTES and before // _PAUSE_BYTES != self._seen // _PAUSE_BYTES:
             self._loop.remove_reader(self._fd)
             self._resume = self._loop.call_later(_PAUSE_S, self._continue)
             self.paused_s += _PAUSE_S
@@ -124,9 +110,6 @@ class Streams:
         except BaseException:
             self.out.close()
             raise
-        self.on_watch: Callable[[], None] | None = None
-        """Called when the command has not ended soon."""
-        self._later = asyncio.get_running_loop().call_later(WATCH_AFTER_S, self._not_soon)
 
     def started(self) -> None:
         """The command has the other ends now."""
@@ -135,10 +118,7 @@ class Streams:
 
     def drain(self) -> tuple[bytes, bytes]:
         """What the command had written when it ended; what a daemon of it writes on is read and ignored."""
-        self._later.cancel()
-        said = self.out.drain(), self.err.drain()
-        self._watch()
-        return said
+        return self.out.drain(), self.err.drain()
 
     @property
     def paused_s(self) -> float:
@@ -152,18 +132,8 @@ class Streams:
 
     def close(self) -> None:
         """Hang up both."""
-        self._later.cancel()
         self.out.close()
         self.err.close()
-
-    def _not_soon(self) -> None:
-        self._watch()
-        if self.on_watch:
-            self.on_watch()
-
-    def _watch(self) -> None:
-        self.out.watch()
-        self.err.watch()
 
 
 def input_descriptor(data: bytes) -> int:
@@ -188,6 +158,3 @@ def close_quietly(*fds: int) -> None:
     for fd in fds:
         with contextlib.suppress(OSError):
             os.close(fd)
-
-
-Sink = Callable[[bytes], None]

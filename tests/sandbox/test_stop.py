@@ -1,4 +1,4 @@
-"""A sandbox that is left has ended; it is removed while others go on, and before its back end closes."""
+"""A sandbox that is stopped has ended, what it used is known, and nothing of it stays."""
 
 from __future__ import annotations
 
@@ -9,9 +9,6 @@ import signal
 import pytest
 
 from proctor.errors import SandboxError
-from proctor.sandbox import bubblewrap
-from proctor.sandbox.base import Root, SandboxRequest, leave
-from proctor.sandbox.fake import Fake
 from proctor.sandbox.userns import find_ids
 
 pytestmark = [pytest.mark.anyio, pytest.mark.needs("bubblewrap")]
@@ -27,29 +24,38 @@ async def test_nothing_runs_in_it_and_what_it_used_is_known(make, backend):
     await sandbox.start()
     script = "head -c 3000000 /dev/urandom > /app/big; setsid sleep 5000 > /dev/null 2>&1 &"
     await sandbox.exec(["sh", "-c", script])
-    await leave(sandbox)
+    await asyncio.gather(sandbox.stop(), sandbox.stop())
     used = sandbox.info().ledger
     assert used["cpu_s"] is None or used["cpu_s"] >= 0
     assert used["disk_bytes"] >= 3_000_000
-    await asyncio.sleep(0)
     with pytest.raises(SandboxError):
         await sandbox.exec(["true"])
-    await sandbox.stop()
     assert states(backend) == []
-    assert sandbox.info().ledger["disk_bytes"] >= 3_000_000
-    await sandbox.leave()
     await sandbox.stop()
 
 
-async def test_closing_the_back_end_waits_for_those_that_leave(make, backend):
+async def test_closing_the_back_end_waits_for_those_that_are_being_removed(make, backend):
     sandboxes = [make() for _ in range(4)]
     for each in sandboxes:
         await each.start()
-    for each in sandboxes:
-        await each.leave()
+    stopping = [asyncio.create_task(each.stop()) for each in sandboxes]
+    await asyncio.sleep(0)
     place = backend.folder
     await backend.close()
     assert not place.exists()
+    await asyncio.gather(*stopping)
+
+
+async def test_a_stop_that_is_cancelled_removes_everything_all_the_same(make, backend):
+    sandbox = make()
+    await sandbox.start()
+    stopping = asyncio.create_task(sandbox.stop())
+    await asyncio.sleep(0)
+    stopping.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await stopping
+    await sandbox.stop()
+    assert states(backend) == []
 
 
 async def test_a_back_end_that_was_closed_begins_anew(make, backend):
@@ -57,7 +63,6 @@ async def test_a_back_end_that_was_closed_begins_anew(make, backend):
         sandbox = make()
         await sandbox.start()
         await sandbox.exec(["sh", "-c", "echo x > /app/small; mkdir -m 0 /app/closed"])
-        await sandbox.leave()
         await sandbox.stop()
         assert sandbox.info().ledger["disk_bytes"] > 0
         assert states(backend) == []
@@ -69,7 +74,6 @@ async def test_one_that_ends_takes_nothing_of_its_neighbours(make, backend):
     await first.start()
     await second.start()
     await second.exec(["sh", "-c", "echo kept > /app/file"])
-    await first.leave()
     await first.stop()
     assert len(states(backend)) == 1
     assert (await second.exec(["cat", "/app/file"])).stdout == b"kept\n"
@@ -103,16 +107,6 @@ async def test_what_a_killed_owner_had_not_given_away_yet_stops_nobody(make, bac
     await sandbox.stop()
 
 
-async def test_whoever_begins_does_not_outrun_those_who_leave(make, backend, monkeypatch):
-    monkeypatch.setattr(bubblewrap, "_MOST_LEAVING", 2)
-    for _ in range(6):
-        sandbox = make()
-        await sandbox.start()
-        assert len(backend._leaving) <= 2
-        await sandbox.leave()
-    await backend.close()
-
-
 async def test_one_that_cannot_be_removed_is_told_of(make, backend, monkeypatch, caplog):
     sandbox = make()
     await sandbox.start()
@@ -121,14 +115,6 @@ async def test_one_that_cannot_be_removed_is_told_of(make, backend, monkeypatch,
         raise SandboxError("the disk says no")
 
     monkeypatch.setattr(sandbox, "_end", refuse)
-    await sandbox.leave()
     with pytest.raises(SandboxError, match="says no"):
         await sandbox.stop()
     assert "the disk says no" in caplog.text
-
-
-async def test_a_sandbox_that_cannot_be_left_is_stopped():
-    sandbox = Fake().sandbox(SandboxRequest(name="f", root=Root(host=True)))
-    await sandbox.start()
-    await leave(sandbox)
-    assert not sandbox.running
