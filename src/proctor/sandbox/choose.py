@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import difflib
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -118,6 +117,8 @@ def choose(name: str) -> str:
             reasons.append(f"{each}: {obstacle}")
         raise SandboxError(f"no kind of sandbox works here ({'; '.join(reasons)}); see `proctor doctor`")
     if name not in BACKENDS:
+        import difflib
+
         near = difflib.get_close_matches(name, [*BACKENDS, "auto"], n=1)
         hint = f"; did you mean '{near[0]}'?" if near else ""
         raise UsageError(f"'{name}' is not a sandbox; there are auto, {', '.join(sorted(BACKENDS))}{hint}")

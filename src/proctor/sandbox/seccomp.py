@@ -8,7 +8,7 @@ binding of libseccomp comes with distributions only and would have to be there f
 from __future__ import annotations
 
 import errno
-import platform
+import os
 import struct
 from collections.abc import Iterable, Sequence
 
@@ -73,12 +73,12 @@ Instruction = tuple[int, int, int, int]
 
 def supported(machine: str | None = None) -> bool:
     """Whether this processor's call numbers are known."""
-    return (machine or platform.machine()) in _ARCHES
+    return (machine or os.uname().machine) in _ARCHES
 
 
 def build_filter(machine: str | None = None) -> bytes:
     """The program as the kernel, and bubblewrap's --seccomp, read it."""
-    machine = machine or platform.machine()
+    machine = machine or os.uname().machine
     program: list[Instruction] = [
         (_LD, 0, 0, _ARCH),
         (_JEQ, 1, 0, _ARCHES[machine]),

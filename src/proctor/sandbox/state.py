@@ -15,7 +15,6 @@ from collections.abc import Awaitable, Callable
 from pathlib import Path
 
 from proctor.errors import SandboxError
-from proctor.sandbox import unpack
 from proctor.sandbox.init.client import Keeper
 from proctor.sandbox.init.session import Session
 
@@ -137,6 +136,8 @@ async def move(keeper: Keeper, folder: Path, target: Path) -> None:
 
 
 def _unpack_here(source: int, target: int, keeper: Keeper) -> str:
+    from proctor.sandbox import unpack
+
     try:
         with open(source, "rb", closefd=False) as stream:
             unpack.unpack(stream, target, first_uid=keeper.ids.first_uid, first_gid=keeper.ids.first_gid)
@@ -146,6 +147,8 @@ def _unpack_here(source: int, target: int, keeper: Keeper) -> str:
 
 
 async def _unpack_there(keeper: Keeper, source: int, target: Path) -> str:
+    from proctor.sandbox import unpack
+
     with contextlib.ExitStack() as opened:
         said = _kept(opened, os.memfd_create("errors", os.MFD_CLOEXEC))
         command = [sys.executable, "-I", "-S", "-B", unpack.__file__]

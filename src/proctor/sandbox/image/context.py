@@ -16,12 +16,13 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from proctor.disk import read_small
 from proctor.errors import TaskError
-from proctor.sandbox.image import tree
-from proctor.sandbox.image.dockerfile import MOST_BYTES
+
+if TYPE_CHECKING:
+    from proctor.sandbox.image import tree
 
 _MOST_IGNORE_BYTES = 1 << 20
 
@@ -62,6 +63,8 @@ class Context:
 
         `exclude`: regular expressions for names below the target that are left out.
         """
+        from proctor.sandbox.image import tree
+
         wanted = {"sources": [pattern], "parents": parents, "exclude": exclude}
         with self._root() as root:
             try:
@@ -81,12 +84,16 @@ class Context:
         return TaskError(f"{where}: '{pattern}' is not in the build context {self.folder}{hint}")
 
     def _selected(self, root: tree.Root, wanted: dict[str, Any]) -> Iterator[Selected]:
+        from proctor.sandbox.image import tree
+
         for entry in tree.select(root, wanted):
             if not self._ignored(entry.path.lstrip("/")):
                 yield Selected(source=Path(root.real(entry)), name=entry.name, status=entry.status)
 
     @contextlib.contextmanager
     def _root(self) -> Iterator[tree.Root]:
+        from proctor.sandbox.image import tree
+
         root = tree.Root(str(self.folder))
         try:
             yield root
@@ -108,6 +115,8 @@ class Context:
 
     def content_digest(self, dockerfile: Path) -> str:
         """What the whole context and the Dockerfile hold, whenever they were written."""
+        from proctor.sandbox.image.dockerfile import MOST_BYTES
+
         with self._root() as root:
             files = digest([each for each in self._selected(root, {"sources": ["."]}) if not each.is_folder])
         return hashlib.sha256(read_small(dockerfile, MOST_BYTES) + files.encode()).hexdigest()

@@ -19,8 +19,6 @@ from proctor.model.task import TaskEnvironment
 from proctor.sandbox import network, state
 from proctor.sandbox.base import Network, Root, RootOptions, SandboxRequest
 from proctor.sandbox.bubblewrap import Bubblewrap
-from proctor.sandbox.container.engine import Engine
-from proctor.sandbox.image import engines
 from proctor.sandbox.image.context import Context
 from proctor.sandbox.image.definition import Definition, definition_of
 from proctor.sandbox.image.images import Doing, Images
@@ -38,6 +36,7 @@ from proctor.sandbox.image.references import (
 from proctor.settings import load_settings
 
 if TYPE_CHECKING:
+    from proctor.sandbox.container.engine import Engine
     from proctor.sandbox.image.registry.access import Access
     from proctor.sandbox.image.stages import UnsupportedError
 
@@ -139,6 +138,8 @@ class LayeredImages(Images):
         image = self._here(reference)
         if image and image.source in {"archive", "registry"}:
             return image
+        from proctor.sandbox.image import engines
+
         for engine in engines.installed():
             stamp = engines.stamp(engine)
             if image and image.source == engine.name and stamp is not None and stamp == image.stamp:
@@ -156,11 +157,12 @@ class LayeredImages(Images):
         return image if image and all(self.store.find(each) for each in image.layers) else None
 
     async def _import(self, engine: Engine, reference: str, known_id: str, stamp: str) -> Image:
+        from proctor.sandbox.image import engines
+        from proctor.sandbox.image.oci import import_image
+
         with self.store.scratch() as scratch:
             file = scratch / "image.tar"
             await engines.save(engine, reference, file)
-            from proctor.sandbox.image.oci import import_image
-
             images = await import_image(
                 self.store,
                 self.references,
@@ -236,6 +238,8 @@ class LayeredImages(Images):
 
     async def _delegated(self, problem: UnsupportedError, asked: Definition, context: Context) -> Root:
         """Let an engine build what our builder cannot."""
+        from proctor.sandbox.image import engines
+
         file = asked.dockerfile
         assert file is not None
         available = engines.installed()
