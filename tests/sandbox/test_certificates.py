@@ -8,7 +8,7 @@ from proctor.errors import UsageError
 from proctor.sandbox.base import Limits, Root, SandboxRequest
 from proctor.sandbox.bubblewrap import Bubblewrap
 from proctor.sandbox.certificates import INSIDE, CaBundle, read_ca_bundle
-from proctor.sandbox.container.command import Place, mounts
+from proctor.sandbox.container.command import HostParts, mounts
 
 PEM = b"-----BEGIN CERTIFICATE-----\nhouse\n-----END CERTIFICATE-----\n"
 
@@ -60,7 +60,9 @@ def test_a_container_gets_a_copy_that_all_its_users_may_read(tmp_path):
     file = CaBundle(PEM).file_in(tmp_path / "cache")
     assert (file.read_bytes(), file.stat().st_mode & 0o777) == (PEM, 0o644)
     assert CaBundle(PEM).file_in(tmp_path / "cache") == file
-    place = Place(name="n", labels={}, program=tmp_path, folder=tmp_path, resolver=tmp_path, ca_bundle=file)
+    place = HostParts(
+        name="n", labels={}, program=tmp_path, folder=tmp_path, resolver=tmp_path, ca_bundle=file
+    )
     assert (file, INSIDE) in mounts(SandboxRequest(name="c", root=Root(image="i")), place)
 
 

@@ -12,7 +12,7 @@ import pytest
 from proctor.errors import SandboxError
 from proctor.sandbox import programs
 from proctor.sandbox.bubblewrap import Bubblewrap
-from proctor.sandbox.init.client import Keeper, Usage
+from proctor.sandbox.init.keeper import Keeper, Usage
 from proctor.sandbox.programs import is_static
 from proctor.sandbox.userns import Ids, find_ids
 

@@ -64,7 +64,7 @@ async def pull_all(
                         name,
                         platform=platform,
                         kept=True,
-                        told=line.show,
+                        on_progress=line.show,
                     )
                 except ImageError as error:
                     failed += 1

@@ -23,7 +23,7 @@ from proctor.sandbox import overlay, reaper
 from proctor.sandbox import state as saved_state
 from proctor.sandbox.base import Network, SandboxInfo, SandboxRequest
 from proctor.sandbox.certificates import CaBundle
-from proctor.sandbox.init.client import Keeper, Usage
+from proctor.sandbox.init.keeper import Keeper, Usage
 from proctor.sandbox.init.served import ServedBackend, ServedSandbox
 from proctor.sandbox.lower import Lower
 from proctor.sandbox.network import SandboxNetwork, by_keeper

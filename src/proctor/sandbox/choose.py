@@ -5,22 +5,14 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Protocol
+from typing import TYPE_CHECKING
 
 from proctor.errors import SandboxError, UsageError
-from proctor.model.task import Task, TaskEnvironment
-from proctor.sandbox.base import Backend, Root, RootOptions
+from proctor.sandbox.base import Backend, RootOptions
 from proctor.sandbox.certificates import CaBundle
 
-
-class MakesRoots(Protocol):
-    """What makes the root file systems that the sandboxes of a back end start from."""
-
-    async def root(self, task: Task, environment: TaskEnvironment | None = None, /) -> Root:
-        """The root of a task, or of one of its environments; ImageError when it cannot be made."""
-
-    async def close(self) -> None:
-        """End builds that are still going on."""
+if TYPE_CHECKING:
+    from proctor.sandbox.image.images import Images
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -31,7 +23,7 @@ class Kind:
     """With a folder for its state, what its networks may reach beyond the internet, and whom it trusts."""
     obstacle: Callable[[], str]
     """Why it cannot work here, or nothing."""
-    images: Callable[[Path, Backend, RootOptions], MakesRoots]
+    images: Callable[[Path, Backend, RootOptions], Images]
     """What makes roots for its sandboxes, with a folder for what it keeps."""
     host_root: bool = True
     """Whether its sandboxes can have this machine's own system as root."""
@@ -49,7 +41,7 @@ def _bubblewrap_obstacle() -> str:
     return obstacle()
 
 
-def _layered_images(cache_dir: Path, backend: Backend, options: RootOptions) -> MakesRoots:
+def _layered_images(cache_dir: Path, backend: Backend, options: RootOptions) -> Images:
     from proctor.sandbox.bubblewrap import Bubblewrap
     from proctor.sandbox.image.layered import LayeredImages
 
@@ -64,7 +56,7 @@ def _open_fake(home: Path, network_allow: Sequence[str], ca_bundle: CaBundle | N
     return Fake()
 
 
-def _no_images(cache_dir: Path, backend: Backend, options: RootOptions) -> MakesRoots:
+def _no_images(cache_dir: Path, backend: Backend, options: RootOptions) -> Images:
     from proctor.sandbox.image.images import SettingsOnly
 
     del cache_dir, backend, options
@@ -86,7 +78,7 @@ def _containers(name: str) -> Kind:
 
         return {"podman": PODMAN, "docker": DOCKER}[name].obstacle()
 
-    def images(cache_dir: Path, backend: Backend, options: RootOptions) -> MakesRoots:
+    def images(cache_dir: Path, backend: Backend, options: RootOptions) -> Images:
         from proctor.sandbox.container.backend import Containers
         from proctor.sandbox.container.images import ContainerImages
 
@@ -135,7 +127,7 @@ def open_backend(
     return BACKENDS[choose(name)].open(home, network_allow, ca_bundle)
 
 
-def open_images(backend: Backend, cache_dir: Path, options: RootOptions | None = None) -> MakesRoots:
+def open_images(backend: Backend, cache_dir: Path, options: RootOptions | None = None) -> Images:
     """What makes the roots of a back end's sandboxes."""
     return BACKENDS[backend.name].images(cache_dir, backend, options or RootOptions())
 

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 
 from proctor.errors import SandboxError
 from proctor.sandbox.base import Network
-from proctor.sandbox.init.client import Keeper
+from proctor.sandbox.init.keeper import Keeper
 from proctor.sandbox.init.session import Session
 from proctor.sandbox.network_rules import DEVICE, MTU, NetworkRules, resolve_rules
 
@@ -206,9 +206,9 @@ def _reason(said: int, otherwise: str) -> str:
     """The last words of a program that failed."""
     with contextlib.suppress(BlockingIOError):
         lines = os.read(said, _SAID_BYTES).decode(errors="replace").strip().splitlines()
-        told = [line for line in lines if not line.startswith(("WARNING: Support for", "sent tapfd"))]
-        if told:
-            return f"{otherwise} ({'; '.join(told[-3:])})"
+        words = [line for line in lines if not line.startswith(("WARNING: Support for", "sent tapfd"))]
+        if words:
+            return f"{otherwise} ({'; '.join(words[-3:])})"
     return otherwise
 
 

@@ -15,7 +15,7 @@ from collections.abc import Awaitable, Callable
 from pathlib import Path
 
 from proctor.errors import SandboxError
-from proctor.sandbox.init.client import Keeper
+from proctor.sandbox.init.keeper import Keeper
 from proctor.sandbox.init.session import Session
 
 _BLOCK = 512

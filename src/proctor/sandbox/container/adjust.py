@@ -76,8 +76,8 @@ async def find(backend: Containers) -> Adjustment:
     finally:
         with suppress(SandboxError):
             await call([backend.engine.program, "image", "rm", "--force", image])
-    told = "; ".join(dict.fromkeys(reasons))
-    raise SandboxError(f"{backend.name} cannot run a container here: {told}")
+    said = "; ".join(dict.fromkeys(reasons))
+    raise SandboxError(f"{backend.name} cannot run a container here: {said}")
 
 
 def candidates(backend: Containers) -> Iterator[Adjustment]:
@@ -175,8 +175,8 @@ def _limits(fit: Adjustment) -> Check:
     missing = [each for each in LIMITS if each not in fit.limits]
     if not missing:
         return Check(name="limits", ok=True, detail=f"{', '.join(LIMITS)} through control groups")
-    told = "each process is limited instead; this is recorded"
-    return Check(name="limits", ok=False, detail=f"{', '.join(missing)} cannot be set here: {told}")
+    instead = "each process is limited instead; this is recorded"
+    return Check(name="limits", ok=False, detail=f"{', '.join(missing)} cannot be set here: {instead}")
 
 
 async def _storage(backend: Containers) -> Check:
@@ -188,16 +188,16 @@ async def _storage(backend: Containers) -> Check:
     if driver != "vfs":
         return Check(name="storage", ok=True, detail=driver)
     where = "/etc/containers" if os.geteuid() == 0 else "~/.config/containers"
-    told = f'vfs copies whole images and takes seconds: set driver = "overlay" in {where}/storage.conf'
-    return Check(name="storage", ok=False, detail=told)
+    advice = f'vfs copies whole images and takes seconds: set driver = "overlay" in {where}/storage.conf'
+    return Check(name="storage", ok=False, detail=advice)
 
 
 def _public(backend: Containers) -> Check:
     problem = network.obstacle()
     if not problem and backend.launch() is None:
         problem = f"only root may enter the networks of {backend.name} containers: run Proctor as root"
-    told = problem or "slirp4netns, as for bubblewrap"
-    return Check(name="network 'public'", ok=not problem, detail=told)
+    detail = problem or "slirp4netns, as for bubblewrap"
+    return Check(name="network 'public'", ok=not problem, detail=detail)
 
 
 def _compose(engine: Engine) -> Check:

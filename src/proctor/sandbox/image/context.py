@@ -79,7 +79,9 @@ class Context:
         return found
 
     def _missing(self, pattern: str, where: str) -> TaskError:
-        left_out = ".." not in pattern and any(self.folder.glob(pattern.strip("/") or "."))
+        if ".." in pattern.split("/"):
+            return TaskError(f"{where}: '{pattern}' leads out of the build context {self.folder}")
+        left_out = any(self.folder.glob(pattern.strip("/") or "."))
         hint = " (`.dockerignore` leaves it out)" if left_out else ""
         return TaskError(f"{where}: '{pattern}' is not in the build context {self.folder}{hint}")
 

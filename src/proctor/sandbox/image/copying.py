@@ -25,7 +25,7 @@ from proctor.sandbox.image.layers import LayerStore
 from proctor.sandbox.image.mounts import Mount
 from proctor.sandbox.image.recipe import Copy, MakeFolder
 from proctor.sandbox.image.stages import Origin
-from proctor.sandbox.init.client import Keeper
+from proctor.sandbox.init.keeper import Keeper
 
 _CHUNK = 200
 

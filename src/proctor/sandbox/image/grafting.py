@@ -13,7 +13,7 @@ from typing import Any
 
 from proctor.errors import ImageError
 from proctor.sandbox.image import tree
-from proctor.sandbox.init.client import Keeper
+from proctor.sandbox.init.keeper import Keeper
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import fcntl
+import gzip
 import hashlib
 import os
 import zlib
@@ -106,7 +107,7 @@ class _Pump:
             try:
                 with self._opened() as raw:
                     self._pass_on(_Counted(raw))
-            except (zlib.error, EOFError) as error:
+            except (zlib.error, EOFError, gzip.BadGzipFile) as error:
                 self.problem = self.problem or ImageError(f"a layer cannot be decompressed: {error}")
             except BaseException as error:  # noqa: BLE001 - raised again where the layer is waited for
                 self.problem = self.problem or error
@@ -177,21 +178,9 @@ def _plain(raw: _Counted) -> Iterator[bytes]:
 
 def _gunzip(raw: _Counted) -> Iterator[bytes]:
     """Several gzip members in a row are one content, as some builders write them."""
-    inflate = zlib.decompressobj(31)
-    rest = raw.read(_PACKED_BLOCK)
-    while rest:
-        if data := inflate.decompress(rest, _BLOCK):
+    with gzip.GzipFile(fileobj=cast("IO[bytes]", raw)) as plain:
+        while data := plain.read(_BLOCK):
             yield data
-        if inflate.eof:
-            rest = (inflate.unused_data or raw.read(_PACKED_BLOCK)).lstrip(b"\0")
-            if not rest:
-                rest = raw.read(_PACKED_BLOCK).lstrip(b"\0")
-            inflate = zlib.decompressobj(31)
-            if not rest:
-                return
-        else:
-            rest = inflate.unconsumed_tail or raw.read(_PACKED_BLOCK)
-    raise EOFError("it ends too early")
 
 
 def _unzstd(raw: _Counted) -> Iterator[bytes]:

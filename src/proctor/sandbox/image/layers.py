@@ -21,7 +21,7 @@ from proctor import owner
 from proctor.errors import SandboxError
 from proctor.sandbox.bubblewrap import Bubblewrap
 from proctor.sandbox.image.references import References
-from proctor.sandbox.init.client import Keeper
+from proctor.sandbox.init.keeper import Keeper
 
 MAX_AGE_S = 30 * 86_400.0
 MAX_BYTES = 20 << 30

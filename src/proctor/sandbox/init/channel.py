@@ -100,6 +100,44 @@ class Channel:
             self._on_close()
 
 
+class Replies:
+    """Answers that are waited for, each by the number of its request."""
+
+    def __init__(self) -> None:
+        self._waiting: dict[str, asyncio.Future[list[str]]] = {}
+        self._last = 0
+
+    def __bool__(self) -> bool:
+        return bool(self._waiting)
+
+    def number(self) -> str:
+        """A number for a new request."""
+        self._last += 1
+        return str(self._last)
+
+    def expect(self, ident: str) -> asyncio.Future[list[str]]:
+        """The answer to come."""
+        future: asyncio.Future[list[str]] = asyncio.get_running_loop().create_future()
+        self._waiting[ident] = future
+        return future
+
+    def give(self, ident: str, words: list[str]) -> bool:
+        """An answer came; False when nobody waits for it."""
+        future = self._waiting.pop(ident, None)
+        if future is None or future.done():
+            return False
+        future.set_result(words)
+        return True
+
+    def fail(self, error: Exception, ident: str | None = None) -> None:
+        """No answer will come, to one request or to any; who still waits gets the error."""
+        for each in list(self._waiting) if ident is None else [ident]:
+            future = self._waiting.pop(each, None)
+            if future and not future.done():
+                future.set_exception(error)
+                future.exception()  # those who still wait get it; others do not need it
+
+
 def _descriptors(rights: Sequence[tuple[int, int, bytes]]) -> list[int]:
     """Those that came with a message."""
     found = array.array("i")

@@ -11,7 +11,7 @@ from collections.abc import Iterator, Mapping, Sequence
 
 from proctor.errors import SandboxError
 from proctor.sandbox.base import ExecResult, OnOutput
-from proctor.sandbox.init.channel import Channel
+from proctor.sandbox.init.channel import Channel, Replies
 from proctor.sandbox.init.streams import Streams, close_quietly, input_descriptor
 from proctor.sandbox.transfer import Stream
 
@@ -31,10 +31,9 @@ class Session:
         self.write_bytes = 0
         self._channel: Channel | None = None
         self._ready: asyncio.Future[int] | None = None
-        self._waiting: dict[str, asyncio.Future[list[str]]] = {}
+        self._replies = Replies()
         self._received: dict[str, int] = {}
         self._lingering: list[Streams] = []
-        self._last = 0
         self._quiet = True
         """Whether nothing runs inside but the init."""
         self._measuring = ""
@@ -90,7 +89,7 @@ class Session:
         descriptor of `streams` holds is unpacked at its target; SandboxError when that fails.
         """
         channel = self._require()
-        ident = self._next()
+        ident = self._replies.number()
         fields = [f"X{ident}", f"c{cwd}", f"u{user}", *self._flags(builtin=builtin, quiet=quiet)]
         fields += [f"f{path}" for path in fresh]
         fields += [f"r{each.target}" for each in streams]
@@ -137,11 +136,11 @@ class Session:
         channel = self._require()
         if self._quiet:
             return
-        ident = self._next()
+        ident = self._replies.number()
         self._give_up_measuring()
         channel.send([f"C{ident}"])
-        await self._expect(ident)
-        self._quiet = not self._waiting
+        await self._replies.expect(ident)
+        self._quiet = not self._replies
 
     @contextlib.contextmanager
     def ending(self) -> Iterator[list[int]]:
@@ -157,7 +156,7 @@ class Session:
         reader, writer = os.pipe2(os.O_CLOEXEC)
         try:
             try:
-                channel.send([f"C{self._next()}"], [writer])
+                channel.send([f"C{self._replies.number()}"], [writer])
             finally:
                 os.close(writer)
             yield [reader]
@@ -169,18 +168,18 @@ class Session:
 
         With port 0 the kernel chooses one that is free.
         """
-        ident = self._next()
+        ident = self._replies.number()
         self._require().send([f"L{ident}", str(port), *(["any"] if everywhere else [])])
-        words = await self._expect(ident)
+        words = await self._replies.expect(ident)
         if ident not in self._received:
             raise SandboxError(f"cannot listen inside {self.name}: {' '.join(words[2:])}")
         return socket.socket(fileno=self._received.pop(ident))
 
     async def disk_usage(self) -> tuple[int, int]:
         """Bytes and inodes that the inside has added to its layers."""
-        self._measuring = ident = self._next()
+        self._measuring = ident = self._replies.number()
         self._require().send([f"U{ident}"])
-        words = await self._expect(ident)
+        words = await self._replies.expect(ident)
         return int(words[2]), int(words[3])
 
     def silence(self) -> None:
@@ -200,7 +199,7 @@ class Session:
 
     async def _ended(self, ident: str, timeout_s: float | None) -> tuple[list[str], bool]:
         """The init's account of a command, and whether its time limit had passed."""
-        future = self._expect(ident)
+        future = self._replies.expect(ident)
         if timeout_s is None:
             return await future, False
         loop = asyncio.get_running_loop()
@@ -223,7 +222,7 @@ class Session:
 
     def _end_all(self) -> None:
         if self.alive:
-            self._require().send([f"C{self._next()}"])
+            self._require().send([f"C{self._replies.number()}"])
 
     def _result(self, words: list[str], streams: Streams, wall_s: float, *, timed_out: bool) -> ExecResult:
         code, killed, cpu_us, rss_kb, blocks_in, blocks_out = words[2:8]
@@ -249,18 +248,7 @@ class Session:
 
     def _give_up_measuring(self) -> None:
         """What measures runs inside too, and ends with everything else there."""
-        future = self._waiting.pop(self._measuring, None)
-        if future and not future.done():
-            future.set_exception(SandboxError(f"sandbox {self.name} was being reset"))
-
-    def _next(self) -> str:
-        self._last += 1
-        return str(self._last)
-
-    def _expect(self, ident: str) -> asyncio.Future[list[str]]:
-        future: asyncio.Future[list[str]] = asyncio.get_running_loop().create_future()
-        self._waiting[ident] = future
-        return future
+        self._replies.fail(SandboxError(f"sandbox {self.name} was being reset"), self._measuring)
 
     def _require(self) -> Channel:
         if self._channel is None or self._channel.closed:
@@ -275,22 +263,16 @@ class Session:
                 else:
                     self._ready.set_exception(SandboxError(f"sandbox {self.name}: {' '.join(words[1:])}"))
             return
-        future = self._waiting.pop(words[1], None)
-        if future is None or future.done():
+        if not self._replies.give(words[1], words):
             close_quietly(*fds)
-            return
-        if fds:
+        elif fds:
             self._received[words[1]] = fds[0]
-        future.set_result(words)
 
     def _gone(self) -> None:
         lost = SandboxError(f"sandbox {self.name} ended while it was in use")
         if self._ready and not self._ready.done():
             self._ready.set_exception(lost)
-        waiting, self._waiting = self._waiting, {}
-        for future in waiting.values():
-            if not future.done():
-                future.set_exception(lost)
+        self._replies.fail(lost)
 
 
 def last_line(result: ExecResult) -> str:

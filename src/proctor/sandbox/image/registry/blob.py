@@ -105,15 +105,15 @@ async def download(
     servers: Sequence[Endpoint],
     repository: str,
     growing: Growing,
-    told: Callable[[int], None],
+    on_bytes: Callable[[int], None],
 ) -> None:
-    """Fetch what is missing, from the first server that has it; `told` how many bytes arrive, and when."""
+    """Fetch what is missing, from the first server that has it; `on_bytes` hears how many arrive."""
     left = list(servers)
     failures = 0
     while growing.there < growing.blob.size:
         before = growing.there
         try:
-            await _receive(client, left[0], repository, growing, told)
+            await _receive(client, left[0], repository, growing, on_bytes)
             problem = RegistryError(f"{left[0].host} ended the connection before the layer was complete")
         except RegistryError as error:
             if len(left) == 1:
@@ -130,7 +130,7 @@ async def download(
 
 
 async def _receive(
-    client: Client, server: Endpoint, repository: str, growing: Growing, told: Callable[[int], None]
+    client: Client, server: Endpoint, repository: str, growing: Growing, on_bytes: Callable[[int], None]
 ) -> None:
     """One connection's worth."""
     start, blob = growing.there, growing.blob
@@ -147,7 +147,7 @@ async def _receive(
             if growing.there + len(fresh) > blob.size:
                 raise _too_much(server, blob)
             growing.append(fresh)
-            told(len(chunk))
+            on_bytes(len(chunk))
     finally:
         response.close()
 

@@ -64,7 +64,7 @@ class Pulled:
     new_layers: int
 
 
-Told = Callable[[Progress], None]
+OnProgress = Callable[[Progress], None]
 
 
 async def pull(
@@ -75,13 +75,13 @@ async def pull(
     *,
     platform: Platform | None = None,
     kept: bool = False,
-    told: Told = lambda _: None,
+    on_progress: OnProgress = lambda _: None,
 ) -> Pulled:
     """Pull an image by name; ImageError says why not and what to do. Only what is whole gets a name."""
     reference = parse(name)
     await store.open()
     wanted = platform or this_platform()
-    work = _Pull(client=client, store=store, reference=reference, told=told)
+    work = _Pull(client=client, store=store, reference=reference, on_progress=on_progress)
     try:
         return await work.run(references, wanted, kept=kept)
     except ImageError as error:
@@ -93,7 +93,7 @@ class _Pull:
     client: Client
     store: LayerStore
     reference: Reference
-    told: Told
+    on_progress: OnProgress
     servers: list[Endpoint] = field(init=False)
     """The one that had the manifest first."""
     progress: Progress = field(init=False)
@@ -199,7 +199,7 @@ class _Pull:
         self.progress.layers = len(layers)
         self.progress.missing = len(missing)
         self.progress.total_bytes = sum(blob.size for blob in missing.values())
-        self.told(self.progress)
+        self.on_progress(self.progress)
         _check_room(self.store.folder, [blob.size for blob in missing.values()])
         places = asyncio.Semaphore(_AT_ONCE)
         tasks = [asyncio.create_task(self._layer(diff, blob, places)) for diff, blob in missing.items()]
@@ -270,7 +270,7 @@ class _Pull:
     def _got(self, diff_id: str, count: int) -> None:
         self.got[diff_id] = count
         self.progress.bytes = sum(self.got.values())
-        self.told(self.progress)
+        self.on_progress(self.progress)
 
 
 async def _read_all(response: aiohttp.ClientResponse, most: int, server: Endpoint) -> bytes:

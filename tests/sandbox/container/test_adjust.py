@@ -7,7 +7,7 @@ import shutil
 import pytest
 
 from proctor.errors import SandboxError
-from proctor.sandbox.container import adjust, probe
+from proctor.sandbox.container import adjust
 from proctor.sandbox.container.backend import Containers
 from proctor.sandbox.container.engine import PODMAN, Adjustment
 
@@ -16,7 +16,7 @@ pytestmark = pytest.mark.anyio
 
 @pytest.mark.needs("podman")
 async def test_a_container_is_made_and_every_part_is_looked_at(podman):
-    checks = {check.name: check for check in await probe.probe(podman)}
+    checks = {check.name: check for check in await adjust.probe(podman)}
     assert list(checks) == ["a container", "limits", "storage", "network 'public'", "compose files"]
     assert checks["a container"].ok
     assert checks["a container"].detail.startswith("worked ")
@@ -27,22 +27,22 @@ async def test_an_engine_that_cannot_work_says_why(tmp_path, monkeypatch):
         raise SandboxError("podman cannot run a container here: no reason")
 
     monkeypatch.setattr(adjust, "find", no)
-    (check,) = await probe.probe(Containers(PODMAN, tmp_path))
+    (check,) = await adjust.probe(Containers(PODMAN, tmp_path))
     assert (check.ok, check.needed) == (False, True)
     assert "no reason" in check.detail
 
 
 async def test_what_was_adjusted_and_what_is_missing_is_explained(tmp_path, monkeypatch):
     fit = Adjustment(options=("--runtime", "runc"), ulimits=("--ulimit", "nofile=9:9"), limits=("pids",))
-    assert probe.explain(fit) == (
+    assert adjust.explain(fit) == (
         "worked with --runtime runc, since the usual runtime fails; "
         "with nofile=9:9, since higher limits may not be set"
     )
-    assert probe.explain(Adjustment()) == "worked with the defaults of the engine"
-    assert probe._limits(fit).detail.startswith("memory, cpus cannot be set here")
+    assert adjust.explain(Adjustment()) == "worked with the defaults of the engine"
+    assert adjust._limits(fit).detail.startswith("memory, cpus cannot be set here")
     monkeypatch.setattr(shutil, "which", lambda _: None)
-    assert "slirp4netns is not installed" in probe._public(Containers(PODMAN, tmp_path)).detail
-    assert "install podman-compose" in probe._compose(PODMAN).detail
+    assert "slirp4netns is not installed" in adjust._public(Containers(PODMAN, tmp_path)).detail
+    assert "install podman-compose" in adjust._compose(PODMAN).detail
 
 
 @pytest.mark.parametrize("answer", ["vfs", "overlay", None])
@@ -55,6 +55,6 @@ async def test_a_slow_storage_driver_is_named(answer, tmp_path, monkeypatch):
         return answer
 
     monkeypatch.setattr(backend, "ask", ask)
-    check = await probe._storage(backend)
+    check = await adjust._storage(backend)
     assert check.ok is (answer == "overlay")
     assert "overlay" in check.detail or answer is None

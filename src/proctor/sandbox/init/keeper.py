@@ -11,7 +11,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from proctor.errors import SandboxError
-from proctor.sandbox.init.channel import Channel
+from proctor.sandbox.init.channel import Channel, Replies
 from proctor.sandbox.userns import Ids, write_maps
 
 _LAUNCH_S = 20.0
@@ -45,9 +45,8 @@ class Keeper:
         self.pid = pid
         self.ids = ids
         self._channel: Channel
-        self._waiting: dict[str, asyncio.Future[list[str]]] = {}
+        self._replies = Replies()
         self._exits: dict[str, Callable[[Usage], None]] = {}
-        self._last = 0
         self.alive = True
 
     @classmethod
@@ -74,7 +73,7 @@ class Keeper:
         finally:
             theirs.close()
         keeper = cls(pid, ids)
-        greeting = keeper._expect("hello")
+        greeting = keeper._replies.expect("hello")
         keeper._channel = Channel(ours, keeper._message, keeper._gone)
         try:
             async with asyncio.timeout(_LAUNCH_S):
@@ -89,7 +88,7 @@ class Keeper:
     def start(self, fields: Sequence[str], fds: Sequence[int], on_exit: Callable[[Usage], None]) -> str:
         """Start a sandbox; returns its name for the keeper. Its own socket reports when it is ready."""
         self._require()
-        ident = self._next()
+        ident = self._replies.number()
         self._exits[ident] = on_exit
         self._channel.send([f"S{ident}", *fields], fds)
         return ident
@@ -100,7 +99,7 @@ class Keeper:
         The bytes that its upper folder had. Without a name nothing is removed.
         """
         self._require()
-        reply = self._expect(ident)
+        reply = self._replies.expect(ident)
         self._channel.send([f"E{ident}", *([f"n{name}"] if name else [])], [folder] if name else [])
         words = await reply
         if on_exit := self._exits.pop(ident, None):
@@ -111,7 +110,7 @@ class Keeper:
 
     async def remove(self, name: str, folder: int) -> None:
         """Remove a tree that a sandbox left, whichever user owns its files."""
-        await self.end(f"remove-{self._next()}", name, folder)
+        await self.end(f"remove-{self._replies.number()}", name, folder)
 
     async def archive(self, folder: int, target: int, max_bytes: int, after: Sequence[int] = ()) -> int:
         """Write what changed in a sandbox, by its state folder, as a tar into a file.
@@ -120,8 +119,8 @@ class Keeper:
         0: done; 1: too large; 2: a real tar must do it; anything else: it could not be read.
         """
         self._require()
-        ident = self._next()
-        reply = self._expect(ident)
+        ident = self._replies.number()
+        reply = self._replies.expect(ident)
         self._channel.send([f"A{ident}", f"m{max_bytes}"], [folder, target, *after])
         try:
             return int((await reply)[2])
@@ -135,8 +134,8 @@ class Keeper:
         The descriptors become 0, 1, 2 and 3 of the program.
         """
         self._require()
-        ident = self._next()
-        reply = self._expect(ident)
+        ident = self._replies.number()
+        reply = self._replies.expect(ident)
         self._channel.send([f"R{ident}", *(f"a{word}" for word in argv)], fds)
         try:
             return int((await reply)[2])
@@ -167,15 +166,6 @@ class Keeper:
         with contextlib.suppress(ChildProcessError):
             os.waitpid(self.pid, 0)  # noqa: ASYNC222 - it has ended
 
-    def _next(self) -> str:
-        self._last += 1
-        return str(self._last)
-
-    def _expect(self, ident: str) -> asyncio.Future[list[str]]:
-        future: asyncio.Future[list[str]] = asyncio.get_running_loop().create_future()
-        self._waiting[ident] = future
-        return future
-
     def _require(self) -> None:
         if not self.alive:
             raise SandboxError("the sandbox keeper process has died")
@@ -187,20 +177,14 @@ class Keeper:
             if on_exit := self._exits.pop(key, None):
                 on_exit(Usage.parse(words[3:7]))
             return
-        future = self._waiting.pop(key, None)
-        if future and not future.done():
-            future.set_result(words)
+        self._replies.give(key, words)
 
     def _gone(self) -> None:
         self.alive = False
         exits, self._exits = self._exits, {}
         for on_exit in exits.values():
             on_exit(Usage())
-        waiting, self._waiting = self._waiting, {}
-        for future in waiting.values():
-            if not future.done():
-                future.set_exception(SandboxError("the sandbox keeper process has died"))
-                future.exception()  # those who still wait get it; others do not need it
+        self._replies.fail(SandboxError("the sandbox keeper process has died"))
 
 
 def _check_greeting(words: Sequence[str]) -> None:
