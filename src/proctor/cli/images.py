@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeVar
 
 import click
 
@@ -13,10 +13,10 @@ if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
 
     from proctor.sandbox.image.layered import LayeredImages
-
-    Close = Callable[[], Awaitable[None]]
+    from proctor.sandbox.image.layers import Collected
 
 _DAY_S = 86_400.0
+T = TypeVar("T")
 
 
 @click.group("images")
@@ -74,7 +74,6 @@ def pull_images(refs: tuple[str, ...], tasks: tuple[str, ...], platform: str, as
     REF is a name as docker knows it: ubuntu:24.04, ghcr.io/owner/name:tag, name@sha256:…
     Layers that are here already are not downloaded. Logins of docker and podman are used.
     """
-    import asyncio
     import sys
 
     from proctor.cli.images_pull import check_names, names_for, pull_all
@@ -91,15 +90,7 @@ def pull_images(refs: tuple[str, ...], tasks: tuple[str, ...], platform: str, as
     check_names(names)
     for problem in problems:
         print(f"skipped {printable(problem)}", file=sys.stderr)
-
-    async def work() -> int:
-        roots, close = _open()
-        try:
-            return await pull_all(roots, names, wanted, as_json=as_json)
-        finally:
-            await close()
-
-    return asyncio.run(work())
+    return _with_images(lambda images: pull_all(images, names, wanted, as_json=as_json))
 
 
 @command.command("import")
@@ -107,19 +98,10 @@ def pull_images(refs: tuple[str, ...], tasks: tuple[str, ...], platform: str, as
 @click.option("--name", default="", metavar="NAME:TAG", help="Name for the image. [as the file says]")
 def import_image(file: Path, name: str) -> int:
     """Import an image from FILE: written by 'podman save' or 'docker save', or an OCI layout."""
-    import asyncio
+    from proctor.sandbox.image.oci import import_image
 
-    async def work() -> None:
-        from proctor.sandbox.image.oci import import_image
-
-        roots, close = _open()
-        try:
-            for image in await import_image(roots.store, roots.references, file, name=name):
-                print(f"{image.reference}  {image.id[:12]}  {len(image.layers)} layers")
-        finally:
-            await close()
-
-    asyncio.run(work())
+    for image in _with_images(lambda images: import_image(images.store, images.references, file, name=name)):
+        print(f"{image.reference}  {image.id[:12]}  {len(image.layers)} layers")
     return Exit.OK
 
 
@@ -142,27 +124,22 @@ def import_image(file: Path, name: str) -> int:
 @click.option("--json", "as_json", is_flag=True, help="Print JSON.")
 def collect(days: float, max_gb: float, imported: bool, as_json: bool) -> int:
     """Remove layers that were unused for long, and the oldest ones when there are too many."""
-    import asyncio
     import time
     from dataclasses import asdict
 
-    from proctor.sandbox.image.layers import Collected, collect_garbage
+    def removing(images: LayeredImages) -> Awaitable[Collected]:
+        from proctor.sandbox.image.layers import collect_garbage
 
-    async def work() -> Collected:
-        roots, close = _open()
-        try:
-            return await collect_garbage(
-                roots.store,
-                roots.references,
-                now=time.time(),
-                max_age_s=days * _DAY_S,
-                max_bytes=int(max_gb * 1e9),
-                imported=imported,
-            )
-        finally:
-            await close()
+        return collect_garbage(
+            images.store,
+            images.references,
+            now=time.time(),
+            max_age_s=days * _DAY_S,
+            max_bytes=int(max_gb * 1e9),
+            imported=imported,
+        )
 
-    done = asyncio.run(work())
+    done = _with_images(removing)
     if as_json:
         from proctor.cli.table import print_json
 
@@ -175,12 +152,20 @@ def collect(days: float, max_gb: float, imported: bool, as_json: bool) -> int:
     return Exit.OK
 
 
-def _open() -> tuple[LayeredImages, Close]:
-    """The layers of this account, with a back end that may act on them."""
+def _with_images(work: Callable[[LayeredImages], Awaitable[T]]) -> T:
+    """Do something with the layers of this account, and with a back end that may act on them."""
+    import asyncio
+
     from proctor.sandbox.bubblewrap import Bubblewrap
     from proctor.sandbox.image.layered import LayeredImages
     from proctor.settings import load_settings
 
-    settings = load_settings()
-    backend = Bubblewrap(settings.home / "sandboxes", network_allow=settings.network_allow)
-    return LayeredImages(settings.cache_dir / "images", backend), backend.close
+    async def opened() -> T:
+        settings = load_settings()
+        backend = Bubblewrap(settings.home / "sandboxes", network_allow=settings.network_allow)
+        try:
+            return await work(LayeredImages(settings.cache_dir / "images", backend))
+        finally:
+            await backend.close()
+
+    return asyncio.run(opened())

@@ -25,7 +25,7 @@ _WIDTH = 24
 def names_for(places: Sequence[str], cache_dir: Path) -> tuple[list[str], list[str]]:
     """The images that tasks need, and a line for each task that cannot be read."""
     from proctor.model.spec import TaskEntry
-    from proctor.sandbox.needed_images import needed_images
+    from proctor.sandbox.image.definition import needed_images
     from proctor.tasks.dataset import find_tasks
 
     names: dict[str, None] = {}
@@ -42,7 +42,7 @@ def names_for(places: Sequence[str], cache_dir: Path) -> tuple[list[str], list[s
 
 
 async def pull_all(
-    roots: LayeredImages, names: Sequence[str], platform: Platform | None, *, as_json: bool
+    images: LayeredImages, names: Sequence[str], platform: Platform | None, *, as_json: bool
 ) -> int:
     """Pull every image; one that is not available does not stop the others."""
     from proctor.cli.table import print_json
@@ -59,8 +59,8 @@ async def pull_all(
                 try:
                     done = await pull(
                         client,
-                        roots.store,
-                        roots.references,
+                        images.store,
+                        images.references,
                         name,
                         platform=platform,
                         kept=True,

@@ -19,13 +19,11 @@ from typing import TYPE_CHECKING, Literal
 
 from proctor.errors import ImageError, LastingImageError, SandboxError
 from proctor.sandbox.base import Limits, Network, Root, Sandbox, SandboxRequest
-from proctor.sandbox.bubblewrap import Bubblewrap
 from proctor.sandbox.image import grafting
 from proctor.sandbox.image.context import Context
-from proctor.sandbox.image.copying import Copying, Gathered, Mounted, Mounting, Origins, make_folder
+from proctor.sandbox.image.copying import Files, Gathered, Mounted, Origins, make_folder
 from proctor.sandbox.image.definition import Definition
 from proctor.sandbox.image.images import Doing
-from proctor.sandbox.image.layers import LayerStore
 from proctor.sandbox.image.recipe import Copy, Group, MakeFolder, Recipe, Run, plan
 from proctor.sandbox.image.references import HOST, Settings
 from proctor.sandbox.image.stages import Origin, stages_of
@@ -51,33 +49,90 @@ class _Material:
 
 
 class Build:
-    """The build of the stages of one Dockerfile, one after the other."""
+    """The build of one Dockerfile. Making one plans it; UnsupportedError when our builder cannot do it."""
 
-    def __init__(
-        self,
-        backend: Bubblewrap,
-        store: LayerStore,
-        copying: Copying,
-        mounting: Mounting,
-        where: str,
-        doing: Doing,
-        *,
-        network: Network,
-    ) -> None:
-        self._backend = backend
-        self._store = store
-        self._copying = copying
-        self._mounting = mounting
-        self._where = where
-        self._doing = doing
-        self._network = network
+    def __init__(self, images: LayeredImages, asked: Definition, context: Context) -> None:
+        self._images = images
+        self._where = str(asked.dockerfile)
+        assert asked.dockerfile is not None
+        self._stages = stages_of(asked.dockerfile, asked.arguments)
+        self._last = self._stages.target(asked.target)
+        self._bases: dict[str, Base] = {}
+        self._recipes: dict[int, Recipe] = {}
+        self._made: dict[int, Root] = {}
+        self._backend, self._store = images.backend, images.store
+        origins = Origins(images.backend, self._root_of)
+        self._origins = origins
+        self._files = Files(images.store, context, origins, self._where, images.options.network_allow)
+        for index in self._stages.needed(self._last):
+            plan(self._stages, index, HOST)  # what cannot be built is reported before any image is requested
 
-    async def layers(self, recipe: Recipe, base: Base) -> tuple[str, ...]:
+    async def find_bases(self) -> None:
+        """Ask for every outside image, then plan with their settings."""
+        for index in self._stages.needed(self._last):
+            await self._base(self._stages.base(index))
+        for reference in self._stages.bases(self._last):
+            await self._base(reference)
+        for index in self._stages.needed(self._last):
+            self._recipes[index] = plan(self._stages, index, self._base_of(index).settings)
+
+    @property
+    def reference(self) -> str:
+        """The image under the wanted stage, as the Dockerfile names it."""
+        return self._stages.base(self._last)
+
+    @property
+    def base(self) -> Base:
+        """What the wanted stage begins with."""
+        return self._base_of(self._last)
+
+    @property
+    def settings(self) -> Settings:
+        """How commands run in the result."""
+        return self._recipes[self._last].settings
+
+    @property
+    def keys(self) -> dict[str, str]:
+        """Every outside image with what names its content."""
+        return {reference: base.key for reference, base in self._bases.items()}
+
+    async def layers(self, doing: Doing, *, network: Network) -> tuple[str, ...]:
+        """The names of the layers of the wanted stage, made now as far as they are not there."""
+        try:
+            for index in self._stages.needed(self._last):
+                base = self._base_of(index)
+                names = await self._stage_layers(self._recipes[index], base, doing, network)
+                layers = (*base.layers, *(self._store.layers / each for each in names))
+                self._made[index] = Root(layers=layers, host=base.host)
+        finally:
+            await self._origins.close()
+        return names
+
+    async def _root_of(self, origin: Origin) -> Root:
+        if isinstance(origin, int):
+            return self._made[origin]
+        base = self._bases[origin]
+        if base.host and not base.layers:
+            raise LastingImageError(
+                f"with host root there is no image {origin} to take files from; run without host root"
+            )
+        return Root(layers=base.layers, host=base.host)
+
+    def _base_of(self, index: int) -> Base:
+        return self._bases[self._stages.base(index)]
+
+    async def _base(self, reference: str) -> None:
+        if reference not in self._bases:
+            self._bases[reference] = await self._images.base(reference)
+
+    async def _stage_layers(
+        self, recipe: Recipe, base: Base, doing: Doing, network: Network
+    ) -> tuple[str, ...]:
         """The names of the layers over the base, lowest first; those without content are left out."""
         names: list[str] = []
         below, key = list(base.layers), base.key
         for group in recipe.groups:
-            self._doing.at = f"{self._where}:{(group.run or group.steps[0]).line}"
+            doing.at = f"{self._where}:{(group.run or group.steps[0]).line}"
             with contextlib.ExitStack() as kept:
                 material = await self._gathered(group, kept)
                 key = _key(key, group, material)
@@ -86,7 +141,7 @@ class Build:
                 async def make(
                     target: Path, group: Group = group, material: _Material = material, root: Root = root
                 ) -> None:
-                    await self._make(group, material, root, base, target)
+                    await self._make(group, material, root, base, target, doing, network)
 
                 layer = await self._store.obtain(key, make)
             if _has_content(layer):
@@ -95,14 +150,23 @@ class Build:
         return tuple(names)
 
     async def _gathered(self, group: Group, kept: contextlib.ExitStack) -> _Material:
-        steps = [await self._copying.gather(step, kept) for step in group.steps]
+        steps = [await self._files.gather(step, kept) for step in group.steps]
         wanted = group.run.mounts if group.run else ()
         where = f"{self._where}:{group.run.line}: {group.run.text}" if group.run else ""
-        return _Material(steps=steps, mounts=[await self._mounting.gather(each, where) for each in wanted])
+        return _Material(steps=steps, mounts=[await self._files.gather_mount(each, where) for each in wanted])
 
-    async def _make(self, group: Group, material: _Material, root: Root, base: Base, target: Path) -> None:
+    async def _make(
+        self,
+        group: Group,
+        material: _Material,
+        root: Root,
+        base: Base,
+        target: Path,
+        doing: Doing,
+        network: Network,
+    ) -> None:
         run = group.run
-        async with self._mounting.ready(material.mounts) as (binds, writable):
+        async with self._files.mounts_ready(material.mounts) as (binds, writable):
             root = Root(
                 layers=root.layers,
                 host=root.host,
@@ -111,15 +175,14 @@ class Build:
                 workdir=run.settings.workdir if run else "/",
                 env=base.settings.env,
             )
-            network: Network = self._network if run and not run.offline else "none"
-            limits = Limits(pids=_PIDS, network=network)
+            limits = Limits(pids=_PIDS, network=network if run and not run.offline else "none")
             request = SandboxRequest(name=f"build-{os.getpid()}", root=root, limits=limits)
             sandbox = self._backend.sandbox(request)
             await sandbox.start()
             try:
-                await self._prepare(sandbox, group, material)
+                await self._prepare(sandbox, group, material, doing)
                 if run:
-                    self._doing.at = f"{self._where}:{run.line}: {run.text}"
+                    doing.at = f"{self._where}:{run.line}: {run.text}"
                     await self._run(sandbox, run, base)
                 await sandbox.take_layer(target)
             finally:
@@ -132,14 +195,14 @@ class Build:
             places = [each.mount.target for each in material.mounts]
             await grafting.prune(await self._store.keeper(), target, places, keep=kept)
 
-    async def _prepare(self, sandbox: Sandbox, group: Group, material: _Material) -> None:
+    async def _prepare(self, sandbox: Sandbox, group: Group, material: _Material, doing: Doing) -> None:
         """The steps before a RUN."""
         for step, gathered in zip(group.steps, material.steps, strict=True):
-            self._doing.at = f"{self._where}:{step.line}"
+            doing.at = f"{self._where}:{step.line}"
             said = step.text if isinstance(step, Copy) else f"WORKDIR {step.path}"
             try:
                 if isinstance(step, Copy):
-                    await self._copying.copy(sandbox, step, gathered)
+                    await self._files.copy(sandbox, step, gathered)
                 elif not group.run or step.path != group.run.settings.workdir:
                     await make_folder(sandbox, step.path)
             except SandboxError as error:
@@ -224,84 +287,3 @@ def _has_content(layer: Path) -> bool:
             return next(entries, None) is not None
     except PermissionError:
         return True
-
-
-class StagedBuild:
-    """The build of one Dockerfile. Making one plans it; UnsupportedError when our builder cannot do it."""
-
-    def __init__(self, images: LayeredImages, asked: Definition, context: Context) -> None:
-        self._images = images
-        self._context = context
-        self._where = str(asked.dockerfile)
-        assert asked.dockerfile is not None
-        self._stages = stages_of(asked.dockerfile, asked.arguments)
-        self._last = self._stages.target(asked.target)
-        self._bases: dict[str, Base] = {}
-        self._recipes: dict[int, Recipe] = {}
-        self._made: dict[int, Root] = {}
-        for index in self._stages.needed(self._last):
-            plan(self._stages, index, HOST)  # what cannot be built is reported before any image is requested
-
-    async def find_bases(self) -> None:
-        """Ask for every outside image, then plan with their settings."""
-        for index in self._stages.needed(self._last):
-            await self._base(self._stages.base(index))
-        for reference in self._stages.bases(self._last):
-            await self._base(reference)
-        for index in self._stages.needed(self._last):
-            self._recipes[index] = plan(self._stages, index, self._base_of(index).settings)
-
-    @property
-    def reference(self) -> str:
-        """The image under the wanted stage, as the Dockerfile names it."""
-        return self._stages.base(self._last)
-
-    @property
-    def base(self) -> Base:
-        """What the wanted stage begins with."""
-        return self._base_of(self._last)
-
-    @property
-    def settings(self) -> Settings:
-        """How commands run in the result."""
-        return self._recipes[self._last].settings
-
-    @property
-    def keys(self) -> dict[str, str]:
-        """Every outside image with what names its content."""
-        return {reference: base.key for reference, base in self._bases.items()}
-
-    async def layers(self, doing: Doing, *, network: Network) -> tuple[str, ...]:
-        """The names of the layers of the wanted stage, made now as far as they are not there."""
-        backend, store = self._images.backend, self._images.store
-        origins = Origins(backend, self._root_of)
-        allow = self._images.options.network_allow
-        copying = Copying(store, self._context, origins, self._where, allow)
-        mounting = Mounting(store, self._context, origins)
-        build = Build(backend, store, copying, mounting, self._where, doing, network=network)
-        try:
-            for index in self._stages.needed(self._last):
-                names = await build.layers(self._recipes[index], self._base_of(index))
-                base = self._base_of(index)
-                layers = (*base.layers, *(store.layers / each for each in names))
-                self._made[index] = Root(layers=layers, host=base.host)
-        finally:
-            await origins.close()
-        return names
-
-    async def _root_of(self, origin: Origin) -> Root:
-        if isinstance(origin, int):
-            return self._made[origin]
-        base = self._bases[origin]
-        if base.host and not base.layers:
-            raise LastingImageError(
-                f"with host root there is no image {origin} to take files from; run without host root"
-            )
-        return Root(layers=base.layers, host=base.host)
-
-    def _base_of(self, index: int) -> Base:
-        return self._bases[self._stages.base(index)]
-
-    async def _base(self, reference: str) -> None:
-        if reference not in self._bases:
-            self._bases[reference] = await self._images.base(reference)

@@ -64,8 +64,24 @@ class Gathered:
     wanted: grafting.Wanted | None = None
 
 
-class Copying:
-    """The copies of one build."""
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Mounted:
+    """What a mount shows, known by its content; nothing for what begins empty."""
+
+    mount: Mount
+    digest: str = ""
+    selected: tuple[Selected, ...] = ()
+    pid: int = 0
+    single: bool = False
+    """Whether it is one file rather than a folder."""
+
+
+Folders = tuple[dict[str, Path], dict[str, Path]]
+"""Path inside → path of ours: those that can only be read, and those that can be written."""
+
+
+class Files:
+    """What the steps of one build take from outside: copies and mounts."""
 
     def __init__(
         self, store: LayerStore, context: Context, origins: Origins, where: str, allow: Sequence[str]
@@ -84,11 +100,7 @@ class Copying:
         exclude = tuple(path_regex(each) for each in step.exclude)
         if step.origin is not None:
             wanted = grafting.Wanted(sources=step.sources, parents=step.parents, exclude=exclude)
-            try:
-                pid = await self._origins.pid(step.origin)
-                found, _ = await grafting.digest(await self._store.keeper(), pid, wanted)
-            except ImageError as error:
-                raise ImageError(f"{where}: {error}") from error
+            pid, found, _ = await self._in_origin(step.origin, wanted, where)
             return Gathered(digest=found, pid=pid, wanted=wanted)
         chosen = [
             each
@@ -97,6 +109,15 @@ class Copying:
         ]
         chosen += [await self._fetched(step, each, where, kept) for each in step.addresses]
         return Gathered(selected=tuple(chosen), digest=digest(chosen) if chosen else "")
+
+    async def _in_origin(self, origin: Origin, wanted: grafting.Wanted, where: str) -> tuple[int, str, bool]:
+        """Files of a stage or an image: a process with that root, their digest, whether it is one file."""
+        try:
+            pid = await self._origins.pid(origin)
+            found, single = await grafting.digest(await self._store.keeper(), pid, wanted)
+        except ImageError as error:
+            raise ImageError(f"{where}: {error}") from error
+        return pid, found, single
 
     async def _fetched(self, step: Copy, address: str, where: str, kept: contextlib.ExitStack) -> Selected:
         name = file_name(address)
@@ -183,32 +204,7 @@ class Copying:
                     said = result.stderr.decode(errors="replace").strip()[-500:]
                     raise ImageError(f"{self._where}:{step.line}: {step.text}: {program} failed: {said}")
 
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Mounted:
-    """What a mount shows, known by its content; nothing for what begins empty."""
-
-    mount: Mount
-    digest: str = ""
-    selected: tuple[Selected, ...] = ()
-    pid: int = 0
-    single: bool = False
-    """Whether it is one file rather than a folder."""
-
-
-Places = tuple[dict[str, Path], dict[str, Path]]
-"""Path inside → path of ours: those that can only be read, and those that can be written."""
-
-
-class Mounting:
-    """The mounts of one build."""
-
-    def __init__(self, store: LayerStore, context: Context, origins: Origins) -> None:
-        self._store = store
-        self._context = context
-        self._origins = origins
-
-    async def gather(self, mount: Mount, where: str) -> Mounted:
+    async def gather_mount(self, mount: Mount, where: str) -> Mounted:
         """Find out what a mount shows."""
         if mount.kind != "bind":
             return Mounted(mount=mount)
@@ -220,16 +216,12 @@ class Mounting:
                     f"{where}: '{mount.source}' is {len(selected)} files; a mount can have only one"
                 )
             return Mounted(mount=mount, digest=digest(selected), selected=selected, single=single)
-        try:
-            pid = await self._origins.pid(mount.origin)
-            wanted = grafting.Wanted(sources=(mount.source,))
-            found, single = await grafting.digest(await self._store.keeper(), pid, wanted)
-        except ImageError as error:
-            raise ImageError(f"{where}: {error}") from error
+        wanted = grafting.Wanted(sources=(mount.source,))
+        pid, found, single = await self._in_origin(mount.origin, wanted, where)
         return Mounted(mount=mount, digest=found, pid=pid, single=single)
 
     @contextlib.asynccontextmanager
-    async def ready(self, mounted: Sequence[Mounted]) -> AsyncIterator[Places]:
+    async def mounts_ready(self, mounted: Sequence[Mounted]) -> AsyncIterator[Folders]:
         """Everything in its place while a RUN lasts."""
         binds: dict[str, Path] = {}
         writable: dict[str, Path] = {}
@@ -240,7 +232,7 @@ class Mounting:
                     binds[mount.target] = await self._shown(each)
                 elif mount.kind == "tmpfs":
                     folder = await kept.enter_async_context(self._store.temporary())
-                    await self._make(folder, mount)
+                    await self._make_mount(folder, mount)
                     writable[mount.target] = folder
                 else:
                     folder = await self._cache(mount, kept)
@@ -251,9 +243,9 @@ class Mounting:
         key = f"cache-{hashlib.sha256(mount.id.encode()).hexdigest()}"
         if mount.alone:
             await kept.enter_async_context(self._store.locked(f"alone-{key}"))
-        return await self._store.obtain(key, lambda folder: self._make(folder, mount))
+        return await self._store.obtain(key, lambda folder: self._make_mount(folder, mount))
 
-    async def _make(self, folder: Path, mount: Mount) -> None:
+    async def _make_mount(self, folder: Path, mount: Mount) -> None:
         keeper = await self._store.keeper()
         await state.make_folders(keeper, folder)
         await _dress(keeper, folder, mount)
@@ -275,11 +267,10 @@ class Mounting:
                 await grafting.copy_in(keeper, staged, folder)
 
         folder = await self._store.obtain(f"shown-{mounted.digest}", make)
-        return folder / self._name(mounted) if mounted.single else folder
-
-    def _name(self, mounted: Mounted) -> str:
+        if not mounted.single:
+            return folder
         named = mounted.selected[0].name if mounted.selected else mounted.mount.source
-        return named.rstrip("/").rpartition("/")[2]
+        return folder / named.rstrip("/").rpartition("/")[2]
 
 
 async def _dress(keeper: Keeper, folder: Path, mount: Mount) -> None:

@@ -1,6 +1,7 @@
 """What a task's environment asks to be made: an image, or a Dockerfile and its context, and how to run it.
 
-A compose file whose only service is the sandbox itself is such an environment too, and needs no engine.
+A compose file whose only service is the sandbox itself is such an environment too, and needs no engine. Which
+images tasks name is found here as well, without building or starting anything.
 """
 
 from __future__ import annotations
@@ -8,14 +9,14 @@ from __future__ import annotations
 import hashlib
 import json
 import re
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from proctor.disk import read_small
 from proctor.errors import LastingImageError, TaskError
-from proctor.model.task import TaskEnvironment
+from proctor.model.task import Task, TaskEnvironment
 from proctor.sandbox.base import Root
 
 if TYPE_CHECKING:
@@ -33,7 +34,7 @@ _HONOURED = {
 _IDLE = re.compile(
     r"(?:(?:/bin/)?(?:ba)?sh -l?c )?[\"']?(?:sleep (?:infinity|\d+\w?)|tail -f /dev/null)[\"']?"
 )
-_MOST_ENV_BYTES = 1 << 20
+_MOST_ENV_BYTES = _MOST_COMPOSE_BYTES = 1 << 20
 _OPTIONAL = ("PREBUILT_IMAGE_NAME", "CPUS", "MEMORY")
 """Harbor's variables that are set only where a task says something about them."""
 
@@ -234,3 +235,51 @@ def _env_files(service: Mapping[str, Any]) -> dict[str, str]:
             if equals and not name.startswith("#"):
                 found[name.strip()] = value.strip().strip("\"'")
     return found
+
+
+def needed_images(task: Task) -> tuple[str, ...]:
+    """Every image that a task names: prebuilt, in its Dockerfiles, in its compose files; each once.
+
+    TaskError when one of these files cannot be read.
+    """
+    verifiers = [task.verifier, *(step.verifier for step in task.steps)]
+    environments = [task.environment, *(each.environment for each in verifiers if each.environment)]
+    return tuple(dict.fromkeys(name for each in environments if each for name in _named_images(each)))
+
+
+def _named_images(environment: TaskEnvironment) -> Iterator[str]:
+    if environment.image:
+        yield environment.image
+    elif environment.dockerfile:
+        yield from _in_dockerfile(environment.dockerfile)
+    if environment.compose:
+        yield from _in_compose(environment.compose)
+
+
+def _in_dockerfile(file: Path) -> Iterator[str]:
+    from proctor.sandbox.image.stages import UnsupportedError, stages_of
+
+    try:
+        stages = stages_of(file)
+        yield from stages.bases(stages.target())
+    except UnsupportedError as error:
+        raise TaskError(f"{file}:{error.line}: {error.what}: its image cannot be determined") from error
+
+
+def _in_compose(file: Path) -> Iterator[str]:
+    import yaml
+
+    try:
+        value: Any = yaml.safe_load(read_small(file, _MOST_COMPOSE_BYTES))
+        services = [each for each in dict(value["services"]).values() if isinstance(each, dict)]
+    except (OSError, ValueError, LookupError, TypeError, RecursionError, yaml.YAMLError) as error:
+        raise TaskError(f"{file}: cannot be read as a compose file") from error
+    for service in services:
+        image, build = str(service.get("image") or ""), service.get("build")
+        if build:
+            place = file.parent / str(build.get("context", ".") if isinstance(build, dict) else build)
+            name = str(build.get("dockerfile", "Dockerfile")) if isinstance(build, dict) else "Dockerfile"
+            if (place / name).is_file():
+                yield from _in_dockerfile(place / name)
+        elif image and "$" not in image:
+            yield image  # a variable means the image that is made of the task itself

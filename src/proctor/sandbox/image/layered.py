@@ -206,11 +206,11 @@ class LayeredImages(Images):
         remembered = _Remembered(self.folder, asked, context, host_root=self.options.host_root)
         if root := await self._remembered_root(remembered):
             return root
-        from proctor.sandbox.image.build import StagedBuild
+        from proctor.sandbox.image.build import Build
         from proctor.sandbox.image.stages import UnsupportedError
 
         try:
-            build = StagedBuild(self, asked, context)
+            build = Build(self, asked, context)
             await build.find_bases()
         except UnsupportedError as error:
             if self.options.host_root:

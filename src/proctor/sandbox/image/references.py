@@ -201,19 +201,8 @@ def read_json(file: Path) -> dict[str, Any]:
 def _read(file: Path) -> Image | None:
     value = read_json(file)
     try:
-        return Image(
-            reference=value["reference"],
-            id=value["id"],
-            layers=tuple(value["layers"]),
-            settings=settings_from(value["settings"]),
-            source=value["source"],
-            stamp=value.get("stamp", ""),
-            digest=value.get("digest", ""),
-            platform=value.get("platform", ""),
-            pulled_at=value.get("pulled_at", 0.0),
-            size_bytes=value.get("size_bytes", 0),
-            kept=value.get("kept", False),
-        )
+        layers, settings = tuple(value["layers"]), settings_from(value["settings"])
+        return Image(**{**value, "layers": layers, "settings": settings})
     except (KeyError, TypeError):
         return None
 
