@@ -8,9 +8,20 @@ import fcntl
 import os
 import stat
 import struct
+from collections.abc import Iterator
 from pathlib import Path
 
 _GET_FLAGS, _SET_FLAGS, _TOP_OF_HIERARCHY = 0x80086601, 0x40086602, 0x00020000
+
+
+@contextlib.contextmanager
+def opened(path: str | Path, flags: int = os.O_RDONLY | os.O_DIRECTORY) -> Iterator[int]:
+    """A descriptor for as long as it is needed; of a folder, unless the flags say otherwise."""
+    fd = os.open(path, flags | os.O_CLOEXEC, 0o600)
+    try:
+        yield fd
+    finally:
+        os.close(fd)
 
 
 def read_small(path: Path, limit: int) -> bytes:
@@ -52,11 +63,7 @@ def spread(folder: Path) -> None:
     in great numbers: making a file near them takes the longer the more of them there were (6 ms instead of 1
     for the start of a sandbox, a third of the harness's time for the files of a trial).
     """
-    with contextlib.suppress(OSError):
-        fd = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
-        try:
-            flags = bytearray(struct.calcsize("l"))
-            fcntl.ioctl(fd, _GET_FLAGS, flags)
-            fcntl.ioctl(fd, _SET_FLAGS, struct.pack("l", struct.unpack("l", flags)[0] | _TOP_OF_HIERARCHY))
-        finally:
-            os.close(fd)
+    with contextlib.suppress(OSError), opened(folder) as fd:
+        flags = bytearray(struct.calcsize("l"))
+        fcntl.ioctl(fd, _GET_FLAGS, flags)
+        fcntl.ioctl(fd, _SET_FLAGS, struct.pack("l", struct.unpack("l", flags)[0] | _TOP_OF_HIERARCHY))

@@ -12,11 +12,11 @@ import logging
 import os
 import re
 import socket
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 
 from proctor import owner
-from proctor.disk import spread
+from proctor.disk import opened, spread
 from proctor.errors import SandboxError
 from proctor.sandbox import limits as limiting
 from proctor.sandbox import overlay, reaper
@@ -71,7 +71,7 @@ class Bubblewrap(ServedBackend):
         async with self._opening:
             if self._keeper is None:
                 return
-            with contextlib.suppress(SandboxError, OSError), _opened(self.state_dir) as parent:
+            with contextlib.suppress(SandboxError, OSError), opened(self.state_dir) as parent:
                 await self._keeper.remove(self.folder.name, parent)
             await self._keeper.close()
             self._keeper = None
@@ -141,7 +141,7 @@ class Bubblewrap(ServedBackend):
     async def remove(self, folder: Path) -> None:
         """Remove one of the folders of this process."""
         keeper = await self.keeper()
-        with _opened(folder.parent) as parent:
+        with opened(folder.parent) as parent:
             await keeper.remove(folder.name, parent)
 
 
@@ -205,7 +205,7 @@ class BubblewrapSandbox(ServedSandbox):
         ident = self._ident or f"never-{self._unique_name}"
         try:
             if self._state:
-                with _opened(self._state.parent) as folder:
+                with opened(self._state.parent) as folder:
                     self._ledger["disk_bytes"] = await keeper.end(ident, self._state.name, folder)
             else:
                 await keeper.end(ident)
@@ -338,12 +338,3 @@ class BubblewrapSandbox(ServedSandbox):
                 return
             await asyncio.sleep(0.001 * (attempt + 1))
         raise SandboxError(f"the control group of sandbox {self._request.name} could not be removed")
-
-
-@contextlib.contextmanager
-def _opened(folder: Path) -> Iterator[int]:
-    fd = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
-    try:
-        yield fd
-    finally:
-        os.close(fd)

@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from proctor import owner
+from proctor.disk import opened
 from proctor.errors import SandboxError
 from proctor.sandbox.base import Limits
 
@@ -33,11 +34,8 @@ _SPARE_PIDS = 4
 def free_memory_bytes() -> int | None:
     """What programs could still use on this machine."""
     with contextlib.suppress(OSError, ValueError, StopIteration):
-        fd = os.open("/proc/meminfo", os.O_RDONLY | os.O_CLOEXEC)
-        try:
+        with opened("/proc/meminfo", os.O_RDONLY) as fd:
             lines = os.read(fd, _MOST_BYTES).splitlines()
-        finally:
-            os.close(fd)
         return int(next(line for line in lines if line.startswith(b"MemAvailable:")).split()[1]) << 10
     return None
 
@@ -51,11 +49,6 @@ class Cgroups:
     """Controller → folder in which ours may be made."""
     missing: Mapping[str, str] = field(default_factory=dict)
     """Controller → why it cannot be used."""
-
-    @property
-    def counts_cpu(self) -> bool:
-        """Whether the CPU time of all processes of a sandbox is counted, also of those that are killed."""
-        return self.version == 2 or _COUNTER in self.parents
 
     def create(self, name: str, limits: Limits) -> Group:
         """Make the groups of one sandbox and set its limits. Where ours were removed, they are made again."""
@@ -183,21 +176,15 @@ class Group:
         if folder is None:
             return ""
         try:
-            fd = os.open(f"{folder}/{file}", os.O_RDONLY | os.O_CLOEXEC)
-            try:
+            with opened(f"{folder}/{file}", os.O_RDONLY) as fd:
                 return os.read(fd, _MOST_BYTES).decode()
-            finally:
-                os.close(fd)
         except OSError:
             return ""
 
 
 def _set(place: str, value: str) -> None:
-    fd = os.open(place, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC)
-    try:
+    with opened(place, os.O_WRONLY | os.O_CREAT | os.O_TRUNC) as fd:
         os.write(fd, value.encode())
-    finally:
-        os.close(fd)
 
 
 def enforcement(limits: Limits, cgroups: Cgroups | None) -> dict[str, str]:

@@ -19,6 +19,7 @@ from pathlib import Path
 from typing import Any
 
 from proctor import owner
+from proctor.disk import opened
 from proctor.errors import SandboxError
 from proctor.processes import start_ticks
 
@@ -78,13 +79,11 @@ async def reap(state_dir: Path, remove: Callable[[str, int], Awaitable[None]]) -
         done += _end_keeper(said)
         for path in said.get("cgroups", ()):
             done += _remove_dead_group(Path(path))
-        parent = os.open(state_dir, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
-        try:
-            await remove(folder.name, parent)
-        except SandboxError as error:
-            _log.debug("%s: %s", folder, error)
-        finally:
-            os.close(parent)
+        with opened(state_dir) as parent:
+            try:
+                await remove(folder.name, parent)
+            except SandboxError as error:
+                _log.debug("%s: %s", folder, error)
         if folder.exists():
             # Killed before it could give a folder to the keeper's id: then it is still this account's.
             shutil.rmtree(folder, ignore_errors=True)

@@ -14,10 +14,12 @@ import sys
 from collections.abc import Awaitable, Callable
 from pathlib import Path
 
+from proctor.disk import opened
 from proctor.errors import SandboxError
 from proctor.sandbox.init.keeper import Keeper
 from proctor.sandbox.init.session import Session
 
+_FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW
 _BLOCK = 512
 _TAR = (
     'ulimit -c 0; ulimit -f "$1" && exec tar --create --file=- --directory="$2" '
@@ -61,15 +63,12 @@ async def save(keeper: Keeper, session: Session, folder: Path, target: Path, *, 
     """
 
     async def write(out: int) -> bool:
-        state = _open_folder(folder)
-        try:
+        with opened(folder, _FOLDER) as state:
             with session.ending() as quiet:
                 code = await keeper.archive(state, out, max_bytes, quiet)
             if code == _NEEDS_TAR:
                 await session.end_processes()
                 code = await _save_with_tar(keeper, state, out, max_bytes)
-        finally:
-            os.close(state)
         return code == 0
 
     return await write_whole(target, write)
@@ -78,11 +77,8 @@ async def save(keeper: Keeper, session: Session, folder: Path, target: Path, *, 
 async def _save_with_tar(keeper: Keeper, state: int, out: int, max_bytes: int) -> int:
     os.ftruncate(out, 0)
     os.lseek(out, 0, os.SEEK_SET)
-    null = os.open(os.devnull, os.O_RDWR | os.O_CLOEXEC)
-    try:
+    with opened(os.devnull, os.O_RDWR) as null:
         code = await keeper.run(tar_command("/proc/self/fd/3/upper", max_bytes), [null, out, null, state])
-    finally:
-        os.close(null)
     return 0 if code in TAR_DONE else code
 
 
@@ -108,15 +104,12 @@ async def make_folders(keeper: Keeper, *paths: Path) -> None:
 
 async def unpack_below(keeper: Keeper, archive: Path | int, folder: Path, name: str) -> None:
     """Unpack a tar into the existing folder `name` of `folder`, for the users of the inside."""
-    with contextlib.ExitStack() as opened:
-        source = archive if isinstance(archive, int) else os.open(archive, os.O_RDONLY | os.O_CLOEXEC)
-        if not isinstance(archive, int):
-            opened.callback(os.close, source)
+    given = contextlib.nullcontext(archive) if isinstance(archive, int) else opened(archive, os.O_RDONLY)
+    with given as source, opened(folder / name, _FOLDER) as target:
         if keeper.ids.as_root:
-            target = _kept(opened, _open_folder(folder / name))
             problem = await asyncio.to_thread(_unpack_here, source, target, keeper)
         else:
-            problem = await _unpack_there(keeper, source, folder / name)
+            problem = await _unpack_there(keeper, source, target)
     if problem:
         raise SandboxError(f"cannot unpack {archive if isinstance(archive, Path) else 'a layer'}: {problem}")
 
@@ -126,10 +119,11 @@ async def move(keeper: Keeper, folder: Path, target: Path) -> None:
     if keeper.ids.as_root:
         (folder / "upper").rename(target)
         return
-    with contextlib.ExitStack() as opened:
-        null = _kept(opened, os.open(os.devnull, os.O_RDWR | os.O_CLOEXEC))
-        state = _kept(opened, _open_folder(folder))
-        parent = _kept(opened, _open_folder(target.parent))
+    with (
+        opened(os.devnull, os.O_RDWR) as null,
+        opened(folder, _FOLDER) as state,
+        opened(target.parent, _FOLDER) as parent,
+    ):
         command = ["mv", "-T", "--", "/proc/self/fd/3/upper", f"/proc/self/fd/0/{target.name}"]
         if await keeper.run(command, [parent, null, null, state]):
             raise SandboxError(f"cannot move the changes of a sandbox to {target}")
@@ -146,24 +140,11 @@ def _unpack_here(source: int, target: int, keeper: Keeper) -> str:
     return ""
 
 
-async def _unpack_there(keeper: Keeper, source: int, target: Path) -> str:
+async def _unpack_there(keeper: Keeper, source: int, target: int) -> str:
     from proctor.sandbox import unpack
 
-    with contextlib.ExitStack() as opened:
-        said = _kept(opened, os.memfd_create("errors", os.MFD_CLOEXEC))
-        command = [sys.executable, "-I", "-S", "-B", unpack.__file__]
-        folder = _kept(opened, _open_folder(target))
-        code = await keeper.run(command, [source, said, said, folder])
-        if code == 0:
-            return ""
-        text = os.pread(said, 2000, 0).decode(errors="replace").strip()
-        return text.splitlines()[-1] if text else f"exit code {code}"
-
-
-def _open_folder(path: Path) -> int:
-    return os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC)
-
-
-def _kept(opened: contextlib.ExitStack, fd: int) -> int:
-    opened.callback(os.close, fd)
-    return fd
+    command = [sys.executable, "-I", "-S", "-B", unpack.__file__]
+    code, _, said = await keeper.output(command, target, stdin=source)
+    if code == 0:
+        return ""
+    return said.strip().splitlines()[-1] if said.strip() else f"exit code {code}"

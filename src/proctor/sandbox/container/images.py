@@ -31,7 +31,6 @@ from proctor.sandbox.image.stages import UnsupportedError, stages_of
 LABEL = "proctor.image"
 _LAST_LINES = 20
 _LAST_BYTES = 16 << 10
-_WAIT_S = 0.1
 _MISSING = re.compile(
     r"manifest unknown|name unknown|not found|denied|unauthorized|not known|invalid reference", re.IGNORECASE
 )

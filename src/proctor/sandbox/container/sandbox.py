@@ -12,6 +12,7 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from proctor.disk import opened
 from proctor.errors import SandboxError
 from proctor.sandbox.base import Companion, Network, SandboxInfo, SandboxRequest
 from proctor.sandbox.certificates import INSIDE
@@ -277,11 +278,8 @@ async def _settled(starting: asyncio.Task[None]) -> None:
 def _listening(folder: Path) -> Iterator[socket.socket]:
     """A socket in a folder, for one caller; it is gone before anything else runs inside."""
     with socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET) as listener:
-        parent = os.open(folder, os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC)
-        try:
+        with opened(folder, os.O_PATH | os.O_DIRECTORY) as parent:
             listener.bind(f"/proc/self/fd/{parent}/{CONTROL}")  # socket paths are short, those of folders not
-        finally:
-            os.close(parent)
         (folder / CONTROL).chmod(0o666)
         listener.listen(1)
         listener.setblocking(False)

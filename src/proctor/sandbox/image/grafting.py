@@ -11,9 +11,12 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from proctor.disk import opened
 from proctor.errors import ImageError
 from proctor.sandbox.image import tree
 from proctor.sandbox.init.keeper import Keeper
+
+_FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -38,12 +41,9 @@ async def digest(keeper: Keeper, pid: int, wanted: Wanted) -> tuple[str, bool]:
 
 async def prune(keeper: Keeper, folder: Path, paths: Sequence[str], *, keep: Sequence[str]) -> None:
     """Remove empty files and folders of a layer, and the folders above them that are empty then."""
-    fd = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC)
-    try:
+    with opened(folder, _FOLDER) as fd:
         asked = {"from": fd if keeper.ids.as_root else 3, "prune": list(paths), "keep": list(keep)}
-        await _work(keeper, asked, [fd])
-    finally:
-        os.close(fd)
+        await _work(keeper, asked, fd)
 
 
 async def copy(keeper: Keeper, pid: int, target_pid: int, target: str, wanted: Wanted) -> list[str]:
@@ -95,31 +95,21 @@ async def copy_out(keeper: Keeper, pid: int, folder: Path, wanted: Wanted) -> No
 async def copy_in(keeper: Keeper, source: Path, folder: Path) -> None:
     """Copy a folder of ours into one that belongs to the inside's root."""
     asked = {"sources": ["/"], "target": "/", "from_inside": False, "owner": [0, 0]}
-    fd = os.open(source, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
-    try:
+    with opened(source) as fd:
         await _into_folder(keeper, folder, asked, source_fd=fd)
-    finally:
-        os.close(fd)
 
 
 async def _into_folder(
     keeper: Keeper, folder: Path, asked: dict[str, Any], source_fd: int | None = None
 ) -> None:
-    fd = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC)
-    try:
-        if keeper.ids.as_root:
-            places: dict[str, Any] = {"to": fd}
-            places |= {} if source_fd is None else {"from": source_fd}
-        else:
-            places = {"to": 3}
-            places |= {} if source_fd is None else {"from": 4}
-        await _work(keeper, {**asked, **places}, [fd], source_fd)
-    finally:
-        os.close(fd)
+    with opened(folder, _FOLDER) as fd:
+        target, source = (fd, source_fd) if keeper.ids.as_root else (3, 4)
+        places = {"to": target} | ({} if source_fd is None else {"from": source})
+        await _work(keeper, {**asked, **places}, fd, source_fd)
 
 
 async def _work(
-    keeper: Keeper, asked: dict[str, Any], folders: Sequence[int] = (), source_fd: int | None = None
+    keeper: Keeper, asked: dict[str, Any], folder: int | None = None, source_fd: int | None = None
 ) -> dict[str, Any]:
     ids = keeper.ids
     if ids.as_root:
@@ -129,19 +119,7 @@ async def _work(
             raise ImageError(str(error)) from error
         except OSError as error:
             raise ImageError(f"{error.filename}: {error.strerror}") from error
-    out, said = (os.memfd_create(name, os.MFD_CLOEXEC) for name in ("result", "errors"))
-    null = os.open(os.devnull, os.O_RDWR | os.O_CLOEXEC)
-    try:
-        given = [null if source_fd is None else source_fd, out, said, *folders]
-        command = _command(asked)
-        if source_fd is not None:  # Python does not start with a folder as its input
-            command = ["sh", "-c", 'exec "$@" 4<&0 0</dev/null', "sh", *command]
-        code = await keeper.run(command, given)
-        return _result(code, _read(out), _read(said))
-    finally:
-        for fd in (out, said, null):
-            os.close(fd)
-
-
-def _read(fd: int) -> str:
-    return os.pread(fd, os.fstat(fd).st_size, 0).decode(errors="replace")
+    command = _command(asked)
+    if source_fd is not None:  # Python does not start with a folder as its input
+        command = ["sh", "-c", 'exec "$@" 4<&0 0</dev/null', "sh", *command]
+    return _result(*await keeper.output(command, folder, stdin=source_fd))

@@ -18,6 +18,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from proctor import owner
+from proctor.disk import opened
 from proctor.errors import SandboxError
 from proctor.sandbox.bubblewrap import Bubblewrap
 from proctor.sandbox.image.references import References
@@ -35,9 +36,8 @@ Make = Callable[[Path], Awaitable[None]]
 @contextlib.asynccontextmanager
 async def alone(lock: Path) -> AsyncIterator[None]:
     """While it lasts, no other process of this machine holds the lock; one that is killed lets go of it."""
-    fd = os.open(lock, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
     wait_s = _FIRST_WAIT_S
-    try:
+    with opened(lock, os.O_RDWR | os.O_CREAT) as fd:
         while True:
             try:
                 fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -46,8 +46,6 @@ async def alone(lock: Path) -> AsyncIterator[None]:
                 await asyncio.sleep(wait_s)
                 wait_s = min(2 * wait_s, _LONGEST_WAIT_S)
         yield
-    finally:
-        os.close(fd)
 
 
 class LayerStore:
@@ -158,13 +156,11 @@ class LayerStore:
         if not os.path.lexists(self.layers / name):
             return
         keeper = await self._backend.keeper()
-        parent = os.open(self.layers, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
-        try:
-            await keeper.remove(name, parent)
-        except SandboxError:
-            shutil.rmtree(self.layers / name)  # what is not the sandboxes' users' is ours
-        finally:
-            os.close(parent)
+        with opened(self.layers) as parent:
+            try:
+                await keeper.remove(name, parent)
+            except SandboxError:
+                shutil.rmtree(self.layers / name)  # what is not the sandboxes' users' is ours
 
     def in_use(self) -> set[str]:
         """Layers that living processes use; the notes of dead ones are removed."""
@@ -221,12 +217,9 @@ class LayerStore:
 
     @contextlib.contextmanager
     def _collection_lock(self, kind: int) -> Iterator[None]:
-        fd = os.open(self.folder / "lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
-        try:
+        with opened(self.folder / "lock", os.O_RDWR | os.O_CREAT) as fd:
             fcntl.flock(fd, kind)
             yield
-        finally:
-            os.close(fd)
 
     def locked(self, key: str) -> contextlib.AbstractAsyncContextManager[None]:
         """While it lasts, no other process has the lock of that name."""
@@ -302,15 +295,8 @@ def _forget(store: LayerStore, references: References) -> Iterable[str]:
 async def _sizes(store: LayerStore) -> dict[str, int]:
     """Bytes on disk of each layer; only the keeper may look into all of them."""
     keeper = await store.keeper()
-    folder = os.open(store.layers, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
-    listed = os.memfd_create("sizes", os.MFD_CLOEXEC)
-    null = os.open(os.devnull, os.O_RDWR | os.O_CLOEXEC)
-    try:
-        script = "cd /proc/self/fd/3 && exec du --summarize --block-size=1 -- *"
-        await keeper.run(["sh", "-c", script], [null, listed, null, folder])
-        text = os.pread(listed, os.fstat(listed).st_size, 0).decode(errors="replace")
-    finally:
-        for fd in (folder, listed, null):
-            os.close(fd)
+    script = "cd /proc/self/fd/3 && exec du --summarize --block-size=1 -- *"
+    with opened(store.layers) as folder:
+        _, text, _ = await keeper.output(["sh", "-c", script], folder)
     rows = [line.split("\t", 1) for line in text.splitlines() if "\t" in line]
     return {name: int(size) for size, name in rows if size.isdigit() and (store.layers / name).is_dir()}

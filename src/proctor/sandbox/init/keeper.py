@@ -10,6 +10,7 @@ import socket
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
+from proctor.disk import opened
 from proctor.errors import SandboxError
 from proctor.sandbox.init.channel import Channel, Replies
 from proctor.sandbox.userns import Ids, write_maps
@@ -142,6 +143,21 @@ class Keeper:
         except asyncio.CancelledError:
             self._channel.send([f"K{ident}"])
             raise
+
+    async def output(
+        self, argv: Sequence[str], folder: int | None = None, *, stdin: int | None = None
+    ) -> tuple[int, str, str]:
+        """As `run`, with a folder as descriptor 3; exit code, output and errors."""
+        files = [os.memfd_create(name, os.MFD_CLOEXEC) for name in ("output", "errors")]
+        try:
+            with opened(os.devnull, os.O_RDWR) as null:
+                given = [null if stdin is None else stdin, *files, *([] if folder is None else [folder])]
+                code = await self.run(argv, given)
+            out, said = (os.pread(fd, os.fstat(fd).st_size, 0).decode(errors="replace") for fd in files)
+        finally:
+            for fd in files:
+                os.close(fd)
+        return code, out, said
 
     async def close(self) -> None:
         """End the keeper, and with it every sandbox."""

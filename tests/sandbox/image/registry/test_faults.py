@@ -248,7 +248,7 @@ async def test_a_pull_that_is_cancelled_keeps_what_arrived(roots, client, pusher
 
     with Proxy(pusher.host, rule) as proxy:
         name = f"{proxy.host}/{repository}:1"
-        pulling = asyncio.create_task(pull(client, roots.store, roots.references, name, told=told))
+        pulling = asyncio.create_task(pull(client, roots.store, roots.references, name, on_progress=told))
         await arrived.wait()
         pulling.cancel()
         with pytest.raises(asyncio.CancelledError):

@@ -99,7 +99,9 @@ async def test_progress_counts_up_to_the_whole(roots, client, pusher, repository
     def told(progress: Progress) -> None:
         seen.append((progress.bytes, progress.done))
 
-    done = await pull(client, roots.store, roots.references, f"{pusher.host}/{repository}:1", told=told)
+    done = await pull(
+        client, roots.store, roots.references, f"{pusher.host}/{repository}:1", on_progress=told
+    )
     assert seen[0] == (0, 0)
     assert seen == sorted(seen)
     assert seen[-1] == (done.downloaded_bytes, 2)
