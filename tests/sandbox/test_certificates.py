@@ -7,7 +7,7 @@ import pytest
 from proctor.errors import UsageError
 from proctor.sandbox.base import Limits, Root, SandboxRequest
 from proctor.sandbox.bubblewrap import Bubblewrap
-from proctor.sandbox.certificates import INSIDE, CaBundle, read_ca_bundle
+from proctor.sandbox.certificates import BUNDLE_PATH, CaBundle, read_ca_bundle
 from proctor.sandbox.container.command import HostParts, mounts
 
 PEM = b"-----BEGIN CERTIFICATE-----\nhouse\n-----END CERTIFICATE-----\n"
@@ -44,14 +44,14 @@ async def test_a_layer_of_a_build_does_not_hold_the_bundle(trusting, backend, tm
     sandbox = backend.sandbox(SandboxRequest(name="l", root=root))
     await sandbox.start()
     try:
-        found = await sandbox.exec(["/bin/sh", "-c", f"ls -d /etc/made {INSIDE}"])
+        found = await sandbox.exec(["/bin/sh", "-c", f"ls -d /etc/made {BUNDLE_PATH}"])
         assert found.stdout == b"/etc/made\n"
     finally:
         await sandbox.stop()
 
 
 async def test_without_the_setting_nothing_is_added(sandbox):
-    shown = await sandbox.exec(["/bin/sh", "-c", f'echo "$SSL_CERT_FILE"; ls {INSIDE}'])
+    shown = await sandbox.exec(["/bin/sh", "-c", f'echo "$SSL_CERT_FILE"; ls {BUNDLE_PATH}'])
     assert shown.stdout == b"\n"
     assert "ca_bundle" not in sandbox.info().ledger
 
@@ -63,7 +63,7 @@ def test_a_container_gets_a_copy_that_all_its_users_may_read(tmp_path):
     place = HostParts(
         name="n", labels={}, program=tmp_path, folder=tmp_path, resolver=tmp_path, ca_bundle=file
     )
-    assert (file, INSIDE) in mounts(SandboxRequest(name="c", root=Root(image="i")), place)
+    assert (file, BUNDLE_PATH) in mounts(SandboxRequest(name="c", root=Root(image="i")), place)
 
 
 def test_no_setting_is_no_bundle():

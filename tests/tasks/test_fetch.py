@@ -20,7 +20,7 @@ from proctor.tasks.fetch import Datasets
 pytestmark = pytest.mark.needs("git")
 
 
-class Said(list[str]):
+class Answer(list[str]):
     """What a fetch tells."""
 
     def __call__(self, sentence: str) -> None:
@@ -28,12 +28,12 @@ class Said(list[str]):
 
 
 @pytest.fixture
-def said() -> Said:
-    return Said()
+def said() -> Answer:
+    return Answer()
 
 
 @pytest.fixture
-def datasets(tmp_path: Path, said: Said) -> Datasets:
+def datasets(tmp_path: Path, said: Answer) -> Datasets:
     return Datasets(cache_dir=tmp_path / "cache", registries=(str(tmp_path / "registry.json"),), notify=said)
 
 

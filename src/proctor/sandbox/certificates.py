@@ -12,7 +12,7 @@ from pathlib import Path
 
 from proctor.errors import UsageError
 
-INSIDE = "/etc/proctor-ca-bundle.pem"
+BUNDLE_PATH = "/etc/proctor-ca-bundle.pem"
 _VARIABLES = (
     "AWS_CA_BUNDLE", "CARGO_HTTP_CAINFO", "CURL_CA_BUNDLE", "GIT_SSL_CAINFO", "NODE_EXTRA_CA_CERTS",
     "PIP_CERT", "REQUESTS_CA_BUNDLE", "SSL_CERT_FILE",
@@ -29,7 +29,7 @@ class CaBundle:
     @property
     def env(self) -> Mapping[str, str]:
         """What makes the usual programs use it."""
-        return dict.fromkeys(_VARIABLES, INSIDE)
+        return dict.fromkeys(_VARIABLES, BUNDLE_PATH)
 
     @property
     def digest(self) -> str:

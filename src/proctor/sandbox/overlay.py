@@ -15,7 +15,7 @@ from pathlib import Path
 
 from proctor.errors import SandboxError
 from proctor.sandbox.base import Root
-from proctor.sandbox.certificates import INSIDE, CaBundle
+from proctor.sandbox.certificates import BUNDLE_PATH, CaBundle
 from proctor.sandbox.lower import Lower
 from proctor.sandbox.network_rules import RESOLVER
 
@@ -134,8 +134,8 @@ async def top_layer(cache_dir: Path, own: Own, ca_bundle: CaBundle | None = None
         for name, text in texts.items():
             (root / "etc" / name).write_text(text)
         if ca_bundle:
-            (root / INSIDE.lstrip("/")).write_bytes(ca_bundle.content)
-            (root / INSIDE.lstrip("/")).chmod(0o644)
+            (root / BUNDLE_PATH.lstrip("/")).write_bytes(ca_bundle.content)
+            (root / BUNDLE_PATH.lstrip("/")).chmod(0o644)
         _make_standing(root)
 
     known = [texts, STANDING, _LOGS_MODE, *([ca_bundle.digest] if ca_bundle else [])]

@@ -9,8 +9,8 @@ from pathlib import Path
 from proctor.errors import SandboxError
 from proctor.sandbox import limits as limiting
 from proctor.sandbox.base import Limits, SandboxRequest
-from proctor.sandbox.certificates import INSIDE
-from proctor.sandbox.container.engine import Adjustment, Engine, Said, call
+from proctor.sandbox.certificates import BUNDLE_PATH
+from proctor.sandbox.container.engine import Adjustment, Answer, Engine, call
 from proctor.sandbox.container.usage import restore
 
 HOST_NAME = "sandbox"
@@ -97,7 +97,7 @@ def mounts(request: SandboxRequest, parts: HostParts) -> Iterator[tuple[Path, st
     if not request.root.compose:
         yield parts.resolver, "/etc/resolv.conf"
     if parts.ca_bundle:
-        yield parts.ca_bundle, INSIDE
+        yield parts.ca_bundle, BUNDLE_PATH
     for target, source in request.root.binds.items():
         yield source, target
 
@@ -164,7 +164,7 @@ class SingleContainer:
 
 async def remove(engine: Engine, fit: Adjustment, names: list[str]) -> None:
     """Kill and remove containers; those that have gone already are no error."""
-    said = Said(code=0, out="", err="")
+    said = Answer(code=0, out="", err="")
     for _ in range(2):  # the engine may be removing it just now, by itself
         said = await call([engine.program, *fit.options, *engine.remove, *names], timeout_s=START_S)
         if said.code == 0 or any(text in said.err.lower() for text in _GONE):

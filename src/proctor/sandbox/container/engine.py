@@ -103,7 +103,7 @@ class Adjustment:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Said:
+class Answer:
     """What a command of the engine answered."""
 
     code: int
@@ -129,7 +129,7 @@ async def call(
     env: Mapping[str, str] | None = None,
     stdin: int | None = None,
     cwd: Path | None = None,
-) -> Said:
+) -> Answer:
     """Run a command of the engine to its end; SandboxError when it cannot run or takes too long."""
     starting = asyncio.ensure_future(
         asyncio.create_subprocess_exec(
@@ -155,12 +155,12 @@ async def call(
     except BaseException:
         await end(await starting)  # also when it had only begun to start
         raise
-    return Said(
+    return Answer(
         code=process.returncode or 0, out=out.decode(errors="replace"), err=err.decode(errors="replace")
     )
 
 
-async def ask(argv: Sequence[str]) -> Said:
+async def ask(argv: Sequence[str]) -> Answer:
     """Ask the engine about containers. podman fails while any of them is being removed: ask it again."""
     for _ in range(_TRIES):
         said = await call(argv)

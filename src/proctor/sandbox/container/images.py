@@ -20,10 +20,10 @@ from proctor.model.task import TaskEnvironment
 from proctor.sandbox.base import Root
 from proctor.sandbox.container import composition, leftovers
 from proctor.sandbox.container.backend import Containers
-from proctor.sandbox.container.engine import ASK_S, Said, call
+from proctor.sandbox.container.engine import ASK_S, Answer, call
 from proctor.sandbox.image.context import Context
 from proctor.sandbox.image.definition import Definition, definition_of, main_service
-from proctor.sandbox.image.images import Doing, Images
+from proctor.sandbox.image.images import BuildProgress, Images
 from proctor.sandbox.image.layers import alone
 from proctor.sandbox.image.references import SCRATCH, normal
 from proctor.sandbox.image.stages import UnsupportedError, stages_of
@@ -46,8 +46,8 @@ class ContainerImages(Images):
         self._backend = backend
         self._numbers = itertools.count()
 
-    async def _make(self, wanted: TaskEnvironment, doing: Doing) -> Root:
-        del doing
+    async def _make(self, wanted: TaskEnvironment, progress: BuildProgress) -> Root:
+        del progress
         try:
             return await self._root(wanted)
         except ImageError:
@@ -172,7 +172,7 @@ class ContainerImages(Images):
             )
         return await process.wait()
 
-    async def _engine(self, *arguments: str, timeout_s: float | None = ASK_S) -> Said:
+    async def _engine(self, *arguments: str, timeout_s: float | None = ASK_S) -> Answer:
         fit = await self._backend.adjustment()
         return await call([self._backend.engine.program, *fit.options, *arguments], timeout_s=timeout_s)
 

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 from proctor.disk import opened
 from proctor.errors import SandboxError
 from proctor.sandbox.base import Companion, Network, SandboxInfo, SandboxRequest
-from proctor.sandbox.certificates import INSIDE
+from proctor.sandbox.certificates import BUNDLE_PATH
 from proctor.sandbox.container import usage
 from proctor.sandbox.container.command import CONTROL, HostParts, SingleContainer, init_fields
 from proctor.sandbox.container.compose import ComposeProject, Service
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 
 Launcher = ComposeProject | SingleContainer
 _READ_FIRST = {"hosts", "resolv.conf"}
-_COVERED = ("etc/hosts", "etc/hostname", "etc/resolv.conf", "etc/mtab", INSIDE.strip("/"))
+_COVERED = ("etc/hosts", "etc/hostname", "etc/resolv.conf", "etc/mtab", BUNDLE_PATH.strip("/"))
 _MOST_GIVEN_BYTES = 1 << 16
 _CONNECT_S = 20.0
 _READY_S = 30.0

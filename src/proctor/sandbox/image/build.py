@@ -23,7 +23,7 @@ from proctor.sandbox.image import grafting
 from proctor.sandbox.image.context import Context
 from proctor.sandbox.image.copying import Files, Gathered, Mounted, Origins, make_folder
 from proctor.sandbox.image.definition import Definition
-from proctor.sandbox.image.images import Doing
+from proctor.sandbox.image.images import BuildProgress
 from proctor.sandbox.image.recipe import Copy, Group, MakeFolder, Recipe, Run, plan
 from proctor.sandbox.image.references import HOST, Settings
 from proctor.sandbox.image.stages import Origin, stages_of
@@ -51,7 +51,17 @@ class _Material:
 class Build:
     """The build of one Dockerfile. Making one plans it; UnsupportedError when our builder cannot do it."""
 
-    def __init__(self, images: LayeredImages, asked: Definition, context: Context) -> None:
+    def __init__(
+        self,
+        images: LayeredImages,
+        asked: Definition,
+        context: Context,
+        progress: BuildProgress,
+        *,
+        network: Network,
+    ) -> None:
+        self._progress = progress
+        self._network = network
         self._images = images
         self._where = str(asked.dockerfile)
         assert asked.dockerfile is not None
@@ -96,12 +106,12 @@ class Build:
         """Every outside image with what names its content."""
         return {reference: base.key for reference, base in self._bases.items()}
 
-    async def layers(self, doing: Doing, *, network: Network) -> tuple[str, ...]:
+    async def layers(self) -> tuple[str, ...]:
         """The names of the layers of the wanted stage, made now as far as they are not there."""
         try:
             for index in self._stages.needed(self._last):
                 base = self._base_of(index)
-                names = await self._stage_layers(self._recipes[index], base, doing, network)
+                names = await self._stage_layers(self._recipes[index], base)
                 layers = (*base.layers, *(self._store.layers / each for each in names))
                 self._made[index] = Root(layers=layers, host=base.host)
         finally:
@@ -125,14 +135,12 @@ class Build:
         if reference not in self._bases:
             self._bases[reference] = await self._images.base(reference)
 
-    async def _stage_layers(
-        self, recipe: Recipe, base: Base, doing: Doing, network: Network
-    ) -> tuple[str, ...]:
+    async def _stage_layers(self, recipe: Recipe, base: Base) -> tuple[str, ...]:
         """The names of the layers over the base, lowest first; those without content are left out."""
         names: list[str] = []
         below, key = list(base.layers), base.key
         for group in recipe.groups:
-            doing.at = f"{self._where}:{(group.run or group.steps[0]).line}"
+            self._progress.at = f"{self._where}:{(group.run or group.steps[0]).line}"
             with contextlib.ExitStack() as kept:
                 material = await self._gathered(group, kept)
                 key = _key(key, group, material)
@@ -141,7 +149,7 @@ class Build:
                 async def make(
                     target: Path, group: Group = group, material: _Material = material, root: Root = root
                 ) -> None:
-                    await self._make(group, material, root, base, target, doing, network)
+                    await self._make(group, material, root, base, target)
 
                 layer = await self._store.obtain(key, make)
             if _has_content(layer):
@@ -155,16 +163,7 @@ class Build:
         where = f"{self._where}:{group.run.line}: {group.run.text}" if group.run else ""
         return _Material(steps=steps, mounts=[await self._files.gather_mount(each, where) for each in wanted])
 
-    async def _make(
-        self,
-        group: Group,
-        material: _Material,
-        root: Root,
-        base: Base,
-        target: Path,
-        doing: Doing,
-        network: Network,
-    ) -> None:
+    async def _make(self, group: Group, material: _Material, root: Root, base: Base, target: Path) -> None:
         run = group.run
         async with self._files.mounts_ready(material.mounts) as (binds, writable):
             root = Root(
@@ -175,14 +174,14 @@ class Build:
                 workdir=run.settings.workdir if run else "/",
                 env=base.settings.env,
             )
-            limits = Limits(pids=_PIDS, network=network if run and not run.offline else "none")
+            limits = Limits(pids=_PIDS, network=self._network if run and not run.offline else "none")
             request = SandboxRequest(name=f"build-{os.getpid()}", root=root, limits=limits)
             sandbox = self._backend.sandbox(request)
             await sandbox.start()
             try:
-                await self._prepare(sandbox, group, material, doing)
+                await self._prepare(sandbox, group, material)
                 if run:
-                    doing.at = f"{self._where}:{run.line}: {run.text}"
+                    self._progress.at = f"{self._where}:{run.line}: {run.text}"
                     await self._run(sandbox, run, base)
                 await sandbox.take_layer(target)
             finally:
@@ -195,10 +194,10 @@ class Build:
             places = [each.mount.target for each in material.mounts]
             await grafting.prune(await self._store.keeper(), target, places, keep=kept)
 
-    async def _prepare(self, sandbox: Sandbox, group: Group, material: _Material, doing: Doing) -> None:
+    async def _prepare(self, sandbox: Sandbox, group: Group, material: _Material) -> None:
         """The steps before a RUN."""
         for step, gathered in zip(group.steps, material.steps, strict=True):
-            doing.at = f"{self._where}:{step.line}"
+            self._progress.at = f"{self._where}:{step.line}"
             said = step.text if isinstance(step, Copy) else f"WORKDIR {step.path}"
             try:
                 if isinstance(step, Copy):

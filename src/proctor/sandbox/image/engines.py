@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from proctor.errors import ImageError, SandboxError
-from proctor.sandbox.container.engine import DOCKER, DOCKER_SOCKET, PODMAN, Engine, Said, call
+from proctor.sandbox.container.engine import DOCKER, DOCKER_SOCKET, PODMAN, Answer, Engine, call
 
 _ASK_S = 30.0
 _STORAGE_KEYS = re.compile(
@@ -96,7 +96,7 @@ async def remove(engine: Engine, tag: str) -> None:
     await _run(engine, "rmi", tag)
 
 
-async def _run(engine: Engine, *arguments: str) -> Said:
+async def _run(engine: Engine, *arguments: str) -> Answer:
     try:
         return await call([engine.program, *arguments], timeout_s=None)
     except SandboxError as error:

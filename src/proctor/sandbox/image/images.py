@@ -16,7 +16,7 @@ _Key = tuple[object, ...]
 
 
 @dataclass(slots=True)
-class Doing:
+class BuildProgress:
     """What a build is at, for when its time runs out."""
 
     at: str = ""
@@ -47,16 +47,16 @@ class Images:
         self._roots.clear()
 
     async def _in_time(self, wanted: TaskEnvironment) -> Root:
-        doing = Doing()
+        progress = BuildProgress()
         try:
             async with asyncio.timeout(wanted.build_timeout_s):
-                return await self._make(wanted, doing)
+                return await self._make(wanted, progress)
         except TimeoutError:
-            at = f", at {doing.at}" if doing.at else ""
+            at = f", at {progress.at}" if progress.at else ""
             msg = f"the image was not built within {wanted.build_timeout_s:g} s (build_timeout_sec){at}"
             raise ImageError(msg) from None
 
-    async def _make(self, wanted: TaskEnvironment, doing: Doing) -> Root:
+    async def _make(self, wanted: TaskEnvironment, progress: BuildProgress) -> Root:
         raise NotImplementedError
 
     def _may_retry(self, key: _Key, making: asyncio.Task[Root]) -> bool:
@@ -73,12 +73,12 @@ class Images:
 class SettingsOnly(Images):
     """For sandboxes that have no file system of their own: how commands run is all there is."""
 
-    async def _make(self, wanted: TaskEnvironment, doing: Doing) -> Root:
+    async def _make(self, wanted: TaskEnvironment, progress: BuildProgress) -> Root:
         from proctor.sandbox.image.recipe import plan
         from proctor.sandbox.image.references import HOST
         from proctor.sandbox.image.stages import UnsupportedError, stages_of
 
-        del doing
+        del progress
         if not wanted.dockerfile or wanted.compose:
             return Root()
         try:

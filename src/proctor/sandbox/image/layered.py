@@ -21,7 +21,7 @@ from proctor.sandbox.base import Network, Root, RootOptions, SandboxRequest
 from proctor.sandbox.bubblewrap import Bubblewrap
 from proctor.sandbox.image.context import Context
 from proctor.sandbox.image.definition import Definition, definition_of
-from proctor.sandbox.image.images import Doing, Images
+from proctor.sandbox.image.images import BuildProgress, Images
 from proctor.sandbox.image.layers import LayerStore
 from proctor.sandbox.image.references import (
     HOST,
@@ -79,10 +79,10 @@ class LayeredImages(Images):
         self._pulling: dict[str, asyncio.Lock] = {}
         self._refused: dict[str, tuple[float, ImageError | None]] = {}
 
-    async def _make(self, wanted: TaskEnvironment, doing: Doing) -> Root:
+    async def _make(self, wanted: TaskEnvironment, progress: BuildProgress) -> Root:
         asked = definition_of(wanted)
         await self.store.open()
-        return asked.dressed(await self._with_folders(await self._made(asked, doing), asked))
+        return asked.dressed(await self._with_folders(await self._made(asked, progress), asked))
 
     async def _with_folders(self, root: Root, asked: Definition) -> Root:
         """A root that has the folders that are asked for."""
@@ -106,10 +106,10 @@ class LayeredImages(Images):
         layer = await self.store.obtain(key, make)
         return replace(root, layers=(*root.layers, layer), digest=key)
 
-    async def _made(self, asked: Definition, doing: Doing) -> Root:
+    async def _made(self, asked: Definition, progress: BuildProgress) -> Root:
         if self.options.host_root:
             if asked.dockerfile:
-                return await self._from_dockerfile(asked, doing)
+                return await self._from_dockerfile(asked, progress)
             return Root(host=True, env=HOST.env, digest=host_fingerprint())
         if asked.image:
             try:
@@ -120,7 +120,7 @@ class LayeredImages(Images):
             else:
                 return self._root_of(self._image_base(image), (), image.settings)
         if asked.dockerfile:
-            return await self._from_dockerfile(asked, doing)
+            return await self._from_dockerfile(asked, progress)
         raise LastingImageError(
             f"{asked.where}: there is no Dockerfile, no compose file and no docker_image; add one, or run "
             f"with --host-root to use this machine's own system"
@@ -200,7 +200,7 @@ class LayeredImages(Images):
         async with Client(self.access or access_of(load_settings())) as client:
             return (await pull(client, self.store, self.references, reference)).image
 
-    async def _from_dockerfile(self, asked: Definition, doing: Doing) -> Root:
+    async def _from_dockerfile(self, asked: Definition, progress: BuildProgress) -> Root:
         assert asked.dockerfile is not None
         file, context = asked.dockerfile, Context(asked.folder or asked.dockerfile.parent, asked.dockerfile)
         remembered = _Remembered(self.folder, asked, context, host_root=self.options.host_root)
@@ -210,7 +210,7 @@ class LayeredImages(Images):
         from proctor.sandbox.image.stages import UnsupportedError
 
         try:
-            build = Build(self, asked, context)
+            build = Build(self, asked, context, progress, network=network_for_builds())
             await build.find_bases()
         except UnsupportedError as error:
             if self.options.host_root:
@@ -218,7 +218,7 @@ class LayeredImages(Images):
                     f"{file}:{error.line}: {error.what} cannot be built with host root"
                 ) from None
             return await self._delegated(error, asked, context)
-        names = await build.layers(doing, network=network_for_builds())
+        names = await build.layers()
         remembered.write(build.reference, build.keys, names, build.settings)
         await self._collect_sometimes()
         return self._root_of(build.base, names, build.settings)
