@@ -34,7 +34,6 @@ CAPABILITIES = sum(1 << number for number in (0, 1, 3, 4, 5, 6, 7, 8, 10, 18, 27
 """What root inside may do, and only there: chown, dac_override, fowner, fsetid, kill, setgid, setuid,
 setpcap, net_bind_service, sys_chroot, mknod, audit_write, setfcap. As in other containers, less net_raw."""
 _log = logging.getLogger("proctor.sandbox")
-SHM_BYTES = 64 << 20
 _START_S = 60.0
 _ANSWER_S = 20.0
 
@@ -297,16 +296,15 @@ class BubblewrapSandbox(ServedSandbox):
         self._watch(self._unique_name, self._session.disk_usage)
 
     def _fields(self, state: Path, stack: overlay.Stack, *, cgroup_count: int) -> list[str]:
-        tags = {"nproc": "p", "fsize": "z", "data": "m", "nofile": "o"}
-        limits = limiting.rlimits(self._request.limits, self._backend.cgroups)
+        cgroups = self._backend.cgroups
         fields = [
             f"d{state}",
             f"h{overlay.HOST_NAME}",
             f"w{self._request.root.workdir}",
             f"c{cgroup_count}",
-            f"s{SHM_BYTES}",
+            f"s{overlay.SHM_BYTES}",
             f"k{CAPABILITIES}",
-            *(f"{tags[name]}{value}" for name, value in limits.items()),
+            *limiting.rlimit_fields(self._request.limits, cgroups.parents if cgroups else ()),
             *(f"l{layer}" for layer in stack.layers),
         ]
         for number, (source, target) in enumerate(stack.binds):

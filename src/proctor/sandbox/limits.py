@@ -27,7 +27,7 @@ _OPTIONAL = ("memory.swap.max", "memory.swappiness")
 """Absent where the kernel counts no swap."""
 _TRIES = 100
 WATCHED = "watched: all processes are killed when it is exceeded"
-_SPARE_PIDS = 4
+SPARE_PIDS = 4
 """Room for the init and its supervisors, which live in the same group."""
 
 
@@ -222,16 +222,15 @@ def how_enforced(
     return found
 
 
-def rlimits(limits: Limits, cgroups: Cgroups | None) -> dict[str, int]:
-    """Resource limits for each process inside; used where control groups are not available."""
-    have = cgroups.parents if cgroups else {}
-    found = {"nofile": 65_536}
-    if limits.pids is not None and "pids" not in have:
-        found["nproc"] = limits.pids
-    if limits.memory_bytes is not None and "memory" not in have:
-        found["data"] = limits.memory_bytes
+def rlimit_fields(limits: Limits, held: Collection[str]) -> list[str]:
+    """Limits of each process, as the init reads them; they stand in where no control group holds one."""
+    found = ["o65536"]
+    if limits.pids is not None and "pids" not in held:
+        found.append(f"p{limits.pids}")
+    if limits.memory_bytes is not None and "memory" not in held:
+        found.append(f"m{limits.memory_bytes}")
     if limits.storage_bytes is not None:
-        found["fsize"] = limits.storage_bytes
+        found.append(f"z{limits.storage_bytes}")
     return found
 
 
@@ -341,7 +340,7 @@ def _settings(version: int, controller: str, limits: Limits) -> list[tuple[str, 
             return [("memory.max", value), ("memory.swap.max", "0")]
         return [("memory.limit_in_bytes", value), ("memory.swappiness", "0")]
     if controller == "pids" and limits.pids is not None:
-        return [("pids.max", str(limits.pids + _SPARE_PIDS))]
+        return [("pids.max", str(limits.pids + SPARE_PIDS))]
     if controller == "cpu" and limits.cpus is not None:
         quota = max(1000, int(limits.cpus * _PERIOD_US))
         if version == 2:

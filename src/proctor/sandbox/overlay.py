@@ -47,6 +47,7 @@ _GROUP = (
     "user:x:1000:\nnogroup:x:65534:\n"
 )
 HOST_NAME = "sandbox"
+SHM_BYTES = 64 << 20
 STANDING = ("/logs/agent", "/logs/artifacts")
 """Made once, in the layer that all sandboxes share, instead of in each of them."""
 _LOGS_MODE = 0o777

@@ -7,14 +7,13 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from proctor.errors import SandboxError
-from proctor.sandbox import limits as limiting
 from proctor.sandbox.base import Limits, SandboxRequest
 from proctor.sandbox.certificates import BUNDLE_PATH
 from proctor.sandbox.container.engine import Adjustment, Answer, Engine, call
 from proctor.sandbox.container.usage import restore
+from proctor.sandbox.limits import SPARE_PIDS, rlimit_fields
+from proctor.sandbox.overlay import HOST_NAME, SHM_BYTES
 
-HOST_NAME = "sandbox"
-SHM_BYTES = 64 << 20
 CONTROL = "control"
 INIT = "/run/.proctor/init"
 SOCKET_FOLDER = "/run/.proctor/socket"
@@ -27,11 +26,6 @@ CAPABILITIES = {
 """What root inside may do: what package managers need. No device nodes, no raw sockets."""
 START_S = 120.0
 _GONE = ("no such container", "no container with")
-_SPARE_PIDS = 4
-"""Room for the init and its supervisors."""
-_STAND_INS = {"memory": "data", "pids": "nproc"}
-"""Resource limits of each process, in place of a limit that the engine cannot set."""
-_TAGS = {"nproc": "p", "fsize": "z", "data": "m", "nofile": "o"}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -81,7 +75,7 @@ def limit_options(limits: Limits, fit: Adjustment) -> tuple[str, ...]:
     """Limits through control groups, where the engine can set them here."""
     found: list[str] = []
     if "pids" in fit.limits:
-        found += ["--pids-limit", "-1" if limits.pids is None else str(limits.pids + _SPARE_PIDS)]
+        found += ["--pids-limit", "-1" if limits.pids is None else str(limits.pids + SPARE_PIDS)]
     if "memory" in fit.limits and limits.memory_bytes is not None:
         size = f"{limits.memory_bytes}b"
         found += ["--memory", size, "--memory-swap", size]
@@ -104,14 +98,12 @@ def mounts(request: SandboxRequest, parts: HostParts) -> Iterator[tuple[Path, st
 
 def init_fields(request: SandboxRequest, fit: Adjustment) -> list[str]:
     """The settings of the init: the folder to work in, capabilities to keep and limits of each process."""
-    needless = {_STAND_INS[each] for each in fit.limits if each in _STAND_INS}
-    limits = limiting.rlimits(request.limits, None)
     mask = sum(1 << number for number in CAPABILITIES.values())
     return [
         "S1",
         f"w{request.root.workdir}",
         f"k{mask}",
-        *(f"{_TAGS[name]}{value}" for name, value in limits.items() if name not in needless),
+        *rlimit_fields(request.limits, fit.limits),
     ]
 
 

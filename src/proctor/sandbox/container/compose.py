@@ -26,7 +26,6 @@ from proctor.sandbox.container import composition, leftovers
 from proctor.sandbox.container.command import (
     ARGUMENTS,
     CAPABILITIES,
-    HOST_NAME,
     INIT,
     HostParts,
     limit_options,
@@ -35,6 +34,7 @@ from proctor.sandbox.container.command import (
 )
 from proctor.sandbox.container.composition import LOGS, harbor_variables, protect
 from proctor.sandbox.container.engine import Adjustment, Engine, ask, call, end
+from proctor.sandbox.overlay import HOST_NAME
 
 PROJECT = "proctor.project"
 _SERVICE = "com.docker.compose.service"

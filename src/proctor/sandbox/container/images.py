@@ -25,6 +25,7 @@ from proctor.sandbox.image.context import Context
 from proctor.sandbox.image.definition import Definition, definition_of, main_service
 from proctor.sandbox.image.images import BuildProgress, Images
 from proctor.sandbox.image.layers import alone
+from proctor.sandbox.image.manifest import settings_of
 from proctor.sandbox.image.references import SCRATCH, normal
 from proctor.sandbox.image.stages import UnsupportedError, stages_of
 
@@ -67,18 +68,17 @@ class ContainerImages(Images):
             raise LastingImageError(
                 f"neither an image nor a Dockerfile is given, and {self._backend.name} needs one"
             )
-        config = found.get("Config") or {}
-        pairs = [str(each).partition("=") for each in config.get("Env") or ()]
+        settings = settings_of(found.get("Config") or {})
         ident = str(found["Id"]).removeprefix("sha256:")
         base = await self._inspect(begun) if begun else None
         root = Root(
             image=ident,
             compose=wanted.compose,
             service=service,
-            env={name: value for name, _, value in pairs},
-            workdir=str(config.get("WorkingDir") or "/"),
-            user=str(config.get("User") or "root"),
-            entrypoint=tuple(map(str, config.get("Entrypoint") or ())),
+            env=settings.env,
+            workdir=settings.workdir,
+            user=settings.user,
+            entrypoint=settings.entrypoint,
             digest=ident,
             image_name=normal(begun) if begun and base else "",
             image_digest=_pin(base) if base else "",

@@ -48,25 +48,29 @@ def digest_value(text: object) -> str:
     return found[1]
 
 
+def settings_of(config: Mapping[str, Any]) -> Settings:
+    """How commands run, as the `config` of an image says it."""
+    pairs = [str(each).partition("=") for each in config.get("Env") or ()]
+    return Settings(
+        env={key: value for key, _, value in pairs},
+        workdir=str(config.get("WorkingDir") or "/"),
+        user=str(config.get("User") or "root"),
+        onbuild=tuple(str(each) for each in config.get("OnBuild") or ()),
+        entrypoint=tuple(str(each) for each in config.get("Entrypoint") or ()),
+    )
+
+
 def read_configuration(data: bytes) -> Configuration:
     """Read a configuration; KeyError, TypeError or ValueError when it is not one."""
     config: Mapping[str, Any] = json.loads(data)
     diff_ids = tuple(digest_value(each) for each in config["rootfs"]["diff_ids"])
     if len(diff_ids) > MOST_LAYERS:
         raise LastingImageError(f"the image has {len(diff_ids)} layers; {MOST_LAYERS} is the maximum")
-    inner = config.get("config") or {}
-    pairs = [str(each).partition("=") for each in inner.get("Env") or ()]
     return Configuration(
         id=hashlib.sha256(data).hexdigest(),
         os=str(config.get("os") or "linux"),
         architecture=str(config.get("architecture") or architecture()),
-        settings=Settings(
-            env={key: value for key, _, value in pairs},
-            workdir=str(inner.get("WorkingDir") or "/"),
-            user=str(inner.get("User") or "root"),
-            onbuild=tuple(str(each) for each in inner.get("OnBuild") or ()),
-            entrypoint=tuple(str(each) for each in inner.get("Entrypoint") or ()),
-        ),
+        settings=settings_of(config.get("config") or {}),
         diff_ids=diff_ids,
     )
 
