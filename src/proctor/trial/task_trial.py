@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from proctor.agents.base import AgentFailed, BudgetExhausted
-from proctor.agents.nop import Nop
+from proctor.agents.oracle import Nop
 from proctor.errors import (
     ImageError,
     LastingSandboxError,

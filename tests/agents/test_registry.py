@@ -7,8 +7,7 @@ from typing import Any
 
 import pytest
 
-from proctor.agents.options import check_options
-from proctor.agents.registry import make_agent
+from proctor.agents.registry import check_options, make_agent
 from proctor.errors import UsageError
 
 

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from proctor.agents.program import Program, first_program, missing
+from proctor.agents.shell import Program, first_program, missing
 from proctor.sandbox.base import Root, SandboxRequest
 from proctor.sandbox.fake import Fake, FakeCommand, FakeResult
 

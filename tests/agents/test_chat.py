@@ -7,10 +7,9 @@ from contextlib import asynccontextmanager
 
 import pytest
 
-from proctor.agents import http
-from proctor.agents.chat import Chat
+from proctor.agents import chat
+from proctor.agents.chat import Chat, Endpoint, HttpError, NoAnswerInTime
 from proctor.agents.fake_provider import FakeProvider, commands
-from proctor.agents.http import Endpoint, HttpError, NoAnswerInTime
 from proctor.errors import ProviderError
 
 pytestmark = pytest.mark.anyio
@@ -103,7 +102,7 @@ async def test_a_redirect_is_an_answer_and_is_not_followed():
 
 
 async def test_an_answer_that_is_too_large_or_cut_short_is_an_error(monkeypatch):
-    monkeypatch.setattr(http, "_MAX_BODY", 10)
+    monkeypatch.setattr(chat, "_MAX_BODY", 10)
     for answer, said in (
         (b"HTTP/1.1 200 OK\r\nContent-Length: 11\r\n\r\n" + b"x" * 11, "too large"),
         (b"HTTP/1.1 200 OK\r\nContent-Length: 9\r\n\r\nxx", "not completed"),
