@@ -26,8 +26,7 @@ from proctor.trial.experiment_files import keep_files
 from proctor.trial.experiment_record import Passes, build_record, failed_record
 from proctor.trial.forkserver.client import ForkServer, ImportFailedError
 from proctor.trial.forkserver.lane_client import Pass
-from proctor.trial.pace import KnownPace
-from proctor.trial.point.request import REQUEST
+from proctor.trial.point.pace import KnownPace
 from proctor.trial.redact import NOTHING_SECRET, Redactor
 from proctor.trial.redact_files import clean_beside
 
@@ -267,16 +266,15 @@ class ExperimentExecutor:
         """Run one command to its end or its time limit; what went wrong, or nothing."""
         process = await asyncio.create_subprocess_exec(
             *command,
-            stdin=asyncio.subprocess.DEVNULL,
+            stdin=asyncio.subprocess.PIPE,
             stdout=asyncio.subprocess.DEVNULL,
             stderr=asyncio.subprocess.PIPE,
             start_new_session=True,
-            # Not an argument: parameters may be secret, and everybody sees command lines.
-            env={**os.environ, "PYTHONHASHSEED": "0", REQUEST: json.dumps(request)},
+            env={**os.environ, "PYTHONHASHSEED": "0"},
         )
         limit_s = None if self.timeout_s is None else self.timeout_s * instrument.slowdown
         try:
-            _, said = await asyncio.wait_for(process.communicate(), limit_s)
+            _, said = await asyncio.wait_for(process.communicate(json.dumps(request).encode()), limit_s)
         except TimeoutError:
             return f"took more than {limit_s:g} s"
         finally:

@@ -10,7 +10,6 @@ import signal
 import pytest
 
 from proctor.processes import read_process
-from proctor.trial.forkserver.subject import LostError, Subject, Word
 from proctor.trial.forkserver.zygote import (
     CLEAR,
     ENDED,
@@ -21,6 +20,9 @@ from proctor.trial.forkserver.zygote import (
     STAYS,
     WATCHED,
     WORD,
+    LostError,
+    Subject,
+    Word,
     read_order,
     tell,
 )

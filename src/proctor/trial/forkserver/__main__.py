@@ -18,10 +18,10 @@ import time
 from proctor.experiments.base import REGISTRY
 from proctor.prctl import become_subreaper, die_with_parent
 from proctor.trial.forkserver.lane import Lane
-from proctor.trial.forkserver.scratch import remove_tree
+from proctor.trial.forkserver.output import remove_tree
 from proctor.trial.forkserver.watch import HungUpError
 from proctor.trial.forkserver.wire import receive, send
-from proctor.trial.point.failure import describe_failure
+from proctor.trial.point.values import describe_failure
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

@@ -8,6 +8,7 @@ zygote dies; with one trial at a time there is no doubt whose it was. A trial is
 from __future__ import annotations
 
 import gc
+import marshal
 import os
 import signal
 import sys
@@ -15,20 +16,25 @@ import time
 
 from proctor.prctl import become_subreaper, die_with_parent
 from proctor.trial.forkserver.child import Child
-from proctor.trial.forkserver.output import Output
+from proctor.trial.forkserver.output import (
+    Output,
+    empty_folder,
+    has_files,
+    keep_output,
+    make_folder,
+    remove_tree,
+)
 from proctor.trial.forkserver.page import IDLE, PHASES, SharedPage
-from proctor.trial.forkserver.rehearse import pin_what_it_writes
-from proctor.trial.forkserver.scratch import empty_folder, has_files, keep_output, make_folder, remove_tree
-from proctor.trial.forkserver.subject import LostError, Subject
+from proctor.trial.forkserver.pinned import pin_what_it_writes
 from proctor.trial.forkserver.watch import Ending, HungUpError, Watch
 from proctor.trial.forkserver.wire import receive, send
-from proctor.trial.forkserver.zygote import FINISHED, ONCE, STAYS, WATCHED
+from proctor.trial.forkserver.zygote import FINISHED, ONCE, STAYS, WATCHED, LostError, Subject
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     import socket
-    from collections.abc import Callable
-    from typing import NoReturn
+    from collections.abc import Callable, Mapping
+    from typing import Any, NoReturn
 
     from proctor.experiments.base import Registered
     from proctor.trial.forkserver.wire import Message
@@ -90,7 +96,6 @@ class Lane:
         """Fork the zygote first: what is loaded after it, no measured process has to carry."""
         self.subject = Subject(self._life)
         os.close(self.stream)
-        from proctor.trial.forkserver.fitting import Fitting
         from proctor.trial.noise import NoiseProbe
 
         self.fitting = Fitting(self.registered)
@@ -123,7 +128,7 @@ class Lane:
         try:
             return {"exit": self._trial(request)}
         except OSError as error:
-            from proctor.trial.point.failure import message_of
+            from proctor.trial.point.values import message_of
 
             return {"refused": message_of(error)}
         finally:
@@ -178,3 +183,32 @@ def _how(request: Message) -> int:
     if request["resident"]:
         return STAYS
     return WATCHED if request["samplers"] else ONCE
+
+
+class Fitting:
+    """Fits a point's parameters to its experiment here: no measured process needs what checks them.
+
+    Requests become orders that a child carries out without another look at the parameters.
+    """
+
+    def __init__(self, registered: Registered) -> None:
+        from functools import partial
+
+        from proctor.experiments.describe import fitted
+        from proctor.experiments.schema import own_arguments
+
+        self._fitted = partial(fitted, registered)
+        self._defaults = {each.name: each.default for each in own_arguments(registered.cls.__init__)}
+
+    def order(self, request: Mapping[str, Any]) -> bytes:
+        """The request with fitted arguments, as bytes. What does not fit, the child finds out and reports."""
+        try:
+            values, positional, named = self._fitted(request["params"])
+            # Not every default can be sent, and none has to be: the constructor has them.
+            named = {name: value for name, value in named.items() if not self._is_default(name, value)}
+            return marshal.dumps({**request, "fitted": (values, positional, named)})
+        except Exception:  # noqa: BLE001 - raised again in the child, where it is recorded
+            return marshal.dumps({**request, "fitted": None})
+
+    def _is_default(self, name: str, value: Any) -> bool:
+        return name in self._defaults and value is self._defaults[name]

@@ -6,8 +6,7 @@ import select
 import time
 
 from proctor.trial.forkserver.page import PHASES
-from proctor.trial.forkserver.subject import LostError
-from proctor.trial.forkserver.zygote import CLEAR, ENDED, FINISHED, STARTED
+from proctor.trial.forkserver.zygote import CLEAR, ENDED, FINISHED, STARTED, LostError
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -15,9 +14,9 @@ if TYPE_CHECKING:
 
     from proctor.trial.forkserver.output import Output
     from proctor.trial.forkserver.page import Mark, SharedPage
-    from proctor.trial.forkserver.samplers import Samplers
-    from proctor.trial.forkserver.subject import Subject, Word
     from proctor.trial.forkserver.wire import Message
+    from proctor.trial.forkserver.zygote import Subject, Word
+    from proctor.trial.point.instruments import Samplers
 
 HARNESS_GRACE_S = 60.0
 """How long the harness's own work in a child may take before the child counts as hung."""
@@ -107,7 +106,7 @@ class Watch:
         if request["resident"]:
             self._subject.resident = pid
         if request["samplers"]:
-            from proctor.trial.forkserver.samplers import Samplers
+            from proctor.trial.point.instruments import Samplers
 
             ending.samplers = Samplers(request["samplers"], request["folder"], pid)
 

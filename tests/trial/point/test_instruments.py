@@ -8,7 +8,7 @@ import pytest
 
 from proctor.instruments import base
 from proctor.instruments.base import Sampler, register_instrument
-from proctor.trial.forkserver.samplers import Samplers
+from proctor.trial.point.instruments import Samplers
 
 
 @pytest.fixture(autouse=True)
