@@ -20,7 +20,7 @@ from proctor.model.task import VerifierSpec
 from proctor.runfolder.read import RunData
 from proctor.sandbox.base import Limits, Root, SandboxRequest
 from proctor.sandbox.bubblewrap import Bubblewrap
-from proctor.trial.logs import Logs
+from proctor.trial.progress import Logs
 from proctor.trial.redact import Redactor
 from proctor.trial.verify import verify
 

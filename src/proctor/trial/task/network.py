@@ -60,7 +60,7 @@ def is_used(task: Task, spec: SandboxSpec) -> bool:
     return any(policy.network != "none" for policy in policies)
 
 
-class Phases:
+class SandboxNetwork:
     """The network of one running sandbox as it goes from phase to phase."""
 
     def __init__(self, sandbox: Sandbox, begun: Policy) -> None:

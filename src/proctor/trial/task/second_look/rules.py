@@ -7,12 +7,11 @@ import re
 import sys
 from collections.abc import Callable, Sequence
 
-from proctor.trial.task.second_look.changes import Entry, below
-from proctor.trial.task.second_look.configuration import of_etc, of_home, pytest_settings
+from proctor.trial.task.second_look.changes import Undo, below
+from proctor.trial.task.second_look.look import INSTALLED, MODULES, TOOLS, Look
 from proctor.trial.task.second_look.packages import INFO, SITE
-from proctor.trial.task.second_look.python_paths import of_python
-from proctor.trial.task.second_look.setting import Look, Undo
-from proctor.trial.task.second_look.tools import INSTALLED, MODULES, TOOLS
+from proctor.trial.task.second_look.startup import of_etc, of_home, of_python, pytest_settings
+from proctor.trial.task.state import Entry
 
 _ROOT_FILES = re.compile(r"[^/]+\.(py|pyc|so)|\.?pytest\.ini|node_modules(/.*)?")
 _TEST_FILES = {"conftest.py", "pytest.ini", ".pytest.ini"}

@@ -1,25 +1,84 @@
-"""The agent's changes as a patch, from a saved state. The state is hostile: parsed, never unpacked."""
+"""Read a saved state, which is a tar of everything an agent changed, and make a patch of it.
+
+The state is hostile: it is parsed and never unpacked here.
+"""
 
 from __future__ import annotations
 
 import difflib
+import io
 import posixpath
 import re
-from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass
+import tarfile
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
-
-from proctor.trial.task.state_tar import Member, members
 
 MAX_FILE_BYTES = 1 << 20
 MAX_PATCH_BYTES = 8 << 20
 MAX_FILES = 2_000
 _ODD = re.compile(r'[\x00-\x1f"\\\x7f\udc80-\udcff]')
-WHITEOUT = ".wh."
-"""How a layer marks a removed file."""
+_WHITEOUT = ".wh."
+"""How a layer marks a removed file; an overlay does it by a device of characters."""
 
 Base = Callable[[str], bytes | None]
 """The content of a path before the agent started; None when it did not exist."""
+
+
+@dataclass(frozen=True, slots=True)
+class Entry:
+    """One path of the saved state, relative to the root."""
+
+    path: str
+    kind: str
+    """file, folder, link, pipe, or gone for what was removed"""
+    size: int = 0
+    opaque: bool = False
+    """A folder that hides what the image has there."""
+    read: Callable[[], bytes] = field(default=bytes, compare=False)
+    """The content of a file; works until the next entry is asked for."""
+
+
+def entries(state: Path | bytes) -> Iterator[Entry]:
+    """Every path, in order; of a file, or of one that was read already."""
+    with (
+        io.BytesIO(state) if isinstance(state, bytes) else state.open("rb") as stream,
+        tarfile.open(fileobj=stream, mode="r:") as archive,
+    ):
+        for member in archive:
+            path, kind = clean_path(member.name), _kind(member)
+            folder, name = posixpath.split(path)
+            if name.startswith(_WHITEOUT):
+                path, kind = posixpath.join(folder, name.removeprefix(_WHITEOUT)), "gone"
+            if path:
+                size = member.size if kind == "file" else 0
+                yield Entry(path, kind, size, is_opaque(member), partial(_content, archive, member))
+
+
+def clean_path(name: str) -> str:
+    """A name of the archive as a path relative to the root."""
+    return posixpath.normpath(f"/{name}").lstrip("/")
+
+
+def is_opaque(member: tarfile.TarInfo) -> bool:
+    """Whether a folder hides what the image has there."""
+    return any(name.endswith("overlay.opaque") and value == "y" for name, value in member.pax_headers.items())
+
+
+def _kind(member: tarfile.TarInfo) -> str:
+    if member.isfile():
+        return "file"
+    if member.isdir():
+        return "folder"
+    if member.ischr():
+        return "gone"
+    return "link" if member.issym() or member.islnk() else "pipe"
+
+
+def _content(archive: tarfile.TarFile, member: tarfile.TarInfo) -> bytes:
+    file = archive.extractfile(member)
+    return file.read() if file else b""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -36,12 +95,9 @@ def diff_state(state: Path | bytes, workdir: str, base: Base) -> Diff:
     parts: list[str] = []
     counts = {"added": 0, "modified": 0, "deleted": 0, "left_out": 0}
     size = 0
-    prefix = workdir.strip("/")
-    for member in members(state):
-        path = posixpath.normpath("/" + member.name).lstrip("/")
-        if not _below(path, prefix):
-            continue
-        change = _change(member, path[len(prefix) :].strip("/"), path, base)
+    prefix = f"{workdir.strip('/')}/".lstrip("/")
+    for entry in entries(state):
+        change = _change(entry, entry.path[len(prefix) :], base) if entry.path.startswith(prefix) else None
         if change is None:
             continue
         kind, text = change
@@ -54,22 +110,17 @@ def diff_state(state: Path | bytes, workdir: str, base: Base) -> Diff:
     return Diff(patch="".join(parts), counts=counts)
 
 
-def _change(member: Member, name: str, path: str, base: Base) -> tuple[str, str] | None:
-    """(kind, patch) of one member; None when it changed nothing that a patch shows."""
-    folder, last = posixpath.split(name)
-    if last.startswith(WHITEOUT) or member.kind == "device":
-        gone = last.removeprefix(WHITEOUT)
-        before = base(posixpath.join(posixpath.dirname(path), gone))
-        if before is None:
-            return None
-        return "deleted", _patch(posixpath.join(folder, gone), before, None)
-    if member.kind != "file":
+def _change(entry: Entry, name: str, base: Base) -> tuple[str, str] | None:
+    """(kind, patch) of one entry; None when it changed nothing that a patch shows."""
+    if entry.kind not in {"file", "gone"}:
         return None
-    before = base(path)
+    before = base(entry.path)
+    if entry.kind == "gone":
+        return None if before is None else ("deleted", _patch(name, before, None))
     kind = "added" if before is None else "modified"
-    if member.size > MAX_FILE_BYTES:
+    if entry.size > MAX_FILE_BYTES:
         return kind, ""
-    after = member.read()
+    after = entry.read()
     return None if after == before else (kind, _patch(name, before, after))
 
 
@@ -112,7 +163,3 @@ def _escaped(character: str) -> str:
     if character in '"\\':
         return f"\\{character}"
     return "".join(f"\\{byte:03o}" for byte in character.encode(errors="surrogateescape"))
-
-
-def _below(path: str, prefix: str) -> bool:
-    return not prefix or path.startswith(f"{prefix}/")

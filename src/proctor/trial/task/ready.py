@@ -1,18 +1,23 @@
-"""The ENTRYPOINT of a task's image, started before the agent and left running beside it, as Harbor does.
+"""What is made ready before an agent works: the image's ENTRYPOINT, a step's files, health checks.
 
-It gets a command that only waits, and has done its preparations once it starts that command.
+The entrypoint is left running beside the agent, as Harbor does. It gets a command that only waits, and has
+done its preparations once it starts that command.
 """
 
 from __future__ import annotations
 
 import asyncio
 import posixpath
-from collections.abc import Callable, Sequence
+import shlex
+import time
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from typing import Literal
 
-from proctor.errors import SandboxError
-from proctor.sandbox.base import ExecResult, Root, Sandbox
+from proctor.errors import SandboxError, TaskError
+from proctor.model.task import Healthcheck, Step
+from proctor.sandbox.base import ExecResult, Root, Sandbox, end_processes
+from proctor.trial.verify import FRESH
 
 LOG = "entrypoint.log"
 _REACHED = b"proctor: the entrypoint has started its command; left in the background: "
@@ -84,3 +89,56 @@ def starts_something(entrypoint: Sequence[str]) -> bool:
         return False
     shell = posixpath.basename(entrypoint[0]) in {"sh", "bash", "dash", "ash", "zsh"}
     return not (shell and all(word.startswith("-") for word in entrypoint[1:]))
+
+
+_SETUP = "setup.sh"
+_SETUP_TIMEOUT_S = 600.0
+
+
+async def make_ready(sandbox: Sandbox, step: Step, *, cwd: str, env: Mapping[str, str], first: bool) -> None:
+    """Take away what the last verifier left, lay out the step's files, run its set-up, wait until healthy."""
+    user = step.agent.user
+    if not first:
+        await end_processes(sandbox, fresh=FRESH)
+    if step.workdir is not None:
+        await sandbox.upload(step.workdir, cwd)
+        if (step.workdir / _SETUP).is_file():
+            script = f"{cwd.rstrip('/')}/{_SETUP}"
+            result = await sandbox.exec(
+                ["/bin/bash", script], env=env, cwd=cwd, user=user, timeout_s=_SETUP_TIMEOUT_S
+            )
+            if result.exit_code or result.timed_out:
+                raise TaskError(f"steps/{step.name}/workdir/{_SETUP} {_ended(result)}")
+    if step.healthcheck:
+        await wait_healthy(sandbox, step.healthcheck, cwd=cwd, env=env, user=user)
+
+
+def _ended(result: ExecResult) -> str:
+    ended = "did not end in time" if result.timed_out else f"ended with exit code {result.exit_code}"
+    said = (result.stderr or result.stdout).decode(errors="replace").strip()[-300:]
+    return f"{ended}: {shlex.quote(said)}"
+
+
+async def wait_healthy(
+    sandbox: Sandbox,
+    check: Healthcheck,
+    *,
+    cwd: str,
+    env: Mapping[str, str] | None = None,
+    user: str | None = None,
+    clock: Callable[[], float] = time.monotonic,
+) -> None:
+    """Run a health check until it succeeds; SandboxError after too many failures in a row."""
+    start_ends = clock() + check.start_period_s
+    failures = 0
+    while True:
+        starting = clock() < start_ends
+        result = await sandbox.exec(
+            ["/bin/sh", "-c", check.command], env=env, cwd=cwd, user=user, timeout_s=check.timeout_s
+        )
+        if result.exit_code == 0 and not result.timed_out:
+            return
+        failures += not starting
+        if failures >= check.retries:
+            raise SandboxError(f"the task's health check failed {check.retries} times: {check.command}")
+        await asyncio.sleep(check.start_interval_s if starting else check.interval_s)

@@ -3,7 +3,7 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from proctor.trial.logs import LogFile, Logs
+from proctor.trial.progress import Live, LogFile, Logs, Phases
 from proctor.trial.redact import Redactor, secrets_in
 
 NOTHING = Redactor({})
@@ -79,3 +79,25 @@ def test_only_variables_that_sound_secret_are_secrets():
     assert secrets_in(environ) == {"OPENAI_API_KEY": "sk-12345678", "MY_TOKEN": "t" * 9}
     assert Redactor({"A": "x" * 9}).text("see " + "x" * 9) == "see [redacted:A]"
     assert Redactor({}).text("plain") == "plain"
+
+
+def test_the_phases_that_people_wait_for_are_told_as_they_begin():
+    told = []
+    phases = Phases(entered=Live(lambda *note: told.append(note)).phase)
+    for name in ("image", "queue", "start", "setup", "agent", "collect", "verify", "stop"):
+        with phases.phase(name):
+            pass
+    assert told == [("attempt.phase", {"phase": name}) for name in ("image", "start", "agent", "verify")]
+
+
+def test_a_log_that_grows_is_told_at_most_once_a_second_with_its_whole_length():
+    told, now = [], [0.0]
+    live = Live(lambda kind, data: told.append((kind, data["name"], data["bytes"])), clock=lambda: now[0])
+    for moment, name in ((0.0, "agent.log"), (0.5, "agent.log"), (0.6, "tests.log"), (1.0, "agent.log")):
+        now[0] = moment
+        live.log(name, b"x" * 10)
+    assert told == [
+        ("attempt.log", "agent.log", 10),
+        ("attempt.log", "tests.log", 10),
+        ("attempt.log", "agent.log", 30),
+    ]

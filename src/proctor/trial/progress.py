@@ -1,17 +1,79 @@
-"""Logs of an attempt: complete while they are small, and never only the first part when they are not.
+"""What an attempt leaves while it runs: its phases and its logs, and what others may follow of both.
 
-A log keeps its beginning and its end. What lies between the two limits is counted and left out, so a
-two-gigabyte log costs a few megabytes and still shows how the work ended.
+A log is complete while it is small; a larger one keeps its beginning and its end. What lies between the two
+limits is counted and left out, so a two-gigabyte log costs a few megabytes and still shows how work ended.
 """
 
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Sequence
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
+from typing import Any
 
 from proctor.trial.redact import RedactedStream, Redactor
+
+
+class Phases:
+    """A stopwatch per phase; a phase that is entered twice adds up."""
+
+    def __init__(
+        self,
+        clock: Callable[[], float] = time.perf_counter,
+        entered: Callable[[str], None] | None = None,
+    ) -> None:
+        self.seconds: dict[str, float] = {}
+        self.current = ""
+        self.clock = clock
+        self.entered = entered
+        """Hears the name of a phase that begins."""
+
+    @contextmanager
+    def phase(self, name: str) -> Iterator[None]:
+        """Time what happens inside; `current` stays at the phase that raised."""
+        self.current = name
+        if self.entered:
+            self.entered(name)
+        began = self.clock()
+        try:
+            yield
+        finally:
+            self.seconds[name] = self.seconds.get(name, 0.0) + self.clock() - began
+
+
+_PHASES = frozenset({"image", "start", "agent", "verify"})
+_EVERY_S = 1.0
+"""At most this often a log's growth is told, for each log."""
+
+Note = Callable[[str, Mapping[str, Any]], None]
+"""Hears the kind of an event and its data; must be quick."""
+
+
+class Live:
+    """Tells of one attempt."""
+
+    def __init__(self, note: Note, clock: Callable[[], float] = time.monotonic) -> None:
+        self._note = note
+        self._clock = clock
+        self._bytes: dict[str, int] = {}
+        self._told: dict[str, float] = {}
+
+    def phase(self, name: str) -> None:
+        """A phase begins. Short ones are not told."""
+        if name in _PHASES:
+            self._note("attempt.phase", {"phase": name})
+
+    def log(self, name: str, data: bytes) -> None:
+        """A log has grown."""
+        self._bytes[name] = self._bytes.get(name, 0) + len(data)
+        now = self._clock()
+        if now - self._told.get(name, -_EVERY_S) >= _EVERY_S:
+            self._told[name] = now
+            self._note("attempt.log", {"name": name, "bytes": self._bytes[name]})
+
 
 HEAD_BYTES = 4 << 20
 TAIL_BYTES = 4 << 20

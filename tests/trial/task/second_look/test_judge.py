@@ -9,11 +9,11 @@ import tarfile
 import pytest
 
 from proctor.sandbox.lower import Lower
-from proctor.trial.task.second_look.clean import write_clean
-from proctor.trial.task.second_look.configuration import libraries_in
-from proctor.trial.task.second_look.find import Surroundings, find
+from proctor.trial.task.second_look.changes import write_clean
+from proctor.trial.task.second_look.judge import Surroundings, find
+from proctor.trial.task.second_look.look import TaskText
 from proctor.trial.task.second_look.packages import versions, without
-from proctor.trial.task.second_look.tools import TaskText
+from proctor.trial.task.second_look.startup import libraries_in
 
 GONE = object()
 OPAQUE = object()

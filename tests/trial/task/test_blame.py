@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from proctor.trial.task.limits_reached import own_limits
+from proctor.trial.task.blame import own_limits
 
 
 @pytest.mark.parametrize(

@@ -1,13 +1,91 @@
 from __future__ import annotations
 
 import io
+import os
 import subprocess
 import tarfile
 from pathlib import Path
 
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
-from proctor.trial.task.diff import MAX_FILE_BYTES, diff_state
+from proctor.trial.task.state import MAX_FILE_BYTES, diff_state, entries
+
+
+def entry(name: str, kind: bytes = tarfile.REGTYPE, content: bytes = b"", **pax: str):
+    info = tarfile.TarInfo(name)
+    info.type, info.size, info.pax_headers = kind, len(content), pax
+    return info, content
+
+
+def archive(path, members, form=tarfile.PAX_FORMAT):
+    with tarfile.open(path, "w", format=form) as file:
+        for info, content in members:
+            file.addfile(info, io.BytesIO(content))
+    return path
+
+
+def listed(path):
+    return [
+        (each.path, each.kind, each.size, each.read() if each.kind == "file" else b"")
+        for each in entries(path)
+    ]
+
+
+ENTRIES = [
+    entry("./app", tarfile.DIRTYPE, **{"SCHILY.xattr.user.overlay.opaque": "y"}),
+    entry("./app/hello.txt", content=b"hello"),
+    entry("./app/empty"),
+    entry("./app/link", tarfile.SYMTYPE),
+    entry("./app/removed", tarfile.CHRTYPE),
+    entry("./app/pipe", tarfile.FIFOTYPE),
+    entry("./app/block", content=b"x" * 512),
+]
+
+
+FOUND = [
+    ("app", "folder", 0, b""),
+    ("app/hello.txt", "file", 5, b"hello"),
+    ("app/empty", "file", 0, b""),
+    ("app/link", "link", 0, b""),
+    ("app/removed", "gone", 0, b""),
+    ("app/pipe", "pipe", 0, b""),
+    ("app/block", "file", 512, b"x" * 512),
+]
+
+
+@pytest.mark.parametrize("form", [tarfile.PAX_FORMAT, tarfile.GNU_FORMAT, tarfile.USTAR_FORMAT])
+def test_every_format_is_read_with_what_was_removed(tmp_path, form):
+    long = "d" * 60 + "/" + "e" * 60 + "/file"
+    path = archive(tmp_path / "state.tar", [*ENTRIES, entry(long, content=b"deep"), entry("a/.wh.b")], form)
+    assert listed(path) == [*FOUND, (long, "file", 4, b"deep"), ("a/b", "gone", 0, b"")]
+    assert listed(path.read_bytes()) == listed(path)
+
+
+def test_a_folder_that_hides_what_is_below_it_is_marked(tmp_path):
+    assert [each.opaque for each in entries(archive(tmp_path / "state.tar", ENTRIES))] == [True] + [False] * 6
+
+
+def test_a_size_beyond_the_end_is_an_error(tmp_path):
+    path = archive(tmp_path / "state.tar", [entry("a", content=b"x" * 2000)])
+    os.truncate(path, 1024)
+    with pytest.raises(tarfile.TarError):
+        listed(path)
+
+
+@settings(max_examples=60, deadline=None)
+@given(st.binary(max_size=2048), st.integers(0, 4000))
+def test_garbage_never_reads_outside_of_the_file(tmp_path_factory, noise, place):
+    path = archive(tmp_path_factory.mktemp("tar") / "state.tar", ENTRIES)
+    data = bytearray(path.read_bytes())
+    data[place : place + len(noise)] = noise
+    path.write_bytes(data)
+    try:
+        found = listed(path)
+    except (tarfile.TarError, ValueError, OverflowError, EOFError):
+        return
+    assert sum(len(content) for *_, content in found) <= len(data)
 
 
 def make_state(path: Path, files: dict[str, bytes | None], links: dict[str, str] | None = None) -> Path:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 
 from proctor.agents.trajectory import Trajectory
-from proctor.trial.task.usage import added, usage_of
+from proctor.trial.task.record import added, usage_of
 
 
 def trajectory() -> Trajectory:
