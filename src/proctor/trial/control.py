@@ -12,7 +12,7 @@ import shutil
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass, fields, replace
 from hashlib import sha256
 from pathlib import Path
 from typing import Any
@@ -253,14 +253,6 @@ def _read(file: Path, folder: str) -> Control | None:
     """A control that was run before; a file that cannot be read is as good as none."""
     with suppress(OSError, ValueError, KeyError, TypeError):
         found = json.loads(file.read_bytes())
-        reward = found["reward"]
-        return Control(
-            task=str(found["task"]),
-            step=found["step"],
-            folder=folder,
-            outcome=Outcome(found["outcome"]),
-            reward=None if reward is None else float(reward),
-            message=str(found["message"]),
-            took_s=float(found["took_s"]),
-        )
+        known = {each.name: found[each.name] for each in fields(Control)}
+        return Control(**{**known, "folder": folder, "outcome": Outcome(found["outcome"])})
     return None

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import shutil
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import replace
 from functools import partial
@@ -46,10 +46,10 @@ from proctor.trial.task.prepare import TaskTrialPlan
 from proctor.trial.task.ready import Entrypoint, make_ready, wait_healthy
 from proctor.trial.task.record import added, build_record, limits_asked
 from proctor.trial.task.second_look import judge as second_look
-from proctor.trial.task.setting import TaskSetting, environment, filled, sandbox_request, workdir_of
+from proctor.trial.task.setting import TaskSetting, environment, sandbox_request, workdir_of
 from proctor.trial.task.state import Base
 from proctor.trial.task.workspace import commits
-from proctor.trial.verify import Given, Verdict, combine, open_separate, too_low, verify, verify_rubrics
+from proctor.trial.verify import Verdict, combine, judge_in, open_separate, too_low
 
 if TYPE_CHECKING:
     from proctor.trial.control import Controls
@@ -340,13 +340,13 @@ class TaskAttempt:
             with self.phases.phase("verify"):
                 found = await second_look.look(self, step, policy)
                 self.system_changes = found.summary
-                verdict = await self.judge_in(self.sandbox, self.workdir, step, fresh=found.fresh)
+                verdict = await judge_in(self, self.sandbox, self.workdir, step, fresh=found.fresh)
             return await second_look.confirm(self, found, verdict, step, policy)
         with self.phases.phase("start"):
             apart, cwd = await open_separate(self, step, policy)
         try:
             with self.phases.phase("verify"):
-                return await self.judge_in(apart, cwd, step)
+                return await judge_in(self, apart, cwd, step)
         finally:
             with self.phases.phase("stop"):
                 await apart.stop()
@@ -362,25 +362,6 @@ class TaskAttempt:
     def state_file(self) -> Path | None:
         """The saved state of the agent's work, where it is kept."""
         return self.folder / "state.tar" if self.state and not self.redacted_state else None
-
-    async def judge_in(
-        self, sandbox: Sandbox, cwd: str, step: Step | None, *, fresh: Sequence[str] = (), again: bool = False
-    ) -> Verdict:
-        """Run the tests in a sandbox and read the verdict."""
-        spec, tests = self.verifier_of(step), self.tests_of(step)
-        given = Given(
-            spec=spec,
-            env={**self.env, **filled(self.setting, self.plan, spec.env, "verifier")},
-            cwd=cwd,
-            logs=self.logs,
-            fresh=fresh,
-        )
-        if self.task.kind == "prepared" and self.task.rubrics:
-            verdict, self.rubrics = await verify_rubrics(sandbox, given, tests[-1], self.task.rubrics)
-            return verdict
-        parts = ("verifier", step.name if step else "", second_look.PHASE if again else "")
-        keep = self.folder.joinpath(*filter(None, parts))
-        return await verify(sandbox, given, () if spec.bundled else tests, keep)
 
     def _take(self, verdict: Verdict) -> None:
         """Join both ends: how the agent ended gives the name, the verifier gives the reward."""
@@ -404,12 +385,8 @@ class TaskAttempt:
             with self.phases.phase("stop"), suppress(SandboxError):
                 await leave(self.sandbox)
             info = self.sandbox.info()
-            self.ledger = {
-                **info.ledger,
-                "backend": info.backend,
-                "limits": limits_asked(self.limits),
-                "enforced": dict(info.enforced),
-            }
+            self.ledger = {**info.ledger, "backend": info.backend, "limits": limits_asked(self.limits)}
+            self.ledger["enforced"] = dict(info.enforced)
             self.notes += own_limits(self.ledger)
             # Killed by the host for memory or disk, or cut off by it: it cannot be judged.
             if self.outcome is not Outcome.PASSED and (lost := lost_to_host(self.ledger)):

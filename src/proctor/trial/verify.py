@@ -40,7 +40,7 @@ class Verdict:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Given:
+class VerifierInputs:
     """What the tests of a task or of a step run with."""
 
     spec: VerifierSpec
@@ -51,7 +51,7 @@ class Given:
     """More folders to empty before."""
 
 
-async def verify(sandbox: Sandbox, given: Given, tests: Sequence[Path], keep: Path) -> Verdict:
+async def verify(sandbox: Sandbox, given: VerifierInputs, tests: Sequence[Path], keep: Path) -> Verdict:
     """Run `test.sh` in a quiet sandbox and read the reward. Files it left go to `keep`.
 
     Folders of `tests` are laid over each other; without any the sandbox's own `/tests` is used.
@@ -102,7 +102,7 @@ async def download_logs(sandbox: Sandbox, keep: Path) -> None:
 
 
 async def verify_rubrics(
-    sandbox: Sandbox, given: Given, tests: Path, rubrics: Sequence[Rubric]
+    sandbox: Sandbox, given: VerifierInputs, tests: Path, rubrics: Sequence[Rubric]
 ) -> tuple[Verdict, list[dict[str, object]]]:
     """Run each rubric's scripts. A rubric that nothing tests is untested and leaves the denominator."""
     await end_processes(sandbox, fresh=[*FRESH, *given.fresh])
@@ -197,6 +197,26 @@ def combine(strategy: str, judged: Sequence[Verdict], lost: int = 0) -> Verdict:
     parts = {name: sum(each.parts.get(name, 0.0) for each in counted) / len(counted) for name in names}
     reward = sum(each.reward or 0.0 for each in counted) / len(counted)
     return Verdict(outcome=from_reward(reward), reward=reward, parts=parts)
+
+
+async def judge_in(
+    attempt: TaskAttempt,
+    sandbox: Sandbox,
+    cwd: str,
+    step: Step | None,
+    *,
+    fresh: Sequence[str] = (),
+    part: str = "",
+) -> Verdict:
+    """Run the tests of an attempt in a sandbox and read the verdict; files go to a `part` of the verifier's."""
+    spec, tests = attempt.verifier_of(step), attempt.tests_of(step)
+    env = {**attempt.env, **filled(attempt.setting, attempt.plan, spec.env, "verifier")}
+    given = VerifierInputs(spec=spec, env=env, cwd=cwd, logs=attempt.logs, fresh=fresh)
+    if attempt.task.kind == "prepared" and attempt.task.rubrics:
+        verdict, attempt.rubrics = await verify_rubrics(sandbox, given, tests[-1], attempt.task.rubrics)
+        return verdict
+    keep = attempt.folder / "verifier" / (step.name if step else "") / part
+    return await verify(sandbox, given, () if spec.bundled else tests, keep)
 
 
 async def open_separate(attempt: TaskAttempt, step: Step | None, policy: Policy) -> tuple[Sandbox, str]:

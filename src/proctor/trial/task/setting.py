@@ -26,6 +26,10 @@ from proctor.trial.task.prepare import TaskTrialPlan
 STARTS = 4 * len(allowed_cpus())
 """Sandboxes that are being started at a time. Of many trials some then work while others begin, and the
 first does not wait until the last has a place."""
+_WORKDIR = "/app"
+_PIDS = 512
+_REFERENCE = re.compile(r"\$\{([^}:]+)(?::-(.*))?\}", re.DOTALL)
+"""`${VAR}` or `${VAR:-default}`"""
 
 
 class MakeRoot(Protocol):
@@ -80,22 +84,22 @@ def environment(setting: TaskSetting, plan: TaskTrialPlan) -> dict[str, str]:
 def filled(
     setting: TaskSetting, plan: TaskTrialPlan, values: Mapping[str, str], table: str
 ) -> dict[str, str]:
-    """Variables of a table of the task, with `${VAR}` looked up."""
-    if not values:
-        return {}
-    where = f"{plan.task.path / 'task.toml'}: [{table}.env]"
-    return fill(values, {**setting.given, **plan.env}, where)
-
-
-_REFERENCE = re.compile(r"\$\{([^}:]+)(?::-(.*))?\}", re.DOTALL)
-
-
-def fill(values: Mapping[str, str], given: Mapping[str, str], where: str) -> dict[str, str]:
-    """The same variables, references filled in; an unset one without a default is the task's error.
+    """Variables of a table of the task, with `${VAR}` looked up; an unset one is the task's error.
 
     A value is a reference as a whole or not at all: a dollar sign in a longer text is only a dollar sign.
     """
-    return {name: _filled(value, given, where) for name, value in values.items()}
+    found = dict(values)
+    given = {**setting.given, **plan.env}
+    for variable, value in values.items():
+        if match := _REFERENCE.fullmatch(value):
+            name, default = match[1], match[2]
+            if name not in given and default is None:
+                raise TaskError(
+                    f"{plan.task.path / 'task.toml'}: [{table}.env]: ${{{name}}} has no default, and the "
+                    "spec does not grant it (pass_env) or it is not set"
+                )
+            found[variable] = given.get(name, default)
+    return found
 
 
 def wanted(values: Mapping[str, str]) -> Iterator[str]:
@@ -104,24 +108,6 @@ def wanted(values: Mapping[str, str]) -> Iterator[str]:
         match = _REFERENCE.fullmatch(value)
         if match and match[2] is None:
             yield match[1]
-
-
-def _filled(value: str, given: Mapping[str, str], where: str) -> str:
-    match = _REFERENCE.fullmatch(value)
-    if match is None:
-        return value
-    name, default = match[1], match[2]
-    if name in given:
-        return given[name]
-    if default is None:
-        raise TaskError(
-            f"{where}: ${{{name}}} has no default, and the spec does not grant it (pass_env) or it is not set"
-        )
-    return default
-
-
-WORKDIR = "/app"
-_PIDS = 512
 
 
 def limits_for(task: Task, spec: SandboxSpec) -> Limits:
@@ -142,7 +128,7 @@ def workdir_of(task: Task, root: Root) -> str:
     """Where the agent starts: the task's setting, then the image's, then the usual default."""
     if task.environment.workdir:
         return task.environment.workdir
-    return root.workdir if root.workdir not in {"", "/"} else WORKDIR
+    return root.workdir if root.workdir not in {"", "/"} else _WORKDIR
 
 
 def sandbox_request(

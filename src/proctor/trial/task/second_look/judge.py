@@ -37,7 +37,7 @@ from proctor.trial.task.second_look.look import Look, TaskText, test_text
 from proctor.trial.task.second_look.packages import STATUS, is_record, packages_of, without
 from proctor.trial.task.second_look.startup import ACCOUNTS, CACHE
 from proctor.trial.task.state import Entry, entries
-from proctor.trial.verify import LOG, Verdict
+from proctor.trial.verify import LOG, Verdict, judge_in
 
 if TYPE_CHECKING:
     from proctor.trial.task_trial import TaskAttempt
@@ -159,7 +159,7 @@ async def _second(
     sandbox = attempt.setting.backend.sandbox(request)
     try:
         await sandbox.start()
-        return await attempt.judge_in(sandbox, attempt.workdir, step, again=True), ""
+        return await judge_in(attempt, sandbox, attempt.workdir, step, part=PHASE), ""
     except SandboxError as error:
         if await is_hosts(error, sandbox):
             raise
