@@ -3,7 +3,7 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from proctor.trial.progress import Live, LogFile, Logs, Phases
+from proctor.trial.progress import LiveEvents, LogFile, Logs, Phases
 from proctor.trial.redact import Redactor, secrets_in
 
 NOTHING = Redactor({})
@@ -83,7 +83,7 @@ def test_only_variables_that_sound_secret_are_secrets():
 
 def test_the_phases_that_people_wait_for_are_told_as_they_begin():
     told = []
-    phases = Phases(entered=Live(lambda *note: told.append(note)).phase)
+    phases = Phases(entered=LiveEvents(lambda *note: told.append(note)).phase)
     for name in ("image", "queue", "start", "setup", "agent", "collect", "verify", "stop"):
         with phases.phase(name):
             pass
@@ -92,7 +92,9 @@ def test_the_phases_that_people_wait_for_are_told_as_they_begin():
 
 def test_a_log_that_grows_is_told_at_most_once_a_second_with_its_whole_length():
     told, now = [], [0.0]
-    live = Live(lambda kind, data: told.append((kind, data["name"], data["bytes"])), clock=lambda: now[0])
+    live = LiveEvents(
+        lambda kind, data: told.append((kind, data["name"], data["bytes"])), clock=lambda: now[0]
+    )
     for moment, name in ((0.0, "agent.log"), (0.5, "agent.log"), (0.6, "tests.log"), (1.0, "agent.log")):
         now[0] = moment
         live.log(name, b"x" * 10)

@@ -52,7 +52,7 @@ Note = Callable[[str, Mapping[str, Any]], None]
 """Hears the kind of an event and its data; must be quick."""
 
 
-class Live:
+class LiveEvents:
     """Tells of one attempt."""
 
     def __init__(self, note: Note, clock: Callable[[], float] = time.monotonic) -> None:

@@ -29,7 +29,7 @@ _ENDS = {Outcome.AGENT_TIMEOUT, Outcome.AGENT_ERROR, Outcome.BUDGET_EXHAUSTED}
 
 
 @dataclass(frozen=True, slots=True)
-class Earlier:
+class EarlierAttempt:
     """What is taken over from the attempt that is judged again."""
 
     run_id: str
@@ -46,7 +46,7 @@ class RegradeAttempt(TaskAttempt):
         plan: TaskTrialPlan,
         trial: PlannedTrial,
         lease: Lease,
-        earlier: Earlier,
+        earlier: EarlierAttempt,
         controls: Controls | None = None,
     ) -> None:
         super().__init__(setting, plan, trial, lease, controls=controls)
@@ -93,7 +93,7 @@ class RegradeExecutor(TaskExecutor):
         self,
         setting: TaskSetting,
         plans: Callable[[PlannedTrial], TaskTrialPlan],
-        earlier: Callable[[PlannedTrial], Earlier | str],
+        earlier: Callable[[PlannedTrial], EarlierAttempt | str],
     ) -> None:
         super().__init__(setting, plans)
         self.earlier = earlier
@@ -119,5 +119,5 @@ class RegradeExecutor(TaskExecutor):
 
     def _attempt(self, plan: TaskTrialPlan, trial: PlannedTrial, lease: Lease) -> TaskAttempt:
         found = self.earlier(trial)
-        assert isinstance(found, Earlier)
+        assert isinstance(found, EarlierAttempt)
         return RegradeAttempt(self.setting, plan, trial, lease, found, self.controls)

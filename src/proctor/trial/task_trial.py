@@ -28,7 +28,7 @@ from proctor.model.task import Step, VerifierSpec
 from proctor.model.trial import Lease
 from proctor.sandbox.base import Limits, Root, Sandbox, SandboxRequest, leave
 from proctor.trial.collect import base_of
-from proctor.trial.progress import Live, Logs, Phases
+from proctor.trial.progress import LiveEvents, Logs, Phases
 from proctor.trial.task.agent import agent_context, begin_trajectory, check_program
 from proctor.trial.task.blame import (
     compare,
@@ -86,7 +86,7 @@ class TaskAttempt:
         self.lease = lease
         self.folder = setting.collector.folder(trial, lease.attempt)
         self.redactor = setting.redactor
-        live = Live(partial(setting.note, lease)) if setting.note else None
+        live = LiveEvents(partial(setting.note, lease)) if setting.note else None
         heard = [partial(setting.on_log, trial)] if setting.on_log else []
         self.logs = Logs(self.folder / "logs", self.redactor, [*heard, live.log] if live else heard)
         self.phases = Phases(entered=live.phase if live else None)

@@ -208,7 +208,7 @@ async def judge_in(
     fresh: Sequence[str] = (),
     part: str = "",
 ) -> Verdict:
-    """Run the tests of an attempt in a sandbox and read the verdict; files go to a `part` of the verifier's."""
+    """Run an attempt's tests in a sandbox and read the verdict; files go to a `part` of the verifier's."""
     spec, tests = attempt.verifier_of(step), attempt.tests_of(step)
     env = {**attempt.env, **filled(attempt.setting, attempt.plan, spec.env, "verifier")}
     given = VerifierInputs(spec=spec, env=env, cwd=cwd, logs=attempt.logs, fresh=fresh)

@@ -28,7 +28,7 @@ from proctor.trial.forkserver.page import IDLE, PHASES, SharedPage
 from proctor.trial.forkserver.pinned import pin_what_it_writes
 from proctor.trial.forkserver.watch import Ending, HungUpError, Watch
 from proctor.trial.forkserver.wire import receive, send
-from proctor.trial.forkserver.zygote import FINISHED, ONCE, STAYS, WATCHED, LostError, Subject
+from proctor.trial.forkserver.zygote import FINISHED, ONCE, STAYS, WATCHED, LostError, ZygoteClient
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -66,7 +66,7 @@ class Lane:
             last = False
             while not last and (received := receive(self.control)) is not None:
                 answer = self._answer(received[0]["trial"])
-                last = answer["last"] = self.subject.busy
+                last = answer["last"] = self.zygote.busy
                 send(self.control, answer)
             code = 0
         except HungUpError:
@@ -94,13 +94,13 @@ class Lane:
 
     def _prepare(self) -> None:
         """Fork the zygote first: what is loaded after it, no measured process has to carry."""
-        self.subject = Subject(self._life)
+        self.zygote = ZygoteClient(self._life)
         os.close(self.stream)
         from proctor.trial.noise import NoiseProbe
 
         self.fitting = Fitting(self.registered)
         self.noise = NoiseProbe()
-        self.watch = Watch(self.control.fileno(), self.subject, self.page, self.outputs)
+        self.watch = Watch(self.control.fileno(), self.zygote, self.page, self.outputs)
 
     def _life(self, orders: int, answers: int) -> Callable[[bytes, bool], NoReturn]:
         """In the zygote: give back what is the lane's alone, and say how children live."""
@@ -147,7 +147,7 @@ class Lane:
             output.reset()
         before = self.noise.begin()
         forked_ns = time.monotonic_ns()
-        self.subject.order(self.fitting.order(request), _how(request))
+        self.zygote.order(self.fitting.order(request), _how(request))
         ending = self.watch.until_over(request)
         answer = self._describe(ending)
         answer["forked_ns"], answer["ended_ns"] = forked_ns, time.monotonic_ns()
@@ -158,11 +158,11 @@ class Lane:
 
     def _describe(self, ending: Ending) -> Message:
         """How it ended, and what was finished but not sent."""
-        mark, word = ending.overdue or self.page.read_mark(), ending.word
-        stays = word.kind == FINISHED
+        mark, report = ending.overdue or self.page.read_mark(), ending.report
+        stays = report.kind == FINISHED
         answer: Message = {
-            "status": None if stays else word.number,
-            "used": () if stays else word.used,
+            "status": None if stays else report.number,
+            "used": () if stays else report.used,
             "phase": PHASES[mark.phase] if mark.phase < len(PHASES) else PHASES[IDLE],
             "iteration": mark.iteration,
             "timed_out": ending.overdue is not None,

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 STARTED, FINISHED, ENDED, CLEAR, REFUSED = range(5)
 """A child was forked; it finished an order and stays; it ended; nothing is left of it; no fork was had."""
-WORD = struct.Struct("<BBi2d14q")
+REPORT = struct.Struct("<BBi2d14q")
 """Which of these, whether something of the child is left, its id, status or an error, and what it used."""
 _NOTHING = (0,) * 16
 
@@ -52,7 +52,7 @@ def serve(orders: int, answers: int, run: Callable[[bytes, bool], NoReturn]) -> 
             run(order, how == STAYS)
         status, used = _wait(pid)
         left = _any_left()
-        os.write(answers, WORD.pack(ENDED, left, status, *used))
+        os.write(answers, REPORT.pack(ENDED, left, status, *used))
         if left:
             _wait(0)
             tell(answers, CLEAR)
@@ -75,7 +75,7 @@ def read_order(handle: int) -> tuple[bytes, int] | None:
 
 def tell(answers: int, kind: int, number: int = 0) -> None:
     """One message to the lane."""
-    os.write(answers, WORD.pack(kind, False, number, *_NOTHING))
+    os.write(answers, REPORT.pack(kind, False, number, *_NOTHING))
 
 
 def _wait(pid: int) -> tuple[int, tuple[float, ...]]:
@@ -106,26 +106,26 @@ class LostError(Exception):
     """The zygote is gone, or says what makes no sense."""
 
 
-class Word:
+class ZygoteReport:
     """One message about the process under measurement."""
 
     __slots__ = ("kind", "left", "number", "used")
 
     def __init__(self, data: bytes) -> None:
-        self.kind, self.left, self.number, *used = WORD.unpack(data)
+        self.kind, self.left, self.number, *used = REPORT.unpack(data)
         self.used = used
         """What the kernel counted, raw: `processes.from_rusage` reads it."""
 
 
-class Subject:
+class ZygoteClient:
     """The process under measurement, through the zygote that it is forked from."""
 
     def __init__(self, run: Callable[[int, int], Callable[[bytes, bool], NoReturn]]) -> None:
-        """Fork the zygote. `run` gives the life of its children, who may read orders and say words too."""
+        """Fork the zygote. `run` gives the life of its children, who may read orders and report too."""
         theirs, self._orders = os.pipe()
         self.answers, answers = os.pipe()
-        self.zygote = os.fork()
-        if self.zygote == 0:
+        self.pid = os.fork()
+        if self.pid == 0:
             try:
                 os.close(self._orders)
                 os.close(self.answers)
@@ -134,7 +134,7 @@ class Subject:
                 os._exit(1)
         os.close(theirs)
         os.close(answers)
-        self.handle = os.pidfd_open(self.zygote)
+        self.handle = os.pidfd_open(self.pid)
         self.resident = 0
         """The process that stays for more orders, while there is one."""
         self.busy = False
@@ -150,19 +150,19 @@ class Subject:
         except OSError as error:
             raise LostError from error
 
-    def hear(self) -> Word:
+    def hear(self) -> ZygoteReport:
         """Wait for the next message. OSError when the machine refused a fork."""
-        data = os.read(self.answers, WORD.size)
-        if len(data) != WORD.size or data[0] > REFUSED:
+        data = os.read(self.answers, REPORT.size)
+        if len(data) != REPORT.size or data[0] > REFUSED:
             raise LostError
-        word = Word(data)
-        if word.kind in {FINISHED, CLEAR, REFUSED} or (word.kind == ENDED and not word.left):
+        report = ZygoteReport(data)
+        if report.kind in {FINISHED, CLEAR, REFUSED} or (report.kind == ENDED and not report.left):
             self.busy = False
-        if word.kind == REFUSED:
-            raise OSError(word.number, f"cannot fork: {os.strerror(word.number)}")
-        if word.kind == ENDED:
+        if report.kind == REFUSED:
+            raise OSError(report.number, f"cannot fork: {os.strerror(report.number)}")
+        if report.kind == ENDED:
             self.resident = 0
-        return word
+        return report
 
     def end(self) -> tuple[int, int]:
         """End all that the zygote has forked, but a resident: how many ended, and how many would not.
@@ -173,7 +173,7 @@ class Subject:
 
         deadline = time.monotonic() + _END_WITHIN_S
         ended: set[tuple[int, int]] = set()
-        while living := descendants(self.zygote, spare={self.resident}):
+        while living := descendants(self.pid, spare={self.resident}):
             for signum in (signal.SIGSTOP, signal.SIGKILL):
                 for each in living:
                     send_signal(each, signum)

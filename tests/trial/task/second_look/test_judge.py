@@ -10,8 +10,8 @@ import pytest
 
 from proctor.sandbox.lower import Lower
 from proctor.trial.task.second_look.changes import write_clean
+from proctor.trial.task.second_look.context import TaskText
 from proctor.trial.task.second_look.judge import Surroundings, find
-from proctor.trial.task.second_look.look import TaskText
 from proctor.trial.task.second_look.packages import versions, without
 from proctor.trial.task.second_look.startup import libraries_in
 

@@ -33,7 +33,7 @@ from proctor.trial.task.second_look.changes import (
     summary,
     write_clean,
 )
-from proctor.trial.task.second_look.look import Look, TaskText, test_text
+from proctor.trial.task.second_look.context import RuleContext, TaskText, test_text
 from proctor.trial.task.second_look.packages import STATUS, is_record, packages_of, without
 from proctor.trial.task.second_look.startup import ACCOUNTS, CACHE
 from proctor.trial.task.state import Entry, entries
@@ -240,7 +240,7 @@ def _worth(found: Sequence[Entry], around: Surroundings, system: bool) -> bool:
     return False
 
 
-def _look(state: Path | bytes, found: Sequence[Entry], around: Surroundings, image: Lower) -> Look:
+def _look(state: Path | bytes, found: Sequence[Entry], around: Surroundings, image: Lower) -> RuleContext:
     workdir = around.workdir.strip("/")
     before = {
         each.path
@@ -256,7 +256,7 @@ def _look(state: Path | bytes, found: Sequence[Entry], around: Surroundings, ima
         if _is_read(path):
             texts[path] = content
     path = around.env.get("PATH") or PATH
-    return Look(
+    return RuleContext(
         image=image,
         text=around.text(),
         workdir=workdir,
@@ -286,7 +286,7 @@ def _homes(found: Sequence[Entry], env: Mapping[str, str]) -> tuple[str, ...]:
     return tuple(dict.fromkeys(["root", *([own] if own else []), *sorted(users)]))
 
 
-def _forgotten(undone: Sequence[Undo], found: Sequence[Entry], look: Look) -> list[Undo]:
+def _forgotten(undone: Sequence[Undo], found: Sequence[Entry], look: RuleContext) -> list[Undo]:
     """Where a package's program goes that the image lacks, so does the note that it is installed."""
     gone = {
         name

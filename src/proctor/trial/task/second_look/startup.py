@@ -8,7 +8,7 @@ import re
 import struct
 
 from proctor.trial.task.second_look.changes import Undo
-from proctor.trial.task.second_look.look import MODULES, TOOLS, Look
+from proctor.trial.task.second_look.context import MODULES, TOOLS, RuleContext
 from proctor.trial.task.second_look.packages import SITE
 from proctor.trial.task.state import Entry
 
@@ -34,7 +34,7 @@ ACCOUNTS = "etc/passwd"
 _CACHE_MAGIC = b"glibc-ld.so.cache1.1"
 
 
-def of_etc(entry: Entry, look: Look) -> Undo | None:
+def of_etc(entry: Entry, look: RuleContext) -> Undo | None:
     """Start-up files, name resolution, certificates and the loader's own files below /etc."""
     path = entry.path
     if entry.kind == "folder" or path in look.same or look.text.names(path):
@@ -52,7 +52,7 @@ def of_etc(entry: Entry, look: Look) -> Undo | None:
     return Undo(entry, "is read at a start") if _ETC.fullmatch(path) else None
 
 
-def of_home(entry: Entry, look: Look) -> Undo | None:
+def of_home(entry: Entry, look: RuleContext) -> Undo | None:
     """Start-up files and settings of programs in a home folder."""
     rest = look.home_of(entry.path)
     if not rest or entry.kind == "folder" or not _HOME.fullmatch(rest):
@@ -62,7 +62,7 @@ def of_home(entry: Entry, look: Look) -> Undo | None:
     return Undo(entry, "is read at a start")
 
 
-def pytest_settings(entry: Entry, look: Look) -> Undo | None:
+def pytest_settings(entry: Entry, look: RuleContext) -> Undo | None:
     """The part of a project's settings that is about pytest is renamed; all else stays."""
     if posixpath.basename(entry.path) not in {"pyproject.toml", "setup.cfg", "tox.ini"}:
         return None
@@ -77,7 +77,7 @@ def pytest_settings(entry: Entry, look: Look) -> Undo | None:
     return Undo(entry, "configures pytest", content=changed) if changed != content else None
 
 
-def _accounts(entry: Entry, look: Look) -> Undo | None:
+def _accounts(entry: Entry, look: RuleContext) -> Undo | None:
     """Accounts of the image are as they were: a home or a shell of another kind would be a hook."""
     before, after = look.image.read(entry.path), look.contents.get(entry.path)
     if before is None:
@@ -90,7 +90,7 @@ def _accounts(entry: Entry, look: Look) -> Undo | None:
     return Undo(entry, "changed", content=b"\n".join([*before.splitlines(), *added, b""]))
 
 
-def _loader_cache(entry: Entry, look: Look) -> Undo | None:
+def _loader_cache(entry: Entry, look: RuleContext) -> Undo | None:
     """The loader's list of libraries may grow; what the image has must be where it was."""
     before = look.image.read(entry.path)
     if entry.kind != "file" or before is None:
@@ -106,7 +106,7 @@ def _loader_cache(entry: Entry, look: Look) -> Undo | None:
     return Undo(entry, f"says that {(moved or ['a library'])[0][:60]} is elsewhere")
 
 
-def _outside(place: str, look: Look) -> bool:
+def _outside(place: str, look: RuleContext) -> bool:
     return not any(place.strip("/").startswith(f"{each}/") for each in look.loader_folders)
 
 
@@ -135,7 +135,7 @@ _EDITABLE = re.compile(r"MAPPING[^=]*= (\{.*?\})", re.DOTALL)
 _START = re.compile(r"\s*import[ \t]")
 
 
-def of_python(entry: Entry, look: Look) -> Undo | None:
+def of_python(entry: Entry, look: RuleContext) -> Undo | None:
     """What Python loads before, or instead of, what the tests ask for."""
     if _ZIP.fullmatch(entry.path) and look.image.kind(entry.path) is None:
         return Undo(entry, "is imported from before the standard library")
@@ -150,7 +150,7 @@ def of_python(entry: Entry, look: Look) -> Undo | None:
     return None
 
 
-def _of_library(entry: Entry, library: str, rest: str, look: Look) -> Undo | None:
+def _of_library(entry: Entry, library: str, rest: str, look: RuleContext) -> Undo | None:
     """The standard library of the image gets nothing new that has one of its names."""
     if entry.kind == "folder" or look.image.kind(entry.path) is not None or not look.image.kind(library):
         return None
@@ -159,13 +159,13 @@ def _of_library(entry: Entry, library: str, rest: str, look: Look) -> Undo | Non
     return Undo(entry, "was added to the standard library")
 
 
-def _has(look: Look, folder: str, rest: str) -> bool:
+def _has(look: RuleContext, folder: str, rest: str) -> bool:
     """Whether a folder of the image has a module of that name in another form."""
     name = posixpath.basename(rest).partition(".")[0]
     return any(each.partition(".")[0] == name for each in look.image.names(folder))
 
 
-def _of_site(entry: Entry, site: str, rest: str, look: Look) -> Undo | None:
+def _of_site(entry: Entry, site: str, rest: str, look: RuleContext) -> Undo | None:
     top = rest.partition("/")[0]
     name = top.partition(".")[0].partition("-")[0].lower()
     if entry.path in look.same or "__pycache__" in rest.split("/"):
@@ -179,7 +179,7 @@ def _of_site(entry: Entry, site: str, rest: str, look: Look) -> Undo | None:
     return _plugin(entry, look) or _beside(entry, top.partition(".")[0], look)
 
 
-def _plugin(entry: Entry, look: Look) -> Undo | None:
+def _plugin(entry: Entry, look: RuleContext) -> Undo | None:
     """A distribution that says it is a plugin of pytest stays, and is none."""
     content = look.contents.get(entry.path, b"") if entry.path.endswith("/entry_points.txt") else b""
     if b"[pytest11]" not in content or content == look.image.read(entry.path):
@@ -187,7 +187,7 @@ def _plugin(entry: Entry, look: Look) -> Undo | None:
     return Undo(entry, "is a plugin of pytest", content=content.replace(b"[pytest11]", b"[pytesX11]"))
 
 
-def _beside(entry: Entry, module: str, look: Look) -> Undo | None:
+def _beside(entry: Entry, module: str, look: RuleContext) -> Undo | None:
     """A module with the name of one of the image's that no record of an installation has."""
     added = entry.kind != "folder" and look.image.kind(entry.path) is None
     if not added or module not in look.modules or look.packages.explains(entry.path):
@@ -195,13 +195,13 @@ def _beside(entry: Entry, module: str, look: Look) -> Undo | None:
     return Undo(entry, f"is imported with or instead of the image's {module}")
 
 
-def _installer(name: str, look: Look) -> bool:
+def _installer(name: str, look: RuleContext) -> bool:
     """Pip and uv judge where the tests install with them, unless the task is about them."""
     used = look.text.runs(name, f"{name}3") and look.text.runs("install", "uvx")
     return name in {"pip", "uv"} and used and not re.search(rf"\b{name}\b", look.text.instruction)
 
 
-def _judging(entry: Entry, name: str, look: Look) -> Undo | None:
+def _judging(entry: Entry, name: str, look: RuleContext) -> Undo | None:
     """A module that judges is the image's whole one, or the one that the tests install."""
     package = {"_pytest": "pytest", "py": "pytest", "pluggy": "pytest", "iniconfig": "pytest"}.get(name, name)
     if name not in look.modules and not look.brings(package):
@@ -211,7 +211,7 @@ def _judging(entry: Entry, name: str, look: Look) -> Undo | None:
     return Undo(entry, "is what judges")
 
 
-def _startup(entry: Entry, site: str, look: Look) -> Undo | None:
+def _startup(entry: Entry, site: str, look: RuleContext) -> Undo | None:
     """Lines of paths add folders at the end, which is harmless; lines of code run at every start."""
     content = look.contents.get(entry.path, b"").decode(errors="replace")
     if entry.kind == "link":

@@ -22,7 +22,7 @@ _SITE_FOLDERS = ("site-packages", "dist-packages")
 
 
 @dataclass(frozen=True)
-class Look:
+class RuleContext:
     """Everything that a rule may ask."""
 
     image: Lower
