@@ -17,6 +17,7 @@ from proctor.agents.base import (
 )
 from proctor.agents.chat import Chat, Reply, ToolCall
 from proctor.agents.shell import run_shell
+from proctor.agents.trajectory import cut
 from proctor.disk import read_small
 from proctor.errors import TaskError
 from proctor.model.canonical import digest
@@ -137,7 +138,7 @@ class Terminal:
                 sandbox, context, command, log="agent.txt", timeout_s=context.limits.command_timeout_s
             )
             ending = "stopped at the time limit" if result.timed_out else f"exit code {result.exit_code}"
-            results.append((call.id, f"{shorten(text)}\n[{ending}]"))
+            results.append((call.id, f"{cut(text, _OBSERVED)}\n[{ending}]"))
         return False, results
 
     def _note(
@@ -204,14 +205,6 @@ def observations(reply: Reply, results: list[tuple[str | None, str]]) -> list[di
     return [
         {"role": "user", "content": text or "No command was found. Send one, or DONE if the task is solved."}
     ]
-
-
-def shorten(text: str) -> str:
-    """The beginning and the end; the middle of a long output rarely says more."""
-    if len(text) <= _OBSERVED:
-        return text
-    half = _OBSERVED // 2
-    return f"{text[:half]}\n… {len(text) - _OBSERVED} characters left out …\n{text[-half:]}"
 
 
 def offered(context: AgentContext) -> str:

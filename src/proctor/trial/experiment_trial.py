@@ -28,7 +28,7 @@ from proctor.trial.forkserver.client import ForkServer, ImportFailedError
 from proctor.trial.forkserver.lane_client import Pass
 from proctor.trial.point.pace import KnownPace
 from proctor.trial.redact import NOTHING_SECRET, Redactor
-from proctor.trial.redact_files import clean_beside
+from proctor.trial.redact_files import clean_folder
 
 OWN = ("trials", "manifest.json", "series.jsonl")
 """What Proctor itself has in a run's folder while the run goes on; the rest was written by experiments."""
@@ -112,7 +112,7 @@ class ExperimentExecutor:
         """End every server and whatever it still runs."""
         servers, self._servers = self._servers, {}
         await asyncio.gather(*(server.close() for server in servers.values()))
-        await asyncio.to_thread(clean_beside, self.run_dir, self.redactor, OWN)
+        await asyncio.to_thread(clean_folder, self.run_dir, self.redactor, OWN)
 
     async def _server(self, slug: str) -> ForkServer:
         """The warm server of an experiment, started again when need be; the caller is its user now."""

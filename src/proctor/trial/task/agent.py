@@ -130,9 +130,8 @@ async def _missing(
     """What a fresh sandbox of a task lacks. What else is wrong with it is met, and recorded, by its trial."""
     with suppress(ProctorError):
         plan = plans(trial)
-        if not isinstance(plan.agent, NeedsProgram):
-            return ""
-        return await _look(setting, plan, plan.agent, trial)
+        if isinstance(plan.agent, NeedsProgram):
+            return await _look(setting, plan, plan.agent, trial)
     return ""
 
 
