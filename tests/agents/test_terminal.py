@@ -9,8 +9,8 @@ from proctor.agents.base import AgentContext, AgentFailed, Allowance, BudgetExha
 from proctor.agents.chat import Chat, Reply
 from proctor.agents.command import variables
 from proctor.agents.fake_provider import FakeProvider, commands
-from proctor.agents.terminal import Terminal, observations, offered, remembered, shorten, wanted
-from proctor.agents.trajectory import Trajectory
+from proctor.agents.terminal import Terminal, observations, offered, remembered, wanted
+from proctor.agents.trajectory import Trajectory, cut
 from proctor.errors import ProviderError, TaskError, UsageError
 from proctor.model.task import McpServer, Task
 from proctor.sandbox.base import ExecResult
@@ -130,7 +130,7 @@ def test_a_fenced_block_is_a_command_and_two_are_a_failure():
 
 
 def test_a_long_output_keeps_its_beginning_and_its_end():
-    text = shorten("a" * 20_000 + "end")
+    text = cut("a" * 20_000 + "end", 16_000)
     assert text.startswith("aaa")
     assert text.endswith("end")
     assert "left out" in text

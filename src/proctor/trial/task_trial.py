@@ -40,13 +40,20 @@ from proctor.trial.task.blame import (
     said,
 )
 from proctor.trial.task.declared import run_hooks, services_missing
-from proctor.trial.task.network import Policy, SandboxNetwork, for_agent, for_verifier
-from proctor.trial.task.next_sandbox import NextSandbox
 from proctor.trial.task.prepare import TaskTrialPlan
 from proctor.trial.task.ready import Entrypoint, make_ready, wait_healthy
 from proctor.trial.task.record import added, build_record, limits_asked
+from proctor.trial.task.sandboxes import (
+    NextSandbox,
+    Policy,
+    SandboxNetwork,
+    for_agent,
+    for_verifier,
+    sandbox_request,
+    workdir_of,
+)
 from proctor.trial.task.second_look import judge as second_look
-from proctor.trial.task.setting import TaskSetting, environment, sandbox_request, workdir_of
+from proctor.trial.task.setting import TaskSetting, environment
 from proctor.trial.task.state import Base
 from proctor.trial.task.workspace import commits
 from proctor.trial.verify import Verdict, combine, judge_in, open_separate, too_low

@@ -15,9 +15,9 @@ from proctor.model.task import Rubric, Step, VerifierSpec
 from proctor.sandbox.base import Before, Sandbox, download_last, end_processes, exec_after
 from proctor.trial.progress import Logs
 from proctor.trial.task.declared import PUBLISHED, copy_in, copy_out, wanted
-from proctor.trial.task.network import Policy
 from proctor.trial.task.reward import RewardInvalid, RewardMissing, read_reward
-from proctor.trial.task.setting import filled, sandbox_request, workdir_of
+from proctor.trial.task.sandboxes import Policy, sandbox_request, workdir_of
+from proctor.trial.task.setting import filled
 
 if TYPE_CHECKING:
     from proctor.trial.task_trial import TaskAttempt

@@ -21,7 +21,8 @@ from proctor.model.trial import Lease
 from proctor.sandbox.base import Sandbox
 from proctor.trial.task.prepare import TaskTrialPlan
 from proctor.trial.task.ready import starts_something
-from proctor.trial.task.setting import TaskSetting, environment, filled, sandbox_request, workdir_of
+from proctor.trial.task.sandboxes import sandbox_request, workdir_of
+from proctor.trial.task.setting import TaskSetting, environment, filled
 
 
 def begin_trajectory(

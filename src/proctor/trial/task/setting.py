@@ -1,4 +1,4 @@
-"""What all task trials of a run share, the variables that a task gets, and what its sandbox is asked for."""
+"""What all task trials of a run share, and the variables that a task gets."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import asyncio
 import re
 import time
 from collections.abc import Awaitable, Callable, Iterator, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -17,17 +17,14 @@ from proctor.model.spec import SandboxSpec
 from proctor.model.task import Task, TaskEnvironment
 from proctor.model.trial import Lease
 from proctor.processes import allowed_cpus
-from proctor.sandbox.base import Backend, Limits, Root, SandboxRequest
+from proctor.sandbox.base import Backend, Root
 from proctor.trial.collect import Collector
 from proctor.trial.redact import Redactor
-from proctor.trial.task import network
 from proctor.trial.task.prepare import TaskTrialPlan
 
 STARTS = 4 * len(allowed_cpus())
 """Sandboxes that are being started at a time. Of many trials some then work while others begin, and the
 first does not wait until the last has a place."""
-_WORKDIR = "/app"
-_PIDS = 512
 _REFERENCE = re.compile(r"\$\{([^}:]+)(?::-(.*))?\}", re.DOTALL)
 """`${VAR}` or `${VAR:-default}`"""
 
@@ -108,57 +105,3 @@ def wanted(values: Mapping[str, str]) -> Iterator[str]:
         match = _REFERENCE.fullmatch(value)
         if match and match[2] is None:
             yield match[1]
-
-
-def limits_for(task: Task, spec: SandboxSpec) -> Limits:
-    """The spec's limits over the task's own over the defaults."""
-    environment = task.environment
-    policy = network.whole(environment, spec)
-    return Limits(
-        cpus=spec.cpus or environment.cpus,
-        memory_bytes=spec.memory_bytes or environment.memory_bytes,
-        storage_bytes=spec.storage_bytes or environment.storage_bytes,
-        pids=spec.pids or _PIDS,
-        network=policy.network,
-        allowed_hosts=policy.allowed_hosts,
-    )
-
-
-def workdir_of(task: Task, root: Root) -> str:
-    """Where the agent starts: the task's setting, then the image's, then the usual default."""
-    if task.environment.workdir:
-        return task.environment.workdir
-    return root.workdir if root.workdir not in {"", "/"} else _WORKDIR
-
-
-def sandbox_request(
-    setting: TaskSetting,
-    task: Task,
-    trial: PlannedTrial,
-    root: Root,
-    env: Mapping[str, str],
-    *,
-    suffix: str,
-    state: Path | None = None,
-    policy: network.Policy | None = None,
-) -> SandboxRequest:
-    """What a sandbox of a trial is to be; `suffix` makes its name unique, `policy` is another network."""
-    limits = limits_for(task, setting.sandbox)
-    if policy:
-        limits = replace(limits, network=policy.network, allowed_hosts=policy.allowed_hosts)
-    return SandboxRequest(
-        name=f"{setting.run_id}-{trial.index}-{suffix}",
-        root=root,
-        limits=limits,
-        env={**root.env, **env},
-        labels={"run": setting.run_id, "trial": trial.key[:16], "worker": setting.worker},
-        state=state,
-        granted=setting.given if root.compose else {},
-        hidden=_hidden(setting, env) if root.compose else (),
-    )
-
-
-def _hidden(setting: TaskSetting, env: Mapping[str, str]) -> tuple[str, ...]:
-    """The secrets that a compose file can come by."""
-    reachable = "\0".join((*setting.given.values(), *env.values()))
-    return tuple(each for each in setting.redactor.secrets.values() if each in reachable)

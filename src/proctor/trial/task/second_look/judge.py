@@ -22,7 +22,7 @@ from proctor.sandbox.base import can
 from proctor.sandbox.lower import Lower, lower_of
 from proctor.trial.collect import KeepsState
 from proctor.trial.task.blame import is_hosts
-from proctor.trial.task.network import Policy
+from proctor.trial.task.sandboxes import Policy
 from proctor.trial.task.second_look.changes import (
     MAX_READ_BYTES,
     MOST_SHOWN,
