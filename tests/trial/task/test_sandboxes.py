@@ -230,9 +230,6 @@ class _Open(_Listed):
         pass
 
 
-pytestmark = pytest.mark.anyio
-
-
 class Place:
     """A sandbox that knows whether it was stopped."""
 
