@@ -75,7 +75,10 @@ async def verify(sandbox: Sandbox, given: VerifierInputs, tests: Sequence[Path],
         on_output=on_output,
         keep_bytes=4096,
     )
-    await download_logs(sandbox, keep)
+    try:  # nothing is followed, and nothing runs any more
+        await download_last(sandbox, "/logs/verifier", keep, max_bytes=_MAX_LOGS_BYTES)
+    except FileNotFoundError:
+        keep.mkdir(parents=True, exist_ok=True)
     if result.timed_out:
         message = f"the tests did not end within {given.spec.timeout_s:g} s"
         return _broken(Outcome.VERIFIER_TIMEOUT, "VerifierTimeout", message)
@@ -91,14 +94,6 @@ def judge(folder: Path, exit_code: int) -> Verdict:
     except RewardInvalid as error:
         return _broken(Outcome.REWARD_INVALID, "RewardInvalid", str(error))
     return Verdict(outcome=from_reward(reward.value), reward=reward.value, parts=reward.parts)
-
-
-async def download_logs(sandbox: Sandbox, keep: Path) -> None:
-    """What the verifier wrote, copied out without following links once nothing runs any more."""
-    try:
-        await download_last(sandbox, "/logs/verifier", keep, max_bytes=_MAX_LOGS_BYTES)
-    except FileNotFoundError:
-        keep.mkdir(parents=True, exist_ok=True)
 
 
 async def verify_rubrics(
