@@ -7,11 +7,12 @@ import pytest
 
 from proctor.agents.base import AgentContext, AgentFailed, Allowance, BudgetExhausted
 from proctor.agents.chat import Chat, Reply
+from proctor.agents.command import variables
 from proctor.agents.fake_provider import FakeProvider, commands
-from proctor.agents.terminal import Terminal, observations, shorten, wanted
-from proctor.agents.trajectory import Trajectory
-from proctor.errors import ProviderError, UsageError
-from proctor.model.task import Task
+from proctor.agents.terminal import Terminal, observations, offered, remembered, wanted
+from proctor.agents.trajectory import Trajectory, cut
+from proctor.errors import ProviderError, TaskError, UsageError
+from proctor.model.task import McpServer, Task
 from proctor.sandbox.base import ExecResult
 
 pytestmark = pytest.mark.anyio
@@ -129,7 +130,7 @@ def test_a_fenced_block_is_a_command_and_two_are_a_failure():
 
 
 def test_a_long_output_keeps_its_beginning_and_its_end():
-    text = shorten("a" * 20_000 + "end")
+    text = cut("a" * 20_000 + "end", 16_000)
     assert text.startswith("aaa")
     assert text.endswith("end")
     assert "left out" in text
@@ -149,3 +150,66 @@ async def test_the_system_text_and_the_time_limit_of_a_request_are_options(monke
         await agent.run(TASK, EchoSandbox(), "m", context_for(provider))
     assert waits == [7]
     assert provider.requests[0]["messages"][0]["content"].startswith("Work in ")
+
+
+SERVERS = (
+    McpServer(name="web", url="http://web:8000/sse"),
+    McpServer(name="files", transport="stdio", command="serve", args=("-v", "/data")),
+)
+
+
+def context(**options) -> AgentContext:
+    trajectory = Trajectory(session_id="s", agent="a", version="1", model=None)
+    return AgentContext(
+        instruction="Do it.", workdir="/app", trajectory=trajectory, log=lambda name, data: None, **options
+    )
+
+
+def test_nothing_is_said_of_what_a_task_does_not_offer():
+    assert offered(context()) == ""
+    assert variables(context()) == {}
+
+
+def test_servers_and_skills_are_told_as_a_text_and_as_variables():
+    full = context(mcp_servers=SERVERS, skills_dir="/skills")
+    text = offered(full)
+    assert "- web: sse, url: http://web:8000/sse" in text
+    assert "- files: stdio, command: serve -v /data" in text
+    assert "/skills" in text
+    known = variables(full)
+    assert known["PROCTOR_SKILLS_DIR"] == "/skills"
+    assert json.loads(known["PROCTOR_MCP_SERVERS"]) == [
+        {"name": "web", "transport": "sse", "url": "http://web:8000/sse"},
+        {"name": "files", "transport": "stdio", "command": "serve", "args": ["-v", "/data"]},
+    ]
+
+
+def test_earlier_work_becomes_messages(tmp_path):
+    assert remembered(None) == []
+    file = tmp_path / "trajectory.json"
+    steps = [
+        {"source": "user", "message": "Start."},
+        {
+            "source": "agent",
+            "message": [{"type": "text", "text": "I look."}],
+            "tool_calls": [{"tool_call_id": "1", "function_name": "shell", "arguments": {"command": "ls"}}],
+            "observation": {"results": [{"content": "a.txt"}]},
+        },
+        {"source": "agent", "message": "Done."},
+    ]
+    file.write_text(json.dumps({"schema_version": "ATIF-v1.4", "steps": steps}))
+    assert remembered(file) == [
+        {"role": "user", "content": "Start."},
+        {"role": "assistant", "content": 'I look.\n[shell {"command": "ls"}]'},
+        {"role": "user", "content": "a.txt"},
+        {"role": "assistant", "content": "Done."},
+    ]
+
+
+@pytest.mark.parametrize(
+    "text", ["", "[]", "{}", '{"steps": 3}', '{"steps": [{"source": "moon"}]}', '{"steps": [1]}']
+)
+def test_what_is_no_trajectory_is_the_tasks_fault(tmp_path, text):
+    (tmp_path / "t.json").write_text(text)
+    with pytest.raises(TaskError, match="not an ATIF trajectory"):
+        remembered(tmp_path / "t.json")

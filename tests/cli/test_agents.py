@@ -7,9 +7,8 @@ from importlib.metadata import EntryPoint
 
 import pytest
 
-from proctor.agents import describe, registry
-from proctor.agents.describe import describe_all
-from proctor.agents.registry import BUILT_IN, make_agent
+from proctor.agents import registry
+from proctor.agents.registry import BUILT_IN, describe_all, make_agent
 from proctor.cli.main import main
 from proctor.settings import Settings
 
@@ -50,7 +49,7 @@ def test_every_built_in_agent_has_a_line_and_says_what_it_needs(capsys, monkeypa
 
 
 def test_a_model_endpoint_makes_the_terminal_agent_ready(monkeypatch):
-    monkeypatch.setattr(describe, "_a_sandbox", lambda: True)
+    monkeypatch.setattr(registry, "_a_sandbox", lambda: True)
     found = {each.name: each for each in describe_all(Settings(model_base_url="http://x"))}
     assert found["terminal"].ready
     assert found["nop"].needs == ()

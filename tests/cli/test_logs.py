@@ -17,7 +17,7 @@ from proctor.cli.main import main
 from proctor.model.trial import RunStatus
 from proctor.settings import load_settings
 from proctor.store.open import open_store
-from proctor.trial.logs import LogFile
+from proctor.trial.progress import LogFile
 from proctor.trial.redact import Redactor
 
 

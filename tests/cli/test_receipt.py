@@ -15,7 +15,7 @@ from proctor.model.run import RunInfo
 from proctor.model.trial import RunStatus
 from proctor.settings import load_settings
 from proctor.store.open import open_store
-from proctor.trial.point.aggregate import aggregate
+from proctor.trial.point.calibrate import aggregate
 
 
 @pytest.fixture

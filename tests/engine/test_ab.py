@@ -16,7 +16,7 @@ from proctor.engine.ab_run import Comparison, Contest, run
 from proctor.errors import SideError, StoreError, UsageError
 from proctor.model.lockstep import Calibration, Pair, Schedule, Slot
 from proctor.model.spec import ExperimentBody, Spec, TaskEntry
-from proctor.trial.lockstep.sides import Request
+from proctor.trial.lockstep.sides import SideRequest
 
 
 def pair(order: Order, change: float, *, aa: float = 0.0, wall_s: float = 1.0) -> Pair:
@@ -323,10 +323,12 @@ def test_the_time_of_a_call_is_on_the_clock_that_was_judged():
 EXPERIMENTS = Path(__file__).parent.parent / "trial" / "lockstep_experiments.py"
 
 
-def contest(slug: str, folder: Path, b: Request | None = None, **params: object) -> Contest:
+def contest(slug: str, folder: Path, b: SideRequest | None = None, **params: object) -> Contest:
     body = ExperimentBody(experiment=slug, params=params)
     spec = Spec(name="s", experiments=(body,), base_dir=str(folder), timeout_s=20.0)
-    return Contest(spec=spec, sources=(str(EXPERIMENTS),), a=Request(folder="."), b=b or Request(folder="."))
+    return Contest(
+        spec=spec, sources=(str(EXPERIMENTS),), a=SideRequest(folder="."), b=b or SideRequest(folder=".")
+    )
 
 
 @pytest.fixture
@@ -339,7 +341,7 @@ FEW = Asked(rules=Rules(looks=(4,)), confirm=False)
 
 @pytest.mark.usefixtures("_short_slots")
 def test_real_processes_find_a_large_difference(tmp_path):
-    asked = contest("well_behaved", tmp_path, Request(folder=".", params={"n": 40}), n=10)
+    asked = contest("well_behaved", tmp_path, SideRequest(folder=".", params={"n": 40}), n=10)
     found = run(asked, FEW, rng=random.Random(1))
     assert found.verdict is Verdict.SLOWER
     assert found.results[0].label == "well_behaved(n=10)"
@@ -357,8 +359,8 @@ def test_every_point_of_a_sweep_is_compared(tmp_path):
 
 @pytest.mark.usefixtures("_short_slots")
 def test_a_swept_parameter_that_both_sides_set_is_compared_once(tmp_path):
-    asked = contest("well_behaved", tmp_path, Request(folder=".", params={"n": 12}), n=[10, 20, 30])
-    asked = replace(asked, a=Request(folder=".", params={"n": 10}))
+    asked = contest("well_behaved", tmp_path, SideRequest(folder=".", params={"n": 12}), n=[10, 20, 30])
+    asked = replace(asked, a=SideRequest(folder=".", params={"n": 10}))
     assert [result.label for result in run(asked, FEW).results] == ["well_behaved"]
 
 
@@ -382,4 +384,4 @@ def test_a_failing_side_is_an_error_of_that_side(tmp_path):
 def test_tasks_cannot_be_compared_in_lockstep(tmp_path):
     spec = Spec(name="s", tasks=(TaskEntry(path="t"),), base_dir=str(tmp_path))
     with pytest.raises(UsageError, match="only experiments"):
-        run(Contest(spec=spec, sources=(), a=Request(folder="."), b=Request(folder=".")), FEW)
+        run(Contest(spec=spec, sources=(), a=SideRequest(folder="."), b=SideRequest(folder=".")), FEW)

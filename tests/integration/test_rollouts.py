@@ -20,9 +20,9 @@ from proctor.model.task import VerifierSpec
 from proctor.runfolder.read import RunData
 from proctor.sandbox.base import Limits, Root, SandboxRequest
 from proctor.sandbox.bubblewrap import Bubblewrap
-from proctor.trial.logs import Logs
+from proctor.trial.progress import Logs
 from proctor.trial.redact import Redactor
-from proctor.trial.verify import verify
+from proctor.trial.verify import VerifierInputs, verify
 
 pytestmark = pytest.mark.needs("bubblewrap")
 ROOT = Path(__file__).parent.parent.parent
@@ -204,15 +204,8 @@ async def test_a_background_process_never_forges_a_reward_in_a_thousand_tries(tm
                 await sandbox.exec(["/bin/sh", "-c", forger], cwd="/")
             else:
                 await sandbox.exec(["/bin/sh", "-c", f"{forger}; sleep 0.00{number % 10}"], cwd="/")
-            verdict = await verify(
-                sandbox,
-                tests=(tmp_path / "tests",),
-                spec=VerifierSpec(),
-                env={},
-                cwd="/",
-                logs=logs,
-                keep=tmp_path / "keep",
-            )
+            given = VerifierInputs(spec=VerifierSpec(), env={}, cwd="/", logs=logs)
+            verdict = await verify(sandbox, given, (tmp_path / "tests",), tmp_path / "keep")
             forged += verdict.outcome is not Outcome.FAILED
             shutil.rmtree(tmp_path / "keep")
             await asyncio.sleep(0)

@@ -25,7 +25,7 @@ from proctor.receipt.pack import pack_run
 from proctor.receipt.verify import Verified, verify_receipt
 from proctor.store.blobs import Blobs, open_blobs
 from proctor.store.open import open_store
-from proctor.trial.point.aggregate import aggregate
+from proctor.trial.point.calibrate import aggregate
 
 T0 = 1_790_000_000.0
 Files = dict[str, bytes]

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from proctor.render.trial_logs import Follower, Log, logs_in, read
-from proctor.trial.logs import LogFile
+from proctor.trial.progress import LogFile
 from proctor.trial.redact import Redactor
 
 

@@ -16,7 +16,7 @@ from proctor.trial import experiment_files
 from proctor.trial.experiment_files import keep_files
 from proctor.trial.experiment_record import Passes, build_record, judge_pass
 from proctor.trial.forkserver.lane_client import Pass
-from proctor.trial.point.aggregate import aggregate
+from proctor.trial.point.calibrate import aggregate
 
 FINE = {"timed_out": False, "status": 0, "phase": "end", "iteration": 0, "killed": 0, "unkillable": 0}
 

@@ -13,9 +13,9 @@ from proctor.experiments.discover import find
 from proctor.owner import owner_name, place_id
 from proctor.trial.lockstep import worktree
 from proctor.trial.lockstep.sides import (
-    Place,
-    Request,
-    Subject,
+    ComparedExperiment,
+    SideCode,
+    SideRequest,
     complete,
     make_side,
     moved,
@@ -65,17 +65,17 @@ def listed(root: Path) -> list[str]:
 @pytest.mark.parametrize(
     ("texts", "expected"),
     [
-        (["HEAD~1"], Request(revision="HEAD~1")),
-        (["rev:main"], Request(revision="main")),
-        (["."], Request(folder=".")),
-        (["path:lib"], Request(folder="lib")),
-        (["../old"], Request(folder="../old")),
-        (["python:/usr/bin/python3"], Request(python="/usr/bin/python3")),
+        (["HEAD~1"], SideRequest(revision="HEAD~1")),
+        (["rev:main"], SideRequest(revision="main")),
+        (["."], SideRequest(folder=".")),
+        (["path:lib"], SideRequest(folder="lib")),
+        (["../old"], SideRequest(folder="../old")),
+        (["python:/usr/bin/python3"], SideRequest(python="/usr/bin/python3")),
         (
             ["v1", "python:x", "params:n=1", "params:m=2"],
-            Request(revision="v1", python="x", params={"n": 1, "m": 2}),
+            SideRequest(revision="v1", python="x", params={"n": 1, "m": 2}),
         ),
-        ([], Request()),
+        ([], SideRequest()),
     ],
 )
 def test_a_side_is_read_as_it_is_written(texts, expected):
@@ -108,25 +108,25 @@ def test_parameters_that_are_no_pairs_are_refused(text):
 
 
 def test_by_default_the_last_commit_meets_the_working_tree():
-    assert complete(Request(), Request()) == (Request(revision="HEAD"), Request(folder="."))
+    assert complete(SideRequest(), SideRequest()) == (SideRequest(revision="HEAD"), SideRequest(folder="."))
 
 
 def test_with_other_differences_both_sides_run_the_same_code():
-    a, b = complete(Request(), Request(params={"n": 2}))
+    a, b = complete(SideRequest(), SideRequest(params={"n": 2}))
     assert (a.folder, b.folder, a.revision) == (".", ".", "")
-    a, b = complete(Request(python="x"), Request(revision="v1"))
+    a, b = complete(SideRequest(python="x"), SideRequest(revision="v1"))
     assert (a.revision, b.revision) == ("v1", "v1")
 
 
 def test_a_label_says_what_differs():
-    assert Request(revision="v1", python="p", params={"n": 2}).label == "v1 python:p n=2"
+    assert SideRequest(revision="v1", python="p", params={"n": 2}).label == "v1 python:p n=2"
 
 
 @pytest.mark.needs("git")
 def test_a_revision_is_checked_out_and_taken_away_again(repository):
     project = find_project(repository / "experiments")
     assert project == Project(repository, is_repository=True)
-    with placed(Request(), Request(), project) as ((a, b), notes):
+    with placed(SideRequest(), SideRequest(), project) as ((a, b), notes):
         assert (a.root / "src" / "mylib" / "__init__.py").read_text() == "VERSION = 1\n"
         assert b.root == repository
         assert a.commit == git(repository, "rev-parse", "HEAD")
@@ -142,16 +142,16 @@ def test_a_changed_working_tree_is_not_the_same_code(repository):
     (repository / "src" / "mylib" / "__init__.py").write_text("VERSION = 2\n")
     project = find_project(repository)
     assert not is_clean(project)
-    with placed(Request(), Request(), project) as (_, notes):
+    with placed(SideRequest(), SideRequest(), project) as (_, notes):
         assert notes == []
-    with placed(Request(params={"n": 1}), Request(), project) as (_, notes):
+    with placed(SideRequest(params={"n": 1}), SideRequest(), project) as (_, notes):
         assert notes == []
 
 
 @pytest.mark.needs("git")
 def test_worktrees_are_removed_when_the_work_inside_fails(repository):
     project = find_project(repository)
-    with pytest.raises(RuntimeError), placed(Request(revision="HEAD"), Request(), project):
+    with pytest.raises(RuntimeError), placed(SideRequest(revision="HEAD"), SideRequest(), project):
         raise RuntimeError
     assert len(listed(repository)) == 1
 
@@ -218,7 +218,10 @@ def test_without_a_repository_revisions_are_refused_and_the_rest_works(tmp_path,
     with pytest.raises(UsageError, match="path:DIR"):
         commit_of(project, "HEAD")
     (tmp_path / "old").mkdir()
-    with placed(Request(folder=str(tmp_path / "old")), Request(folder="."), project) as ((a, b), notes):
+    with placed(SideRequest(folder=str(tmp_path / "old")), SideRequest(folder="."), project) as (
+        (a, b),
+        notes,
+    ):
         assert (a.root, b.root, notes) == (tmp_path / "old", tmp_path, [])
 
 
@@ -236,16 +239,16 @@ def test_a_failing_git_says_why(repository):
 def test_a_missing_folder_is_named(tmp_path):
     project = Project(tmp_path, is_repository=False)
     with pytest.raises(UsageError, match=r"side A: .*/nowhere is not a folder"):
-        placed(Request(folder=str(tmp_path / "nowhere")), Request(), project).__enter__()
+        placed(SideRequest(folder=str(tmp_path / "nowhere")), SideRequest(), project).__enter__()
 
 
 def test_an_interpreter_is_a_path_or_an_environment(tmp_path):
     project = Project(tmp_path, is_repository=False)
-    with placed(Request(python=sys.executable), Request(python=sys.prefix), project) as ((a, b), _):
+    with placed(SideRequest(python=sys.executable), SideRequest(python=sys.prefix), project) as ((a, b), _):
         assert a.python == sys.executable
         assert b.python == str(Path(sys.prefix) / "bin" / "python")
     with pytest.raises(UsageError, match="not a Python interpreter"):
-        placed(Request(python="/bin/true"), Request(), project).__enter__()
+        placed(SideRequest(python="/bin/true"), SideRequest(), project).__enter__()
 
 
 def test_an_old_interpreter_is_refused(tmp_path):
@@ -253,7 +256,9 @@ def test_an_old_interpreter_is_refused(tmp_path):
     old.write_text("#!/bin/sh\necho 3 8\n")
     old.chmod(0o755)
     with pytest.raises(UsageError, match=r"is Python 3\.8; 3\.11 or later"):
-        placed(Request(python=str(old)), Request(), Project(tmp_path, is_repository=False)).__enter__()
+        placed(
+            SideRequest(python=str(old)), SideRequest(), Project(tmp_path, is_repository=False)
+        ).__enter__()
 
 
 def test_a_path_moves_with_its_project_when_it_exists_there(tmp_path):
@@ -275,14 +280,14 @@ def test_a_side_looks_for_everything_in_its_own_folder(repository, tmp_path, mon
     monkeypatch.setenv("PYTHONPATH", f"{repository / 'src'}{os.pathsep}/elsewhere")
     monkeypatch.syspath_prepend(str(repository / "src"))
     source = str(repository / "experiments")
-    subject = Subject(
+    subject = ComparedExperiment(
         registered=find("of_the_project", [source]),
         sources=(source,),
         project=Project(repository, is_repository=True),
         seed=3,
     )
-    a = Place(name="A", label="a", root=other, python="py", commit="c", params={"n": 2})
-    b = Place(name="B", label="b", root=repository, python="py")
+    a = SideCode(name="A", label="a", root=other, python="py", commit="c", params={"n": 2})
+    b = SideCode(name="B", label="b", root=repository, python="py")
     side = make_side(a, b, subject, {"n": 1, "m": 1})
     assert side.file == str(other / "experiments" / "one.py")
     assert side.sources == (str(other / "experiments"),)
@@ -301,22 +306,22 @@ def test_an_experiment_that_a_side_lacks_is_borrowed_from_the_working_tree(repos
     other.mkdir()
     monkeypatch.chdir(tmp_path)
     source = str(repository / "experiments" / "one.py")
-    subject = Subject(
+    subject = ComparedExperiment(
         registered=find("of_the_project", [source]),
         sources=(source,),
         project=Project(repository, is_repository=True),
     )
-    place = Place(name="A", label="a", root=other, python="py", commit="c")
-    side = make_side(place, Place(name="B", label="b", root=repository, python="py"), subject, {})
+    place = SideCode(name="A", label="a", root=other, python="py", commit="c")
+    side = make_side(place, SideCode(name="B", label="b", root=repository, python="py"), subject, {})
     assert side.file == source
     assert side.cwd == str(other)
     assert side.shared == (str(repository / "experiments"),)
 
 
 def test_a_built_in_experiment_is_found_by_its_module(tmp_path):
-    subject = Subject(
+    subject = ComparedExperiment(
         registered=find("pragma_profile"), sources=(), project=Project(tmp_path, is_repository=False)
     )
-    place = Place(name="A", label="a", root=tmp_path, python="py")
+    place = SideCode(name="A", label="a", root=tmp_path, python="py")
     side = make_side(place, place, subject, {})
     assert (side.file, side.module) == ("", "proctor.experiments.pragma_profile")

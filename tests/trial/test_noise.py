@@ -13,9 +13,7 @@ from proctor.trial.noise import NoiseProbe, judge
 
 @pytest.fixture
 def probe():
-    made = NoiseProbe()
-    yield made
-    made.close()
+    return NoiseProbe()
 
 
 def rows(durations, cpu=1.0, switches=0):
@@ -52,7 +50,7 @@ def test_an_old_look_is_renewed(probe):
 
 
 def test_files_that_are_not_there_are_no_error(monkeypatch):
-    monkeypatch.setattr(noise, "_open", lambda _: None)
+    monkeypatch.setattr(noise, "_read", lambda _: b"")
     probe = NoiseProbe()
     assert set(probe.begin()) == {"at_s"}
     assert probe.end(probe.begin()) == {}
@@ -65,7 +63,6 @@ def test_the_frequency_is_read_where_there_is_one(tmp_path, monkeypatch):
     monkeypatch.setattr(noise, "_FREQUENCY", str(file))
     probe = NoiseProbe()
     assert probe.begin()["frequency_mhz"] == 2400
-    probe.close()
 
 
 def test_a_quiet_trial_has_no_warning():

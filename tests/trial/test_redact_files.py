@@ -5,7 +5,7 @@ import tarfile
 
 from proctor.trial import redact_files
 from proctor.trial.redact import NOTHING_SECRET, Redactor
-from proctor.trial.redact_files import clean_beside, clean_file, clean_folder, clean_state
+from proctor.trial.redact_files import clean_file, clean_folder, clean_state
 
 REDACTOR = Redactor({"S": "secret-value"})
 
@@ -48,7 +48,7 @@ def test_what_is_beside_the_own_files_is_cleaned(tmp_path):
         (tmp_path / name).write_text("secret-value")
     (tmp_path / "sub").mkdir()
     (tmp_path / "sub" / "a").write_text("secret-value")
-    clean_beside(tmp_path, REDACTOR, ("own",))
+    clean_folder(tmp_path, REDACTOR, ("own",))
     assert (tmp_path / "own").read_text() == "secret-value"
     assert (tmp_path / "loose-[redacted:S]").read_text() == "[redacted:S]"
     assert (tmp_path / "sub" / "a").read_text() == "[redacted:S]"

@@ -17,7 +17,7 @@ from proctor.sandbox.fake import Fake, FakeCommand, FakeResult
 from proctor.store.blobs import open_blobs
 from proctor.tasks.read import read_task
 from proctor.trial.collect import Collector
-from proctor.trial.regrade import Earlier, RegradeExecutor
+from proctor.trial.regrade import EarlierAttempt, RegradeExecutor
 from proctor.trial.task.prepare import Preparation
 from proctor.trial.task.setting import TaskSetting
 
@@ -87,7 +87,7 @@ async def regrade(
     lease = Lease(run_id="again", key=trial.key, index=0, worker="w", fence=1, attempt=1, expires_at=1.0)
     state = tmp_path / "state.tar"
     state.write_bytes(b"")
-    found = record if isinstance(record, str) else Earlier("first", record, state)
+    found = record if isinstance(record, str) else EarlierAttempt("first", record, state)
     executor = RegradeExecutor(setting, Preparation(spec, tmp_path / "cache").plan, lambda _: found)
     result = await executor.execute(trial, lease)
     await executor.close()

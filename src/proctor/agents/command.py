@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
+import json
 import shlex
 from collections.abc import Mapping
 from string import Template
 
 from proctor.agents.base import AgentContext, AgentFailed, AgentResult
-from proctor.agents.offers import variables
-from proctor.agents.program import first_program, missing
-from proctor.agents.shell import run_shell
+from proctor.agents.shell import first_program, missing, run_shell
 from proctor.errors import UsageError
 from proctor.model.canonical import digest
 from proctor.model.task import Task
@@ -113,3 +112,22 @@ class Command:
             "task": task.name,
         }
         return {name: shlex.quote(value) for name, value in values.items()}
+
+
+def variables(context: AgentContext) -> dict[str, str]:
+    """What the task offers beside the instruction: servers of tools (JSON), and skills."""
+    found = {}
+    if context.mcp_servers:
+        servers = [
+            {
+                "name": each.name,
+                "transport": each.transport,
+                **({"url": each.url} if each.url else {}),
+                **({"command": each.command, "args": list(each.args)} if each.command else {}),
+            }
+            for each in context.mcp_servers
+        ]
+        found["PROCTOR_MCP_SERVERS"] = json.dumps(servers)
+    if context.skills_dir:
+        found["PROCTOR_SKILLS_DIR"] = context.skills_dir
+    return found

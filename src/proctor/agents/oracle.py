@@ -1,4 +1,4 @@
-"""The task author's own solution. If it does not pass, the task is broken."""
+"""The two agents that check a task: its author's solution, which must pass, and nothing, which must not."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from proctor.sandbox.base import Sandbox
 
 
 class Oracle:
-    """Uploads `solution/` and runs `solve.sh`."""
+    """Uploads `solution/` and runs `solve.sh`. If that does not pass, the task is broken."""
 
     name = "oracle"
     version = "1"
@@ -49,3 +49,21 @@ def solution_of(task: Task, step: str | None) -> Path | None:
     if step is None:
         return task.solution
     return next(each.solution for each in task.steps if each.name == step) or task.solution
+
+
+class Nop:
+    """Does nothing. If it passes, the task tests nothing."""
+
+    name = "nop"
+    version = "1"
+
+    async def run(
+        self,
+        task: Task,  # noqa: ARG002 - it does nothing
+        sandbox: Sandbox,  # noqa: ARG002 - same
+        model: str | None,  # noqa: ARG002 - same
+        context: AgentContext,
+    ) -> AgentResult:
+        """Do nothing."""
+        context.trajectory.add("agent", "Do nothing.")
+        return AgentResult(usage={"steps": 0, "tool_calls": 0})

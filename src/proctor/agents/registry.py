@@ -1,20 +1,23 @@
-"""From a name in a spec to an agent: built in, by import path, or by entry point."""
+"""From a name in a spec to an agent: built in, by import path, or by entry point; and what each one needs."""
 
 from __future__ import annotations
 
+import inspect
 from collections.abc import Mapping
+from dataclasses import dataclass
 from importlib import import_module
 from importlib.metadata import EntryPoint, entry_points
-from typing import Any, cast
+from types import NoneType, UnionType
+from typing import Any, Union, cast, get_args, get_origin, get_type_hints
 
 from proctor.agents.base import Agent
-from proctor.agents.options import check_options
 from proctor.errors import NotFoundError, ProctorError, UsageError
+from proctor.settings import Settings
 from proctor.spec.node import nearest
 
 BUILT_IN = {
     "oracle": ("proctor.agents.oracle", "Oracle", "runs the task author's own solution"),
-    "nop": ("proctor.agents.nop", "Nop", "does nothing"),
+    "nop": ("proctor.agents.oracle", "Nop", "does nothing"),
     "command": ("proctor.agents.command", "Command", "installs and runs any command-line agent"),
     "replay": ("proctor.agents.replay", "Replay", "repeats the commands of a recorded trajectory"),
     "terminal": (
@@ -79,3 +82,160 @@ def _import(path: str) -> Any:
     except Exception as error:
         why = f"{type(error).__name__}: {error}"
         raise UsageError(f"agent '{path}' cannot be imported: {why}") from error
+
+
+_WORDS = {
+    str: "text",
+    int: "a whole number",
+    float: "a number",
+    bool: "true or false",
+    NoneType: "null",
+    dict: "a mapping",
+    list: "a list",
+}
+
+
+def check_options(agent: str, found: Any, options: Mapping[str, Any]) -> None:
+    """Refuse an option that the class does not have, that is missing, or whose type does not fit."""
+    try:
+        parameters = inspect.signature(found).parameters
+        hints = get_type_hints(found.__init__ if inspect.isclass(found) else found)
+    except (TypeError, ValueError, NameError, AttributeError):  # code of strangers need not be annotated
+        return
+    named = {
+        name: each
+        for name, each in parameters.items()
+        if each.kind in (each.POSITIONAL_OR_KEYWORD, each.KEYWORD_ONLY)
+    }
+    if not any(each.kind is each.VAR_KEYWORD for each in parameters.values()):
+        for name in options:
+            if name not in named:
+                hint = nearest(name, named) or "; it has none"
+                raise UsageError(f"agent_options: '{name}' is not an option of agent '{agent}'{hint}")
+    for name, each in named.items():
+        if each.default is each.empty and name not in options:
+            raise UsageError(f"agent_options: agent '{agent}' needs the option '{name}'")
+        if name in options and name in hints and not _fits(options[name], hints[name]):
+            wanted = " or ".join(dict.fromkeys(_words(hints[name])))
+            raise UsageError(
+                f"agent_options: '{name}' of agent '{agent}' must be {wanted}, not {options[name]!r:.80}"
+            )
+
+
+def _fits(value: Any, hint: Any) -> bool:
+    """Whether a value from a spec can be of a type. A type that no spec can write is not judged."""
+    origin, arguments = get_origin(hint), get_args(hint)
+    if origin in (Union, UnionType):
+        return any(_fits(value, each) for each in arguments)
+    kind = _plain(origin or hint)
+    if kind in (dict, list):
+        inner = arguments[-1] if arguments else Any
+        if not isinstance(value, Mapping if kind is dict else list | tuple):
+            return False
+        return all(_fits(each, inner) for each in (value.values() if isinstance(value, Mapping) else value))
+    if kind in (int, float):
+        return isinstance(value, int | kind) and not isinstance(value, bool)
+    return kind is None or isinstance(value, kind)
+
+
+def _words(hint: Any) -> list[str]:
+    origin, arguments = get_origin(hint), get_args(hint)
+    if origin in (Union, UnionType):
+        return [word for each in arguments for word in _words(each)]
+    kind = _plain(origin or hint)
+    if kind is dict and len(arguments) == 2 and (inner := _plain(arguments[1])) in (str, int, float):
+        return [f"a mapping of names to {'texts' if inner is str else 'numbers'}"]
+    return [_WORDS[kind]] if kind else []
+
+
+def _plain(hint: Any) -> type | None:
+    if not inspect.isclass(hint):
+        return None
+    if hint in _WORDS:
+        return hint
+    if issubclass(hint, Mapping):
+        return dict
+    return (
+        list if hint.__module__ == "collections.abc" and hint.__name__ in ("Sequence", "Iterable") else None
+    )
+
+
+_NEEDS = {
+    "oracle": ("a task with a solution folder",),
+    "command": ("its program in the sandbox, or agent_options.install to fetch it",),
+}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AgentInfo:
+    """One agent that a spec can name."""
+
+    name: str
+    line: str
+    """What it does, in one line."""
+    source: str
+    """`built in`, or what the entry point or the spec names."""
+    version: str = ""
+    needs: tuple[str, ...] = ()
+    """What a spec or a person must give it."""
+    missing: tuple[str, ...] = ()
+    """What of that is not there; nothing: it can run here."""
+
+    @property
+    def ready(self) -> bool:
+        """Whether it can run here."""
+        return not self.missing
+
+
+def describe_all(settings: Settings) -> list[AgentInfo]:
+    """The built-in agents, then those of installed packages."""
+    entries = [(name, "built in") for name in BUILT_IN]
+    entries += [(entry.name, entry.value) for entry in installed()]
+    return [describe(name, source, settings) for name, source in entries]
+
+
+def describe(name: str, source: str, settings: Settings) -> AgentInfo:
+    """One agent. What cannot be imported is described by why."""
+    try:
+        found = find_class(name)
+    except UsageError as error:
+        return AgentInfo(name=name, line="", source=source, missing=(str(error),))
+    except Exception as error:  # noqa: BLE001 - code of strangers, run while it is imported
+        why = f"it cannot be imported: {type(error).__name__}: {error}"
+        return AgentInfo(name=name, line="", source=source, missing=(why,))
+    needs = [*_NEEDS.get(name, ()), *(f"agent_options.{option}" for option in _required(found))]
+    missing = [] if _a_sandbox() else ["a sandbox: 'proctor doctor' says what is in the way"]
+    if getattr(found, "needs_model", False):
+        needs += ["a model", "PROCTOR_MODEL_BASE_URL, and PROCTOR_MODEL_API_KEY if the endpoint wants a key"]
+        if not settings.model_base_url:
+            missing.append("PROCTOR_MODEL_BASE_URL is not set")
+    version = getattr(found, "version", "")
+    return AgentInfo(
+        name=name,
+        line=BUILT_IN[name][2] if name in BUILT_IN else _first_line(found),
+        source=source,
+        version=version if isinstance(version, str) else "",
+        needs=tuple(needs),
+        missing=tuple(missing),
+    )
+
+
+def _required(found: Any) -> list[str]:
+    """Options without a default."""
+    try:
+        parameters = inspect.signature(found).parameters.values()
+    except (TypeError, ValueError):
+        return []
+    named = (inspect.Parameter.POSITIONAL_OR_KEYWORD, inspect.Parameter.KEYWORD_ONLY)
+    return [each.name for each in parameters if each.default is each.empty and each.kind in named]
+
+
+def _first_line(found: Any) -> str:
+    return (inspect.getdoc(found) or "").strip().partition("\n")[0].rstrip(".")
+
+
+def _a_sandbox() -> bool:
+    """Whether any kind of sandbox may work here."""
+    from proctor.sandbox.choose import AUTO, BACKENDS
+
+    return any(not BACKENDS[each].obstacle() for each in AUTO)

@@ -13,8 +13,7 @@ from fnmatch import fnmatchcase
 from typing import Any
 from urllib.parse import urlsplit
 
-from proctor.agents.chat import refusal
-from proctor.agents.http import Endpoint, HttpError, NoAnswerInTime, Response
+from proctor.agents.chat import Endpoint, HttpError, NoAnswerInTime, Response, refusal
 from proctor.errors import UsageError
 from proctor.spec.node import nearest
 

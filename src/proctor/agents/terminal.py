@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Mapping
+from pathlib import Path
 from typing import Any
 
 from proctor.agents.base import (
@@ -15,10 +16,12 @@ from proctor.agents.base import (
     BudgetExhausted,
 )
 from proctor.agents.chat import Chat, Reply, ToolCall
-from proctor.agents.offers import offered, remembered
 from proctor.agents.shell import run_shell
+from proctor.agents.trajectory import cut
+from proctor.disk import read_small
+from proctor.errors import TaskError
 from proctor.model.canonical import digest
-from proctor.model.task import Task
+from proctor.model.task import McpServer, Task
 from proctor.sandbox.base import Sandbox
 
 SYSTEM = """You solve a task in a Linux sandbox by running shell commands.
@@ -49,6 +52,7 @@ TOOLS = (
 )
 _FENCED = re.compile(r"```(?:sh|bash|shell)\s*\n(.*?)```", re.DOTALL)
 _OBSERVED = 16_000
+_MAX_PRIOR_BYTES = 16 << 20
 _SILENT = 3
 """Replies in a row without a command after which the agent counts as having given up."""
 
@@ -134,7 +138,7 @@ class Terminal:
                 sandbox, context, command, log="agent.txt", timeout_s=context.limits.command_timeout_s
             )
             ending = "stopped at the time limit" if result.timed_out else f"exit code {result.exit_code}"
-            results.append((call.id, f"{shorten(text)}\n[{ending}]"))
+            results.append((call.id, f"{cut(text, _OBSERVED)}\n[{ending}]"))
         return False, results
 
     def _note(
@@ -203,9 +207,54 @@ def observations(reply: Reply, results: list[tuple[str | None, str]]) -> list[di
     ]
 
 
-def shorten(text: str) -> str:
-    """The beginning and the end; the middle of a long output rarely says more."""
-    if len(text) <= _OBSERVED:
-        return text
-    half = _OBSERVED // 2
-    return f"{text[:half]}\n… {len(text) - _OBSERVED} characters left out …\n{text[-half:]}"
+def offered(context: AgentContext) -> str:
+    """The servers and skills, as a text that follows the instruction; empty when there are none."""
+    parts = []
+    if context.mcp_servers:
+        lines = "\n".join(f"- {each.name}: {_reached(each)}" for each in context.mcp_servers)
+        parts.append(f"These MCP servers are available for this task:\n{lines}")
+    if context.skills_dir:
+        parts.append(
+            f"Skills for this task are in {context.skills_dir}, one folder each. Its SKILL.md says what a "
+            "skill is for and how to use it; read those that fit before you start."
+        )
+    return "".join(f"\n\n{part}" for part in parts)
+
+
+def _reached(server: McpServer) -> str:
+    if server.transport == "stdio":
+        return f"stdio, command: {' '.join([server.command or '', *server.args])}"
+    return f"{server.transport}, url: {server.url}"
+
+
+def remembered(file: Path | None) -> list[dict[str, Any]]:
+    """Earlier work as messages of a chat; TaskError when the file is not an ATIF document."""
+    if file is None:
+        return []
+    try:
+        steps = json.loads(read_small(file, _MAX_PRIOR_BYTES))["steps"]
+        return [message for step in steps for message in _messages(step)]
+    except (OSError, ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
+        raise TaskError(f"{file}: not an ATIF trajectory: {error!r}") from error
+
+
+def _messages(step: dict[str, Any]) -> list[dict[str, Any]]:
+    """A step's message, with its tool calls and their results as text."""
+    text = _text(step.get("message") or "")
+    source = step.get("source")
+    if source not in {"user", "agent", "system"}:
+        raise ValueError(f"a step has the source {source!r}")
+    if source != "agent":
+        return [{"role": source, "content": text}]
+    for call in step.get("tool_calls") or ():
+        text += f"\n[{call['function_name']} {json.dumps(call.get('arguments') or {})}]"
+    found = [{"role": "assistant", "content": text.strip()}]
+    results = (step.get("observation") or {}).get("results") or ()
+    seen = "\n".join(_text(each.get("content") or "") for each in results)
+    return [*found, {"role": "user", "content": seen}] if seen else found
+
+
+def _text(content: Any) -> str:
+    if isinstance(content, str):
+        return content
+    return "\n".join(str(part.get("text", "")) for part in content)

@@ -48,15 +48,15 @@ class Trajectory:
             "step_id": len(self.steps) + 1,
             "timestamp": datetime.fromtimestamp(self._clock(), UTC).isoformat(),
             "source": source,
-            "message": _cut(message),
+            "message": cut(message),
         }
         if reasoning:
-            step["reasoning_content"] = _cut(reasoning)
+            step["reasoning_content"] = cut(reasoning)
         if tool_calls:
             step["tool_calls"] = [dict(call) for call in tool_calls]
         if results:
             step["observation"] = {
-                "results": [{"source_call_id": call, "content": _cut(text)} for call, text in results]
+                "results": [{"source_call_id": call, "content": cut(text)} for call, text in results]
             }
         if metrics:
             step["metrics"] = dict(metrics)
@@ -95,8 +95,9 @@ class Trajectory:
         return text.encode(errors="replace")
 
 
-def _cut(text: str) -> str:
-    if len(text) <= _KEEP_TEXT:
+def cut(text: str, limit: int = _KEEP_TEXT) -> str:
+    """The beginning and the end; the middle of a long text rarely says more."""
+    if len(text) <= limit:
         return text
-    half = _KEEP_TEXT // 2
-    return f"{text[:half]}\n… {len(text) - _KEEP_TEXT} characters left out …\n{text[-half:]}"
+    half = limit // 2
+    return f"{text[:half]}\n… {len(text) - limit} characters left out …\n{text[-half:]}"

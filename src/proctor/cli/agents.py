@@ -17,7 +17,7 @@ def command(as_json: bool) -> int:
     """
     from dataclasses import asdict
 
-    from proctor.agents.describe import describe_all
+    from proctor.agents.registry import describe_all
     from proctor.cli.table import bold, print_json, printable
     from proctor.settings import load_settings
 

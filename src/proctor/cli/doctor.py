@@ -166,8 +166,7 @@ def _pace(settings: Settings) -> Finding:
     """Whether the machine is as fast as it can be: neighbours on the same core are seen in nothing else."""
     from statistics import median
 
-    from proctor.trial.pace import KnownPace
-    from proctor.trial.point.pace import CALM_UP_TO, gauge_ns
+    from proctor.trial.point.pace import CALM_UP_TO, KnownPace, gauge_ns
 
     looks = []
     for _ in range(_LOOKS):

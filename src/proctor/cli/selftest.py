@@ -52,10 +52,10 @@ def _compare_both(
     from proctor.engine.ab_run import Contest, run
     from proctor.runs.planning import experiment_sources, with_sources
     from proctor.spec.load import load
-    from proctor.trial.lockstep.sides import Request
+    from proctor.trial.lockstep.sides import SideRequest
 
     spec = with_sources(load(spec_file, overrides=asked["overrides"]), asked["sources"])
-    here = Request(folder=".")
+    here = SideRequest(folder=".")
     contest = Contest(
         spec=spec, sources=experiment_sources(spec), a=here, b=here, pin=asked["pin"], first_point_only=True
     )

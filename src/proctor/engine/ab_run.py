@@ -25,7 +25,7 @@ from proctor.processes import allowed_cpus
 from proctor.spec.sweep import points
 from proctor.trial.lockstep.measure import DEFAULT_TIMEOUT_S, Turn, measure_pair, probe
 from proctor.trial.lockstep.process import Side
-from proctor.trial.lockstep.sides import Place, Request, Subject, make_side, placed
+from proctor.trial.lockstep.sides import ComparedExperiment, SideCode, SideRequest, make_side, placed
 from proctor.trial.lockstep.worktree import find_project
 
 
@@ -55,8 +55,8 @@ class Contest:
     spec: Spec
     sources: tuple[str, ...]
     """Where the experiments are found."""
-    a: Request
-    b: Request
+    a: SideRequest
+    b: SideRequest
     slow: float = 0.0
     """Deliberate slowness of side B."""
     pin: bool = True
@@ -112,7 +112,7 @@ class _Duel:
     b: Side
 
 
-def _duels(contest: Contest, a: Place, b: Place, pycache: str) -> list[_Duel]:
+def _duels(contest: Contest, a: SideCode, b: SideCode, pycache: str) -> list[_Duel]:
     spec = contest.spec
     if not spec.experiments:
         raise UsageError(
@@ -123,7 +123,7 @@ def _duels(contest: Contest, a: Place, b: Place, pycache: str) -> list[_Duel]:
     for body in spec.experiments:
         with _importable(project.root, a.root):
             registered = find(body.experiment, contest.sources)
-        subject = Subject(
+        subject = ComparedExperiment(
             registered=registered,
             sources=contest.sources,
             project=project,

@@ -119,9 +119,9 @@ class Bench:
         pair = Pair(
             number=order.number,
             schedule=schedule,
-            a=tuple(each.slot() for each in rows[0]),
-            b=tuple(each.slot() for each in rows[1]),
-            again=tuple(each.slot() for each in rows[2]) if again else (),
+            a=tuple(rows[0]),
+            b=tuple(rows[1]),
+            again=tuple(rows[2]) if again else (),
             order="".join("abc"[side] for side in order_of_runs),
             cpu=cpu,
             wall_s=time.perf_counter() - began,

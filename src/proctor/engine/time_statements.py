@@ -16,7 +16,7 @@ from proctor.errors import CommandFailedError, SideError, UsageError
 from proctor.experiments.statement import check
 from proctor.model.lockstep import Pair
 from proctor.spec.load import from_mapping
-from proctor.trial.lockstep.sides import Request
+from proctor.trial.lockstep.sides import SideRequest
 
 CALL_S = 50e-6
 """A call is made this long by repeating the statement: calling it then costs a few per mille."""
@@ -100,7 +100,7 @@ def _contest(asked: Statements, a: str, b: str, number: int) -> Contest:
         {"name": "time", "experiment": "statement", "params": {"setup": asked.setup, "number": number}},
         base_dir=os.getcwd(),  # noqa: PTH109 - text in, text out
     )
-    sides = (Request(folder=".", params={"statement": each}) for each in (a, b))
+    sides = (SideRequest(folder=".", params={"statement": each}) for each in (a, b))
     return Contest(spec=spec, sources=(), a=next(sides), b=next(sides), pin=asked.pin)
 
 

@@ -16,7 +16,7 @@ from proctor.render.rollouts.trial_files import rubrics_of, weighted
 from proctor.runfolder.result import artifact_paths
 from proctor.runfolder.series import NAME as SERIES
 from proctor.runfolder.series import SeriesRow
-from proctor.trial.point.aggregate import aggregate
+from proctor.trial.point.calibrate import aggregate
 from proctor.trial.task.reward import Reward, RewardInvalid, parse_reward
 
 Read = Callable[[str], bytes | None]

@@ -1,7 +1,7 @@
 """The logs of a trial in its run's folder: which there are, their last lines, and what is being written now.
 
 While an attempt runs, a long log has its beginning in `name` and its end in `name.1` and `name.2`, which
-take turns; when the attempt ends they become one file. See `trial/logs.py`, which writes them.
+take turns; when the attempt ends they become one file. See `trial/progress.py`, which writes them.
 """
 
 from __future__ import annotations

@@ -11,7 +11,7 @@ from proctor.errors import TaskError
 from proctor.model.secret import OWN_PREFIX
 from proctor.model.spec import Spec, TaskEntry
 from proctor.model.task import Task, TaskEnvironment, VerifierSpec
-from proctor.trial.task.variables import wanted
+from proctor.trial.task.setting import wanted
 
 
 def check_grants(spec: Spec, entry: TaskEntry, task: Task, environ: Mapping[str, str] = os.environ) -> None:

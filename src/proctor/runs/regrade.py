@@ -16,7 +16,7 @@ from proctor.spec.load import from_mapping
 from proctor.store.blobs import Blobs, local_file
 from proctor.store.open import open_store
 from proctor.store.store import Store
-from proctor.trial.regrade import STATE, Earlier
+from proctor.trial.regrade import STATE, EarlierAttempt
 
 SUFFIX = ".eval"
 """What the name of the new run adds to the name of the first."""
@@ -64,7 +64,7 @@ class Workspaces:
                 _identity(row.trial): row.record for row in store.attempts(run_id, counted_only=True)
             }
 
-    def of(self, trial: PlannedTrial) -> Earlier | str:
+    def of(self, trial: PlannedTrial) -> EarlierAttempt | str:
         """What to judge for a trial, or why there is nothing."""
         record = self._records.get(_identity(trial))
         if record is None:
@@ -73,7 +73,7 @@ class Workspaces:
         if state is None:
             ended = record.outcome.value.replace("_", " ")
             return f"run {self.run_id} stored no workspace for this trial, which ended as {ended}"
-        return Earlier(self.run_id, record, state)
+        return EarlierAttempt(self.run_id, record, state)
 
     def _state(self, record: AttemptRecord) -> Path | None:
         found = next((each for each in record.artifacts if each.name == STATE), None)

@@ -27,7 +27,7 @@ from proctor.sandbox.base import Root, Sandbox, can
 from proctor.trial.redact import Redactor
 from proctor.trial.redact_files import clean_folder, clean_state
 from proctor.trial.task.declared import copy_out, wanted
-from proctor.trial.task.diff import Base, diff_state
+from proctor.trial.task.state import Base, diff_state
 from proctor.trial.task.workspace import Workspace
 
 MAX_STATE_BYTES = 256 << 20
@@ -105,7 +105,10 @@ class Collector:
             return [], []
         changed = await asyncio.to_thread(clean_state, state, redactor) if redactor else 0
         data = _read_small(f"{place}/state.tar")
-        diff = diff_state(state if data is None else data, workdir, base)
+        if data is None:
+            diff = await asyncio.to_thread(diff_state, state, workdir, base)
+        else:
+            diff = diff_state(data, workdir, base)
         info = _ENCODER.encode({"workdir": workdir, **diff.counts, **(about or {})}) + "\n"
         make_folders(f"{place}/artifacts")
         kept = [

@@ -12,7 +12,7 @@ import shutil
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass, fields, replace
 from hashlib import sha256
 from pathlib import Path
 from typing import Any
@@ -25,13 +25,12 @@ from proctor.model.plan import PlannedTrial
 from proctor.model.record import Artifact, AttemptRecord
 from proctor.model.task import Step
 from proctor.model.trial import Lease
-from proctor.sandbox.base import Sandbox
 from proctor.trial.collect import Collector
 from proctor.trial.redact import Redactor
 from proctor.trial.redact_files import clean_folder
 from proctor.trial.task.prepare import TaskTrialPlan
+from proctor.trial.task.ready import make_ready
 from proctor.trial.task.setting import TaskSetting
-from proctor.trial.task.steps import Place, make_ready
 from proctor.trial.task_trial import TaskAttempt
 from proctor.trial.verify import Verdict
 
@@ -190,22 +189,21 @@ class ControlAttempt(TaskAttempt):
         super().__init__(setting, plan, trial, lease)
         self.step = step
 
-    async def _work_and_verify(self, sandbox: Sandbox, env: Mapping[str, str], step: Step | None) -> Verdict:
+    async def _work_and_verify(self, step: Step | None) -> Verdict:
         with self.phases.phase("collect"):
-            await self._run_hooks(sandbox, env, step)
-        return await self._verify(sandbox, env, step)
+            await self._run_hooks(step)
+        return await self._verify(step)
 
-    async def _run_steps(self, sandbox: Sandbox, env: Mapping[str, str]) -> None:
+    async def _run_steps(self) -> None:
         """Everything up to the step is laid out; a set-up may need work that was not done, which is noted."""
         for number, step in enumerate(self.task.steps):
-            place = Place(cwd=self.workdir, env=env, user=step.agent.user)
             with self.phases.phase("setup"):
                 try:
-                    await make_ready(sandbox, step, place, first=not number)
+                    await make_ready(self.sandbox, step, cwd=self.workdir, env=self.env, first=not number)
                 except TaskError as error:
                     self.notes.append(f"step '{step.name}': {error}")
             if step is self.step:
-                self._take(await self._work_and_verify(sandbox, env, step))
+                self._take(await self._work_and_verify(step))
                 return
 
 
@@ -255,14 +253,6 @@ def _read(file: Path, folder: str) -> Control | None:
     """A control that was run before; a file that cannot be read is as good as none."""
     with suppress(OSError, ValueError, KeyError, TypeError):
         found = json.loads(file.read_bytes())
-        reward = found["reward"]
-        return Control(
-            task=str(found["task"]),
-            step=found["step"],
-            folder=folder,
-            outcome=Outcome(found["outcome"]),
-            reward=None if reward is None else float(reward),
-            message=str(found["message"]),
-            took_s=float(found["took_s"]),
-        )
+        known = {each.name: found[each.name] for each in fields(Control)}
+        return Control(**{**known, "folder": folder, "outcome": Outcome(found["outcome"])})
     return None

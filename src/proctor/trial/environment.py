@@ -135,10 +135,10 @@ def _meminfo(name: str) -> int | None:
 
 
 def _distribution() -> str | None:
-    for line in (_read("/etc/os-release") or "").splitlines():
-        if line.startswith("PRETTY_NAME="):
-            return line.partition("=")[2].strip('"')
-    return None
+    try:
+        return platform.freedesktop_os_release().get("PRETTY_NAME")
+    except OSError:
+        return None
 
 
 def _container() -> str | None:

@@ -17,9 +17,8 @@ from proctor.processes import Usage, describe_status, from_rusage
 from proctor.trial.forkserver.lane_client import Pass
 from proctor.trial.forkserver.wire import Message
 from proctor.trial.noise import judge
-from proctor.trial.point.aggregate import aggregate
-from proctor.trial.point.calibrate import median
-from proctor.trial.point.ends import with_ends
+from proctor.trial.point.calibrate import aggregate, median
+from proctor.trial.point.instruments import with_ends
 
 _COUNTS = tuple(each.name for each in fields(Usage))
 _CORES = os.cpu_count() or 1

@@ -8,7 +8,7 @@ import os
 import sys
 import time
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import asdict
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
@@ -26,10 +26,9 @@ from proctor.trial.experiment_files import keep_files
 from proctor.trial.experiment_record import Passes, build_record, failed_record
 from proctor.trial.forkserver.client import ForkServer, ImportFailedError
 from proctor.trial.forkserver.lane_client import Pass
-from proctor.trial.pace import KnownPace
-from proctor.trial.point.request import REQUEST
+from proctor.trial.point.pace import KnownPace
 from proctor.trial.redact import NOTHING_SECRET, Redactor
-from proctor.trial.redact_files import clean_beside
+from proctor.trial.redact_files import clean_folder
 
 OWN = ("trials", "manifest.json", "series.jsonl")
 """What Proctor itself has in a run's folder while the run goes on; the rest was written by experiments."""
@@ -37,39 +36,27 @@ KEPT_SERVERS = 4
 """Warm servers kept when a spec has many experiments; the idle ones beyond are ended."""
 
 
+@dataclass(kw_only=True, eq=False)
 class ExperimentExecutor:
     """Runs parameter points in forks of warm servers, one server per experiment."""
 
-    def __init__(
-        self,
-        *,
-        bodies: Sequence[ExperimentBody],
-        run_id: str,
-        run_dir: Path,
-        sources: Sequence[str],
-        timeout_s: float | None,
-        contended: bool,
-        blobs: Blobs,
-        worker: str,
-        home: Path | None = None,
-        secrets: Mapping[str, str] | None = None,
-        redactor: Redactor = NOTHING_SECRET,
-        clock: Callable[[], float] = time.time,
-    ) -> None:
-        self.bodies = tuple(bodies)
-        self.run_id = run_id
-        self.run_dir = run_dir.absolute()
-        self._trials_dir = str(self.run_dir / "trials")
-        self.sources = tuple(sources)
-        self.timeout_s = timeout_s
-        self.contended = contended
-        self.blobs = blobs
-        self.worker = worker
-        self.secrets = secrets or {}
-        self.redactor = redactor
-        self.clock = clock
-        waits = not contended and any(map(_waits_for_calm, self.bodies))
-        self._pace = KnownPace(home) if waits else None
+    bodies: Sequence[ExperimentBody]
+    run_id: str
+    run_dir: Path
+    sources: Sequence[str]
+    timeout_s: float | None
+    contended: bool
+    blobs: Blobs
+    worker: str
+    home: Path | None = None
+    secrets: Mapping[str, str] | None = None
+    redactor: Redactor = NOTHING_SECRET
+    clock: Callable[[], float] = time.time
+
+    def __post_init__(self) -> None:
+        self.run_dir = self.run_dir.absolute()
+        waits = not self.contended and any(map(_waits_for_calm, self.bodies))
+        self._pace = KnownPace(self.home) if waits else None
         self._resolved = tuple(_resolve(body, self.sources) for body in self.bodies)
         self._asked = tuple(
             self._ask(body, resolved.riding)
@@ -125,7 +112,7 @@ class ExperimentExecutor:
         """End every server and whatever it still runs."""
         servers, self._servers = self._servers, {}
         await asyncio.gather(*(server.close() for server in servers.values()))
-        await asyncio.to_thread(clean_beside, self.run_dir, self.redactor, OWN)
+        await asyncio.to_thread(clean_folder, self.run_dir, self.redactor, OWN)
 
     async def _server(self, slug: str) -> ForkServer:
         """The warm server of an experiment, started again when need be; the caller is its user now."""
@@ -189,7 +176,7 @@ class ExperimentExecutor:
     def _folder(self, trial: PlannedTrial, lease: Lease) -> Path:
         """Where the report keeps this attempt's artifacts, so that nothing has to be moved."""
         name = "artifacts" if lease.attempt <= 1 else f"artifacts-{lease.attempt}"
-        return Path(f"{self._trials_dir}/{trial.subject}/{trial.index}/{name}")
+        return Path(f"{self.run_dir}/trials/{trial.subject}/{trial.index}/{name}")
 
     def _ask(self, body: ExperimentBody, riding: Sequence[InstrumentSpec]) -> dict[str, Any]:
         """What lane and child must know about every point of a body, as plain data."""
@@ -215,7 +202,7 @@ class ExperimentExecutor:
         calm = self._pace if _waits_for_calm(self.bodies[trial.body]) else None
         return self._asked[trial.body] | {
             "pace": calm.to_mapping() if calm else None,
-            "params": resolved(trial.params, self.secrets),
+            "params": resolved(trial.params, self.secrets or {}),
             "seed": trial.seed,
             "run_dir": folder,
             "folder": folder,
@@ -251,7 +238,7 @@ class ExperimentExecutor:
         request = {
             "slug": body.experiment,
             "sources": list(self.sources),
-            "params": resolved(trial.params, self.secrets),
+            "params": resolved(trial.params, self.secrets or {}),
             "seed": trial.seed,
             "run_id": self.run_id,
         }
@@ -267,16 +254,15 @@ class ExperimentExecutor:
         """Run one command to its end or its time limit; what went wrong, or nothing."""
         process = await asyncio.create_subprocess_exec(
             *command,
-            stdin=asyncio.subprocess.DEVNULL,
+            stdin=asyncio.subprocess.PIPE,
             stdout=asyncio.subprocess.DEVNULL,
             stderr=asyncio.subprocess.PIPE,
             start_new_session=True,
-            # Not an argument: parameters may be secret, and everybody sees command lines.
-            env={**os.environ, "PYTHONHASHSEED": "0", REQUEST: json.dumps(request)},
+            env={**os.environ, "PYTHONHASHSEED": "0"},
         )
         limit_s = None if self.timeout_s is None else self.timeout_s * instrument.slowdown
         try:
-            _, said = await asyncio.wait_for(process.communicate(), limit_s)
+            _, said = await asyncio.wait_for(process.communicate(json.dumps(request).encode()), limit_s)
         except TimeoutError:
             return f"took more than {limit_s:g} s"
         finally:

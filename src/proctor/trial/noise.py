@@ -2,44 +2,60 @@
 
 from __future__ import annotations
 
-import os
 import time
 from collections.abc import Mapping, Sequence
-from contextlib import suppress
 from typing import Any
 
 from proctor.trial.point.calibrate import detectable_effect
 
 _FREQUENCY = "/sys/devices/system/cpu/cpu0/cpufreq/scaling_cur_freq"
 _SHORT_S = 0.05
-_STEAL_FIELD = 8
 STEAL_LIMIT = 0.02
 PRESSURE_LIMIT = 0.2
 SWITCHES_PER_S_LIMIT = 50.0
 
 
+def look() -> dict[str, float]:
+    """The kernel's counters now, as far as it has them."""
+    found = {"at_s": time.monotonic()}
+    if load := _read("/proc/loadavg"):
+        found["load1"] = float(load.split()[0])
+    # user, nice, system, idle, iowait, irq, softirq, steal
+    if fields := _read("/proc/stat").partition(b"\n")[0].split()[1:9]:
+        ticks = [int(each) for each in fields]
+        found |= {"ticks": sum(ticks), "idle_ticks": sum(ticks[3:5]), "steal_ticks": ticks[7]}
+    if waited := _read("/proc/pressure/cpu").partition(b"total=")[2].split():
+        found["waited_us"] = float(waited[0])
+    if frequency := _read(_FREQUENCY).strip():
+        found["frequency_mhz"] = int(frequency) / 1000
+    return found
+
+
+def _read(name: str) -> bytes:
+    try:
+        with open(name, "rb", buffering=0) as file:  # noqa: PTH123 - at both ends of every trial
+            return file.read(4096) or b""
+    except OSError:
+        return b""
+
+
 class NoiseProbe:
-    """Reads the kernel's counters through descriptors kept open; a look costs a few dozen microseconds."""
+    """Looks at the machine at both ends of each trial."""
 
     def __init__(self) -> None:
-        self._files = {
-            name: handle
-            for name in ("/proc/loadavg", "/proc/stat", "/proc/pressure/cpu", _FREQUENCY)
-            if (handle := _open(name)) is not None
-        }
-        self._last = self._look()
+        self._last = look()
 
     def begin(self) -> dict[str, float]:
         """A look before the trial; one less than 50 ms old will do."""
         if time.monotonic() - self._last["at_s"] > _SHORT_S:
-            self._last = self._look()
+            self._last = look()
         return self._last
 
     def end(self, begun: Mapping[str, float]) -> dict[str, float]:
         """What happened since. A trial too short for the kernel's counters gives the load alone."""
         if time.monotonic() - begun["at_s"] <= _SHORT_S:
             return {"load1": begun["load1"]} if "load1" in begun else {}
-        now = self._last = self._look()
+        now = self._last = look()
         elapsed_s = now["at_s"] - begun["at_s"]
         found: dict[str, float] = {name: now[name] for name in ("load1", "frequency_mhz") if name in now}
         ticks = now.get("ticks", 0) - begun.get("ticks", 0)
@@ -48,32 +64,6 @@ class NoiseProbe:
         if "waited_us" in now:
             found["cpu_pressure"] = (now["waited_us"] - begun["waited_us"]) / 1e6 / elapsed_s
         return found
-
-    def close(self) -> None:
-        """Give the descriptors back."""
-        for handle in self._files.values():
-            os.close(handle)
-        self._files.clear()
-
-    def _look(self) -> dict[str, float]:
-        found = {"at_s": time.monotonic()}
-        if load := self._read("/proc/loadavg"):
-            found["load1"] = float(load.split()[0])
-        if fields := self._read("/proc/stat").partition(b"\n")[0].split()[1:]:
-            found["ticks"] = sum(map(int, fields[:_STEAL_FIELD]))
-            found["steal_ticks"] = int(fields[_STEAL_FIELD - 1])
-        if waited := self._read("/proc/pressure/cpu").partition(b"total=")[2].split():
-            found["waited_us"] = float(waited[0])
-        if frequency := self._read(_FREQUENCY).strip():
-            found["frequency_mhz"] = int(frequency) / 1000
-        return found
-
-    def _read(self, name: str) -> bytes:
-        handle = self._files.get(name)
-        if handle is not None:
-            with suppress(OSError):
-                return os.pread(handle, 4096, 0)
-        return b""
 
 
 def judge(
@@ -129,10 +119,3 @@ def _machine_notes(noise: Mapping[str, float], cores: int) -> list[str]:
     if noise.get("load1", 0) > cores:
         notes.append(f"the load was above the number of cores ({cores})")
     return notes
-
-
-def _open(name: str) -> int | None:
-    try:
-        return os.open(name, os.O_RDONLY | os.O_CLOEXEC)
-    except OSError:
-        return None

@@ -40,36 +40,25 @@ def clean_file(path: Path, redactor: Redactor) -> bool:
     return True
 
 
-def clean_folder(folder: Path, redactor: Redactor) -> int:
-    """The same for every plain file below a folder, and for names; how many were changed."""
-    if not redactor or not folder.is_dir():
-        return 0
+def clean_folder(folder: Path, redactor: Redactor, skip: Collection[str] = ()) -> int:
+    """The same for every plain file below a folder, and for names; how many were changed.
+
+    Nothing is followed, and entries of the folder that are to be skipped stay as they are.
+    """
     changed = 0
-    for place, folders, names in os.walk(folder, topdown=False):
-        for name in names:
-            path = Path(place, name)
-            if stat.S_ISREG(path.lstat().st_mode):
-                changed += clean_file(path, redactor)
-        for name in (*names, *folders):
-            clean = _file_name(redactor, name)
-            if clean != name:
-                _rename(Path(place), name, clean)
-                changed += 1
-    return changed
-
-
-def clean_beside(folder: Path, redactor: Redactor, own: Collection[str]) -> None:
-    """The same for what else is in a folder than these entries."""
     for path in sorted(folder.iterdir()) if redactor and folder.is_dir() else ():
-        if path.name in own or path.is_symlink():
+        if path.name in skip:
             continue
-        if path.is_dir():
-            clean_folder(path, redactor)
-        elif path.is_file():
-            clean_file(path, redactor)
-        clean = _file_name(redactor, path.name)
+        if not path.is_symlink():
+            if path.is_dir():
+                changed += clean_folder(path, redactor)
+            elif path.is_file():
+                changed += clean_file(path, redactor)
+        clean = redactor.text(path.name).replace("/", "_")
         if clean != path.name:
             _rename(folder, path.name, clean)
+            changed += 1
+    return changed
 
 
 def clean_state(state: Path, redactor: Redactor) -> int:
@@ -135,10 +124,6 @@ def _chunks(path: Path) -> Iterator[bytes]:
     with os.fdopen(fd, "rb") as stream:
         while chunk := stream.read(_CHUNK):
             yield chunk
-
-
-def _file_name(redactor: Redactor, name: str) -> str:
-    return redactor.text(name).replace("/", "_") if len(name) >= redactor.shortest else name
 
 
 def _rename(folder: Path, name: str, clean: str) -> None:

@@ -6,7 +6,7 @@ the reward is new.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -15,14 +15,13 @@ from proctor.model.plan import PlannedTrial
 from proctor.model.record import AttemptRecord, Failure
 from proctor.model.task import Step
 from proctor.model.trial import Lease
-from proctor.sandbox.base import Root, Sandbox
+from proctor.sandbox.base import Root
 from proctor.trial.control import Controls
 from proctor.trial.task.prepare import TaskTrialPlan
 from proctor.trial.task.setting import TaskSetting
-from proctor.trial.task.steps import combine, too_low
 from proctor.trial.task_executor import TaskExecutor
 from proctor.trial.task_trial import TaskAttempt
-from proctor.trial.verify import Verdict
+from proctor.trial.verify import Verdict, combine, too_low
 
 STATE = "state.tar"
 """The artifact that holds everything the agent changed."""
@@ -30,7 +29,7 @@ _ENDS = {Outcome.AGENT_TIMEOUT, Outcome.AGENT_ERROR, Outcome.BUDGET_EXHAUSTED}
 
 
 @dataclass(frozen=True, slots=True)
-class Earlier:
+class EarlierAttempt:
     """What is taken over from the attempt that is judged again."""
 
     run_id: str
@@ -47,34 +46,34 @@ class RegradeAttempt(TaskAttempt):
         plan: TaskTrialPlan,
         trial: PlannedTrial,
         lease: Lease,
-        earlier: Earlier,
+        earlier: EarlierAttempt,
         controls: Controls | None = None,
     ) -> None:
         super().__init__(setting, plan, trial, lease, controls=controls)
         self.earlier = earlier
         self.notes.append(f"graded again: the workspace of run {earlier.run_id}; no agent ran")
 
-    async def _start(self, root: Root, env: Mapping[str, str], state: Path | None = None) -> None:
-        await super()._start(root, env, state or self.earlier.state)
+    async def _start(self, root: Root, state: Path | None = None) -> None:
+        await super()._start(root, state or self.earlier.state)
 
     def state_file(self) -> Path:
         """What the agent had left."""
         return self.earlier.state
 
-    async def _set_up(self, sandbox: Sandbox, root: Root) -> None:
+    async def _set_up(self, root: Root) -> None:
         """Everything is in its place already."""
 
-    async def _work_and_verify(self, sandbox: Sandbox, env: Mapping[str, str], step: Step | None) -> Verdict:
+    async def _work_and_verify(self, step: Step | None) -> Verdict:
         if self.earlier.record.outcome in _ENDS:
             self.outcome, self.failure = self.earlier.record.outcome, self.earlier.record.failure
-        return await self._verdict(sandbox, env, step)
+        return await self._verdict(step)
 
-    async def _run_steps(self, sandbox: Sandbox, env: Mapping[str, str]) -> None:
+    async def _run_steps(self) -> None:
         """Only the last workspace is stored: the earlier steps keep the rewards they had."""
         known = self.earlier.record.metrics.get("steps") or {}
         done = [step for step in self.task.steps if step.name in known]
         last = done[-1] if done else self.task.steps[0]
-        verdict = await self._work_and_verify(sandbox, env, last)
+        verdict = await self._work_and_verify(last)
         self.steps = {step.name: known.get(step.name) for step in done} | {last.name: verdict.reward}
         self.notes.append(f"of several steps only '{last.name}' was graded again")
         if verdict.reward is None:
@@ -94,7 +93,7 @@ class RegradeExecutor(TaskExecutor):
         self,
         setting: TaskSetting,
         plans: Callable[[PlannedTrial], TaskTrialPlan],
-        earlier: Callable[[PlannedTrial], Earlier | str],
+        earlier: Callable[[PlannedTrial], EarlierAttempt | str],
     ) -> None:
         super().__init__(setting, plans)
         self.earlier = earlier
@@ -120,5 +119,5 @@ class RegradeExecutor(TaskExecutor):
 
     def _attempt(self, plan: TaskTrialPlan, trial: PlannedTrial, lease: Lease) -> TaskAttempt:
         found = self.earlier(trial)
-        assert isinstance(found, Earlier)
+        assert isinstance(found, EarlierAttempt)
         return RegradeAttempt(self.setting, plan, trial, lease, found, self.controls)

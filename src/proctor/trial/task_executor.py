@@ -11,10 +11,9 @@ from proctor.model.plan import PlannedTrial
 from proctor.model.record import AttemptRecord, Failure
 from proctor.model.trial import Lease
 from proctor.trial.control import Controls
-from proctor.trial.task.begin import refuse_absent_programs
-from proctor.trial.task.next_sandbox import NextSandbox, Started
+from proctor.trial.task.agent import refuse_absent_programs
 from proctor.trial.task.prepare import TaskTrialPlan
-from proctor.trial.task.request import sandbox_request
+from proctor.trial.task.sandboxes import NextSandbox, Started, sandbox_request
 from proctor.trial.task.setting import TaskSetting, environment
 from proctor.trial.task_trial import TaskAttempt
 

@@ -2,17 +2,25 @@
 
 from __future__ import annotations
 
+import tempfile
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Literal
+from typing import TYPE_CHECKING, Literal
 
+from proctor.errors import HostError, SandboxError
 from proctor.model.outcome import Outcome, from_reward
 from proctor.model.record import Failure
-from proctor.model.task import Rubric, VerifierSpec
+from proctor.model.task import Rubric, Step, VerifierSpec
 from proctor.sandbox.base import Before, Sandbox, end_processes, exec_after
-from proctor.trial.logs import Logs
-from proctor.trial.task.reward import Reward, RewardInvalid, RewardMissing, read_reward
+from proctor.trial.progress import Logs
+from proctor.trial.task.declared import PUBLISHED, copy_in, copy_out, wanted
+from proctor.trial.task.reward import RewardInvalid, RewardMissing, read_reward
+from proctor.trial.task.sandboxes import Policy, sandbox_request, workdir_of
+from proctor.trial.task.setting import filled
+
+if TYPE_CHECKING:
+    from proctor.trial.task_trial import TaskAttempt
 
 LOG = "eval.log"
 """What the tests print."""
@@ -31,43 +39,49 @@ class Verdict:
     failure: Failure | None = None
 
 
-async def verify(
-    sandbox: Sandbox,
-    *,
-    tests: Sequence[Path],
-    spec: VerifierSpec,
-    env: Mapping[str, str],
-    cwd: str,
-    logs: Logs,
-    keep: Path,
-    fresh: Sequence[str] = (),
-) -> Verdict:
+@dataclass(frozen=True, slots=True, kw_only=True)
+class VerifierInputs:
+    """What the tests of a task or of a step run with."""
+
+    spec: VerifierSpec
+    env: Mapping[str, str]
+    cwd: str
+    logs: Logs
+    fresh: Sequence[str] = ()
+    """More folders to empty before."""
+
+
+async def verify(sandbox: Sandbox, given: VerifierInputs, tests: Sequence[Path], keep: Path) -> Verdict:
     """Run `test.sh` in a quiet sandbox and read the reward. Files it left go to `keep`.
 
     Folders of `tests` are laid over each other; without any the sandbox's own `/tests` is used.
     """
 
     def on_output(_: Literal["stdout", "stderr"], data: bytes) -> None:
-        logs.write(LOG, data)
+        given.logs.write(LOG, data)
 
     result = await exec_after(
         sandbox,
         Before(
             quiet=True,
-            fresh=[*(FRESH if tests else FRESH[1:]), *fresh],
+            fresh=[*(FRESH if tests else FRESH[1:]), *given.fresh],
             copies=[(each, "/tests") for each in tests],
         ),
         ["/bin/bash", "/tests/test.sh"],
-        env=env,
-        cwd=cwd,
-        user=spec.user,
-        timeout_s=spec.timeout_s,
+        env=given.env,
+        cwd=given.cwd,
+        user=given.spec.user,
+        timeout_s=given.spec.timeout_s,
         on_output=on_output,
         keep_bytes=4096,
     )
-    await download_logs(sandbox, keep)
+    await end_processes(sandbox)
+    try:  # nothing is followed, and nothing runs any more
+        await sandbox.download("/logs/verifier", keep, max_bytes=_MAX_LOGS_BYTES)
+    except FileNotFoundError:
+        keep.mkdir(parents=True, exist_ok=True)
     if result.timed_out:
-        message = f"the tests did not end within {spec.timeout_s:g} s"
+        message = f"the tests did not end within {given.spec.timeout_s:g} s"
         return _broken(Outcome.VERIFIER_TIMEOUT, "VerifierTimeout", message)
     return judge(keep, result.exit_code)
 
@@ -75,7 +89,7 @@ async def verify(
 def judge(folder: Path, exit_code: int) -> Verdict:
     """The verdict that the verifier's files mean. The exit code alone never makes a pass."""
     try:
-        reward: Reward = read_reward(folder)
+        reward = read_reward(folder)
     except RewardMissing as error:
         return _broken(Outcome.VERIFIER_ERROR, "RewardMissing", f"{error} (exit code {exit_code})")
     except RewardInvalid as error:
@@ -83,46 +97,24 @@ def judge(folder: Path, exit_code: int) -> Verdict:
     return Verdict(outcome=from_reward(reward.value), reward=reward.value, parts=reward.parts)
 
 
-async def prepare(sandbox: Sandbox, tests: Path, fresh: Sequence[str] = ()) -> None:
-    """End what the agent left running, then copy in the tests and an empty reward folder."""
-    await end_processes(sandbox, fresh=[*FRESH, *fresh])
-    await sandbox.upload(tests, "/tests")
-
-
-async def download_logs(sandbox: Sandbox, keep: Path) -> None:
-    """What the verifier wrote, copied out without following links once nothing runs any more."""
-    await end_processes(sandbox)
-    try:
-        await sandbox.download("/logs/verifier", keep, max_bytes=_MAX_LOGS_BYTES)
-    except FileNotFoundError:
-        keep.mkdir(parents=True, exist_ok=True)
-
-
 async def verify_rubrics(
-    sandbox: Sandbox,
-    *,
-    tests: Path,
-    rubrics: tuple[Rubric, ...],
-    spec: VerifierSpec,
-    env: Mapping[str, str],
-    cwd: str,
-    logs: Logs,
-    fresh: Sequence[str] = (),
+    sandbox: Sandbox, given: VerifierInputs, tests: Path, rubrics: Sequence[Rubric]
 ) -> tuple[Verdict, list[dict[str, object]]]:
     """Run each rubric's scripts. A rubric that nothing tests is untested and leaves the denominator."""
-    await prepare(sandbox, tests, fresh)
+    await end_processes(sandbox, fresh=[*FRESH, *given.fresh])
+    await sandbox.upload(tests, "/tests")
     rows: list[dict[str, object]] = []
     for rubric in rubrics:
         scores = []
         for script in rubric.tests:
-            logs.write(LOG, f"== {rubric.id}: {script}\n".encode())
+            given.logs.write(LOG, f"== {rubric.id}: {script}\n".encode())
             result = await sandbox.exec(
                 ["/bin/sh", "-c", _RUN_SCRIPT, interpreter_of(tests / script), f"/tests/{script}"],
-                env=env,
-                cwd=cwd,
-                user=spec.user,
-                timeout_s=spec.timeout_s,
-                on_output=lambda _, data: logs.write(LOG, data),
+                env=given.env,
+                cwd=given.cwd,
+                user=given.spec.user,
+                timeout_s=given.spec.timeout_s,
+                on_output=lambda _, data: given.logs.write(LOG, data),
                 keep_bytes=4096,
             )
             await end_processes(sandbox)
@@ -179,3 +171,78 @@ def rubric_verdict(rows: list[dict[str, object]]) -> Verdict:
 
 def _broken(outcome: Outcome, kind: str, message: str) -> Verdict:
     return Verdict(outcome=outcome, failure=Failure(phase="verify", type=kind, message=message))
+
+
+def too_low(minimum: Mapping[str, float], verdict: Verdict) -> bool:
+    """Whether a reward, or a part of it that has a minimum, is below it. A part that is missing is."""
+    known = {"reward": verdict.reward, **verdict.parts}
+    values = ((known.get(part), least) for part, least in minimum.items())
+    return any(value is None or value < least for value, least in values)
+
+
+def combine(strategy: str, judged: Sequence[Verdict], lost: int = 0) -> Verdict:
+    """The reward of a task from the steps that were judged: their mean, part by part, or the last one's.
+
+    Steps after one below its minimum do not count. `lost` ones do, with 0: they should have been tried.
+    """
+    nothing = Verdict(outcome=from_reward(0.0), reward=0.0)
+    counted = [*judged, *[nothing] * lost]
+    if strategy == "final":
+        return counted[-1]
+    names = {name: None for verdict in counted for name in verdict.parts}
+    parts = {name: sum(each.parts.get(name, 0.0) for each in counted) / len(counted) for name in names}
+    reward = sum(each.reward or 0.0 for each in counted) / len(counted)
+    return Verdict(outcome=from_reward(reward), reward=reward, parts=parts)
+
+
+async def judge_in(
+    attempt: TaskAttempt,
+    sandbox: Sandbox,
+    cwd: str,
+    step: Step | None,
+    *,
+    fresh: Sequence[str] = (),
+    part: str = "",
+) -> Verdict:
+    """Run an attempt's tests in a sandbox and read the verdict; files go to a `part` of the verifier's."""
+    spec, tests = attempt.verifier_of(step), attempt.tests_of(step)
+    env = {**attempt.env, **filled(attempt.setting, attempt.plan, spec.env, "verifier")}
+    given = VerifierInputs(spec=spec, env=env, cwd=cwd, logs=attempt.logs, fresh=fresh)
+    if attempt.task.kind == "prepared" and attempt.task.rubrics:
+        verdict, attempt.rubrics = await verify_rubrics(sandbox, given, tests[-1], attempt.task.rubrics)
+        return verdict
+    keep = attempt.folder / "verifier" / (step.name if step else "") / part
+    return await verify(sandbox, given, () if spec.bundled else tests, keep)
+
+
+async def open_separate(attempt: TaskAttempt, step: Step | None, policy: Policy) -> tuple[Sandbox, str]:
+    """A verifier's own fresh sandbox, and the folder to run the tests in.
+
+    It gets the files that it asked for, and nothing else of the agent's.
+    """
+    setting, task = attempt.setting, attempt.task
+    spec, env = attempt.verifier_of(step), attempt.env
+    if spec.environment:
+        env = filled(setting, attempt.plan, spec.environment.env, "verifier.environment")
+    await end_processes(attempt.sandbox)
+    own = replace(task, environment=spec.environment) if spec.environment else task
+    root = await setting.make_root(task, spec.environment)
+    suffix = attempt.sandbox_name("verifier", step)
+    request = sandbox_request(setting, own, attempt.trial, root, env, suffix=suffix, policy=policy)
+    sandbox = setting.backend.sandbox(request)
+    cwd = workdir_of(own, root)
+    try:
+        try:
+            await sandbox.start()
+            await sandbox.exec(["/bin/mkdir", "-p", cwd, PUBLISHED], cwd="/", user="root")
+            if own.environment.loose_files and not spec.bundled:
+                await sandbox.upload(own.environment.loose_files, cwd)
+        except SandboxError as error:  # nothing of the agent's is in it yet
+            raise HostError(str(error)) from error
+        with tempfile.TemporaryDirectory(prefix="proctor-") as scratch:
+            taken = await copy_out(attempt.sandbox, wanted(task, step), attempt.workdir, Path(scratch))
+            await copy_in(sandbox, taken, attempt.workdir)
+    except BaseException:
+        await sandbox.stop()
+        raise
+    return sandbox, cwd

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from proctor.experiments.base import Experiment, Registered, construct
-from proctor.trial.forkserver.fitting import Fitting
+from proctor.trial.forkserver.lane import Fitting
 
 _SENTINEL = ("a", "tuple")
 

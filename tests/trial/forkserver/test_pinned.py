@@ -11,7 +11,7 @@ import struct
 import pytest
 
 from proctor.trial.forkserver import pinned
-from proctor.trial.forkserver.rehearse import pin_what_it_writes
+from proctor.trial.forkserver.pinned import pin_what_it_writes
 
 PAGES = 64
 

@@ -8,9 +8,8 @@ import time
 
 import pytest
 
-from proctor.trial.forkserver import row_writer
-from proctor.trial.forkserver.page import BACKLOG_BYTES, IDLE, SharedPage
-from proctor.trial.forkserver.row_writer import RowsLostError, RowWriter
+from proctor.trial.forkserver import page as page_module
+from proctor.trial.forkserver.page import BACKLOG_BYTES, IDLE, RowsLostError, RowWriter, SharedPage
 from proctor.trial.forkserver.wire import Decoder, WireError, encode, receive, send
 
 
@@ -134,13 +133,13 @@ def test_rows_are_sent_after_a_while_when_the_page_is_full_and_before_a_report(p
     ours, theirs = pair
     page = SharedPage()
     writer = RowWriter(theirs.fileno(), page)
-    monkeypatch.setattr(row_writer, "FLUSH_EVERY_NS", 1 << 62)
+    monkeypatch.setattr(page_module, "FLUSH_EVERY_NS", 1 << 62)
     writer.row({"row": 1})
     assert everything(ours) == []
-    monkeypatch.setattr(row_writer, "FLUSH_EVERY_NS", -1)
+    monkeypatch.setattr(page_module, "FLUSH_EVERY_NS", -1)
     writer.row({"row": 2})
     assert everything(ours) == [{"row": 1}, {"row": 2}]
-    monkeypatch.setattr(row_writer, "FLUSH_EVERY_NS", 1 << 62)
+    monkeypatch.setattr(page_module, "FLUSH_EVERY_NS", 1 << 62)
     writer.row({"row": "x" * (BACKLOG_BYTES - 100)})
     writer.row({"row": "y" * 200})
     assert [len(each["row"]) for each in everything(ours)] == [BACKLOG_BYTES - 100]

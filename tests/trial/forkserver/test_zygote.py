@@ -10,17 +10,19 @@ import signal
 import pytest
 
 from proctor.processes import read_process
-from proctor.trial.forkserver.subject import LostError, Subject, Word
 from proctor.trial.forkserver.zygote import (
     CLEAR,
     ENDED,
     FINISHED,
     ONCE,
     REFUSED,
+    REPORT,
     STARTED,
     STAYS,
     WATCHED,
-    WORD,
+    LostError,
+    ZygoteClient,
+    ZygoteReport,
     read_order,
     tell,
 )
@@ -56,99 +58,99 @@ def life(orders: int, answers: int):
 
 
 @pytest.fixture
-def subject():
-    made = Subject(life)
+def zygote():
+    made = ZygoteClient(life)
     yield made
     made.resident = 0
     made.end()
-    os.kill(made.zygote, signal.SIGKILL)
-    os.waitpid(made.zygote, 0)
+    os.kill(made.pid, signal.SIGKILL)
+    os.waitpid(made.pid, 0)
     for handle in (made.handle, made.answers, made._orders):
         os.close(handle)
 
 
-def hear(subject: Subject) -> Word:
+def hear(zygote: ZygoteClient) -> ZygoteReport:
     poll = select.poll()
-    poll.register(subject.answers, select.POLLIN)
+    poll.register(zygote.answers, select.POLLIN)
     assert poll.poll(30_000)
-    return subject.hear()
+    return zygote.hear()
 
 
 @pytest.mark.parametrize(("order", "code"), [("exit 0", 0), ("exit 7", 7), ("die 9", -9), ("die 15", -15)])
-def test_the_end_of_a_child_is_told_with_what_it_used(subject, order, code):
-    subject.order(order.encode(), ONCE)
-    word = hear(subject)
-    assert (word.kind, word.left) == (ENDED, 0)
-    assert os.waitstatus_to_exitcode(word.number) == code
-    assert len(word.used) == 16
-    assert word.used[2] > 1000, "the largest resident size in KiB"
-    assert not subject.busy
+def test_the_end_of_a_child_is_told_with_what_it_used(zygote, order, code):
+    zygote.order(order.encode(), ONCE)
+    report = hear(zygote)
+    assert (report.kind, report.left) == (ENDED, 0)
+    assert os.waitstatus_to_exitcode(report.number) == code
+    assert len(report.used) == 16
+    assert report.used[2] > 1000, "the largest resident size in KiB"
+    assert not zygote.busy
 
 
-def test_an_order_larger_than_a_pipe_arrives_whole(subject):
-    subject.order(b"exit 3" + b" " * 300_000, ONCE)
-    assert os.waitstatus_to_exitcode(hear(subject).number) == 3
+def test_an_order_larger_than_a_pipe_arrives_whole(zygote):
+    zygote.order(b"exit 3" + b" " * 300_000, ONCE)
+    assert os.waitstatus_to_exitcode(hear(zygote).number) == 3
 
 
-def test_who_wants_to_look_at_a_child_is_told_its_id(subject):
-    subject.order(b"exit 0", WATCHED)
-    started = hear(subject)
+def test_who_wants_to_look_at_a_child_is_told_its_id(zygote):
+    zygote.order(b"exit 0", WATCHED)
+    started = hear(zygote)
     assert started.kind == STARTED
-    assert started.number not in {0, subject.zygote}
-    assert hear(subject).kind == ENDED
+    assert started.number not in {0, zygote.pid}
+    assert hear(zygote).kind == ENDED
 
 
-def test_what_a_child_leaves_in_another_session_is_told_and_ended(subject):
-    subject.order(b"leave 0", ONCE)
-    word = hear(subject)
-    assert (word.kind, word.left) == (ENDED, 1)
-    assert subject.busy
-    assert subject.end() == (1, 0)
-    assert hear(subject).kind == CLEAR
-    assert not subject.busy
-    subject.order(b"exit 0", ONCE)
-    assert hear(subject).left == 0
+def test_what_a_child_leaves_in_another_session_is_told_and_ended(zygote):
+    zygote.order(b"leave 0", ONCE)
+    report = hear(zygote)
+    assert (report.kind, report.left) == (ENDED, 1)
+    assert zygote.busy
+    assert zygote.end() == (1, 0)
+    assert hear(zygote).kind == CLEAR
+    assert not zygote.busy
+    zygote.order(b"exit 0", ONCE)
+    assert hear(zygote).left == 0
 
 
-def test_a_resident_takes_orders_in_its_zygotes_place_and_is_spared(subject):
-    subject.order(b"say 1", STAYS)
-    subject.resident = hear(subject).number
-    assert (hear(subject).kind, subject.busy) == (FINISHED, False)
-    subject.order(b"leave 2", STAYS)
-    assert hear(subject).number == 2
-    assert subject.end() == (1, 0)
-    assert not read_process(subject.resident).gone
-    subject.order(b"die 9", STAYS)
-    word = hear(subject)
-    assert (word.kind, word.number, subject.resident) == (ENDED, 9, 0)
+def test_a_resident_takes_orders_in_its_zygotes_place_and_is_spared(zygote):
+    zygote.order(b"say 1", STAYS)
+    zygote.resident = hear(zygote).number
+    assert (hear(zygote).kind, zygote.busy) == (FINISHED, False)
+    zygote.order(b"leave 2", STAYS)
+    assert hear(zygote).number == 2
+    assert zygote.end() == (1, 0)
+    assert not read_process(zygote.resident).gone
+    zygote.order(b"die 9", STAYS)
+    report = hear(zygote)
+    assert (report.kind, report.number, zygote.resident) == (ENDED, 9, 0)
 
 
-def test_a_killed_zygote_is_lost(subject):
-    os.kill(subject.zygote, signal.SIGKILL)
+def test_a_killed_zygote_is_lost(zygote):
+    os.kill(zygote.pid, signal.SIGKILL)
     with pytest.raises(LostError):
-        hear(subject)
-    os.waitid(os.P_PIDFD, subject.handle, os.WEXITED | os.WNOWAIT)
+        hear(zygote)
+    os.waitid(os.P_PIDFD, zygote.handle, os.WEXITED | os.WNOWAIT)
     with pytest.raises(LostError):
-        subject.order(b"exit 0", ONCE)
+        zygote.order(b"exit 0", ONCE)
 
 
-@pytest.mark.parametrize("data", [b"", b"short", b"\xff" * WORD.size])
-def test_words_that_make_no_sense_are_refused(subject, data):
-    os.close(subject.answers)
-    subject.answers, writer = os.pipe()
+@pytest.mark.parametrize("data", [b"", b"short", b"\xff" * REPORT.size])
+def test_words_that_make_no_sense_are_refused(zygote, data):
+    os.close(zygote.answers)
+    zygote.answers, writer = os.pipe()
     os.write(writer, data)
     os.close(writer)
     with pytest.raises(LostError):
-        subject.hear()
+        zygote.hear()
 
 
-def test_a_machine_that_cannot_fork_is_told_apart(subject):
-    os.close(subject.answers)
-    subject.answers, writer = os.pipe()
+def test_a_machine_that_cannot_fork_is_told_apart(zygote):
+    os.close(zygote.answers)
+    zygote.answers, writer = os.pipe()
     tell(writer, REFUSED, errno.EAGAIN)
     os.close(writer)
     with pytest.raises(OSError, match="cannot fork") as caught:
-        subject.hear()
+        zygote.hear()
     assert caught.value.errno == errno.EAGAIN
 
 
@@ -165,7 +167,7 @@ def test_a_zygote_whose_fork_fails_says_so_and_goes_on(monkeypatch):
         return fork()
 
     monkeypatch.setattr(zygote.os, "fork", fail_once)
-    made = Subject(life)
+    made = ZygoteClient(life)
     try:
         made.order(b"exit 0", ONCE)
         with pytest.raises(OSError, match="cannot fork"):
@@ -173,5 +175,5 @@ def test_a_zygote_whose_fork_fails_says_so_and_goes_on(monkeypatch):
         made.order(b"exit 5", ONCE)
         assert os.waitstatus_to_exitcode(hear(made).number) == 5
     finally:
-        os.kill(made.zygote, signal.SIGKILL)
-        os.waitpid(made.zygote, 0)
+        os.kill(made.pid, signal.SIGKILL)
+        os.waitpid(made.pid, 0)

@@ -14,8 +14,7 @@ import pytest
 
 from proctor.experiments.base import Experiment, ExperimentContext
 from proctor.model.spec import Iterations
-from proctor.trial.forkserver.page import SharedPage
-from proctor.trial.forkserver.row_writer import RowWriter
+from proctor.trial.forkserver.page import RowWriter, SharedPage
 from proctor.trial.forkserver.wire import Decoder
 from proctor.trial.point import once
 from proctor.trial.point.measure import Point, time_calls

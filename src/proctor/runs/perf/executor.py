@@ -16,7 +16,7 @@ from proctor.model.trial import Lease
 from proctor.runs.executors import WorkerContext, task_plans, task_setting
 from proctor.sandbox.base import Root, SandboxRequest
 from proctor.store.blobs import Blobs
-from proctor.trial.task.request import limits_for
+from proctor.trial.task.sandboxes import limits_for
 from proctor.trial.task.setting import TaskSetting
 from proctor.trial.task_executor import TaskExecutor
 

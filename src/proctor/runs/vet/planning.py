@@ -19,7 +19,7 @@ from proctor.sandbox.choose import choose
 from proctor.settings import Settings
 from proctor.spec.grammar import granted_names
 from proctor.tasks.dataset import find_tasks, is_task
-from proctor.trial.task import network
+from proctor.trial.task import sandboxes
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -111,7 +111,7 @@ def _add(gathered: _Gathered, task: Task, request: VetRequest, spec: Spec) -> No
 
 def obstacle(check: Check, task: Task, spec: Spec) -> str:
     """Why a check says nothing about a task; empty when it is worth a trial."""
-    if check is Check.NETWORK_OFF and not network.is_used(task, spec.sandbox):
+    if check is Check.NETWORK_OFF and not sandboxes.is_used(task, spec.sandbox):
         return "the task has no network anyway"
     if check is Check.TIME_ZONE and "TZ" in task.environment.env:
         return f"the task sets its own time zone, {task.environment.env['TZ']}"

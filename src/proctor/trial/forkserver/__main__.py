@@ -18,10 +18,10 @@ import time
 from proctor.experiments.base import REGISTRY
 from proctor.prctl import become_subreaper, die_with_parent
 from proctor.trial.forkserver.lane import Lane
-from proctor.trial.forkserver.scratch import remove_tree
+from proctor.trial.forkserver.output import remove_tree
 from proctor.trial.forkserver.watch import HungUpError
 from proctor.trial.forkserver.wire import receive, send
-from proctor.trial.point.failure import describe_failure
+from proctor.trial.point.values import describe_failure
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -128,8 +128,8 @@ class Server:
         self.registered = registered
         self.writes_files = _speaks_of(registered, b"run_dir")
         self.scratch = scratch
-        self.lanes: set[int] = set()
-        self.woken, self._wake = os.pipe()
+        self.lanes: dict[int, int] = {}
+        """A descriptor of each lane's process, which tells its end, and its id."""
 
     def serve(self) -> NoReturn:
         """Until the controller hangs up, however it does."""
@@ -143,57 +143,54 @@ class Server:
             os._exit(0)
 
     def _listen(self) -> None:
-        for handle in (self.woken, self._wake):
-            os.set_blocking(handle, False)
-        signal.set_wakeup_fd(self._wake, warn_on_full_buffer=False)
-        signal.signal(signal.SIGCHLD, lambda *_: None)
         signal.signal(signal.SIGTERM, _hang_up)
         die_with_parent(signal.SIGTERM)
+        control = self.control.fileno()
         poll = select.poll()
-        poll.register(self.control, select.POLLIN)
-        poll.register(self.woken, select.POLLIN)
+        poll.register(control, select.POLLIN)
         while True:
-            ready = dict(poll.poll())
-            if self.woken in ready:
-                os.read(self.woken, 4096)
-                self._collect()
-            if self.control.fileno() in ready:
-                received = receive(self.control)
-                if received is None:
+            for ready, _ in poll.poll():
+                if ready != control:
+                    poll.unregister(ready)
+                    self._collect(ready)
+                elif (received := receive(self.control)) is None:
                     return
-                self._fork_lane(*received[1])
+                else:
+                    poll.register(self._fork_lane(*received[1]), select.POLLIN)
 
-    def _fork_lane(self, handle: int, stream: int) -> None:
+    def _fork_lane(self, handle: int, stream: int) -> int:
+        """Fork a lane; a descriptor that can be read when it has ended."""
         pid = os.fork()
         if pid == 0:
             try:
-                signal.set_wakeup_fd(-1)
-                signal.signal(signal.SIGCHLD, signal.SIG_DFL)
                 self.control.close()
-                os.close(self.woken)
-                os.close(self._wake)
+                for each in self.lanes:
+                    os.close(each)
                 lane = socket.socket(fileno=handle)
                 Lane(lane, stream, self.registered, self.scratch, writes_files=self.writes_files).serve()
             finally:
                 os._exit(1)
         os.close(handle)
         os.close(stream)
-        self.lanes.add(pid)
+        ended = os.pidfd_open(pid)
+        self.lanes[ended] = pid
+        return ended
 
-    def _collect(self) -> None:
-        """Collect lanes that ended. What a lane left when it was killed came to us, and ends here."""
-        died = {pid for pid in self.lanes if os.waitpid(pid, os.WNOHANG)[0]}
-        self.lanes -= died
-        if died:
-            from proctor.processes import kill_below
+    def _collect(self, ended: int) -> None:
+        """Collect a lane that has ended. What it left when it was killed came to us, and ends here."""
+        from proctor.processes import kill_below
 
-            kill_below(spare=self.lanes)
+        os.close(ended)
+        os.waitpid(self.lanes.pop(ended), 0)
+        kill_below(spare=self.lanes.values())
 
     def _end(self) -> None:
         """Lanes see the same hang-up and clear up after themselves; what is still there then is killed."""
         deadline = time.monotonic() + 5
         while self.lanes and time.monotonic() < deadline:
-            self.lanes -= {pid for pid in self.lanes if os.waitpid(pid, os.WNOHANG)[0]}
+            for ended, pid in list(self.lanes.items()):
+                if os.waitpid(pid, os.WNOHANG)[0]:
+                    del self.lanes[ended]
             time.sleep(0.001)
         from proctor.processes import kill_below
 

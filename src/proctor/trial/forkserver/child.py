@@ -9,10 +9,9 @@ import traceback
 from contextlib import suppress
 
 from proctor.experiments.base import construct
-from proctor.trial.forkserver.page import PHASES
-from proctor.trial.forkserver.row_writer import RowsLostError, RowWriter
+from proctor.trial.forkserver.page import PHASES, RowsLostError, RowWriter
 from proctor.trial.forkserver.zygote import FINISHED, read_order, tell
-from proctor.trial.lockstep.worker import Seeds
+from proctor.trial.lockstep.seeds import Seeds
 from proctor.trial.point.measure import Point
 
 TYPE_CHECKING = False

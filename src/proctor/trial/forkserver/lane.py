@@ -8,6 +8,7 @@ zygote dies; with one trial at a time there is no doubt whose it was. A trial is
 from __future__ import annotations
 
 import gc
+import marshal
 import os
 import signal
 import sys
@@ -15,20 +16,25 @@ import time
 
 from proctor.prctl import become_subreaper, die_with_parent
 from proctor.trial.forkserver.child import Child
-from proctor.trial.forkserver.output import Output
+from proctor.trial.forkserver.output import (
+    Output,
+    empty_folder,
+    has_files,
+    keep_output,
+    make_folder,
+    remove_tree,
+)
 from proctor.trial.forkserver.page import IDLE, PHASES, SharedPage
-from proctor.trial.forkserver.rehearse import pin_what_it_writes
-from proctor.trial.forkserver.scratch import empty_folder, has_files, keep_output, make_folder, remove_tree
-from proctor.trial.forkserver.subject import LostError, Subject
+from proctor.trial.forkserver.pinned import pin_what_it_writes
 from proctor.trial.forkserver.watch import Ending, HungUpError, Watch
 from proctor.trial.forkserver.wire import receive, send
-from proctor.trial.forkserver.zygote import FINISHED, ONCE, STAYS, WATCHED
+from proctor.trial.forkserver.zygote import FINISHED, ONCE, STAYS, WATCHED, LostError, ZygoteClient
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     import socket
-    from collections.abc import Callable
-    from typing import NoReturn
+    from collections.abc import Callable, Mapping
+    from typing import Any, NoReturn
 
     from proctor.experiments.base import Registered
     from proctor.trial.forkserver.wire import Message
@@ -60,7 +66,7 @@ class Lane:
             last = False
             while not last and (received := receive(self.control)) is not None:
                 answer = self._answer(received[0]["trial"])
-                last = answer["last"] = self.subject.busy
+                last = answer["last"] = self.zygote.busy
                 send(self.control, answer)
             code = 0
         except HungUpError:
@@ -88,14 +94,13 @@ class Lane:
 
     def _prepare(self) -> None:
         """Fork the zygote first: what is loaded after it, no measured process has to carry."""
-        self.subject = Subject(self._life)
+        self.zygote = ZygoteClient(self._life)
         os.close(self.stream)
-        from proctor.trial.forkserver.fitting import Fitting
         from proctor.trial.noise import NoiseProbe
 
         self.fitting = Fitting(self.registered)
         self.noise = NoiseProbe()
-        self.watch = Watch(self.control.fileno(), self.subject, self.page, self.outputs)
+        self.watch = Watch(self.control.fileno(), self.zygote, self.page, self.outputs)
 
     def _life(self, orders: int, answers: int) -> Callable[[bytes, bool], NoReturn]:
         """In the zygote: give back what is the lane's alone, and say how children live."""
@@ -123,7 +128,7 @@ class Lane:
         try:
             return {"exit": self._trial(request)}
         except OSError as error:
-            from proctor.trial.point.failure import message_of
+            from proctor.trial.point.values import message_of
 
             return {"refused": message_of(error)}
         finally:
@@ -142,7 +147,7 @@ class Lane:
             output.reset()
         before = self.noise.begin()
         forked_ns = time.monotonic_ns()
-        self.subject.order(self.fitting.order(request), _how(request))
+        self.zygote.order(self.fitting.order(request), _how(request))
         ending = self.watch.until_over(request)
         answer = self._describe(ending)
         answer["forked_ns"], answer["ended_ns"] = forked_ns, time.monotonic_ns()
@@ -153,11 +158,11 @@ class Lane:
 
     def _describe(self, ending: Ending) -> Message:
         """How it ended, and what was finished but not sent."""
-        mark, word = ending.overdue or self.page.read_mark(), ending.word
-        stays = word.kind == FINISHED
+        mark, report = ending.overdue or self.page.read_mark(), ending.report
+        stays = report.kind == FINISHED
         answer: Message = {
-            "status": None if stays else word.number,
-            "used": () if stays else word.used,
+            "status": None if stays else report.number,
+            "used": () if stays else report.used,
             "phase": PHASES[mark.phase] if mark.phase < len(PHASES) else PHASES[IDLE],
             "iteration": mark.iteration,
             "timed_out": ending.overdue is not None,
@@ -178,3 +183,32 @@ def _how(request: Message) -> int:
     if request["resident"]:
         return STAYS
     return WATCHED if request["samplers"] else ONCE
+
+
+class Fitting:
+    """Fits a point's parameters to its experiment here: no measured process needs what checks them.
+
+    Requests become orders that a child carries out without another look at the parameters.
+    """
+
+    def __init__(self, registered: Registered) -> None:
+        from functools import partial
+
+        from proctor.experiments.describe import fitted
+        from proctor.experiments.schema import own_arguments
+
+        self._fitted = partial(fitted, registered)
+        self._defaults = {each.name: each.default for each in own_arguments(registered.cls.__init__)}
+
+    def order(self, request: Mapping[str, Any]) -> bytes:
+        """The request with fitted arguments, as bytes. What does not fit, the child finds out and reports."""
+        try:
+            values, positional, named = self._fitted(request["params"])
+            # Not every default can be sent, and none has to be: the constructor has them.
+            named = {name: value for name, value in named.items() if not self._is_default(name, value)}
+            return marshal.dumps({**request, "fitted": (values, positional, named)})
+        except Exception:  # noqa: BLE001 - raised again in the child, where it is recorded
+            return marshal.dumps({**request, "fitted": None})
+
+    def _is_default(self, name: str, value: Any) -> bool:
+        return name in self._defaults and value is self._defaults[name]

@@ -15,7 +15,6 @@ from proctor.errors import SandboxError
 from proctor.trial.forkserver.wire import Decoder, Message, WireError, encode
 
 MAX_PASS_BYTES = 64 << 20
-WATCH_AFTER_S = 0.05
 _CHUNK = 64 << 10
 
 
@@ -140,12 +139,13 @@ class LaneClient:
         except BaseException:
             await self.end()
             raise
-        finally:
-            self._stream.pause()
         return done
 
     async def _finish(self, done: Pass, answer: Message | None) -> None:
         """Complete the pass with the lane's report, or with the reason why there is none."""
+        if answer and "exit" in answer:
+            done.exit = answer["exit"]
+            self._stream.drain()
         if self._stream.broken:
             done.broken = self._stream.broken
             await self.end()
@@ -154,12 +154,6 @@ class LaneClient:
             raise SandboxError("the fork server's lane was lost during the trial")
         if "refused" in answer:
             raise SandboxError(f"the machine refused the trial: {answer['refused']}")
-        done.exit = answer["exit"]
-        self._stream.drain()
-        if self._stream.broken:
-            done.broken = self._stream.broken
-            await self.end()
-            return
         if "backlog" in done.exit:
             for message in Decoder().feed(a2b_base64(done.exit["backlog"])):
                 done.take(message)
@@ -188,6 +182,8 @@ class Stream:
         self._reader = reader
         self._on_broken = on_broken
         self._loop = asyncio.get_running_loop()
+        self._loop.add_reader(reader, self._readable)
+        self.begin(Pass())
         self.broken = ""
         """Why nothing more can be read, when it cannot."""
 
@@ -195,10 +191,6 @@ class Stream:
         """Another child will write; what it sends is for this pass."""
         self._done = done
         self._decoder = Decoder(limit_bytes=MAX_PASS_BYTES)
-        # A short trial is over before this, and all it sent is read at once when the lane says so.
-        self._later = self._loop.call_later(
-            WATCH_AFTER_S, self._loop.add_reader, self._reader, self._readable
-        )
 
     def _readable(self) -> bool:
         """Read once; False when there is nothing more for now, or ever."""
@@ -210,7 +202,7 @@ class Stream:
             return False
         except (WireError, OSError, ValueError) as error:
             self.broken = str(error) or type(error).__name__
-            self.pause()
+            self._loop.remove_reader(self._reader)
             self._on_broken()
             return False
         if not data:
@@ -221,12 +213,6 @@ class Stream:
         """Read what had been sent before the child ended."""
         while self._readable():
             pass
-
-    def pause(self) -> None:
-        """Wait for nothing until another child writes."""
-        self._later.cancel()
-        if self._reader >= 0:
-            self._loop.remove_reader(self._reader)
 
     def close(self) -> None:
         """Give the descriptor back."""

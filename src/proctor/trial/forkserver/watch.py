@@ -6,8 +6,7 @@ import select
 import time
 
 from proctor.trial.forkserver.page import PHASES
-from proctor.trial.forkserver.subject import LostError
-from proctor.trial.forkserver.zygote import CLEAR, ENDED, FINISHED, STARTED
+from proctor.trial.forkserver.zygote import CLEAR, ENDED, FINISHED, STARTED, LostError
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -15,9 +14,9 @@ if TYPE_CHECKING:
 
     from proctor.trial.forkserver.output import Output
     from proctor.trial.forkserver.page import Mark, SharedPage
-    from proctor.trial.forkserver.samplers import Samplers
-    from proctor.trial.forkserver.subject import Subject, Word
     from proctor.trial.forkserver.wire import Message
+    from proctor.trial.forkserver.zygote import ZygoteClient, ZygoteReport
+    from proctor.trial.point.instruments import Samplers
 
 HARNESS_GRACE_S = 60.0
 """How long the harness's own work in a child may take before the child counts as hung."""
@@ -33,10 +32,10 @@ class HungUpError(Exception):
 class Ending:
     """How a trial ended."""
 
-    __slots__ = ("killed", "overdue", "samplers", "unkillable", "word")
+    __slots__ = ("killed", "overdue", "report", "samplers", "unkillable")
 
     def __init__(self) -> None:
-        self.word: Word
+        self.report: ZygoteReport
         """How the child ended, or that it stays for more orders."""
         self.overdue: Mark | None = None
         """The phase in which it hung, if it did."""
@@ -48,51 +47,53 @@ class Ending:
 class Watch:
     """Watches the processes that a lane's zygote forks."""
 
-    def __init__(self, control: int, subject: Subject, page: SharedPage, outputs: tuple[Output, ...]) -> None:
+    def __init__(
+        self, control: int, zygote: ZygoteClient, page: SharedPage, outputs: tuple[Output, ...]
+    ) -> None:
         self._control = control
-        self._subject = subject
+        self._zygote = zygote
         self._page = page
         self._outputs = outputs
         self._streams: Mapping[int, Output] = {output.reader: output for output in outputs}
         self._poll = select.poll()
-        for each in (control, subject.answers, subject.handle, *self._streams):
+        for each in (control, zygote.answers, zygote.handle, *self._streams):
             self._poll.register(each, select.POLLIN)
 
     def until_over(self, request: Message) -> Ending:
         """Wait until the trial has ended, by itself or at its time limit, and until nothing of it is left."""
         ending = Ending()
-        word = self._until_said(request, ending)
-        if word is None:
-            self._subject.resident = 0
-            ending.killed, ending.unkillable = self._subject.end()
-            word = self._hear_soon()
-        ending.word = word
-        if word.left or word.kind == FINISHED:
-            killed, ending.unkillable = self._subject.end()
+        report = self._until_said(request, ending)
+        if report is None:
+            self._zygote.resident = 0
+            ending.killed, ending.unkillable = self._zygote.end()
+            report = self._hear_soon()
+        ending.report = report
+        if report.left or report.kind == FINISHED:
+            killed, ending.unkillable = self._zygote.end()
             ending.killed += killed
-            if word.left and not ending.unkillable and self._hear_soon().kind != CLEAR:
+            if report.left and not ending.unkillable and self._hear_soon().kind != CLEAR:
                 raise LostError
         for output in self._outputs:
             output.drain()
         return ending
 
-    def _until_said(self, request: Message, ending: Ending) -> Word | None:
+    def _until_said(self, request: Message, ending: Ending) -> ZygoteReport | None:
         """The message that ends the trial; None when it hung before."""
         timeout_s = request["timeout_s"]
         while True:
             ready = dict(self._poll.poll(self._wait_ms(timeout_s, ending.samplers)))
             for reader in ready.keys() & self._streams.keys():
                 self._streams[reader].read()
-            if self._subject.answers in ready:
-                word = self._subject.hear()
-                if word.kind == STARTED:
-                    self._started(word.number, request, ending)
+            if self._zygote.answers in ready:
+                report = self._zygote.hear()
+                if report.kind == STARTED:
+                    self._started(report.number, request, ending)
                 elif request["resident"] and self._page.taken != request["number"]:
                     # It died between two points; the order may have gone with it.
                     raise LostError
                 else:
-                    return word
-            elif self._subject.handle in ready:
+                    return report
+            elif self._zygote.handle in ready:
                 raise LostError
             if self._control in ready:
                 raise HungUpError
@@ -105,21 +106,21 @@ class Watch:
 
     def _started(self, pid: int, request: Message, ending: Ending) -> None:
         if request["resident"]:
-            self._subject.resident = pid
+            self._zygote.resident = pid
         if request["samplers"]:
-            from proctor.trial.forkserver.samplers import Samplers
+            from proctor.trial.point.instruments import Samplers
 
             ending.samplers = Samplers(request["samplers"], request["folder"], pid)
 
-    def _hear_soon(self) -> Word:
+    def _hear_soon(self) -> ZygoteReport:
         """What the zygote says once all below it were killed; LostError when it was stopped or killed too."""
         poll = select.poll()
-        poll.register(self._subject.answers, select.POLLIN)
+        poll.register(self._zygote.answers, select.POLLIN)
         deadline = time.monotonic() + ANSWER_WITHIN_S
         while poll.poll(max(0.0, deadline - time.monotonic()) * 1000):
-            word = self._subject.hear()
-            if word.kind in {ENDED, CLEAR}:
-                return word
+            report = self._zygote.hear()
+            if report.kind in {ENDED, CLEAR}:
+                return report
         raise LostError
 
     def _wait_ms(self, timeout_s: float | None, samplers: Samplers | None) -> float | None:

@@ -49,36 +49,14 @@ class Command:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Execution:
-    """What one run took."""
+class Execution(Slot):
+    """What one run took; its children count, but of waiting for a CPU only its first process is known."""
 
-    wall_ns: int
     user_ns: int
     system_ns: int
     exit_code: int
     """Below zero: the signal that ended it."""
-    peak_rss_bytes: int = 0
-    involuntary: int = 0
-    voluntary: int = 0
-    faults: int = 0
-    waited_ns: int = 0
-    """How long its first process was ready but had no CPU; 0 where the kernel does not say."""
-
-    @property
-    def cpu_ns(self) -> int:
-        """User and system time, of its children too."""
-        return self.user_ns + self.system_ns
-
-    def slot(self) -> Slot:
-        """As the statistics of pairs want it."""
-        return Slot(
-            wall_ns=self.wall_ns,
-            cpu_ns=self.cpu_ns,
-            involuntary=self.involuntary,
-            voluntary=self.voluntary,
-            faults=self.faults,
-            waited_ns=self.waited_ns,
-        )
+    peak_rss_bytes: int
 
 
 def execute(command: Command, *, cpu: int | None = None, doing: str = "run") -> Execution:
@@ -98,10 +76,12 @@ def execute(command: Command, *, cpu: int | None = None, doing: str = "run") -> 
             _, status, usage = os.wait4(process.pid, 0)
             process.returncode = os.waitstatus_to_exitcode(status)
     _check(command, process.returncode, doing)
+    user_ns, system_ns = round(usage.ru_utime * 1e9), round(usage.ru_stime * 1e9)
     return Execution(
         wall_ns=wall_ns,
-        user_ns=round(usage.ru_utime * 1e9),
-        system_ns=round(usage.ru_stime * 1e9),
+        cpu_ns=user_ns + system_ns,
+        user_ns=user_ns,
+        system_ns=system_ns,
         exit_code=process.returncode,
         peak_rss_bytes=usage.ru_maxrss * 1024,
         involuntary=usage.ru_nivcsw,

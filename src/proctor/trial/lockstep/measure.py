@@ -12,12 +12,12 @@ import time
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, closing, contextmanager
 from dataclasses import dataclass, replace
-from pathlib import Path
 from typing import Any
 
 from proctor.errors import SideError
 from proctor.model.lockstep import Calibration, Pair, Schedule, slots_from
 from proctor.trial.lockstep.process import Side, Worker, gather
+from proctor.trial.noise import look
 
 SLOT_S = 0.0002
 """A slot's CPU time. The machine's speed changes from millisecond to millisecond: the shorter the slots, the
@@ -203,18 +203,14 @@ class Machine:
     @classmethod
     def now(cls) -> Machine:
         """As they are now."""
-        steal_s = pressure_s = busy_s = all_s = 0.0
-        try:
-            # user, nice, system, idle, iowait, irq, softirq, steal
-            ticks = [int(each) for each in Path("/proc/stat").read_text().split(None, 9)[1:9]]
-            second = os.sysconf("SC_CLK_TCK")
-            steal_s, all_s = ticks[7] / second, sum(ticks) / second
-            busy_s = all_s - (ticks[3] + ticks[4]) / second
-            some = Path("/proc/pressure/cpu").read_text().partition("\n")[0]
-            pressure_s = int(some.rpartition("total=")[2]) / 1e6
-        except (OSError, ValueError, IndexError):
-            pass
-        return cls(steal_s, pressure_s, busy_s, all_s)
+        found, second = look(), os.sysconf("SC_CLK_TCK")
+        ticks, idle = found.get("ticks", 0.0), found.get("idle_ticks", 0.0)
+        return cls(
+            steal_s=found.get("steal_ticks", 0.0) / second,
+            pressure_s=found.get("waited_us", 0.0) / 1e6,
+            busy_s=(ticks - idle) / second,
+            all_s=ticks / second,
+        )
 
     def others(self, before: Machine, ours_s: float) -> float:
         """Share of the CPU time since `before` that neither we used nor was idle."""

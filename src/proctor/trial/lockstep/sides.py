@@ -27,7 +27,7 @@ _OLDEST = (3, 11)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Request:
+class SideRequest:
     """One side as a person asked for it. At most one of `revision` and `folder`."""
 
     revision: str = ""
@@ -50,7 +50,7 @@ class Request:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Place:
+class SideCode:
     """Where one side's code is."""
 
     name: str
@@ -61,7 +61,7 @@ class Place:
     params: Mapping[str, Any] = field(default_factory=dict)
 
 
-def parse(texts: Sequence[str], option: str) -> Request:
+def parse(texts: Sequence[str], option: str) -> SideRequest:
     """`HEAD~1`, `.`, `path:DIR`, `python:PATH`, `params:n=10,mode=x`, or several of them."""
     found: dict[str, Any] = {}
     for text in texts:
@@ -77,7 +77,7 @@ def parse(texts: Sequence[str], option: str) -> Request:
         if name in found or (name in {"revision", "folder"} and {"revision", "folder"} & found.keys()):
             raise UsageError(f"{option} '{text}': a side runs one version of the code in one environment")
         found[name] = value
-    return Request(**found)
+    return SideRequest(**found)
 
 
 def parse_params(text: str, option: str) -> dict[str, Any]:
@@ -112,7 +112,7 @@ def _split(text: str) -> list[str]:
     return parts
 
 
-def complete(a: Request, b: Request) -> tuple[Request, Request]:
+def complete(a: SideRequest, b: SideRequest) -> tuple[SideRequest, SideRequest]:
     """Fill in what was left out: the last commit against the working tree, unless something else differs."""
     from dataclasses import replace
 
@@ -126,7 +126,9 @@ def complete(a: Request, b: Request) -> tuple[Request, Request]:
 
 
 @contextmanager
-def placed(a: Request, b: Request, project: Project) -> Iterator[tuple[tuple[Place, Place], list[str]]]:
+def placed(
+    a: SideRequest, b: SideRequest, project: Project
+) -> Iterator[tuple[tuple[SideCode, SideCode], list[str]]]:
     """Check out what must be checked out, and say what the person should know."""
     a, b = complete(a, b)
     notes: list[str] = []
@@ -142,13 +144,15 @@ def placed(a: Request, b: Request, project: Project) -> Iterator[tuple[tuple[Pla
             python = _interpreter(request.python, name) if request.python else sys.executable
             label = request.label + (f" ({commit[:10]})" if commit else "")
             places.append(
-                Place(name=name, label=label, root=root, python=python, commit=commit, params=request.params)
+                SideCode(
+                    name=name, label=label, root=root, python=python, commit=commit, params=request.params
+                )
             )
         notes += _remarks(a, b, places, project)
         yield (places[0], places[1]), notes
 
 
-def _remarks(a: Request, b: Request, places: Sequence[Place], project: Project) -> list[str]:
+def _remarks(a: SideRequest, b: SideRequest, places: Sequence[SideCode], project: Project) -> list[str]:
     if (a.python, a.params) != (b.python, b.params):
         return []
     alike = places[0].root == places[1].root or (places[0].commit and places[0].commit == places[1].commit)
@@ -188,7 +192,7 @@ def _interpreter(text: str, name: str) -> str:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Subject:
+class ComparedExperiment:
     """What both sides run: the experiment, where it is looked for, and the project it belongs to."""
 
     registered: Registered
@@ -199,7 +203,11 @@ class Subject:
 
 
 def make_side(
-    place: Place, other: Place, subject: Subject, params: Mapping[str, Any], pycache: str = ""
+    place: SideCode,
+    other: SideCode,
+    subject: ComparedExperiment,
+    params: Mapping[str, Any],
+    pycache: str = "",
 ) -> Side:
     """A side at one parameter point."""
     project, registered = subject.project, subject.registered
@@ -249,6 +257,6 @@ def _import_path(project: Project, root: Path) -> list[str]:
     return list(dict.fromkeys([*own, *(moved(os.path.abspath(each), project, root) for each in others)]))  # noqa: PTH100
 
 
-def _foreign(place: Place, other: Place, project: Project) -> list[str]:
+def _foreign(place: SideCode, other: SideCode, project: Project) -> list[str]:
     roots = {other.root} | ({project.root} if place.commit else set())
     return [str(root) for root in sorted(roots) if root != place.root and not place.root.is_relative_to(root)]

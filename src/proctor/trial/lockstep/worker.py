@@ -48,6 +48,7 @@ def beside(name: str) -> Any:
 
 clocks_of = beside("clocks")
 Clocks, spin = clocks_of.Clocks, clocks_of.spin
+Seeds = beside("seeds").Seeds
 
 
 class AbandonedError(Exception):
@@ -108,7 +109,7 @@ def serve(orders: TextIO, answer: Callable[..., None]) -> int:
     return 0
 
 
-def load(job: dict[str, Any], seeds: Seeds) -> tuple[Any, Any, str]:
+def load(job: dict[str, Any], seeds: Any) -> tuple[Any, Any, str]:
     """The experiment of this side, its context, and the recipe by which the next worker makes it faster."""
     os.chdir(job["cwd"])
     sys.path.append(job["root"])
@@ -126,7 +127,7 @@ def load(job: dict[str, Any], seeds: Seeds) -> tuple[Any, Any, str]:
     return experiment, context, recipe
 
 
-def quickly(job: dict[str, Any], seeds: Seeds) -> tuple[Any, str] | None:
+def quickly(job: dict[str, Any], seeds: Any) -> tuple[Any, str] | None:
     """Repeat what an earlier worker of this side found out: no search, no signature, no validation."""
     if not job["recipe"]:
         return None
@@ -146,7 +147,7 @@ def quickly(job: dict[str, Any], seeds: Seeds) -> tuple[Any, str] | None:
     return construct(registered.cls, *recipe), job["recipe"]
 
 
-def thoroughly(job: dict[str, Any], seeds: Seeds) -> tuple[Any, str]:
+def thoroughly(job: dict[str, Any], seeds: Any) -> tuple[Any, str]:
     """Find the experiment, check the parameters against it, and make it."""
     from proctor.experiments.base import construct
     from proctor.experiments.describe import fitted
@@ -196,66 +197,6 @@ def provide_proctor(folder: str) -> None:
     module = module_from_spec(spec)
     sys.modules["proctor"] = module
     spec.loader.exec_module(module)
-
-
-class Seeds:
-    """Seeds the generators, each once: those that are loaded now, and the others when they are imported.
-
-    Importing them here would cost every worker. What is imported later is met as a finder of modules, which
-    finds nothing itself; `close` takes it away.
-    """
-
-    def __init__(self, seed: int) -> None:
-        small = seed % 2**32
-        self.left = {
-            "random": ("seed", small),
-            "numpy.random": ("seed", small),
-            "cupy.random": ("seed", small),
-            "torch": ("manual_seed", small),
-        }
-        self._looking = False
-
-    def watch(self) -> None:
-        """Seed also what is imported from now on, at once."""
-        sys.meta_path.insert(0, self)
-
-    def sow(self) -> None:
-        """Seed what is loaded and was not seeded yet."""
-        for name in self.left.keys() & sys.modules.keys():
-            self._seed(name, sys.modules[name])
-
-    def find_spec(self, name: str, path: Any = None, target: Any = None) -> Any:
-        """What the other finders find, with a generator's seeding behind its import."""
-        if name not in self.left or self._looking:
-            return None
-        others = [each for each in sys.meta_path if each is not self]
-        self._looking = True  # another finder may ask all finders, us among them
-        try:
-            spec = next((found for each in others if (found := each.find_spec(name, path, target))), None)
-        finally:
-            self._looking = False
-        loader: Any = spec.loader if spec else None
-        if hasattr(loader, "__dict__") and hasattr(loader, "exec_module") and not isinstance(loader, type):
-            run = loader.exec_module
-
-            def exec_module(module: Any) -> None:
-                vars(loader).pop("exec_module", None)
-                run(module)
-                self._seed(name, module)
-
-            loader.exec_module = exec_module
-        return spec
-
-    def _seed(self, name: str, module: Any) -> None:
-        give, seed = self.left.pop(name, ("", 0))
-        seeding = getattr(module, give, None) if give else None
-        if seeding is not None:
-            seeding(seed)
-
-    def close(self) -> None:
-        """Let later imports be."""
-        if self in sys.meta_path:
-            sys.meta_path.remove(self)
 
 
 def strangers(root: str, foreign: Iterable[str], shared: Iterable[str]) -> list[list[str]]:

@@ -1,4 +1,4 @@
-"""How many calls make a slot, when warm-up is over, when enough was measured. Pure: times come in."""
+"""How many calls make a slot, when warm-up is over, when enough was measured, what it comes to. Pure."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
     from typing import Any, Literal
+
 
 SLOT_S = 0.002
 """How long a calibrated slot should last: long for the clock, short for whatever disturbs a machine."""
@@ -186,3 +187,25 @@ def median(values: Sequence[float]) -> float:
     ordered = sorted(values)
     half = len(ordered) // 2
     return ordered[half] if len(ordered) % 2 else (ordered[half - 1] + ordered[half]) / 2
+
+
+BOOKKEEPING = frozenset({"iteration", "involuntary_switches", "page_faults", "gc_collections"})
+"""Columns of an iteration that describe the circumstances and are no metric."""
+
+
+def aggregate(rows: Sequence[Mapping[str, Any]]) -> dict[str, dict[str, float | int]]:
+    """Describe every numeric column; with six values or more the median has its 95 % interval."""
+    from proctor.model.describe import describe
+    from proctor.trial.point.values import flat_numbers
+
+    columns: dict[str, list[float]] = {}
+    for row in rows:
+        for name, value in flat_numbers(row).items():
+            if name not in BOOKKEEPING:
+                columns.setdefault(name, []).append(float(value))
+    found = {}
+    for name, values in columns.items():
+        found[name] = describe(values)
+        if interval := median_interval(sorted(values)):
+            found[name] |= {"p50_low": interval[0], "p50_high": interval[1]}
+    return found

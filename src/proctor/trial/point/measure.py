@@ -15,10 +15,9 @@ from time import perf_counter_ns, process_time_ns
 from proctor.experiments.base import ExperimentContext
 from proctor.trial.forkserver.page import PHASES
 from proctor.trial.point.calibrate import StopRule, WarmupRule, calibrate_loops
-from proctor.trial.point.failure import describe_failure
-from proctor.trial.point.instrument_set import InstrumentSet
+from proctor.trial.point.instruments import InstrumentSet, read_end
 from proctor.trial.point.pace import LONGEST_SLOT_S, Pace
-from proctor.trial.point.values import Checker, RefusedError
+from proctor.trial.point.values import Checker, RefusedError, describe_failure
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -27,8 +26,7 @@ if TYPE_CHECKING:
     from typing import Any
 
     from proctor.experiments.base import Experiment
-    from proctor.trial.forkserver.page import SharedPage
-    from proctor.trial.forkserver.row_writer import RowWriter
+    from proctor.trial.forkserver.page import RowWriter, SharedPage
 
 CONSTRUCT, SETUP, WARMUP, EXECUTE, TEARDOWN, INSTRUMENT, END = map(PHASES.index, PHASES[1:8])
 COLLECT_ABOVE = 2_000
@@ -173,8 +171,6 @@ class Point:
     def _read_end(self, name: str) -> None:
         """For instruments that look from outside, which may look too seldom for a short point."""
         if self.request.get("samplers"):
-            from proctor.trial.point.ends import read_end
-
             self.report.setdefault("ends", {})[name] = read_end()
 
     def _calibrate(self, call: Callable[[Any], Any]) -> None:

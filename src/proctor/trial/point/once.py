@@ -1,13 +1,14 @@
 """Run one point a given number of times in a plain process, for programs that watch a whole process.
 
-Started as `python -m proctor.trial.point.once`, its request as JSON in a variable. Nothing is timed here.
+Started as `python -m proctor.trial.point.once`, its request as JSON on its input: parameters may be secret,
+and everybody sees command lines. Nothing is timed here.
 """
 
 from __future__ import annotations
 
 import gc
 import json
-import os
+import sys
 import tempfile
 from collections.abc import Mapping
 from pathlib import Path
@@ -16,7 +17,6 @@ from typing import Any
 from proctor.experiments.base import ExperimentContext
 from proctor.experiments.describe import instantiate
 from proctor.experiments.discover import find
-from proctor.trial.point.request import REQUEST
 
 
 def run(request: Mapping[str, Any]) -> None:
@@ -45,4 +45,4 @@ def run(request: Mapping[str, Any]) -> None:
 
 
 if __name__ == "__main__":
-    run(json.loads(os.environ.pop(REQUEST)))
+    run(json.load(sys.stdin))

@@ -1,19 +1,20 @@
-"""Whose fault it is that something broke once the agent had begun.
+"""Whose fault it is that something broke once the agent had begun, or that a limit was reached.
 
-An error proves that the host failed, or it proves nothing: then a control decides.
+An error proves that the host failed, or it proves nothing: then a control decides. The task's own limits are
+the agent's doing, what the host has too little of is not.
 """
 
 from __future__ import annotations
 
 import errno
 import traceback
+from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from proctor.errors import HostError, ImageError, ProctorError, SandboxError, StoreError
 from proctor.model.outcome import ENVIRONMENT_BROKEN, Outcome
-from proctor.model.plan import PlannedTrial
 from proctor.model.record import Failure
 from proctor.model.task import Step
 from proctor.sandbox.base import Sandbox, end_processes, host_failure
@@ -21,8 +22,9 @@ from proctor.trial.redact import Redactor
 from proctor.trial.verify import Verdict
 
 if TYPE_CHECKING:
-    from proctor.trial.control import Control, Controls
-    from proctor.trial.task.prepare import TaskTrialPlan
+    from proctor.trial.control import Control
+    from proctor.trial.task_trial import TaskAttempt
+
 
 _OF_THE_HOST = frozenset(
     {errno.ENOSPC, errno.EDQUOT, errno.EIO, errno.EROFS, errno.EMFILE, errno.ENFILE, errno.ENOMEM}
@@ -45,33 +47,26 @@ def _proves_host(error: BaseException | None) -> bool:
     return False
 
 
-def unjudged(error: Exception, redactor: Redactor) -> Verdict:
-    """The verdict where the tests could not even be run, or what they left could not be read."""
-    trace = "" if isinstance(error, ProctorError) else "".join(traceback.format_exception(error))
-    failure = Failure(
-        phase="verify",
+def failure_of(error: BaseException, phase: str, redactor: Redactor, message: str = "") -> Failure:
+    """An error as it is recorded: with its traceback unless it is one of ours, which says enough."""
+    expected = isinstance(error, ProctorError | TimeoutError)
+    return Failure(
+        phase=phase,
         type=type(error).__name__,
-        message=redactor.text(str(error)),
-        traceback=redactor.text(trace),
+        message=redactor.text(message or str(error)),
+        traceback="" if expected else redactor.text("".join(traceback.format_exception(error))),
     )
-    return Verdict(outcome=Outcome.VERIFIER_ERROR, failure=failure)
 
 
-async def compare(
-    controls: Controls,
-    plan: TaskTrialPlan,
-    trial: PlannedTrial,
-    step: Step | None,
-    sandbox: Sandbox,
-    verdict: Verdict,
-) -> tuple[Verdict, Control]:
+async def compare(attempt: TaskAttempt, step: Step | None, verdict: Verdict) -> tuple[Verdict, Control]:
     """Tests that broke are the agent's failure if they work in an untouched sandbox, else the task's.
 
     The verdict and the control; HostError when the infrastructure allowed no control.
     """
     with suppress(SandboxError):
-        await end_processes(sandbox)  # nothing of the agent's may compete with the control
-    control = await controls.of(plan, trial, step)
+        await end_processes(attempt.sandbox)  # nothing of the agent's may compete with the control
+    assert attempt.controls is not None
+    control = await attempt.controls.of(attempt.plan, attempt.trial, step)
     if not control.decided:
         raise HostError(f"{said(verdict)}; whose fault that is stays unknown: {control.message}")
     return (_broken_by_agent(verdict) if control.works else verdict), control
@@ -93,3 +88,53 @@ def _broken_by_agent(verdict: Verdict) -> Verdict:
 def is_broken(verdict: Verdict) -> bool:
     """Whether the agent broke its environment."""
     return verdict.failure is not None and verdict.failure.type == ENVIRONMENT_BROKEN
+
+
+_HOST_LACKED = {
+    "host_oom": (
+        "the host ran out of memory and killed a process of this attempt, which was below its own limit and "
+        "used less than half of what was free when it began"
+    ),
+    "host_full": (
+        "the disk of the host is nearly full; this attempt was stopped, although it was below its own limit "
+        "and wrote less than half of what was written since it began"
+    ),
+}
+
+
+def own_limits(ledger: Mapping[str, Any]) -> list[str]:
+    """What was ended at the task's own limits: part of what the agent did, and not to be seen in its logs."""
+    found = []
+    if (kills := ledger.get("oom_kills")) and not ledger.get("host_oom"):
+        some = "a process was" if kills == 1 else f"{kills} processes were"
+        found.append(f"memory: {some} killed at the task's own limit")
+    if ledger.get("host_oom") and took_most_memory(ledger):
+        used, free = ledger["peak_memory_bytes"] >> 20, ledger["memory_free_bytes"] >> 20
+        found.append(
+            f"memory: the host ran out and killed a process of this attempt, which itself had used {used} MB "
+            f"of the {free} MB that were free when it began"
+        )
+    if (reason := ledger.get("storage_exceeded")) and not ledger.get("host_full"):
+        found.append(f"storage: {reason}; everything that ran was ended")
+    if paused_s := ledger.get("output_paused_s"):
+        found.append(f"output: so much was written that its writers had to wait for {paused_s:.1f} s")
+    return found
+
+
+def lost_to_host(ledger: Mapping[str, Any]) -> tuple[Outcome, Failure] | None:
+    """What an attempt was that the host had too little for, or cut off; None where it did neither."""
+    lacked = "host_full" if ledger.get("host_full") else ""
+    if ledger.get("host_oom") and not took_most_memory(ledger):
+        lacked = "host_oom"
+    if lacked:
+        return Outcome.STARVED, Failure(phase="run", type="Starved", message=_HOST_LACKED[lacked])
+    if lost := ledger.get("network_lost"):
+        message = f"the network was lost: {lost}"
+        return Outcome.SANDBOX_ERROR, Failure(phase="run", type="SandboxError", message=message)
+    return None
+
+
+def took_most_memory(ledger: Mapping[str, Any]) -> bool:
+    """Whether an attempt used more memory than everything else that began to use some meanwhile."""
+    used, free = ledger.get("peak_memory_bytes"), ledger.get("memory_free_bytes")
+    return bool(used and free and used * 2 > free)

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import asyncio
+import re
 import time
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Protocol
 
 from proctor.agents.base import Allowance
+from proctor.errors import TaskError
 from proctor.model.plan import PlannedTrial
 from proctor.model.spec import SandboxSpec
 from proctor.model.task import Task, TaskEnvironment
@@ -19,11 +21,12 @@ from proctor.sandbox.base import Backend, Root
 from proctor.trial.collect import Collector
 from proctor.trial.redact import Redactor
 from proctor.trial.task.prepare import TaskTrialPlan
-from proctor.trial.task.variables import fill
 
 STARTS = 4 * len(allowed_cpus())
 """Sandboxes that are being started at a time. Of many trials some then work while others begin, and the
 first does not wait until the last has a place."""
+_REFERENCE = re.compile(r"\$\{([^}:]+)(?::-(.*))?\}", re.DOTALL)
+"""`${VAR}` or `${VAR:-default}`"""
 
 
 class MakeRoot(Protocol):
@@ -78,8 +81,27 @@ def environment(setting: TaskSetting, plan: TaskTrialPlan) -> dict[str, str]:
 def filled(
     setting: TaskSetting, plan: TaskTrialPlan, values: Mapping[str, str], table: str
 ) -> dict[str, str]:
-    """Variables of a table of the task, with `${VAR}` looked up."""
-    if not values:
-        return {}
-    where = f"{plan.task.path / 'task.toml'}: [{table}.env]"
-    return fill(values, {**setting.given, **plan.env}, where)
+    """Variables of a table of the task, with `${VAR}` looked up; an unset one is the task's error.
+
+    A value is a reference as a whole or not at all: a dollar sign in a longer text is only a dollar sign.
+    """
+    found = dict(values)
+    given = {**setting.given, **plan.env}
+    for variable, value in values.items():
+        if match := _REFERENCE.fullmatch(value):
+            name, default = match[1], match[2]
+            if name not in given and default is None:
+                raise TaskError(
+                    f"{plan.task.path / 'task.toml'}: [{table}.env]: ${{{name}}} has no default, and the "
+                    "spec does not grant it (pass_env) or it is not set"
+                )
+            found[variable] = given.get(name, default)
+    return found
+
+
+def wanted(values: Mapping[str, str]) -> Iterator[str]:
+    """The variables that must be granted: those without a default."""
+    for value in values.values():
+        match = _REFERENCE.fullmatch(value)
+        if match and match[2] is None:
+            yield match[1]

@@ -1,19 +1,17 @@
-"""What an agent changed outside its own folders, from the saved state of its sandbox.
-
-The state is hostile: it is parsed and never unpacked here.
-"""
+"""What an agent changed outside its own folders, and a copy of its saved state without some of that."""
 
 from __future__ import annotations
 
-import posixpath
-from collections.abc import Callable, Iterator, Sequence
+import io
+import tarfile
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import IO, Any
 
+from proctor.errors import SandboxError
 from proctor.sandbox.lower import Lower
-from proctor.trial.task.diff import WHITEOUT
-from proctor.trial.task.state_tar import members
+from proctor.trial.task.state import Entry, clean_path, entries, is_opaque
 
 MOST_SHOWN = 50
 """Of the system files that changed, so many are listed; all are counted."""
@@ -28,44 +26,24 @@ _SHARED = ("", "bin", "etc", "lib", "opt", "sbin", "usr", "usr/local", "var")
 
 
 @dataclass(frozen=True, slots=True)
-class Entry:
-    """One path of the saved state, relative to the root."""
+class Undo:
+    """One change that the second verdict does without."""
 
-    path: str
-    kind: str
-    """file, folder, link, pipe, or gone for what was removed"""
-    size: int = 0
-    opaque: bool = False
-    """A folder that hides what the image has there."""
-
-
-def entries(state: Path | bytes) -> list[Entry]:
-    """Every path that the state holds."""
-    found = []
-    for member in members(state):
-        path = clean_path(member.name)
-        if not path:
-            continue
-        folder, name = posixpath.split(path)
-        if name.startswith(WHITEOUT):
-            found.append(Entry(posixpath.join(folder, name.removeprefix(WHITEOUT)), "gone"))
-        else:
-            kind = "gone" if member.kind == "device" else member.kind
-            found.append(Entry(path, kind, member.size, member.opaque))
-    return found
+    entry: Entry
+    why: str
+    content: bytes | None = None
+    """What is there instead; None: what the image has, or nothing."""
+    only_mark: bool = False
+    """The folder stays and no longer hides what the image has there."""
+    harmless: bool = False
+    """It was of no effect in the first verdict either."""
 
 
 def contents(state: Path | bytes, wanted: Callable[[str], bool]) -> Iterator[tuple[str, bytes]]:
     """The content of the plain files that are wanted, as far as they are small enough to be held."""
-    for member in members(state):
-        path = clean_path(member.name)
-        if member.kind == "file" and member.size <= MAX_READ_BYTES and wanted(path):
-            yield path, member.read()
-
-
-def clean_path(name: str) -> str:
-    """A name of the archive as a path relative to the root."""
-    return posixpath.normpath(f"/{name}").lstrip("/")
+    for entry in entries(state):
+        if entry.kind == "file" and entry.size <= MAX_READ_BYTES and wanted(entry.path):
+            yield entry.path, entry.read()
 
 
 def is_system(path: str, workdir: str) -> bool:
@@ -101,3 +79,67 @@ def _verb(entry: Entry, image: Lower | None) -> str:
     if image is None:
         return "changed"
     return "changed" if image.kind(entry.path) else "added"
+
+
+_OPAQUE = "overlay.opaque"
+
+
+def write_clean(state: Path, target: Path, undone: Sequence[Undo]) -> None:
+    """The state without these changes; what the image had is there again where it is unpacked."""
+    by_path = {each.entry.path: each for each in undone}
+    try:
+        with tarfile.open(state) as archive, tarfile.open(target, "w", format=tarfile.PAX_FORMAT) as out:
+            _copy(archive, out, by_path)
+    except (tarfile.TarError, OSError, OverflowError) as error:
+        raise SandboxError(f"the saved changes could not be read again: {error}") from error
+
+
+def _copy(archive: tarfile.TarFile, out: tarfile.TarFile, by_path: Mapping[str, Undo]) -> None:
+    dropped: dict[str, tarfile.TarInfo] = {}
+    closed: tuple[str, ...] = ()
+    for member in archive:
+        path = clean_path(member.name)
+        undo = by_path.get(path)
+        if path.startswith(closed) if closed else False:
+            continue
+        if undo is None or undo.only_mark:
+            _keep(archive, out, member, dropped, mark=undo is None)
+            continue
+        if member.isreg():
+            dropped[path] = member
+        if member.isdir():
+            closed = (*closed, f"{path}/")
+        if undo.content is not None:
+            _write(out, member, io.BytesIO(undo.content), len(undo.content))
+
+
+def _keep(
+    archive: tarfile.TarFile,
+    out: tarfile.TarFile,
+    member: tarfile.TarInfo,
+    dropped: dict[str, tarfile.TarInfo],
+    *,
+    mark: bool,
+) -> None:
+    """One member as it is; a second name of a file that was left out becomes a file of its own."""
+    if member.isdir() and is_opaque(member):
+        kept = {name: value for name, value in member.pax_headers.items() if not name.endswith(_OPAQUE)}
+        member.pax_headers = {**kept, f"SCHILY.xattr.user.{_OPAQUE}": "y"} if mark else kept
+    if member.issparse():  # written out in full: the file system makes holes of it again
+        _write(out, member, archive.extractfile(member), member.size)
+        return
+    source = dropped.get(clean_path(member.linkname)) if member.islnk() else None
+    if source is not None:
+        _write(out, source, archive.extractfile(source), source.size, member.name)
+        return
+    out.addfile(member, archive.extractfile(member) if member.isreg() else None)
+
+
+def _write(
+    out: tarfile.TarFile, like: tarfile.TarInfo, content: IO[bytes] | None, size: int, name: str = ""
+) -> None:
+    """A plain file with the owner and mode of another member."""
+    entry = tarfile.TarInfo(name or like.name)
+    entry.mode, entry.uid, entry.gid, entry.mtime = like.mode, like.uid, like.gid, like.mtime
+    entry.size = size
+    out.addfile(entry, content)

@@ -7,7 +7,10 @@ attempt is suspect; a pass that the second cannot confirm counts as nothing.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Mapping
+import posixpath
+import tempfile
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
@@ -15,21 +18,30 @@ from proctor.errors import SandboxError
 from proctor.model.outcome import Outcome
 from proctor.model.record import Failure
 from proctor.model.task import Step
-from proctor.sandbox.base import Sandbox, can
-from proctor.sandbox.lower import lower_of
+from proctor.sandbox.base import can
+from proctor.sandbox.lower import Lower, lower_of
 from proctor.trial.collect import KeepsState
 from proctor.trial.task.blame import is_hosts
-from proctor.trial.task.network import Policy
-from proctor.trial.task.request import sandbox_request
-from proctor.trial.task.second_look.changes import MOST_SHOWN, Entry, path_text
-from proctor.trial.task.second_look.clean import write_clean
-from proctor.trial.task.second_look.find import Findings, Surroundings, find
-from proctor.trial.task.second_look.setting import Undo
-from proctor.trial.task.second_look.tools import TaskText, test_text
-from proctor.trial.verify import LOG, Verdict
+from proctor.trial.task.sandboxes import Policy
+from proctor.trial.task.second_look.changes import (
+    MAX_READ_BYTES,
+    MOST_SHOWN,
+    Undo,
+    contents,
+    is_system,
+    path_text,
+    summary,
+    write_clean,
+)
+from proctor.trial.task.second_look.context import RuleContext, TaskText, test_text
+from proctor.trial.task.second_look.packages import STATUS, is_record, packages_of, without
+from proctor.trial.task.second_look.startup import ACCOUNTS, CACHE
+from proctor.trial.task.state import Entry, entries
+from proctor.trial.verify import LOG, Verdict, judge_in
 
 if TYPE_CHECKING:
     from proctor.trial.task_trial import TaskAttempt
+
 
 PHASE = "second_look"
 _WHOLE = "state.tar"
@@ -39,16 +51,15 @@ MAX_LARGE_BYTES = 8 << 30
 _UNSEEN = Undo(Entry("", "folder"), "more changed than can be looked at")
 
 
-async def look(
-    attempt: TaskAttempt, sandbox: Sandbox, env: Mapping[str, str], step: Step | None, policy: Policy
-) -> Findings:
+async def look(attempt: TaskAttempt, step: Step | None, policy: Policy) -> SystemChanges:
     """What the agent changed in the system. Nothing is known of a sandbox that cannot tell."""
+    sandbox = attempt.sandbox
     if not can(sandbox, KeepsState):
-        return Findings({})
+        return SystemChanges({})
     image = lower_of(sandbox)
-    state = await _state(attempt, sandbox)
+    state = await _state(attempt)
     if state is None:
-        return Findings({"count": None, "first": []}, [_UNSEEN] if image else [])
+        return SystemChanges({"count": None, "first": []}, [_UNSEEN] if image else [])
 
     def text() -> TaskText:
         parts = [attempt.task.instruction, *(each.instruction for each in attempt.task.steps)]
@@ -57,7 +68,7 @@ async def look(
     root = attempt.root
     around = Surroundings(
         workdir=attempt.workdir,
-        env={**(root.env if root else {}), **env},
+        env={**(root.env if root else {}), **attempt.env},
         image=image,
         text=text,
         given=lambda path: attempt.base(path) if path.startswith(f"{attempt.workdir.strip('/')}/") else None,
@@ -65,34 +76,37 @@ async def look(
         covered=getattr(sandbox, "covered", frozenset()),
         replaced=tuple(getattr(sandbox, "given_changed", tuple)()),
     )
-    size = state.stat().st_size
-    if size <= 1 << 20:
+    if state.stat().st_size <= 1 << 20:
         return find(state.read_bytes(), around)
     return await asyncio.to_thread(find, state, around)
 
 
-async def _state(attempt: TaskAttempt, sandbox: Sandbox) -> Path | None:
+async def _state(attempt: TaskAttempt) -> Path | None:
     """The state that is kept, or a copy that is not: the kept one is smaller, and has no secrets."""
     if (known := attempt.state_file()) is not None:
         return known
-    whole = attempt.scratch_file(_WHOLE)
-    saved = await cast("KeepsState", sandbox).save_state(whole, max_bytes=MAX_LARGE_BYTES)
+    whole = _scratch(attempt, _WHOLE)
+    saved = await cast("KeepsState", attempt.sandbox).save_state(whole, max_bytes=MAX_LARGE_BYTES)
     return whole if saved else None
 
 
+def _scratch(attempt: TaskAttempt, name: str) -> Path:
+    """A file for as long as the attempt; outside of the run folder where it may hold secrets."""
+    if attempt.scratch is None:
+        attempt.folder.mkdir(parents=True, exist_ok=True)
+        above = None if attempt.redactor else attempt.folder
+        attempt.scratch = Path(tempfile.mkdtemp(prefix=".proctor-", dir=above))
+    return attempt.scratch / name
+
+
 async def confirm(
-    attempt: TaskAttempt,
-    found: Findings,
-    first: Verdict,
-    env: Mapping[str, str],
-    step: Step | None,
-    policy: Policy,
+    attempt: TaskAttempt, found: SystemChanges, first: Verdict, step: Step | None, policy: Policy
 ) -> Verdict:
     """The verdict that counts. A pass that no changed system file can have helped is the first one."""
     if not first.reward or not found.touching:
         return first
     with attempt.phases.phase(PHASE):
-        second, problem = await _second(attempt, found, env, step, policy)
+        second, problem = await _second(attempt, found, step, policy)
     again: dict[str, Any] = {
         "count": len(found.touching),
         "files": [f"/{path_text(each.entry.path)}: {each.why}" for each in found.touching[:MOST_SHOWN]],
@@ -129,35 +143,157 @@ def _reason(again: Mapping[str, Any], second: Verdict | None, problem: str) -> s
 
 
 async def _second(
-    attempt: TaskAttempt, found: Findings, env: Mapping[str, str], step: Step | None, policy: Policy
+    attempt: TaskAttempt, found: SystemChanges, step: Step | None, policy: Policy
 ) -> tuple[Verdict | None, str]:
     """The second verdict, or why there is none."""
     if attempt.root is None or attempt.root.compose:
         return None, "the services beside it hold a state that cannot be made again"
     if _UNSEEN in found.undone:
         return None, f"{_NOT_CONFIRMED}: {_UNSEEN.why}"
-    state = attempt.state_file() or attempt.scratch_file(_WHOLE)
-    clean = attempt.scratch_file(_CLEAN)
+    state = attempt.state_file() or _scratch(attempt, _WHOLE)
+    clean = _scratch(attempt, _CLEAN)
     attempt.logs.write(LOG, b"== judged again, without changed system files\n")
     await asyncio.to_thread(write_clean, state, clean, found.undone)
-    suffix = f"{attempt.lease.attempt}-{attempt.lease.fence}-again{attempt.step_number(step)}"
-    request = sandbox_request(
-        attempt.setting,
-        attempt.task,
-        attempt.trial,
-        attempt.root,
-        env,
-        suffix=suffix,
-        state=clean,
-        policy=policy,
-    )
+    suffix = attempt.sandbox_name("again", step)
+    request = attempt.request(attempt.root, suffix=suffix, state=clean, policy=policy)
     sandbox = attempt.setting.backend.sandbox(request)
     try:
         await sandbox.start()
-        return await attempt.judge_in(sandbox, attempt.workdir, env, step, again=True), ""
+        return await judge_in(attempt, sandbox, attempt.workdir, step, part=PHASE), ""
     except SandboxError as error:
         if await is_hosts(error, sandbox):
             raise
         return None, f"{_NOT_CONFIRMED}: {error}"
     finally:
         await sandbox.stop()
+
+
+_READ = (".pth", "/entry_points.txt", "pyproject.toml", "setup.cfg", "tox.ini", "__init__.py")
+_MOST_FRESH = 400
+_OFTEN_LINKS = {"bin", "lib", "lib64", "sbin"}
+PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
+
+
+@dataclass(frozen=True, slots=True)
+class SystemChanges:
+    """What changed, and what of it a second verdict is to do without."""
+
+    summary: Mapping[str, Any]
+    undone: Sequence[Undo] = ()
+    fresh: Sequence[str] = ()
+    """Folders of compiled modules to empty before any verdict."""
+
+    @property
+    def touching(self) -> list[Undo]:
+        """The changes that can have helped a verdict."""
+        return [each for each in self.undone if not each.harmless]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Surroundings:
+    """What is known of a task's sandbox besides its state."""
+
+    workdir: str
+    env: Mapping[str, str]
+    image: Lower | None
+    text: Callable[[], TaskText]
+    given: Callable[[str], bytes | None]
+    online: bool
+    covered: frozenset[str] = frozenset()
+    """Paths of the state that the sandbox itself made, under something that is mounted there."""
+    replaced: Sequence[str] = ()
+    """Files that the engine gave to the inside, and that are no part of the state, if they changed."""
+
+
+def find(state: Path | bytes, around: Surroundings) -> SystemChanges:
+    """What the state says."""
+    found = [each for each in entries(state) if each.path not in around.covered]
+    found += [Entry(path, "file") for path in around.replaced]
+    said = summary(found, around.workdir, around.image)
+    if around.image is None or not _worth(found, around, bool(said)):
+        return SystemChanges(said)
+    from proctor.trial.task.second_look.rules import caches, undoing
+
+    look = _look(state, found, around, around.image)
+    undone = undoing(found, look)
+    fresh = caches(found, look)
+    undone += _forgotten(undone, found, look)
+    return SystemChanges(said, undone, fresh[:_MOST_FRESH])
+
+
+def _worth(found: Sequence[Entry], around: Surroundings, system: bool) -> bool:
+    """Whether anything is there that a rule could be about: most attempts end here."""
+    if system:
+        return True
+    workdir = around.workdir.strip("/")
+    for entry in found:
+        if entry.kind == "folder":
+            if entry.opaque or entry.path in _OFTEN_LINKS:
+                return True
+            continue
+        if not entry.path.startswith(f"{workdir}/") and not entry.path.startswith(
+            ("tmp/", "logs/", "tests/")
+        ):
+            return True
+        if entry.path.endswith((".py", ".pyc", ".so", ".ini", ".cfg", ".toml")):
+            return True
+    return False
+
+
+def _look(state: Path | bytes, found: Sequence[Entry], around: Surroundings, image: Lower) -> RuleContext:
+    workdir = around.workdir.strip("/")
+    before = {
+        each.path
+        for each in found
+        if each.kind == "file" and each.size <= MAX_READ_BYTES and is_system(each.path, workdir)
+        if image.kind(each.path) == "file"
+    }
+    texts: dict[str, bytes] = {}
+    same: set[str] = set()
+    for path, content in contents(state, lambda path: path in before or _is_read(path)):
+        if path in before and image.read(path) == content:
+            same.add(path)
+        if _is_read(path):
+            texts[path] = content
+    path = around.env.get("PATH") or PATH
+    return RuleContext(
+        image=image,
+        text=around.text(),
+        workdir=workdir,
+        path=tuple(dict.fromkeys(image.real(each) for each in path.split(":") if each.startswith("/"))),
+        homes=_homes(found, around.env),
+        packages=packages_of(found, texts, image),
+        contents=texts,
+        given=around.given,
+        online=around.online,
+        same=frozenset(same),
+    )
+
+
+def _is_read(path: str) -> bool:
+    name = posixpath.basename(path)
+    return (
+        path in {CACHE, ACCOUNTS}
+        or path.endswith(_READ)
+        or name.startswith("__editable__")
+        or is_record(path)
+    )
+
+
+def _homes(found: Sequence[Entry], env: Mapping[str, str]) -> tuple[str, ...]:
+    users = {"/".join(each.path.split("/")[:2]) for each in found if each.path.startswith("home/")}
+    own = env.get("HOME", "").strip("/")
+    return tuple(dict.fromkeys(["root", *([own] if own else []), *sorted(users)]))
+
+
+def _forgotten(undone: Sequence[Undo], found: Sequence[Entry], look: RuleContext) -> list[Undo]:
+    """Where a package's program goes that the image lacks, so does the note that it is installed."""
+    gone = {
+        name
+        for each in undone
+        if (name := look.packages.paths.get(each.entry.path)) and look.image.kind(each.entry.path) is None
+    }
+    status = next((each for each in found if each.path == STATUS), None)
+    if not gone or status is None:
+        return []
+    return [Undo(status, "lists packages", content=without(look.contents[STATUS], gone), harmless=True)]

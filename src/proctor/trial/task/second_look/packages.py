@@ -12,14 +12,19 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
 from proctor.sandbox.lower import Lower
-from proctor.trial.task.second_look.changes import Entry
-from proctor.trial.task.second_look.tools import PACKAGES
+from proctor.trial.task.state import Entry
 
 STATUS = "var/lib/dpkg/status"
 INFO = "var/lib/dpkg/info"
 SITE = re.compile(r"(?P<site>(?:.*/)?(?:lib|lib64)/python\d(?:\.\d+)?/(?:site|dist)-packages)/(?P<rest>.+)")
 _DIST = re.compile(r"(?P<name>[^/]+?)-[^/-]*\.(?:dist|egg)-info")
 _NODE = re.compile(r"(?:.*/)?node_modules/(?:@[^/]+/)?[^/@.][^/]*")
+_TOOLS = re.compile(
+    r"(bash|dash|coreutils|busybox|bsdutils|debianutils|util-linux|grep|sed|diffutils|findutils|[mg]awk|"
+    r"libc6|libc-bin|libtinfo6|libselinux1|libpcre2-8-0|libacl1|libattr1|libgcc-s1|zlib1g|libexpat1|perl-base|"
+    r"(lib)?python3(\.\d+)?(-minimal|-stdlib)?|python3-(pytest|pluggy|iniconfig)|curl|wget|git)"
+)
+"""Packages of what nearly every verifier runs on."""
 
 
 @dataclass(slots=True)
@@ -39,7 +44,7 @@ class Packages:
         """Whether a package other than those of every verifier's tools has this path."""
         name = self.paths.get(path)
         if name is not None:
-            return not PACKAGES.fullmatch(name)
+            return not _TOOLS.fullmatch(name)
         return self.distribution(path) is not None or self._of_node(path)
 
     def distribution(self, path: str) -> str | None:

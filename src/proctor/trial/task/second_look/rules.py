@@ -7,12 +7,11 @@ import re
 import sys
 from collections.abc import Callable, Sequence
 
-from proctor.trial.task.second_look.changes import Entry, below
-from proctor.trial.task.second_look.configuration import of_etc, of_home, pytest_settings
+from proctor.trial.task.second_look.changes import Undo, below
+from proctor.trial.task.second_look.context import INSTALLED, MODULES, TOOLS, RuleContext
 from proctor.trial.task.second_look.packages import INFO, SITE
-from proctor.trial.task.second_look.python_paths import of_python
-from proctor.trial.task.second_look.setting import Look, Undo
-from proctor.trial.task.second_look.tools import INSTALLED, MODULES, TOOLS
+from proctor.trial.task.second_look.startup import of_etc, of_home, of_python, pytest_settings
+from proctor.trial.task.state import Entry
 
 _ROOT_FILES = re.compile(r"[^/]+\.(py|pyc|so)|\.?pytest\.ini|node_modules(/.*)?")
 _TEST_FILES = {"conftest.py", "pytest.ini", ".pytest.ini"}
@@ -25,7 +24,7 @@ _PERL = re.compile(
 _PERL_HOMES = ("usr/share/perl5", "usr/share/perl", "usr/lib/x86_64-linux-gnu", "usr/lib/aarch64-linux-gnu")
 
 
-def undoing(found: Sequence[Entry], look: Look) -> list[Undo]:
+def undoing(found: Sequence[Entry], look: RuleContext) -> list[Undo]:
     """What of these changes a second verdict is to do without; empty when none can have helped."""
     undone = []
     for entry in found:
@@ -37,7 +36,7 @@ def undoing(found: Sequence[Entry], look: Look) -> list[Undo]:
     return undone
 
 
-def caches(found: Sequence[Entry], look: Look) -> list[str]:
+def caches(found: Sequence[Entry], look: RuleContext) -> list[str]:
     """Folders of compiled Python modules of the system that an agent wrote into; they can be emptied."""
     folders = {posixpath.dirname(each.path) for each in found if "/__pycache__/" in each.path}
     return sorted(
@@ -49,14 +48,14 @@ def caches(found: Sequence[Entry], look: Look) -> list[str]:
     )
 
 
-def _in_cache(entry: Entry, look: Look) -> Undo | None:
+def _in_cache(entry: Entry, look: RuleContext) -> Undo | None:
     """Compiled modules are emptied before any verdict; a folder of them changes nothing."""
     if "__pycache__" in entry.path.split("/") and look.is_code(entry.path):
         return Undo(entry, "is a compiled module", harmless=True)
     return None
 
 
-def _of_image(entry: Entry, look: Look) -> Undo | None:
+def _of_image(entry: Entry, look: RuleContext) -> Undo | None:
     """A program or something loaded that the image had: put back, unless a package upgrade explains it."""
     path = entry.path
     script = path.startswith(f"{INFO}/")
@@ -76,7 +75,7 @@ def _package_of(script: str) -> str:
     return posixpath.basename(script).rpartition(".")[0].partition(":")[0]
 
 
-def _judges(path: str, look: Look) -> bool:
+def _judges(path: str, look: RuleContext) -> bool:
     """Whether it is one of every verifier's own tools, which no package and no instruction excuses."""
     folder, name = posixpath.split(path)
     if folder in look.path and (name in TOOLS or re.fullmatch(r"python[\d.]+", name)):
@@ -87,7 +86,7 @@ def _judges(path: str, look: Look) -> bool:
     return bool(re.match(r"(ld-|libc[.-]|libpython|libpthread|libdl)", name)) and ".so" in name
 
 
-def _shadows_program(entry: Entry, look: Look) -> Undo | None:
+def _shadows_program(entry: Entry, look: RuleContext) -> Undo | None:
     """A program that is found before one of the image, or instead of one that the tests install."""
     folder, name = posixpath.split(entry.path)
     first = posixpath.dirname(look.home_of(entry.path)) in {".local/bin", "bin", ".cargo/bin"}
@@ -113,7 +112,7 @@ def _shadows_program(entry: Entry, look: Look) -> Undo | None:
     return Undo(entry, why) if why else None
 
 
-def _shadows_library(entry: Entry, look: Look) -> Undo | None:
+def _shadows_library(entry: Entry, look: RuleContext) -> Undo | None:
     """A shared library with the name of one of the image, where the loader looks."""
     folder, name = posixpath.split(entry.path)
     if entry.kind not in {"file", "link"} or not look.is_code(entry.path):
@@ -128,7 +127,7 @@ def _shadows_library(entry: Entry, look: Look) -> Undo | None:
     return None
 
 
-def _of_perl(entry: Entry, look: Look) -> Undo | None:
+def _of_perl(entry: Entry, look: RuleContext) -> Undo | None:
     found = _PERL.fullmatch(entry.path)
     if not found or look.image.kind(entry.path) is not None:
         return None
@@ -142,7 +141,7 @@ def _of_perl(entry: Entry, look: Look) -> Undo | None:
     return Undo(entry, "is loaded by perl") if known or module == "sitecustomize.pl" else None
 
 
-def _of_root(entry: Entry, look: Look) -> Undo | None:
+def _of_root(entry: Entry, look: RuleContext) -> Undo | None:
     """Beside /tests: what Python, pytest and node look for in the folders above a test."""
     added = look.image.kind(entry.path) is None and look.given(entry.path) is None
     if added and entry.kind != "folder" and _ROOT_FILES.fullmatch(entry.path):
@@ -150,7 +149,7 @@ def _of_root(entry: Entry, look: Look) -> Undo | None:
     return pytest_settings(entry, look) if "/" not in entry.path else None
 
 
-def _of_workdir(entry: Entry, look: Look) -> Undo | None:
+def _of_workdir(entry: Entry, look: RuleContext) -> Undo | None:
     """In the folder where the tests start: modules that are found before the standard library's."""
     path = entry.path
     if not look.workdir or not path.startswith(f"{look.workdir}/"):
@@ -166,7 +165,7 @@ def _of_workdir(entry: Entry, look: Look) -> Undo | None:
     return Undo(entry, f"is imported instead of the module {module}") if module else None
 
 
-def _module(rest: str, look: Look) -> str:
+def _module(rest: str, look: RuleContext) -> str:
     """The module that a file of the working folder takes the place of; empty when of none."""
     top = rest.split("/", maxsplit=1)[0]
     module = top.partition(".")[0]
@@ -179,7 +178,7 @@ def _module(rest: str, look: Look) -> str:
     return module if found and known and not asked else ""
 
 
-def _kept_to_install(entry: Entry, look: Look) -> Undo | None:
+def _kept_to_install(entry: Entry, look: RuleContext) -> Undo | None:
     """What package managers keep to install from without asking anybody."""
     home = look.home_of(entry.path)
     if not home or entry.kind == "folder" or look.image.kind(entry.path) is not None:
@@ -196,7 +195,7 @@ def _kept_to_install(entry: Entry, look: Look) -> Undo | None:
     return None
 
 
-_RULES: tuple[Callable[[Entry, Look], Undo | None], ...] = (
+_RULES: tuple[Callable[[Entry, RuleContext], Undo | None], ...] = (
     _in_cache,
     _of_root,
     of_etc,
