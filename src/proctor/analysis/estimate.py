@@ -9,14 +9,13 @@ sample, and rollouts of one task are one cluster. docs/explanation/statistics.md
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import NamedTuple
 
 from proctor.analysis.claim import Claim, widest_claim
-from proctor.analysis.interval import Interval, student, wilson
-from proctor.analysis.stratified import beta_limits, rollouts_worth
+from proctor.analysis.interval import Interval, beta_limits, rollouts_worth, student, wilson
 
 PRIOR_CORRELATION = 0.5
 """Correlation of two rollouts of one task in agent benchmarks, before we have seen the suite."""
@@ -65,8 +64,6 @@ class Denominators:
     as_zero: Score | None
     best_case: Score | None
     errors: int
-    unscored_tasks: tuple[str, ...]
-    """Tasks of which no rollout was scored; the headline does not contain them."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -134,7 +131,6 @@ def denominators(tasks: Sequence[TaskRewards], *, level: float = 0.95) -> Denomi
         as_zero=as_zero,
         best_case=best_case,
         errors=sum(task.errors for task in tasks),
-        unscored_tasks=tuple(task.name for task in tasks if not task.scored),
     )
 
 
@@ -160,26 +156,6 @@ def pass_at_k(counts: Sequence[tuple[int, int]], k: int, *, level: float = 0.95)
 def pass_hat_k(counts: Sequence[tuple[int, int]], k: int, *, level: float = 0.95) -> AtK | None:
     """pass^k of a suite: the reliability that pass@k hides."""
     return _over_tasks([task_pass_hat_k(n, c, k) for n, c in counts], k, level)
-
-
-def pass_counts(rewards: Mapping[str, Sequence[float]], threshold: float = 1.0) -> list[tuple[int, int]]:
-    """(scored rollouts, passed) of each task; a rollout passes from `threshold` up."""
-    return [(len(task), sum(reward >= threshold for reward in task)) for task in rewards.values()]
-
-
-def intra_task_correlation(rewards: Sequence[Sequence[float]]) -> float | None:
-    """How similar rollouts of one task are (0: not at all, 1: equal); None when it cannot be estimated."""
-    suite = [task for task in rewards if len(task)]
-    repeats = [task for task in suite if len(task) > 1]
-    if len(suite) < 2 or not repeats:
-        return None
-    within = math.fsum(_variance(task) * (len(task) - 1) for task in repeats) / sum(
-        len(task) - 1 for task in repeats
-    )
-    means = [math.fsum(task) / len(task) for task in suite]
-    between = _variance(means) - within * math.fsum(1 / len(task) for task in suite) / len(suite)
-    total = max(between, 0.0) + within
-    return max(between, 0.0) / total if total > 0 else None
 
 
 def _over_tasks(values: Sequence[float | None], k: int, level: float) -> AtK | None:

@@ -6,7 +6,7 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from proctor.analysis.distributions import normal_cdf, t_quantile
+from proctor.analysis.distributions import t_quantile
 
 MAX_ROLLOUTS = 20
 
@@ -58,17 +58,6 @@ def spread_of(rewards: Sequence[Sequence[float]], *, effect: float = 0.0) -> Spr
 def detectable(spread: Spread, rollouts: int, *, tasks: int | None = None, power: float = 0.8) -> float:
     """The difference that a paired t test on task means finds with that power, for tasks like these."""
     return _detectable(spread, rollouts, tasks or spread.tasks, spread.effect, power)
-
-
-def power_of(spread: Spread, rollouts: int, difference: float, *, tasks: int | None = None) -> float:
-    """The chance of finding a given difference at the 5 % level."""
-    count = tasks or spread.tasks
-    error = math.sqrt((2 * spread.within / rollouts + spread.effect) / count)
-    if error == 0:
-        return 1.0 if difference else 0.05
-    bar = t_quantile(0.975, max(count - 1, 1))
-    shift = abs(difference) / error
-    return normal_cdf(shift - bar) + normal_cdf(-shift - bar)
 
 
 def plan_table(

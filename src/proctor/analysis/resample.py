@@ -2,15 +2,11 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
-
-from proctor.analysis.distributions import normal_cdf, normal_quantile
-from proctor.analysis.interval import Interval
 
 Array = NDArray[np.float64]
 IntArray = NDArray[np.intp]
@@ -77,43 +73,6 @@ def median_ranks(count: int, *, seed: int, draws: int) -> tuple[IntArray, IntArr
         np.minimum((lower * count).astype(np.intp), last),
         np.minimum((upper * count).astype(np.intp), last),
     )
-
-
-def bootstrap(
-    values: Sequence[float], statistic: Statistic, *, seed: int, level: float = 0.95, draws: int = 2000
-) -> Interval:
-    """Bias-corrected and accelerated interval; plain percentiles when the correction is not defined."""
-    data = np.asarray(values, dtype=np.float64)
-    if data.size < 2:
-        return Interval(-math.inf, math.inf, level, "none: one value")
-    drawn = resamples(data, statistic, seed=seed, draws=draws)
-    observed = float(statistic(data[None, :])[0])
-    tails = ((1 - level) / 2, (1 + level) / 2)
-    low, high = _bca(drawn, observed, data, statistic, tails)
-    return Interval(low, high, level, "bootstrap")
-
-
-def _bca(
-    drawn: Array, observed: float, data: Array, statistic: Statistic, tails: tuple[float, float]
-) -> tuple[float, float]:
-    below = float(np.mean(drawn < observed) + 0.5 * np.mean(drawn == observed))
-    keep = ~np.eye(data.size, dtype=bool) if data.size <= 500 else None
-    left_out = (
-        np.array([float(statistic(data[row][None, :])[0]) for row in keep]) if keep is not None else None
-    )
-    acceleration = 0.0
-    if left_out is not None:
-        centred = left_out.mean() - left_out
-        scale = float((centred**2).sum()) ** 1.5
-        acceleration = float((centred**3).sum()) / (6 * scale) if scale > 0 else 0.0
-    if 0 < below < 1:
-        bias = normal_quantile(below)
-        tails = tuple(  # type: ignore[assignment]  # a pair in, a pair out
-            normal_cdf(bias + (bias + z) / (1 - acceleration * (bias + z)))
-            for z in map(normal_quantile, tails)
-        )
-    low, high = np.quantile(drawn, tails)
-    return float(low), float(high)
 
 
 def sign_flip(differences: Sequence[float], *, seed: int, flips: int = 10_000) -> SignFlip:
