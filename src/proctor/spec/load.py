@@ -109,11 +109,11 @@ def _parser(path: Path) -> Callable[[str, str], Node | None]:
 
             return parse_yaml
         case ".json":
-            from proctor.spec.json_positions import parse_json
+            from proctor.spec.positions import parse_json
 
             return parse_json
         case ".toml":
-            from proctor.spec.toml_positions import parse_toml
+            from proctor.spec.positions import parse_toml
 
             return parse_toml
     if path.is_dir():

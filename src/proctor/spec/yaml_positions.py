@@ -13,8 +13,7 @@ from typing import Any
 import yaml
 
 from proctor.errors import SpecError
-from proctor.spec.json_positions import Lines
-from proctor.spec.node import MAX_DEPTH, Mark, Node, scalar, spend
+from proctor.spec.node import MAX_DEPTH, Lines, Mark, Node, scalar, spend
 
 _WORDS: dict[str, Any] = {
     **dict.fromkeys(("", "~", "null", "Null", "NULL")),

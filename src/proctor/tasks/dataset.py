@@ -39,9 +39,7 @@ class Found:
     broken: tuple[BrokenTask, ...] = ()
 
 
-def find_tasks(
-    entry: TaskEntry, base_dir: Path, cache_dir: Path, registries: tuple[str, ...] = ()
-) -> Found:
+def find_tasks(entry: TaskEntry, base_dir: Path, cache_dir: Path, registries: tuple[str, ...] = ()) -> Found:
     """The tasks of one entry. Only an entry that means nothing at all is an error here."""
     path = locate(entry, base_dir, Datasets(cache_dir=cache_dir, registries=registries))
     if path.suffix.lower() == ".zip" and path.is_file():

@@ -82,7 +82,9 @@ class DatasetCache:
             if found and not place.parent.name.startswith("."):
                 yield found
 
-    def obtain(self, key: str, fill: Callable[[Path], Fetched], notify: Notify, *, again: bool = False) -> Fetched:
+    def obtain(
+        self, key: str, fill: Callable[[Path], Fetched], notify: Notify, *, again: bool = False
+    ) -> Fetched:
         """The dataset, filled by `fill` if it is not here. With `again`, a damaged one is replaced."""
         try:
             self.folder.mkdir(parents=True, exist_ok=True)

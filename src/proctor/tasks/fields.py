@@ -72,7 +72,9 @@ TABLES: Mapping[str, Mapping[str, FieldRule]] = {
         "allowed_hosts": _honoured("what `allowlist` allows"),
     },
     "[verifier]": {
-        "timeout_sec": _honoured("time limit of the tests; default 600 s. A step without it takes the task's"),
+        "timeout_sec": _honoured(
+            "time limit of the tests; default 600 s. A step without it takes the task's"
+        ),
         "env": _honoured("variables of the tests; a step's are added to the task's"),
         "user": _honoured("the user who runs the tests; default: the image's user"),
         "environment_mode": _honoured(
@@ -92,8 +94,12 @@ TABLES: Mapping[str, Mapping[str, FieldRule]] = {
     },
     "[environment]": {
         "build_timeout_sec": _honoured("time limit for making the image, default 600 s"),
-        "docker_image": _honoured("a ready image; without a Dockerfile, `environment/` goes into the workdir"),
-        "os": _refused("`linux` is the default; `windows` needs Windows containers, which Proctor does not run"),
+        "docker_image": _honoured(
+            "a ready image; without a Dockerfile, `environment/` goes into the workdir"
+        ),
+        "os": _refused(
+            "`linux` is the default; `windows` needs Windows containers, which Proctor does not run"
+        ),
         "cpus": _honoured("processors"),
         "memory_mb": _honoured("memory, megabytes"),
         "storage_mb": _honoured("disk, megabytes"),
@@ -154,7 +160,9 @@ TABLES: Mapping[str, Mapping[str, FieldRule]] = {
 
 FILES: Mapping[str, FieldRule] = {
     "task.toml": _honoured("makes a folder a task"),
-    "instruction.md": _honoured("the instruction for the agent; comment lines with a canary at its top are left out"),
+    "instruction.md": _honoured(
+        "the instruction for the agent; comment lines with a canary at its top are left out"
+    ),
     "trajectory.json": _honoured("earlier work in ATIF; agents find it in their context"),
     "environment/Dockerfile": _honoured("the image; `environment/` is the build context"),
     "environment/docker-compose.yaml": _honoured("services; `main` is the agent's sandbox"),

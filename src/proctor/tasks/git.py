@@ -157,7 +157,9 @@ class Commit:
                 process.stdin.flush()
                 about = process.stdout.readline().split()
                 if len(about) != 3 or about[1] != b"blob":
-                    raise FetchError(f"{self.repository.url}: the content of a file did not arrive; try again")
+                    raise FetchError(
+                        f"{self.repository.url}: the content of a file did not arrive; try again"
+                    )
                 left = int(about[2])
                 with place.open("xb") as file:
                     while left:
@@ -287,9 +289,7 @@ def _run(
     return out.decode(errors="surrogateescape")
 
 
-def _talk(
-    process: subprocess.Popen[bytes], stdin: bytes, progress: Progress | None
-) -> tuple[bytes, bytes]:
+def _talk(process: subprocess.Popen[bytes], stdin: bytes, progress: Progress | None) -> tuple[bytes, bytes]:
     if not progress:
         return process.communicate(stdin)
     assert process.stdin
@@ -322,9 +322,7 @@ def _environment(repository: GitUrl) -> dict[str, str]:
     if repository.credentials:
         host = repository.url.split("/")[2]
         header = base64.b64encode(repository.credentials.encode()).decode()
-        config.append(
-            (f"http.{repository.scheme}://{host}/.extraHeader", f"Authorization: Basic {header}")
-        )
+        config.append((f"http.{repository.scheme}://{host}/.extraHeader", f"Authorization: Basic {header}"))
     first = int(environment.get("GIT_CONFIG_COUNT") or 0)
     for at, (key, value) in enumerate(config, first):
         environment |= {f"GIT_CONFIG_KEY_{at}": key, f"GIT_CONFIG_VALUE_{at}": value}

@@ -96,6 +96,4 @@ def _blob(path: Path, info: os.stat_result, algorithm: str) -> bytes:
 
 
 def _digest(kind: bytes, content: bytes, algorithm: str) -> bytes:
-    return hashlib.new(
-        algorithm, b"%b %d\0" % (kind, len(content)) + content, usedforsecurity=False
-    ).digest()
+    return hashlib.new(algorithm, b"%b %d\0" % (kind, len(content)) + content, usedforsecurity=False).digest()

@@ -66,7 +66,11 @@ def _published(task: Path) -> list[str]:
     from pathspec import PathSpec
 
     ignore = task / ".gitignore"
-    lines = read_small(ignore, 1 << 20).decode("utf-8", "replace").splitlines() if ignore.is_file() else _USUALLY_IGNORED
+    lines = (
+        read_small(ignore, 1 << 20).decode("utf-8", "replace").splitlines()
+        if ignore.is_file()
+        else _USUALLY_IGNORED
+    )
     ignored = PathSpec.from_lines("gitignore", lines)
     names = [name for name in _SINGLE if (task / name).exists()]
     for folder in _FOLDERS:

@@ -63,5 +63,7 @@ def _read(table: Mapping[str, Any], wrong: Wrong, legacy: object) -> NetworkKeys
 
 def over(shared: Mapping[str, Any], own: Mapping[str, Any]) -> dict[str, Any]:
     """A step's table over the task's: the network keys are taken from one of them, never mixed."""
-    kept = {key: value for key, value in shared.items() if own.get("network_mode") is None or key not in _KEYS}
+    kept = {
+        key: value for key, value in shared.items() if own.get("network_mode") is None or key not in _KEYS
+    }
     return {**kept, **own}

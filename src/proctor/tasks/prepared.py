@@ -87,7 +87,9 @@ def read_prepared(folder: Path, cache_dir: Path | None = None) -> Task:
 
 
 def _unknown(data: Mapping[str, Any], known: frozenset[str], where: str) -> tuple[str, ...]:
-    return tuple(f"{where}: '{key}' is not a key here{nearest(key, known)}" for key in data if key not in known)
+    return tuple(
+        f"{where}: '{key}' is not a key here{nearest(key, known)}" for key in data if key not in known
+    )
 
 
 def _check_judged(task: Task, file: Path) -> None:

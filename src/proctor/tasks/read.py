@@ -154,7 +154,7 @@ class _Reader(TomlFile):
 
     def inherit(self, own: Table, above: Mapping[str, Any], rules: str) -> Table:
         """A step's table, with what it leaves out taken from the task's."""
-        self.known(rules, own, f"[{own.path.replace('#', ' ')}]")
+        self.known(rules, own, f"[{own.name}]")
         return self.named(over(above, own), own.path)
 
     def agent(self, table: Mapping[str, Any], where: str) -> AgentLimits:
@@ -168,12 +168,10 @@ class _Reader(TomlFile):
             allowed_hosts=network.allowed_hosts,
         )
 
-    def verifier(
-        self, own: Table, environment: TaskEnvironment, *, step: str | None = None
-    ) -> VerifierSpec:
+    def verifier(self, own: Table, environment: TaskEnvironment, *, step: str | None = None) -> VerifierSpec:
         """The verifier of the task or of a step, which takes what it leaves out from the task's."""
-        above = self.table(self.data, "verifier") if step else self.named({}, "")
-        self.known("[verifier]", own, f"[{own.path.replace('#', ' ')}]")
+        above = self.table(self.data, "verifier") if step else self.named({}, ())
+        self.known("[verifier]", own, f"[{own.name}]")
         table = self.named(over(above, own), own.path)
         definition = definition_of(self, own, above, self.folder, step)
         network = read_network(table, partial(self.wrong, data=table))

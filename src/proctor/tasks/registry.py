@@ -23,7 +23,9 @@ from proctor.spec.node import nearest
 from proctor.tasks.address import COMMIT, GitUrl, git_url, inner_path, redacted
 from proctor.tasks.dataset_cache import Notify
 
-NAME = re.compile(r"(?P<name>[A-Za-z0-9][\w.+-]*(?:/[A-Za-z0-9][\w.+-]*)?)(?:@(?P<version>[\w.+-]+))?", re.ASCII)
+NAME = re.compile(
+    r"(?P<name>[A-Za-z0-9][\w.+-]*(?:/[A-Za-z0-9][\w.+-]*)?)(?:@(?P<version>[\w.+-]+))?", re.ASCII
+)
 """`name`, `org/name` or either with `@version`."""
 MOVING = "head"
 """The version that Harbor prefers, and whose tasks may change."""
@@ -58,7 +60,9 @@ class RegistryDataset:
         return f"{self.name}@{self.version}"
 
 
-def read_registry(source: str, cache_dir: Path, notify: Notify, *, fresh: bool = True) -> list[RegistryDataset]:
+def read_registry(
+    source: str, cache_dir: Path, notify: Notify, *, fresh: bool = True
+) -> list[RegistryDataset]:
     """The datasets of one registry file. Without `fresh`, the copy of an HTTP file is good enough."""
     shown = redacted(source)
     if not source.startswith(("http://", "https://")):

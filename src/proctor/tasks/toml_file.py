@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 import tomllib
 from collections.abc import Mapping
 from functools import cached_property
@@ -11,18 +10,25 @@ from typing import Any
 
 from proctor.disk import read_small
 from proctor.errors import TaskError
+from proctor.spec.positions import KeyPath, Places
 from proctor.tasks import fields
 
 _MAX_BYTES = 1 << 20
-_HEADER = re.compile(r"^\s*\[{1,2}\s*([\w.\"' -]+?)\s*\]{1,2}\s*(?:#.*)?$")
-_KEY = re.compile(r"^\s*([\w.\"'-]+)\s*=")
 
 
 class Table(dict[str, Any]):
     """A table that knows where in the file it is."""
 
-    path: str = ""
-    """Its name, with the number of the step it belongs to: `agent`, `steps#2.agent`."""
+    path: KeyPath = ()
+    """The keys that lead to it, and the numbers of entries of lists: `("steps", 1, "agent")`."""
+
+    @property
+    def name(self) -> str:
+        """As people write it, steps counted from one: `agent`, `steps 2.agent`."""
+        name = ""
+        for part in self.path:
+            name += f" {part + 1}" if isinstance(part, int) else f".{part}"
+        return name.removeprefix(".")
 
 
 class TomlFile:
@@ -33,7 +39,7 @@ class TomlFile:
         self.warnings: list[str] = []
         try:
             self.text = read_small(file, _MAX_BYTES).decode()
-            self.data = self.named(tomllib.loads(self.text), "")
+            self.data = self.named(tomllib.loads(self.text), ())
         except OSError as error:
             raise TaskError(f"{file}: cannot be read: {error.strerror or error}") from error
         except UnicodeDecodeError as error:
@@ -43,7 +49,7 @@ class TomlFile:
         except RecursionError:
             raise TaskError(f"{file}: not valid TOML: nested too deeply") from None
 
-    def named(self, data: Mapping[str, Any], path: str) -> Table:
+    def named(self, data: Mapping[str, Any], path: KeyPath) -> Table:
         """A table with its place."""
         found = Table(data)
         found.path = path
@@ -54,8 +60,7 @@ class TomlFile:
         found = data.get(key, {})
         if not isinstance(found, dict):
             raise self.wrong(key, found, "a table", data)
-        above = getattr(data, "path", "")
-        return self.named(found, f"{above}.{key}" if above else key)
+        return self.named(found, (*_path_of(data), key))
 
     def tables(self, data: Mapping[str, Any], key: str) -> list[Table]:
         """A list of tables."""
@@ -64,8 +69,7 @@ class TomlFile:
             raise self.wrong(key, found, "a list of tables", data)
         if wrong := [each for each in found if not isinstance(each, dict)]:
             raise self.wrong(key, wrong[0], "a table", data)
-        above = f"{data.path}." if getattr(data, "path", "") else ""  # type: ignore[attr-defined]
-        return [self.named(each, f"{above}{key}#{number}") for number, each in enumerate(found, 1)]
+        return [self.named(each, (*_path_of(data), key, at)) for at, each in enumerate(found)]
 
     def strings(self, data: Mapping[str, Any], key: str) -> tuple[str, ...]:
         """A list of texts."""
@@ -121,42 +125,25 @@ class TomlFile:
         if text not in self.warnings:
             self.warnings.append(text)
 
-    def wrong(
-        self, key: str, found: object, wanted: str, data: Mapping[str, Any] | None = None
-    ) -> TaskError:
+    def wrong(self, key: str, found: object, wanted: str, data: Mapping[str, Any] | None = None) -> TaskError:
         """The error for a value that is not what it must be."""
         return TaskError(f"{self.place(key, data)}: '{key}' must be {wanted}, not {found!r}")
 
     def place(self, key: str, data: Mapping[str, Any] | None = None) -> str:
         """`task.toml:12` where the key is written; the file alone when it is not there."""
-        path = getattr(data, "path", "")
-        for wanted in (f"{path}.{key}" if path else key, path):
-            if wanted and wanted in self._lines:
-                return f"{self.file}:{self._lines[wanted]}"
-        number = next((line for name, line in self._lines.items() if name.endswith(f".{key}")), None)
-        return f"{self.file}:{number}" if number and not path else str(self.file)
+        path = _path_of(data)
+        found = self._places.of((*path, key)) or self._places.of(path)
+        if not found and not path:
+            found = next((mark for each, mark in self._places.keys.items() if each[-1] == key), None)
+        return f"{self.file}:{found.line}" if found else str(self.file)
 
     @cached_property
-    def _lines(self) -> dict[str, int]:
-        """Path of a table or key → the line where it begins."""
-        found: dict[str, int] = {}
-        counts: dict[str, int] = {}
-        path = ""
-        for number, line in enumerate(self.text.splitlines(), 1):
-            if header := _HEADER.match(line):
-                name = re.sub(r"[\"' ]", "", header[1])
-                if line.lstrip().startswith("[["):
-                    counts[name] = counts.get(name, 0) + 1
-                path = ".".join(
-                    f"{part}#{counts[whole]}" if (whole := ".".join(name.split(".")[: depth + 1])) in counts
-                    else part
-                    for depth, part in enumerate(name.split("."))
-                )  # fmt: skip
-                found.setdefault(path, number)
-            elif key := _KEY.match(line):
-                name = re.sub(r"[\"']", "", key[1])
-                found.setdefault(f"{path}.{name}" if path else name, number)
-        return found
+    def _places(self) -> Places:
+        return Places(self.text)
+
+
+def _path_of(data: Mapping[str, Any] | None) -> KeyPath:
+    return data.path if isinstance(data, Table) else ()
 
 
 def _unquoted(value: object) -> object:

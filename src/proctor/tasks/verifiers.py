@@ -33,7 +33,7 @@ def definition_of(
         return None
     candidates = [(own, folder / "tests" if step is None else folder / "steps" / step / "tests")]
     if step is not None:
-        candidates.append((file.named(above, getattr(above, "path", "")), folder / "tests"))
+        candidates.append((file.named(above, getattr(above, "path", ())), folder / "tests"))
     tables = [file.table(each, "environment") for each, _ in candidates]
     table = next((each for each in tables if each), tables[0])
     for environment, (_, tests) in zip(tables, candidates, strict=True):

@@ -14,7 +14,9 @@ _TELLING_LINES = 3
 _TELLING_CHARACTERS = 80
 """A shorter text may well be found somewhere by chance."""
 _COMMANDS = re.compile(r"[;&|\n]+")
-_RUNNER = re.compile(r"(?:^|[\s(/])(?:pytest|python3?|bash|sh|source|node|ruby|perl|uvx?|npx|go|cargo|Rscript)\s")
+_RUNNER = re.compile(
+    r"(?:^|[\s(/])(?:pytest|python3?|bash|sh|source|node|ruby|perl|uvx?|npx|go|cargo|Rscript)\s"
+)
 _ORDINARY = re.compile(r"^(?:#.*|set -\S+|exit \d+|cd \S+|)$")
 
 

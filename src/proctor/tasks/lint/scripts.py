@@ -24,15 +24,22 @@ _FETCHES = re.compile(
     r"npm (?:install|ci)|git clone)\b"
 )
 _ALWAYS = re.compile(
-    r"^\s*(?:echo|printf)\s+(?:-n\s+)?[\"']?1(?:\.0+)?(?:\\n)?[\"']?\s*>\s*[\"']?/logs/verifier/reward\.txt", re.MULTILINE
+    r"^\s*(?:echo|printf)\s+(?:-n\s+)?[\"']?1(?:\.0+)?(?:\\n)?[\"']?\s*>\s*[\"']?/logs/verifier/reward\.txt",
+    re.MULTILINE,
 )
-_DECIDES = re.compile(r"\b(?:if|case|while|until|trap|exec)\b|&&|\bset -\w*e|\bexit [1-9$]|\|\| *(?:exit|\{|echo)")
+_DECIDES = re.compile(
+    r"\b(?:if|case|while|until|trap|exec)\b|&&|\bset -\w*e|\bexit [1-9$]|\|\| *(?:exit|\{|echo)"
+)
 _RUNS = re.compile(
     r"(?:^|[\s;&|(])(?:pytest|python3?|bash|sh|source|\.|node|ruby|perl)\s+(?:-\w+\s+)*/tests/([\w./-]*[\w-])"
 )
-_GIVEN_TIME = re.compile(r"\byou have (\d+(?:\.\d+)?) (second|minute|hour)s? to (?:complete|finish|solve|do)\b", re.IGNORECASE)
+_GIVEN_TIME = re.compile(
+    r"\byou have (\d+(?:\.\d+)?) (second|minute|hour)s? to (?:complete|finish|solve|do)\b", re.IGNORECASE
+)
 _SECONDS = {"second": 1.0, "minute": 60.0, "hour": 3600.0}
-_LOCAL = re.compile(r"localhost|127\.0\.0\.1|0\.0\.0\.0|\[::1\]|file://|--no-index|\$\{?\w*(?:HOST|URL)\w*\}?")
+_LOCAL = re.compile(
+    r"localhost|127\.0\.0\.1|0\.0\.0\.0|\[::1\]|file://|--no-index|\$\{?\w*(?:HOST|URL)\w*\}?"
+)
 
 
 def instructions(subject: Subject) -> Iterator[Finding]:

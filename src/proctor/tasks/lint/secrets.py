@@ -90,7 +90,11 @@ def _is_secret(name: str, value: str) -> bool:
 
 def _literal(place: str, what: str) -> Finding:
     return Finding(
-        level="warning", place=place, message="a secret is written in the task itself", detail=what, hint=_HINT
+        level="warning",
+        place=place,
+        message="a secret is written in the task itself",
+        detail=what,
+        hint=_HINT,
     )
 
 
