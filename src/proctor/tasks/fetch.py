@@ -12,9 +12,9 @@ from pathlib import Path
 
 from proctor.model.spec import TaskEntry
 from proctor.tasks.address import PREFIX, GitAddress, git_address
-from proctor.tasks.dataset_cache import DatasetCache, Fetched, Notify, Part
+from proctor.tasks.dataset_cache import DatasetCache, Fetched, Notify
 from proctor.tasks.git import Progress, resolve_ref
-from proctor.tasks.git_dataset import Wanted, fetch_folder, fetch_tasks
+from proctor.tasks.git_tree import Part, Wanted, fetch_folder, fetch_tasks
 from proctor.tasks.registry import RegistryDataset, RegistryTask, find_dataset, tasks_of
 
 

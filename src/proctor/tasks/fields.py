@@ -108,8 +108,8 @@ TABLES: Mapping[str, Mapping[str, FieldRule]] = {
         "tpu": _refused("the sandboxes have no TPU"),
         "mcp_servers": _honoured("tool servers: agents find them in their context, commands in a variable"),
         "env": _honoured(
-            "variables; a value that is `${VAR}` or `${VAR:-default}` is a variable of this machine, which the "
-            "spec must grant with [`pass_env`](../how-to/secrets.md)"
+            "variables; a value that is `${VAR}` or `${VAR:-default}` is a variable of this machine, which "
+            "the spec must grant with [`pass_env`](../how-to/secrets.md)"
         ),
         "skills_dir": _honoured("folder of skills inside: agents find it in their context"),
         "healthcheck": _honoured("must succeed before the agent starts"),

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Literal
 
 from proctor.errors import TaskError
-from proctor.tasks.lint import content, image, limits, scripts, secrets
+from proctor.tasks.lint import content, image, scripts
 from proctor.tasks.lint.findings import (
     LEVELS,
     Finding,
@@ -17,8 +17,7 @@ from proctor.tasks.lint.findings import (
     Subject,
     from_text,
 )
-from proctor.tasks.read import read_task
-from proctor.tasks.runnable import refusals
+from proctor.tasks.read import read_task, refusals
 from proctor.tasks.walk import task_folders
 
 Proofs = Callable[[str, str], Mapping[str, set[str]]]
@@ -30,11 +29,11 @@ _RULES = (
     scripts.solutions,
     image.base_images,
     image.leaks,
-    limits.sizes,
+    content.sizes,
     content.overrides,
     content.files,
-    secrets.variables,
-    secrets.literals,
+    content.variables,
+    content.literals,
 )
 
 
@@ -90,15 +89,15 @@ def _shown_wrong(folder: Path, known: Mapping[str, set[str]]) -> Iterator[Findin
     oracle = known.get("oracle", set())
     if oracle and "passed" not in oracle:
         yield Finding(
-            level="warning",
-            place=str(folder),
-            message=f"the oracle ended as {', '.join(sorted(oracle))}, and has never passed here",
+            "warning",
+            str(folder),
+            f"the oracle ended as {', '.join(sorted(oracle))}, and has never passed here",
             hint="`proctor vet` shows how",
         )
     if "passed" in known.get("nop", set()):
         yield Finding(
-            level="error",
-            place=str(folder),
-            message="nop has passed: the tests pass when nothing is done",
+            "error",
+            str(folder),
+            "nop has passed: the tests pass when nothing is done",
             hint="make the tests fail on the unchanged workspace",
         )

@@ -18,7 +18,7 @@ MAX_TEXT_BYTES = 1 << 20
 _PLACE = re.compile(r"^(?P<place>[^\s:][^:]*(?::\d+)?): (?P<message>.*)$", re.DOTALL)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True)
 class Finding:
     """One thing to know about a task."""
 
@@ -113,7 +113,7 @@ def from_text(level: Level, text: str, folder: Path) -> Finding:
     match = _PLACE.match(text)
     place, message = (match["place"], match["message"]) if match else (str(folder), text)
     said, _, hint = message.partition("; ")
-    return Finding(level=level, place=place, message=said, hint=hint)
+    return Finding(level, place, said, hint=hint)
 
 
 def line_with(pattern: re.Pattern[str], text: str) -> tuple[int, re.Match[str]] | None:

@@ -48,9 +48,9 @@ def _floats(image: str) -> bool:
 
 def _unpinned(place: str, image: str) -> Finding:
     return Finding(
-        level="hint",
-        place=place,
-        message="an image without a version can change at any time",
+        "hint",
+        place,
+        "an image without a version can change at any time",
         detail=image,
         hint="name a version, for example debian:bookworm-slim",
     )
@@ -62,9 +62,9 @@ def leaks(subject: Subject) -> Iterator[Finding]:
         yield from_text("error", problem, subject.task.path)
     for place, source in subject.image.missing:
         yield Finding(
-            level="error",
-            place=place,
-            message="the image cannot be built: COPY names something that is not in the build context",
+            "error",
+            place,
+            "the image cannot be built: COPY names something that is not in the build context",
             detail=source,
             hint="add the file to environment/, or leave the line out",
         )
@@ -80,10 +80,12 @@ def leaks(subject: Subject) -> Iterator[Finding]:
     for file in _files(subject.test_folders):
         if _judges(subject, file) and (copy := _copy_of(file, by_size)):
             yield Finding(
-                level="error",
-                place=copy.place,
-                message=f"the image contains {_named(subject, file)} (identical content), where the agent can "
-                "read it",
+                "error",
+                copy.place,
+                (
+                    f"the image contains {_named(subject, file)} (identical content), where the agent can "
+                    "read it"
+                ),
                 detail=copy.path,
                 hint="leave it out of the image; the tests are copied in when they run",
             )
@@ -94,13 +96,15 @@ def _solution_leaks(subject: Subject, file: Path, by_size: dict[int, list[InImag
     if copy := _copy_of(file, by_size):
         solves = file.name == "solve.sh"
         yield Finding(
-            level="error" if solves else "warning",
-            place=copy.place,
-            message=f"the image contains {_named(subject, file)} (identical content), where the agent can read it",
+            "error" if solves else "warning",
+            copy.place,
+            f"the image contains {_named(subject, file)} (identical content), where the agent can read it",
             detail=copy.path,
-            hint="leave it out of the image: a .dockerignore, or a narrower COPY"
-            if solves
-            else "leave it out of the image if it is part of the answer",
+            hint=(
+                "leave it out of the image: a .dockerignore, or a narrower COPY"
+                if solves
+                else "leave it out of the image if it is part of the answer"
+            ),
         )
         return
     told = _told(subject.text(file)) if script else ""
@@ -109,9 +113,9 @@ def _solution_leaks(subject: Subject, file: Path, by_size: dict[int, list[InImag
     for each in subject.image.files:
         if len(told) <= each.size <= MAX_TEXT_BYTES and told in _plain(subject.text(each.source)):
             yield Finding(
-                level="error",
-                place=each.place,
-                message=f"the image contains the text of {_named(subject, file)}, where the agent can read it",
+                "error",
+                each.place,
+                f"the image contains the text of {_named(subject, file)}, where the agent can read it",
                 detail=each.path,
                 hint="leave it out of the image",
             )

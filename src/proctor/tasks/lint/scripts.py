@@ -19,9 +19,8 @@ _CANARY = re.compile(r"<!--.*canary.*-->|#.*canary.*", re.IGNORECASE)
 _REWARD = re.compile(r"reward\.(?:txt|json)|rewardkit|reward_(?:text|json)_path")
 _FETCHES = re.compile(
     r"(?:^|[;&|(]|\b(?:sudo|then|do|else|if)\s)\s*"
-    r"(curl|wget|apt(?:-get)? (?:-\S+ )*(?:install|update)|apk add|(?:python[\d.]* -m )?pip[\d.]* install|uvx|"
-    r"uv (?:pip|tool|sync)|"
-    r"npm (?:install|ci)|git clone)\b"
+    r"(curl|wget|apt(?:-get)? (?:-\S+ )*(?:install|update)|apk add|(?:python[\d.]* -m )?pip[\d.]* install|"
+    r"uvx|uv (?:pip|tool|sync)|npm (?:install|ci)|git clone)\b"
 )
 _ALWAYS = re.compile(
     r"^\s*(?:echo|printf)\s+(?:-n\s+)?[\"']?1(?:\.0+)?(?:\\n)?[\"']?\s*>\s*[\"']?/logs/verifier/reward\.txt",
@@ -49,9 +48,9 @@ def instructions(subject: Subject) -> Iterator[Finding]:
     for file, told in texts or [(task.path / "instruction.md", task.instruction)]:
         if len(told.strip()) < _SHORT:
             yield Finding(
-                level="warning",
-                place=str(file),
-                message="the instruction is very short",
+                "warning",
+                str(file),
+                "the instruction is very short",
                 hint="say what is to be done, and where",
             )
         yield from _mentions(subject, file)
@@ -67,9 +66,9 @@ def _promised_time(file: Path, told: str, limit_s: float) -> Iterator[Finding]:
         promised_s = float(match[1]) * _SECONDS[match[2].lower()]
         if promised_s != limit_s:
             yield Finding(
-                level="warning",
-                place=str(file),
-                message="the instruction states another time limit than the agent has",
+                "warning",
+                str(file),
+                "the instruction states another time limit than the agent has",
                 detail=f"{match[0]}, and [agent] timeout_sec is {limit_s:g}",
                 hint="make both the same",
             )
@@ -79,27 +78,27 @@ def _mentions(subject: Subject, file: Path) -> Iterator[Finding]:
     text = subject.text(file)
     if found := next(((n, 0) for n, line in enumerate(text.splitlines(), 1) if _TESTS.search(line)), None):
         yield Finding(
-            level="warning",
-            place=f"{file}:{found[0]}",
-            message="the instruction names /tests, which is emptied before the tests run and hidden till then",
+            "warning",
+            f"{file}:{found[0]}",
+            "the instruction names /tests, which is emptied before the tests run and hidden till then",
             hint="describe the wanted result instead",
         )
     for number, line in enumerate(text.splitlines(), 1):
         named = [name for name in _SOLUTION_FILE.findall(line) if _of_solution(subject, name)]
         if named:
             yield Finding(
-                level="warning",
-                place=f"{file}:{number}",
-                message=f"the instruction names /solution/{named[0]}, a file that only the oracle gets",
+                "warning",
+                f"{file}:{number}",
+                f"the instruction names /solution/{named[0]}, a file that only the oracle gets",
                 hint="describe the wanted result instead",
             )
             break
     shown = text.splitlines()[_top(text) :]
     if any(_CANARY.fullmatch(line.strip()) for line in shown):
         yield Finding(
-            level="hint",
-            place=str(file),
-            message="a canary comment below the first lines is shown to the agent",
+            "hint",
+            str(file),
+            "a canary comment below the first lines is shown to the agent",
             hint="move it to the top of the file, where it is left out",
         )
 
@@ -124,9 +123,9 @@ def tests(subject: Subject) -> Iterator[Finding]:
         yield from _missing_files(subject, script)
     if found and not task.rubrics and not _rewards(subject):
         yield Finding(
-            level="warning",
-            place=str(found[0]),
-            message="nothing in tests/ writes reward.txt or reward.json: the task would end as verifier_error",
+            "warning",
+            str(found[0]),
+            "nothing in tests/ writes reward.txt or reward.json: the task would end as verifier_error",
             hint="write 1 or 0 to /logs/verifier/reward.txt",
         )
     if not task.steps:  # a step that only prepares the next may well reward whatever happens
@@ -134,9 +133,9 @@ def tests(subject: Subject) -> Iterator[Finding]:
     for rubric in task.rubrics:
         if not rubric.tests:
             yield Finding(
-                level="warning",
-                place=str(task.path / "tb_meta.json"),
-                message=f"rubric '{rubric.id}' has no test: it is shown as untested and does not count",
+                "warning",
+                str(task.path / "tb_meta.json"),
+                f"rubric '{rubric.id}' has no test: it is shown as untested and does not count",
                 hint="name a script under tests/",
             )
 
@@ -145,15 +144,13 @@ def _script(subject: Subject, script: Path) -> Iterator[Finding]:
     text = subject.text(script)
     if "\r\n" in text:
         yield Finding(
-            level="error",
-            place=str(script),
-            message="Windows line ends: the shell reads them as part of the commands",
+            "error",
+            str(script),
+            "Windows line ends: the shell reads them as part of the commands",
             hint="convert the file to plain newlines",
         )
     if text.strip() and not text.startswith("#!"):
-        yield Finding(
-            level="hint", place=f"{script}:1", message="no #! line", hint="begin the script with #!/bin/bash"
-        )
+        yield Finding("hint", f"{script}:1", "no #! line", hint="begin the script with #!/bin/bash")
 
 
 def _always_rewarded(subject: Subject, found: list[Path]) -> Iterator[Finding]:
@@ -163,9 +160,9 @@ def _always_rewarded(subject: Subject, found: list[Path]) -> Iterator[Finding]:
         if _ALWAYS.search(text) and len(_REWARD.findall(text)) == 1 and not _DECIDES.search(text):
             number = next(n for n, line in enumerate(text.splitlines(), 1) if _ALWAYS.match(line))
             yield Finding(
-                level="error",
-                place=f"{script}:{number}",
-                message="the reward is 1 whatever the tests find",
+                "error",
+                f"{script}:{number}",
+                "the reward is 1 whatever the tests find",
                 hint="write 1 only when they have passed, else 0",
             )
 
@@ -177,9 +174,9 @@ def _missing_files(subject: Subject, script: Path) -> Iterator[Finding]:
             made = re.search(rf"(?:>|cp .*|mv .*|-o)\s*/tests/{re.escape(name)}", subject.text(script))
             if not made and not any((folder / name).exists() for folder in subject.test_folders):
                 yield Finding(
-                    level="warning",
-                    place=f"{script}:{number}",
-                    message="the tests run a file that is not in tests/",
+                    "warning",
+                    f"{script}:{number}",
+                    "the tests run a file that is not in tests/",
                     detail=f"/tests/{name}",
                     hint="add it, or correct its name",
                 )
@@ -194,9 +191,9 @@ def _network(subject: Subject, script: Path) -> Iterator[Finding]:
         match = None if line.lstrip().startswith("#") or _LOCAL.search(line) else _FETCHES.search(line)
         if match:
             yield Finding(
-                level="warning",
-                place=f"{script}:{number}",
-                message=f"'{match[1]}' needs the network, which the tests do not have",
+                "warning",
+                f"{script}:{number}",
+                f"'{match[1]}' needs the network, which the tests do not have",
                 hint="install what the tests need in the image, or change network_mode",
             )
             return
@@ -215,16 +212,16 @@ def solutions(subject: Subject) -> Iterator[Finding]:
     missing = [step.name for step in task.steps if not (step.solution or task.solution)]
     if missing:
         yield Finding(
-            level="warning",
-            place=str(task.path / "steps" / missing[0]),
-            message=f"step '{missing[0]}' has no solution/solve.sh",
+            "warning",
+            str(task.path / "steps" / missing[0]),
+            f"step '{missing[0]}' has no solution/solve.sh",
             hint="without it nothing shows that the task can be solved",
         )
     elif not task.steps and task.solution is None:
         yield Finding(
-            level="warning",
-            place=str(task.path / "solution"),
-            message="no solution/solve.sh: the oracle cannot do this task",
+            "warning",
+            str(task.path / "solution"),
+            "no solution/solve.sh: the oracle cannot do this task",
             hint="without it nothing shows that the task can be solved",
         )
     for script in [file for folder in subject.solution_folders for file in sorted(folder.glob("*.sh"))]:
@@ -233,8 +230,8 @@ def solutions(subject: Subject) -> Iterator[Finding]:
             yield from _script(subject, script)
         if found := line_with(_VERIFIER, text):
             yield Finding(
-                level="warning",
-                place=f"{script}:{found[0]}",
-                message=f"the solution uses {found[1][1] or found[1][0]}, which an agent cannot",
+                "warning",
+                f"{script}:{found[0]}",
+                f"the solution uses {found[1][1] or found[1][0]}, which an agent cannot",
                 hint="solve the task with what the agent has",
             )
