@@ -64,9 +64,9 @@ class SpecRequest:
 
     def written(self, spec: Spec) -> dict[str, Any]:
         """What is kept as the written spec: the file's text as data, or what the options mean."""
+        from proctor.spec.command_line import short_mapping
         from proctor.spec.load import written
         from proctor.spec.secrets import hidden
-        from proctor.spec.toml_text import short_mapping
 
         return hidden(written(self.spec_file), spec.secrets) if self.spec_file else short_mapping(spec)
 
@@ -90,11 +90,11 @@ class SpecRequest:
             raise click.UsageError(f"-a is missing: which agent? Known agents: {', '.join(known_agents())}")
 
     def _one_line(self) -> Spec:
-        from proctor.spec.oneline import OneLine, one_line_spec, pairs
+        from proctor.spec.command_line import SpecOptions, pairs, spec_from_options
         from proctor.spec.override import typed_value
 
         options = pairs("--agent-option", self.agent_options)
-        line = OneLine(
+        line = SpecOptions(
             tasks=self.tasks,
             datasets=self.datasets,
             agents=self.agents,
@@ -110,7 +110,7 @@ class SpecRequest:
             name=self.name,
             timeout_s=self.timeout_s,
         )
-        return one_line_spec(line, base_dir=str(Path.cwd()), overrides=self.overrides, environ=os.environ)
+        return spec_from_options(line, base_dir=str(Path.cwd()), overrides=self.overrides, environ=os.environ)
 
 
 _ONE_LINE = {
@@ -213,7 +213,7 @@ def takes_spec(function: Callable[..., int]) -> Callable[..., int]:
 
 def show_spec(spec: Spec) -> None:
     """Print the spec as TOML. Paths are as typed, and mean the working folder unless `base_dir` is there."""
-    from proctor.spec.toml_text import short_mapping, toml_text
+    from proctor.spec.command_line import short_mapping, toml_text
     from proctor.tasks.address import without_secrets
 
     data = short_mapping(spec)

@@ -60,7 +60,7 @@ def fitted(
     registered: Registered, params: Mapping[str, Any]
 ) -> tuple[dict[str, Any], list[Any], dict[str, Any]]:
     """The parameters, checked and filled in; and as positional and named arguments of the constructor."""
-    from proctor.spec.params import validate_params
+    from proctor.spec.sweep import validate_params
 
     make_neighbours_importable(registered)
     cls = registered.cls
