@@ -229,8 +229,8 @@ def test_bad_yaml_is_refused_with_its_place(source: str, message: str) -> None:
     [
         ('{"a": 1,\n "a": 2}', "f:2:2: 'a' is given twice; the first is in line 1"),
         ('{"a": {"b": 1, "b": 2}}', "f:1:16: 'b' is given twice; the first is in line 1"),
-        ('{"a": 1,}', "f:1:[89]: not valid JSON: "),
-        ("[1,]", "f:1:[34]: not valid JSON: "),
+        ('{"a": 1,}', "f:1:[89]: not valid JSON: .*comma before"),
+        ("[1,]", "f:1:[34]: not valid JSON: .*comma before"),
         ('{"a": tru}', "f:1:7: not valid JSON: expecting value"),
         ('{"a": NaN}', "f:1:7: nan is not a finite number"),
         ('{"a" 1}', "f:1:6: not valid JSON: expecting ':' delimiter"),

@@ -6,7 +6,7 @@ import pytest
 
 from proctor.errors import SpecError
 from proctor.model.spec import Spec
-from proctor.spec.command_line import SpecOptions, spec_from_options
+from proctor.spec.command_line import spec_mapping
 from proctor.spec.load import from_mapping, load
 from proctor.spec.secrets import concealed, hidden
 
@@ -130,8 +130,10 @@ def test_the_address_of_a_dataset_may_hold_a_token():
 
 
 def test_one_line_grants_and_fills_in():
-    line = SpecOptions(tasks=("t",), agents=("oracle",), environment={"A": "${API_TOKEN}"}, pass_env=("N",))
-    spec = spec_from_options(line, base_dir=".", environ=ENVIRON)
+    line = spec_mapping(
+        ("t",), agent=("oracle",), environment_variables={"A": "${API_TOKEN}"}, pass_env=("N",)
+    )
+    spec = from_mapping(line, base_dir=".", environ=ENVIRON)
     assert spec.pass_env == ("N",)
     assert spec.tasks[0].environment_variables == {"A": {"secret": "API_TOKEN"}}
 

@@ -8,64 +8,23 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
 from typing import Any
 
 from proctor.errors import UsageError
 from proctor.model.spec import ExperimentBody, Spec, TaskEntry
 from proctor.spec.bodies import TASK_DEFAULTS, TASK_SOURCES
 from proctor.spec.grammar import safe_name
-from proctor.spec.load import from_mapping
 
 _BARE = re.compile(r"[A-Za-z0-9_-]+")
 GIT_PREFIX = "git+"
 """How the address of a git repository begins where a dataset is named."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class SpecOptions:
-    """What the options of one command say; empty means the spec's own default."""
-
-    tasks: tuple[str, ...] = ()
-    datasets: tuple[str, ...] = ()
-    agents: tuple[str, ...] = ()
-    models: tuple[str, ...] = ()
-    rollouts: int | None = None
-    include: tuple[str, ...] = ()
-    exclude: tuple[str, ...] = ()
-    environment: Mapping[str, str] = field(default_factory=dict)
-    agent_options: Mapping[str, Any] = field(default_factory=dict)
-    pass_env: tuple[str, ...] = ()
-    name: str | None = None
-    timeout_s: float | None = None
-
-
-def spec_from_options(
-    line: SpecOptions,
-    *,
-    base_dir: str,
-    overrides: Sequence[str] = (),
-    environ: Mapping[str, str] | None = None,
-) -> Spec:
-    """The spec that the options mean, read by the same grammar as a file."""
-    return from_mapping(spec_mapping(line), base_dir=base_dir, overrides=overrides, environ=environ)
-
-
-def spec_mapping(line: SpecOptions) -> dict[str, Any]:
-    """The same spec as plain data."""
-    sources = [_source(each) for each in line.tasks] + [{"dataset": each} for each in line.datasets]
-    said = {
-        "name": line.name or _name(sources),
-        "timeout_s": line.timeout_s,
-        "agent": list(line.agents),
-        "model": list(line.models),
-        "rollouts": line.rollouts,
-        "include": list(line.include),
-        "exclude": list(line.exclude),
-        "environment_variables": dict(line.environment),
-        "pass_env": list(line.pass_env),
-        "agent_options": dict(line.agent_options),
-    }
+def spec_mapping(tasks: Sequence[str], datasets: Sequence[str] = (), **keys: Any) -> dict[str, Any]:
+    """What a file would hold: where the tasks are, and keys of the grammar. An empty value is not said."""
+    sources = [_source(each) for each in tasks] + [{"dataset": each} for each in datasets]
+    said = {key: list(each) if isinstance(each, tuple) else each for key, each in keys.items()}
+    said["name"] = said.get("name") or _name(sources)
     return {**{key: value for key, value in said.items() if value not in (None, [], {})}, "tasks": sources}
 
 

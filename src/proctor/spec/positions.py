@@ -163,6 +163,9 @@ def parse_json(source: str, file: str = "") -> Node | None:
         data = json.loads(source)
     except json.JSONDecodeError as error:
         message = error.msg[0].lower() + error.msg[1:].removesuffix(" at").removesuffix(" starting")
+        following = source[error.pos : error.pos + 1]
+        if following in {"}", "]"} and source[: error.pos].rstrip().endswith(","):
+            message = f"a comma before '{following}'"
         raise Mark(file, error.lineno, error.colno).error(f"not valid JSON: {message}") from None
     except RecursionError:
         raise SpecError(f"nested deeper than {MAX_DEPTH} levels", file=file) from None
