@@ -15,9 +15,9 @@ from typing import Any
 from proctor.disk import read_small
 from proctor.errors import TaskError
 from proctor.model.task import MAIN_SERVICE, AgentLimits, Step, Task, TaskEnvironment, VerifierSpec
-from proctor.tasks import fields, parts
+from proctor.tasks import parts
 from proctor.tasks.digest import task_digest
-from proctor.tasks.toml_file import Table, TomlFile
+from proctor.tasks.toml_file import KNOWN_SCHEMAS, Table, TomlFile
 
 _MAX_INSTRUCTION_BYTES = 4 << 20
 _CANARY = re.compile(r"<!--.*canary.*-->|#.*canary.*", re.IGNORECASE)
@@ -85,9 +85,9 @@ class _Reader(TomlFile):
 
     def schema_version(self) -> str:
         found = str(self.data.get("schema_version", self.data.get("version", "1.0")))
-        if found not in fields.KNOWN_SCHEMAS:
+        if found not in KNOWN_SCHEMAS:
             key = "schema_version" if "schema_version" in self.data else "version"
-            known = ", ".join(fields.KNOWN_SCHEMAS)
+            known = ", ".join(KNOWN_SCHEMAS)
             self.warn(key, f"schema {found} is not one of {known}", self.data)
         return found
 

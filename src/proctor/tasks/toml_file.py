@@ -1,19 +1,64 @@
-"""One `task.toml` as it is read: typed values out of its tables, and a line for whatever is wrong."""
+"""One `task.toml` as it is read: typed values out of its tables, and a line for whatever is wrong.
+
+`format.json` is Harbor's format as one table: every key and every file, and what is done with each. The reader
+warns about keys that are not there, the reference page is written from it, and a test tries every row.
+"""
 
 from __future__ import annotations
 
+import json
+import re
 import tomllib
 from collections.abc import Mapping
+from difflib import get_close_matches
 from functools import cached_property
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal, NamedTuple
 
 from proctor.disk import read_small
 from proctor.errors import TaskError
 from proctor.spec.positions import KeyPath, Places
-from proctor.tasks import fields
+
+Status = Literal["honoured", "refused", "irrelevant"]
+
+
+class FieldRule(NamedTuple):
+    """What Proctor does with one key or file."""
+
+    status: Status
+    """`refused`: the task is read, and is not run; `irrelevant`: nothing that a run depends on."""
+    meaning: str
+
+
+def _rules(rows: Mapping[str, tuple[Status, str]]) -> Mapping[str, FieldRule]:
+    return {name: FieldRule(*row) for name, row in rows.items()}
+
+
+_FORMAT = json.loads(Path(__file__).with_name("format.json").read_bytes())
+TABLES: Mapping[str, Mapping[str, FieldRule]] = {
+    table: _rules(rows) for table, rows in _FORMAT["tables"].items()
+}
+"""Table of `task.toml` → key → what is done with it."""
+FILES: Mapping[str, FieldRule] = _rules(_FORMAT["files"])
+KNOWN_SCHEMAS = ("1.0", "1.1", "1.2", "1.3", "1.4")
 
 _MAX_BYTES = 1 << 20
+_SIZE = re.compile(r"^\s*(\d+(?:\.\d+)?)\s*([kmgt]?)i?b?\s*$", re.IGNORECASE)
+_POWER = {"": 0, "k": 1, "m": 2, "g": 3, "t": 4}
+
+
+def _elsewhere(key: str, table: str) -> str:
+    """Where a key that is in the wrong table belongs."""
+    places = [name for name, rules in TABLES.items() if key in rules and name != table]
+    return f"; it belongs in {places[0]}" if places else ""
+
+
+def size_bytes(value: object, where: str) -> int:
+    """A size as older files write it: "2G", "512M", or plain bytes."""
+    match = _SIZE.match(str(value))
+    if not match:
+        raise TaskError(f"{where}: {value!r} is not a size; write 512M, 2G or a number of bytes")
+    return int(float(match[1]) * 1024 ** _POWER[match[2].lower()])
 
 
 class Table(dict[str, Any]):
@@ -104,7 +149,7 @@ class TomlFile:
     def size(self, data: Mapping[str, Any], megabytes: str, legacy: str) -> int | None:
         """Bytes, from a number of megabytes or from the older text."""
         found = self.number(data, megabytes)
-        old = fields.size_bytes(data[legacy], self.place(legacy, data)) if legacy in data else None
+        old = size_bytes(data[legacy], self.place(legacy, data)) if legacy in data else None
         if found is None:
             return old
         size = int(found * 1024 * 1024)
@@ -115,9 +160,12 @@ class TomlFile:
         return size
 
     def known(self, table: str, found: Mapping[str, Any], shown: str = "") -> None:
-        """Warn about keys that are not in the table of the format."""
-        for key, sentence in fields.unknown_keys(table, found, shown):
-            self.warn(key, sentence, found)
+        """Warn about keys that are not in the table of the format: a misspelt limit must not vanish silently."""
+        for key in found:
+            if key not in TABLES[table]:
+                near = get_close_matches(key, TABLES[table], 1)
+                hint = f"; did you mean '{near[0]}'?" if near else _elsewhere(key, table)
+                self.warn(key, f"'{key}' is not a key of {shown or table}{hint}", found)
 
     def warn(self, key: str, sentence: str, data: Mapping[str, Any] | None = None) -> None:
         """Remember a sentence, once."""

@@ -9,8 +9,8 @@ import pytest
 
 from proctor.errors import TaskError
 from proctor.model.task import Task, VerifierSpec
-from proctor.tasks.fields import FILES, TABLES
 from proctor.tasks.read import read_runnable, read_task, refusals
+from proctor.tasks.toml_file import FILES, TABLES
 
 STEP = '[[steps]]\nname = "one"\n'
 FOLDERS = {
