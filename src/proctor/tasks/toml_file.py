@@ -1,7 +1,7 @@
 """One `task.toml` as it is read: typed values out of its tables, and a line for whatever is wrong.
 
-`format.json` is Harbor's format as one table: every key and every file, and what is done with each. The reader
-warns about keys that are not there, the reference page is written from it, and a test tries every row.
+`format.json` is Harbor's format as one table: every key and every file, and what is done with each. The
+reader warns about keys that are not there, the reference page is written from it, and a test tries every row.
 """
 
 from __future__ import annotations
@@ -160,7 +160,7 @@ class TomlFile:
         return size
 
     def known(self, table: str, found: Mapping[str, Any], shown: str = "") -> None:
-        """Warn about keys that are not in the table of the format: a misspelt limit must not vanish silently."""
+        """Warn about keys that are not in the format's table: a misspelt limit must not vanish silently."""
         for key in found:
             if key not in TABLES[table]:
                 near = get_close_matches(key, TABLES[table], 1)
