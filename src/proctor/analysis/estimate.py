@@ -101,7 +101,7 @@ def _score(suite: Sequence[_Task], level: float) -> Score | None:
     clustered = _tasks_like_these if bounded else _tasks_like_these_unbounded
     these = stratified(suite, value, level)
     like = clustered(suite, value, level) if len(suite) > 1 else None
-    if like and _repeats(suite):
+    if like and any(task.rollouts > 1 for task in suite):
         # Luck inside tasks is part of the spread between them: the wider claim is never the more certain one.
         like = Interval(min(like.low, these.low), max(like.high, these.high), level, like.method)
     return Score(
@@ -203,7 +203,7 @@ def _moments(rewards: Sequence[float]) -> _Task:
     return _Task(
         rollouts=len(rewards),
         mean=math.fsum(rewards) / len(rewards),
-        variance=_variance(rewards) if len(rewards) > 1 else 0.0,
+        variance=variance(rewards) if len(rewards) > 1 else 0.0,
         bounded=all(0 <= reward <= 1 for reward in rewards),
         binary=all(reward in {0.0, 1.0} for reward in rewards),
     )
@@ -221,7 +221,7 @@ def _tasks_like_these(suite: Sequence[_Task], value: float, level: float) -> Int
     prior = fewest + (1 - fewest) * PRIOR_CORRELATION
     extreme = value * (1 - value) * tasks / (tasks - 1)
     binary = all(task.binary for task in suite)
-    share = _variance([task.mean for task in suite]) / extreme if extreme > 0 else prior
+    share = variance([task.mean for task in suite]) / extreme if extreme > 0 else prior
     share = min(max(share, fewest if binary else 0.0), 1.0)
     share = ((tasks - 1) * share + PRIOR_TASKS * prior) / (tasks - 1 + PRIOR_TASKS)
     return wilson(value, tasks / share, level, "wilson, clustered by task")
@@ -229,20 +229,13 @@ def _tasks_like_these(suite: Sequence[_Task], value: float, level: float) -> Int
 
 def _these_tasks(suite: Sequence[_Task], value: float, level: float) -> Interval:
     """Beta limits, with the number of rollouts inflated by how much of the variance lies between tasks."""
-    low, high = beta_limits(value, _rollouts_worth(suite, value), (1 - level) / 2)
+    worth = rollouts_worth(value, [task.rollouts for task in suite], [task.variance for task in suite])
+    low, high = beta_limits(value, worth, (1 - level) / 2)
     return Interval(low, high, level, "beta limits, stratified by task")
 
 
-def _rollouts_worth(suite: Sequence[_Task], value: float) -> float:
-    return rollouts_worth(value, [task.rollouts for task in suite], [task.variance for task in suite])
-
-
-def _repeats(suite: Sequence[_Task]) -> bool:
-    return any(task.rollouts > 1 for task in suite)
-
-
 def _tasks_like_these_unbounded(suite: Sequence[_Task], value: float, level: float) -> Interval:
-    error = math.sqrt(_variance([task.mean for task in suite]) / len(suite))
+    error = math.sqrt(variance([task.mean for task in suite]) / len(suite))
     return student(value, error, len(suite) - 1, level, "t, clustered by task")
 
 
@@ -258,7 +251,8 @@ def _these_tasks_unbounded(suite: Sequence[_Task], value: float, level: float) -
     return student(value, math.sqrt(total) / len(suite), df, level, "t, stratified by task")
 
 
-def _variance(values: Sequence[float]) -> float:
+def variance(values: Sequence[float]) -> float:
+    """Of a sample of two or more."""
     mean = math.fsum(values) / len(values)
     return math.fsum([(value - mean) ** 2 for value in values]) / (len(values) - 1)
 

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from proctor.analysis.distributions import normal_cdf, t_quantile
+from proctor.analysis.distributions import normal_cdf, normal_quantile, t_quantile
 from proctor.analysis.interval import Interval
 from proctor.analysis.resample import Array
 
@@ -60,7 +60,7 @@ def drift(values: Sequence[float], *, level: float = 0.95) -> Drift | None:
     scale = float(np.median(data))
     span = (count - 1) / scale if scale else 0.0
     z = max(abs(statistic) - 1, 0) / sigma if sigma else 0.0
-    reach = _z(level) * sigma / 2
+    reach = normal_quantile(0.5 + level / 2) * sigma / 2
     middle = slopes.size / 2
     low = slopes[int(np.clip(middle - reach, 0, slopes.size - 1))]
     high = slopes[int(np.clip(middle + reach, 0, slopes.size - 1))]
@@ -121,7 +121,3 @@ def _clumping(residuals: Array) -> float:
     lag = float((ranks[1:] * ranks[:-1]).sum()) / power if power else 0.0
     lag = min(max(lag, 0.0), 0.95)
     return (1 + lag) / (1 - lag)
-
-
-def _z(level: float) -> float:
-    return t_quantile(0.5 + level / 2, math.inf)

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from proctor.analysis.distributions import t_quantile
+from proctor.analysis.estimate import variance
 
 MAX_ROLLOUTS = 20
 
@@ -46,7 +47,7 @@ def spread_of(rewards: Sequence[Sequence[float]], *, effect: float = 0.0) -> Spr
     cap = max(overall * (1 - overall), 0.0) if all(0 <= mean <= 1 for mean in means) else 0.0
     repeats = [task for task in suite if len(task) > 1]
     if repeats:
-        inside = math.fsum(_variance(task) for task in repeats) / len(repeats)
+        inside = math.fsum(variance(task) for task in repeats) / len(repeats)
         # A pilot in which nothing varied proves little: one disagreement more is always believable.
         weight = sum(len(task) - 1 for task in repeats)
         within = (weight * inside + cap) / (weight + 1)
@@ -110,8 +111,3 @@ def _detectable(spread: Spread, rollouts: int, tasks: int, effect: float, power:
     df = max(tasks - 1, 1)
     error = math.sqrt((2 * spread.within / rollouts + effect) / tasks)
     return (t_quantile(0.975, df) + t_quantile(power, df)) * error
-
-
-def _variance(values: Sequence[float]) -> float:
-    mean = math.fsum(values) / len(values)
-    return math.fsum((value - mean) ** 2 for value in values) / (len(values) - 1)

@@ -42,7 +42,8 @@ def command(
     else:
         _print_overview(chosen)
     if not slug and not as_json:
-        _print_broken(found.broken)
+        for each in found.broken:
+            print(f"proctor: not loaded: {each.error}", file=sys.stderr)
     return Exit.OK
 
 
@@ -123,11 +124,6 @@ def _params_as_json(params: Mapping[str, ParamInfo]) -> dict[str, Any]:
         }
         for name, param in params.items()
     }
-
-
-def _print_broken(broken: Iterable[Broken]) -> None:
-    for each in broken:
-        print(f"proctor: not loaded: {each.error}", file=sys.stderr)
 
 
 def _default(param: ParamInfo) -> str:
