@@ -13,7 +13,7 @@ from proctor.errors import Exit
 
 if TYPE_CHECKING:
     from proctor.experiments.base import Registered
-    from proctor.experiments.discover import Broken
+    from proctor.experiments.discover import Loaded
     from proctor.model.subject import ParamInfo
 
 
@@ -84,7 +84,7 @@ def _print_in_full(chosen: Iterable[Registered]) -> None:
         print("other parameters are accepted too" if takes_others else "no other parameters")
 
 
-def _print_json(chosen: Iterable[Registered], broken: Iterable[Broken]) -> None:
+def _print_json(chosen: Iterable[Registered], broken: Iterable[Loaded]) -> None:
     from proctor.cli.table import print_json
     from proctor.experiments.describe import info
 

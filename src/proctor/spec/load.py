@@ -33,7 +33,7 @@ def load(
     `${VAR}` in it is a variable of `environ`, which is this process's own unless given. `granted` are names
     that are secret as those in `pass_env` are.
     """
-    root = _parse(path)
+    root = parse(path)
     modernise(root)
     apply(root, overrides)
     modernise(root)
@@ -77,7 +77,7 @@ def _settle(root: Node, environ: Mapping[str, str], granted: Sequence[str] = ())
 
 def written(path: Path) -> dict[str, Any]:
     """The spec as the person wrote it, as plain data."""
-    root = _parse(path)
+    root = parse(path)
     data = plain(root)
     if not isinstance(data, dict):
         raise root.mark.error("a spec is a mapping of keys to values")
@@ -85,17 +85,13 @@ def written(path: Path) -> dict[str, Any]:
 
 
 def parse(path: Path) -> Node:
-    """A YAML, TOML or JSON file as a tree that knows its places; for files that are not specs."""
-    return _parse(path)
-
-
-def _parse(path: Path) -> Node:
+    """A YAML, TOML or JSON file as a tree that knows its places; a spec, or another file."""
     file = str(path)
     try:
-        parse, text = _parser(path), _text(path)
+        parser, text = _parser(path), _text(path)
     except OSError as error:
         raise SpecError(f"cannot be read: {error.strerror}", file=file) from error
-    root = parse(text, file)
+    root = parser(text, file)
     if root is None or root.value is None:
         raise SpecError("the spec is empty", file=file, line=1, column=1)
     return root
