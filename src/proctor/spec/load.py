@@ -41,7 +41,7 @@ def load(
     found = root.value.get("base_dir") if isinstance(root.value, dict) else None
     if found is not None and isinstance(found.value, str):
         found.value = str(base / found.value)
-    secrets = _settle(root, os.environ if environ is None else environ, granted)
+    secrets = _fill_in(root, os.environ if environ is None else environ, granted)
     return spec(root, name=safe_name(path.stem), base_dir=str(base), secrets=secrets)
 
 
@@ -62,17 +62,17 @@ def from_mapping(
     if overrides:
         apply(root, overrides)
         modernise(root)
-    secrets = {} if environ is None else _settle(root, environ)
+    secrets = {} if environ is None else _fill_in(root, environ)
     return spec(root, name=safe_name(Path(file).stem), base_dir=base_dir, secrets=secrets)
 
 
-def _settle(root: Node, environ: Mapping[str, str], granted: Sequence[str] = ()) -> dict[str, str]:
+def _fill_in(root: Node, environ: Mapping[str, str], granted: Sequence[str] = ()) -> dict[str, str]:
     """Fill in variables and put references in place of secrets; the secrets that the spec itself held."""
-    from proctor.spec.secrets import Settling, granted_names
+    from proctor.spec.secrets import VariableFiller, granted_names
 
-    settling = Settling(environ, [*granted_names(root), *granted])
-    settling.settle(root)
-    return settling.literals
+    filler = VariableFiller(environ, [*granted_names(root), *granted])
+    filler.fill(root)
+    return filler.literals
 
 
 def written(path: Path) -> dict[str, Any]:

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from proctor.model.spec import ExperimentBody
 
 MAX_POINTS = 100_000
-Place = Callable[[str], str]
+PlaceOf = Callable[[str], str]
 """Where a parameter was written, for the start of an error message; empty when unknown."""
 
 _EXPECTED = {
@@ -41,7 +41,7 @@ def nowhere(name: str) -> str:
 
 
 def validate_params(
-    info: ExperimentInfo, params: Mapping[str, Any], *, place: Place = nowhere
+    info: ExperimentInfo, params: Mapping[str, Any], *, place: PlaceOf = nowhere
 ) -> dict[str, Any]:
     """Every parameter with its value, in declared order; a ParamError says which one does not fit and why."""
     check_names(info, params, place=place)
@@ -49,7 +49,7 @@ def validate_params(
     return complete(info, given)
 
 
-def check_names(info: ExperimentInfo, names: Iterable[str], *, place: Place = nowhere) -> None:
+def check_names(info: ExperimentInfo, names: Iterable[str], *, place: PlaceOf = nowhere) -> None:
     """Refuse parameters that the experiment does not have, and miss those that it needs."""
     given = list(names)
     if not info.open_params:
@@ -63,7 +63,7 @@ def check_names(info: ExperimentInfo, names: Iterable[str], *, place: Place = no
         raise _refused(place(""), f"'{info.slug}' needs {needs}; give it under 'params' or 'sweep'")
 
 
-def check_defaults(info: ExperimentInfo, given: Iterable[str], *, place: Place = nowhere) -> None:
+def check_defaults(info: ExperimentInfo, given: Iterable[str], *, place: PlaceOf = nowhere) -> None:
     """Refuse a default that would be used and cannot be part of a trial's key."""
     for name in info.params.keys() - set(given):
         if not _is_json(info.params[name].default):
@@ -73,7 +73,7 @@ def check_defaults(info: ExperimentInfo, given: Iterable[str], *, place: Place =
             raise _refused(place(""), message)
 
 
-def check_value(info: ExperimentInfo, name: str, value: Any, *, place: Place = nowhere) -> Any:
+def check_value(info: ExperimentInfo, name: str, value: Any, *, place: PlaceOf = nowhere) -> Any:
     """The value as the experiment will get it: whole numbers become floats where a float is declared."""
     if not _is_json(value):
         raise _refused(
@@ -192,7 +192,7 @@ class Grid:
         return {name: values[name] for name in self.axes}
 
 
-def grid(body: ExperimentBody, info: ExperimentInfo, *, place: Place = nowhere) -> Grid:
+def grid(body: ExperimentBody, info: ExperimentInfo, *, place: PlaceOf = nowhere) -> Grid:
     """Separate what is fixed from what varies, with every value checked once.
 
     A list under `params` varies unless the declared type of the parameter can hold a list. `sweep` always
@@ -225,7 +225,7 @@ def grid(body: ExperimentBody, info: ExperimentInfo, *, place: Place = nowhere) 
 
 
 def _axis(
-    info: ExperimentInfo, name: str, values: Sequence[Any], warnings: list[str], place: Place
+    info: ExperimentInfo, name: str, values: Sequence[Any], warnings: list[str], place: PlaceOf
 ) -> tuple[Any, ...]:
     if not values:
         raise _error(place(name), f"the list of values to sweep for '{name}' is empty")
@@ -245,7 +245,7 @@ def points(body: ExperimentBody, info: ExperimentInfo, seed: int) -> list[dict[s
 
 
 def expand_points(
-    body: ExperimentBody, info: ExperimentInfo, seed: int, *, place: Place = nowhere
+    body: ExperimentBody, info: ExperimentInfo, seed: int, *, place: PlaceOf = nowhere
 ) -> tuple[Iterator[dict[str, Any]], tuple[str, ...]]:
     """The points one by one, and what a person should know about them. Errors come before the first point."""
     made = grid(body, info, place=place)
@@ -255,7 +255,7 @@ def expand_points(
 
 
 def _chosen(
-    body: ExperimentBody, made: Grid, seed: int, place: Place
+    body: ExperimentBody, made: Grid, seed: int, place: PlaceOf
 ) -> tuple[Sequence[int], tuple[str, ...]]:
     size, slug = made.size, body.experiment
     shape = " × ".join(f"{name} ({len(values)})" for name, values in made.axes.items())

@@ -72,7 +72,7 @@ class _Builder:
     def _scalar(self, event: yaml.ScalarEvent, mark: Mark) -> None:
         if self._expects_key():
             merge = event.value == "<<" and event.style is None
-            self.open[-1].key = (_checked(event.value, mark), mark, merge)
+            self.open[-1].key = (scalar(event.value, mark).value, mark, merge)
             return
         is_plain = event.style is None and event.tag is None
         value = _plain_word(event.value, mark) if is_plain else _tagged(event, mark)
@@ -184,10 +184,6 @@ def _mergeable(node: Node) -> list[Node]:
         if not isinstance(source.value, dict):
             raise source.mark.error("'<<' merges mappings, but this is not a mapping")
     return sources
-
-
-def _checked(key: str, mark: Mark) -> str:
-    return str(scalar(key, mark).value)
 
 
 def _plain_word(word: str, mark: Mark) -> Any:

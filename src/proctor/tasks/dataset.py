@@ -69,7 +69,7 @@ def find_tasks(entry: TaskEntry, base_dir: Path, cache_dir: Path, registries: tu
             tasks.append(read_runnable(folder, cache_dir))
         except TaskError as error:
             broken.append(_broken(folder, error))
-    return Found(tasks=tuple(_told_apart(tasks, path)), broken=tuple(broken))
+    return Found(tasks=tuple(_with_unique_names(tasks, path)), broken=tuple(broken))
 
 
 def _chosen(folders: Sequence[Path], root: Path, entry: TaskEntry) -> list[Path]:
@@ -104,7 +104,7 @@ def _own_names(folder: Path) -> list[str]:
     return [name, name.rpartition("/")[2]] if name else []
 
 
-def _told_apart(tasks: Sequence[Task], root: Path) -> list[Task]:
+def _with_unique_names(tasks: Sequence[Task], root: Path) -> list[Task]:
     """Tasks of the same name in different categories get the path that tells them apart as their name."""
     counts = Counter(task.name for task in tasks)
     return [

@@ -12,7 +12,7 @@ from pathlib import Path
 
 from proctor.errors import TaskError
 from proctor.model.secret import OWN_PREFIX, VARIABLE, holds_credential, looks_secret, token_in
-from proctor.tasks.lint.findings import MAX_TEXT_BYTES, Finding, Subject, from_text
+from proctor.tasks.lint.problems import MAX_TEXT_BYTES, Problem, ReviewedTask, from_text
 from proctor.tasks.overrides import load_overrides
 
 LARGE_BYTES = 50 << 20
@@ -29,7 +29,7 @@ _EXAMPLES = re.compile(r"changeme|example|placeholder|dummy|fake|test|your[-_]|x
 _HINT = "everybody who has the task can read it: use ${NAME} and let people grant it with pass_env"
 
 
-def overrides(subject: Subject) -> Iterator[Finding]:
+def overrides(subject: ReviewedTask) -> Iterator[Problem]:
     """`overrides.json`, which nothing reads before a run."""
     file = subject.task.path / "overrides.json"
     if file.is_file():
@@ -39,7 +39,7 @@ def overrides(subject: Subject) -> Iterator[Finding]:
             yield from_text("error", str(error), subject.task.path)
 
 
-def files(subject: Subject) -> Iterator[Finding]:
+def files(subject: ReviewedTask) -> Iterator[Problem]:
     """Links and large files."""
     root = subject.task.path
     waiting = [str(root)]
@@ -52,7 +52,7 @@ def files(subject: Subject) -> Iterator[Finding]:
             elif entry.is_dir():
                 waiting += [entry.path] if entry.name != ".git" else []
             elif entry.is_file() and (size := entry.stat().st_size) > LARGE_BYTES:
-                yield Finding(
+                yield Problem(
                     "warning",
                     entry.path,
                     "a large file, part of every copy of the task",
@@ -61,21 +61,21 @@ def files(subject: Subject) -> Iterator[Finding]:
                 )
 
 
-def _link(path: Path, root: Path) -> Finding:
+def _link(path: Path, root: Path) -> Problem:
     leads_out = not path.resolve().is_relative_to(root.resolve())
     if leads_out and path.relative_to(root).parts[0] in _INPUTS:
-        return Finding(
+        return Problem(
             "error",
             str(path),
             "a link to something outside the task, which is not copied with it",
             hint="put the file itself here",
         )
-    return Finding(
+    return Problem(
         "warning", str(path), "a link: it is lost when the task is packed", hint="put the file itself here"
     )
 
 
-def sizes(subject: Subject) -> Iterator[Finding]:
+def sizes(subject: ReviewedTask) -> Iterator[Problem]:
     """Times, sizes and places."""
     task = subject.task
     file = str(task.path / "task.toml")
@@ -91,11 +91,11 @@ def sizes(subject: Subject) -> Iterator[Finding]:
     if environment.storage_bytes is not None and environment.storage_bytes < 16 * _MB:
         yield _odd(file, f"storage is {environment.storage_bytes / _MB:g} MB", "storage_mb is in megabytes")
     if environment.workdir and not environment.workdir.startswith("/"):
-        yield Finding(
+        yield Problem(
             "error", file, f"workdir '{environment.workdir}' is not an absolute path", hint="begin it with /"
         )
     if "/" in task.name and not _NAME.fullmatch(task.name):
-        yield Finding(
+        yield Problem(
             "hint",
             file,
             f"[task] name '{task.name}' is not 'organisation/name'; Harbor refuses it",
@@ -103,11 +103,11 @@ def sizes(subject: Subject) -> Iterator[Finding]:
         )
 
 
-def _odd(file: str, what: str, hint: str) -> Finding:
-    return Finding("warning", file, f"{what}: probably a mistake", hint=hint)
+def _odd(file: str, what: str, hint: str) -> Problem:
+    return Problem("warning", file, f"{what}: probably a mistake", hint=hint)
 
 
-def variables(subject: Subject) -> Iterator[Finding]:
+def variables(subject: ReviewedTask) -> Iterator[Problem]:
     """Tables of variables in task.toml."""
     task = subject.task
     file = str(task.path / "task.toml")
@@ -123,10 +123,10 @@ def variables(subject: Subject) -> Iterator[Finding]:
             yield from _variable(file, table, name, value)
 
 
-def _variable(file: str, table: str, name: str, value: str) -> Iterator[Finding]:
+def _variable(file: str, table: str, name: str, value: str) -> Iterator[Problem]:
     match = VARIABLE.fullmatch(value)
     if match and match["name"].startswith(OWN_PREFIX):
-        yield Finding(
+        yield Problem(
             "error" if match["default"] is None else "warning",
             file,
             "a variable asks for a setting of Proctor's own, which no task gets",
@@ -134,7 +134,7 @@ def _variable(file: str, table: str, name: str, value: str) -> Iterator[Finding]
             hint="ask for a variable of another name",
         )
     elif match and match["default"] is None:
-        yield Finding(
+        yield Problem(
             "hint",
             file,
             "a variable comes from the machine: whoever runs the task must grant it",
@@ -145,7 +145,7 @@ def _variable(file: str, table: str, name: str, value: str) -> Iterator[Finding]
         yield _literal(file, f"[{table}] {name}")
 
 
-def literals(subject: Subject) -> Iterator[Finding]:
+def literals(subject: ReviewedTask) -> Iterator[Problem]:
     """Tokens and private keys in any text file, and secret variables of Dockerfiles."""
     for path in _texts(subject.task.path):
         try:
@@ -159,7 +159,7 @@ def literals(subject: Subject) -> Iterator[Finding]:
             yield from _in_dockerfile(path, text)
 
 
-def _in_dockerfile(path: Path, text: str) -> Iterator[Finding]:
+def _in_dockerfile(path: Path, text: str) -> Iterator[Problem]:
     for number, line in enumerate(text.splitlines(), 1):
         found = _SETS.match(line) if _INSTRUCTION.match(line) else None
         if found and "$" not in found["value"] and _is_secret(found["name"], found["value"]):
@@ -174,8 +174,8 @@ def _is_secret(name: str, value: str) -> bool:
     )
 
 
-def _literal(place: str, what: str) -> Finding:
-    return Finding("warning", place, "a secret is written in the task itself", detail=what, hint=_HINT)
+def _literal(place: str, what: str) -> Problem:
+    return Problem("warning", place, "a secret is written in the task itself", detail=what, hint=_HINT)
 
 
 def _texts(root: Path) -> Iterator[Path]:

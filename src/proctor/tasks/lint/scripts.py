@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterator
 from pathlib import Path
 
-from proctor.tasks.lint.findings import Finding, Subject, line_with
+from proctor.tasks.lint.problems import Problem, ReviewedTask, line_with
 
 _SHORT = 20
 _START = r"(?<![\w./~$}%@:-])"
@@ -41,31 +41,24 @@ _LOCAL = re.compile(
 )
 
 
-def instructions(subject: Subject) -> Iterator[Finding]:
+def instructions(subject: ReviewedTask) -> Iterator[Problem]:
     """The instruction for the agent."""
     task = subject.task
-    texts = [(task.path / "steps" / step.name / "instruction.md", step.instruction) for step in task.steps]
-    for file, told in texts or [(task.path / "instruction.md", task.instruction)]:
-        if len(told.strip()) < _SHORT:
-            yield Finding(
-                "warning",
-                str(file),
-                "the instruction is very short",
-                hint="say what is to be done, and where",
-            )
+    steps = [(task.path / "steps" / each.name, each.instruction, each.agent.timeout_s) for each in task.steps]
+    for folder, instruction, limit_s in steps or [(task.path, task.instruction, task.agent.timeout_s)]:
+        file = folder / "instruction.md"
+        if len(instruction.strip()) < _SHORT:
+            hint = "say what is to be done, and where"
+            yield Problem("warning", str(file), "the instruction is very short", hint=hint)
         yield from _mentions(subject, file)
-    for file, told, limit_s in [
-        *((each, text, step.agent.timeout_s) for (each, text), step in zip(texts, task.steps, strict=True)),
-        *([] if texts else [(task.path / "instruction.md", task.instruction, task.agent.timeout_s)]),
-    ]:
-        yield from _promised_time(file, told, limit_s)
+        yield from _promised_time(file, instruction, limit_s)
 
 
-def _promised_time(file: Path, told: str, limit_s: float) -> Iterator[Finding]:
-    for match in _GIVEN_TIME.finditer(told):
+def _promised_time(file: Path, instruction: str, limit_s: float) -> Iterator[Problem]:
+    for match in _GIVEN_TIME.finditer(instruction):
         promised_s = float(match[1]) * _SECONDS[match[2].lower()]
         if promised_s != limit_s:
-            yield Finding(
+            yield Problem(
                 "warning",
                 str(file),
                 "the instruction states another time limit than the agent has",
@@ -74,10 +67,10 @@ def _promised_time(file: Path, told: str, limit_s: float) -> Iterator[Finding]:
             )
 
 
-def _mentions(subject: Subject, file: Path) -> Iterator[Finding]:
+def _mentions(subject: ReviewedTask, file: Path) -> Iterator[Problem]:
     text = subject.text(file)
     if found := next(((n, 0) for n, line in enumerate(text.splitlines(), 1) if _TESTS.search(line)), None):
-        yield Finding(
+        yield Problem(
             "warning",
             f"{file}:{found[0]}",
             "the instruction names /tests, which is emptied before the tests run and hidden till then",
@@ -86,7 +79,7 @@ def _mentions(subject: Subject, file: Path) -> Iterator[Finding]:
     for number, line in enumerate(text.splitlines(), 1):
         named = [name for name in _SOLUTION_FILE.findall(line) if _of_solution(subject, name)]
         if named:
-            yield Finding(
+            yield Problem(
                 "warning",
                 f"{file}:{number}",
                 f"the instruction names /solution/{named[0]}, a file that only the oracle gets",
@@ -95,7 +88,7 @@ def _mentions(subject: Subject, file: Path) -> Iterator[Finding]:
             break
     shown = text.splitlines()[_top(text) :]
     if any(_CANARY.fullmatch(line.strip()) for line in shown):
-        yield Finding(
+        yield Problem(
             "hint",
             str(file),
             "a canary comment below the first lines is shown to the agent",
@@ -103,7 +96,7 @@ def _mentions(subject: Subject, file: Path) -> Iterator[Finding]:
         )
 
 
-def _of_solution(subject: Subject, name: str) -> bool:
+def _of_solution(subject: ReviewedTask, name: str) -> bool:
     return any((folder / name).is_file() for folder in subject.solution_folders)
 
 
@@ -113,7 +106,7 @@ def _top(text: str) -> int:
     return next((n for n, line in enumerate(lines) if not _CANARY.fullmatch(line.strip())), len(lines))
 
 
-def tests(subject: Subject) -> Iterator[Finding]:
+def tests(subject: ReviewedTask) -> Iterator[Problem]:
     """The script that judges."""
     task = subject.task
     found = [folder / "test.sh" for folder in subject.test_folders if (folder / "test.sh").is_file()]
@@ -122,7 +115,7 @@ def tests(subject: Subject) -> Iterator[Finding]:
         yield from _network(subject, script)
         yield from _missing_files(subject, script)
     if found and not task.rubrics and not _rewards(subject):
-        yield Finding(
+        yield Problem(
             "warning",
             str(found[0]),
             "nothing in tests/ writes reward.txt or reward.json: the task would end as verifier_error",
@@ -132,7 +125,7 @@ def tests(subject: Subject) -> Iterator[Finding]:
         yield from _always_rewarded(subject, found)
     for rubric in task.rubrics:
         if not rubric.tests:
-            yield Finding(
+            yield Problem(
                 "warning",
                 str(task.path / "tb_meta.json"),
                 f"rubric '{rubric.id}' has no test: it is shown as untested and does not count",
@@ -140,26 +133,26 @@ def tests(subject: Subject) -> Iterator[Finding]:
             )
 
 
-def _script(subject: Subject, script: Path) -> Iterator[Finding]:
+def _script(subject: ReviewedTask, script: Path) -> Iterator[Problem]:
     text = subject.text(script)
     if "\r\n" in text:
-        yield Finding(
+        yield Problem(
             "error",
             str(script),
             "Windows line ends: the shell reads them as part of the commands",
             hint="convert the file to plain newlines",
         )
     if text.strip() and not text.startswith("#!"):
-        yield Finding("hint", f"{script}:1", "no #! line", hint="begin the script with #!/bin/bash")
+        yield Problem("hint", f"{script}:1", "no #! line", hint="begin the script with #!/bin/bash")
 
 
-def _always_rewarded(subject: Subject, found: list[Path]) -> Iterator[Finding]:
+def _always_rewarded(subject: ReviewedTask, found: list[Path]) -> Iterator[Problem]:
     """Scripts that give the full reward whatever their tests say."""
     for script in found:
         text = subject.text(script)
         if _ALWAYS.search(text) and len(_REWARD.findall(text)) == 1 and not _DECIDES.search(text):
             number = next(n for n, line in enumerate(text.splitlines(), 1) if _ALWAYS.match(line))
-            yield Finding(
+            yield Problem(
                 "error",
                 f"{script}:{number}",
                 "the reward is 1 whatever the tests find",
@@ -167,13 +160,13 @@ def _always_rewarded(subject: Subject, found: list[Path]) -> Iterator[Finding]:
             )
 
 
-def _missing_files(subject: Subject, script: Path) -> Iterator[Finding]:
+def _missing_files(subject: ReviewedTask, script: Path) -> Iterator[Problem]:
     """Programs of /tests that the script runs and that are not there."""
     for number, line in enumerate(subject.text(script).splitlines(), 1):
         for name in [] if line.lstrip().startswith("#") else _RUNS.findall(line):
             made = re.search(rf"(?:>|cp .*|mv .*|-o)\s*/tests/{re.escape(name)}", subject.text(script))
             if not made and not any((folder / name).exists() for folder in subject.test_folders):
-                yield Finding(
+                yield Problem(
                     "warning",
                     f"{script}:{number}",
                     "the tests run a file that is not in tests/",
@@ -182,7 +175,7 @@ def _missing_files(subject: Subject, script: Path) -> Iterator[Finding]:
                 )
 
 
-def _network(subject: Subject, script: Path) -> Iterator[Finding]:
+def _network(subject: ReviewedTask, script: Path) -> Iterator[Problem]:
     task = subject.task
     asked = task.verifier.network or task.environment.network
     if asked != "none" or task.verifier.separate:
@@ -190,7 +183,7 @@ def _network(subject: Subject, script: Path) -> Iterator[Finding]:
     for number, line in enumerate(subject.text(script).splitlines(), 1):
         match = None if line.lstrip().startswith("#") or _LOCAL.search(line) else _FETCHES.search(line)
         if match:
-            yield Finding(
+            yield Problem(
                 "warning",
                 f"{script}:{number}",
                 f"'{match[1]}' needs the network, which the tests do not have",
@@ -199,26 +192,26 @@ def _network(subject: Subject, script: Path) -> Iterator[Finding]:
             return
 
 
-def _rewards(subject: Subject) -> bool:
+def _rewards(subject: ReviewedTask) -> bool:
     """Whether anything that the tests may run writes a reward file. The image may hold the grader."""
     folders = [*subject.test_folders, *([folder] if (folder := subject.task.environment.folder) else [])]
     files = (file for folder in folders for file in sorted(folder.rglob("*")) if file.is_file())
     return any(_REWARD.search(subject.text(file)) for file in files)
 
 
-def solutions(subject: Subject) -> Iterator[Finding]:
+def solutions(subject: ReviewedTask) -> Iterator[Problem]:
     """The author's solution."""
     task = subject.task
     missing = [step.name for step in task.steps if not (step.solution or task.solution)]
     if missing:
-        yield Finding(
+        yield Problem(
             "warning",
             str(task.path / "steps" / missing[0]),
             f"step '{missing[0]}' has no solution/solve.sh",
             hint="without it nothing shows that the task can be solved",
         )
     elif not task.steps and task.solution is None:
-        yield Finding(
+        yield Problem(
             "warning",
             str(task.path / "solution"),
             "no solution/solve.sh: the oracle cannot do this task",
@@ -229,7 +222,7 @@ def solutions(subject: Subject) -> Iterator[Finding]:
         if "\r\n" in text and script.name == "solve.sh":
             yield from _script(subject, script)
         if found := line_with(_VERIFIER, text):
-            yield Finding(
+            yield Problem(
                 "warning",
                 f"{script}:{found[0]}",
                 f"the solution uses {found[1][1] or found[1][0]}, which an agent cannot",
