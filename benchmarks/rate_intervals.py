@@ -18,7 +18,7 @@ from scipy.stats import binom
 
 from proctor.analysis.compare import paired_scores
 from proctor.analysis.estimate import score
-from proctor.analysis.stratified import CAUTION, PRIOR_EVENTS
+from proctor.analysis.interval import CAUTION, PRIOR_EVENTS
 
 Array = np.ndarray[tuple[int, ...], np.dtype[np.float64]]
 Limits = tuple[Array, Array]

@@ -16,7 +16,7 @@ import click
 from proctor.cli.main import COMMANDS, group
 from proctor.errors import EXIT_MEANING, EXIT_ORDER
 from proctor.settings import Settings
-from proctor.tasks.fields import FILES, TABLES
+from proctor.tasks.toml_file import FILES, TABLES
 
 FOLDER = Path(__file__).parent.parent / "docs/reference"
 

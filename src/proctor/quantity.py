@@ -132,11 +132,6 @@ def duration(seconds: float | None) -> str:
     return f"{hours} h {minutes:02d} min" if hours else f"{minutes} min {rest:02d} s"
 
 
-def percent(fraction: float) -> str:
-    """A fraction as a percentage of two digits."""
-    return f"{significant(fraction * 100, 2)} %"
-
-
 def metric_title(metric: str) -> str:
     """A metric's name as a heading: `duration_s` is a duration."""
     base = metric

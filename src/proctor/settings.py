@@ -80,8 +80,7 @@ def load_settings(environ: Mapping[str, str] | None = None, file: Path | None = 
     if path.is_file():
         values |= _from_file(path)
     elif file or "PROCTOR_SETTINGS" in environ:
-        msg = f"{path}: the settings file does not exist"
-        raise UsageError(msg)
+        raise UsageError(f"{path}: the settings file does not exist")
     for alias, name in _ALIASES.items():
         if environ.get(alias):
             values[name] = environ[alias]
@@ -97,16 +96,13 @@ def _from_file(path: Path) -> dict[str, Any]:
     try:
         values = tomllib.loads(read_small(path, _MOST_BYTES).decode())
     except OSError as error:
-        msg = f"{path}: cannot be read: {error.strerror}"
-        raise UsageError(msg) from error
+        raise UsageError(f"{path}: cannot be read: {error.strerror}") from error
     except (tomllib.TOMLDecodeError, UnicodeDecodeError, RecursionError) as error:
-        msg = f"{path}: not valid TOML: {error}"
-        raise UsageError(msg) from error
+        raise UsageError(f"{path}: not valid TOML: {error}") from error
     known = {each.name for each in fields(Settings)}
     for name in values:
         if name not in known:
-            msg = f"{path}: '{name}' is not a setting; settings are {', '.join(sorted(known))}"
-            raise UsageError(msg)
+            raise UsageError(f"{path}: '{name}' is not a setting; settings are {', '.join(sorted(known))}")
     return values
 
 
@@ -120,8 +116,7 @@ def _convert(name: str, value: Any) -> Any:
         if kind.startswith("tuple"):
             return _texts(value)
     except (TypeError, ValueError):
-        msg = f"setting '{name}': {value!r} is not a {kind.lower()}"
-        raise UsageError(msg) from None
+        raise UsageError(f"setting '{name}': {value!r} is not a {kind.lower()}") from None
     return str(value)
 
 

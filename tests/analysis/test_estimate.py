@@ -9,9 +9,7 @@ import pytest
 from proctor.analysis.estimate import (
     TaskRewards,
     denominators,
-    intra_task_correlation,
     pass_at_k,
-    pass_counts,
     pass_hat_k,
     score,
     task_pass_at_k,
@@ -116,7 +114,6 @@ def test_the_three_denominators_enclose_each_other():
     assert found.as_zero.value == pytest.approx((1 / 3 + 1 + 0) / 3)
     assert found.best_case.value == pytest.approx((2 / 3 + 1 + 1) / 3)
     assert found.errors == 3
-    assert found.unscored_tasks == ("c",)
 
 
 @pytest.mark.parametrize(("rollouts", "passed", "k"), [(5, 2, 1), (5, 2, 3), (6, 0, 2), (6, 6, 4), (7, 3, 7)])
@@ -137,8 +134,7 @@ def test_fewer_than_k_rollouts_are_not_available_and_never_one():
 
 
 def test_pass_hat_k_falls_with_k_and_pass_at_k_rises():
-    counts = pass_counts({"a": [1, 1, 0, 1], "b": [0, 0, 1, 0.5], "c": [1, 1, 1, 1]})
-    assert counts == [(4, 3), (4, 1), (4, 4)]
+    counts = [(4, 3), (4, 1), (4, 4)]
     at = [pass_at_k(counts, k).value for k in (1, 2, 3, 4)]
     hat = [pass_hat_k(counts, k).value for k in (1, 2, 3, 4)]
     assert at == sorted(at)
@@ -155,20 +151,6 @@ def test_pass_at_k_of_one_task_has_no_interval_over_tasks():
 def test_impossible_counts_are_refused(rollouts, passed, k):
     with pytest.raises(ValueError, match="k ≥ 1"):
         task_pass_at_k(rollouts, passed, k)
-
-
-def test_intra_task_correlation_is_found_again():
-    generator = np.random.default_rng(4)
-    chances = generator.beta(0.5, 0.5, 4000)
-    rewards = (generator.random((4000, 5)) < chances[:, None]).astype(float).tolist()
-    assert intra_task_correlation(rewards) == pytest.approx(0.5, abs=0.03)
-
-
-def test_intra_task_correlation_needs_repeats_and_tasks():
-    assert intra_task_correlation([[1], [0], [1]]) is None
-    assert intra_task_correlation([[1, 0]]) is None
-    assert intra_task_correlation([[1, 1], [1, 1]]) is None
-    assert intra_task_correlation([[1, 1], [0, 0]]) == 1
 
 
 def test_the_wider_claim_is_never_the_more_certain_one():

@@ -320,7 +320,7 @@ def test_a_file_that_may_not_be_read_says_so(tmp_path: Path) -> None:
     path = write(tmp_path, "{}", "spec.json")
     path.chmod(0)
     script = (
-        "import os, sys, proctor.spec.json_positions\n"
+        "import os, sys, proctor.spec.positions\n"
         "from pathlib import Path; from proctor.spec.load import load\n"
         "os.getuid() or os.setuid(65534)\n"
         "try: load(Path(sys.argv[1]))\n"

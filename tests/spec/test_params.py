@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from proctor.errors import ParamError
 from proctor.model.subject import ExperimentInfo, ParamInfo
-from proctor.spec.params import check_defaults, validate_params
+from proctor.spec.sweep import check_defaults, validate_params
 
 INFO = ExperimentInfo(
     slug="demo",

@@ -6,8 +6,8 @@ import pytest
 
 from proctor.errors import SpecError
 from proctor.model.spec import Spec
+from proctor.spec.command_line import spec_mapping
 from proctor.spec.load import from_mapping, load
-from proctor.spec.oneline import OneLine, one_line_spec
 from proctor.spec.secrets import concealed, hidden
 
 ENVIRON = {"N": "4", "DIR": "tasks", "API_TOKEN": "tok-1", "URL": "http://u:password@h", "X": "ex ${N}"}
@@ -130,8 +130,10 @@ def test_the_address_of_a_dataset_may_hold_a_token():
 
 
 def test_one_line_grants_and_fills_in():
-    line = OneLine(tasks=("t",), agents=("oracle",), environment={"A": "${API_TOKEN}"}, pass_env=("N",))
-    spec = one_line_spec(line, base_dir=".", environ=ENVIRON)
+    line = spec_mapping(
+        ("t",), agent=("oracle",), environment_variables={"A": "${API_TOKEN}"}, pass_env=("N",)
+    )
+    spec = from_mapping(line, base_dir=".", environ=ENVIRON)
     assert spec.pass_env == ("N",)
     assert spec.tasks[0].environment_variables == {"A": {"secret": "API_TOKEN"}}
 

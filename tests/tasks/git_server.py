@@ -14,7 +14,8 @@ from pathlib import Path
 
 BACKEND = Path("/usr/lib/git-core/git-http-backend")
 TASK = {
-    "task.toml": 'schema_version = "1.4"\n[task]\nname = "org/{name}"\n[environment]\nnetwork_mode = "no-network"\n',
+    "task.toml": 'schema_version = "1.4"\n[task]\nname = "org/{name}"\n'
+    '[environment]\nnetwork_mode = "no-network"\n',
     "instruction.md": "Do it.\n",
     "environment/Dockerfile": "FROM debian:bookworm-slim\n",
     "tests/test.sh": "echo 1 > /logs/verifier/reward.txt\n",
@@ -25,9 +26,7 @@ TASK = {
 def git(folder: Path, *words: str) -> str:
     """Run git as nobody in particular."""
     identity = ["-c", "user.name=t", "-c", "user.email=t@example.org", "-c", "commit.gpgsign=false"]
-    done = subprocess.run(
-        ["git", *identity, *words], cwd=folder, check=True, capture_output=True, text=True
-    )
+    done = subprocess.run(["git", *identity, *words], cwd=folder, check=True, capture_output=True, text=True)
     return done.stdout.strip()
 
 
@@ -83,7 +82,7 @@ def serve(folder: Path) -> Iterator[GitServer]:
         def do_GET(self) -> None:
             _answer(self, server)
 
-        do_POST = do_GET
+        do_POST = do_GET  # noqa: N815 - the library's name
 
         def log_message(self, *_: object) -> None:
             pass
@@ -142,9 +141,7 @@ def _file(handler: BaseHTTPRequestHandler, file: Path) -> None:
     handler.wfile.write(content)
 
 
-def _smart(
-    handler: BaseHTTPRequestHandler, server: GitServer, path: str, query: str, body: bytes
-) -> None:
+def _smart(handler: BaseHTTPRequestHandler, server: GitServer, path: str, query: str, body: bytes) -> None:
     environment: Mapping[str, str] = {
         "PATH": os.environ["PATH"],
         "GIT_PROJECT_ROOT": str(server.folder),

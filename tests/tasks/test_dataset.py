@@ -85,7 +85,9 @@ def test_patterns_match_the_folder_the_path_and_the_name(tmp_path, options, want
 def test_patterns_that_leave_nothing_are_an_error_that_names_what_there_is(tmp_path):
     for name in "abcdef":
         make(tmp_path / "set" / name)
-    with pytest.raises(TaskError, match=r"set: include and exclude leave no task; there are a, b, c, d and 2 more"):
+    with pytest.raises(
+        TaskError, match=r"set: include and exclude leave no task; there are a, b, c, d and 2 more"
+    ):
         names(tmp_path, include=("x*",))
 
 

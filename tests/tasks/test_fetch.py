@@ -274,7 +274,9 @@ def test_a_cache_that_was_changed_is_found_and_can_be_fetched_again(served, work
             (folder / "alpha/solution/solve.sh").chmod(0o644)
         case "beside":
             write_task(folder / "gamma")
-    with pytest.raises(TaskError, match="is not what was fetched; fetch it again with: proctor datasets pull"):
+    with pytest.raises(
+        TaskError, match="is not what was fetched; fetch it again with: proctor datasets pull"
+    ):
         datasets.folder(reference)
     datasets.fetch(datasets.pin(reference), again=True)
     assert "fetched again" in " ".join(said)
@@ -297,7 +299,7 @@ def test_a_password_in_an_address_opens_the_door_and_is_written_nowhere(served, 
 
 def test_a_password_that_is_missing_or_wrong_is_not_asked_for(served, work, datasets):
     served.password = "robot:right"
-    with pytest.raises(TaskError, match="access was refused.*credential helper"):
+    with pytest.raises(TaskError, match=r"access was refused.*credential helper"):
         datasets.folder(address(served, head(work)))
     secret = served.url.replace("://", "://robot:wrong@")
     with pytest.raises(TaskError, match="access was refused") as caught:
@@ -362,7 +364,7 @@ def test_names_that_would_escape_are_refused(work, datasets):
     )  # fmt: skip
     commit = git(work, "commit-tree", "-m", "evil", done.stdout.decode().strip())
     git(work, "update-ref", "refs/heads/evil", commit)
-    with pytest.raises(ProctorError, match="not a name that can be fetched|could not be fetched"):
+    with pytest.raises(ProctorError, match=r"not a name that can be fetched|could not be fetched"):
         datasets.folder(f"git+file://{work}@{commit}")
     assert not list(datasets.cache_dir.rglob("evil"))
 
@@ -439,7 +441,9 @@ def test_a_path_that_exists_wins_over_a_name(served, work, tmp_path):
     entry = TaskEntry(path="greek", source="dataset")
     here = find_tasks(entry, tmp_path, tmp_path / "cache", registries)
     assert [each.name for each in here.tasks] == ["org/gamma"]
-    there = find_tasks(TaskEntry(path="greek@1.0", source="dataset"), tmp_path, tmp_path / "cache", registries)
+    there = find_tasks(
+        TaskEntry(path="greek@1.0", source="dataset"), tmp_path, tmp_path / "cache", registries
+    )
     assert [each.name for each in there.tasks] == ["org/alpha"]
 
 

@@ -7,7 +7,15 @@ import pytest
 from tests.tasks.git_server import commit_all, git
 
 from proctor.errors import TaskError
-from proctor.tasks.git_tree import check_link, check_name, file_digest, tree_digest
+from proctor.tasks.git_tree import Part, check_link, check_name, digest_of
+
+
+def tree_digest(folder: Path) -> str:
+    return digest_of(folder, Part(place="", digest="0" * 40))
+
+
+def file_digest(file: Path) -> str:
+    return digest_of(file, Part(place="", digest="0" * 40, is_folder=False))
 
 
 @pytest.mark.needs("git")

@@ -7,8 +7,7 @@ from tests.tasks.git_server import write_task
 
 from proctor.errors import TaskError
 from proctor.model.spec import TaskEntry
-from proctor.tasks.dataset import find_tasks
-from proctor.tasks.manifest import content_digest, listed_tasks
+from proctor.tasks.dataset import content_digest, find_tasks, listed_tasks
 from proctor.tasks.walk import task_folders
 
 HARBOR = {
@@ -74,7 +73,9 @@ def test_a_folder_without_a_manifest_has_no_say(dataset):
 def test_a_task_that_was_changed_is_named_with_both_digests(dataset):
     write_manifest(dataset, "alpha", "beta")
     (dataset / "beta/instruction.md").write_text("Do something else.\n")
-    with pytest.raises(TaskError, match=rf"'org/beta' has changed.*the manifest says sha256:{HARBOR['beta']}"):
+    with pytest.raises(
+        TaskError, match=rf"'org/beta' has changed.*the manifest says sha256:{HARBOR['beta']}"
+    ):
         listed_tasks(dataset, task_folders(dataset))
 
 
@@ -89,7 +90,11 @@ def test_a_task_that_was_changed_is_named_with_both_digests(dataset):
         ([], "[tasks]\n", r"expected \[\[tasks\]\] tables"),
         ([], "= x\n", "not a dataset manifest"),
         (["alpha"], '[[files]]\npath = "README.md"\ndigest = "md5:1"\n', "is not sha256"),
-        (["alpha"], f'[[files]]\npath = "README.md"\ndigest = "sha256:{"0" * 64}"\n', "'README.md' has changed"),
+        (
+            ["alpha"],
+            f'[[files]]\npath = "README.md"\ndigest = "sha256:{"0" * 64}"\n',
+            "'README.md' has changed",
+        ),
     ],
 )
 def test_a_manifest_that_does_not_fit_is_an_error(dataset, names, more, message):

@@ -34,7 +34,8 @@ def test_agent_and_verifier_have_networks_of_their_own(tmp_path):
     found = task(
         tmp_path,
         '[environment]\nnetwork_mode = "public"\n[agent]\nnetwork_mode = "no-network"\n'
-        '[verifier]\nnetwork_mode = "allowlist"\nallowed_hosts = ["pypi.org", "*.example.org", "192.0.2.0/24"]\n',
+        '[verifier]\nnetwork_mode = "allowlist"\nallowed_hosts = ["pypi.org", "*.example.org", '
+        '"192.0.2.0/24"]\n',
     )
     assert (found.environment.network, found.agent.network) == ("public", "none")
     assert found.verifier.network == "allowlist"

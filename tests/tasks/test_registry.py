@@ -65,7 +65,9 @@ def test_a_task_that_cannot_be_trusted_is_named(tmp_path, change, message):
 
 
 def test_passwords_in_a_registry_are_not_repeated(tmp_path):
-    source = write(tmp_path / "r.json", [TASK | {"git_url": "https://me:hidden@host/r", "git_commit_id": "x"}])
+    source = write(
+        tmp_path / "r.json", [TASK | {"git_url": "https://me:hidden@host/r", "git_commit_id": "x"}]
+    )
     with pytest.raises(UsageError) as caught:
         tasks_of(find_dataset("one@1.0", [source], tmp_path, silent))
     assert "hidden" not in str(caught.value)

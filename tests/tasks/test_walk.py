@@ -7,6 +7,7 @@ import pytest
 from proctor.errors import TaskError
 from proctor.tasks.walk import task_folders
 
+
 def test_a_folder_of_very_many_other_folders_is_not_searched_to_its_end(tmp_path, monkeypatch):
     monkeypatch.setattr("proctor.tasks.walk.MOST_OTHERS", 5)
     for number in range(4):

@@ -20,7 +20,7 @@ from proctor.analysis.compare import PairedScores, paired_scores
 from proctor.analysis.estimate import TaskRewards
 from proctor.analysis.interval import Interval, clopper_pearson
 from proctor.analysis.naive import SCORE_RULES
-from proctor.analysis.rates import fisher
+from proctor.analysis.p_values import fisher
 from proctor.analysis.resample import Array
 from proctor.analysis.verdict import Verdict
 

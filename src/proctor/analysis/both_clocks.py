@@ -97,7 +97,8 @@ def judge(pairs: Sequence[Pair], rules: Rules, *, final: bool = False) -> Findin
         parallel=parallel,
         clocks=(cpu, wall),
     )
-    return replace(found, p_value=_p_value(cpu, wall), pairs_needed=_pairs_needed(cpu, wall, verdict))
+    p_value = min(1.0, weighted_p(cpu), weighted_p(wall))
+    return replace(found, p_value=p_value, pairs_needed=_pairs_needed(cpu, wall, verdict))
 
 
 def combine(
@@ -173,10 +174,6 @@ def _numbers(found: ClockFinding) -> dict[str, Any]:
 def leading(finding: Finding, clock: ClockFinding) -> Finding:
     """The same finding, led by another clock."""
     return replace(finding, **{**_numbers(clock), "p_value": finding.p_value})
-
-
-def _p_value(cpu: ClockFinding, wall: ClockFinding) -> float:
-    return min(1.0, *(weighted_p(each) for each in (cpu, wall)))
 
 
 def weighted_p(found: ClockFinding) -> float:

@@ -15,9 +15,15 @@ import numpy as np
 from proctor.analysis.claim import FEW_TASKS, Claim, chosen_claim
 from proctor.analysis.distributions import normal_quantile, t_quantile, two_sided_t
 from proctor.analysis.estimate import TaskRewards
-from proctor.analysis.interval import Interval, student
+from proctor.analysis.interval import (
+    Interval,
+    difference_interval,
+    p_of_no_difference,
+    rollouts_worth,
+    student,
+    welch,
+)
 from proctor.analysis.resample import Array, Statistic, mean, sign_flip
-from proctor.analysis.stratified import difference_interval, p_of_no_difference, rollouts_worth, welch
 from proctor.analysis.verdict import Verdict, judge
 
 Rewards = Mapping[str, Sequence[float]]
@@ -47,7 +53,6 @@ class PairedScores:
     worth: tuple[Worth, Worth] | None = None
     """Both sides as coin tosses, where the interval for these tasks is made of them."""
     only_in_a: tuple[str, ...] = ()
-    only_in_b: tuple[str, ...] = ()
 
     @property
     def p_value(self) -> float:
@@ -151,7 +156,6 @@ def paired_scores(
         detectable_here=_detectable(these),
         worth=worth,
         only_in_a=tuple(name for name in a if name not in b),
-        only_in_b=tuple(name for name in b if name not in a),
     )
 
 

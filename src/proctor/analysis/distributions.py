@@ -108,16 +108,6 @@ def _first_guess(p: float, a: float, b: float) -> float:
     return near if 0 < near < 1 else 0.5
 
 
-def t_cdf(x: float, df: float) -> float:
-    """P(T ≤ x) for Student's T with `df` degrees of freedom."""
-    if math.isinf(df):
-        return normal_cdf(x)
-    if math.isinf(x):
-        return 1.0 if x > 0 else 0.0
-    tail = 0.5 * two_sided_t(x, df)
-    return 1 - tail if x > 0 else tail
-
-
 @lru_cache(maxsize=1024)
 def t_quantile(p: float, df: float) -> float:
     """The x with P(T ≤ x) = p."""
@@ -145,23 +135,3 @@ def two_sided_t(x: float, df: float) -> float:
     if x * x < df:
         return 1 - beta_cdf(x * x / (df + x * x), 0.5, df / 2)
     return beta_cdf(df / (df + x * x), df / 2, 0.5)
-
-
-def binomial_cdf(successes: int, trials: int, p: float) -> float:
-    """P(X ≤ successes) for X ~ Binomial(trials, p)."""
-    if successes < 0:
-        return 0.0
-    return 1.0 if successes >= trials else beta_cdf(1 - p, trials - successes, successes + 1)
-
-
-def binomial_quantile(q: float, trials: int, p: float) -> int:
-    """The smallest count whose cumulative probability reaches q."""
-    low, high = 0, trials
-    while low < high:
-        middle = (low + high) // 2
-        # A probability that equals q may round to just below it.
-        if binomial_cdf(middle, trials, p) >= q * (1 - 1e-12):
-            high = middle
-        else:
-            low = middle + 1
-    return low

@@ -9,14 +9,13 @@ sample, and rollouts of one task are one cluster. docs/explanation/statistics.md
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import NamedTuple
 
 from proctor.analysis.claim import Claim, widest_claim
-from proctor.analysis.interval import Interval, student, wilson
-from proctor.analysis.stratified import beta_limits, rollouts_worth
+from proctor.analysis.interval import Interval, beta_limits, rollouts_worth, student, wilson
 
 PRIOR_CORRELATION = 0.5
 """Correlation of two rollouts of one task in agent benchmarks, before we have seen the suite."""
@@ -65,8 +64,6 @@ class Denominators:
     as_zero: Score | None
     best_case: Score | None
     errors: int
-    unscored_tasks: tuple[str, ...]
-    """Tasks of which no rollout was scored; the headline does not contain them."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -104,7 +101,7 @@ def _score(suite: Sequence[_Task], level: float) -> Score | None:
     clustered = _tasks_like_these if bounded else _tasks_like_these_unbounded
     these = stratified(suite, value, level)
     like = clustered(suite, value, level) if len(suite) > 1 else None
-    if like and _repeats(suite):
+    if like and any(task.rollouts > 1 for task in suite):
         # Luck inside tasks is part of the spread between them: the wider claim is never the more certain one.
         like = Interval(min(like.low, these.low), max(like.high, these.high), level, like.method)
     return Score(
@@ -134,7 +131,6 @@ def denominators(tasks: Sequence[TaskRewards], *, level: float = 0.95) -> Denomi
         as_zero=as_zero,
         best_case=best_case,
         errors=sum(task.errors for task in tasks),
-        unscored_tasks=tuple(task.name for task in tasks if not task.scored),
     )
 
 
@@ -160,26 +156,6 @@ def pass_at_k(counts: Sequence[tuple[int, int]], k: int, *, level: float = 0.95)
 def pass_hat_k(counts: Sequence[tuple[int, int]], k: int, *, level: float = 0.95) -> AtK | None:
     """pass^k of a suite: the reliability that pass@k hides."""
     return _over_tasks([task_pass_hat_k(n, c, k) for n, c in counts], k, level)
-
-
-def pass_counts(rewards: Mapping[str, Sequence[float]], threshold: float = 1.0) -> list[tuple[int, int]]:
-    """(scored rollouts, passed) of each task; a rollout passes from `threshold` up."""
-    return [(len(task), sum(reward >= threshold for reward in task)) for task in rewards.values()]
-
-
-def intra_task_correlation(rewards: Sequence[Sequence[float]]) -> float | None:
-    """How similar rollouts of one task are (0: not at all, 1: equal); None when it cannot be estimated."""
-    suite = [task for task in rewards if len(task)]
-    repeats = [task for task in suite if len(task) > 1]
-    if len(suite) < 2 or not repeats:
-        return None
-    within = math.fsum(_variance(task) * (len(task) - 1) for task in repeats) / sum(
-        len(task) - 1 for task in repeats
-    )
-    means = [math.fsum(task) / len(task) for task in suite]
-    between = _variance(means) - within * math.fsum(1 / len(task) for task in suite) / len(suite)
-    total = max(between, 0.0) + within
-    return max(between, 0.0) / total if total > 0 else None
 
 
 def _over_tasks(values: Sequence[float | None], k: int, level: float) -> AtK | None:
@@ -227,7 +203,7 @@ def _moments(rewards: Sequence[float]) -> _Task:
     return _Task(
         rollouts=len(rewards),
         mean=math.fsum(rewards) / len(rewards),
-        variance=_variance(rewards) if len(rewards) > 1 else 0.0,
+        variance=variance(rewards) if len(rewards) > 1 else 0.0,
         bounded=all(0 <= reward <= 1 for reward in rewards),
         binary=all(reward in {0.0, 1.0} for reward in rewards),
     )
@@ -245,7 +221,7 @@ def _tasks_like_these(suite: Sequence[_Task], value: float, level: float) -> Int
     prior = fewest + (1 - fewest) * PRIOR_CORRELATION
     extreme = value * (1 - value) * tasks / (tasks - 1)
     binary = all(task.binary for task in suite)
-    share = _variance([task.mean for task in suite]) / extreme if extreme > 0 else prior
+    share = variance([task.mean for task in suite]) / extreme if extreme > 0 else prior
     share = min(max(share, fewest if binary else 0.0), 1.0)
     share = ((tasks - 1) * share + PRIOR_TASKS * prior) / (tasks - 1 + PRIOR_TASKS)
     return wilson(value, tasks / share, level, "wilson, clustered by task")
@@ -253,20 +229,13 @@ def _tasks_like_these(suite: Sequence[_Task], value: float, level: float) -> Int
 
 def _these_tasks(suite: Sequence[_Task], value: float, level: float) -> Interval:
     """Beta limits, with the number of rollouts inflated by how much of the variance lies between tasks."""
-    low, high = beta_limits(value, _rollouts_worth(suite, value), (1 - level) / 2)
+    worth = rollouts_worth(value, [task.rollouts for task in suite], [task.variance for task in suite])
+    low, high = beta_limits(value, worth, (1 - level) / 2)
     return Interval(low, high, level, "beta limits, stratified by task")
 
 
-def _rollouts_worth(suite: Sequence[_Task], value: float) -> float:
-    return rollouts_worth(value, [task.rollouts for task in suite], [task.variance for task in suite])
-
-
-def _repeats(suite: Sequence[_Task]) -> bool:
-    return any(task.rollouts > 1 for task in suite)
-
-
 def _tasks_like_these_unbounded(suite: Sequence[_Task], value: float, level: float) -> Interval:
-    error = math.sqrt(_variance([task.mean for task in suite]) / len(suite))
+    error = math.sqrt(variance([task.mean for task in suite]) / len(suite))
     return student(value, error, len(suite) - 1, level, "t, clustered by task")
 
 
@@ -282,7 +251,8 @@ def _these_tasks_unbounded(suite: Sequence[_Task], value: float, level: float) -
     return student(value, math.sqrt(total) / len(suite), df, level, "t, stratified by task")
 
 
-def _variance(values: Sequence[float]) -> float:
+def variance(values: Sequence[float]) -> float:
+    """Of a sample of two or more."""
     mean = math.fsum(values) / len(values)
     return math.fsum([(value - mean) ** 2 for value in values]) / (len(values) - 1)
 

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from proctor.analysis.distributions import normal_cdf, t_quantile
+from proctor.analysis.distributions import normal_cdf, normal_quantile, t_quantile
 from proctor.analysis.interval import Interval
 from proctor.analysis.resample import Array
 
@@ -40,10 +40,7 @@ class Growth:
     interval: Interval | None
     """None with fewer than three sizes."""
     factor: float
-    r_squared: float
     sizes: int
-    bent: bool
-    """Whether the slope changes over the sizes, so that one exponent is not enough."""
 
 
 def drift(values: Sequence[float], *, level: float = 0.95) -> Drift | None:
@@ -63,7 +60,7 @@ def drift(values: Sequence[float], *, level: float = 0.95) -> Drift | None:
     scale = float(np.median(data))
     span = (count - 1) / scale if scale else 0.0
     z = max(abs(statistic) - 1, 0) / sigma if sigma else 0.0
-    reach = _z(level) * sigma / 2
+    reach = normal_quantile(0.5 + level / 2) * sigma / 2
     middle = slopes.size / 2
     low = slopes[int(np.clip(middle - reach, 0, slopes.size - 1))]
     high = slopes[int(np.clip(middle + reach, 0, slopes.size - 1))]
@@ -82,7 +79,6 @@ def growth(sizes: Sequence[float], values: Sequence[float], *, level: float = 0.
         return None
     x, y = np.log(np.array(usable, dtype=np.float64)).T
     exponent, constant, residual = _line(x, y)
-    total = float(((y - y.mean()) ** 2).sum())
     df = len(usable) - 2
     interval = None
     if df >= 1:
@@ -93,23 +89,8 @@ def growth(sizes: Sequence[float], values: Sequence[float], *, level: float = 0.
         exponent=exponent,
         interval=interval,
         factor=math.exp(constant),
-        r_squared=1 - residual / total if total > 0 else 1.0,
         sizes=len({size for size, _ in usable}),
-        bent=_bent(x, y, residual, level),
     )
-
-
-def _bent(x: Array, y: Array, residual: float, level: float) -> bool:
-    """Whether a parabola through the logarithms fits better than chance explains."""
-    if len(set(x)) < 4 or len(x) < 5:
-        return False
-    design = np.vander(x - x.mean(), 3)
-    coefficients = np.linalg.lstsq(design, y, rcond=None)[0]
-    left = float(((y - design @ coefficients) ** 2).sum())
-    df = len(x) - 3
-    if left <= 1e-24 * max(1.0, float((y**2).sum())):
-        return residual > 1e-12
-    return math.sqrt(max(residual - left, 0.0) / (left / df)) > t_quantile(0.5 + level / 2, df)
 
 
 def _line(x: Array, y: Array) -> tuple[float, float, float]:
@@ -140,7 +121,3 @@ def _clumping(residuals: Array) -> float:
     lag = float((ranks[1:] * ranks[:-1]).sum()) / power if power else 0.0
     lag = min(max(lag, 0.0), 0.95)
     return (1 + lag) / (1 - lag)
-
-
-def _z(level: float) -> float:
-    return t_quantile(0.5 + level / 2, math.inf)

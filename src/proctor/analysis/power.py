@@ -6,7 +6,8 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from proctor.analysis.distributions import normal_cdf, t_quantile
+from proctor.analysis.distributions import t_quantile
+from proctor.analysis.estimate import variance
 
 MAX_ROLLOUTS = 20
 
@@ -46,7 +47,7 @@ def spread_of(rewards: Sequence[Sequence[float]], *, effect: float = 0.0) -> Spr
     cap = max(overall * (1 - overall), 0.0) if all(0 <= mean <= 1 for mean in means) else 0.0
     repeats = [task for task in suite if len(task) > 1]
     if repeats:
-        inside = math.fsum(_variance(task) for task in repeats) / len(repeats)
+        inside = math.fsum(variance(task) for task in repeats) / len(repeats)
         # A pilot in which nothing varied proves little: one disagreement more is always believable.
         weight = sum(len(task) - 1 for task in repeats)
         within = (weight * inside + cap) / (weight + 1)
@@ -58,17 +59,6 @@ def spread_of(rewards: Sequence[Sequence[float]], *, effect: float = 0.0) -> Spr
 def detectable(spread: Spread, rollouts: int, *, tasks: int | None = None, power: float = 0.8) -> float:
     """The difference that a paired t test on task means finds with that power, for tasks like these."""
     return _detectable(spread, rollouts, tasks or spread.tasks, spread.effect, power)
-
-
-def power_of(spread: Spread, rollouts: int, difference: float, *, tasks: int | None = None) -> float:
-    """The chance of finding a given difference at the 5 % level."""
-    count = tasks or spread.tasks
-    error = math.sqrt((2 * spread.within / rollouts + spread.effect) / count)
-    if error == 0:
-        return 1.0 if difference else 0.05
-    bar = t_quantile(0.975, max(count - 1, 1))
-    shift = abs(difference) / error
-    return normal_cdf(shift - bar) + normal_cdf(-shift - bar)
 
 
 def plan_table(
@@ -121,8 +111,3 @@ def _detectable(spread: Spread, rollouts: int, tasks: int, effect: float, power:
     df = max(tasks - 1, 1)
     error = math.sqrt((2 * spread.within / rollouts + effect) / tasks)
     return (t_quantile(0.975, df) + t_quantile(power, df)) * error
-
-
-def _variance(values: Sequence[float]) -> float:
-    mean = math.fsum(values) / len(values)
-    return math.fsum((value - mean) ** 2 for value in values) / (len(values) - 1)

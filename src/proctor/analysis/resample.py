@@ -2,15 +2,11 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
-
-from proctor.analysis.distributions import normal_cdf, normal_quantile
-from proctor.analysis.interval import Interval
 
 Array = NDArray[np.float64]
 IntArray = NDArray[np.intp]
@@ -27,7 +23,6 @@ class SignFlip:
 
     p_value: float
     exact: bool
-    flips: int
 
 
 def mean(samples: Array) -> Array:
@@ -79,48 +74,11 @@ def median_ranks(count: int, *, seed: int, draws: int) -> tuple[IntArray, IntArr
     )
 
 
-def bootstrap(
-    values: Sequence[float], statistic: Statistic, *, seed: int, level: float = 0.95, draws: int = 2000
-) -> Interval:
-    """Bias-corrected and accelerated interval; plain percentiles when the correction is not defined."""
-    data = np.asarray(values, dtype=np.float64)
-    if data.size < 2:
-        return Interval(-math.inf, math.inf, level, "none: one value")
-    drawn = resamples(data, statistic, seed=seed, draws=draws)
-    observed = float(statistic(data[None, :])[0])
-    tails = ((1 - level) / 2, (1 + level) / 2)
-    low, high = _bca(drawn, observed, data, statistic, tails)
-    return Interval(low, high, level, "bootstrap")
-
-
-def _bca(
-    drawn: Array, observed: float, data: Array, statistic: Statistic, tails: tuple[float, float]
-) -> tuple[float, float]:
-    below = float(np.mean(drawn < observed) + 0.5 * np.mean(drawn == observed))
-    keep = ~np.eye(data.size, dtype=bool) if data.size <= 500 else None
-    left_out = (
-        np.array([float(statistic(data[row][None, :])[0]) for row in keep]) if keep is not None else None
-    )
-    acceleration = 0.0
-    if left_out is not None:
-        centred = left_out.mean() - left_out
-        scale = float((centred**2).sum()) ** 1.5
-        acceleration = float((centred**3).sum()) / (6 * scale) if scale > 0 else 0.0
-    if 0 < below < 1:
-        bias = normal_quantile(below)
-        tails = tuple(  # type: ignore[assignment]  # a pair in, a pair out
-            normal_cdf(bias + (bias + z) / (1 - acceleration * (bias + z)))
-            for z in map(normal_quantile, tails)
-        )
-    low, high = np.quantile(drawn, tails)
-    return float(low), float(high)
-
-
 def sign_flip(differences: Sequence[float], *, seed: int, flips: int = 10_000) -> SignFlip:
     """Two-sided test of a zero mean; every pattern when few, otherwise a random sample of them."""
     data = np.asarray([value for value in differences if value != 0], dtype=np.float64)
     if data.size == 0:
-        return SignFlip(p_value=1.0, exact=True, flips=1)
+        return SignFlip(p_value=1.0, exact=True)
     # Sums are compared with a tolerance: the same numbers in another order may differ in the last bit.
     target = abs(float(data.sum())) * (1 - 1e-12) - 1e-15
     if data.size <= EXACT_FLIPS:
@@ -128,7 +86,7 @@ def sign_flip(differences: Sequence[float], *, seed: int, flips: int = 10_000) -
         # The last sign is held: the mirror image of a pattern is just as extreme.
         signs = (bits & 1) * 2.0 - 1.0
         extreme = float(np.mean(np.abs(signs @ data) >= target))
-        return SignFlip(p_value=extreme, exact=True, flips=2 * len(signs))
+        return SignFlip(p_value=extreme, exact=True)
     generator = np.random.default_rng(seed)
     hits = 0
     block = max(1, 4_000_000 // data.size)
@@ -136,4 +94,4 @@ def sign_flip(differences: Sequence[float], *, seed: int, flips: int = 10_000) -
         rows = min(block, flips - start)
         signs = generator.integers(0, 2, (rows, data.size), dtype=np.int8) * 2.0 - 1.0
         hits += int(np.sum(np.abs(signs @ data) >= target))
-    return SignFlip(p_value=(hits + 1) / (flips + 1), exact=False, flips=flips)
+    return SignFlip(p_value=(hits + 1) / (flips + 1), exact=False)

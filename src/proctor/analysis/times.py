@@ -16,7 +16,7 @@ import numpy as np
 from proctor.analysis.distributions import normal_quantile, t_quantile
 from proctor.analysis.interval import Interval
 from proctor.analysis.medians import Bools, Ratios, Spreads, ratios, spreads, verdicts
-from proctor.analysis.multiple import holm
+from proctor.analysis.p_values import holm
 from proctor.analysis.resample import Array
 from proctor.analysis.verdict import Verdict, overall
 from proctor.model.quick import quick

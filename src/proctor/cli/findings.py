@@ -6,14 +6,14 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from proctor.cli.table import bold, printable
-from proctor.tasks.lint.findings import LEVELS, Finding, Level, Report
+from proctor.tasks.lint.problems import LEVELS, Level, Problem, TaskReport
 
 _SHOWN = 3
 """Places of a shared finding that are shown."""
 _NOUNS: dict[Level, str] = {"error": "Errors", "warning": "Warnings", "hint": "Hints"}
 
 
-def print_findings(reports: Sequence[Report], folder: Path, *, every: bool = False) -> None:
+def print_findings(reports: Sequence[TaskReport], folder: Path, *, every: bool = False) -> None:
     """Every finding once, with the places that have it; then the counts."""
     for level in LEVELS:
         groups = _groups(reports, level)
@@ -25,16 +25,16 @@ def print_findings(reports: Sequence[Report], folder: Path, *, every: bool = Fal
         print(line)
 
 
-def _groups(reports: Sequence[Report], level: Level) -> dict[str, list[tuple[Report, Finding]]]:
+def _groups(reports: Sequence[TaskReport], level: Level) -> dict[str, list[tuple[TaskReport, Problem]]]:
     """Message → who has it; what most have comes first."""
-    found: dict[str, list[tuple[Report, Finding]]] = {}
+    found: dict[str, list[tuple[TaskReport, Problem]]] = {}
     for report in reports:
         for finding in report.of(level):
             found.setdefault(finding.message, []).append((report, finding))
     return dict(sorted(found.items(), key=lambda each: -len(each[1])))
 
 
-def _print_group(message: str, found: Sequence[tuple[Report, Finding]], *, every: bool) -> None:
+def _print_group(message: str, found: Sequence[tuple[TaskReport, Problem]], *, every: bool) -> None:
     hints = {finding.hint for _, finding in found}
     hint = f"; {found[0][1].hint}" if len(hints) == 1 and found[0][1].hint else ""
     print(f"  {printable(message + hint)}")
@@ -47,7 +47,7 @@ def _print_group(message: str, found: Sequence[tuple[Report, Finding]], *, every
         print(f"    … and {len(rest)} more task{'s' * (len(rest) != 1)}")
 
 
-def _not_shown(reports: Sequence[Report], folder: Path) -> list[str]:
+def _not_shown(reports: Sequence[TaskReport], folder: Path) -> list[str]:
     """What no run here has proven, in one line for all tasks."""
     oracle = sum("oracle" in report.unproven for report in reports)
     nop = sum("nop" in report.unproven for report in reports)
@@ -65,7 +65,7 @@ def _not_shown(reports: Sequence[Report], folder: Path) -> list[str]:
     return [printable(f"Not proven here: that {what}. `proctor vet {folder}` finds out")]
 
 
-def _counts(reports: Sequence[Report]) -> str:
+def _counts(reports: Sequence[TaskReport]) -> str:
     errors = sum(bool(report.errors) for report in reports)
     warned = sum(bool(report.of("warning")) and not report.errors for report in reports)
     fine = len(reports) - errors - warned

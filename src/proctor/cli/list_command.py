@@ -13,7 +13,7 @@ from proctor.errors import Exit
 
 if TYPE_CHECKING:
     from proctor.experiments.base import Registered
-    from proctor.experiments.discover import Broken
+    from proctor.experiments.discover import Loaded
     from proctor.model.subject import ParamInfo
 
 
@@ -42,7 +42,8 @@ def command(
     else:
         _print_overview(chosen)
     if not slug and not as_json:
-        _print_broken(found.broken)
+        for each in found.broken:
+            print(f"proctor: not loaded: {each.error}", file=sys.stderr)
     return Exit.OK
 
 
@@ -83,7 +84,7 @@ def _print_in_full(chosen: Iterable[Registered]) -> None:
         print("other parameters are accepted too" if takes_others else "no other parameters")
 
 
-def _print_json(chosen: Iterable[Registered], broken: Iterable[Broken]) -> None:
+def _print_json(chosen: Iterable[Registered], broken: Iterable[Loaded]) -> None:
     from proctor.cli.table import print_json
     from proctor.experiments.describe import info
 
@@ -123,11 +124,6 @@ def _params_as_json(params: Mapping[str, ParamInfo]) -> dict[str, Any]:
         }
         for name, param in params.items()
     }
-
-
-def _print_broken(broken: Iterable[Broken]) -> None:
-    for each in broken:
-        print(f"proctor: not loaded: {each.error}", file=sys.stderr)
 
 
 def _default(param: ParamInfo) -> str:

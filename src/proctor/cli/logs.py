@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from proctor.errors import Exit
+from proctor.errors import Exit, NotFoundError, UsageError
 
 if TYPE_CHECKING:
     from proctor.model.plan import PlannedTrial
@@ -57,8 +57,10 @@ def command(
 
     run = _open(ref, load_settings())
     if as_json or trial is None:
-        if follow or trial is None:
-            _no_follow(follow)
+        if follow:
+            raise UsageError(
+                "--follow needs a TRIAL, and cannot be combined with --json; 'proctor logs RUN' lists trials"
+            )
         picked = run.trials if trial is None else [find(run.trials, trial)]
         _list(run, picked, as_json=as_json)
         return Exit.OK
@@ -79,8 +81,6 @@ class _Wanted:
 
     def require(self, chosen: list[Log], all_logs: list[Log]) -> None:
         """Say what there is when the wanted log is missing."""
-        from proctor.errors import NotFoundError
-
         if chosen:
             return
         known = ", ".join(log.name for log in all_logs) or "none"
@@ -125,7 +125,6 @@ class _Run:
 
 
 def _open(ref: str, settings: Settings) -> _Run:
-    from proctor.errors import NotFoundError
     from proctor.store.open import open_store
 
     with open_store(settings.store_url, create=False) as store:
@@ -149,8 +148,6 @@ def _open(ref: str, settings: Settings) -> _Run:
 
 def find(trials: list[PlannedTrial], text: str) -> PlannedTrial:
     """The trial that a person means, or a sentence with those it could be."""
-    from proctor.errors import NotFoundError, UsageError
-
     if text.isdecimal() and int(text) < len(trials):
         return trials[int(text)]
     found = [each for each in trials if text in _names(each)]
@@ -170,15 +167,6 @@ def _names(trial: PlannedTrial) -> set[str]:
     bases = subjects | {f"{each}/{trial.agent}" for each in subjects if trial.agent}
     bases |= {f"{each}/{trial.agent}/{trial.model}" for each in subjects if trial.agent and trial.model}
     return {trial.label} | bases | {f"{each}#{trial.rollout + 1}" for each in bases}
-
-
-def _no_follow(follow: bool) -> None:
-    from proctor.errors import UsageError
-
-    if follow:
-        raise UsageError(
-            "--follow needs a TRIAL, and cannot be combined with --json; 'proctor logs RUN' lists trials"
-        )
 
 
 def _list(run: _Run, trials: list[PlannedTrial], *, as_json: bool) -> None:

@@ -20,55 +20,60 @@ if TYPE_CHECKING:
 COMPLETING = "_PROCTOR_COMPLETE"
 """Set by a shell that asks what could come next."""
 
-COMMANDS = {
-    "run": "Run a spec: measure experiments, or let agents work on tasks.",
-    "plan": "Show what a spec would run, and how long it would take.",
-    "time": "Time commands or Python statements, and compare them.",
-    "ab": "Compare two versions of your code in lockstep pairs.",
-    "resume": "Finish an interrupted run: only what is missing.",
-    "worker": "Execute trials of runs that other processes coordinate.",
-    "cancel": "Stop a run for good; results so far are kept.",
-    "perf": "Measure Proctor itself on many small episodes.",
-    "agents": "List agents, and whether each can run here.",
-    "tasks": "Check and pack task folders.",
-    "datasets": "List, fetch and remove datasets.",
-    "vet": "Certify tasks: solvable, not trivial, not flaky.",
-    "eval": "Grade the stored results of agents again.",
-    "images": "List, pull, import and remove sandbox images.",
-    "compare": "Compare two stored runs or result files.",
-    "gate": "Judge a run by rules, alone or against a baseline.",
-    "baseline": "Pin the runs that gates compare with.",
-    "aa": "Certify noise: false alarms, and what can be detected.",
-    "selftest": "Prove that a slowdown of your code is detected.",
-    "history": "Show runs over time, with lasting changes marked.",
-    "ls": "List runs.",
-    "show": "Show one run.",
-    "summarize": "Show pass rates of agents, in all and by task.",
-    "logs": "Print or follow the logs of a trial.",
-    "watch": "Follow a run, event by event.",
-    "report": "Write a run's report again.",
-    "rm": "Remove runs.",
-    "export": "Write a run to a portable folder, or to tables.",
-    "import": "Read run folders into the store.",
-    "receipt": "Pack a run with its digests, for others to verify.",
-    "verify": "Recompute every number of a receipt.",
-    "keys": "Make and list the keys that sign receipts.",
-    "list": "List experiments.",
-    "new": "Write the first files of an experiment or a task.",
-    "doctor": "Check this machine: what works, what does not, why.",
-    "completion": "Print the completion script of your shell.",
-}
-"""Name → one line of help. The module is `proctor.cli.<name>`, with `_command` behind words of Python."""
-
 GROUPS = {
-    "Measure": ("run", "plan", "time", "ab", "resume", "worker", "cancel", "perf"),
-    "Agents and tasks": ("agents", "tasks", "datasets", "vet", "eval", "images"),
-    "Judge": ("compare", "gate", "baseline", "aa", "selftest", "history"),
-    "Look at results": ("ls", "show", "summarize", "logs", "watch", "report", "rm"),
-    "Share": ("export", "import", "receipt", "verify", "keys"),
-    "Set up": ("list", "new", "doctor", "completion"),
+    "Measure": {
+        "run": "Run a spec: measure experiments, or let agents work on tasks.",
+        "plan": "Show what a spec would run, and how long it would take.",
+        "time": "Time commands or Python statements, and compare them.",
+        "ab": "Compare two versions of your code in lockstep pairs.",
+        "resume": "Finish an interrupted run: only what is missing.",
+        "worker": "Execute trials of runs that other processes coordinate.",
+        "cancel": "Stop a run for good; results so far are kept.",
+        "perf": "Measure Proctor itself on many small episodes.",
+    },
+    "Agents and tasks": {
+        "agents": "List agents, and whether each can run here.",
+        "tasks": "Check and pack task folders.",
+        "datasets": "List, fetch and remove datasets.",
+        "vet": "Certify tasks: solvable, not trivial, not flaky.",
+        "eval": "Grade the stored results of agents again.",
+        "images": "List, pull, import and remove sandbox images.",
+    },
+    "Judge": {
+        "compare": "Compare two stored runs or result files.",
+        "gate": "Judge a run by rules, alone or against a baseline.",
+        "baseline": "Pin the runs that gates compare with.",
+        "aa": "Certify noise: false alarms, and what can be detected.",
+        "selftest": "Prove that a slowdown of your code is detected.",
+        "history": "Show runs over time, with lasting changes marked.",
+    },
+    "Look at results": {
+        "ls": "List runs.",
+        "show": "Show one run.",
+        "summarize": "Show pass rates of agents, in all and by task.",
+        "logs": "Print or follow the logs of a trial.",
+        "watch": "Follow a run, event by event.",
+        "report": "Write a run's report again.",
+        "rm": "Remove runs.",
+    },
+    "Share": {
+        "export": "Write a run to a portable folder, or to tables.",
+        "import": "Read run folders into the store.",
+        "receipt": "Pack a run with its digests, for others to verify.",
+        "verify": "Recompute every number of a receipt.",
+        "keys": "Make and list the keys that sign receipts.",
+    },
+    "Set up": {
+        "list": "List experiments.",
+        "new": "Write the first files of an experiment or a task.",
+        "doctor": "Check this machine: what works, what does not, why.",
+        "completion": "Print the completion script of your shell.",
+    },
 }
-"""The headings of `proctor --help`; a command that is under none is listed at the end."""
+"""Heading of `proctor --help` → command → one line of help, in the order of use."""
+
+COMMANDS = {name: line for commands in GROUPS.values() for name, line in commands.items()}
+"""The module is `proctor.cli.<name>`, with `_command` behind words of Python."""
 
 _NO_ROOM = (errno.ENOSPC, errno.EDQUOT, errno.EROFS, errno.EIO)
 
@@ -79,7 +84,7 @@ class LazyGroup(click.Group):
     """A group whose help is known without importing any command."""
 
     def list_commands(self, ctx: click.Context) -> list[str]:  # noqa: ARG002 - click's signature
-        """In the order of the table, which is the order of use."""
+        """In the order of the table."""
         return list(COMMANDS)
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:  # noqa: ARG002
@@ -110,9 +115,9 @@ class LazyGroup(click.Group):
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:  # noqa: ARG002
         """List the commands from the table, group by group, in one column."""
         width = max(map(len, COMMANDS))
-        for title, names in grouped().items():
+        for title, commands in GROUPS.items():
             with formatter.section(title):
-                formatter.write_dl([(name.ljust(width), COMMANDS[name]) for name in names])
+                formatter.write_dl([(name.ljust(width), line) for name, line in commands.items()])
 
     def shell_complete(self, ctx: click.Context, incomplete: str) -> list[CompletionItem]:
         """From the table: click would import every command to ask for its help."""
@@ -122,13 +127,6 @@ class LazyGroup(click.Group):
             CompletionItem(name, help=line) for name, line in COMMANDS.items() if name.startswith(incomplete)
         ]
         return found or click.Command.shell_complete(self, ctx, incomplete)
-
-
-def grouped() -> dict[str, list[str]]:
-    """Heading → its commands."""
-    found = {title: [name for name in names if name in COMMANDS] for title, names in GROUPS.items()}
-    rest = [name for name in COMMANDS if not any(name in names for names in GROUPS.values())]
-    return found | ({"More": rest} if rest else {})
 
 
 @click.group(
@@ -167,9 +165,7 @@ def _run(argv: list[str] | None) -> Exit:
         print(error.format_message())
         code = Exit.OK
     except click.ClickException as error:
-        from proctor.cli.usage import sentence
-
-        _complain(sentence(error))
+        _complain(_sentence(error))
         code = Exit.USAGE
     except ProctorError as error:
         _complain(str(error))
@@ -194,6 +190,47 @@ def _refused(error: OSError) -> Exit:
     where = f"{os.fsdecode(error.filename)}: " if isinstance(error.filename, str | bytes) else ""
     _complain(f"{where}{error.strerror or error}")
     return Exit.STORE if error.errno in _NO_ROOM else Exit.USAGE
+
+
+def _sentence(error: click.ClickException) -> str:
+    """The error in one sentence; click would print its usage lines above it."""
+    context = getattr(error, "ctx", None)
+    command = context.command_path if context else "proctor"
+    message = _message(error).rstrip(".")
+    more = "" if "--help'" in message else f"; see '{command} --help'"
+    if not message[:2].isupper():
+        message = message[:1].lower() + message[1:]
+    return f"{message}{more}"
+
+
+def _message(error: click.ClickException) -> str:
+    if isinstance(error, click.MissingParameter) and error.param is not None:
+        option = error.param.param_type_name == "option"
+        name = (
+            error.param.opts[0]
+            if option
+            else error.param.make_metavar(error.ctx or click.Context(click.Command("")))
+        )
+        return f"{name} is missing"
+    if isinstance(error, click.BadParameter) and error.param is not None:
+        kind = error.param.type
+        if isinstance(kind, click.IntRange | click.FloatRange):
+            return f"{error.param.opts[0]}: expected {_range(kind)}, {_found(error.message)}"
+    return " ".join(error.format_message().split())
+
+
+def _range(kind: click.IntRange | click.FloatRange) -> str:
+    noun = "a whole number" if isinstance(kind, click.IntRange) else "a number"
+    if kind.min is not None and kind.max is not None:
+        return f"{noun} from {kind.min} to {kind.max}"
+    if kind.min is not None:
+        return f"{noun} {'above' if kind.min_open else 'of at least'} {kind.min}"
+    return f"{noun} of at most {kind.max}" if kind.max is not None else noun
+
+
+def _found(message: str) -> str:
+    """The value that click's message begins with."""
+    return f"found {message.partition(' is not ')[0]}"
 
 
 if __name__ == "__main__":

@@ -35,7 +35,7 @@ def command(request: SpecRequest, everything: bool, as_json: bool) -> int:
     from proctor.runs.planning import pin_datasets, plan_spec
     from proctor.runs.ready import check_agents, check_gates
     from proctor.settings import load_settings
-    from proctor.spec.refused import refuse_unhonoured
+    from proctor.spec.grammar import refuse_unhonoured
 
     spec = request.spec()
     if request.print_spec:

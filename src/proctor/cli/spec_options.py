@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Callable
 from dataclasses import dataclass, fields
-from functools import wraps
+from functools import partial, wraps
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -64,9 +64,9 @@ class SpecRequest:
 
     def written(self, spec: Spec) -> dict[str, Any]:
         """What is kept as the written spec: the file's text as data, or what the options mean."""
+        from proctor.spec.command_line import short_mapping
         from proctor.spec.load import written
         from proctor.spec.secrets import hidden
-        from proctor.spec.toml_text import short_mapping
 
         return hidden(written(self.spec_file), spec.secrets) if self.spec_file else short_mapping(spec)
 
@@ -90,19 +90,20 @@ class SpecRequest:
             raise click.UsageError(f"-a is missing: which agent? Known agents: {', '.join(known_agents())}")
 
     def _one_line(self) -> Spec:
-        from proctor.spec.oneline import OneLine, one_line_spec, pairs
+        from proctor.spec.command_line import pairs, spec_mapping
+        from proctor.spec.load import from_mapping
         from proctor.spec.override import typed_value
 
         options = pairs("--agent-option", self.agent_options)
-        line = OneLine(
-            tasks=self.tasks,
-            datasets=self.datasets,
-            agents=self.agents,
-            models=self.models,
+        data = spec_mapping(
+            self.tasks,
+            self.datasets,
+            agent=self.agents,
+            model=self.models,
             rollouts=self.rollouts,
             include=self.include,
             exclude=self.exclude,
-            environment=pairs("--env", self.env),
+            environment_variables=pairs("--env", self.env),
             agent_options={
                 key: typed_value(f"--agent-option {key}", value) for key, value in options.items()
             },
@@ -110,7 +111,7 @@ class SpecRequest:
             name=self.name,
             timeout_s=self.timeout_s,
         )
-        return one_line_spec(line, base_dir=str(Path.cwd()), overrides=self.overrides, environ=os.environ)
+        return from_mapping(data, base_dir=str(Path.cwd()), overrides=self.overrides, environ=os.environ)
 
 
 _ONE_LINE = {
@@ -128,45 +129,33 @@ _ONE_LINE = {
 }
 """Field → option, for those that replace a file."""
 
-takes_sources = click.option(
-    "--experiments",
-    "sources",
-    multiple=True,
-    metavar="DIR_OR_MODULE",
-    help="Folder or module with more experiments.",
+_many = partial(click.option, multiple=True)
+takes_sources = _many(
+    "--experiments", "sources", metavar="DIR_OR_MODULE", help="Folder or module with more experiments."
 )
-takes_pass_env = click.option(
+takes_pass_env = _many(
     "--pass-env",
-    "pass_env",
-    multiple=True,
     metavar="NAME",
     help="An environment variable of this machine that the tasks may use as ${NAME}.",
 )
-takes_datasets = click.option(
-    "-d",
-    "--dataset",
-    "datasets",
-    multiple=True,
+takes_datasets = _many(
+    *("-d", "--dataset", "datasets"),
     metavar="NAME@VERSION",
     help="A dataset of a registry, or git+https://HOST/REPO.git@COMMIT#PATH.",
 )
 _OPTIONS = (
     click.argument("spec_file", metavar="[SPEC]", required=False, type=click.Path(path_type=Path)),
-    click.option(
-        "-t", "--tasks", multiple=True, metavar="PATH", help="A task folder, a folder of tasks, or a ZIP."
-    ),
+    _many("-t", "--tasks", metavar="PATH", help="A task folder, a folder of tasks, or a ZIP."),
     takes_datasets,
-    click.option("-a", "--agent", "agents", multiple=True, metavar="AGENT", help="Agent to run."),
-    click.option("-m", "--model", "models", multiple=True, metavar="MODEL", help="Model for the agent."),
+    _many("-a", "--agent", "agents", metavar="AGENT", help="Agent to run."),
+    _many("-m", "--model", "models", metavar="MODEL", help="Model for the agent."),
     click.option(
         "-n", "--rollouts", type=click.IntRange(1), help="Rollouts of each task, agent and model. [1]"
     ),
-    click.option("--include", multiple=True, metavar="PATTERN", help="Only tasks whose name matches."),
-    click.option("--exclude", multiple=True, metavar="PATTERN", help="Leave out tasks whose name matches."),
-    click.option("--env", multiple=True, metavar="KEY=VALUE", help="An environment variable of the tasks."),
-    click.option(
-        "--agent-option", "agent_options", multiple=True, metavar="KEY=VALUE", help="An agent option."
-    ),
+    _many("--include", metavar="PATTERN", help="Only tasks whose name matches."),
+    _many("--exclude", metavar="PATTERN", help="Leave out tasks whose name matches."),
+    _many("--env", metavar="KEY=VALUE", help="An environment variable of the tasks."),
+    _many("--agent-option", "agent_options", metavar="KEY=VALUE", help="An agent option."),
     takes_pass_env,
     click.option("--name", metavar="NAME", help="Name of the run. [that of the tasks]"),
     click.option("--timeout-s", type=float, metavar="SECONDS", help="Time limit of the agent."),
@@ -185,10 +174,8 @@ _OPTIONS = (
         type=click.Choice(["none", "public", "allowlist"]),
         help="The network of every task, whatever the task says.",
     ),
-    click.option(
-        "--set",
-        "overrides",
-        multiple=True,
+    _many(
+        *("--set", "overrides"),
         metavar="KEY=VALUE",
         help="Change a value of the spec, such as iterations.measured=20.",
     ),
@@ -213,7 +200,7 @@ def takes_spec(function: Callable[..., int]) -> Callable[..., int]:
 
 def show_spec(spec: Spec) -> None:
     """Print the spec as TOML. Paths are as typed, and mean the working folder unless `base_dir` is there."""
-    from proctor.spec.toml_text import short_mapping, toml_text
+    from proctor.spec.command_line import short_mapping, toml_text
     from proctor.tasks.address import without_secrets
 
     data = short_mapping(spec)

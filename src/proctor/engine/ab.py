@@ -21,7 +21,7 @@ from proctor.analysis.lockstep import (
     SelfCheck,
     Verdict,
 )
-from proctor.analysis.multiple import holm
+from proctor.analysis.p_values import holm
 from proctor.model.lockstep import Calibration, Pair
 
 USUAL_CPU_S = 6.0

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from functools import cache, partial
+from collections.abc import Mapping
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -11,13 +11,13 @@ from proctor.errors import UsageError
 from proctor.experiments.base import Experiment, Registered, construct
 from proctor.experiments.importing import make_neighbours_importable
 from proctor.experiments.schema import (
+    WHOLE,
     Params,
     declared_defaults,
     from_schema,
     from_signature,
     own_arguments,
     plain,
-    takes_whole_mapping,
 )
 from proctor.model.subject import ExperimentInfo
 
@@ -48,19 +48,14 @@ def parameters(registered: Registered) -> tuple[Params, bool]:
 
 def instantiate(registered: Registered, params: Mapping[str, Any]) -> Experiment:
     """An instance with these parameters. ParamError when they do not fit; its own errors pass through."""
-    return prepared(registered, params)()
-
-
-def prepared(registered: Registered, params: Mapping[str, Any]) -> Callable[[], Experiment]:
-    """What makes that instance: all is checked here, and only the experiment's own code is left to run."""
-    return partial(construct, registered.cls, *fitted(registered, params))
+    return construct(registered.cls, *fitted(registered, params))
 
 
 def fitted(
     registered: Registered, params: Mapping[str, Any]
 ) -> tuple[dict[str, Any], list[Any], dict[str, Any]]:
     """The parameters, checked and filled in; and as positional and named arguments of the constructor."""
-    from proctor.spec.params import validate_params
+    from proctor.spec.sweep import validate_params
 
     make_neighbours_importable(registered)
     cls = registered.cls
@@ -115,7 +110,7 @@ def _arguments(cls: type[Experiment], values: Mapping[str, Any]) -> tuple[list[A
     for argument in arguments:
         if argument.kind in {argument.VAR_KEYWORD, argument.VAR_POSITIONAL}:
             continue
-        if takes_whole_mapping(argument) and argument.name not in values:
+        if argument.name == WHOLE and argument.name not in values:
             named[argument.name] = dict(values)
         elif argument.name in left:
             value = left.pop(argument.name)

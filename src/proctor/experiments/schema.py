@@ -42,7 +42,7 @@ _PASSED_OVER = {
     *("minItems", "minLength", "multipleOf", "pattern", "properties", "uniqueItems", "unit"),
 }
 """Fields of JSON Schema that older experiments carry; they are not checked."""
-_WHOLE = "params"
+WHOLE = "params"
 """A constructor argument of this name receives the whole mapping, not one parameter."""
 
 
@@ -91,7 +91,7 @@ def from_signature(constructor: Callable[..., Any]) -> tuple[Params, bool]:
     params: Params = {}
     takes_others = False
     for argument in own_arguments(constructor):
-        if argument.kind is argument.VAR_KEYWORD or argument.name == _WHOLE:
+        if argument.kind is argument.VAR_KEYWORD or argument.name == WHOLE:
             takes_others = True
         elif argument.kind is not argument.VAR_POSITIONAL:
             params[argument.name] = _from_argument(argument, hints.get(argument.name, argument.empty))
@@ -102,11 +102,6 @@ def from_signature(constructor: Callable[..., Any]) -> tuple[Params, bool]:
 def own_arguments(constructor: Callable[..., Any]) -> tuple[inspect.Parameter, ...]:
     """The arguments after `self`."""
     return tuple(inspect.signature(constructor).parameters.values())[1:]
-
-
-def takes_whole_mapping(argument: inspect.Parameter) -> bool:
-    """Whether this argument is the `params` mapping of older constructors."""
-    return argument.name == _WHOLE
 
 
 def plain(value: Any) -> Any:  # noqa: PLR0911 - one line per kind of value
@@ -134,14 +129,7 @@ def _from_argument(argument: inspect.Parameter, annotation: Any) -> ParamInfo:
     else:
         default = plain(argument.default)
         kind = _kind(annotation) if annotation is not argument.empty else _of_value(default)
-    return ParamInfo(
-        name=argument.name,
-        type=kind.type,
-        default=default,
-        choices=kind.choices,
-        nullable=kind.nullable or default is None,
-        holds_list=kind.holds_list,
-    )
+    return _of_kind(argument.name, kind, default)
 
 
 def _declared(name: str, value: Any, required: bool | None) -> ParamInfo:
@@ -149,21 +137,17 @@ def _declared(name: str, value: Any, required: bool | None) -> ParamInfo:
     if isinstance(value, Mapping):
         return _from_fields(name, value, required)
     if isinstance(value, tuple) and len(value) == 2:
-        kind = _named_or_annotated(name, value[0])
-        return ParamInfo(
-            name=name,
-            type=kind.type,
-            default=plain(value[1]),
-            choices=kind.choices,
-            nullable=kind.nullable or value[1] is None,
-            holds_list=kind.holds_list,
-        )
-    kind = _named_or_annotated(name, value)
+        return _of_kind(name, _named_or_annotated(name, value[0]), plain(value[1]))
+    return _of_kind(name, _named_or_annotated(name, value))
+
+
+def _of_kind(name: str, kind: _Kind, default: Any = REQUIRED) -> ParamInfo:
     return ParamInfo(
         name=name,
         type=kind.type,
+        default=default,
         choices=kind.choices,
-        nullable=kind.nullable,
+        nullable=kind.nullable or default is None,
         holds_list=kind.holds_list,
     )
 

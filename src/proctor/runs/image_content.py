@@ -19,7 +19,7 @@ from proctor.model.task import TaskEnvironment
 from proctor.sandbox.image import words
 from proctor.sandbox.image.context import Context
 from proctor.sandbox.image.dockerfile import MOST_BYTES, Instruction, parse, without_marks
-from proctor.tasks.lint.findings import ImageContent, InImage
+from proctor.tasks.lint.problems import ImageContent, InImage
 
 _REMOVES = re.compile(r"(?:^|[;&|(\n]|\bsudo\s)\s*rm\s+([^;&|\n]*)")
 

@@ -30,8 +30,8 @@ from proctor.runs.planning import pin_datasets, plan_spec
 from proctor.runs.ready import check_gates, check_ready
 from proctor.runs.worker import Worker
 from proctor.settings import Settings
+from proctor.spec.grammar import refuse_unhonoured
 from proctor.spec.load import from_mapping
-from proctor.spec.refused import refuse_unhonoured
 from proctor.spec.secrets import hidden
 from proctor.store.blobs import Blobs, open_blobs
 from proctor.store.open import open_store

@@ -141,14 +141,6 @@ def _models(item: Node) -> tuple[str | None, ...]:
     return _some(item, "the name of a model or a list of them")
 
 
-def _agents(item: Node) -> tuple[str, ...]:
-    return _some(item, "the name of an agent or a list of them")
-
-
-def _globs(item: Node) -> tuple[str, ...]:
-    return texts(item, "a glob or a list of globs")
-
-
 def _overrides(item: Node) -> str | dict[str, Any]:
     if isinstance(item.value, dict):
         return cast("dict[str, Any]", plain(item))
@@ -209,9 +201,9 @@ _EXPERIMENT: Mapping[str, Callable[[Node], Any]] = {
     "gc": partial(read.choice, options=("disabled", "enabled")),
 }
 _TASK: Mapping[str, Callable[[Node], Any]] = {
-    "include": _globs,
-    "exclude": _globs,
-    "agent": _agents,
+    "include": partial(texts, expected="a glob or a list of globs"),
+    "exclude": partial(texts, expected="a glob or a list of globs"),
+    "agent": partial(_some, expected="the name of an agent or a list of them"),
     "model": _models,
     "rollouts": partial(read.whole, minimum=1),
     "agent_options": _params,

@@ -17,9 +17,10 @@ from proctor.spec import bodies
 from proctor.spec import node as read
 from proctor.spec.dialects import SYNONYMS
 from proctor.spec.node import Node, from_plain, plain
-from proctor.spec.refused import PLACES
 
 _VARIABLE = re.compile(r"[A-Za-z_]\w*", re.ASCII)
+PLACES = ("budget_usd", "engine", "sandbox", "sources")
+"""Keys whose places errors found after loading point at."""
 _NAME = re.compile(r"\w[\w.+@=, -]{0,127}")
 
 
@@ -222,3 +223,28 @@ _SHARED: Mapping[str, Callable[[Node], Any]] = {
 }
 SHARED_KEYS = (*_SHARED, "$schema")
 """`$schema` is for editors; Proctor ignores it."""
+
+
+def refuse_unhonoured(spec: Spec) -> None:
+    """SpecError for the first key of a spec that would have no effect: refused, never ignored.
+
+    The grammar reads such keys, because stored specs and other documents hold them; a run does not start.
+    """
+    for key, reason in unhonoured(spec):
+        place = spec.place(key)
+        raise SpecError(f"{place}: {reason}" if place else reason)
+
+
+def unhonoured(spec: Spec) -> Iterator[tuple[str, str]]:
+    """Keys with no effect, each with a sentence for the person who wrote it."""
+    if spec.budget_usd is not None:
+        yield (
+            "budget_usd",
+            "'budget_usd' is not enforced yet; remove it, and bound the run by 'rollouts' and 'timeout_s'",
+        )
+    if spec.engine != "local":
+        yield "engine", f"'engine: {spec.engine}' does not exist yet; remove it: runs execute on this machine"
+    if spec.kind == "experiment" and spec.sandbox != SandboxSpec():
+        yield "sandbox", "'sandbox' has no effect here: experiments run in processes of their own; remove it"
+    if spec.kind == "task" and spec.sources:
+        yield "sources", "'sources' and --experiments name experiments, and this spec has tasks; remove them"

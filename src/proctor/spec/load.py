@@ -33,7 +33,7 @@ def load(
     `${VAR}` in it is a variable of `environ`, which is this process's own unless given. `granted` are names
     that are secret as those in `pass_env` are.
     """
-    root = _parse(path)
+    root = parse(path)
     modernise(root)
     apply(root, overrides)
     modernise(root)
@@ -41,7 +41,7 @@ def load(
     found = root.value.get("base_dir") if isinstance(root.value, dict) else None
     if found is not None and isinstance(found.value, str):
         found.value = str(base / found.value)
-    secrets = _settle(root, os.environ if environ is None else environ, granted)
+    secrets = _fill_in(root, os.environ if environ is None else environ, granted)
     return spec(root, name=safe_name(path.stem), base_dir=str(base), secrets=secrets)
 
 
@@ -62,22 +62,22 @@ def from_mapping(
     if overrides:
         apply(root, overrides)
         modernise(root)
-    secrets = {} if environ is None else _settle(root, environ)
+    secrets = {} if environ is None else _fill_in(root, environ)
     return spec(root, name=safe_name(Path(file).stem), base_dir=base_dir, secrets=secrets)
 
 
-def _settle(root: Node, environ: Mapping[str, str], granted: Sequence[str] = ()) -> dict[str, str]:
+def _fill_in(root: Node, environ: Mapping[str, str], granted: Sequence[str] = ()) -> dict[str, str]:
     """Fill in variables and put references in place of secrets; the secrets that the spec itself held."""
-    from proctor.spec.secrets import Settling, granted_names
+    from proctor.spec.secrets import VariableFiller, granted_names
 
-    settling = Settling(environ, [*granted_names(root), *granted])
-    settling.settle(root)
-    return settling.literals
+    filler = VariableFiller(environ, [*granted_names(root), *granted])
+    filler.fill(root)
+    return filler.literals
 
 
 def written(path: Path) -> dict[str, Any]:
     """The spec as the person wrote it, as plain data."""
-    root = _parse(path)
+    root = parse(path)
     data = plain(root)
     if not isinstance(data, dict):
         raise root.mark.error("a spec is a mapping of keys to values")
@@ -85,17 +85,13 @@ def written(path: Path) -> dict[str, Any]:
 
 
 def parse(path: Path) -> Node:
-    """A YAML, TOML or JSON file as a tree that knows its places; for files that are not specs."""
-    return _parse(path)
-
-
-def _parse(path: Path) -> Node:
+    """A YAML, TOML or JSON file as a tree that knows its places; a spec, or another file."""
     file = str(path)
     try:
-        parse, text = _parser(path), _text(path)
+        parser, text = _parser(path), _text(path)
     except OSError as error:
         raise SpecError(f"cannot be read: {error.strerror}", file=file) from error
-    root = parse(text, file)
+    root = parser(text, file)
     if root is None or root.value is None:
         raise SpecError("the spec is empty", file=file, line=1, column=1)
     return root
@@ -109,11 +105,11 @@ def _parser(path: Path) -> Callable[[str, str], Node | None]:
 
             return parse_yaml
         case ".json":
-            from proctor.spec.json_positions import parse_json
+            from proctor.spec.positions import parse_json
 
             return parse_json
         case ".toml":
-            from proctor.spec.toml_positions import parse_toml
+            from proctor.spec.positions import parse_toml
 
             return parse_toml
     if path.is_dir():

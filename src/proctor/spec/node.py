@@ -6,6 +6,8 @@ The three parsers make trees of these, so that one grammar gives one kind of err
 from __future__ import annotations
 
 import math
+import re
+from bisect import bisect_right
 from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any, NamedTuple
@@ -37,6 +39,19 @@ class Mark(NamedTuple):
 
 
 NOWHERE = Mark()
+
+
+class Lines:
+    """Line and column of an offset."""
+
+    def __init__(self, source: str, file: str) -> None:
+        self.file = file
+        self.starts = [0, *(match.end() for match in re.finditer("\n", source))]
+
+    def mark(self, offset: int) -> Mark:
+        """Where an offset is, both counted from one."""
+        line = bisect_right(self.starts, offset)
+        return Mark(self.file, line, offset - self.starts[line - 1] + 1)
 
 
 @dataclass(slots=True, eq=False)

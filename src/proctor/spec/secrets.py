@@ -31,7 +31,7 @@ _ESCAPED = re.compile(r"\$\$\{|" + VARIABLE.pattern, re.ASCII)
 _PLAIN = re.compile(r"-?(?:0|[1-9]\d*)(?:\.\d+)?(?:[eE][+-]?\d+)?|true|false")
 
 
-class Settling:
+class VariableFiller:
     """One spec while its variables are filled in."""
 
     def __init__(self, environ: Mapping[str, str], granted: Iterable[str]) -> None:
@@ -40,7 +40,7 @@ class Settling:
         self.literals: dict[str, str] = {}
         """Reference → the value that was written in the spec."""
 
-    def settle(self, root: Node) -> None:
+    def fill(self, root: Node) -> None:
         """In place."""
         for key, item in root.value.items() if isinstance(root.value, dict) else ():
             if key in {"tasks", "experiments"} and isinstance(item.value, list):

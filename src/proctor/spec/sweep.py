@@ -1,4 +1,4 @@
-"""The parameter points of one experiment: fixed values, and axes crossed in full or drawn at random.
+"""The parameters of an experiment: checked against what it declares, and crossed in full or drawn at random.
 
 The order and the draw depend on the spec and its seed alone, so they are the same on every machine.
 """
@@ -7,17 +7,167 @@ from __future__ import annotations
 
 import hashlib
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from proctor.errors import SpecError
+from proctor.errors import ParamError, SpecError
 from proctor.model.canonical import canonical_json, derive_seed
-from proctor.model.spec import ExperimentBody
-from proctor.model.subject import ExperimentInfo
-from proctor.spec.params import Place, check_defaults, check_names, check_value, complete, nowhere
+from proctor.model.secret import is_reference
+from proctor.model.subject import ExperimentInfo, ParamInfo
+from proctor.spec.node import NO, YES, found, nearest
+
+if TYPE_CHECKING:
+    from proctor.model.spec import ExperimentBody
 
 MAX_POINTS = 100_000
+PlaceOf = Callable[[str], str]
+"""Where a parameter was written, for the start of an error message; empty when unknown."""
+
+_EXPECTED = {
+    "bool": "true or false",
+    "int": "a whole number",
+    "float": "a number",
+    "str": "text",
+    "list": "a list",
+    "dict": "a mapping",
+}
+
+
+def nowhere(name: str) -> str:
+    """The place of parameters that came from code."""
+    del name
+    return ""
+
+
+def validate_params(
+    info: ExperimentInfo, params: Mapping[str, Any], *, place: PlaceOf = nowhere
+) -> dict[str, Any]:
+    """Every parameter with its value, in declared order; a ParamError says which one does not fit and why."""
+    check_names(info, params, place=place)
+    given = {name: check_value(info, name, value, place=place) for name, value in params.items()}
+    return complete(info, given)
+
+
+def check_names(info: ExperimentInfo, names: Iterable[str], *, place: PlaceOf = nowhere) -> None:
+    """Refuse parameters that the experiment does not have, and miss those that it needs."""
+    given = list(names)
+    if not info.open_params:
+        for name in given:
+            if name not in info.params:
+                hint = nearest(name, info.params) or "; it has no parameters"
+                raise _refused(place(name), f"'{name}' is not a parameter of '{info.slug}'{hint}")
+    missing = [name for name, param in info.params.items() if param.required and name not in given]
+    if missing:
+        needs = ", ".join(f"'{name}'" for name in missing)
+        raise _refused(place(""), f"'{info.slug}' needs {needs}; give it under 'params' or 'sweep'")
+
+
+def check_defaults(info: ExperimentInfo, given: Iterable[str], *, place: PlaceOf = nowhere) -> None:
+    """Refuse a default that would be used and cannot be part of a trial's key."""
+    for name in info.params.keys() - set(given):
+        if not _is_json(info.params[name].default):
+            message = (
+                f"the default of '{name}' of '{info.slug}' cannot be written as JSON; give it in the spec"
+            )
+            raise _refused(place(""), message)
+
+
+def check_value(info: ExperimentInfo, name: str, value: Any, *, place: PlaceOf = nowhere) -> Any:
+    """The value as the experiment will get it: whole numbers become floats where a float is declared."""
+    if not _is_json(value):
+        raise _refused(
+            place(name), f"parameter '{name}' of '{info.slug}': the value cannot be written as JSON"
+        )
+    param = info.params.get(name)
+    if param is None or is_reference(value):
+        return value
+    problem, value = _fit(param, value)
+    if problem:
+        raise _refused(place(name), f"parameter '{name}' of '{info.slug}': {problem}")
+    return value
+
+
+def complete(info: ExperimentInfo, given: Mapping[str, Any]) -> dict[str, Any]:
+    """Checked values with defaults for the rest: declared ones in declared order, then the others."""
+    declared = {
+        name: given.get(name, param.default)
+        for name, param in info.params.items()
+        if name in given or not param.required
+    }
+    return {**declared, **{name: value for name, value in given.items() if name not in declared}}
+
+
+def _is_json(value: Any) -> bool:
+    try:
+        canonical_json(value).encode()
+    except (TypeError, ValueError, RecursionError):
+        return False
+    return True
+
+
+def _refused(place: str, message: str) -> ParamError:
+    return ParamError(f"{place}: {message}" if place else message)
+
+
+def _fit(param: ParamInfo, value: Any) -> tuple[str, Any]:
+    """What is wrong, or nothing, and the value in the declared type."""
+    if value is None:
+        allowed = param.nullable or param.default is None or param.type not in _EXPECTED
+        return ("" if allowed else f"expected {_EXPECTED[param.type]}, found nothing"), None
+    fits, value = _convert(param.type, value)
+    if not fits:
+        hint = "; put it in quotes" if param.type == "str" and isinstance(value, int | float) else ""
+        return f"expected {_EXPECTED[param.type]}, found {found(value)}{hint}", value
+    if param.choices and not any(_same(value, choice) for choice in param.choices):
+        return _not_a_choice(param, value), value
+    if isinstance(value, int | float) and not isinstance(value, bool):
+        if param.minimum is not None and value < param.minimum:
+            return f"expected at least {param.minimum:g}, found {value}", value
+        if param.maximum is not None and value > param.maximum:
+            return f"expected at most {param.maximum:g}, found {value}", value
+    return "", value
+
+
+def _same(value: Any, choice: Any) -> bool:
+    return bool(value == choice) and isinstance(value, bool) == isinstance(choice, bool)
+
+
+def _not_a_choice(param: ParamInfo, value: Any) -> str:
+    texts = [choice for choice in param.choices if isinstance(choice, str)]
+    hint = nearest(value, texts) if isinstance(value, str) else ""
+    if "did you mean" not in hint:
+        hint = f"; choose from {', '.join(map(str, param.choices))}"
+    return f"{found(value)} is not a choice{hint}"
+
+
+def _convert(kind: str, value: Any) -> tuple[bool, Any]:  # noqa: PLR0911 - one line per type reads best
+    is_number = isinstance(value, int | float) and not isinstance(value, bool)
+    match kind:
+        case "bool":
+            if isinstance(value, str) and value.lower() in YES | NO:
+                return True, value.lower() in YES
+            return isinstance(value, bool), value
+        case "int":
+            if isinstance(value, float) and value.is_integer() and abs(value) < 2**53:
+                return True, int(value)
+            return is_number and isinstance(value, int), value
+        case "float":
+            return is_number, _as_float(value) if is_number else value
+        case "str":
+            return isinstance(value, str), value
+        case "list":
+            return isinstance(value, list | tuple), list(value) if isinstance(value, tuple) else value
+        case "dict":
+            return isinstance(value, Mapping), value
+    return True, value
+
+
+def _as_float(value: float) -> float:
+    try:
+        return float(value)
+    except OverflowError:
+        return value
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -42,7 +192,7 @@ class Grid:
         return {name: values[name] for name in self.axes}
 
 
-def grid(body: ExperimentBody, info: ExperimentInfo, *, place: Place = nowhere) -> Grid:
+def grid(body: ExperimentBody, info: ExperimentInfo, *, place: PlaceOf = nowhere) -> Grid:
     """Separate what is fixed from what varies, with every value checked once.
 
     A list under `params` varies unless the declared type of the parameter can hold a list. `sweep` always
@@ -75,7 +225,7 @@ def grid(body: ExperimentBody, info: ExperimentInfo, *, place: Place = nowhere) 
 
 
 def _axis(
-    info: ExperimentInfo, name: str, values: Sequence[Any], warnings: list[str], place: Place
+    info: ExperimentInfo, name: str, values: Sequence[Any], warnings: list[str], place: PlaceOf
 ) -> tuple[Any, ...]:
     if not values:
         raise _error(place(name), f"the list of values to sweep for '{name}' is empty")
@@ -95,7 +245,7 @@ def points(body: ExperimentBody, info: ExperimentInfo, seed: int) -> list[dict[s
 
 
 def expand_points(
-    body: ExperimentBody, info: ExperimentInfo, seed: int, *, place: Place = nowhere
+    body: ExperimentBody, info: ExperimentInfo, seed: int, *, place: PlaceOf = nowhere
 ) -> tuple[Iterator[dict[str, Any]], tuple[str, ...]]:
     """The points one by one, and what a person should know about them. Errors come before the first point."""
     made = grid(body, info, place=place)
@@ -105,7 +255,7 @@ def expand_points(
 
 
 def _chosen(
-    body: ExperimentBody, made: Grid, seed: int, place: Place
+    body: ExperimentBody, made: Grid, seed: int, place: PlaceOf
 ) -> tuple[Sequence[int], tuple[str, ...]]:
     size, slug = made.size, body.experiment
     shape = " × ".join(f"{name} ({len(values)})" for name, values in made.axes.items())

@@ -13,8 +13,7 @@ from typing import Any
 import yaml
 
 from proctor.errors import SpecError
-from proctor.spec.json_positions import Lines
-from proctor.spec.node import MAX_DEPTH, Mark, Node, scalar, spend
+from proctor.spec.node import MAX_DEPTH, Lines, Mark, Node, scalar, spend
 
 _WORDS: dict[str, Any] = {
     **dict.fromkeys(("", "~", "null", "Null", "NULL")),
@@ -73,7 +72,7 @@ class _Builder:
     def _scalar(self, event: yaml.ScalarEvent, mark: Mark) -> None:
         if self._expects_key():
             merge = event.value == "<<" and event.style is None
-            self.open[-1].key = (_checked(event.value, mark), mark, merge)
+            self.open[-1].key = (scalar(event.value, mark).value, mark, merge)
             return
         is_plain = event.style is None and event.tag is None
         value = _plain_word(event.value, mark) if is_plain else _tagged(event, mark)
@@ -185,10 +184,6 @@ def _mergeable(node: Node) -> list[Node]:
         if not isinstance(source.value, dict):
             raise source.mark.error("'<<' merges mappings, but this is not a mapping")
     return sources
-
-
-def _checked(key: str, mark: Mark) -> str:
-    return str(scalar(key, mark).value)
 
 
 def _plain_word(word: str, mark: Mark) -> Any:

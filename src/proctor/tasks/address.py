@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import PurePosixPath
 from typing import Any
-from urllib.parse import unquote, urlsplit, urlunsplit
+from urllib.parse import SplitResult, unquote, urlsplit, urlunsplit
 
 from proctor.errors import UsageError
 
@@ -95,6 +95,10 @@ def git_url(written: str) -> GitUrl:
     scheme = parts.scheme.lower()
     if scheme not in SCHEMES:
         raise UsageError(f"{shown}: '{scheme}' is not possible here; use {', '.join(SCHEMES)}")
+    return _with_scheme(scheme, parts, shown)
+
+
+def _with_scheme(scheme: str, parts: SplitResult, shown: str) -> GitUrl:
     try:
         host, port = parts.hostname or "", parts.port
     except ValueError:

@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import Any
 
 from proctor.errors import StoreError, TaskError
-from proctor.tasks.git_tree import algorithm_of, file_digest, tree_digest
+from proctor.tasks.git_tree import Part, digest_of
 
 ABOUT = "dataset.json"
 _FORMAT = 1
@@ -28,16 +28,6 @@ _GIT_ENDS_S = 5.0
 
 Notify = Callable[[str], None]
 """Hears what happens, one sentence at a time."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Part:
-    """A task's folder, or a file beside the tasks, with git's digest of its content."""
-
-    place: str
-    """Below `root`; empty for `root` itself."""
-    digest: str
-    is_folder: bool = True
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -82,7 +72,9 @@ class DatasetCache:
             if found and not place.parent.name.startswith("."):
                 yield found
 
-    def obtain(self, key: str, fill: Callable[[Path], Fetched], notify: Notify, *, again: bool = False) -> Fetched:
+    def obtain(
+        self, key: str, fill: Callable[[Path], Fetched], notify: Notify, *, again: bool = False
+    ) -> Fetched:
         """The dataset, filled by `fill` if it is not here. With `again`, a damaged one is replaced."""
         try:
             self.folder.mkdir(parents=True, exist_ok=True)
@@ -160,10 +152,8 @@ def _read(file: Path) -> Fetched:
 
 
 def _unchanged(root: Path, part: Part) -> bool:
-    place = root / part.place
     try:
-        digest = tree_digest if part.is_folder else file_digest
-        return digest(place, algorithm_of(part.digest)) == part.digest
+        return digest_of(root / part.place, part) == part.digest
     except (OSError, TaskError):
         return False
 

@@ -38,7 +38,7 @@ def task_digest(folder: Path, cache_dir: Path | None = None) -> str:
     except (OSError, ValueError, KeyError, TypeError):
         pass  # nothing usable is remembered: hash again
     digest = _hash(folder, files)
-    _remember(place, {"fingerprint": fingerprint, "digest": digest})
+    keep(place, json.dumps({"fingerprint": fingerprint, "digest": digest}).encode())
     return digest
 
 
@@ -105,12 +105,12 @@ def _hash(folder: Path, files: list[tuple[str, os.stat_result]]) -> str:
     return whole.hexdigest()
 
 
-def _remember(place: Path, value: dict[str, str]) -> None:
-    """Best effort: a cache that cannot be written only costs time."""
+def keep(place: Path, content: bytes) -> None:
+    """Write a file of a cache, whole or not at all. One that cannot be written only costs time."""
     try:
         place.parent.mkdir(parents=True, exist_ok=True)
-        with tempfile.NamedTemporaryFile("w", dir=place.parent, delete=False) as file:
-            json.dump(value, file)
+        with tempfile.NamedTemporaryFile(dir=place.parent, delete=False) as file:
+            file.write(content)
         Path(file.name).replace(place)
     except OSError:
         return

@@ -6,15 +6,17 @@ import hashlib
 import json
 import sys
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
+from typing import Any
 
 from proctor.model.spec import TaskEntry
 from proctor.tasks.address import PREFIX, GitAddress, git_address
-from proctor.tasks.dataset_cache import DatasetCache, Fetched, Notify, Part
+from proctor.tasks.dataset_cache import DatasetCache, Fetched, Notify
 from proctor.tasks.git import Progress, resolve_ref
-from proctor.tasks.git_dataset import Wanted, fetch_folder, fetch_tasks
+from proctor.tasks.git_tree import Part, Wanted, fetch_folder, fetch_tasks
 from proctor.tasks.registry import RegistryDataset, RegistryTask, find_dataset, tasks_of
 
 
@@ -51,55 +53,49 @@ class Datasets:
     def fetch(self, pinned: Pinned, *, again: bool = False) -> Fetched:
         """The dataset, from the cache or from its repositories. With `again`, a damaged copy is replaced."""
         meant = pinned.meant
-        cache = DatasetCache(self.cache_dir)
+        fill: Callable[[Path], Sequence[Part]]
+        identity: list[Any]
         if isinstance(meant, GitAddress):
-            key = _key([meant.repository.url, meant.ref, meant.path])
-            return cache.obtain(
-                key, lambda staging: self._from_git(meant, key, staging), self.notify, again=again
-            )
-        tasks = tasks_of(meant)
-        key = _key([[each.name, each.repository.url, each.commit, each.path] for each in tasks])
-        return cache.obtain(
-            key, lambda staging: self._from_registry(meant, tasks, key, staging), self.notify, again=again
-        )
+            identity = [meant.repository.url, meant.ref, meant.path]
+            source, root = meant.repository.url, meant.path.rpartition("/")[2] or meant.repository.name
+            fill = partial(self._from_git, meant)
+        else:
+            tasks = tasks_of(meant)
+            identity = [[each.name, each.repository.url, each.commit, each.path] for each in tasks]
+            source, root = meant.registry, meant.name.rpartition("/")[2]
+            fill = partial(self._from_registry, meant, tasks)
+        key = hashlib.sha256(json.dumps(identity).encode()).hexdigest()[:32]
 
-    def _from_git(self, address: GitAddress, key: str, staging: Path) -> Fetched:
+        def fetched(staging: Path) -> Fetched:
+            target = staging / "files" / root
+            target.mkdir()
+            parts = tuple(fill(target))
+            return Fetched(
+                key=key,
+                reference=pinned.reference,
+                source=source,
+                root=root,
+                tasks=sum(part.is_folder for part in parts),
+                parts=parts,
+                fetched_at=time.time(),
+            )
+
+        return DatasetCache(self.cache_dir).obtain(key, fetched, self.notify, again=again)
+
+    def _from_git(self, address: GitAddress, target: Path) -> Sequence[Part]:
         self.notify(f"fetching {address.reference}")
-        root = address.path.rpartition("/")[2] or address.repository.name
-        target = staging / "files" / root
-        target.mkdir()
-        parts = fetch_folder(address.repository, address.ref, address.path, target, self.progress)
-        return Fetched(
-            key=key,
-            reference=address.reference,
-            source=address.repository.url,
-            root=root,
-            tasks=sum(part.is_folder for part in parts),
-            parts=parts,
-            fetched_at=time.time(),
-        )
+        return fetch_folder(address.repository, address.ref, address.path, target, self.progress)
 
     def _from_registry(
-        self, dataset: RegistryDataset, tasks: Sequence[RegistryTask], key: str, staging: Path
-    ) -> Fetched:
-        root = dataset.name.rpartition("/")[2]
-        target = staging / "files" / root
-        target.mkdir()
+        self, dataset: RegistryDataset, tasks: Sequence[RegistryTask], target: Path
+    ) -> Sequence[Part]:
         parts: list[Part] = []
         for (url, commit), group in _by_commit(tasks).items():
             count = f"{len(group)} task{'s' if len(group) > 1 else ''}"
             self.notify(f"fetching {count} of {dataset.reference} from {url} at {commit[:12]}")
             wanted = [Wanted(each.path, place) for each, place in group]
             parts += fetch_tasks(group[0][0].repository, commit, wanted, target, self.progress)
-        return Fetched(
-            key=key,
-            reference=dataset.reference,
-            source=dataset.registry,
-            root=root,
-            tasks=len(tasks),
-            parts=tuple(parts),
-            fetched_at=time.time(),
-        )
+        return parts
 
 
 @dataclass(frozen=True, slots=True)
@@ -144,7 +140,3 @@ def _by_commit(tasks: Sequence[RegistryTask]) -> dict[tuple[str, str], list[tupl
         taken.add(place)
         groups.setdefault((task.repository.url, task.commit), []).append((task, place))
     return groups
-
-
-def _key(value: object) -> str:
-    return hashlib.sha256(json.dumps(value).encode()).hexdigest()[:32]

@@ -16,6 +16,7 @@ import time
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Self
 
 from proctor.errors import FetchError, TaskError, UsageError
 from proctor.tasks.address import COMMIT, GitAddress, GitUrl
@@ -25,9 +26,19 @@ Progress = Callable[[str], None]
 
 _TRIES = 3
 _FIRST_WAIT_S = 0.5
-_LOCAL = ("GIT_DIR", "GIT_WORK_TREE", "GIT_INDEX_FILE", "GIT_OBJECT_DIRECTORY", "GIT_COMMON_DIR",
-          "GIT_ALTERNATE_OBJECT_DIRECTORIES", "GIT_NAMESPACE", "GIT_PREFIX", "GIT_CONFIG",
-          "GIT_CONFIG_PARAMETERS", "GIT_CEILING_DIRECTORIES", "GIT_TRACE_CURL", "GIT_CURL_VERBOSE")  # fmt: skip
+_LOCAL = {
+    *(
+        "GIT_DIR",
+        "GIT_WORK_TREE",
+        "GIT_INDEX_FILE",
+        "GIT_OBJECT_DIRECTORY",
+        "GIT_COMMON_DIR",
+        "GIT_NAMESPACE",
+    ),
+    *("GIT_ALTERNATE_OBJECT_DIRECTORIES", "GIT_PREFIX", "GIT_CONFIG", "GIT_CONFIG_PARAMETERS"),
+    *("GIT_CEILING_DIRECTORIES", "GIT_TRACE_CURL", "GIT_CURL_VERBOSE"),
+}
+"""Variables that would make git look at another repository than ours, or say too much."""
 _CUT = re.compile(
     r"could not resolve host|failed to connect|couldn't connect|connection (?:reset|refused|timed out|closed)"
     r"|timed out|early eof|unexpected disconnect|hung up|rpc failed|empty reply|transfer closed"
@@ -49,7 +60,7 @@ _ABSENT = re.compile(
 )
 
 
-class GitFailed(Exception):
+class GitError(Exception):
     """A git command ended with an error; `said` is its own words."""
 
     def __init__(self, said: str) -> None:
@@ -95,7 +106,7 @@ class Commit:
         self.progress = progress
         self._plan = 0
 
-    def __enter__(self) -> Commit:
+    def __enter__(self) -> Self:
         with _translated(self.repository):
             while not self._fetched():
                 self._plan += 1
@@ -129,7 +140,7 @@ class Commit:
                     _patiently(lambda wants=wants: self._fetch(*_BLOBS, stdin=wants))  # type: ignore[misc]
                     if not self._missing() & missing:
                         return
-                except GitFailed as error:
+                except GitError as error:
                     if _AUTH.search(error.said):
                         raise
                 self._plan += 1
@@ -157,7 +168,9 @@ class Commit:
                 process.stdin.flush()
                 about = process.stdout.readline().split()
                 if len(about) != 3 or about[1] != b"blob":
-                    raise FetchError(f"{self.repository.url}: the content of a file did not arrive; try again")
+                    raise FetchError(
+                        f"{self.repository.url}: the content of a file did not arrive; try again"
+                    )
                 left = int(about[2])
                 with place.open("xb") as file:
                     while left:
@@ -184,7 +197,7 @@ class Commit:
         try:
             _patiently(lambda: self._fetch(*(each.format(commit=self.commit) for each in arguments)))
             self._git("cat-file", "-e", f"{self.commit}^{{commit}}")
-        except GitFailed as error:
+        except GitError as error:
             if "dumb http" in error.said:
                 self._plan = len(_PLANS) - 2  # it knows no filter; git would ask it for ever
             if _REFUSED.search(error.said) or not _decided(error.said):
@@ -220,7 +233,7 @@ def _patiently(call: Callable[[], str]) -> str:
     for attempt in range(_TRIES):
         try:
             return call()
-        except GitFailed as error:
+        except GitError as error:
             again = _CUT.search(error.said) and not _REFUSED.search(error.said)
             if attempt == _TRIES - 1 or not again or _AUTH.search(error.said):
                 raise
@@ -238,7 +251,7 @@ def _translated(repository: GitUrl) -> Iterator[None]:
     """Turn what git says into a sentence with a next step."""
     try:
         yield
-    except GitFailed as error:
+    except GitError as error:
         last = _last_line(error.said)
         if _AUTH.search(error.said):
             raise TaskError(
@@ -283,13 +296,11 @@ def _run(
     except FileNotFoundError:
         raise UsageError("datasets are fetched with git, which is not installed here") from None
     if process.returncode:
-        raise GitFailed(said.decode(errors="replace"))
+        raise GitError(said.decode(errors="replace"))
     return out.decode(errors="surrogateescape")
 
 
-def _talk(
-    process: subprocess.Popen[bytes], stdin: bytes, progress: Progress | None
-) -> tuple[bytes, bytes]:
+def _talk(process: subprocess.Popen[bytes], stdin: bytes, progress: Progress | None) -> tuple[bytes, bytes]:
     if not progress:
         return process.communicate(stdin)
     assert process.stdin
@@ -322,9 +333,7 @@ def _environment(repository: GitUrl) -> dict[str, str]:
     if repository.credentials:
         host = repository.url.split("/")[2]
         header = base64.b64encode(repository.credentials.encode()).decode()
-        config.append(
-            (f"http.{repository.scheme}://{host}/.extraHeader", f"Authorization: Basic {header}")
-        )
+        config.append((f"http.{repository.scheme}://{host}/.extraHeader", f"Authorization: Basic {header}"))
     first = int(environment.get("GIT_CONFIG_COUNT") or 0)
     for at, (key, value) in enumerate(config, first):
         environment |= {f"GIT_CONFIG_KEY_{at}": key, f"GIT_CONFIG_VALUE_{at}": value}

@@ -18,17 +18,16 @@ from proctor.errors import TaskError
 from proctor.model.task import Repository, Task
 from proctor.spec.node import nearest
 
-KEYS = frozenset(
-    {
-        "remove_repo_paths",
-        "inject_files",
-        "overlay_files",
-        "repo",
-        "lm_instructions",
-        "environment_variables",
-        "evaluation",
-    }
-)
+_SHAPES: Mapping[str, type | tuple[type, ...]] = {
+    "remove_repo_paths": list,
+    "inject_files": (dict, list),
+    "overlay_files": (dict, list),
+    "repo": dict,
+    "lm_instructions": str,
+    "environment_variables": dict,
+    "evaluation": dict,
+}
+KEYS = frozenset(_SHAPES)
 REPO_KEYS = frozenset(
     {"git_url", "branch", "start_commit_sha", "end_commit_sha", "subdir", "sparse_checkout"}
 )
@@ -56,16 +55,7 @@ def check_overrides(data: object, where: str) -> dict[str, Any]:
     if not isinstance(data, dict):
         raise TaskError(f"{where}: expected a mapping, found {type(data).__name__}")
     _known(data, KEYS, where)
-    shapes: dict[str, type | tuple[type, ...]] = {
-        "remove_repo_paths": list,
-        "inject_files": (dict, list),
-        "overlay_files": (dict, list),
-        "repo": dict,
-        "lm_instructions": str,
-        "environment_variables": dict,
-        "evaluation": dict,
-    }
-    for key, shape in shapes.items():
+    for key, shape in _SHAPES.items():
         if key in data and not isinstance(data[key], shape):
             raise TaskError(f"{where}: '{key}' is a {type(data[key]).__name__}")
     _known(data.get("repo", {}), REPO_KEYS, f"{where}: repo")
@@ -82,11 +72,17 @@ def _check_evaluation(evaluation: Mapping[str, Any], where: str) -> None:
     for key in evaluation.keys() & _NOT_YET.keys():
         raise TaskError(f"{where}: '{key}' {_NOT_YET[key]}")
     _known(evaluation, EVALUATION_KEYS, where)
-    timeout = evaluation.get("timeout_sec", 1)
-    if isinstance(timeout, bool) or not isinstance(timeout, int | float) or not 0 < timeout < math.inf:
-        raise TaskError(f"{where}: timeout_sec is {timeout!r}, not a number of seconds above 0")
+    seconds(evaluation, "timeout_sec", where)
     if not isinstance(evaluation.get("environment_variables", {}), dict):
         raise TaskError(f"{where}: 'environment_variables' must be a mapping")
+
+
+def seconds(data: Mapping[str, Any], key: str, where: str, default: float = 600.0) -> float:
+    """A time limit."""
+    value = data.get(key, default)
+    if isinstance(value, bool) or not isinstance(value, int | float) or not 0 < value < math.inf:
+        raise TaskError(f"{where}: {key} is {value!r}, not a number of seconds above 0")
+    return float(value)
 
 
 def merge(own: Mapping[str, Any], config: Mapping[str, Any]) -> dict[str, Any]:

@@ -1,15 +1,21 @@
-"""The small tables of a `task.toml`: health checks, artifacts, collect hooks, tool servers, thresholds."""
+"""The small tables of a `task.toml`: health checks, artifacts, hooks, tool servers, networks, verifiers.
+
+`[environment]` has the network of the whole task, public where it says nothing; `[agent]` and `[verifier]`
+may have another for their phase. `allowed_hosts` belongs to `network_mode = "allowlist"` alone.
+"""
 
 from __future__ import annotations
 
 import re
 import unicodedata
 from collections.abc import Mapping
-from pathlib import PurePosixPath
-from typing import Any, Literal, cast
+from dataclasses import dataclass
+from pathlib import Path, PurePosixPath
+from typing import Any, Literal, NamedTuple, cast
 
 from proctor.errors import TaskError
-from proctor.model.task import MAIN_SERVICE, CollectHook, Healthcheck, McpServer, TaskArtifact
+from proctor.model.network import wrong_host
+from proctor.model.task import MAIN_SERVICE, CollectHook, Healthcheck, McpServer, Network, TaskArtifact
 from proctor.tasks.toml_file import Table, TomlFile
 
 Transport = Literal["stdio", "sse", "streamable-http"]
@@ -17,6 +23,14 @@ _SERVICE = re.compile(r"[a-zA-Z0-9][a-zA-Z0-9_.-]*")
 _NOT_PORTABLE = re.compile(r'[<>:"/\\|?*\x00-\x1f\x7f]')
 _DEVICE = re.compile(r"(CON|PRN|AUX|NUL|CONIN\$|CONOUT\$|(?:COM|LPT)[1-9¹²³])", re.IGNORECASE)
 _TOPOLOGY = re.compile(r"[1-9]\d*(x[1-9]\d*)+")
+_MODES: dict[str, Network] = {
+    "no-network": "none",
+    "none": "none",
+    "public": "public",
+    "allowlist": "allowlist",
+}
+_KEYS = ("network_mode", "allowed_hosts")
+_DEFINES = ("Dockerfile", "docker-compose.yaml")
 
 
 def healthcheck(file: TomlFile, table: Mapping[str, Any]) -> Healthcheck | None:
@@ -176,8 +190,8 @@ def step_name(file: TomlFile, row: Table, where: str) -> str:
         raise file.wrong("name", name, f"a plain word in {where}", row)
     if _NOT_PORTABLE.search(name) or len(name.encode()) > 255:
         raise TaskError(
-            f"{file.place('name', row)}: 'name' must be a plain word in {where}, usable as the name of a folder, "
-            f"not {name!r}"
+            f"{file.place('name', row)}: 'name' must be a plain word in {where}, usable as the name of a "
+            f"folder, not {name!r}"
         )
     return name
 
@@ -185,3 +199,90 @@ def step_name(file: TomlFile, row: Table, where: str) -> str:
 def step_key(name: str) -> str:
     """By which two names of steps are the same on some file system."""
     return unicodedata.normalize("NFC", name).casefold()
+
+
+class NetworkKeys(NamedTuple):
+    """What a table says; no network: the table leaves it to another."""
+
+    network: Network | None
+    allowed_hosts: tuple[str, ...]
+
+
+def network_of(file: TomlFile, table: Mapping[str, Any], *, environment: bool = False) -> NetworkKeys:
+    """The network of a table; that of an `environment` may have the older key `allow_internet` instead."""
+    legacy = table.get("allow_internet") if environment else None
+    mode, hosts = table.get("network_mode"), table.get("allowed_hosts")
+    if mode is None and hosts is None and legacy is not None:
+        if not isinstance(legacy, bool):
+            raise file.wrong("allow_internet", legacy, "true or false", table)
+        return NetworkKeys("public" if legacy else "none", ())
+    if mode is not None and mode not in _MODES:
+        raise file.wrong("network_mode", mode, "public, no-network or allowlist", table)
+    network = None if mode is None else _MODES[mode]
+    if hosts is None:
+        return NetworkKeys(network, ())
+    if not isinstance(hosts, list) or not all(isinstance(each, str) for each in hosts):
+        raise file.wrong("allowed_hosts", hosts, "a list of host names", table)
+    if network != "allowlist" and (hosts or mode is None):
+        raise file.wrong("allowed_hosts", hosts, "left out unless network_mode is allowlist", table)
+    for each in hosts:
+        if wrong_host(each):
+            raise file.wrong(
+                "allowed_hosts", each, "host names, *.domains, addresses or ranges, without ports", table
+            )
+    return NetworkKeys(network, tuple(hosts))
+
+
+def over(shared: Mapping[str, Any], own: Mapping[str, Any]) -> dict[str, Any]:
+    """A step's table over the task's: the network keys are taken from one of them, never mixed."""
+    kept = {
+        key: value for key, value in shared.items() if own.get("network_mode") is None or key not in _KEYS
+    }
+    return {**kept, **own}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Definition:
+    """A separate verifier."""
+
+    table: Table
+    """`[verifier.environment]` of the step or of the task; empty for a copy of the task's environment."""
+    image_from: Path | None = None
+    """The folder of tests that has an image of its own, with the tests in it."""
+    image: str | None = None
+    """A ready image that has the tests in it."""
+
+
+def definition_of(
+    file: TomlFile, own: Table, above: Mapping[str, object], folder: Path, step: str | None
+) -> Definition | None:
+    """What a verifier runs in; None when it shares the agent's sandbox. A step's word counts first."""
+    mode = _mode(file, own) or (_mode(file, above) if step else None) or "shared"
+    if mode == "shared":
+        return None
+    candidates = [(own, folder / "tests" if step is None else folder / "steps" / step / "tests")]
+    if step is not None:
+        candidates.append((file.named(above, getattr(above, "path", ())), folder / "tests"))
+    tables = [file.table(each, "environment") for each, _ in candidates]
+    table = next((each for each in tables if each), tables[0])
+    for environment, (_, tests) in zip(tables, candidates, strict=True):
+        if image := environment.get("docker_image"):
+            return Definition(table=table, image_from=tests, image=str(image))
+        if any((tests / name).is_file() for name in _DEFINES):
+            return Definition(table=table, image_from=tests)
+    return Definition(table=table)
+
+
+def _mode(file: TomlFile, table: Mapping[str, object]) -> str | None:
+    mode = table.get("environment_mode")
+    own = "environment" in table
+    if mode is None:
+        return "separate" if own else None
+    if mode not in {"shared", "separate"}:
+        raise file.wrong("environment_mode", mode, "shared or separate", table)
+    if mode == "shared" and own:
+        place = file.place("environment_mode", table)
+        raise TaskError(
+            f"{place}: environment_mode is 'shared' and there is a [verifier.environment]; remove one of them"
+        )
+    return str(mode)

@@ -12,34 +12,21 @@ from proctor.disk import read_small
 from proctor.errors import TaskError
 from proctor.model.task import AgentLimits, Repository, Rubric, Task, TaskEnvironment, VerifierSpec
 from proctor.spec.node import nearest
+from proctor.tasks import overrides
 from proctor.tasks.digest import task_digest
 
 KEYS = frozenset(
     {
-        "task_id",
-        "name",
-        "description",
-        "repo",
-        "instructions",
-        "lm_instructions",
-        "rubrics",
-        "test_scripts",
-        "environment_variables",
-        "docker_image",
-        "workdir",
-        "timeout_sec",
-        "evaluation",
-        "metadata",
+        *("task_id", "name", "description", "repo", "instructions", "lm_instructions", "rubrics", "metadata"),
+        *("test_scripts", "environment_variables", "docker_image", "workdir", "timeout_sec", "evaluation"),
     }
 )
-_MOST_BYTES = 16 << 20
-EVALUATION_KEYS = frozenset({"timeout_sec", "environment_variables", "test_scripts"})
+EVALUATION_KEYS = overrides.EVALUATION_KEYS | {"test_scripts"}
+_REPO_KEYS = overrides.REPO_KEYS | {"path"}
 _RUBRIC_KEYS = frozenset(
     {"id", "name", "weight", "tests", "test_scripts", "description", "text", "category", "metadata"}
 )
-_REPO_KEYS = frozenset(
-    {"git_url", "branch", "start_commit_sha", "end_commit_sha", "subdir", "sparse_checkout", "path"}
-)
+_MOST_BYTES = 16 << 20
 
 
 def read_prepared(folder: Path, cache_dir: Path | None = None) -> Task:
@@ -71,9 +58,9 @@ def read_prepared(folder: Path, cache_dir: Path | None = None) -> Task:
         metadata=_mapping(data, "metadata", file),
         instruction=instruction,
         environment=_environment(data, folder, file),
-        agent=AgentLimits(timeout_s=_seconds(data, "timeout_sec", file)),
+        agent=AgentLimits(timeout_s=overrides.seconds(data, "timeout_sec", str(file))),
         verifier=VerifierSpec(
-            timeout_s=_seconds(evaluation, "timeout_sec", file),
+            timeout_s=overrides.seconds(evaluation, "timeout_sec", str(file)),
             env=_variables(evaluation, file),
         ),
         tests=folder / "tests" if (folder / "tests").is_dir() else None,
@@ -87,7 +74,9 @@ def read_prepared(folder: Path, cache_dir: Path | None = None) -> Task:
 
 
 def _unknown(data: Mapping[str, Any], known: frozenset[str], where: str) -> tuple[str, ...]:
-    return tuple(f"{where}: '{key}' is not a key here{nearest(key, known)}" for key in data if key not in known)
+    return tuple(
+        f"{where}: '{key}' is not a key here{nearest(key, known)}" for key in data if key not in known
+    )
 
 
 def _check_judged(task: Task, file: Path) -> None:
@@ -97,13 +86,6 @@ def _check_judged(task: Task, file: Path) -> None:
             raise TaskError(f"{file}: no rubric with a weight has a test script; nothing would be judged")
     elif not (task.path / "tests/test.sh").is_file():
         raise TaskError(f"{file}: no rubrics with tests and no tests/test.sh; nothing would be judged")
-
-
-def _seconds(data: Mapping[str, Any], key: str, file: Path) -> float:
-    value = data.get(key, 600)
-    if isinstance(value, bool) or not isinstance(value, int | float) or not 0 < value < math.inf:
-        raise TaskError(f"{file}: {key} is {value!r}, not a number of seconds above 0")
-    return float(value)
 
 
 def _variables(data: Mapping[str, Any], file: Path) -> dict[str, str]:

@@ -7,20 +7,17 @@ warns, because a misspelt limit that silently vanishes changes what is measured.
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import replace
-from functools import partial
 from pathlib import Path
 from typing import Any
 
 from proctor.disk import read_small
 from proctor.errors import TaskError
-from proctor.model.task import AgentLimits, Step, Task, TaskEnvironment, VerifierSpec
-from proctor.tasks import fields, parts
+from proctor.model.task import MAIN_SERVICE, AgentLimits, Step, Task, TaskEnvironment, VerifierSpec
+from proctor.tasks import parts
 from proctor.tasks.digest import task_digest
-from proctor.tasks.network import over, read_environment_network, read_network
-from proctor.tasks.toml_file import Table, TomlFile
-from proctor.tasks.verifiers import Definition, definition_of
+from proctor.tasks.toml_file import KNOWN_SCHEMAS, Table, TomlFile
 
 _MAX_INSTRUCTION_BYTES = 4 << 20
 _CANARY = re.compile(r"<!--.*canary.*-->|#.*canary.*", re.IGNORECASE)
@@ -88,9 +85,9 @@ class _Reader(TomlFile):
 
     def schema_version(self) -> str:
         found = str(self.data.get("schema_version", self.data.get("version", "1.0")))
-        if found not in fields.KNOWN_SCHEMAS:
+        if found not in KNOWN_SCHEMAS:
             key = "schema_version" if "schema_version" in self.data else "version"
-            known = ", ".join(fields.KNOWN_SCHEMAS)
+            known = ", ".join(KNOWN_SCHEMAS)
             self.warn(key, f"schema {found} is not one of {known}", self.data)
         return found
 
@@ -154,13 +151,13 @@ class _Reader(TomlFile):
 
     def inherit(self, own: Table, above: Mapping[str, Any], rules: str) -> Table:
         """A step's table, with what it leaves out taken from the task's."""
-        self.known(rules, own, f"[{own.path.replace('#', ' ')}]")
-        return self.named(over(above, own), own.path)
+        self.known(rules, own, f"[{own.name}]")
+        return self.named(parts.over(above, own), own.path)
 
     def agent(self, table: Mapping[str, Any], where: str) -> AgentLimits:
         if where == "[agent]":
             self.known(where, table)
-        network = read_network(table, partial(self.wrong, data=table))
+        network = parts.network_of(self, table)
         return AgentLimits(
             timeout_s=self.positive(table, "timeout_sec", 600.0),
             user=_text(table.get("user")),
@@ -168,15 +165,13 @@ class _Reader(TomlFile):
             allowed_hosts=network.allowed_hosts,
         )
 
-    def verifier(
-        self, own: Table, environment: TaskEnvironment, *, step: str | None = None
-    ) -> VerifierSpec:
+    def verifier(self, own: Table, environment: TaskEnvironment, *, step: str | None = None) -> VerifierSpec:
         """The verifier of the task or of a step, which takes what it leaves out from the task's."""
-        above = self.table(self.data, "verifier") if step else self.named({}, "")
-        self.known("[verifier]", own, f"[{own.path.replace('#', ' ')}]")
-        table = self.named(over(above, own), own.path)
-        definition = definition_of(self, own, above, self.folder, step)
-        network = read_network(table, partial(self.wrong, data=table))
+        above = self.table(self.data, "verifier") if step else self.named({}, ())
+        self.known("[verifier]", own, f"[{own.name}]")
+        table = self.named(parts.over(above, own), own.path)
+        definition = parts.definition_of(self, own, above, self.folder, step)
+        network = parts.network_of(self, table)
         return VerifierSpec(
             timeout_s=self.positive(table, "timeout_sec", 600.0),
             env={**self.env(above, "[verifier]"), **self.env(own, "[verifier]")},
@@ -189,7 +184,7 @@ class _Reader(TomlFile):
             allowed_hosts=network.allowed_hosts,
         )
 
-    def own_environment(self, definition: Definition, task: TaskEnvironment) -> TaskEnvironment | None:
+    def own_environment(self, definition: parts.Definition, task: TaskEnvironment) -> TaskEnvironment | None:
         """What a separate verifier runs in: its own limits and variables, and its own image if it has one."""
         if not definition.table and not definition.image_from:
             return None
@@ -215,7 +210,7 @@ class _Reader(TomlFile):
         compose = _compose(folder)
         dockerfile = folder / "Dockerfile"
         image = _text(table.get("docker_image"))
-        network = read_environment_network(table, partial(self.wrong, data=table))
+        network = parts.network_of(self, table, environment=True)
         main = folder == self.folder / "environment"
         if main and not image and not compose and not dockerfile.is_file():
             self.warn(
@@ -274,3 +269,38 @@ def _text(value: object) -> str | None:
 def _env_text(value: object) -> str:
     """As a shell would have it: true and false in lower case."""
     return str(value).lower() if isinstance(value, bool) else str(value)
+
+
+def read_runnable(folder: Path, cache_dir: Path | None = None) -> Task:
+    """The task in a folder; TaskError when it is wrong, or asks for what cannot be given."""
+    task = read_task(folder, cache_dir)
+    for reason in refusals(task):
+        raise TaskError(reason)
+    return task
+
+
+def refusals(task: Task) -> Iterator[str]:
+    """Every reason why a task cannot be run, with its file."""
+    file = task.path / "task.toml"
+    verifiers = (task.verifier, *(step.verifier for step in task.steps))
+    environments = [task.environment, *(each.environment for each in verifiers if each.environment)]
+    for reason in dict.fromkeys(each for place in environments for each in _lacking(place)):
+        yield f"{file}: {reason}"
+    services = {
+        *(each.service for each in (*task.artifacts, *(a for step in task.steps for a in step.artifacts))),
+        *(hook.service for each in verifiers for hook in each.collect),
+    } - {MAIN_SERVICE}
+    if services and task.environment.compose is None:
+        names = f"it collects files from services ({', '.join(sorted(services))})"
+        yield f"{file}: {names}, and environment/ has no docker-compose.yaml"
+
+
+def _lacking(environment: TaskEnvironment) -> Iterator[str]:
+    if environment.os == "windows":
+        needs = "os = 'windows' needs Windows containers, which Proctor does not run"
+        yield f"{needs}; only Linux tasks can be run"
+    if environment.gpus:
+        count = f"{environment.gpus} GPU{'s' * (environment.gpus > 1)}"
+        yield f"it asks for {count}, and Proctor's sandboxes have none; set gpus = 0 if it can do without"
+    if environment.tpu:
+        yield f"it asks for a TPU ({environment.tpu}), and Proctor's sandboxes have none"

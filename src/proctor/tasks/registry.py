@@ -10,7 +10,6 @@ import base64
 import hashlib
 import json
 import re
-import tempfile
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -22,8 +21,11 @@ from proctor.errors import FetchError, NotFoundError, ProctorError, UsageError
 from proctor.spec.node import nearest
 from proctor.tasks.address import COMMIT, GitUrl, git_url, inner_path, redacted
 from proctor.tasks.dataset_cache import Notify
+from proctor.tasks.digest import keep
 
-NAME = re.compile(r"(?P<name>[A-Za-z0-9][\w.+-]*(?:/[A-Za-z0-9][\w.+-]*)?)(?:@(?P<version>[\w.+-]+))?", re.ASCII)
+NAME = re.compile(
+    r"(?P<name>[A-Za-z0-9][\w.+-]*(?:/[A-Za-z0-9][\w.+-]*)?)(?:@(?P<version>[\w.+-]+))?", re.ASCII
+)
 """`name`, `org/name` or either with `@version`."""
 MOVING = "head"
 """The version that Harbor prefers, and whose tasks may change."""
@@ -58,7 +60,9 @@ class RegistryDataset:
         return f"{self.name}@{self.version}"
 
 
-def read_registry(source: str, cache_dir: Path, notify: Notify, *, fresh: bool = True) -> list[RegistryDataset]:
+def read_registry(
+    source: str, cache_dir: Path, notify: Notify, *, fresh: bool = True
+) -> list[RegistryDataset]:
     """The datasets of one registry file. Without `fresh`, the copy of an HTTP file is good enough."""
     shown = redacted(source)
     if not source.startswith(("http://", "https://")):
@@ -74,7 +78,7 @@ def read_registry(source: str, cache_dir: Path, notify: Notify, *, fresh: bool =
             raise
         notify(f"note: {error}; the copy of an earlier day is used")
         return _parse(copy.read_bytes(), shown)
-    _keep(copy, content)
+    keep(copy, content)
     return found
 
 
@@ -257,14 +261,3 @@ def _parse(content: bytes, shown: str) -> list[RegistryDataset]:
             )
         )
     return found
-
-
-def _keep(place: Path, content: bytes) -> None:
-    """Best effort: without the copy, only working offline is lost."""
-    try:
-        place.parent.mkdir(parents=True, exist_ok=True)
-        with tempfile.NamedTemporaryFile("wb", dir=place.parent, delete=False) as file:
-            file.write(content)
-        Path(file.name).replace(place)
-    except OSError:
-        return

@@ -71,7 +71,7 @@ def test_the_sample_tasks_of_this_repository_are_clean():
             "error", "tests/test.sh:3", "whatever the tests find",
         ),
         (
-            {"tests/test.sh": "#!/bin/bash\npytest /tests/test_it.py && echo 1 > /logs/verifier/reward.txt\n"},
+            {"tests/test.sh": "#!/bin/sh\npytest /tests/test_it.py && echo 1 > /logs/verifier/reward.txt\n"},
             "warning", "tests/test.sh:2", "not in tests/",
         ),
         (
@@ -79,7 +79,7 @@ def test_the_sample_tasks_of_this_repository_are_clean():
             "warning", "tests/test.sh:3", "'curl' needs the network",
         ),
         (
-            {"tests/test.sh": "#!/bin/bash\npython3 -m pip install -q x || true\necho > /logs/verifier/reward.txt\n"},
+            {"tests/test.sh": "#!/bin/sh\npython3 -m pip install x || :\necho > /logs/verifier/reward.txt\n"},
             "warning", "tests/test.sh:2", "'python3 -m pip install' needs the network",
         ),
         (
@@ -91,9 +91,9 @@ def test_the_sample_tasks_of_this_repository_are_clean():
             {"solution/solve.sh": "#!/bin/bash\necho 1 > /logs/verifier/reward.txt\n"},
             "warning", "solution/solve.sh:2", "the solution uses /logs/verifier",
         ),
-        ({"environment/Dockerfile": "FROM debian\n"}, "hint", "environment/Dockerfile:1", "can change at any time"),
-        ({"environment/Dockerfile": "FROM a/b:latest\n"}, "hint", "environment/Dockerfile:1", "can change at any time"),
-        ({"environment/Dockerfile": "FORM debian:12\n"}, "error", "environment/Dockerfile:1", "is not an instruction"),
+        ({"environment/Dockerfile": "FROM debian\n"}, "hint", "environment/Dockerfile:1", "can change"),
+        ({"environment/Dockerfile": "FROM a/b:latest\n"}, "hint", "environment/Dockerfile:1", "can change"),
+        ({"environment/Dockerfile": "FORM debian:12\n"}, "error", "environment/Dockerfile:1", "not an instr"),
         (
             {"environment/Dockerfile": "FROM debian:12\nCOPY solution/ /x\n"},
             "error", "environment/Dockerfile:2", "not in the build context",
@@ -124,7 +124,10 @@ def test_each_fault_is_named_with_its_place(tmp_path, changed, level, place, sai
         {"instruction.md": "See https://example.org/tests/ and /tests-data and /testsuite.\n"},
         {"instruction.md": "Write the result to /solution/result.json, please.\n"},
         {"solution/solve.sh": "#!/bin/bash\npytest /app/tests\n# not /tests/x\n"},
-        {"tests/test.sh": "#!/bin/bash\npython3 /tests/judge.py\n", "tests/judge.py": "open('/x/reward.json')\n"},
+        {
+            "tests/test.sh": "#!/bin/bash\npython3 /tests/judge.py\n",
+            "tests/judge.py": "open('/x/reward.json')\n",
+        },
         {"tests/test.sh": "#!/bin/bash\nuvx rewardkit /tests\n", "task.toml": ""},
         {"tests/test.sh": "#!/bin/bash\nset -e\npytest /tests\necho 1 > /logs/verifier/reward.txt\n"},
         {"tests/test.sh": "#!/bin/bash\ncurl localhost:80 && echo 1 > /logs/verifier/reward.txt\n"},
@@ -162,7 +165,11 @@ def test_steps_are_checked_each(tmp_path):
 
 def test_a_rubric_without_a_test_is_named(tmp_path):
     folder = tmp_path / "t"
-    meta = {"instructions": "Mend the program, please.", "rubrics": [{"id": "nice"}, {"id": "works", "tests": ["t.sh"]}], "repo": "repo"}
+    meta = {
+        "instructions": "Mend the program, please.",
+        "rubrics": [{"id": "nice"}, {"id": "works", "tests": ["t.sh"]}],
+        "repo": "repo",
+    }
     for name, text in {
         "tb_meta.json": json.dumps(meta),
         "repo/a.py": "",

@@ -18,7 +18,8 @@ from proctor.runs.running import Job, create
 from proctor.sandbox.choose import choose
 from proctor.settings import Settings
 from proctor.spec.grammar import granted_names
-from proctor.tasks.dataset import find_tasks, is_task
+from proctor.tasks.dataset import find_tasks
+from proctor.tasks.walk import is_task
 from proctor.trial.task import sandboxes
 
 

@@ -7,18 +7,17 @@ from pathlib import Path
 from typing import Literal
 
 from proctor.errors import TaskError
-from proctor.tasks.lint import content, image, limits, scripts, secrets
-from proctor.tasks.lint.findings import (
+from proctor.tasks.lint import content, image, scripts
+from proctor.tasks.lint.problems import (
     LEVELS,
-    Finding,
     ImageContent,
     LookInside,
-    Report,
-    Subject,
+    Problem,
+    ReviewedTask,
+    TaskReport,
     from_text,
 )
-from proctor.tasks.read import read_task
-from proctor.tasks.runnable import refusals
+from proctor.tasks.read import read_task, refusals
 from proctor.tasks.walk import task_folders
 
 Proofs = Callable[[str, str], Mapping[str, set[str]]]
@@ -30,11 +29,11 @@ _RULES = (
     scripts.solutions,
     image.base_images,
     image.leaks,
-    limits.sizes,
+    content.sizes,
     content.overrides,
     content.files,
-    secrets.variables,
-    secrets.literals,
+    content.variables,
+    content.literals,
 )
 
 
@@ -44,7 +43,7 @@ def check_folders(
     proofs: Proofs | None = None,
     look_inside: LookInside | None = None,
     cache_dir: Path | None = None,
-) -> list[Report]:
+) -> list[TaskReport]:
     """The task in a folder, or every task below it."""
     return [
         check_task(each, proofs=proofs, look_inside=look_inside, cache_dir=cache_dir)
@@ -58,13 +57,13 @@ def check_task(
     proofs: Proofs | None = None,
     look_inside: LookInside | None = None,
     cache_dir: Path | None = None,
-) -> Report:
+) -> TaskReport:
     """Everything that can be said about one task without running it."""
     try:
         task = read_task(folder, cache_dir)
     except TaskError as error:
-        return Report(name=folder.name, path=folder, findings=(from_text("error", str(error), folder),))
-    subject = Subject(task, look_inside(task.environment) if look_inside else ImageContent())
+        return TaskReport(name=folder.name, path=folder, findings=(from_text("error", str(error), folder),))
+    subject = ReviewedTask(task, look_inside(task.environment) if look_inside else ImageContent())
     findings = [
         *(from_text("warning", warning, folder) for warning in task.warnings),
         *(from_text("error", reason, folder) for reason in refusals(task)),
@@ -76,7 +75,7 @@ def check_task(
         findings += _shown_wrong(folder, known)
         unproven = _unproven(known)
     ordered = sorted(findings, key=lambda finding: LEVELS.index(finding.level))
-    return Report(name=task.name, path=folder, findings=tuple(ordered), unproven=unproven)
+    return TaskReport(name=task.name, path=folder, findings=tuple(ordered), unproven=unproven)
 
 
 def _unproven(known: Mapping[str, set[str]]) -> Unproven:
@@ -85,20 +84,20 @@ def _unproven(known: Mapping[str, set[str]]) -> Unproven:
     return (*oracle, *nop)
 
 
-def _shown_wrong(folder: Path, known: Mapping[str, set[str]]) -> Iterator[Finding]:
+def _shown_wrong(folder: Path, known: Mapping[str, set[str]]) -> Iterator[Problem]:
     """What runs of this very task have shown to be wrong with it."""
     oracle = known.get("oracle", set())
     if oracle and "passed" not in oracle:
-        yield Finding(
-            level="warning",
-            place=str(folder),
-            message=f"the oracle ended as {', '.join(sorted(oracle))}, and has never passed here",
+        yield Problem(
+            "warning",
+            str(folder),
+            f"the oracle ended as {', '.join(sorted(oracle))}, and has never passed here",
             hint="`proctor vet` shows how",
         )
     if "passed" in known.get("nop", set()):
-        yield Finding(
-            level="error",
-            place=str(folder),
-            message="nop has passed: the tests pass when nothing is done",
+        yield Problem(
+            "error",
+            str(folder),
+            "nop has passed: the tests pass when nothing is done",
             hint="make the tests fail on the unchanged workspace",
         )

@@ -7,18 +7,20 @@ import re
 from collections.abc import Iterator
 from pathlib import Path
 
-from proctor.tasks.lint.findings import MAX_TEXT_BYTES, Finding, InImage, Subject, from_text
+from proctor.tasks.lint.problems import MAX_TEXT_BYTES, InImage, Problem, ReviewedTask, from_text
 
 _SCRIPTS = frozenset({".sh", ".py", ".js", ".ts", ".rb", ".pl", ".go", ".rs", ".r", ".java", ".c", ".cpp"})
 _TELLING_LINES = 3
 _TELLING_CHARACTERS = 80
 """A shorter text may well be found somewhere by chance."""
 _COMMANDS = re.compile(r"[;&|\n]+")
-_RUNNER = re.compile(r"(?:^|[\s(/])(?:pytest|python3?|bash|sh|source|node|ruby|perl|uvx?|npx|go|cargo|Rscript)\s")
+_RUNNER = re.compile(
+    r"(?:^|[\s(/])(?:pytest|python3?|bash|sh|source|node|ruby|perl|uvx?|npx|go|cargo|Rscript)\s"
+)
 _ORDINARY = re.compile(r"^(?:#.*|set -\S+|exit \d+|cd \S+|)$")
 
 
-def base_images(subject: Subject) -> Iterator[Finding]:
+def base_images(subject: ReviewedTask) -> Iterator[Problem]:
     """Images without a version."""
     environment = subject.task.environment
     if environment.image and _floats(environment.image):
@@ -44,25 +46,25 @@ def _floats(image: str) -> bool:
     return ":" not in tag or tag.endswith(":latest")
 
 
-def _unpinned(place: str, image: str) -> Finding:
-    return Finding(
-        level="hint",
-        place=place,
-        message="an image without a version can change at any time",
+def _unpinned(place: str, image: str) -> Problem:
+    return Problem(
+        "hint",
+        place,
+        "an image without a version can change at any time",
         detail=image,
         hint="name a version, for example debian:bookworm-slim",
     )
 
 
-def leaks(subject: Subject) -> Iterator[Finding]:
+def leaks(subject: ReviewedTask) -> Iterator[Problem]:
     """Files of the solution and of the tests that the agent can read in the image."""
     for problem in subject.image.problems:
         yield from_text("error", problem, subject.task.path)
     for place, source in subject.image.missing:
-        yield Finding(
-            level="error",
-            place=place,
-            message="the image cannot be built: COPY names something that is not in the build context",
+        yield Problem(
+            "error",
+            place,
+            "the image cannot be built: COPY names something that is not in the build context",
             detail=source,
             hint="add the file to environment/, or leave the line out",
         )
@@ -77,39 +79,47 @@ def leaks(subject: Subject) -> Iterator[Finding]:
         return
     for file in _files(subject.test_folders):
         if _judges(subject, file) and (copy := _copy_of(file, by_size)):
-            yield Finding(
-                level="error",
-                place=copy.place,
-                message=f"the image contains {_named(subject, file)} (identical content), where the agent can "
-                "read it",
+            yield Problem(
+                "error",
+                copy.place,
+                (
+                    f"the image contains {_named(subject, file)} (identical content), where the agent can "
+                    "read it"
+                ),
                 detail=copy.path,
                 hint="leave it out of the image; the tests are copied in when they run",
             )
 
 
-def _solution_leaks(subject: Subject, file: Path, by_size: dict[int, list[InImage]]) -> Iterator[Finding]:
+def _solution_leaks(
+    subject: ReviewedTask, file: Path, by_size: dict[int, list[InImage]]
+) -> Iterator[Problem]:
     script = file.suffix.lower() in _SCRIPTS
     if copy := _copy_of(file, by_size):
         solves = file.name == "solve.sh"
-        yield Finding(
-            level="error" if solves else "warning",
-            place=copy.place,
-            message=f"the image contains {_named(subject, file)} (identical content), where the agent can read it",
+        yield Problem(
+            "error" if solves else "warning",
+            copy.place,
+            f"the image contains {_named(subject, file)} (identical content), where the agent can read it",
             detail=copy.path,
-            hint="leave it out of the image: a .dockerignore, or a narrower COPY"
-            if solves
-            else "leave it out of the image if it is part of the answer",
+            hint=(
+                "leave it out of the image: a .dockerignore, or a narrower COPY"
+                if solves
+                else "leave it out of the image if it is part of the answer"
+            ),
         )
         return
-    told = _told(subject.text(file)) if script else ""
-    if not told:
+    significant = _significant_text(subject.text(file)) if script else ""
+    if not significant:
         return
     for each in subject.image.files:
-        if len(told) <= each.size <= MAX_TEXT_BYTES and told in _plain(subject.text(each.source)):
-            yield Finding(
-                level="error",
-                place=each.place,
-                message=f"the image contains the text of {_named(subject, file)}, where the agent can read it",
+        if len(significant) <= each.size <= MAX_TEXT_BYTES and significant in _plain(
+            subject.text(each.source)
+        ):
+            yield Problem(
+                "error",
+                each.place,
+                f"the image contains the text of {_named(subject, file)}, where the agent can read it",
                 detail=each.path,
                 hint="leave it out of the image",
             )
@@ -121,7 +131,7 @@ def _files(folders: tuple[Path, ...]) -> list[Path]:
     return [file for file in found if not file.is_symlink() and file.is_file()]
 
 
-def _judges(subject: Subject, file: Path) -> bool:
+def _judges(subject: ReviewedTask, file: Path) -> bool:
     """Whether a file of tests/ is the verifier's own: its script, or a program that the script runs.
 
     Tests often hold a clean copy of a file of the image, to put it back or to compare with it: that is fine.
@@ -154,7 +164,7 @@ def _digest(file: Path) -> bytes:
         return hashlib.file_digest(opened, "sha256").digest()
 
 
-def _told(text: str) -> str:
+def _significant_text(text: str) -> str:
     """What a solution says, without comments and ordinary lines; empty when that is too little to tell."""
     plain = _plain(text)
     enough = plain.count("\n") + 1 >= _TELLING_LINES and len(plain) >= _TELLING_CHARACTERS
@@ -166,5 +176,5 @@ def _plain(text: str) -> str:
     return "\n".join(line for line in lines if not _ORDINARY.match(line))
 
 
-def _named(subject: Subject, file: Path) -> str:
+def _named(subject: ReviewedTask, file: Path) -> str:
     return file.relative_to(subject.task.path).as_posix()

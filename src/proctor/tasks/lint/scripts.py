@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterator
 from pathlib import Path
 
-from proctor.tasks.lint.findings import Finding, Subject, line_with
+from proctor.tasks.lint.problems import Problem, ReviewedTask, line_with
 
 _SHORT = 20
 _START = r"(?<![\w./~$}%@:-])"
@@ -19,85 +19,84 @@ _CANARY = re.compile(r"<!--.*canary.*-->|#.*canary.*", re.IGNORECASE)
 _REWARD = re.compile(r"reward\.(?:txt|json)|rewardkit|reward_(?:text|json)_path")
 _FETCHES = re.compile(
     r"(?:^|[;&|(]|\b(?:sudo|then|do|else|if)\s)\s*"
-    r"(curl|wget|apt(?:-get)? (?:-\S+ )*(?:install|update)|apk add|(?:python[\d.]* -m )?pip[\d.]* install|uvx|"
-    r"uv (?:pip|tool|sync)|"
-    r"npm (?:install|ci)|git clone)\b"
+    r"(curl|wget|apt(?:-get)? (?:-\S+ )*(?:install|update)|apk add|(?:python[\d.]* -m )?pip[\d.]* install|"
+    r"uvx|uv (?:pip|tool|sync)|npm (?:install|ci)|git clone)\b"
 )
 _ALWAYS = re.compile(
-    r"^\s*(?:echo|printf)\s+(?:-n\s+)?[\"']?1(?:\.0+)?(?:\\n)?[\"']?\s*>\s*[\"']?/logs/verifier/reward\.txt", re.MULTILINE
+    r"^\s*(?:echo|printf)\s+(?:-n\s+)?[\"']?1(?:\.0+)?(?:\\n)?[\"']?\s*>\s*[\"']?/logs/verifier/reward\.txt",
+    re.MULTILINE,
 )
-_DECIDES = re.compile(r"\b(?:if|case|while|until|trap|exec)\b|&&|\bset -\w*e|\bexit [1-9$]|\|\| *(?:exit|\{|echo)")
+_DECIDES = re.compile(
+    r"\b(?:if|case|while|until|trap|exec)\b|&&|\bset -\w*e|\bexit [1-9$]|\|\| *(?:exit|\{|echo)"
+)
 _RUNS = re.compile(
     r"(?:^|[\s;&|(])(?:pytest|python3?|bash|sh|source|\.|node|ruby|perl)\s+(?:-\w+\s+)*/tests/([\w./-]*[\w-])"
 )
-_GIVEN_TIME = re.compile(r"\byou have (\d+(?:\.\d+)?) (second|minute|hour)s? to (?:complete|finish|solve|do)\b", re.IGNORECASE)
+_GIVEN_TIME = re.compile(
+    r"\byou have (\d+(?:\.\d+)?) (second|minute|hour)s? to (?:complete|finish|solve|do)\b", re.IGNORECASE
+)
 _SECONDS = {"second": 1.0, "minute": 60.0, "hour": 3600.0}
-_LOCAL = re.compile(r"localhost|127\.0\.0\.1|0\.0\.0\.0|\[::1\]|file://|--no-index|\$\{?\w*(?:HOST|URL)\w*\}?")
+_LOCAL = re.compile(
+    r"localhost|127\.0\.0\.1|0\.0\.0\.0|\[::1\]|file://|--no-index|\$\{?\w*(?:HOST|URL)\w*\}?"
+)
 
 
-def instructions(subject: Subject) -> Iterator[Finding]:
+def instructions(subject: ReviewedTask) -> Iterator[Problem]:
     """The instruction for the agent."""
     task = subject.task
-    texts = [(task.path / "steps" / step.name / "instruction.md", step.instruction) for step in task.steps]
-    for file, told in texts or [(task.path / "instruction.md", task.instruction)]:
-        if len(told.strip()) < _SHORT:
-            yield Finding(
-                level="warning",
-                place=str(file),
-                message="the instruction is very short",
-                hint="say what is to be done, and where",
-            )
+    steps = [(task.path / "steps" / each.name, each.instruction, each.agent.timeout_s) for each in task.steps]
+    for folder, instruction, limit_s in steps or [(task.path, task.instruction, task.agent.timeout_s)]:
+        file = folder / "instruction.md"
+        if len(instruction.strip()) < _SHORT:
+            hint = "say what is to be done, and where"
+            yield Problem("warning", str(file), "the instruction is very short", hint=hint)
         yield from _mentions(subject, file)
-    for file, told, limit_s in [
-        *((each, text, step.agent.timeout_s) for (each, text), step in zip(texts, task.steps, strict=True)),
-        *([] if texts else [(task.path / "instruction.md", task.instruction, task.agent.timeout_s)]),
-    ]:
-        yield from _promised_time(file, told, limit_s)
+        yield from _promised_time(file, instruction, limit_s)
 
 
-def _promised_time(file: Path, told: str, limit_s: float) -> Iterator[Finding]:
-    for match in _GIVEN_TIME.finditer(told):
+def _promised_time(file: Path, instruction: str, limit_s: float) -> Iterator[Problem]:
+    for match in _GIVEN_TIME.finditer(instruction):
         promised_s = float(match[1]) * _SECONDS[match[2].lower()]
         if promised_s != limit_s:
-            yield Finding(
-                level="warning",
-                place=str(file),
-                message="the instruction states another time limit than the agent has",
+            yield Problem(
+                "warning",
+                str(file),
+                "the instruction states another time limit than the agent has",
                 detail=f"{match[0]}, and [agent] timeout_sec is {limit_s:g}",
                 hint="make both the same",
             )
 
 
-def _mentions(subject: Subject, file: Path) -> Iterator[Finding]:
+def _mentions(subject: ReviewedTask, file: Path) -> Iterator[Problem]:
     text = subject.text(file)
     if found := next(((n, 0) for n, line in enumerate(text.splitlines(), 1) if _TESTS.search(line)), None):
-        yield Finding(
-            level="warning",
-            place=f"{file}:{found[0]}",
-            message="the instruction names /tests, which is emptied before the tests run and hidden till then",
+        yield Problem(
+            "warning",
+            f"{file}:{found[0]}",
+            "the instruction names /tests, which is emptied before the tests run and hidden till then",
             hint="describe the wanted result instead",
         )
     for number, line in enumerate(text.splitlines(), 1):
         named = [name for name in _SOLUTION_FILE.findall(line) if _of_solution(subject, name)]
         if named:
-            yield Finding(
-                level="warning",
-                place=f"{file}:{number}",
-                message=f"the instruction names /solution/{named[0]}, a file that only the oracle gets",
+            yield Problem(
+                "warning",
+                f"{file}:{number}",
+                f"the instruction names /solution/{named[0]}, a file that only the oracle gets",
                 hint="describe the wanted result instead",
             )
             break
     shown = text.splitlines()[_top(text) :]
     if any(_CANARY.fullmatch(line.strip()) for line in shown):
-        yield Finding(
-            level="hint",
-            place=str(file),
-            message="a canary comment below the first lines is shown to the agent",
+        yield Problem(
+            "hint",
+            str(file),
+            "a canary comment below the first lines is shown to the agent",
             hint="move it to the top of the file, where it is left out",
         )
 
 
-def _of_solution(subject: Subject, name: str) -> bool:
+def _of_solution(subject: ReviewedTask, name: str) -> bool:
     return any((folder / name).is_file() for folder in subject.solution_folders)
 
 
@@ -107,7 +106,7 @@ def _top(text: str) -> int:
     return next((n for n, line in enumerate(lines) if not _CANARY.fullmatch(line.strip())), len(lines))
 
 
-def tests(subject: Subject) -> Iterator[Finding]:
+def tests(subject: ReviewedTask) -> Iterator[Problem]:
     """The script that judges."""
     task = subject.task
     found = [folder / "test.sh" for folder in subject.test_folders if (folder / "test.sh").is_file()]
@@ -116,69 +115,67 @@ def tests(subject: Subject) -> Iterator[Finding]:
         yield from _network(subject, script)
         yield from _missing_files(subject, script)
     if found and not task.rubrics and not _rewards(subject):
-        yield Finding(
-            level="warning",
-            place=str(found[0]),
-            message="nothing in tests/ writes reward.txt or reward.json: the task would end as verifier_error",
+        yield Problem(
+            "warning",
+            str(found[0]),
+            "nothing in tests/ writes reward.txt or reward.json: the task would end as verifier_error",
             hint="write 1 or 0 to /logs/verifier/reward.txt",
         )
     if not task.steps:  # a step that only prepares the next may well reward whatever happens
         yield from _always_rewarded(subject, found)
     for rubric in task.rubrics:
         if not rubric.tests:
-            yield Finding(
-                level="warning",
-                place=str(task.path / "tb_meta.json"),
-                message=f"rubric '{rubric.id}' has no test: it is shown as untested and does not count",
+            yield Problem(
+                "warning",
+                str(task.path / "tb_meta.json"),
+                f"rubric '{rubric.id}' has no test: it is shown as untested and does not count",
                 hint="name a script under tests/",
             )
 
 
-def _script(subject: Subject, script: Path) -> Iterator[Finding]:
+def _script(subject: ReviewedTask, script: Path) -> Iterator[Problem]:
     text = subject.text(script)
     if "\r\n" in text:
-        yield Finding(
-            level="error",
-            place=str(script),
-            message="Windows line ends: the shell reads them as part of the commands",
+        yield Problem(
+            "error",
+            str(script),
+            "Windows line ends: the shell reads them as part of the commands",
             hint="convert the file to plain newlines",
         )
     if text.strip() and not text.startswith("#!"):
-        yield Finding(
-            level="hint", place=f"{script}:1", message="no #! line", hint="begin the script with #!/bin/bash"
-        )
+        yield Problem("hint", f"{script}:1", "no #! line", hint="begin the script with #!/bin/bash")
 
 
-def _always_rewarded(subject: Subject, found: list[Path]) -> Iterator[Finding]:
+def _always_rewarded(subject: ReviewedTask, found: list[Path]) -> Iterator[Problem]:
     """Scripts that give the full reward whatever their tests say."""
     for script in found:
         text = subject.text(script)
         if _ALWAYS.search(text) and len(_REWARD.findall(text)) == 1 and not _DECIDES.search(text):
             number = next(n for n, line in enumerate(text.splitlines(), 1) if _ALWAYS.match(line))
-            yield Finding(
-                level="error",
-                place=f"{script}:{number}",
-                message="the reward is 1 whatever the tests find",
+            yield Problem(
+                "error",
+                f"{script}:{number}",
+                "the reward is 1 whatever the tests find",
                 hint="write 1 only when they have passed, else 0",
             )
 
 
-def _missing_files(subject: Subject, script: Path) -> Iterator[Finding]:
+def _missing_files(subject: ReviewedTask, script: Path) -> Iterator[Problem]:
     """Programs of /tests that the script runs and that are not there."""
     for number, line in enumerate(subject.text(script).splitlines(), 1):
         for name in [] if line.lstrip().startswith("#") else _RUNS.findall(line):
             made = re.search(rf"(?:>|cp .*|mv .*|-o)\s*/tests/{re.escape(name)}", subject.text(script))
             if not made and not any((folder / name).exists() for folder in subject.test_folders):
-                yield Finding(
-                    level="warning",
-                    place=f"{script}:{number}",
-                    message="the tests run a file that is not in tests/",
+                yield Problem(
+                    "warning",
+                    f"{script}:{number}",
+                    "the tests run a file that is not in tests/",
                     detail=f"/tests/{name}",
                     hint="add it, or correct its name",
                 )
 
 
-def _network(subject: Subject, script: Path) -> Iterator[Finding]:
+def _network(subject: ReviewedTask, script: Path) -> Iterator[Problem]:
     task = subject.task
     asked = task.verifier.network or task.environment.network
     if asked != "none" or task.verifier.separate:
@@ -186,38 +183,38 @@ def _network(subject: Subject, script: Path) -> Iterator[Finding]:
     for number, line in enumerate(subject.text(script).splitlines(), 1):
         match = None if line.lstrip().startswith("#") or _LOCAL.search(line) else _FETCHES.search(line)
         if match:
-            yield Finding(
-                level="warning",
-                place=f"{script}:{number}",
-                message=f"'{match[1]}' needs the network, which the tests do not have",
+            yield Problem(
+                "warning",
+                f"{script}:{number}",
+                f"'{match[1]}' needs the network, which the tests do not have",
                 hint="install what the tests need in the image, or change network_mode",
             )
             return
 
 
-def _rewards(subject: Subject) -> bool:
+def _rewards(subject: ReviewedTask) -> bool:
     """Whether anything that the tests may run writes a reward file. The image may hold the grader."""
     folders = [*subject.test_folders, *([folder] if (folder := subject.task.environment.folder) else [])]
     files = (file for folder in folders for file in sorted(folder.rglob("*")) if file.is_file())
     return any(_REWARD.search(subject.text(file)) for file in files)
 
 
-def solutions(subject: Subject) -> Iterator[Finding]:
+def solutions(subject: ReviewedTask) -> Iterator[Problem]:
     """The author's solution."""
     task = subject.task
     missing = [step.name for step in task.steps if not (step.solution or task.solution)]
     if missing:
-        yield Finding(
-            level="warning",
-            place=str(task.path / "steps" / missing[0]),
-            message=f"step '{missing[0]}' has no solution/solve.sh",
+        yield Problem(
+            "warning",
+            str(task.path / "steps" / missing[0]),
+            f"step '{missing[0]}' has no solution/solve.sh",
             hint="without it nothing shows that the task can be solved",
         )
     elif not task.steps and task.solution is None:
-        yield Finding(
-            level="warning",
-            place=str(task.path / "solution"),
-            message="no solution/solve.sh: the oracle cannot do this task",
+        yield Problem(
+            "warning",
+            str(task.path / "solution"),
+            "no solution/solve.sh: the oracle cannot do this task",
             hint="without it nothing shows that the task can be solved",
         )
     for script in [file for folder in subject.solution_folders for file in sorted(folder.glob("*.sh"))]:
@@ -225,9 +222,9 @@ def solutions(subject: Subject) -> Iterator[Finding]:
         if "\r\n" in text and script.name == "solve.sh":
             yield from _script(subject, script)
         if found := line_with(_VERIFIER, text):
-            yield Finding(
-                level="warning",
-                place=f"{script}:{found[0]}",
-                message=f"the solution uses {found[1][1] or found[1][0]}, which an agent cannot",
+            yield Problem(
+                "warning",
+                f"{script}:{found[0]}",
+                f"the solution uses {found[1][1] or found[1][0]}, which an agent cannot",
                 hint="solve the task with what the agent has",
             )

@@ -168,7 +168,7 @@ def _registered(job: dict[str, Any]) -> Any:
     """The registered class, from its own file or module alone where that is enough."""
     from pathlib import Path
 
-    from proctor.experiments.load import load_file, load_module
+    from proctor.experiments.discover import load_file, load_module
 
     loaded = []
     if job["file"]:

@@ -19,7 +19,7 @@ from proctor.model.task import Task
 from proctor.spec.secrets import concealed
 from proctor.tasks.digest import task_digest
 from proctor.tasks.overrides import apply, check_overrides, load_overrides, merge
-from proctor.tasks.runnable import read_runnable
+from proctor.tasks.read import read_runnable
 from proctor.trial.task.workspace import Workspace, workspace_for
 
 

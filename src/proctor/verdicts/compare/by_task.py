@@ -9,8 +9,7 @@ from statistics import variance
 
 from proctor.analysis.compare import paired_ratio
 from proctor.analysis.estimate import Score, TaskRewards, denominators
-from proctor.analysis.interval import Interval
-from proctor.analysis.stratified import difference_interval, rollouts_worth
+from proctor.analysis.interval import Interval, difference_interval, rollouts_worth
 from proctor.model.run import RunInfo
 from proctor.runfolder.read import metric_of
 from proctor.verdicts.compare.means import Mean, clustered_mean

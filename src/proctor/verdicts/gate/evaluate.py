@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from proctor.analysis.multiple import holm
+from proctor.analysis.p_values import holm
 from proctor.analysis.times import Noise
 from proctor.model.facts import differences
 from proctor.model.outcome import Blame, Outcome

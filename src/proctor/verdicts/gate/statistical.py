@@ -15,7 +15,7 @@ from proctor.analysis.compare import PairedScores, missing_bounds, paired_scores
 from proctor.analysis.distributions import normal_quantile, t_quantile
 from proctor.analysis.estimate import TaskRewards
 from proctor.analysis.interval import Interval
-from proctor.analysis.rates import fisher
+from proctor.analysis.p_values import fisher
 from proctor.analysis.times import Noise
 from proctor.analysis.verdict import Verdict, judge
 from proctor.model.quick import quick

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 
-from proctor.analysis.rates import fisher
+from proctor.analysis.p_values import fisher
 from proctor.model.outcome import Blame, Outcome
 from proctor.model.place import attempt_folder
 from proctor.model.vetting import Check, check_of

@@ -18,8 +18,8 @@ MAX_TEXT_BYTES = 1 << 20
 _PLACE = re.compile(r"^(?P<place>[^\s:][^:]*(?::\d+)?): (?P<message>.*)$", re.DOTALL)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Finding:
+@dataclass(frozen=True, slots=True)
+class Problem:
     """One thing to know about a task."""
 
     level: Level
@@ -34,21 +34,21 @@ class Finding:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Report:
+class TaskReport:
     """What was found in one task."""
 
     name: str
     path: Path
-    findings: tuple[Finding, ...]
+    findings: tuple[Problem, ...]
     unproven: tuple[Literal["oracle", "nop"], ...] = ()
     """What no run here has shown: that the oracle passes, that doing nothing fails."""
 
     @property
-    def errors(self) -> list[Finding]:
+    def errors(self) -> list[Problem]:
         """What keeps the task from being run, or makes its results worthless."""
         return self.of("error")
 
-    def of(self, level: Level) -> list[Finding]:
+    def of(self, level: Level) -> list[Problem]:
         """The findings of one level."""
         return [finding for finding in self.findings if finding.level == level]
 
@@ -80,7 +80,7 @@ LookInside = Callable[[TaskEnvironment], ImageContent]
 
 
 @dataclass(frozen=True)
-class Subject:
+class ReviewedTask:
     """A task under review, with its files read at most once."""
 
     task: Task
@@ -108,12 +108,12 @@ class Subject:
         return tuple(each for each in (self.task.path / name, *steps) if each.is_dir())
 
 
-def from_text(level: Level, text: str, folder: Path) -> Finding:
+def from_text(level: Level, text: str, folder: Path) -> Problem:
     """A message that begins with its place, and may end with a hint."""
     match = _PLACE.match(text)
     place, message = (match["place"], match["message"]) if match else (str(folder), text)
     said, _, hint = message.partition("; ")
-    return Finding(level=level, place=place, message=said, hint=hint)
+    return Problem(level, place, said, hint=hint)
 
 
 def line_with(pattern: re.Pattern[str], text: str) -> tuple[int, re.Match[str]] | None:

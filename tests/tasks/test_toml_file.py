@@ -1,4 +1,4 @@
-"""Every row of the table of the format is tried: what is honoured changes the task, what is refused is refused."""
+"""Every row of the table of the format is tried: what is honoured changes the task, the rest is refused."""
 
 from __future__ import annotations
 
@@ -9,9 +9,8 @@ import pytest
 
 from proctor.errors import TaskError
 from proctor.model.task import Task, VerifierSpec
-from proctor.tasks.fields import FILES, TABLES
-from proctor.tasks.read import read_task
-from proctor.tasks.runnable import read_runnable, refusals
+from proctor.tasks.read import read_runnable, read_task, refusals
+from proctor.tasks.toml_file import FILES, TABLES
 
 STEP = '[[steps]]\nname = "one"\n'
 FOLDERS = {
@@ -148,7 +147,11 @@ def test_every_row_of_the_table_is_tried_here():
 
 @pytest.mark.parametrize(("table", "key"), sorted(HONOURED))
 def test_a_key_that_is_honoured_makes_another_task(tmp_path, table, key):
-    if table == "[verifier]" and key in {"network_mode", "allowed_hosts"} and not hasattr(VerifierSpec, "network"):
+    if (
+        table == "[verifier]"
+        and key in {"network_mode", "allowed_hosts"}
+        and not hasattr(VerifierSpec, "network")
+    ):
         pytest.skip("the tests share the agent's network")
     assert meant(tmp_path, HONOURED[table, key]) != meant(tmp_path, BEFORE.get(table, ""))
 
@@ -158,7 +161,7 @@ def test_a_key_that_is_refused_is_read_and_then_refused_with_its_reason(tmp_path
     toml, reason = REFUSED[table, key]
     folder = make(tmp_path / "t", toml)
     assert any(reason in each for each in refusals(read_task(folder)))
-    with pytest.raises(TaskError, match="task.toml: "):
+    with pytest.raises(TaskError, match=r"task\.toml: "):
         read_runnable(folder)
 
 
@@ -245,7 +248,9 @@ def test_loose_files_are_laid_out_only_for_a_ready_image_without_a_dockerfile(tm
     ready = '[environment]\ndocker_image = "a:1"\n'
     assert read_task(make(tmp_path / "a", ready)).environment.loose_files is None
     files = {"environment/Dockerfile": None, "environment/data.txt": "1"}
-    assert read_task(make(tmp_path / "b", ready, **files)).environment.loose_files == tmp_path / "b/environment"
+    assert (
+        read_task(make(tmp_path / "b", ready, **files)).environment.loose_files == tmp_path / "b/environment"
+    )
     without = read_task(make(tmp_path / "c", "", **files))
     assert without.environment.loose_files is None
     assert "no Dockerfile and no docker_image" in without.warnings[0]

@@ -1,8 +1,9 @@
-"""Whether two rates of rare events differ: Fisher's exact test. Standard library only."""
+"""P-values without numpy: Fisher's exact test of two rates, and Holm's correction for many tests at once."""
 
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 
 
 def fisher(events_a: int, count_a: int, events_b: int, count_b: int) -> float:
@@ -26,3 +27,16 @@ def fisher(events_a: int, count_a: int, events_b: int, count_b: int) -> float:
 
 def _log_comb(count: int, chosen: int) -> float:
     return math.lgamma(count + 1) - math.lgamma(chosen + 1) - math.lgamma(count - chosen + 1)
+
+
+def holm(p_values: Sequence[float]) -> tuple[float, ...]:
+    """Adjusted p-values: with all below α, the chance of a single false one among them is below α."""
+    count = len(p_values)
+    adjusted = [0.0] * count
+    worst = 0.0
+    for rank, index in enumerate(sorted(range(count), key=p_values.__getitem__)):
+        value = p_values[index] * (count - rank)
+        if not value <= worst:  # spelt out: a sweep asks a hundred thousand questions
+            worst = min(1.0, value)
+        adjusted[index] = worst
+    return tuple(adjusted)

@@ -1,26 +1,25 @@
-"""TOML into nodes with places: values from the standard library, places from a second look at valid text.
+"""TOML and JSON into nodes with places: values from the standard library, places from a second look.
 
-`tomllib` decides what is valid and what it means, so the scanner only has to find where things are.
+The library decides what is valid and what it means, so the scanner only has to find where things are.
 """
 
 from __future__ import annotations
 
 import datetime as dt
+import json
 import re
 import tomllib
 from typing import Any
 
 from proctor.errors import SpecError
-from proctor.spec.json_positions import Lines
-from proctor.spec.node import MAX_DEPTH, Mark, Node, scalar, spend
+from proctor.spec.node import MAX_DEPTH, Lines, Mark, Node, scalar, spend
 
-Path = tuple[str | int, ...]
+KeyPath = tuple[str | int, ...]
 _PLACE = re.compile(
     r"(?P<message>.*) \(at (?:line (?P<line>\d+), column (?P<column>\d+)|end of document)\)", re.DOTALL
 )
 _BLANK = re.compile(r"(?:[ \t\r\n]|#[^\n]*)*")
 _DIGITS = re.compile(r"[0-9_]{4000,}")
-_SPACE = re.compile(r"[ \t]*")
 _BARE = re.compile(r"[A-Za-z0-9_-]+")
 _ATOM = re.compile(r"[^,\]}#\n]*")
 # tomllib takes quadratic time over the parts of a dotted key. Anchored at the start of a word: linear itself.
@@ -33,116 +32,147 @@ _STRINGS = (
 )
 
 
-class _Scanner:
-    """Records the place of each key and value of a text that `tomllib` has accepted."""
+class Places:
+    """The place of each key and value of a text that the library has accepted."""
 
-    def __init__(self, source: str, file: str) -> None:
+    def __init__(self, source: str, file: str = "", *, is_json: bool = False) -> None:
         self.source = source
+        self.is_json = is_json
         self.lines = Lines(source, file)
         self.at = 0
-        self.keys: dict[Path, Mark] = {}
-        self.values: dict[Path, Mark] = {}
-        self.lengths: dict[Path, int] = {}
+        self.keys: dict[KeyPath, Mark] = {}
+        self.values: dict[KeyPath, Mark] = {}
+        self.lengths: dict[KeyPath, int] = {}
+        if is_json:
+            self._value(())
+        else:
+            self._document()
 
-    def run(self) -> None:
-        table: Path = ()
-        while self.skip(_BLANK):
+    def of(self, path: KeyPath) -> Mark | None:
+        """Where a key is, or the entry of a list; None when it is not written down."""
+        return self.keys.get(path) or self.values.get(path)
+
+    def _document(self) -> None:
+        table: KeyPath = ()
+        while self._skip():
             if self.source.startswith("[", self.at):
-                table = self.header()
+                table = self._header()
             else:
-                self.assignment(table)
+                self._assignment(table)
 
-    def skip(self, pattern: re.Pattern[str]) -> bool:
+    def _skip(self, pattern: re.Pattern[str] = _BLANK) -> bool:
         """Pass over what matches; whether anything is left."""
         self.at = pattern.match(self.source, self.at).end()  # type: ignore[union-attr]  # each matches nothing too
         return self.at < len(self.source)
 
-    def header(self) -> Path:
+    def _header(self) -> KeyPath:
         start = self.at
         array = self.source.startswith("[[", self.at)
         self.at += 2 if array else 1
-        parts = self.key()
+        parts = self._key()
         self.at += 2 if array else 1
-        path: Path = ()
+        path: KeyPath = ()
         for part, mark in parts[:-1]:
             path = (*path, part)
             self.keys.setdefault(path, mark)
-            path = self.inside(path)
+            path = self._inside(path)
         name, mark = parts[-1]
         path = (*path, name)
         self.keys.setdefault(path, mark)
         self.values.setdefault(path, self.lines.mark(start))
         if array:
             self.lengths[path] = self.lengths.get(path, 0) + 1
-            path = self.inside(path)
+            path = self._inside(path)
             self.values[path] = self.lines.mark(start)
         return path
 
-    def inside(self, path: Path) -> Path:
+    def _inside(self, path: KeyPath) -> KeyPath:
         """The last entry of an array of tables, or the path itself."""
         return (*path, self.lengths[path] - 1) if path in self.lengths else path
 
-    def assignment(self, table: Path) -> None:
-        parts = self.key()
+    def _assignment(self, table: KeyPath) -> None:
+        parts = self._key()
         path = table
         for part, mark in parts:
             path = (*path, part)
+            if self.is_json and path in self.keys:
+                line = self.keys[path].line
+                raise mark.error(f"'{part}' is given twice; the first is in line {line}")
             self.keys.setdefault(path, mark)
             self.values.setdefault(path, mark)
-        self.at += 1
-        self.value(path)
+        self.at += 1  # '=', or ':' in JSON
+        self._value(path)
 
-    def key(self) -> list[tuple[str, Mark]]:
+    def _key(self) -> list[tuple[str, Mark]]:
         """A dotted key, up to and not including what follows it."""
         parts: list[tuple[str, Mark]] = []
         while True:
-            self.skip(_SPACE)
+            self._skip()
             mark = self.lines.mark(self.at)
-            match = _BARE.match(self.source, self.at) or self.string()
+            match = _BARE.match(self.source, self.at) or self._string()
             self.at = match.end()
             raw = match.group()
-            parts.append((raw if raw[0] not in "\"'" else tomllib.loads(f"k={raw}")["k"], mark))
-            self.skip(_SPACE)
+            parts.append((raw if raw[0] not in "\"'" else self._text(raw), mark))
+            self._skip()
             if not self.source.startswith(".", self.at):
                 return parts
             self.at += 1
 
-    def string(self) -> re.Match[str]:
+    def _text(self, raw: str) -> str:
+        found: str = json.loads(raw) if self.is_json else tomllib.loads(f"k={raw}")["k"]
+        return found
+
+    def _string(self) -> re.Match[str]:
         matches = (pattern.match(self.source, self.at) for pattern in _STRINGS)
         return next(match for match in matches if match)
 
-    def value(self, path: Path) -> None:
-        self.skip(_SPACE)
+    def _value(self, path: KeyPath) -> None:
+        self._skip()
         self.values[path] = self.lines.mark(self.at)
         first = self.source[self.at]
         if first in "\"'":
-            self.at = self.string().end()
+            self.at = self._string().end()
         elif first == "[":
-            self.array(path)
+            self._items(path, "]")
         elif first == "{":
-            self.inline_table(path)
+            self._items(path, "}")
         else:
-            self.skip(_ATOM)
+            self._skip(_ATOM)
 
-    def array(self, path: Path) -> None:
+    def _items(self, path: KeyPath, closing: str) -> None:
+        """The inside of a list, or of a table between braces."""
         self.at += 1
         index = 0
-        while self.skip(_BLANK) and self.source[self.at] != "]":
-            self.value((*path, index))
+        while self._skip() and self.source[self.at] != closing:
+            if closing == "]":
+                self._value((*path, index))
+            else:
+                self._assignment(path)
             index += 1
-            self.skip(_BLANK)
+            self._skip()
             if self.source[self.at] == ",":
                 self.at += 1
         self.at += 1
 
-    def inline_table(self, path: Path) -> None:
-        self.at += 1
-        while self.skip(_BLANK) and self.source[self.at] != "}":
-            self.assignment(path)
-            self.skip(_BLANK)
-            if self.source[self.at] == ",":
-                self.at += 1
-        self.at += 1
+
+def parse_json(source: str, file: str = "") -> Node | None:
+    """The tree of one JSON document; None when there is nothing in it."""
+    if not source.strip(" \t\r\n"):
+        return None
+    try:
+        data = json.loads(source)
+    except json.JSONDecodeError as error:
+        message = error.msg[0].lower() + error.msg[1:].removesuffix(" at").removesuffix(" starting")
+        following = source[error.pos : error.pos + 1]
+        if following in {"}", "]"} and source[: error.pos].rstrip().endswith(","):
+            message = f"a comma before '{following}'"
+        raise Mark(file, error.lineno, error.colno).error(f"not valid JSON: {message}") from None
+    except RecursionError:
+        raise SpecError(f"nested deeper than {MAX_DEPTH} levels", file=file) from None
+    except ValueError:
+        raise _too_many_digits("JSON", source, file) from None
+    _check_size(data, file)
+    return _tree(data, (), Places(source, file, is_json=True), Mark(file, 1, 1))
 
 
 def parse_toml(source: str, file: str = "") -> Node | None:
@@ -157,15 +187,11 @@ def parse_toml(source: str, file: str = "") -> Node | None:
     except RecursionError:
         raise SpecError(f"nested deeper than {MAX_DEPTH} levels", file=file) from None
     except ValueError:
-        digits = _DIGITS.search(source)
-        mark = Lines(source, file).mark(digits.start()) if digits else Mark(file)
-        raise mark.error("not valid TOML: the number has too many digits") from None
+        raise _too_many_digits("TOML", source, file) from None
     if not data:
         return None
     _check_size(data, file)
-    scanner = _Scanner(source, file)
-    scanner.run()
-    return _tree(data, (), scanner, Mark(file, 1, 1))
+    return _tree(data, (), Places(source, file), Mark(file, 1, 1))
 
 
 def _syntax(error: tomllib.TOMLDecodeError, source: str, file: str) -> SpecError:
@@ -181,8 +207,14 @@ def _syntax(error: tomllib.TOMLDecodeError, source: str, file: str) -> SpecError
     return SpecError(f"not valid TOML: {message}", file=file, line=line, column=column)
 
 
+def _too_many_digits(language: str, source: str, file: str) -> SpecError:
+    digits = _DIGITS.search(source)
+    mark = Lines(source, file).mark(digits.start()) if digits else Mark(file)
+    return mark.error(f"not valid {language}: the number has too many digits")
+
+
 def _check_size(data: Any, file: str) -> None:
-    level, depth, count = [data], 0, 0
+    level, depth, count = [data] if isinstance(data, dict | list) else [], 0, 0
     while level:
         if depth > MAX_DEPTH:
             raise SpecError(f"nested deeper than {MAX_DEPTH} levels", file=file)
@@ -193,9 +225,11 @@ def _check_size(data: Any, file: str) -> None:
         depth += 1
 
 
-def _tree(value: Any, path: Path, places: _Scanner, parent: Mark) -> Node:
+def _tree(value: Any, path: KeyPath, places: Places, parent: Mark) -> Node:
     mark = places.values.get(path, parent)
     if isinstance(value, dict):
+        for key in value:
+            scalar(key, places.keys.get((*path, key), mark))
         node = Node({key: _tree(item, (*path, key), places, mark) for key, item in value.items()}, mark)
     elif isinstance(value, list):
         node = Node([_tree(item, (*path, at), places, mark) for at, item in enumerate(value)], mark)

@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 
 from proctor.cli.main import main
+from proctor.spec.grammar import unhonoured
 from proctor.spec.load import from_mapping
-from proctor.spec.refused import unhonoured
 
 TASK = str(Path(__file__).parents[2] / "tasks" / "shell-quiz")
 

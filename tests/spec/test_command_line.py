@@ -7,10 +7,14 @@ import pytest
 
 from proctor.errors import SpecError, UsageError
 from proctor.model.spec import Spec
+from proctor.spec.command_line import (
+    pairs,
+    short_mapping,
+    spec_mapping,
+    toml_text,
+)
 from proctor.spec.load import from_mapping, load
-from proctor.spec.oneline import OneLine, one_line_spec, pairs, spec_mapping
 from proctor.spec.override import typed_value
-from proctor.spec.toml_text import short_mapping, toml_text
 
 
 def read_back(spec: Spec, folder: Path) -> Spec:
@@ -21,15 +25,17 @@ def read_back(spec: Spec, folder: Path) -> Spec:
 @pytest.mark.parametrize(
     "line",
     [
-        OneLine(tasks=("tasks/a",), agents=("oracle",)),
-        OneLine(tasks=("a.zip", "b"), agents=("oracle", "nop"), models=("m/1", "m/2"), rollouts=5),
-        OneLine(datasets=("set@1.0", "git+https://host/r.git@main#x"), agents=("my:Agent",), timeout_s=1.5),
-        OneLine(
+        spec_mapping(tasks=("tasks/a",), agent=("oracle",)),
+        spec_mapping(tasks=("a.zip", "b"), agent=("oracle", "nop"), model=("m/1", "m/2"), rollouts=5),
+        spec_mapping(
+            (), datasets=("set@1.0", "git+https://host/r.git@main#x"), agent=("my:Agent",), timeout_s=1.5
+        ),
+        spec_mapping(
             tasks=("ü/'\"\\\n",),
-            agents=("command",),
+            agent=("command",),
             include=("a*", "b"),
             exclude=("c",),
-            environment={"KEY": "va=l\tue", "ODD.KEY": ""},
+            environment_variables={"KEY": "va=l\tue", "ODD.KEY": ""},
             agent_options={"command": "x {y}", "n": 3, "deep": {"list": [1, 2.5, True, "x"]}},
             name="mine",
         ),
@@ -37,13 +43,13 @@ def read_back(spec: Spec, folder: Path) -> Spec:
 )
 @pytest.mark.parametrize("overrides", [(), ("rollouts=7", "sandbox.network=none", "seed=3", "tags=[a, b]")])
 def test_a_line_is_a_spec_that_reads_back_the_same(line, overrides, tmp_path):
-    spec = one_line_spec(line, base_dir=str(tmp_path), overrides=overrides)
+    spec = from_mapping(line, base_dir=str(tmp_path), overrides=overrides)
     assert read_back(spec, tmp_path) == spec
     assert from_mapping(short_mapping(spec)) == spec
 
 
 def test_what_is_not_said_is_not_in_the_spec():
-    assert spec_mapping(OneLine(tasks=("tasks/a",), agents=("oracle",))) == {
+    assert spec_mapping(tasks=("tasks/a",), agent=("oracle",)) == {
         "name": "a",
         "agent": ["oracle"],
         "tasks": [{"path": "tasks/a"}],
@@ -53,21 +59,21 @@ def test_what_is_not_said_is_not_in_the_spec():
 @pytest.mark.parametrize(
     ("line", "name"),
     [
-        (OneLine(tasks=("tasks/hello/",)), "hello"),
-        (OneLine(tasks=("x/hello.zip", "b", "c")), "hello+2 more"),
-        (OneLine(datasets=("org/set@2.0",)), "set@2.0"),
-        (OneLine(tasks=("git+https://h/o/repo.git@main#tasks/one",)), "one"),
-        (OneLine(datasets=("git+https://me:pw@h/o/repo.git@main",)), "repo"),
-        (OneLine(tasks=(".",)), "spec"),
+        (spec_mapping(tasks=("tasks/hello/",)), "hello"),
+        (spec_mapping(tasks=("x/hello.zip", "b", "c")), "hello+2 more"),
+        (spec_mapping((), datasets=("org/set@2.0",)), "set@2.0"),
+        (spec_mapping(tasks=("git+https://h/o/repo.git@main#tasks/one",)), "one"),
+        (spec_mapping((), datasets=("git+https://me:pw@h/o/repo.git@main",)), "repo"),
+        (spec_mapping(tasks=(".",)), "spec"),
     ],
 )
 def test_a_run_is_named_after_its_first_tasks(line, name):
-    assert spec_mapping(line)["name"] == name
+    assert line["name"] == name
 
 
 def test_zips_paths_and_datasets_have_keys_of_their_own():
-    line = OneLine(tasks=("a.ZIP", "b", "git+file:///r@main"), datasets=("d@1",))
-    assert spec_mapping(line)["tasks"] == [
+    line = spec_mapping(tasks=("a.ZIP", "b", "git+file:///r@main"), datasets=("d@1",))
+    assert line["tasks"] == [
         {"zip": "a.ZIP"},
         {"path": "b"},
         {"dataset": "git+file:///r@main"},

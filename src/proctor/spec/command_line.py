@@ -1,6 +1,6 @@
-"""Write a spec as short TOML: what differs from the defaults, in a form that `spec.load` reads back.
+"""A spec from the options of a command line, and a spec as the short TOML that a person would have written.
 
-Without a library: the usual one, tomli-w, puts every item of a list on a line of its own.
+The TOML is written without a library: the usual one, tomli-w, puts every item of a list on a line of its own.
 """
 
 from __future__ import annotations
@@ -13,8 +13,48 @@ from typing import Any
 from proctor.errors import UsageError
 from proctor.model.spec import ExperimentBody, Spec, TaskEntry
 from proctor.spec.bodies import TASK_DEFAULTS, TASK_SOURCES
+from proctor.spec.grammar import safe_name
 
 _BARE = re.compile(r"[A-Za-z0-9_-]+")
+GIT_PREFIX = "git+"
+"""How the address of a git repository begins where a dataset is named."""
+
+
+def spec_mapping(tasks: Sequence[str], datasets: Sequence[str] = (), **keys: Any) -> dict[str, Any]:
+    """What a file would hold: where the tasks are, and keys of the grammar. An empty value is not said."""
+    sources = [_source(each) for each in tasks] + [{"dataset": each} for each in datasets]
+    said = {key: list(each) if isinstance(each, tuple) else each for key, each in keys.items()}
+    said["name"] = said.get("name") or _name(sources)
+    return {**{key: value for key, value in said.items() if value not in (None, [], {})}, "tasks": sources}
+
+
+def pairs(option: str, values: Sequence[str]) -> dict[str, str]:
+    """`KEY=VALUE` of a repeated option; the last one of a key counts."""
+    found: dict[str, str] = {}
+    for each in values:
+        key, equals, value = each.partition("=")
+        if not equals or not key.strip():
+            raise UsageError(f"{option} {key}: expected KEY=VALUE")
+        found[key.strip()] = value
+    return found
+
+
+def _source(written: str) -> dict[str, str]:
+    if written.startswith(GIT_PREFIX):
+        return {"dataset": written}
+    return {"zip" if written.lower().endswith(".zip") else "path": written}
+
+
+def _name(sources: Sequence[Mapping[str, str]]) -> str:
+    """A name for the run from what it runs: `config-edit`, `config-edit+2 more`."""
+    written = next(iter(sources[0].values()))
+    if written.startswith(GIT_PREFIX):
+        address, _, inside = written.partition("#")
+        written = inside.strip("/") or address.rpartition("/")[2].partition("@")[0].removesuffix(".git")
+    last = written.rstrip("/").rpartition("/")[2]
+    stem = last[:-4] if last.lower().endswith(".zip") else last
+    more = f"+{len(sources) - 1} more" if len(sources) > 1 else ""
+    return safe_name(f"{safe_name(stem)[:100]}{more}")
 
 
 def short_mapping(spec: Spec) -> dict[str, Any]:
