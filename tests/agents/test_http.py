@@ -9,9 +9,10 @@ import pytest
 
 from proctor.agents import http
 from proctor.agents.chat import Chat
-from proctor.agents.fake_provider import FakeProvider, commands
 from proctor.agents.http import Endpoint, HttpError, NoAnswerInTime
 from proctor.errors import ProviderError
+from proctor.gateway.provider.script import commands
+from proctor.gateway.provider.server import FakeProvider
 
 pytestmark = pytest.mark.anyio
 
@@ -115,7 +116,10 @@ async def test_an_answer_that_is_too_large_or_cut_short_is_an_error(monkeypatch)
 
 
 async def test_silence_is_told_apart_from_a_fault():
-    async with FakeProvider(commands("true"), latency_s=60) as provider, endpoint(provider.base_url) as it:
+    async with (
+        FakeProvider(commands("true"), latency_s=60) as provider,
+        endpoint(f"{provider.base_url}/chat/completions") as it,
+    ):
         with pytest.raises(NoAnswerInTime, match=r"no answer from 127\.0\.0\.1:\d+ within 0\.05 s"):
             await it.post_json({"messages": []}, {}, timeout_s=0.05)
 
