@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import AsyncExitStack, asynccontextmanager
 from pathlib import Path
@@ -31,6 +32,13 @@ QUICK = Retry(first_s=0.01, longest_s=0.02, within_s=20, silent_within_s=10)
 
 def says(text: str, **options: object) -> Script:
     return lambda _: Turn(text=text, **options)
+
+
+async def until(true: Callable[[], object]) -> None:
+    """Wait for something that happens in another task."""
+    async with asyncio.timeout(30):
+        while not true():  # noqa: ASYNC110 - what is waited for has no event
+            await asyncio.sleep(0.005)
 
 
 @pytest.fixture

@@ -36,6 +36,9 @@ from proctor.outgoing import proxy_for, trusted
 from proctor.store.spending import Spending
 
 _LOG = logging.getLogger("proctor.gateway")
+_SILENT = logging.Logger("proctor.gateway.http")
+"""The server's own messages quote request lines, and a token may be in one."""
+_SILENT.addHandler(logging.NullHandler())
 _MOST_BODY = 128 << 20
 _NOT_PASSED_ON = frozenset({
     "connection", "keep-alive", "proxy-authorization", "proxy-connection", "te", "trailer",
@@ -189,7 +192,11 @@ class Gateway:
             return web.BaseRequest(message, payload, protocol, writer, task, loop, client_max_size=_MOST_BODY)
 
         server = web.Server(
-            partial(self._handle, access), request_factory=request, handler_cancellation=True, access_log=None
+            partial(self._handle, access),
+            request_factory=request,
+            handler_cancellation=True,
+            access_log=None,
+            logger=_SILENT,
         )
         listening = await loop.create_server(server, sock=listener)
         self._listeners.setdefault(access, []).append((listening, server))
@@ -279,7 +286,7 @@ class Gateway:
             provider_model=provider_model,
             text=body.text,
             body=body.changed(changes) if changes else data,
-            query=_without_key(request.query_string),
+            query=_without_key(request.rel_url.raw_query_string),
             headers=request.headers,
         )
         exchange = Exchange(
