@@ -23,7 +23,7 @@ async def main(url: str, provider: str, run_id: str, requests: int) -> None:
                 models=("fake/priced",),
                 budgets=(Budget(scope=Scope("run", run_id), requests=requests),),
             )
-            print(gateway.base_url, access.token, flush=True)
+            print(gateway.base_url, access.token, flush=True)  # noqa: T201 - what it is started for
             await asyncio.Event().wait()
 
 
