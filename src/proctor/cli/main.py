@@ -30,6 +30,7 @@ COMMANDS = {
     "cancel": "Stop a run for good; results so far are kept.",
     "perf": "Measure Proctor itself on many small episodes.",
     "agents": "List agents, and whether each can run here.",
+    "provider": "Serve scripted models: for tests, free and offline.",
     "tasks": "Check and pack task folders.",
     "datasets": "List, fetch and remove datasets.",
     "vet": "Certify tasks: solvable, not trivial, not flaky.",
@@ -62,7 +63,7 @@ COMMANDS = {
 
 GROUPS = {
     "Measure": ("run", "plan", "time", "ab", "resume", "worker", "cancel", "perf"),
-    "Agents and tasks": ("agents", "tasks", "datasets", "vet", "eval", "images"),
+    "Agents and tasks": ("agents", "provider", "tasks", "datasets", "vet", "eval", "images"),
     "Judge": ("compare", "gate", "baseline", "aa", "selftest", "history"),
     "Look at results": ("ls", "show", "summarize", "logs", "watch", "report", "rm"),
     "Share": ("export", "import", "receipt", "verify", "keys"),

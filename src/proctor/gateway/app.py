@@ -36,9 +36,10 @@ from proctor.outgoing import proxy_for, trusted
 from proctor.store.spending import Spending
 
 _LOG = logging.getLogger("proctor.gateway")
-_SILENT = logging.Logger("proctor.gateway.http")
+_SILENT = logging.getLogger("proctor.gateway.http")
 """The server's own messages quote request lines, and a token may be in one."""
 _SILENT.addHandler(logging.NullHandler())
+_SILENT.propagate = False
 _MOST_BODY = 128 << 20
 _NOT_PASSED_ON = frozenset({
     "connection", "keep-alive", "proxy-authorization", "proxy-connection", "te", "trailer",

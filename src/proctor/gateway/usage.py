@@ -209,4 +209,4 @@ class StreamMeter:
         if kind in {"message_start", "message_delta"} and isinstance(raw, Mapping):
             # Later figures are totals, and leave out what has not changed.
             self._raw |= {name: value for name, value in raw.items() if value is not None}
-            self.usage = _messages(self._raw)
+            self.usage = _messages(self._raw) if "input_tokens" in self._raw else None

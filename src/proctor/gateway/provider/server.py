@@ -260,9 +260,13 @@ class FakeProvider:
             parts = list(events(asked, turn, number))
             if fault.malformed:
                 parts[0] = b"data: {not JSON\n\n"
-        return await self._stream(
-            request, response, parts, fault, lambda told: self._sell(asked, 200, key, usage, told=told)
-        )
+        # What went in is said by the first event of messages, and by the last one elsewhere.
+        hidden = fault.malformed and asked.api is Api.MESSAGES
+
+        def sell(told: bool) -> None:
+            self._sell(asked, 200, key, usage, told=told and not hidden)
+
+        return await self._stream(request, response, parts, fault, sell)
 
     async def _stream(
         self,
