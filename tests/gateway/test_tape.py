@@ -181,7 +181,8 @@ async def test_what_was_refused_is_on_the_tape_too():
         await setup.gateway.end(access)
         entry = Tape.read(io.BytesIO(setup.gateway.recorder(access).compressed())).entries[0]
     assert (entry.status, entry.response) == (400, text)
-    odd = replace(entry, response=b"\xff\x00")
+    odd = replace(entry, request='{"a": "\\n"}', response=b"\xff\x00")
+    assert json.loads(replace(odd, request='{"a":\r\n"\\n"}').line()) == json.loads(odd.line())
     assert type(entry).read(json.loads(odd.line())) == odd
 
 

@@ -26,8 +26,8 @@ import click
 def command(script: Path, port: int, ledger: Path | None) -> int:
     """Serve chat completions, responses, messages and generateContent on loopback, from a script.
 
-    Agents and clients talk to it as to a real provider: streamed or not, with tools, token counts, rate limits
-    and faults, and without cost. The address is printed; GET /ledger tells what was sold.
+    Agents and clients talk to it as to a real provider: streamed or not, with tools, token counts, rate
+    limits and faults, and without cost. The address is printed; GET /ledger tells what was sold.
 
     SIGTERM or Ctrl-C ends it, with exit code 0. Exit code 2: the script is wrong, or the port is taken.
     """

@@ -10,9 +10,10 @@ import asyncio
 import base64
 import io
 import json
+import re
 import tempfile
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import IO, Any
 
@@ -27,6 +28,9 @@ NAME = "tape.jsonl.zst"
 MEDIA_TYPE = "application/zstd"
 _IN_MEMORY = 1 << 16
 _WINDOW_LOG = 24
+_LINE_END = re.compile(r"[\r\n]")
+"""In JSON it can only stand between values."""
+_PLAIN = ("n", "api", "action", "model", "streamed", "status", "headers", "chunks", "given_up")
 Redact = Callable[[bytes], bytes]
 
 
@@ -41,6 +45,7 @@ class Entry:
     """The full name of the model that it was for."""
     streamed: bool
     request: str
+    """An object in JSON."""
     status: int
     headers: Mapping[str, str]
     chunks: tuple[tuple[float, int], ...]
@@ -51,14 +56,18 @@ class Entry:
     """Whether the agent went away before it had all."""
 
     def line(self) -> bytes:
-        """As it is on the tape."""
-        values = {each: getattr(self, each) for each in self.__slots__ if each not in {"response", "usage"}}
+        """As it is on the tape. The request stands there as the JSON that it is, not as a text in a text."""
+        values: dict[str, Any] = {name: getattr(self, name) for name in _PLAIN}
         try:
             values["response"] = self.response.decode()
         except UnicodeDecodeError:
             values["response_base64"] = base64.b64encode(self.response).decode()
-        values["usage"] = asdict(self.usage) if self.usage else None
-        return json.dumps(values, ensure_ascii=False, separators=(",", ":")).encode(errors="replace") + b"\n"
+        values["usage"] = (
+            {name: getattr(self.usage, name) for name in Usage.__slots__} if self.usage else None
+        )
+        head = json.dumps(values, ensure_ascii=False, separators=(",", ":"))
+        request = _LINE_END.sub(" ", self.request)
+        return f'{head[:-1]},"request":{request}}}\n'.encode(errors="replace")
 
     @classmethod
     def read(cls, values: Mapping[str, Any]) -> Entry:
@@ -66,6 +75,7 @@ class Entry:
         found = dict(values)
         coded = found.pop("response_base64", None)
         found["response"] = base64.b64decode(coded) if coded else found["response"].encode()
+        found["request"] = json.dumps(found["request"], ensure_ascii=False)
         found["usage"] = Usage(**found["usage"]) if found["usage"] else None
         found["api"] = Api(found["api"])
         found["chunks"] = tuple((float(at), int(size)) for at, size in found["chunks"])
