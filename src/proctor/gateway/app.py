@@ -46,7 +46,7 @@ _NOT_PASSED_ON = frozenset({
     "transfer-encoding", "upgrade", "host", "content-length", "content-encoding", "accept-encoding", "expect",
     "cookie", "forwarded", "authorization", "x-api-key", "x-goog-api-key", "x-forwarded-for",
 })  # fmt: skip
-_CONNECT_S, _SILENCE_S = 20.0, 600.0
+_CONNECT_S = 20.0
 
 
 class Upstream:
@@ -82,7 +82,7 @@ class Upstream:
     def _open(self) -> aiohttp.ClientSession:
         return aiohttp.ClientSession(
             connector=aiohttp.TCPConnector(limit=0, ssl=trusted(self._ca_bundle)),
-            timeout=aiohttp.ClientTimeout(total=None, sock_connect=_CONNECT_S, sock_read=_SILENCE_S),
+            timeout=aiohttp.ClientTimeout(total=None, sock_connect=_CONNECT_S),
             cookie_jar=aiohttp.DummyCookieJar(),
             skip_auto_headers=("User-Agent", "Content-Type", "Accept"),
         )

@@ -35,7 +35,6 @@ class Client:
         """What it was answered; 0 until then."""
         self.gone = False
         self.response: web.StreamResponse | None = None
-        self.passed_bytes = 0
         self._request = request
         self._api = api
         self._beat_s = beat_s
@@ -59,7 +58,6 @@ class Client:
         response = web.Response(status=status, headers=_passed_back(headers), body=body)
         self.response = response
         await self._send(response)
-        self.passed_bytes += len(body)
 
     async def begin(self, status: int, headers: Mapping[str, str]) -> None:
         """The headers of an answer whose body comes in pieces."""
@@ -74,7 +72,6 @@ class Client:
         """The next piece."""
         if data and not self.gone:
             await self._write(data)
-            self.passed_bytes += len(data)
 
     async def fail(self, status: int, message: str, code: str = "") -> None:
         """Say that it failed: as an answer of that status, or in the stream that has begun."""

@@ -30,6 +30,8 @@ if TYPE_CHECKING:
     from proctor.gateway.app import Upstream
 
 _MOST_ANSWER = 256 << 20
+_SILENCE_S = 600.0
+"""After how long without a byte a provider counts as gone."""
 _KEPT_HEADERS = ("content-type", "request-id", "x-request-id")
 
 
@@ -96,6 +98,8 @@ class Exchange:
     _answer: list[bytes] = field(default_factory=list)
     _headers: dict[str, str] = field(default_factory=dict)
     _status: int = 0
+    _silence: asyncio.Timeout | None = None
+    _heard_s: float = 0.0
 
     async def run(self) -> None:
         """All of it; never raises but when cancelled before anything was booked."""
@@ -180,9 +184,10 @@ class Exchange:
         began = time.monotonic()
         self.calling = True
         try:
-            async with self.upstream.ask(self.asked) as response:
+            async with asyncio.timeout(_SILENCE_S) as silence, self.upstream.ask(self.asked) as response:
                 if response.status < 300:
                     self.limiter.answered()
+                    self._silence = silence
                     return await self._pass_on(response)
                 body = await response.content.read(1 << 20)
                 headers = {name.lower(): value for name, value in response.headers.items()}
@@ -276,8 +281,12 @@ class Exchange:
         now = time.monotonic() - self.started
         if data and self.first_token_s is None:
             self.first_token_s = now
-        self._chunks.append((round(now, 4), len(piece)))
+        self._chunks.append((now, len(piece)))
         self._answer.append(piece)
+        if self._silence and now > self._heard_s + _SILENCE_S / 10:
+            # Seldom: a timer for each piece would cost more than the piece.
+            self._heard_s = now
+            self._silence.reschedule(asyncio.get_running_loop().time() + _SILENCE_S)
 
     def _read_usage(self, body: bytes) -> None:
         try:
@@ -366,7 +375,7 @@ class Exchange:
                 request=asked.text,
                 status=self._status,
                 headers=self._headers,
-                chunks=tuple(self._chunks),
+                chunks=tuple((round(at, 4), size) for at, size in self._chunks),
                 response=b"".join(self._answer),
                 usage=self.usage,
                 given_up=self.client.gone,

@@ -10,7 +10,6 @@ import asyncio
 import base64
 import io
 import json
-import re
 import tempfile
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
@@ -28,8 +27,6 @@ NAME = "tape.jsonl.zst"
 MEDIA_TYPE = "application/zstd"
 _IN_MEMORY = 1 << 16
 _WINDOW_LOG = 24
-_LINE_END = re.compile(r"[\r\n]")
-"""In JSON it can only stand between values."""
 _PLAIN = ("n", "api", "action", "model", "streamed", "status", "headers", "chunks", "given_up")
 Redact = Callable[[bytes], bytes]
 
@@ -66,7 +63,8 @@ class Entry:
             {name: getattr(self.usage, name) for name in Usage.__slots__} if self.usage else None
         )
         head = json.dumps(values, ensure_ascii=False, separators=(",", ":"))
-        request = _LINE_END.sub(" ", self.request)
+        # In JSON an end of line can only stand between values.
+        request = self.request.replace("\n", " ").replace("\r", " ")
         return f'{head[:-1]},"request":{request}}}\n'.encode(errors="replace")
 
     @classmethod

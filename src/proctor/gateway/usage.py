@@ -98,10 +98,10 @@ def _gemini(raw: Mapping[str, Any]) -> Usage:
 _READERS = {Api.CHAT: _chat, Api.RESPONSES: _responses, Api.MESSAGES: _messages, Api.GEMINI: _gemini}
 _EVENT_END = re.compile(rb"\r\n\r\n|\n\n|\r\r")
 _WORTH_READING = {
-    Api.CHAT: re.compile(rb'"usage"\s*:\s*\{|\[DONE\]|"error"\s*:\s*[{"]|"finish_reason"\s*:\s*"'),
-    Api.RESPONSES: re.compile(rb'"response\.(?:completed|incomplete|failed)"|"type"\s*:\s*"error"'),
-    Api.MESSAGES: re.compile(rb'"(?:message_start|message_delta|message_stop|error)"'),
-    Api.GEMINI: re.compile(rb'"usageMetadata"|"finishReason"|"error"'),
+    Api.CHAT: (b'"usage"', b"[DONE]", b'"error"', b'_reason":"', b'_reason": "'),
+    Api.RESPONSES: (b'"response.completed"', b'"response.incomplete"', b'"response.failed"', b'"error"'),
+    Api.MESSAGES: (b'"message_', b'"error"'),
+    Api.GEMINI: (b'"usageMetadata"', b'"finishReason"', b'"error"'),
 }
 """Most events only carry text; those are not decoded."""
 _MOST_HELD = 64 << 20
@@ -120,11 +120,15 @@ class StreamMeter:
         """Whether any data has come; comments are none."""
         self._api = api
         self._drops = drops_usage
+        self._needles = _WORTH_READING[api]
         self._held = b""
         self._raw: dict[str, Any] = {}
 
     def feed(self, chunk: bytes) -> bytes:
         """What of the stream may be passed on now: all of it, unless an event that was not asked for goes."""
+        if not self._held and chunk.find(b"\n\n") == len(chunk) - 2:
+            # One whole event, as most chunks are.
+            return b"" if self._is_extra(chunk) and self._drops else chunk
         held = self._held + chunk if self._held else chunk
         kept: list[bytes] = []
         at = 0
@@ -149,8 +153,12 @@ class StreamMeter:
         """Take note of an event; whether it is only there because the gateway asked for the usage."""
         if not self.began:
             self.began = b"data:" in event
-        if not _WORTH_READING[self._api].search(event):
-            return False
+        for needle in self._needles:
+            if needle in event:
+                return self._read(event)
+        return False
+
+    def _read(self, event: bytes) -> bool:
         data = b"\n".join(line[5:].strip() for line in event.splitlines() if line.startswith(b"data:"))
         if data == b"[DONE]":
             self.finished = True
