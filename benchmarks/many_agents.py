@@ -16,7 +16,8 @@ from multiprocessing.connection import Connection
 from scratch import scratch
 from task_trials import Silent, make_task, run_job
 
-from proctor.agents.fake_provider import FakeProvider
+from proctor.gateway.provider.script import commands
+from proctor.gateway.provider.server import FakeProvider
 from proctor.runs.running import create
 from proctor.settings import Settings
 from proctor.spec.load import from_mapping
@@ -29,7 +30,7 @@ def serve(pipe: Connection, latency_s: float, turns: int) -> None:
     async def go() -> None:
         script = ["echo hello > /app/hello.txt", *["true"] * (turns - 2)]
         provider = FakeProvider(
-            lambda _, turn: script[turn] if turn < len(script) else None,
+            commands(*script),
             latency_s=latency_s,
             keep_requests=False,
         )

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, field, fields
 from pathlib import Path
 from typing import Any
 
@@ -50,6 +50,10 @@ class Settings:
     """OpenAI-compatible endpoint of the built-in agents."""
     model_api_key: str = ""
     """Key for that endpoint. Never logged, never inside a sandbox."""
+    providers: Mapping[str, Any] = field(default_factory=dict)
+    """Table of model providers besides the known ones, `[providers.NAME]`; or a file of such tables."""
+    prices: str = ""
+    """File of model prices that extends the table of Proctor's own."""
 
     @property
     def store_url(self) -> str:
@@ -90,15 +94,19 @@ def load_settings(environ: Mapping[str, str] | None = None, file: Path | None = 
     return Settings(**{name: _convert(name, value) for name, value in values.items()})
 
 
-def _from_file(path: Path) -> dict[str, Any]:
+def _toml(path: Path) -> dict[str, Any]:
     import tomllib
 
     try:
-        values = tomllib.loads(read_small(path, _MOST_BYTES).decode())
+        return tomllib.loads(read_small(path, _MOST_BYTES).decode())
     except OSError as error:
         raise UsageError(f"{path}: cannot be read: {error.strerror}") from error
     except (tomllib.TOMLDecodeError, UnicodeDecodeError, RecursionError) as error:
         raise UsageError(f"{path}: not valid TOML: {error}") from error
+
+
+def _from_file(path: Path) -> dict[str, Any]:
+    values = _toml(path)
     known = {each.name for each in fields(Settings)}
     for name in values:
         if name not in known:
@@ -115,6 +123,8 @@ def _convert(name: str, value: Any) -> Any:
             return float(value)
         if kind.startswith("tuple"):
             return _texts(value)
+        if kind.startswith("Mapping"):
+            return value if isinstance(value, Mapping) else _toml(Path(value).expanduser())
     except (TypeError, ValueError):
         raise UsageError(f"setting '{name}': {value!r} is not a {kind.lower()}") from None
     return str(value)

@@ -9,8 +9,9 @@ import pytest
 
 from proctor.agents import chat
 from proctor.agents.chat import Chat, Endpoint, HttpError, NoAnswerInTime
-from proctor.agents.fake_provider import FakeProvider, commands
 from proctor.errors import ProviderError
+from proctor.gateway.provider.script import commands
+from proctor.gateway.provider.server import FakeProvider
 
 pytestmark = pytest.mark.anyio
 
@@ -114,7 +115,10 @@ async def test_an_answer_that_is_too_large_or_cut_short_is_an_error(monkeypatch)
 
 
 async def test_silence_is_told_apart_from_a_fault():
-    async with FakeProvider(commands("true"), latency_s=60) as provider, endpoint(provider.base_url) as it:
+    async with (
+        FakeProvider(commands("true"), latency_s=60) as provider,
+        endpoint(f"{provider.base_url}/chat/completions") as it,
+    ):
         with pytest.raises(NoAnswerInTime, match=r"no answer from 127\.0\.0\.1:\d+ within 0\.05 s"):
             await it.post_json({"messages": []}, {}, timeout_s=0.05)
 

@@ -5,10 +5,12 @@ from __future__ import annotations
 import socket
 
 import pytest
+from aiohttp import web
 
-from proctor.agents.fake_provider import FakeProvider, commands
 from proctor.agents.service import Service
 from proctor.errors import UsageError
+from proctor.gateway.provider.script import commands
+from proctor.gateway.provider.server import FakeProvider
 
 pytestmark = pytest.mark.anyio
 
@@ -48,8 +50,8 @@ async def test_without_a_list_one_minimal_call_decides(name, fits):
 
 async def test_a_model_that_the_list_lacks_but_the_service_takes_is_accepted():
     class Shy(FakeProvider):
-        def _listing(self, headers):
-            return 200, "", {"data": [{"id": "something-else"}]}
+        def _listing(self, api, name):
+            return web.json_response({"data": [{"id": "something-else"}]})
 
     async with Shy(commands()) as provider:
         await service(provider).check(["hidden"])

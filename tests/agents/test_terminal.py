@@ -8,10 +8,11 @@ import pytest
 from proctor.agents.base import AgentContext, AgentFailed, Allowance, BudgetExhausted
 from proctor.agents.chat import Chat, Reply
 from proctor.agents.command import variables
-from proctor.agents.fake_provider import FakeProvider, commands
 from proctor.agents.terminal import Terminal, observations, offered, remembered, wanted
 from proctor.agents.trajectory import Trajectory, cut
 from proctor.errors import ProviderError, TaskError, UsageError
+from proctor.gateway.provider.script import commands, following
+from proctor.gateway.provider.server import FakeProvider
 from proctor.model.task import McpServer, Task
 from proctor.sandbox.base import ExecResult
 
@@ -101,7 +102,7 @@ async def test_a_service_that_is_not_there_is_the_providers_fault():
 
 
 async def test_steps_and_tokens_are_limited():
-    async with FakeProvider(lambda request, turn: "true") as provider:
+    async with FakeProvider(following(lambda request, turn: "true")) as provider:
         with pytest.raises(BudgetExhausted, match="all of its 3 steps"):
             await Terminal().run(TASK, EchoSandbox(), "m", context_for(provider, limits=Allowance(steps=3)))
         with pytest.raises(BudgetExhausted, match="tokens of 5"):

@@ -12,8 +12,9 @@ from pathlib import Path
 
 import pytest
 
-from proctor.agents.fake_provider import FakeProvider, commands
 from proctor.cli.main import main
+from proctor.gateway.provider.script import commands
+from proctor.gateway.provider.server import FakeProvider
 from proctor.runfolder.read import RunData
 
 TASKS = Path(__file__).parents[2] / "tasks"

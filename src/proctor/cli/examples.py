@@ -26,6 +26,10 @@ EXAMPLES = {
     "cancel": ("proctor cancel latest",),
     "perf": ("proctor perf --episodes 100 --workers 4",),
     "agents": ("proctor agents", "proctor agents --json"),
+    "provider": (
+        "proctor provider --script replies.toml",
+        "proctor provider --script replies.toml --port 8080 --ledger sold.jsonl",
+    ),
     "tasks": ("proctor tasks check tasks/hello-world",),
     "tasks check": ("proctor tasks check tasks --strict",),
     "tasks pack": ("proctor tasks pack tasks/hello-world hello-world.zip",),

@@ -33,6 +33,7 @@ GROUPS = {
     },
     "Agents and tasks": {
         "agents": "List agents, and whether each can run here.",
+        "provider": "Serve scripted models: for tests, free and offline.",
         "tasks": "Check and pack task folders.",
         "datasets": "List, fetch and remove datasets.",
         "vet": "Certify tasks: solvable, not trivial, not flaky.",

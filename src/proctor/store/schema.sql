@@ -76,12 +76,49 @@ CREATE TABLE events (
 
 CREATE INDEX events_of_run ON events (run_id, id);
 
+CREATE TABLE model_calls (
+  id TEXT NOT NULL,
+  run_id TEXT NOT NULL,
+  idx INTEGER NOT NULL,
+  number INTEGER NOT NULL,
+  at REAL NOT NULL,
+  model TEXT NOT NULL,
+  held_tokens INTEGER NOT NULL,
+  held_nano_usd INTEGER,
+  settled INTEGER NOT NULL,
+  prompt_tokens INTEGER,
+  completion_tokens INTEGER,
+  cached_tokens INTEGER,
+  cache_write_tokens INTEGER,
+  reasoning_tokens INTEGER,
+  nano_usd INTEGER,
+  PRIMARY KEY (id),
+  FOREIGN KEY(run_id) REFERENCES runs (id) ON DELETE CASCADE
+)
+ STRICT;
+
+CREATE INDEX model_calls_of_run ON model_calls (run_id, idx, number);
+
 CREATE TABLE run_counts (
   run_id TEXT NOT NULL,
   state TEXT NOT NULL,
   outcome TEXT NOT NULL,
   trials INTEGER NOT NULL,
   PRIMARY KEY (run_id, state, outcome),
+  FOREIGN KEY(run_id) REFERENCES runs (id) ON DELETE CASCADE
+)
+ STRICT;
+
+CREATE TABLE spending (
+  scope TEXT NOT NULL,
+  name TEXT NOT NULL,
+  run_id TEXT,
+  requests INTEGER NOT NULL,
+  tokens INTEGER NOT NULL,
+  nano_usd INTEGER NOT NULL,
+  held_tokens INTEGER NOT NULL,
+  held_nano_usd INTEGER NOT NULL,
+  PRIMARY KEY (scope, name),
   FOREIGN KEY(run_id) REFERENCES runs (id) ON DELETE CASCADE
 )
  STRICT;
@@ -123,5 +160,5 @@ CREATE INDEX trials_pending ON trials (run_id, idx) WHERE state = 'pending';
 
 CREATE TABLE proctor_schema (version_num VARCHAR(32) NOT NULL PRIMARY KEY);
 
-INSERT INTO proctor_schema VALUES ('0004');
+INSERT INTO proctor_schema VALUES ('0006');
 

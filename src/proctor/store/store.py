@@ -23,6 +23,7 @@ from proctor.store.database import ConflictError, Database, Row, Transaction
 from proctor.store.leases import Taken
 from proctor.store.notes import Notes
 from proctor.store.rows import AttemptRow, ResultRow
+from proctor.store.spending import Spending
 
 _PAGE = 500
 _PAGE_BYTES = 1 << 20
@@ -49,6 +50,11 @@ class Store:
     def coordination(self) -> Coordination:
         """Who coordinates which run."""
         return Coordination(self._db)
+
+    @property
+    def spending(self) -> Spending:
+        """What calls of models cost, and the budgets' books."""
+        return Spending(self._db)
 
     @property
     def where(self) -> str:

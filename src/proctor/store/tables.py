@@ -186,6 +186,43 @@ coordinators = Table(
     sqlite_strict=True,
 )
 
+model_calls = Table(
+    "model_calls",
+    metadata,
+    Column("id", Text, primary_key=True),
+    _of_run(),
+    Column("idx", Integer, nullable=False),
+    Column("number", Integer, nullable=False),
+    Column("at", Real, nullable=False),
+    Column("model", Text, nullable=False),
+    Column("held_tokens", BigId, nullable=False),
+    Column("held_nano_usd", BigId),
+    Column("settled", Integer, nullable=False),
+    Column("prompt_tokens", BigId),
+    Column("completion_tokens", BigId),
+    Column("cached_tokens", BigId),
+    Column("cache_write_tokens", BigId),
+    Column("reasoning_tokens", BigId),
+    Column("nano_usd", BigId),
+    Index("model_calls_of_run", "run_id", "idx", "number"),
+    sqlite_strict=True,
+)
+
+spending = Table(
+    "spending",
+    metadata,
+    Column("scope", Text, nullable=False),
+    Column("name", Text, nullable=False),
+    Column("run_id", Text, ForeignKey("runs.id", ondelete="CASCADE")),
+    Column("requests", BigId, nullable=False),
+    Column("tokens", BigId, nullable=False),
+    Column("nano_usd", BigId, nullable=False),
+    Column("held_tokens", BigId, nullable=False),
+    Column("held_nano_usd", BigId, nullable=False),
+    PrimaryKeyConstraint("scope", "name"),
+    sqlite_strict=True,
+)
+
 
 def sqlite_schema() -> str:
     """The schema as SQLite statements, with the revision that they amount to."""

@@ -1,0 +1,1 @@
+"""The model gateway: agents call models through it and never see a provider's key."""

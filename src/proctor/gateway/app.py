@@ -1,0 +1,356 @@
+"""The gateway itself: a server next to the trials, on loopback and on sockets handed over by sandboxes.
+
+Bodies and chunks pass as they are; the agent's token goes, the provider's key comes in its place.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import socket
+from collections.abc import Mapping
+from contextlib import AbstractAsyncContextManager
+from functools import partial
+from pathlib import Path
+from types import TracebackType
+from typing import Any, Self
+
+import aiohttp
+from aiohttp import web
+from yarl import URL
+
+from proctor.errors import UsageError
+from proctor.gateway.apis import Api, Route, api_of_listing, listing, model_entry, model_list, recognise
+from proctor.gateway.body import Body, BodyError, upstream_changes, wanted
+from proctor.gateway.budget import Books
+from proctor.gateway.client import Client, error_response
+from proctor.gateway.exchange import Asked, Exchange, address
+from proctor.gateway.limiter import Limiter, Retry
+from proctor.gateway.prices import Prices
+from proctor.gateway.providers import Providers
+from proctor.gateway.replay import Replay
+from proctor.gateway.replayed import play
+from proctor.gateway.tape import Recorder, Redact
+from proctor.gateway.tokens import PREFIX, Access, Tokens
+from proctor.outgoing import proxy_for, trusted
+from proctor.store.spending import Spending
+
+_LOG = logging.getLogger("proctor.gateway")
+_SILENT = logging.getLogger("proctor.gateway.http")
+"""The server's own messages quote request lines, and a token may be in one."""
+_SILENT.addHandler(logging.NullHandler())
+_SILENT.propagate = False
+_MOST_BODY = 128 << 20
+_NOT_PASSED_ON = frozenset({
+    "connection", "keep-alive", "proxy-authorization", "proxy-connection", "te", "trailer",
+    "transfer-encoding", "upgrade", "host", "content-length", "content-encoding", "accept-encoding", "expect",
+    "cookie", "forwarded", "authorization", "x-api-key", "x-goog-api-key", "x-forwarded-for",
+})  # fmt: skip
+_CONNECT_S = 20.0
+
+
+class Upstream:
+    """The way to providers: kept connections, proxies and trust."""
+
+    def __init__(self, ca_bundle: str) -> None:
+        self._ca_bundle = ca_bundle
+        self._session: aiohttp.ClientSession | None = None
+        self._proxies: dict[str, URL | None] = {}
+
+    def ask(self, asked: Asked) -> AbstractAsyncContextManager[aiohttp.ClientResponse]:
+        """Make one call."""
+        if self._session is None:
+            self._session = self._open()
+        provider, url = asked.provider, address(asked)
+        if provider.base_url not in self._proxies:
+            self._proxies[provider.base_url] = proxy_for(url)
+        headers = {name: value for name, value in asked.headers.items() if name.lower() not in _NOT_PASSED_ON}
+        headers |= {"Accept-Encoding": "identity", **provider.headers, **provider.credentials()}
+        return self._session.post(
+            url,
+            data=asked.body,
+            headers=headers,
+            proxy=self._proxies[provider.base_url],
+            allow_redirects=False,
+        )
+
+    async def close(self) -> None:
+        """Let go of the connections."""
+        if self._session:
+            await self._session.close()
+
+    def _open(self) -> aiohttp.ClientSession:
+        return aiohttp.ClientSession(
+            connector=aiohttp.TCPConnector(limit=0, ssl=trusted(self._ca_bundle)),
+            timeout=aiohttp.ClientTimeout(total=None, sock_connect=_CONNECT_S),
+            cookie_jar=aiohttp.DummyCookieJar(),
+            skip_auto_headers=("User-Agent", "Content-Type", "Accept"),
+        )
+
+
+class Gateway:
+    """Serves models to attempts. With a `replay` it answers from a tape and calls nobody."""
+
+    def __init__(
+        self,
+        providers: Providers,
+        prices: Prices | None = None,
+        *,
+        spending: Spending | None = None,
+        replay: Replay | None = None,
+        records: bool = True,
+        spool: Path | None = None,
+        redact: Redact | None = None,
+        retry: Retry | None = None,
+        ca_bundle: str = "",
+        grace_s: float = 5.0,
+        beat_s: float = 5.0,
+        drain_s: float = 60.0,
+    ) -> None:
+        self.providers = providers
+        self.prices = prices or Prices.load()
+        self._replay = replay
+        self._records = records and replay is None
+        self._spool = spool
+        self._redact = redact
+        self._retry = retry or Retry()
+        self._grace_s, self._beat_s, self._drain_s = grace_s, beat_s, drain_s
+        self._tokens = Tokens()
+        self._recorders: dict[Access, Recorder] = {}
+        self._limiters: dict[tuple[str, str], Limiter] = {}
+        self._upstream = Upstream(ca_bundle)
+        self._spending = spending if replay is None else None
+        self._books: Books | None = None
+        self._listeners: dict[Access | None, list[tuple[asyncio.Server, web.Server]]] = {}
+        self.base_url = ""
+        """Where agents outside of sandboxes find it; `/v1` is added for clients of OpenAI's APIs."""
+
+    async def __aenter__(self) -> Self:
+        if self._spending:
+            self._books = Books(self._spending, self.prices)
+        listener = socket.create_server(("127.0.0.1", 0), backlog=1024)
+        await self._listen(listener, None)
+        self.base_url = f"http://127.0.0.1:{listener.getsockname()[1]}"
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        for access in self._tokens.all():
+            await self.end(access)
+        await self._close(None)
+        await self._upstream.close()
+        if self._books:
+            await self._books.close()
+        for recorder in self._recorders.values():
+            recorder.close()
+
+    def issue(self, **what: Any) -> Access:
+        """A token for an attempt; see `Access` for what it may be given."""
+        access = Access(**what)
+        if access.budgets and not self._spending and not self._replay:
+            raise UsageError("budgets need a store to be kept in")
+        for model in access.models:
+            if self._replay is None:
+                self.providers.of(model)
+        self._tokens.add(access)
+        if self._records:
+            head = {
+                "run": access.run_id,
+                "trial": access.trial,
+                "attempt": access.attempt,
+                "models": access.models,
+            }
+            secrets = {"token": access.token, **self.providers.keys()}
+            self._recorders[access] = Recorder(head, secrets, self._spool, self._redact)
+        return access
+
+    def recorder(self, access: Access) -> Recorder | None:
+        """The tape of an attempt, to be saved after its end."""
+        return self._recorders.get(access)
+
+    async def end(self, access: Access) -> None:
+        """The attempt is over. Returns when all its calls are settled."""
+        await self._tokens.end(access)
+        await self._close(access)
+
+    def forget(self, access: Access) -> None:
+        """Its tape has been saved, or is not wanted."""
+        if recorder := self._recorders.pop(access, None):
+            recorder.close()
+
+    async def add_socket(self, listener: socket.socket, access: Access) -> None:
+        """Serve one attempt and no other on a listening socket; its token is then good nowhere else."""
+        access.bound = True
+        await self._listen(listener, access)
+
+    # Requests
+
+    async def _listen(self, listener: socket.socket, access: Access | None) -> None:
+        loop = asyncio.get_running_loop()
+
+        def request(message: Any, payload: Any, protocol: Any, writer: Any, task: Any) -> web.BaseRequest:
+            return web.BaseRequest(message, payload, protocol, writer, task, loop, client_max_size=_MOST_BODY)
+
+        server = web.Server(
+            partial(self._handle, access),
+            request_factory=request,
+            handler_cancellation=True,
+            access_log=None,
+            logger=_SILENT,
+        )
+        listening = await loop.create_server(server, sock=listener)
+        self._listeners.setdefault(access, []).append((listening, server))
+
+    async def _close(self, access: Access | None) -> None:
+        for listening, server in self._listeners.pop(access, ()):
+            listening.close()
+            await server.shutdown(1.0)
+
+    async def _handle(self, bound: Access | None, request: web.BaseRequest) -> web.StreamResponse:
+        route = recognise(request.path)
+        api = route.api if route else api_of_listing(request.path, request.headers)
+        try:
+            return await self._answer(bound, request, route, api)
+        except web.HTTPRequestEntityTooLarge:
+            return error_response(api, 413, "the request is too large")
+        except ConnectionError:
+            return web.Response(status=400)
+        except Exception as error:  # noqa: BLE001 - a request must not end the gateway; its text may hold secrets
+            _LOG.error("a request failed inside the gateway: %s", type(error).__name__)
+            return error_response(api, 500, "the gateway failed")
+
+    async def _answer(
+        self, bound: Access | None, request: web.BaseRequest, route: Route | None, api: Api
+    ) -> web.StreamResponse:
+        if "upgrade" in request.headers.get("connection", "").lower():
+            return error_response(api, 426, "no websockets here; use plain requests")
+        if request.path == "/" and request.method in {"GET", "HEAD"}:
+            return web.Response(text="" if request.method == "HEAD" else "The gateway of Proctor.\n")
+        found = self._authenticate(bound, request)
+        if isinstance(found, str):
+            return error_response(api, 401, found, "invalid_api_key")
+        if request.method == "GET" and (name := listing(request.path)) is not None:
+            return _listed(found, api, name)
+        if route is None or request.method != "POST":
+            return error_response(api, 404, f"the gateway has no {request.method} {request.path[:200]}")
+        return await self._call(found, request, route)
+
+    def _authenticate(self, bound: Access | None, request: web.BaseRequest) -> Access | str:
+        """Whose request it is, or why it is nobody's."""
+        offered = [request.headers.get(name, "") for name in ("x-api-key", "x-goog-api-key")]
+        scheme, _, bearer = request.headers.get("authorization", "").partition(" ")
+        offered += [bearer.strip()] if scheme.lower() == "bearer" else []
+        in_query = request.query.get("key", "")
+        for token in (*offered, in_query):
+            access = self._tokens.find(token) if token else None
+            if access and access.bound == (bound is not None) and bound in {None, access}:
+                return access
+        if in_query and not in_query.startswith(PREFIX):
+            return (
+                "a provider's key does not belong into an address; use the token that the attempt was given"
+            )
+        return "this is not the token of a running attempt"
+
+    async def _call(self, access: Access, request: web.BaseRequest, route: Route) -> web.StreamResponse:
+        data = await request.read()
+        try:
+            body = Body.read(data)
+        except BodyError as error:
+            return error_response(route.api, 400, str(error))
+        asks = wanted(route, body)
+        model = access.resolve(asks.model)
+        if model is None:
+            message = (
+                f"this attempt may not use the model '{asks.model[:100]}'; it has {', '.join(access.models)}"
+            )
+            return error_response(route.api, 404, message, "model_not_found")
+        events = asks.streamed and (route.api is not Api.GEMINI or request.query.get("alt") == "sse")
+        client = Client(request, route.api, events=events, grace_s=self._grace_s, beat_s=self._beat_s)
+        if self._replay:
+            work = play(self._replay, access, route, asks, model, body.text, client)
+            return await self._carry(access, client, route.api, asyncio.create_task(work), None)
+        provider, provider_model = self.providers.of(model)
+        if route.api not in provider.apis:
+            message = f"'{model}' is reached by {', '.join(sorted(provider.apis))}, and this is {route.api}"
+            await client.quiet()
+            return error_response(
+                route.api, 400, f"{message}; the gateway does not translate", "api_mismatch"
+            )
+        changes = upstream_changes(route, body, asks, provider_model, hosted=access.hosted_tools)
+        asked = Asked(
+            access=access,
+            route=route,
+            wanted=asks,
+            model=model,
+            provider=provider,
+            provider_model=provider_model,
+            text=body.text,
+            body=body.changed(changes) if changes else data,
+            query=_without_key(request.rel_url.raw_query_string),
+            headers=request.headers,
+        )
+        exchange = Exchange(
+            asked=asked,
+            client=client,
+            upstream=self._upstream,
+            limiter=self._limiter(provider.name, provider_model, provider.concurrency),
+            prices=self.prices,
+            books=self._books,
+            recorder=self._recorders.get(access),
+            retry=self._retry,
+        )
+        return await self._carry(access, client, route.api, asyncio.create_task(exchange.run()), exchange)
+
+    async def _carry(
+        self, access: Access, client: Client, api: Api, task: asyncio.Task[None], exchange: Exchange | None
+    ) -> web.StreamResponse:
+        """Wait for a call, which goes on without its agent when that leaves."""
+        access.working.add(task)
+        task.add_done_callback(access.working.discard)
+        try:
+            await asyncio.shield(task)
+        except asyncio.CancelledError:
+            if not task.done() and exchange:
+                exchange.leave(self._drain_s, task)
+            elif not task.done():
+                task.cancel()
+            if not access.ended:
+                raise
+        return client.response or error_response(api, 401, "the attempt has ended", "invalid_api_key")
+
+    def _limiter(self, provider: str, model: str, most: int) -> Limiter:
+        key = provider, model
+        if key not in self._limiters:
+            self._limiters[key] = Limiter(most)
+        return self._limiters[key]
+
+
+def _listed(access: Access, api: Api, name: str) -> web.Response:
+    if not name:
+        return web.json_response(model_list(api, access.models))
+    found = access.resolve(name)
+    if found is None:
+        return error_response(api, 404, f"this attempt has no model '{name[:100]}'", "model_not_found")
+    return web.json_response(model_entry(api, found))
+
+
+def _without_key(query: str) -> str:
+    """A query as it came, without the token that was in it."""
+    if "key=" not in query:
+        return query
+    return "&".join(part for part in query.split("&") if part.partition("=")[0] != "key")
+
+
+def sdk_environment(base_url: str, token: str) -> Mapping[str, str]:
+    """Address and token under the names that the providers' own clients read."""
+    return {
+        "OPENAI_BASE_URL": f"{base_url}/v1",
+        "OPENAI_API_BASE": f"{base_url}/v1",
+        "OPENAI_API_KEY": token,
+        "ANTHROPIC_BASE_URL": base_url,
+        "ANTHROPIC_API_BASE": base_url,
+        "ANTHROPIC_API_KEY": token,
+        "GOOGLE_GEMINI_BASE_URL": base_url,
+        "GEMINI_API_KEY": token,
+    }

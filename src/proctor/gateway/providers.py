@@ -1,0 +1,196 @@
+"""Where models are: providers by the first part of a model's name, from the `[providers]` table."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Collection, Iterable, Iterator, Mapping
+from dataclasses import dataclass, field, replace
+from typing import Any, Literal, get_args
+from urllib.parse import urlsplit
+
+from proctor.errors import UsageError
+from proctor.gateway.apis import Api
+from proctor.settings import Settings
+
+Auth = Literal["bearer", "x-api-key", "x-goog-api-key"]
+_FIELDS = ("base_url", "key_env", "apis", "auth", "headers", "concurrency")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Provider:
+    """One service of models. Its key is known by the name of an environment variable."""
+
+    name: str
+    base_url: str
+    """Its address with the version, to which `/chat/completions`, `/messages`, `/models/…` are added."""
+    key_env: str = ""
+    """The variable with the key; empty: none is needed."""
+    key: str = field(default="", repr=False)
+    apis: frozenset[Api] = frozenset({Api.CHAT})
+    auth: Auth = "bearer"
+    headers: Mapping[str, str] = field(default_factory=dict)
+    concurrency: int = 256
+    """The most calls of one model at a time."""
+
+    def credentials(self) -> dict[str, str]:
+        """The headers that carry the key."""
+        if not self.key:
+            return {}
+        return {"Authorization": f"Bearer {self.key}"} if self.auth == "bearer" else {self.auth: self.key}
+
+    def lacks(self) -> str:
+        """What is missing before it can be called; empty when nothing is."""
+        if not self.base_url:
+            return "it has no address: set PROCTOR_MODEL_BASE_URL, or base_url in its [providers] table"
+        if self.key_env and not self.key:
+            return f"its key is not set: put it into the environment variable {self.key_env}"
+        return ""
+
+
+_BUILT_IN = (
+    Provider(
+        name="openrouter",
+        base_url="https://openrouter.ai/api/v1",
+        key_env="OPENROUTER_API_KEY",
+        apis=frozenset({Api.CHAT, Api.RESPONSES, Api.MESSAGES}),
+    ),
+    Provider(
+        name="openai",
+        base_url="https://api.openai.com/v1",
+        key_env="OPENAI_API_KEY",
+        apis=frozenset({Api.CHAT, Api.RESPONSES}),
+    ),
+    Provider(
+        name="anthropic",
+        base_url="https://api.anthropic.com/v1",
+        key_env="ANTHROPIC_API_KEY",
+        apis=frozenset({Api.MESSAGES}),
+        auth="x-api-key",
+    ),
+    Provider(
+        name="gemini",
+        base_url="https://generativelanguage.googleapis.com/v1beta",
+        key_env="GEMINI_API_KEY",
+        apis=frozenset({Api.GEMINI}),
+        auth="x-goog-api-key",
+    ),
+)
+
+
+class Providers:
+    """All providers that a model's name can lead to."""
+
+    def __init__(self, providers: Iterable[Provider]) -> None:
+        self._by_name = {each.name: each for each in providers}
+
+    @classmethod
+    def load(cls, settings: Settings, environ: Mapping[str, str] | None = None) -> Providers:
+        """Those that come with Proctor, `local`, and those of the `[providers]` table."""
+        environ = os.environ if environ is None else environ
+        tables: dict[str, dict[str, Any]] = {each.name: _table(each) for each in _BUILT_IN}
+        tables["local"] = {"base_url": settings.model_base_url, "apis": [Api.CHAT]}
+        for name, table in settings.providers.items():
+            if not isinstance(table, Mapping):
+                raise UsageError(f"[providers]: '{name}' is not a table such as [providers.{name}]")
+            tables[name] = {**tables.get(name, {}), **table}
+        found = [_provider(name, table, environ) for name, table in tables.items()]
+        key = settings.model_api_key
+        return cls(
+            replace(each, key=key) if each.name == "local" and not each.key_env else each for each in found
+        )
+
+    def __iter__(self) -> Iterator[Provider]:
+        return iter(self._by_name.values())
+
+    def keys(self) -> dict[str, str]:
+        """The keys of all of them under the names of their variables: what no log may have."""
+        return {each.key_env or f"key of {each.name}": each.key for each in self if each.key}
+
+    def of(self, model: str) -> tuple[Provider, str]:
+        """The provider of a model, and the model's name there. A name without a prefix is `local`'s."""
+        prefix, slash, rest = model.partition("/")
+        if slash and rest and prefix in self._by_name:
+            return self._by_name[prefix], rest
+        local = self._by_name.get("local")
+        if local is None or not local.base_url:
+            known = ", ".join(f"{name}/…" for name in sorted(self._by_name))
+            raise UsageError(
+                f"the model '{model}' names no provider: known are {known}; for a server of your own set "
+                "PROCTOR_MODEL_BASE_URL or add it to the [providers] table"
+            )
+        return local, model
+
+
+def check_fit(
+    agent_apis: Collection[Api], model: str, providers: Providers, *, agent: str = "the agent"
+) -> None:
+    """UsageError unless an agent that speaks these APIs can use the model. Nothing is translated."""
+    provider, _ = providers.of(model)
+    if missing := provider.lacks():
+        raise UsageError(
+            f"the model '{model}' cannot be used: the provider '{provider.name}' is not ready; {missing}"
+        )
+    if provider.apis & set(agent_apis):
+        return
+    fitting = sorted(f"{each.name}/…" for each in providers if each.apis & set(agent_apis))
+    fits = f"models that fit: {', '.join(fitting)}" if fitting else "no provider fits"
+    raise UsageError(
+        f"{agent} speaks {_words(agent_apis)}, and '{model}' is reached by {_words(provider.apis)}; the "
+        f"gateway does not translate. Choose another agent or another model; {fits}"
+    )
+
+
+def _words(apis: Collection[Api]) -> str:
+    return " and ".join(sorted(apis)) or "none of the APIs"
+
+
+def _table(provider: Provider) -> dict[str, Any]:
+    return {name: getattr(provider, name) for name in _FIELDS}
+
+
+def _provider(name: str, table: Mapping[str, Any], environ: Mapping[str, str]) -> Provider:
+    where = f"[providers.{name}]"
+    for each in table:
+        if each not in _FIELDS:
+            hint = (
+                "; a key does not belong into a file, name its variable with key_env" if each == "key" else ""
+            )
+            raise UsageError(f"{where}: '{each}' is not known here; known are {', '.join(_FIELDS)}{hint}")
+    base_url = str(table.get("base_url") or "").rstrip("/")
+    _check_address(where, base_url)
+    try:
+        apis = frozenset(Api(each) for each in table.get("apis", [Api.CHAT]))
+    except ValueError as error:
+        raise UsageError(f"{where}: {error}; apis are {', '.join(Api)}") from None
+    if table.get("auth", "bearer") not in get_args(Auth):
+        raise UsageError(f"{where}: auth is one of {', '.join(get_args(Auth))}")
+    headers, concurrency = table.get("headers") or {}, table.get("concurrency", 256)
+    if not isinstance(headers, Mapping) or not all(isinstance(each, str) for each in headers.values()):
+        raise UsageError(f"{where}: headers is a table of texts")
+    if not isinstance(concurrency, int) or concurrency < 1:
+        raise UsageError(f"{where}: concurrency is a whole number of at least 1")
+    key_env = str(table.get("key_env") or "")
+    return Provider(
+        name=name,
+        base_url=base_url,
+        key_env=key_env,
+        key=environ.get(key_env, "") if key_env else "",
+        apis=apis,
+        auth=table.get("auth", "bearer"),
+        headers=dict(headers),
+        concurrency=concurrency,
+    )
+
+
+def _check_address(where: str, base_url: str) -> None:
+    if not base_url:
+        return
+    try:
+        parts = urlsplit(base_url)
+        _ = parts.port
+    except ValueError as error:
+        raise UsageError(f"{where}: base_url is not an address: {error}") from None
+    if parts.scheme not in {"http", "https"} or not parts.hostname:
+        raise UsageError(f"{where}: base_url is not an http(s) address")
+    if parts.username or parts.password or parts.query:
+        raise UsageError(f"{where}: base_url holds a user, a password or a query; name a key with key_env")

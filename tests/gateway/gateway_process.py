@@ -1,0 +1,31 @@
+"""A gateway in a process of its own, to be killed: prints address and token, then serves until it dies."""
+
+from __future__ import annotations
+
+import asyncio
+import sys
+
+from proctor.gateway.apis import Api
+from proctor.gateway.app import Gateway
+from proctor.gateway.providers import Provider, Providers
+from proctor.store.open import open_store
+from proctor.store.spending import Budget, Scope
+
+
+async def main(url: str, provider: str, run_id: str, requests: int) -> None:
+    known = Provider(name="fake", base_url=provider, apis=frozenset(Api))
+    with open_store(url) as store:
+        async with Gateway(Providers([known]), spending=store.spending) as gateway:
+            access = gateway.issue(
+                run_id=run_id,
+                trial=0,
+                attempt=1,
+                models=("fake/priced",),
+                budgets=(Budget(scope=Scope("run", run_id), requests=requests),),
+            )
+            print(gateway.base_url, access.token, flush=True)  # noqa: T201 - what it is started for
+            await asyncio.Event().wait()
+
+
+if __name__ == "__main__":
+    asyncio.run(main(sys.argv[1], sys.argv[2], sys.argv[3], int(sys.argv[4])))
