@@ -57,13 +57,13 @@ async def test_a_worker_finishes_what_another_process_coordinates(settings):
         hold = Hold(store, job.info.id, job.folder, holder=worker_id(), lease_s=60)
         coordinator = Coordinator(store, hold, RunFolder(job.folder), listener=Quiet())
         await coordinator.lead(Stop(), wait=False)
-        coordinator.begin()
+        await coordinator.begin()
         server = serving(settings, None, said)
         await server.serve(until_idle=True)
         assert server.ended == len(job.plan)
-        assert not coordinator.unfinished()
+        assert not await coordinator.unfinished()
         assert store.run(job.info.id).status is RunStatus.RUNNING, "that is the coordinator's to say"
-        coordinator.tick()
+        await coordinator.tick()
         assert await coordinator.close(Stop()) is RunStatus.DONE
         hold.release()
 

@@ -19,11 +19,14 @@ from proctor.experiments.load import (
     load_file,
     load_folder,
     load_module,
+    load_module_below,
     module_exists,
 )
 from proctor.settings import load_settings
 
 BUILT_IN = "proctor.experiments"
+PACKED = "packed:"
+"""Begins a source that was stored with a run: a folder, a file, or `FOLDER::MODULE`."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -110,7 +113,9 @@ def shadowed(entry: Registered) -> tuple[str, ...]:
 def _load_all(sources: Sequence[str]) -> Iterator[Loaded]:
     yield from load_module(BUILT_IN)
     yield from load_entry_points("proctor.experiments")
-    for source in filter(None, load_settings().experiments.split(os.pathsep)):
+    # A run that brings its sources has those of its settings among them, as they were.
+    brought = any(source.startswith(PACKED) for source in sources)
+    for source in () if brought else filter(None, load_settings().experiments.split(os.pathsep)):
         try:
             yield from _load(source)
         except NotFoundError as error:
@@ -120,7 +125,11 @@ def _load_all(sources: Sequence[str]) -> Iterator[Loaded]:
 
 
 def _load(source: str) -> Iterator[Loaded]:
+    source, _, module = source.removeprefix(PACKED).partition("::")
     path = Path(source).expanduser()
+    if module:
+        yield from load_module_below(source, module)
+        return
     if path.is_dir():
         yield from load_folder(path)
     elif path.is_file():

@@ -36,19 +36,23 @@ _BY_MODULE: dict[str, dict[str, Registered]] = {}
 
 def load_folder(folder: Path) -> Iterator[Loaded]:
     """Every module and package directly in a folder."""
-    if (folder / "__init__.py").is_file():
-        loaded = _load_file(folder / "__init__.py", folder)
+    for file in modules_in(folder):
+        loaded = _load_file(file, folder)
         yield loaded
-        if loaded.error:
+        if loaded.error and file == folder / "__init__.py":
             return
+
+
+def modules_in(folder: Path) -> Iterator[Path]:
+    """The files of a folder in which experiments are looked for."""
+    if (folder / "__init__.py").is_file():
+        yield folder / "__init__.py"
     for path in sorted(folder.iterdir()):
         if path.is_file() and path.suffix == ".py" and _wanted(path.stem):
-            yield _load_file(path, folder)
+            yield path
         elif (path / "__init__.py").is_file() and _wanted(path.name):
-            yield _load_file(path / "__init__.py", folder)
-            for inner in sorted(path.glob("*.py")):
-                if _wanted(inner.stem):
-                    yield _load_file(inner, folder)
+            yield path / "__init__.py"
+            yield from (inner for inner in sorted(path.glob("*.py")) if _wanted(inner.stem))
 
 
 def load_file(file: Path) -> Loaded:
@@ -64,6 +68,17 @@ def load_module(name: str) -> list[Loaded]:
             stems = sorted(file.stem for file in Path(folder).glob("*.py"))
             found += [_load_module(f"{name}.{stem}") for stem in stems if _wanted(stem)]
     return found
+
+
+def load_module_below(folder: str, name: str) -> list[Loaded]:
+    """As `load_module`, found from a folder. What another folder gave under that name is forgotten."""
+    top = name.partition(".")[0]
+    for known in [each for each in sys.modules if each == top or each.startswith(f"{top}.")]:
+        if not (getattr(sys.modules[known], "__file__", None) or folder).startswith(folder):
+            del sys.modules[known]
+            _BY_MODULE.pop(known, None)
+    with importable(folder):
+        return load_module(name)
 
 
 def module_exists(name: str) -> bool:

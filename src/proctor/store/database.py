@@ -13,7 +13,7 @@ Params = Mapping[str, Any]
 Clock = Callable[[], float]
 """Seconds since 1970."""
 
-HEAD = "0004"
+HEAD = "0005"
 """The newest schema revision this version knows; a test holds it to the migrations."""
 VERSION_TABLE = "proctor_schema"
 """Where Alembic keeps the revision: its usual name could be another program's in a shared database."""
@@ -75,15 +75,14 @@ class Database(Protocol):
 
     where: str
     """Its address, without a password, for messages."""
+    remote: bool
+    """Whether a call waits for another process, perhaps on another machine."""
 
     def read(self, sql: str, params: Params = ..., /) -> Sequence[Row]:
         """The rows of one query."""
 
     def write(self) -> AbstractContextManager[Transaction]:
-        """A transaction: commits at the end of the block, rolls back when it raises.
-
-        Inside another one of the same thread it joins that one.
-        """
+        """A transaction: commits at the end of the block, rolls back when it raises. They do not nest."""
 
     def mark(self) -> int:
         """The moment to wait from. Taken before one reads, so that nothing slips in between."""

@@ -12,7 +12,7 @@ from typing import Any
 
 from proctor.model.trial import Lease
 from proctor.store import queries
-from proctor.store.database import Database
+from proctor.store.database import Transaction
 from proctor.store.rows import dump
 
 _MOST = 10_000
@@ -22,8 +22,7 @@ _MOST = 10_000
 class Notes:
     """Events that wait to be written."""
 
-    def __init__(self, db: Database) -> None:
-        self._db = db
+    def __init__(self) -> None:
         self._waiting: deque[tuple[float, dict[str, Any]]] = deque(maxlen=_MOST)
 
     def add(self, lease: Lease, kind: str, data: Mapping[str, Any]) -> None:
@@ -38,13 +37,15 @@ class Notes:
         }
         self._waiting.append((time.monotonic(), event))
 
-    def write(self) -> None:
-        """One transaction for all. Those of leases that were lost meanwhile are dropped."""
+    def __len__(self) -> int:
+        return len(self._waiting)
+
+    def write(self, tx: Transaction) -> None:
+        """All of them. Those of leases that were lost meanwhile are dropped."""
         events: list[dict[str, Any]] = []
         now = time.monotonic()
         while self._waiting:
             happened, event = self._waiting.popleft()
             events.append({**event, "age_s": now - happened})
         if events:
-            with self._db.write() as tx:
-                tx.events(queries.INSERT_NOTE, events)
+            tx.events(queries.INSERT_NOTE, events)

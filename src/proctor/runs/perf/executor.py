@@ -21,7 +21,7 @@ from proctor.trial.task.setting import TaskSetting
 from proctor.trial.task_executor import TaskExecutor
 
 if TYPE_CHECKING:
-    from proctor.runs.running import Job
+    from proctor.runs.running import ReadyRun
 
 _NONE: Mapping[str, Guilt] = {}
 
@@ -37,16 +37,16 @@ class Guilt:
 
 
 def perf_executor(
-    job: Job, blobs: Blobs, worker: WorkerContext, guilty: Mapping[str, Guilt] = _NONE
+    ready: ReadyRun, blobs: Blobs, worker: WorkerContext, guilty: Mapping[str, Guilt] = _NONE
 ) -> PerfExecutor:
     """For real sandboxes, or for the pretended ones when those were asked for."""
     backend = None
-    if job.spec.sandbox.backend == "fake":
+    if ready.spec.sandbox.backend == "fake":
         from proctor.runs.perf.pretend import pretended
 
         backend = pretended()
-    setting = task_setting(job, blobs, worker, backend)
-    return PerfExecutor(TaskExecutor(setting, task_plans(job)), guilty)
+    setting = task_setting(ready, blobs, worker, backend)
+    return PerfExecutor(TaskExecutor(setting, task_plans(ready)), guilty)
 
 
 class PerfExecutor:
