@@ -9,13 +9,16 @@ from typing import TYPE_CHECKING, Any
 from proctor.engine.base import Executor
 from proctor.model.plan import PlannedTrial
 from proctor.model.run import Execution
+from proctor.model.spec import Spec
 from proctor.model.trial import Lease
 from proctor.runs.planning import experiment_sources, network_allow
 from proctor.runs.ready import sandbox_name
 from proctor.runs.secrets import granted, known_secrets, redactor_for, values_of
+from proctor.settings import Settings
 from proctor.store.blobs import Blobs
 
 if TYPE_CHECKING:
+    from proctor.agents.base import ModelAccess
     from proctor.runs.running import ReadyRun
     from proctor.sandbox.base import Backend
     from proctor.trial.task.prepare import TaskTrialPlan
@@ -135,15 +138,32 @@ def task_setting(
         end_builds=images.close,
         collector=Collector(run.folder, blobs),
         timeout_s=spec.timeout_s,
-        model_base_url=settings.model_base_url,
-        model_token=settings.model_api_key,
-        model_ca_bundle=settings.ca_bundle,
+        give_access=model_access(spec, settings),
         given=granted(spec),
         secrets=known_secrets(spec, settings),
         worker=worker.name,
         on_log=worker.on_log,
         note=worker.note,
     )
+
+
+def model_access(spec: Spec, settings: Settings) -> Callable[[PlannedTrial, Lease], ModelAccess]:
+    """Gives each attempt its access to a model: here all have the key of the settings, and no gateway."""
+    from proctor.agents.base import ModelAccess
+
+    base_urls = {"openai": settings.model_base_url} if settings.model_base_url else {}
+
+    def access(trial: PlannedTrial, lease: Lease) -> ModelAccess:
+        del lease  # a gateway would give each attempt a token of its own
+        return ModelAccess(
+            model=trial.model,
+            base_urls=base_urls,
+            token=settings.model_api_key,
+            ca_bundle=settings.ca_bundle,
+            budget_usd=spec.budget_usd,
+        )
+
+    return access
 
 
 def _backend(run: ReadyRun) -> Backend:

@@ -77,6 +77,7 @@ class TaskAttempt:
         self.plan = plan
         self.task = plan.task
         self.trial = trial
+        self.access = setting.give_access(trial, lease)
         self.lease = lease
         self.folder = setting.collector.folder(trial, lease.attempt)
         self.redactor = setting.redactor
@@ -259,7 +260,15 @@ class TaskAttempt:
 
     async def _run_agent(self, sandbox: Sandbox, env: Mapping[str, str], step: Step | None) -> None:
         context = agent_context(
-            self.setting, self.plan, self.trial, step, self.workdir, env, self.trajectory, self.logs.write
+            self.setting,
+            self.plan,
+            self.trial,
+            step,
+            self.workdir,
+            env,
+            self.access,
+            self.trajectory,
+            self.logs.write,
         )
         await check_program(self.plan.agent, self.task, sandbox, self.trial.model, context)
         timeout_s = context.timeout_s

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from pathlib import Path
 
-from proctor.agents.base import AgentContext, LogWriter
+from proctor.agents.base import AgentContext, LogWriter, ModelAccess
 from proctor.agents.oracle import Oracle
 from proctor.agents.trajectory import Trajectory
 from proctor.model.plan import PlannedTrial
@@ -35,6 +35,7 @@ def agent_context(
     step: Step | None,
     workdir: str,
     env: Mapping[str, str],
+    access: ModelAccess,
     trajectory: Trajectory,
     log: LogWriter,
 ) -> AgentContext:
@@ -54,9 +55,7 @@ def agent_context(
         skills_dir=task.environment.skills_dir,
         prior=_prior(task, step),
         solution_env=_solution_env(setting, plan),
-        model_base_url=setting.model_base_url,
-        model_token=setting.model_token,
-        model_ca_bundle=setting.model_ca_bundle,
+        access=access,
         trajectory=trajectory,
         log=log,
     )

@@ -9,7 +9,7 @@ from collections.abc import Callable, Sequence
 from contextlib import suppress
 from typing import Protocol, runtime_checkable
 
-from proctor.agents.base import AgentContext, AgentUnavailable
+from proctor.agents.base import AgentContext, AgentUnavailable, ModelAccess
 from proctor.agents.trajectory import Trajectory
 from proctor.errors import ProctorError, SandboxError, UsageError
 from proctor.model.plan import PlannedTrial
@@ -80,7 +80,8 @@ async def _look(setting: TaskSetting, plan: TaskTrialPlan, agent: NeedsProgram, 
         return ""  # what is started or set up first may bring the program; each trial looks for itself
     workdir = workdir_of(task, root)
     nowhere = Trajectory(session_id="", agent="", version="")
-    context = agent_context(setting, plan, trial, None, workdir, env, nowhere, lambda *_: None)
+    access = ModelAccess(model=trial.model)  # it is only looked at what is there
+    context = agent_context(setting, plan, trial, None, workdir, env, access, nowhere, lambda *_: None)
     sandbox = setting.backend.sandbox(sandbox_request(setting, task, trial, root, env, suffix="look"))
     await sandbox.start()
     try:
