@@ -213,3 +213,20 @@ async def test_a_run_is_resumed_where_neither_its_project_nor_its_folder_is(
         outcomes = set(store.counts(run.info.id))
     assert outcomes == ({"passed"} if spec == "sweep.json" else {"passed", "failed"})
     assert (run.folder / "report.md").is_file()
+
+
+@pytest.mark.parametrize("store_url", ["sqlite"], indirect=True)
+async def test_a_run_whose_folder_cannot_be_made_here_goes_on_in_another(
+    project: Path, settings: Settings, tmp_path: Path
+):
+    run = created(project, settings, "sweep.json")
+    shutil.rmtree(settings.output_dir)
+    settings.output_dir.write_text("a file where a folder should be")
+    here = replace(settings, home=tmp_path / "other", output_dir=tmp_path / "other results")
+    again = reopen(run.info.id, here)
+    assert again.folder.is_relative_to(here.output_dir)
+    assert await execute(again, listener=Quiet(), stop=Stop()) is RunStatus.DONE
+    with open_store(settings.store_url) as store:
+        assert store.run(str(again.folder)) == store.run(run.info.id)
+        assert store.run(run.info.id).folder == str(again.folder)
+    assert (again.folder / "report.md").is_file()

@@ -15,6 +15,7 @@ from proctor.experiments.base import REGISTRY
 from proctor.experiments.discover import is_built_in
 from proctor.model.canonical import canonical_json
 from proctor.model.run import Execution
+from proctor.model.secret import LITERAL_PREFIX
 from proctor.runs.inputs import RunInputs
 from proctor.runs.running import ReadyRun, create, reopen
 from proctor.settings import Settings
@@ -154,7 +155,9 @@ def test_overrides_are_stored_without_their_secrets(project, settings, monkeypat
         with run.inputs.blobs.open(blob.digest) as file:
             assert secret.encode() not in file.read()
     shutil.rmtree(project / "o")
-    monkeypatch.setenv("PROCTOR_LITERAL_API_KEY", secret)
+    with pytest.raises(UsageError, match=f"needs the secret {LITERAL_PREFIX}API_KEY, which is not set"):
+        elsewhere(settings, run)
+    monkeypatch.setenv(f"{LITERAL_PREFIX}API_KEY", secret)
     place = Path(str(elsewhere(settings, run).spec.tasks[0].overrides))
     assert place.is_relative_to(settings.cache_dir)
     assert (place.parent / "files/deep/x").read_text() == "laid"

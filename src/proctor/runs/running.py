@@ -16,12 +16,13 @@ from typing import Any
 from proctor.engine.base import Executor, Listener, Preflight, WarmsUp
 from proctor.engine.lease import worker_id
 from proctor.engine.stop import Stop
-from proctor.errors import UsageError
+from proctor.errors import StoreError, UsageError
 from proctor.model.plan import Plan
 from proctor.model.run import Execution, RunInfo
 from proctor.model.spec import Spec
 from proctor.model.trial import RunStatus
 from proctor.processes import allow_open_files
+from proctor.runfolder.files import make_folder
 from proctor.runfolder.write import RunFolder, claim_folder
 from proctor.runs.coordinator import Coordinator
 from proctor.runs.executors import OnLog, OpenExecutor, WorkerContext, kind_of
@@ -150,7 +151,22 @@ def reopen(ref: str, settings: Settings, *, wait: bool = False) -> ReadyRun:
             )
         if not wait:
             check_free(store, info.id, Path(info.folder))
-        return ready_here(store, info, settings)
+        run = ready_here(store, info, settings)
+        return replace(run, info=_with_folder(store, run))
+
+
+def _with_folder(store: Store, run: ReadyRun) -> RunInfo:
+    """The run with a folder that can be written here: its own, or a new one where that cannot be made."""
+    try:
+        make_folder(run.folder)
+    except StoreError:
+        base = _base(replace(run.spec, output_dir=None), run.settings)
+        folder = claim_folder(base, run.info.name, run.info.id).resolve()
+        _log.warning("%s cannot be written here; the run goes on in %s", run.folder, folder)
+        moved = replace(run.info, folder=str(folder))
+        store.set_folder(moved)
+        return moved
+    return run.info
 
 
 def ready_here(store: Store, info: RunInfo, settings: Settings) -> ReadyRun:

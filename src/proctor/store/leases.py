@@ -7,6 +7,8 @@ differ would otherwise take each other's trials.
 
 from __future__ import annotations
 
+import time
+from collections import deque
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -15,11 +17,41 @@ from proctor.model.outcome import Outcome
 from proctor.model.record import AttemptRecord
 from proctor.model.trial import Lease, Offers, TrialState
 from proctor.store import queries, steps
-from proctor.store.database import Database
-from proctor.store.notes import Notes
+from proctor.store.database import Database, Transaction
 from proctor.store.reading import Reader
-from proctor.store.rows import record_body
+from proctor.store.rows import dump, record_body
 from proctor.store.steps import Ended, Taken
+
+_MOST = 10_000
+"""Of more the oldest are dropped: they are for people who watch, and nothing depends on them."""
+
+
+class Notes:
+    """What workers say about an attempt while it runs: gathered, and written with whatever comes next.
+
+    Each would otherwise be a commit of its own, and a rollout has several.
+    """
+
+    def __init__(self) -> None:
+        self._waiting: deque[tuple[float, dict[str, Any]]] = deque(maxlen=_MOST)
+
+    def add(self, lease: Lease, kind: str, data: Mapping[str, Any]) -> None:
+        """Keep an event of an attempt, with the moment at which it happened. Nothing is written."""
+        event = {**steps.held(lease), "kind": kind, "data": dump({"attempt": lease.attempt, **data})}
+        self._waiting.append((time.monotonic(), event))
+
+    def __len__(self) -> int:
+        return len(self._waiting)
+
+    def write(self, tx: Transaction) -> None:
+        """All of them. Those of leases that were lost meanwhile are dropped."""
+        events: list[dict[str, Any]] = []
+        now = time.monotonic()
+        while self._waiting:
+            happened, event = self._waiting.popleft()
+            events.append({**event, "age_s": now - happened})
+        if events:
+            tx.events(queries.INSERT_NOTE, events)
 
 
 class TrialLife(Reader):

@@ -62,6 +62,7 @@ UPDATE runs SET status = :status,
                 finished_at = CASE WHEN :starts = 1 THEN NULL WHEN :ends = 1 THEN {now} ELSE finished_at END
 WHERE id = :run AND (status <> 'cancelled' OR :status = 'cancelled')
 """
+SET_FOLDER = "UPDATE runs SET folder = :folder, head = :head WHERE id = :id"
 STALLED = """
 SELECT id FROM runs WHERE status = 'running'
 AND NOT EXISTS (SELECT 1 FROM trials WHERE run_id = runs.id AND expires_at >= {now})
@@ -192,7 +193,6 @@ WHERE run_id = :run AND key = :key RETURNING idx
 
 # Blobs
 
-REFS_OF_RUN = "SELECT digest FROM blob_refs WHERE run_id = :run"
 ORPHANS = """
 SELECT digest FROM blob_refs WHERE run_id = :run
 AND NOT EXISTS (SELECT 1 FROM blob_refs other WHERE other.digest = blob_refs.digest AND other.run_id <> :run)

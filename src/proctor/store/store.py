@@ -140,6 +140,12 @@ class Store(TrialLife):
                 resumed = starts and before[0][0] is not None
                 steps.write_event(tx, run_id, "run.resumed" if resumed else _STATUS_EVENTS[status], {})
 
+    def set_folder(self, info: RunInfo) -> None:
+        """The run's folder is at another place now."""
+        with self._db.write() as tx:
+            params = rows.run_params(info)
+            tx.change(queries.SET_FOLDER, {name: params[name] for name in ("id", "folder", "head")})
+
     def stalled(self, quiet_s: float = 60.0) -> set[str]:
         """Runs that say they are running although nothing has moved in them and no lease holds."""
         return {str(row[0]) for row in self._db.read(queries.STALLED, {"quiet_s": quiet_s})}
