@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import logging
 import sys
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
@@ -59,8 +59,10 @@ class RunInputs:
         """The spec with places on this machine; UsageError when what is here is not what was planned."""
         if spec.experiments:
             return self._with_sources(spec, plan)
-        entries = tuple(self._entry(spec, at, plan) for at in range(len(spec.tasks)))
-        return replace(spec, tasks=entries)
+        trials: list[list[PlannedTrial]] = [[] for _ in spec.tasks]
+        for trial in plan.trials:
+            trials[trial.body].append(trial)
+        return replace(spec, tasks=tuple(self._entry(spec, at, each) for at, each in enumerate(trials)))
 
     @property
     def _trees(self) -> Path:
@@ -90,9 +92,8 @@ class RunInputs:
             raise UsageError(has_changed(changed, number, len(plan)))
         return spec
 
-    def _entry(self, spec: Spec, at: int, plan: Plan) -> TaskEntry:
+    def _entry(self, spec: Spec, at: int, trials: Sequence[PlannedTrial]) -> TaskEntry:
         entry = spec.tasks[at]
-        trials = [trial for trial in plan.trials if trial.body == at]
         overrides = self.stored.get(overrides_name(at))
         if overrides and trials and not _same_overrides(entry, Path(spec.base_dir), trials[0]):
             entry = replace(entry, overrides=str(self._folder(overrides) / overrides.place))

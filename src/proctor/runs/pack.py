@@ -53,10 +53,10 @@ class Packer:
 
     def _tasks(self, plan: Plan) -> None:
         """Each task once; one that is stored already costs a look."""
-        folders = {trial.subject_digest: Path(trial.path) for trial in plan.trials if trial.path}
+        folders = {trial.subject_digest: trial.path for trial in plan.trials if trial.path}
         known = self.known.known(task_name(digest) for digest in folders)
-        for digest, folder in folders.items():
-            name = task_name(digest)
+        for digest, path in folders.items():
+            name, folder = task_name(digest), Path(path)
             if name in known and self.blobs.has(known[name].digest, keep=True):
                 self._found.append(known[name])
             elif folder.is_dir():

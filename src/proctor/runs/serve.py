@@ -50,11 +50,12 @@ class Server:
         """Return when asked to stop; with `until_idle` also when no run has a trial to take."""
         for left in self._place.parent.glob("*"):
             if is_dead(left.name):
-                shutil.rmtree(left, ignore_errors=True)
+                _clear(left)
         try:
             await self._serve(until_idle=until_idle)
         finally:
-            shutil.rmtree(self._place, ignore_errors=True)
+            for kept in _clear(self._place):
+                self.say(f"experiments wrote files beside those of their trials, which are kept: {kept}")
 
     async def _serve(self, *, until_idle: bool) -> None:
         with open_store(self.settings.store_url) as store, StoreCalls(store) as calls:
@@ -111,7 +112,6 @@ class Server:
         finally:
             watching.cancel()
             await asyncio.gather(watching, return_exceptions=True)
-            shutil.rmtree(run.folder, ignore_errors=True)
 
     def _ready(self, store: Store, info: RunInfo) -> ReadyRun:
         """All that is needed to execute a run, from the store."""
@@ -136,6 +136,16 @@ class Server:
                 over = True
             if over and not own.draining:
                 own.request()
+
+
+def _clear(place: Path) -> list[Path]:
+    """Remove what trials of a worker wrote: it is in the blobs. The folders that hold something else stay."""
+    for run in place.glob("*"):
+        shutil.rmtree(run / "trials", ignore_errors=True)
+    for folder in (*place.glob("*"), place):
+        with suppress(OSError):
+            folder.rmdir()
+    return list(place.glob("*"))
 
 
 class _Counting:
