@@ -23,7 +23,7 @@ from proctor.model.spec import Spec
 from proctor.model.trial import Lease, RunStatus
 from proctor.runfolder.read import RunData, TrialResult
 from proctor.runs.planning import with_sources
-from proctor.runs.running import Job, create, execute
+from proctor.runs.running import ReadyRun, create, execute
 from proctor.settings import Settings, load_settings
 from proctor.tables.columns import Kind
 
@@ -171,7 +171,7 @@ def run(
     return _finished(job, settings)
 
 
-def _finished(job: Job, settings: Settings) -> Run:
+def _finished(job: ReadyRun, settings: Settings) -> Run:
     data = RunData.from_folder(job.folder)
     if not job.spec.gates or data.info.status is not RunStatus.DONE:
         return Run(data)
@@ -200,7 +200,7 @@ def _spec(spec: SpecLike, overrides: Sequence[str]) -> tuple[Spec, Mapping[str, 
 class _Execution:
     """A run in a thread of its own; tells a callback what happens and passes on Ctrl-C."""
 
-    def __init__(self, job: Job, on_event: Callable[[TrialEvent], object] | None) -> None:
+    def __init__(self, job: ReadyRun, on_event: Callable[[TrialEvent], object] | None) -> None:
         self.job = job
         self.on_event = on_event
         self.done = 0

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from proctor.agents.base import AgentContext, AgentFailed, Allowance, BudgetExhausted
+from proctor.agents.base import AgentContext, AgentFailed, Allowance, BudgetExhausted, ModelAccess
 from proctor.agents.chat import Chat, Reply
 from proctor.agents.command import variables
 from proctor.agents.terminal import Terminal, observations, offered, remembered, wanted
@@ -38,8 +38,7 @@ def context_for(provider: FakeProvider, **options) -> AgentContext:
     return AgentContext(
         instruction="Do it.",
         workdir="/app",
-        model_base_url=provider.base_url,
-        model_token="secret-token",
+        access=ModelAccess(model="m", base_urls={"openai": provider.base_url}, token="secret-token"),
         trajectory=trajectory,
         log=lambda name, data: None,
         **options,

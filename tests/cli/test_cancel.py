@@ -3,6 +3,8 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
+from tests.taking import take
+
 from proctor.cli.main import main
 from proctor.model.trial import RunStatus
 from proctor.settings import load_settings
@@ -16,7 +18,7 @@ def test_nothing_more_starts_and_the_folder_is_closed(store_rollouts, capsys):
     assert "2 trials will not run" in capsys.readouterr().out
     with open_store(load_settings().store_url) as store:
         assert store.run(info.id).status is RunStatus.CANCELLED
-        assert store.claim(info.id, worker="w", lease_s=9.0) == []
+        assert take(store, info.id, worker="w", lease_s=9.0) == []
     summary = json.loads((Path(info.folder) / "summary.json").read_text())
     assert summary["run"]["status"] == "cancelled"
     assert summary["arms"][0]["scored"] == 1
@@ -25,8 +27,7 @@ def test_nothing_more_starts_and_the_folder_is_closed(store_rollouts, capsys):
 def test_what_runs_loses_its_lease(store_rollouts, capsys):
     info = store_rollouts({("a", "oracle"): [None, None]}, status=RunStatus.RUNNING)
     with open_store(load_settings().store_url) as store:
-        (lease,) = store.claim(info.id, worker="host:1:2:x", lease_s=30.0)
-        store.begin(lease)
+        (lease,) = take(store, info.id, worker="host:1:2:x", lease_s=30.0)
         assert main(["cancel", info.id, "--json"]) == 0
         assert store.renew([lease], lease_s=30.0) == [lease]
     document = json.loads(capsys.readouterr().out)

@@ -11,6 +11,7 @@ import threading
 from pathlib import Path
 
 import pytest
+from tests.taking import take
 
 from proctor.cli.logs import harmless
 from proctor.cli.main import main
@@ -166,8 +167,7 @@ def test_following_ends_when_the_attempt_has_and_misses_nothing(run, capsys):
     with open_store(load_settings().store_url) as store:
         store.set_status(run.id, RunStatus.RUNNING)
         trial = list(store.planned(run.id))[2]
-        lease, *_ = store.claim(run.id, worker="w", lease_s=600)
-        store.begin(lease)
+        take(store, run.id, worker="w", lease_s=600)
     folder = Path(run.folder) / f"trials/org__hello/{trial.index}/logs"
     folder.mkdir(parents=True)
     log = LogFile(folder / "agent.txt", Redactor({}), head_bytes=1000, tail_bytes=4000)

@@ -7,6 +7,7 @@ import sys
 from pathlib import Path
 
 import pytest
+from tests.taking import take
 
 from proctor.cli.main import main
 from proctor.model.outcome import Outcome
@@ -48,7 +49,7 @@ def set_status_at(moment: float, run_id: str, *statuses: RunStatus) -> None:
 
 
 def finish_one(store: Store, run_id: str, outcome: Outcome = Outcome.PASSED) -> None:
-    (lease,) = store.claim(run_id, worker="w", lease_s=30)
+    (lease,) = take(store, run_id, worker="w", lease_s=30)
     record = AttemptRecord(key=lease.key, number=1, outcome=outcome, started_at=1.0, ended_at=2.0)
     store.finish(lease, record, counts=True)
 

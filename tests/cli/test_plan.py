@@ -6,6 +6,7 @@ import json
 from pathlib import Path
 
 import pytest
+from tests.taking import take
 
 from proctor.cli.main import main
 from proctor.model.outcome import Outcome
@@ -156,8 +157,7 @@ def remember(folder: Path, seconds: float) -> None:
     )
     with open_store(load_settings().store_url) as store:
         store.create_run(info, plan)
-        for lease in store.claim("r1", worker="w", lease_s=60, limit=9):
-            store.begin(lease)
+        for lease in take(store, "r1", worker="w", lease_s=60, limit=9):
             record = AttemptRecord(
                 key=lease.key,
                 number=1,

@@ -6,6 +6,7 @@ import time
 from pathlib import Path
 
 import pytest
+from tests.taking import take
 
 from proctor.cli import rm
 from proctor.cli.main import main
@@ -46,7 +47,7 @@ def add_run(
         folder=str(folder or ""),
     )
     store.create_run(info, Plan(trials=(trial,)))
-    (lease,) = store.claim(run_id, worker="w", lease_s=30)
+    (lease,) = take(store, run_id, worker="w", lease_s=30)
     artifacts = tuple(blobs.put_bytes(content, "a") for content in contents)
     record = AttemptRecord(
         key="k", number=1, outcome=Outcome.PASSED, started_at=1.0, ended_at=2.0, artifacts=artifacts

@@ -122,12 +122,21 @@ def test_what_the_infrastructure_lost_is_run_again_on_request(project, capsys, m
     assert main(["resume", "--errors", "--json"]) == 0
 
 
-def test_a_run_whose_code_has_changed_is_not_resumed(project, capsys):
-    main(["run", "adding.yaml"])
-    (project / "adding.py").write_text(EXPERIMENT.replace("range(self.n)", "range(self.n + 1)"))
-    capsys.readouterr()
-    assert main(["resume"]) == 2
-    assert "has changed since it was planned" in capsys.readouterr().err
+def test_a_run_whose_code_has_changed_goes_on_with_the_code_that_was_planned(project, capsys, monkeypatch):
+    execute = ExperimentExecutor.execute
+
+    async def broken(self, trial, lease):
+        record = await execute(self, trial, lease)
+        return replace(record, outcome=Outcome.SANDBOX_ERROR) if trial.index == 0 else record
+
+    with monkeypatch.context() as patched:
+        patched.setattr(ExperimentExecutor, "execute", broken)
+        assert main(["run", "adding.yaml", "--set", "retries=0"]) == 4
+    (project / "adding.py").write_text("raise RuntimeError('this is not what was planned')")
+    assert main(["resume", "--errors"]) == 0
+    assert main(["ls", "--json"]) == 0
+    (run,) = json.loads(capsys.readouterr().out.rpartition("\n[")[2].join(["[", ""]))
+    assert set(run["counts"]) == {"passed"}
 
 
 def test_a_read_only_results_folder_is_said_and_nothing_is_half_written(project, capsys):

@@ -4,6 +4,7 @@ import json
 from pathlib import Path
 
 import pytest
+from tests.taking import take
 
 from proctor.cli.main import main
 from proctor.cli.show import size_text
@@ -53,10 +54,9 @@ def run_of_30() -> None:
     )
     with open_store(load_settings().store_url) as store:
         store.create_run(info, Plan(trials=trials, warnings=("the machine is busy",)))
-        leases = store.claim("run-1", worker="w", lease_s=30, limit=25)
+        leases = take(store, "run-1", worker="w", lease_s=30, limit=25)
         for lease in leases[:24]:
             store.finish(lease, _record(lease), counts=True)
-        store.begin(leases[24])
 
 
 def _record(lease: Lease) -> AttemptRecord:

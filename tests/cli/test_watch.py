@@ -3,6 +3,8 @@ from __future__ import annotations
 import json
 import threading
 
+from tests.taking import take
+
 from proctor.cli import watch
 from proctor.cli.main import main
 from proctor.model.outcome import Outcome
@@ -31,8 +33,7 @@ def make_run() -> None:
 
 def work() -> None:
     with open_store(load_settings().store_url) as store:
-        for lease in store.claim("run-1", worker="w", lease_s=30, limit=2):
-            store.begin(lease)
+        for lease in take(store, "run-1", worker="w", lease_s=30, limit=2):
             store.finish(lease, _record(lease), counts=True)
         store.set_status("run-1", RunStatus.DONE)
 

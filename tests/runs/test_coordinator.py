@@ -104,15 +104,15 @@ def series(folder: Path) -> list[tuple[int, int, bool]]:
 async def test_what_other_workers_commit_is_written_to_the_folder_and_told(store, folder):
     coordinator = make(store, folder)
     await coordinator.lead(Stop(), wait=False)
-    coordinator.begin()
+    await coordinator.begin()
     answer(store)
-    coordinator.tick()
+    await coordinator.tick()
     assert coordinator.listener.heard == [(0, Outcome.PASSED, True)]
     answer(store)
-    coordinator.tick()
-    coordinator.tick()
+    await coordinator.tick()
+    await coordinator.tick()
     assert len(coordinator.listener.heard) == 2
-    assert not coordinator.unfinished()
+    assert not await coordinator.unfinished()
     assert await coordinator.close(Stop()) is RunStatus.DONE
     coordinator.hold.release()
     assert series(folder) == [(0, 1, True), (1, 1, True)]
@@ -123,11 +123,11 @@ async def test_what_other_workers_commit_is_written_to_the_folder_and_told(store
 async def test_an_attempt_of_its_own_worker_is_written_once_whoever_is_first(store, folder):
     coordinator = make(store, folder)
     await coordinator.lead(Stop(), wait=False)
-    coordinator.begin()
+    await coordinator.begin()
     ((trial, record),) = answer(store, worker=coordinator.hold.holder)
-    coordinator.tick()
+    await coordinator.tick()
     coordinator.ended(trial, record, True)
-    coordinator.tick()
+    await coordinator.tick()
     coordinator.folder.close()
     assert series(folder) == [(0, 1, True)]
     assert coordinator.listener.heard == [(0, Outcome.PASSED, True)]
@@ -136,10 +136,10 @@ async def test_an_attempt_of_its_own_worker_is_written_once_whoever_is_first(sto
 async def test_trials_of_lost_workers_are_taken_back_while_it_lives(store, folder):
     coordinator = make(store, folder)
     await coordinator.lead(Stop(), wait=False)
-    coordinator.begin()
+    await coordinator.begin()
     store.take("r1", worker="elsewhere:1:1:abc", lease_s=-70)
     store.take("r1", worker="elsewhere:2:1:abc", lease_s=30)
-    coordinator.tick()
+    await coordinator.tick()
     assert coordinator.listener.heard == [(0, Outcome.WORKER_LOST, True)]
     assert list(store.holders("r1")) == ["elsewhere:2:1:abc"]
 
@@ -147,10 +147,10 @@ async def test_trials_of_lost_workers_are_taken_back_while_it_lives(store, folde
 async def test_after_a_sleep_of_the_machine_workers_may_renew_before_anything_is_reaped(store, folder):
     coordinator = make(store, folder)
     await coordinator.lead(Stop(), wait=False)
-    coordinator.begin()
+    await coordinator.begin()
     store.take("r1", worker="elsewhere:1:1:abc", lease_s=-70)
     coordinator._ticked_at -= 100
-    coordinator.tick()
+    await coordinator.tick()
     assert store.workers("r1") == ["elsewhere:1:1:abc"]
 
 
@@ -182,15 +182,15 @@ async def test_a_person_can_stop_the_waiting(store, folder):
 async def test_a_coordinator_whose_lease_has_passed_on_writes_nothing(store, folder):
     coordinator = make(store, folder)
     await coordinator.lead(Stop(), wait=False)
-    coordinator.begin()
+    await coordinator.begin()
     other = store.coordination.take("r1", holder="other", lease_s=60, dead=coordinator.hold.holder)
-    with pytest.raises(FenceError), coordinator.hold.fenced():
-        store.set_status("r1", RunStatus.DONE)
+    with pytest.raises(FenceError):
+        coordinator.hold.set_status(RunStatus.DONE)
     coordinator.hold._renewed -= 60
     assert not coordinator.hold.ours
     ((trial, record),) = answer(store, worker=coordinator.hold.holder)
     coordinator.ended(trial, record, True)
-    coordinator.tick()
+    await coordinator.tick()
     assert series(folder) == []
     assert coordinator.listener.heard == [(0, Outcome.PASSED, True)]
     stop = Stop()
@@ -198,7 +198,7 @@ async def test_a_coordinator_whose_lease_has_passed_on_writes_nothing(store, fol
     assert await coordinator.close(stop) is RunStatus.INTERRUPTED
     assert store.run("r1").status is RunStatus.RUNNING
     store.coordination.release(other)
-    coordinator.tick()
+    await coordinator.tick()
     assert coordinator.hold.ours
     coordinator.folder.close()
     assert series(folder) == [(0, 1, True)]

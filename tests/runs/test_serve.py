@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import socket
 from pathlib import Path
 
 import pytest
@@ -40,9 +41,9 @@ def settings(tmp_path: Path) -> Settings:
     return Settings(home=tmp_path / "home", output_dir=tmp_path / "results")
 
 
-def make(settings: Settings, **more):
+def make(settings: Settings, text: str = EXPERIMENT, **more):
     source = settings.home.with_name("helped.py")
-    source.write_text(EXPERIMENT)
+    source.write_text(text)
     written = {"experiment": "helped", "sources": [str(source)], "sweep": {"n": [1, 2, 3]}}
     return create(from_mapping(written), written, settings, **more)
 
@@ -57,13 +58,13 @@ async def test_a_worker_finishes_what_another_process_coordinates(settings):
         hold = Hold(store, job.info.id, job.folder, holder=worker_id(), lease_s=60)
         coordinator = Coordinator(store, hold, RunFolder(job.folder), listener=Quiet())
         await coordinator.lead(Stop(), wait=False)
-        coordinator.begin()
+        await coordinator.begin()
         server = serving(settings, None, said)
         await server.serve(until_idle=True)
         assert server.ended == len(job.plan)
-        assert not coordinator.unfinished()
+        assert not await coordinator.unfinished()
         assert store.run(job.info.id).status is RunStatus.RUNNING, "that is the coordinator's to say"
-        coordinator.tick()
+        await coordinator.tick()
         assert await coordinator.close(Stop()) is RunStatus.DONE
         hold.release()
 
@@ -93,3 +94,24 @@ async def test_who_is_asked_to_stop_takes_nothing(settings):
     server.stop.request()
     await server.serve(until_idle=False)
     assert server.ended == 0
+
+
+async def test_what_trials_wrote_is_removed_and_what_lies_beside_them_is_kept_and_named(settings):
+    writes = '(context.run_dir / "in").write_text("x"); (context.output_dir / "beside").write_text("x")'
+    job = make(settings, EXPERIMENT.replace("        return", f"        {writes}\n        return"))
+    dead = settings.home / "worker" / "elsewhere:1:1:abcd:ef" / job.info.id
+    ours = settings.home / "worker" / f"{socket.gethostname()}:999999999:1:abc" / job.info.id
+    for left in (dead, ours):
+        (left / "trials/half").mkdir(parents=True)
+    said: list[str] = []
+    with open_store(settings.store_url) as store:
+        store.set_status(job.info.id, RunStatus.RUNNING)
+        server = serving(settings, None, said)
+        await server.serve(until_idle=True)
+        (row, *_) = store.attempts(job.info.id)
+    assert [each.name for each in row.record.artifacts] == ["in"]
+    place = settings.home / "worker" / server.name / job.info.id
+    assert [each.name for each in place.iterdir()] == ["beside"]
+    assert str(place) in said[-1]
+    assert dead.exists(), "nobody here can tell whether that one lives"
+    assert not ours.parent.exists()

@@ -13,6 +13,7 @@ from pathlib import Path
 from urllib.parse import quote
 
 import pytest
+from tests.taking import take
 
 from proctor.model.outcome import Outcome
 from proctor.model.plan import Plan, PlannedTrial, trial_key
@@ -216,8 +217,7 @@ class Make:
     @classmethod
     def answered(cls, store: Store, run_id: str = "20260101-aaaa", size: int = 3, **changes: object) -> Plan:
         plan = cls.run(store, run_id, size, **changes)
-        for lease in store.claim(run_id, worker="w", lease_s=30, limit=size):
-            store.begin(lease)
+        for lease in take(store, run_id, worker="w", lease_s=30, limit=size):
             store.finish(lease, cls.record(lease), counts=True)
         return plan
 

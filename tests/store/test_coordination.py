@@ -38,13 +38,12 @@ def test_a_holder_whose_lease_has_passed_on_can_neither_renew_nor_write(store):
     first = store.coordination.take(RUN, holder="a", lease_s=0)
     second = store.coordination.take(RUN, holder="b", lease_s=60)
     assert not store.coordination.renew(first, 60)
-    with pytest.raises(FenceError, match="another process"), store.coordination.fenced(first):
-        store.set_status(RUN, RunStatus.DONE)
+    with pytest.raises(FenceError, match="another process"):
+        store.set_status(RUN, RunStatus.DONE, lease=first)
     assert store.run(RUN).status is RunStatus.PENDING
     store.coordination.release(first)
     assert store.coordination.holder(RUN) == second
-    with store.coordination.fenced(second):
-        store.set_status(RUN, RunStatus.RUNNING)
+    store.set_status(RUN, RunStatus.RUNNING, lease=second)
     assert store.run(RUN).status is RunStatus.RUNNING
 
 

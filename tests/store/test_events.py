@@ -10,6 +10,7 @@ import pytest
 from proctor.errors import StoreError
 from proctor.model.trial import RunStatus
 from proctor.store.open import open_store
+from proctor.store.steps import Ended, write_event
 from proctor.store.store import Store
 
 RUN = "20260101-aaaa"
@@ -72,8 +73,9 @@ class TestNotes:
 
     def test_notes_are_written_on_request_and_those_of_a_lost_lease_are_dropped(self, store: Store, make):
         make.run(store, size=2)
-        (mine, _), (lost, _) = store.take(RUN, worker="w", lease_s=30, limit=2).begun
-        store.give_back(lost)
+        ((mine, _),), _ = store.take(RUN, worker="w", lease_s=30)
+        ((lost, _),), _ = store.take(RUN, worker="v", lease_s=30)
+        store.release_worker("v")
         before = store.events()[-1].id
         for lease in (mine, lost, mine):
             store.note(lease, "attempt.log", {"name": "agent.log", "bytes": 5})
@@ -81,12 +83,11 @@ class TestNotes:
         store.write_notes()
         assert [event.trial_key for event in store.events(after=before)] == [mine.key, mine.key]
 
-    def test_a_batch_writes_them_first(self, store: Store, make):
+    def test_an_exchange_writes_them_first(self, store: Store, make):
         make.run(store, size=1)
         ((lease, _),), _ = store.take(RUN, worker="w", lease_s=30)
         store.note(lease, "attempt.phase", {"phase": "verify"})
-        with store.batch():
-            store.finish(lease, make.record(lease), counts=True)
+        store.exchange(RUN, [Ended(lease, make.record(lease))], worker="w", lease_s=30, limit=1)
         assert [event.kind for event in store.events()][-3:] == [
             "attempt.phase",
             "attempt.ended",
@@ -109,8 +110,8 @@ class TestBelowTheHorizon:
         """The slow one has the smaller id, and the quick one commits first."""
         seen = [event.id for event in postgres.events()]
         with open_store(postgres_url) as slow:
-            with slow.batch():
-                written(slow, RunStatus.RUNNING)
+            with slow._db.write() as tx:
+                write_event(tx, RUN, "run.started", {})
                 make_other_status(postgres_url)
                 assert postgres.events(after=seen[-1]) == []
             found = postgres.events(after=seen[-1])
@@ -124,7 +125,7 @@ class TestBelowTheHorizon:
                 tx.execute("SELECT pg_current_xact_id()")
                 make_other_status(postgres_url)
                 assert postgres.events(after=last) == []
-                written(early)
+                write_event(tx, RUN, "run.started", {})
             kinds = [event.kind for event in postgres.events(after=last)]
         assert kinds == ["run.started", "run.imported"]
 
@@ -132,8 +133,8 @@ class TestBelowTheHorizon:
         last = postgres.events()[-1].id
 
         def undone() -> None:
-            with postgres.batch():
-                written(postgres)
+            with postgres._db.write() as tx:
+                write_event(tx, RUN, "run.started", {})
                 raise KeyError
 
         with pytest.raises(KeyError):
@@ -147,11 +148,11 @@ class TestBelowTheHorizon:
             open_store(postgres_url, busy_s=0.001) as writer,
             open_store(postgres_url, busy_s=0.001) as reader,
         ):
-            with reader.batch():
-                reader.events()
+            with reader._db.write() as tx:
+                tx.execute("SELECT id FROM events")
                 written(writer)
-            with writer.batch():
-                written(writer, RunStatus.DONE)
+            with writer._db.write() as tx:
+                write_event(tx, RUN, "run.finished", {})
                 assert [event.kind for event in reader.events()] == ["run.created", "run.started"]
 
     def test_one_transaction_may_not_write_more_events_than_it_has_ids_for(
@@ -162,9 +163,9 @@ class TestBelowTheHorizon:
         monkeypatch.setattr(module, "_ID_BITS", 1)
 
         def too_many() -> None:
-            with postgres.batch():
+            with postgres._db.write() as tx:
                 for _ in range(3):
-                    written(postgres)
+                    write_event(tx, RUN, "run.started", {})
 
         with pytest.raises(StoreError, match="2 events, not more"):
             too_many()

@@ -6,6 +6,7 @@ import threading
 import time
 
 import pytest
+from tests.taking import take
 
 from proctor.model.outcome import Outcome
 from proctor.model.trial import RunStatus, TrialState
@@ -17,7 +18,7 @@ RUN = "r1"
 
 def finish_all(store: Store, make, *outcomes: Outcome) -> None:
     make.run(store, RUN, size=len(outcomes))
-    for lease, outcome in zip(store.claim(RUN, worker="w", lease_s=30, limit=99), outcomes, strict=True):
+    for lease, outcome in zip(take(store, RUN, worker="w", lease_s=30, limit=99), outcomes, strict=True):
         store.finish(lease, make.record(lease, outcome), counts=True)
 
 
@@ -29,7 +30,7 @@ def test_what_was_lost_is_done_again_and_its_attempts_stay(store: Store, make):
     assert store.check() == []
     told = store.events(run_id=RUN)[-1]
     assert (told.kind, told.data) == ("trials.pending", {"trials": 2, "reason": "lost"})
-    again = store.claim(RUN, worker="w", lease_s=30, limit=99)
+    again = take(store, RUN, worker="w", lease_s=30, limit=99)
     assert [(lease.index, lease.attempt) for lease in again] == [(1, 2), (3, 2)]
     for lease in again:
         store.finish(lease, make.record(lease), counts=True)
@@ -95,16 +96,12 @@ def test_a_trial_that_loses_its_worker_too_often_ends_and_its_attempts_stay(stor
     assert store.check() == []
 
 
-def test_without_a_policy_a_lost_trial_is_tried_again_and_what_had_not_begun_is_never_lost(store, make):
+def test_without_a_policy_a_lost_trial_is_tried_again(store, make):
     make.run(store, RUN, size=1)
     for number in range(1, 6):
         lose(store, number)
     assert store.state_counts(RUN)[TrialState.PENDING] == 1
     assert len(list(store.attempts(RUN))) == 5
-    make.run(store, "r2", size=1, **allowing(0))
-    store.claim("r2", worker="w", lease_s=30)
-    store.release_worker("w")
-    assert store.state_counts("r2")[TrialState.PENDING] == 1
 
 
 def test_whoever_watches_over_the_trials_itself_gets_them_back_whatever_the_policy(store: Store, make, clock):
@@ -164,9 +161,9 @@ def test_a_worker_whose_clock_is_wrong_neither_reaps_a_fresh_lease_nor_loses_its
 def test_who_holds_a_run_and_until_when_is_known(store: Store, make, clock):
     make.run(store, RUN, size=3)
     assert store.holders(RUN) == {}
-    store.claim(RUN, worker="a", lease_s=30)
+    take(store, RUN, worker="a", lease_s=30)
     clock.now = 5.0
-    store.claim(RUN, worker="b", lease_s=30, limit=2)
+    take(store, RUN, worker="b", lease_s=30, limit=2)
     assert store.holders(RUN) == {"a": 31.0, "b": 35.0}
 
 

@@ -182,9 +182,8 @@ class TestLocks:
 @pytest.mark.parametrize(
     "sql",
     [
-        queries.CLAIMABLE,
-        queries.CLAIM,
-        queries.BEGIN,
+        queries.TAKEABLE,
+        queries.TAKE,
         queries.RENEW,
         queries.FINISH,
         queries.UNFENCE,
@@ -192,7 +191,7 @@ class TestLocks:
             queries.HELD.format(where=where, tail="")
             for where in (queries.EXPIRED, queries.OF_WORKER, queries.OF_RUN)
         ),
-        queries.WORKERS.format(where=queries.OF_RUN),
+        queries.HOLDERS,
         queries.STATES,
         queries.STALLED,
         queries.ATTEMPTS_PAGE,
@@ -299,9 +298,8 @@ from proctor.model.outcome import Outcome
 from proctor.model.record import AttemptRecord
 from proctor.store.open import open_store
 store = open_store(sys.argv[1])
-while leases := store.claim(sys.argv[2], worker="victim", lease_s=30, limit=3):
-    for lease in leases:
-        store.begin(lease)
+while begun := store.take(sys.argv[2], worker="victim", lease_s=30, limit=3).begun:
+    for lease, _ in begun:
         store.finish(lease, AttemptRecord(key=lease.key, number=lease.attempt, outcome=Outcome.PASSED,
                      started_at=1.0, ended_at=2.0), counts=True)
         print(lease.index, flush=True)
@@ -319,7 +317,7 @@ while leases := store.claim(sys.argv[2], worker="victim", lease_s=30, limit=3):
         counted = [row.trial.index for row in store.attempts(RUN, counted_only=True)]
         assert set(promised) <= set(counted)
         assert len(counted) == len(set(counted)) == store.run(RUN).done
-        assert store.workers() == []
+        assert store.workers(RUN) == []
     assert len(promised) == len(set(promised))
 
 

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 from tests.store.workers import RUN, work
+from tests.taking import take
 
 from proctor.errors import FenceError, NotFoundError, StoreError, UsageError
 from proctor.model.outcome import Outcome
@@ -123,7 +124,7 @@ class TestRuns:
         clock.now = 100.0
         make.run(store)
         store.set_status(RUN, RunStatus.RUNNING)
-        store.claim(RUN, worker="w", lease_s=30)
+        take(store, RUN, worker="w", lease_s=30)
         for clock.now, found in ((120.0, set()), (140.0, set()), (200.0, {RUN})):
             assert store.stalled() == found
         store.set_status(RUN, RunStatus.INTERRUPTED)
@@ -133,7 +134,7 @@ class TestRuns:
     def test_deleting_a_run_takes_its_rows_and_names_the_blobs_nobody_else_has(self, store: Store, make):
         for run_id, digests in (("r1", "ab"), ("r2", "bc")):
             make.run(store, run_id, 1)
-            (lease,) = store.claim(run_id, worker="w", lease_s=30)
+            (lease,) = take(store, run_id, worker="w", lease_s=30)
             artifacts = tuple(Artifact(name=each, digest=each * 64, size_bytes=10) for each in digests)
             store.finish(lease, make.record(lease, artifacts=artifacts), counts=True)
         assert store.live_blobs() == {"a" * 64, "b" * 64, "c" * 64}
@@ -214,13 +215,12 @@ class TestReferences:
 class TestTrials:
     def test_trials_are_claimed_in_plan_order_once_each(self, store: Store, make):
         plan = make.run(store, size=5)
-        first = store.claim(RUN, worker="a", lease_s=30, limit=2)
-        rest = store.claim(RUN, worker="b", lease_s=30, limit=9)
+        first = take(store, RUN, worker="a", lease_s=30, limit=2)
+        rest = take(store, RUN, worker="b", lease_s=30, limit=9)
         assert [lease.key for lease in (*first, *rest)] == [trial.key for trial in plan.trials]
         assert [(lease.fence, lease.attempt, lease.expires_at) for lease in first] == [(1, 1, 31.0)] * 2
-        assert store.claim(RUN, worker="c", lease_s=30) == []
+        assert take(store, RUN, worker="c", lease_s=30) == []
         assert store.workers(RUN) == ["a", "b"]
-        assert store.workers() == ["a", "b"]
         assert store.workers("other") == []
 
     def test_trials_are_taken_in_plan_order_and_have_begun(self, store: Store, make):
@@ -249,7 +249,7 @@ class TestTrials:
 
     def test_a_record_comes_back_whole(self, store: Store, make):
         make.run(store, size=1)
-        (lease,) = store.claim(RUN, worker="w", lease_s=30)
+        (lease,) = take(store, RUN, worker="w", lease_s=30)
         record = make.record(
             lease,
             Outcome.PARTIAL,
@@ -263,7 +263,6 @@ class TestTrials:
             artifacts=(Artifact(name="../x", digest="a" * 64, size_bytes=3, media_type="text/plain"),),
             notes=("contended",),
         )
-        store.begin(lease)
         store.finish(lease, record, counts=True)
         (row,) = store.attempts(RUN)
         assert row.record == record
@@ -275,13 +274,12 @@ class TestTrials:
         self, store: Store, make, clock
     ):
         make.run(store, size=1)
-        (lease,) = store.claim(RUN, worker="w", lease_s=30)
-        store.begin(lease)
+        (lease,) = take(store, RUN, worker="w", lease_s=30)
         store.finish(lease, make.record(lease, Outcome.SANDBOX_ERROR), counts=False, delay_s=8.0)
         clock.now = 8.9
-        assert store.claim(RUN, worker="w", lease_s=30) == []
+        assert take(store, RUN, worker="w", lease_s=30) == []
         clock.now = 9.0
-        (again,) = store.claim(RUN, worker="w", lease_s=30)
+        (again,) = take(store, RUN, worker="w", lease_s=30)
         assert (again.attempt, again.fence) == (2, 2)
         store.finish(again, make.record(again), counts=True)
         assert [(row.record.number, row.record.outcome, row.counts) for row in store.attempts(RUN)] == [
@@ -293,35 +291,22 @@ class TestTrials:
 
     def test_counters_follow_every_trial(self, store: Store, make):
         make.run(store, size=6)
-        leases = store.claim(RUN, worker="w", lease_s=30, limit=4)
-        store.begin(leases[0])
-        store.begin(leases[1])
+        leases = take(store, RUN, worker="w", lease_s=30, limit=4)
         store.finish(leases[0], make.record(leases[0]), counts=True)
         store.finish(leases[1], make.record(leases[1], Outcome.FAILED), counts=True)
-        store.begin(leases[2])
         assert store.counts(RUN) == {"failed": 1, "passed": 1}
-        assert store.state_counts(RUN) == {"pending": 2, "leased": 1, "running": 1, "done": 2, "cancelled": 0}
+        assert store.state_counts(RUN) == {"pending": 2, "leased": 0, "running": 2, "done": 2, "cancelled": 0}
         info = store.run(RUN)
         assert (info.total, info.done, info.counts) == (6, 2, {"failed": 1, "passed": 1})
         assert store.runs()[0].counts == info.counts
 
-    def test_a_trial_given_back_leaves_no_attempt(self, store: Store, make):
-        make.run(store, size=1)
-        (lease,) = store.claim(RUN, worker="w", lease_s=30)
-        store.give_back(lease)
-        (again,) = store.claim(RUN, worker="v", lease_s=30)
-        assert (again.attempt, again.fence) == (1, 2)
-        assert list(store.attempts(RUN)) == []
-        with pytest.raises(FenceError):
-            store.give_back(lease)
-
     def test_an_unknown_run_has_nothing_to_claim(self, store: Store):
-        assert store.claim("nobody", worker="w", lease_s=30) == []
+        assert take(store, "nobody", worker="w", lease_s=30) == []
         assert store.renew([], lease_s=30) == []
 
     def test_what_is_not_json_is_refused_and_the_lease_still_holds(self, store: Store, make):
         make.run(store, size=1)
-        (lease,) = store.claim(RUN, worker="w", lease_s=30)
+        (lease,) = take(store, RUN, worker="w", lease_s=30)
         with pytest.raises(StoreError, match="cannot be stored as JSON"):
             store.finish(lease, make.record(lease, metrics={"x": {1, 2}}), counts=True)
         store.finish(lease, make.record(lease), counts=True)
@@ -330,46 +315,39 @@ class TestTrials:
 class TestLostWorkers:
     def test_an_expired_lease_goes_back_and_the_lost_attempt_is_kept(self, store: Store, make, clock):
         make.run(store, size=2)
-        begun, waiting = store.claim(RUN, worker="w", lease_s=30, limit=2)
-        store.begin(begun)
+        begun, second = take(store, RUN, worker="w", lease_s=30, limit=2)
         clock.now = 30.9
         assert store.reap() == []
         clock.now = 31.0
         assert store.reap("other") == []
-        assert store.reap(RUN) == [begun, waiting]
+        assert store.reap(RUN) == [begun, second]
         assert store.reap(RUN) == []
-        (row,) = store.attempts(RUN)
+        row, _ = store.attempts(RUN)
         assert (row.record.outcome, row.counts, row.record.worker) == (Outcome.WORKER_LOST, False, "w")
         assert "no heartbeat" in row.record.failure.message
-        again = store.claim(RUN, worker="v", lease_s=30, limit=2)
-        assert [lease.attempt for lease in again] == [2, 1]
+        again = take(store, RUN, worker="v", lease_s=30, limit=2)
+        assert [lease.attempt for lease in again] == [2, 2]
 
     def test_a_late_result_of_a_lost_worker_is_refused_and_nothing_is_written(
         self, store: Store, make, clock
     ):
         make.run(store, size=1)
-        (lost,) = store.claim(RUN, worker="w", lease_s=30)
-        store.begin(lost)
+        (lost,) = take(store, RUN, worker="w", lease_s=30)
         clock.now = 100.0
         store.reap()
         before = (list(store.attempts(RUN)), store.events())
         with pytest.raises(FenceError, match="is no longer valid"):
             store.finish(lost, make.record(lost), counts=True)
-        (new,) = store.claim(RUN, worker="v", lease_s=30)
-        for refused in (
-            lambda: store.finish(lost, make.record(lost), counts=True),
-            lambda: store.begin(lost),
-            lambda: store.give_back(lost),
-        ):
-            with pytest.raises(FenceError):
-                refused()
-        assert (list(store.attempts(RUN)), store.events()[:-1]) == before
+        (new,) = take(store, RUN, worker="v", lease_s=30)
+        with pytest.raises(FenceError):
+            store.finish(lost, make.record(lost), counts=True)
+        assert (list(store.attempts(RUN)), store.events()[:-2]) == before
         store.finish(new, make.record(new), counts=True)
         assert store.counts(RUN) == {"passed": 1}
 
     def test_a_result_is_not_written_twice(self, store: Store, make):
         make.run(store, size=1)
-        (lease,) = store.claim(RUN, worker="w", lease_s=30)
+        (lease,) = take(store, RUN, worker="w", lease_s=30)
         store.finish(lease, make.record(lease), counts=True)
         with pytest.raises(FenceError):
             store.finish(lease, make.record(lease), counts=True)
@@ -377,14 +355,14 @@ class TestLostWorkers:
 
     def test_a_forged_lease_on_another_trial_is_refused(self, store: Store, make):
         make.run(store, size=2)
-        first, second = store.claim(RUN, worker="w", lease_s=30, limit=2)
+        first, second = take(store, RUN, worker="w", lease_s=30, limit=2)
         forged = Lease(RUN, first.key, second.index, "w", 1, 1, 31.0)
         with pytest.raises(FenceError):
             store.finish(forged, make.record(forged), counts=True)
 
     def test_renewal_keeps_what_is_ours_and_names_what_is_lost(self, store: Store, make, clock):
         make.run(store, size=2)
-        leases = store.claim(RUN, worker="w", lease_s=30, limit=2)
+        leases = take(store, RUN, worker="w", lease_s=30, limit=2)
         clock.now = 25.0
         assert store.renew(leases, lease_s=30) == []
         clock.now = 54.0
@@ -398,38 +376,38 @@ class TestLostWorkers:
 
     def test_a_dead_worker_is_released_at_once_and_others_keep_theirs(self, store: Store, make, clock):
         make.run(store, size=3)
-        mine = store.claim(RUN, worker="host:1:2:x", lease_s=3000, limit=2)
-        store.begin(mine[0])
-        store.claim(RUN, worker="host:1:2:y", lease_s=3000)
+        mine = take(store, RUN, worker="host:1:2:x", lease_s=3000, limit=2)
+        take(store, RUN, worker="host:1:2:y", lease_s=3000)
         clock.now = 2.0
         assert [lease.key for lease in store.release_worker("host:1:2:x")] == [lease.key for lease in mine]
         assert store.release_worker("host:1:2:x") == []
-        assert store.workers() == ["host:1:2:y"]
-        (row,) = store.attempts(RUN)
+        assert store.workers(RUN) == ["host:1:2:y"]
+        row, _ = store.attempts(RUN)
         assert row.record.failure.message == "worker host:1:2:x is dead"
         assert row.record.ended_at == 2.0
 
     def test_cancelling_ends_what_waits_and_what_runs(self, store: Store, make):
         make.run(store, size=5)
-        done, begun, leased = store.claim(RUN, worker="w", lease_s=30, limit=3)
+        done, begun, other = take(store, RUN, worker="w", lease_s=30, limit=3)
         store.finish(done, make.record(done), counts=True)
-        store.begin(begun)
         assert store.cancel(RUN) == 4
         assert store.cancel(RUN) == 0
-        assert store.renew([begun, leased], lease_s=30) == [begun, leased]
+        assert store.renew([begun, other], lease_s=30) == [begun, other]
         with pytest.raises(FenceError):
             store.finish(begun, make.record(begun), counts=True)
         assert store.state_counts(RUN) == {"pending": 0, "leased": 0, "running": 0, "done": 1, "cancelled": 4}
         assert store.counts(RUN) == {"cancelled": 4, "passed": 1}
         assert store.run(RUN).done == 1
-        assert [row.record.outcome for row in store.attempts(RUN)] == [Outcome.PASSED, Outcome.CANCELLED]
+        assert [row.record.outcome for row in store.attempts(RUN)] == [
+            Outcome.PASSED,
+            *[Outcome.CANCELLED] * 2,
+        ]
 
 
 class TestEvents:
     def test_every_change_of_state_is_one_event_in_order(self, store: Store, make):
         make.run(store, size=1)
-        (lease,) = store.claim(RUN, worker="w", lease_s=30)
-        store.begin(lease)
+        (lease,) = take(store, RUN, worker="w", lease_s=30)
         store.finish(lease, make.record(lease), counts=True)
         events = store.events()
         assert [event.kind for event in events] == [
@@ -475,7 +453,7 @@ class TestEvents:
 class TestHistoryAndImport:
     def test_history_gives_medians_by_subject_and_by_label(self, store: Store, make):
         make.run(store, size=4)
-        for number, lease in enumerate(store.claim(RUN, worker="w", lease_s=30, limit=4)):
+        for number, lease in enumerate(take(store, RUN, worker="w", lease_s=30, limit=4)):
             outcome = Outcome.PASSED if number < 3 else Outcome.CANCELLED
             store.finish(lease, make.record(lease, outcome, ended_at=11.0 + number), counts=True)
         history = store.history(["noop", "unknown"])
@@ -486,11 +464,10 @@ class TestHistoryAndImport:
 
     def test_a_run_moves_to_another_store_without_loss(self, store: Store, make, tmp_path: Path):
         make.run(store, size=4, tags=("t",), spec={"a": 1})
-        leases = store.claim(RUN, worker="w", lease_s=30, limit=3)
+        leases = take(store, RUN, worker="w", lease_s=30, limit=2)
         artifact = Artifact(name="n", digest="a" * 64, size_bytes=9)
         store.finish(leases[0], make.record(leases[0], artifacts=(artifact,)), counts=True)
         store.finish(leases[1], make.record(leases[1], Outcome.STARVED), counts=False)
-        store.give_back(leases[2])
         store.set_status(RUN, RunStatus.INTERRUPTED)
         with open_store(str(tmp_path / "other.db")) as other:
             rows = list(store.attempts(RUN))
@@ -501,7 +478,7 @@ class TestHistoryAndImport:
             assert list(other.planned(RUN)) == list(store.planned(RUN))
             assert other.live_blobs() == {"a" * 64}
             assert other.check() == []
-            assert [lease.attempt for lease in other.claim(RUN, worker="w", lease_s=30, limit=9)] == [2, 1, 1]
+            assert [lease.attempt for lease in take(other, RUN, worker="w", lease_s=30, limit=9)] == [2, 1, 1]
 
     def test_an_imported_cancelled_run_has_nothing_left_to_claim(self, store: Store, make):
         plan = make.plan(3)

@@ -10,13 +10,13 @@ from hypothesis import strategies as st
 from hypothesis.stateful import (
     Bundle,
     RuleBasedStateMachine,
-    consumes,
     invariant,
     multiple,
     rule,
     run_state_machine_as_test,
 )
 from tests.store.conftest import FakeClock
+from tests.taking import take
 
 from proctor.errors import FenceError
 from proctor.model.outcome import Outcome
@@ -59,26 +59,17 @@ class TrialLife(RuleBasedStateMachine):
         self.store.create_run(_info(self.run_id), _plan())
 
     @rule(target=leases, worker=st.sampled_from(WORKERS), limit=st.integers(1, 3))
-    def claim(self, worker: str, limit: int) -> object:
-        leases = self.store.claim(self.run_id, worker=worker, lease_s=LEASE_S, limit=limit)
+    def take(self, worker: str, limit: int) -> object:
+        leases = take(self.store, self.run_id, worker=worker, lease_s=LEASE_S, limit=limit)
         waiting = [index for index, known in enumerate(self.known) if known.state == "pending"]
         assert [lease.index for lease in leases] == waiting[:limit]
         for lease in leases:
             known = self.known[lease.index]
             assert lease.fence > known.fence
             assert lease.attempt == len(known.attempts) + 1
-            known.state, known.worker, known.fence = "leased", worker, lease.fence
+            known.state, known.worker, known.fence = "running", worker, lease.fence
             known.expires_at = self.clock.now + LEASE_S
         return multiple(*leases)
-
-    @rule(lease=leases)
-    def begin(self, lease: Lease) -> None:
-        if self._ours(lease):
-            self.store.begin(lease)
-            self.known[lease.index].state = "running"
-        else:
-            with pytest.raises(FenceError):
-                self.store.begin(lease)
 
     @rule(lease=leases)
     def renew(self, lease: Lease) -> None:
@@ -101,15 +92,6 @@ class TrialLife(RuleBasedStateMachine):
         known = self.known[lease.index]
         known.state = "done" if counts else "pending"
         known.attempts.append((outcome.value, counts))
-
-    @rule(lease=consumes(leases))
-    def give_back(self, lease: Lease) -> None:
-        if self._ours(lease):
-            self.store.give_back(lease)
-            self.known[lease.index].state = "pending"
-        else:
-            with pytest.raises(FenceError):
-                self.store.give_back(lease)
 
     @rule(passed_s=st.floats(0.0, 15.0))
     def time_passes(self, passed_s: float) -> None:

@@ -39,6 +39,26 @@ class Allowance:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class ModelAccess:
+    """How one attempt reaches its model, and what it may spend on it."""
+
+    model: str | None = None
+    base_urls: Mapping[str, str] = field(default_factory=dict)
+    """The address for each API that the service speaks: `openai` and others."""
+    token: str = ""
+    """For agents outside the sandbox. Never passed inside."""
+    ca_bundle: str = ""
+    """File of certificates that the endpoint's may be signed by, besides those that this machine trusts."""
+    budget_usd: float | None = None
+    """What the attempt may cost; None where nothing is set."""
+
+    @property
+    def base_url(self) -> str:
+        """The address for OpenAI's API; empty when there is none."""
+        return self.base_urls.get("openai", "")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class AgentContext:
     """One attempt, as the agent may know it."""
 
@@ -59,13 +79,19 @@ class AgentContext:
     """A file of the host with earlier work to go on from, as an ATIF document."""
     solution_env: Mapping[str, str] = field(default_factory=dict)
     """The variables of the author's solution, for the oracle."""
-    model_base_url: str = ""
-    model_token: str = ""
-    """For agents outside the sandbox; short-lived once the gateway is there. Never passed inside."""
-    model_ca_bundle: str = ""
-    """File of certificates that the endpoint's may be signed by, besides those that this machine trusts."""
+    access: ModelAccess = field(default_factory=ModelAccess)
     trajectory: Trajectory
     log: LogWriter
+
+    @property
+    def model_base_url(self) -> str:
+        """The address of the attempt's model."""
+        return self.access.base_url
+
+    @property
+    def model_token(self) -> str:
+        """The attempt's token for it."""
+        return self.access.token
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -26,6 +26,8 @@ class Replay:
     """
 
     name = "replay"
+    path_options = ("trajectory",)
+    """Options that name files of this machine: they are stored with a run."""
 
     def __init__(self, *, trajectory: str, pause_s: float = 0.0) -> None:
         self.source = Path(trajectory)

@@ -85,13 +85,14 @@ class Terminal:
         """Loop until the model says it is done or a limit is reached."""
         if not model:
             raise AgentUnavailable("agent terminal needs a model: set 'model' in the spec")
-        if not context.model_base_url:
+        access = context.access
+        if not access.base_url:
             raise AgentUnavailable("agent terminal needs an endpoint: set PROCTOR_MODEL_BASE_URL")
         async with Chat(
-            context.model_base_url,
-            context.model_token,
+            access.base_url,
+            access.token,
             timeout_s=self.request_timeout_s,
-            ca_bundle=context.model_ca_bundle,
+            ca_bundle=access.ca_bundle,
         ) as chat:
             return await self._loop(chat, sandbox, model, context)
 

@@ -20,6 +20,9 @@ import click
 def command(run: str, errors: bool, wait: bool, verbose: int, as_json: bool) -> int:
     """Finish RUN (an id, a name or 'latest') after an interruption or a crash: only what is missing runs.
 
+    It goes on with the tasks, experiments and overrides that were stored when it was created, also where the
+    project has changed since or is not there.
+
     A run that was cancelled is refused with exit code 2; without --wait also one that another process
     executes now.
 

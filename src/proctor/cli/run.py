@@ -13,7 +13,7 @@ from proctor.errors import Exit
 if TYPE_CHECKING:
     from proctor.model.trial import RunStatus
     from proctor.runfolder.read import RunData
-    from proctor.runs.running import Job
+    from proctor.runs.running import ReadyRun
 
 
 @click.command(name="run")
@@ -54,7 +54,7 @@ def command(request: SpecRequest, output_dir: Path | None, verbose: int, as_json
     return carry_out(job, verbose=verbose, as_json=as_json)
 
 
-def bring_to_end(job: Job, *, verbose: int, quiet: bool, done: int = 0, wait: bool = False) -> RunStatus:
+def bring_to_end(job: ReadyRun, *, verbose: int, quiet: bool, done: int = 0, wait: bool = False) -> RunStatus:
     """Execute a job with a live display and with signals heard."""
     import asyncio
 
@@ -96,7 +96,7 @@ def bring_to_end(job: Job, *, verbose: int, quiet: bool, done: int = 0, wait: bo
         return asyncio.run(go())
 
 
-def carry_out(job: Job, *, verbose: int, as_json: bool, done: int = 0, wait: bool = False) -> int:
+def carry_out(job: ReadyRun, *, verbose: int, as_json: bool, done: int = 0, wait: bool = False) -> int:
     """Execute a job with everything a terminal needs around it; the exit code."""
     import sys
 

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
     from proctor.model.task import Network
     from proctor.model.vetting import Check
-    from proctor.runs.running import Job
+    from proctor.runs.running import ReadyRun
     from proctor.runs.vet.planning import VetRequest
     from proctor.settings import Settings
     from proctor.verdicts.vet.certificate import TaskCertificate
@@ -145,7 +145,7 @@ def chosen(only: str | None) -> tuple[Check, ...]:
     return tuple(check for check in Check if check in names)
 
 
-def _job(request: VetRequest, settings: Settings) -> tuple[Job, int]:
+def _job(request: VetRequest, settings: Settings) -> tuple[ReadyRun, int]:
     """A new vetting, or one that exists; and how many of its trials are done."""
     from proctor.errors import NotFoundError, UsageError
     from proctor.model.run import Execution

@@ -15,8 +15,8 @@ def command(run: str | None, parallel: int, until_idle: bool) -> int:
     """Take trials of running runs of the store, and execute them next to those who run them already.
 
     A run is started by 'proctor run' or 'proctor resume', whose process writes its folder and its report. Any
-    number of workers may help, as long as they see the store, the blobs, and the tasks or experiments at the
-    same paths. A worker that is killed loses nothing: its trials are tried again.
+    number of workers may help, on any machine that has the addresses of the store and the blobs: what a run
+    is made from is stored with it. A worker that is killed loses nothing: its trials are tried again.
 
     Ctrl-C once finishes what runs; twice stops now. Exit code 0: idle or stopped. 2: RUN cannot be executed
     here.

@@ -23,6 +23,8 @@ from proctor.experiments.importing import home_of, import_below, importable, mod
 from proctor.settings import load_settings
 
 BUILT_IN = "proctor.experiments"
+PACKED = "packed:"
+"""Begins a source that was stored with a run: a folder, a file, or `FOLDER::MODULE`."""
 _OURS = {__file__, importing.__file__, contextlib.__file__, import_module.__code__.co_filename}
 """Not where an import failed."""
 _STAMPS: dict[str, tuple[int, int]] = {}
@@ -117,7 +119,9 @@ def shadowed(entry: Registered) -> tuple[str, ...]:
 def _load_all(sources: Sequence[str]) -> Iterator[Loaded]:
     yield from load_module(BUILT_IN)
     yield from load_entry_points("proctor.experiments")
-    for source in filter(None, load_settings().experiments.split(os.pathsep)):
+    # A run that brings its sources has those of its settings among them, as they were.
+    brought = any(source.startswith(PACKED) for source in sources)
+    for source in () if brought else filter(None, load_settings().experiments.split(os.pathsep)):
         try:
             yield from _load(source)
         except NotFoundError as error:
@@ -127,7 +131,11 @@ def _load_all(sources: Sequence[str]) -> Iterator[Loaded]:
 
 
 def _load(source: str) -> Iterator[Loaded]:
+    source, _, module = source.removeprefix(PACKED).partition("::")
     path = Path(source).expanduser()
+    if module:
+        yield from load_module_below(source, module)
+        return
     if path.is_dir():
         yield from load_folder(path)
     elif path.is_file():
@@ -155,19 +163,23 @@ def _or(names: Sequence[str]) -> str:
 
 def load_folder(folder: Path) -> Iterator[Loaded]:
     """Every module and package directly in a folder."""
-    if (folder / "__init__.py").is_file():
-        loaded = _load_file(folder / "__init__.py", folder)
+    for file in modules_in(folder):
+        loaded = _load_file(file, folder)
         yield loaded
-        if loaded.error:
+        if loaded.error and file == folder / "__init__.py":
             return
+
+
+def modules_in(folder: Path) -> Iterator[Path]:
+    """The files of a folder in which experiments are looked for."""
+    if (folder / "__init__.py").is_file():
+        yield folder / "__init__.py"
     for path in sorted(folder.iterdir()):
         if path.is_file() and path.suffix == ".py" and _wanted(path.stem):
-            yield _load_file(path, folder)
+            yield path
         elif (path / "__init__.py").is_file() and _wanted(path.name):
-            yield _load_file(path / "__init__.py", folder)
-            for inner in sorted(path.glob("*.py")):
-                if _wanted(inner.stem):
-                    yield _load_file(inner, folder)
+            yield path / "__init__.py"
+            yield from (inner for inner in sorted(path.glob("*.py")) if _wanted(inner.stem))
 
 
 def load_file(file: Path) -> Loaded:
@@ -183,6 +195,17 @@ def load_module(name: str) -> list[Loaded]:
             stems = sorted(file.stem for file in Path(folder).glob("*.py"))
             found += [_load_module(f"{name}.{stem}") for stem in stems if _wanted(stem)]
     return found
+
+
+def load_module_below(folder: str, name: str) -> list[Loaded]:
+    """As `load_module`, found from a folder. What another folder gave under that name is forgotten."""
+    top = name.partition(".")[0]
+    for known in [each for each in sys.modules if each == top or each.startswith(f"{top}.")]:
+        if not (getattr(sys.modules[known], "__file__", None) or folder).startswith(folder):
+            del sys.modules[known]
+            _BY_MODULE.pop(known, None)
+    with importable(folder):
+        return load_module(name)
 
 
 def module_exists(name: str) -> bool:

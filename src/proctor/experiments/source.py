@@ -19,15 +19,15 @@ def source_digest(registered: Registered) -> str:
     """Changes when the class's file, or a file beside it that it imports, does. The same on any machine."""
     whole = hashlib.sha256(f"{registered.slug}\0{registered.cls.__qualname__}\0".encode())
     start = Path(registered.file)
-    for file in sorted(_closure(start)):
+    for file in sorted(source_files(start, start.parent)):
         name = file.relative_to(start.parent).as_posix()
         content = file.read_bytes().replace(b"\r\n", b"\n")
         whole.update(f"{name}\0{len(content)}\0".encode() + content)
     return whole.hexdigest()
 
 
-def _closure(start: Path) -> set[Path]:
-    """The file and whatever it imports from its own folder, directly or through others of them."""
+def source_files(start: Path, root: Path) -> set[Path]:
+    """The file and whatever it imports from below `root`, directly or through others of them."""
     found: set[Path] = set()
     waiting = [start]
     while waiting:
@@ -35,7 +35,7 @@ def _closure(start: Path) -> set[Path]:
         if file in found or file in _FRAMEWORK or not file.is_file():
             continue
         found.add(file)
-        waiting += _neighbours(file, start.parent)
+        waiting += _neighbours(file, root)
     return found
 
 

@@ -20,6 +20,7 @@ from proctor.render.reporters import write_reports
 from proctor.runfolder.read import RunData
 from proctor.runfolder.write import RunFolder
 from proctor.runs.holding import Hold
+from proctor.store.calls import StoreCalls
 from proctor.store.rows import AttemptRow
 from proctor.store.store import Store
 
@@ -31,7 +32,14 @@ class Coordinator:
     """Coordinates one run. It is the listener of the worker in its own process."""
 
     def __init__(
-        self, store: Store, hold: Hold, folder: RunFolder, *, listener: Listener, again: bool = False
+        self,
+        store: Store,
+        hold: Hold,
+        folder: RunFolder,
+        *,
+        listener: Listener,
+        again: bool = False,
+        calls: StoreCalls | None = None,
     ) -> None:
         """`again`: a lost trial is always tried again, whatever the run's policy says."""
         self.store = store
@@ -40,7 +48,11 @@ class Coordinator:
         self.folder = folder
         self.listener = listener
         self.again = again
+        self._calls = calls or StoreCalls(store)
+        self._alone = asyncio.Lock()
+        """Held by whoever brings folder and store together: a tick, the beginning or the end."""
         self._begun = False
+        self._catching_up = False
         self._ticked_at = time.time()
         self._awake_at = 0.0
         self._seen = 0
@@ -51,35 +63,39 @@ class Coordinator:
 
         False when a person stopped the waiting.
         """
-        while not self.hold.take():
+        while not await self._calls(self.hold.take):
             if not wait:
-                raise self.hold.refusal()
+                raise await self._calls(self.hold.refusal)
             if await _stopped(stop, within_s=TICK_S):
                 return False
         return True
 
-    def begin(self) -> None:
+    async def begin(self) -> None:
         """The run is running: take back what dead workers held, and bring the folder up to date."""
-        with self.hold.fenced():
-            self.store.set_status(self.run_id, RunStatus.RUNNING)
-        self._catch_up()
-        self._begun = True
+        async with self._alone:
+            await self._calls(self.hold.set_status, RunStatus.RUNNING)
+            await self._catch_up()
+            self._begun = True
 
     async def keep(self) -> None:
         """Lead for as long as the run lasts; after a loss of the lease, wait for it."""
         while True:
             await asyncio.sleep(min(TICK_S, self.hold.lease_s / 3))
-            self.tick()
+            await self.tick()
 
-    def tick(self) -> None:
+    async def tick(self) -> None:
         """Renew, reap, and write what other workers have committed."""
-        if self.hold.renew():
+        async with self._alone:
+            await self._tick()
+
+    async def _tick(self) -> None:
+        if await self._calls(self.hold.renew):
             if not self._has_slept():
-                self.reap()
+                await self._calls(self.reap)
             if self._begun:
-                self._write_others()
-        elif self.hold.take() and self._begun:
-            self._catch_up()
+                await self._write_others()
+        elif await self._calls(self.hold.take) and self._begun:
+            await self._catch_up()
 
     def _has_slept(self) -> bool:
         """Whether this machine stood still: then its workers have leases that ended, and renew them first."""
@@ -96,17 +112,21 @@ class Coordinator:
                 self.store.release_worker(worker, again=self.again)
         self.store.reap(self.run_id, again=self.again)
 
-    def unfinished(self) -> bool:
+    async def unfinished(self) -> bool:
         """Whether trials are left, with whatever worker."""
-        return bool(unfinished(self.store, self.run_id))
+        return bool(await self._calls(unfinished, self.store, self.run_id))
 
     def started(self, trial: PlannedTrial, lease: Lease) -> None:
         """The worker beside it has begun an attempt: nothing to write yet."""
         self.listener.started(trial, lease)
 
     def ended(self, trial: PlannedTrial, record: AttemptRecord, counts: bool) -> None:
-        """An attempt is committed: on disk first, then to the listener. What another leads is not ours."""
-        if self.hold.ours and not self.folder.has(record.key, record.number):
+        """An attempt is committed: on disk first, then to the listener. What another leads is not ours.
+
+        While the folder is brought up to date in another thread, the next tick writes it.
+        """
+        mine = self.hold.ours and not self._catching_up
+        if mine and not self.folder.has(record.key, record.number):
             self.folder.append(trial, record, counts)
         self.listener.ended(trial, record, counts)
 
@@ -115,31 +135,45 @@ class Coordinator:
 
         With `goes_on` a run with trials left stays as it is: somebody will go on with it at once.
         """
-        while not self.hold.renew() and not self.hold.take():
+        async with self._alone:
+            return await self._close(stop, goes_on=goes_on)
+
+    async def _close(self, stop: Stop, *, goes_on: bool) -> RunStatus:
+        while not await self._calls(self.hold.renew) and not await self._calls(self.hold.take):
             if stop.draining or await _stopped(stop, within_s=TICK_S):
                 return RunStatus.INTERRUPTED  # the other coordinator has the run and goes on with it
-        status = end_of(self.store, self.run_id)
+        status = await self._calls(end_of, self.store, self.run_id)
         if goes_on and status is RunStatus.INTERRUPTED:
             self.folder.close()
             return status
-        with self.hold.fenced():
-            self.store.set_status(self.run_id, status)
-        self.folder.finish(RunData.from_store(self.store, self.run_id), write_reports)
+        await self._calls(self.hold.set_status, status)
+        data = await self._calls(RunData.from_store, self.store, self.run_id)
+        self.folder.finish(data, write_reports)
         return status
 
-    def _catch_up(self) -> None:
-        self.reap()
-        self._seen = self.store.coordination.last_event(self.run_id)
-        self.folder.reopen(self.store)
+    async def _catch_up(self) -> None:
+        self._catching_up = True
+        try:
+            self._seen = await self._calls(self._reconcile)
+        finally:
+            self._catching_up = False
 
-    def _write_others(self) -> None:
-        while found := self.store.coordination.ended_since(self.run_id, self._seen):
+    def _reconcile(self) -> int:
+        """Bring the folder up to date; the event up to which it is."""
+        self.reap()
+        seen = self.store.coordination.last_event(self.run_id)
+        self.folder.reopen(self.store)
+        return seen
+
+    async def _write_others(self) -> None:
+        asked = self.store.coordination.ended_since
+        while found := await self._calls(asked, self.run_id, self._seen):
             for event, key, number in found:
                 self._seen = event
                 if self.folder.has(key, number):
                     continue
-                for row in self.store.attempts_of(self.run_id, key):
-                    if row.record.number == number:
+                for row in await self._calls(self.store.attempts_of, self.run_id, key):
+                    if row.record.number == number and not self.folder.has(key, number):
                         self._write_other(row)
 
     def _write_other(self, row: AttemptRow) -> None:

@@ -9,14 +9,17 @@ from typing import TYPE_CHECKING, Any
 from proctor.engine.base import Executor
 from proctor.model.plan import PlannedTrial
 from proctor.model.run import Execution
+from proctor.model.spec import Spec
 from proctor.model.trial import Lease
 from proctor.runs.planning import experiment_sources, network_allow
 from proctor.runs.ready import sandbox_name
 from proctor.runs.secrets import granted, known_secrets, redactor_for, values_of
+from proctor.settings import Settings
 from proctor.store.blobs import Blobs
 
 if TYPE_CHECKING:
-    from proctor.runs.running import Job
+    from proctor.agents.base import ModelAccess
+    from proctor.runs.running import ReadyRun
     from proctor.sandbox.base import Backend
     from proctor.trial.task.prepare import TaskTrialPlan
     from proctor.trial.task.setting import TaskSetting
@@ -36,7 +39,7 @@ class WorkerContext:
     note: Note | None = None
 
 
-OpenExecutor = Callable[["Job", Blobs, WorkerContext], Executor]
+OpenExecutor = Callable[["ReadyRun", Blobs, WorkerContext], Executor]
 """Makes the executor of a run for a worker."""
 
 
@@ -51,56 +54,56 @@ class Kind:
     """Whether workers of other processes may take its trials."""
 
 
-def kind_of(job: Job) -> Kind:
+def kind_of(run: ReadyRun) -> Kind:
     """How a run is executed."""
-    assert job.info.execution is not None
-    return KINDS[job.info.execution]
+    assert run.info.execution is not None
+    return KINDS[run.info.execution]
 
 
-def _experiment(job: Job, blobs: Blobs, worker: WorkerContext) -> Executor:
+def _experiment(run: ReadyRun, blobs: Blobs, worker: WorkerContext) -> Executor:
     from proctor.trial.experiment_trial import ExperimentExecutor
 
-    spec = job.spec
+    spec = run.spec
     return ExperimentExecutor(
         bodies=spec.experiments,
-        run_id=job.info.id,
-        run_dir=job.folder,
+        run_id=run.info.id,
+        run_dir=run.folder,
         sources=experiment_sources(spec),
         timeout_s=spec.timeout_s,
         contended=spec.parallel > 1,
         blobs=blobs,
         worker=worker.name,
-        home=job.settings.home,
+        home=run.settings.home,
         secrets=values_of(spec),
-        redactor=redactor_for(spec, job.settings),
+        redactor=redactor_for(spec, run.settings),
     )
 
 
-def _task(job: Job, blobs: Blobs, worker: WorkerContext) -> Executor:
+def _task(run: ReadyRun, blobs: Blobs, worker: WorkerContext) -> Executor:
     from proctor.trial.task_executor import TaskExecutor
 
-    return TaskExecutor(task_setting(job, blobs, worker), task_plans(job))
+    return TaskExecutor(task_setting(run, blobs, worker), task_plans(run))
 
 
-def _regrade(job: Job, blobs: Blobs, worker: WorkerContext) -> Executor:
+def _regrade(run: ReadyRun, blobs: Blobs, worker: WorkerContext) -> Executor:
     from proctor.runs.regrade import Workspaces
     from proctor.trial.regrade import RegradeExecutor
 
-    workspaces = Workspaces(job.info.graded_run, job.settings, blobs)
-    return RegradeExecutor(task_setting(job, blobs, worker), task_plans(job), workspaces.of)
+    workspaces = Workspaces(run.info.graded_run, run.settings, blobs)
+    return RegradeExecutor(task_setting(run, blobs, worker), task_plans(run), workspaces.of)
 
 
-def _vet(job: Job, blobs: Blobs, worker: WorkerContext) -> Executor:
+def _vet(run: ReadyRun, blobs: Blobs, worker: WorkerContext) -> Executor:
     from proctor.runs.vet.executor import VetExecutor
 
-    setting = task_setting(job, blobs, worker)
-    return VetExecutor(setting, task_plans(job), cache_dir=job.settings.cache_dir)
+    setting = task_setting(run, blobs, worker)
+    return VetExecutor(setting, task_plans(run), cache_dir=run.settings.cache_dir)
 
 
-def _perf(job: Job, blobs: Blobs, worker: WorkerContext) -> Executor:
+def _perf(run: ReadyRun, blobs: Blobs, worker: WorkerContext) -> Executor:
     from proctor.runs.perf.executor import perf_executor
 
-    return perf_executor(job, blobs, worker)
+    return perf_executor(run, blobs, worker)
 
 
 KINDS = {
@@ -114,7 +117,7 @@ KINDS = {
 
 
 def task_setting(
-    job: Job, blobs: Blobs, worker: WorkerContext, backend: Backend | None = None
+    run: ReadyRun, blobs: Blobs, worker: WorkerContext, backend: Backend | None = None
 ) -> TaskSetting:
     """What all rollouts of a run share: its back end, its images, its secrets."""
     from proctor.sandbox.base import RootOptions
@@ -122,22 +125,20 @@ def task_setting(
     from proctor.trial.collect import Collector
     from proctor.trial.task.setting import TaskSetting
 
-    spec, settings = job.spec, job.settings
-    backend = backend or _backend(job)
+    spec, settings = run.spec, run.settings
+    backend = backend or _backend(run)
     options = RootOptions(host_root=spec.sandbox.host_root, network_allow=network_allow(spec, settings))
     images = open_images(backend, settings.cache_dir / "images", options)
     return TaskSetting(
-        run_id=job.info.id,
-        run_dir=job.folder,
+        run_id=run.info.id,
+        run_dir=run.folder,
         sandbox=spec.sandbox,
         backend=backend,
         make_root=images.root,
         end_builds=images.close,
-        collector=Collector(job.folder, blobs),
+        collector=Collector(run.folder, blobs),
         timeout_s=spec.timeout_s,
-        model_base_url=settings.model_base_url,
-        model_token=settings.model_api_key,
-        model_ca_bundle=settings.ca_bundle,
+        give_access=model_access(spec, settings),
         given=granted(spec),
         secrets=known_secrets(spec, settings),
         worker=worker.name,
@@ -146,20 +147,39 @@ def task_setting(
     )
 
 
-def _backend(job: Job) -> Backend:
+def model_access(spec: Spec, settings: Settings) -> Callable[[PlannedTrial, Lease], ModelAccess]:
+    """Gives each attempt its access to a model: here all have the key of the settings, and no gateway."""
+    from proctor.agents.base import ModelAccess
+
+    base_urls = {"openai": settings.model_base_url} if settings.model_base_url else {}
+
+    def access(trial: PlannedTrial, lease: Lease) -> ModelAccess:
+        del lease  # a gateway would give each attempt a token of its own
+        return ModelAccess(
+            model=trial.model,
+            base_urls=base_urls,
+            token=settings.model_api_key,
+            ca_bundle=settings.ca_bundle,
+            budget_usd=spec.budget_usd,
+        )
+
+    return access
+
+
+def _backend(run: ReadyRun) -> Backend:
     from proctor.sandbox.certificates import read_ca_bundle
     from proctor.sandbox.choose import open_backend
 
     return open_backend(
-        sandbox_name(job.spec, job.settings),
-        job.settings.home / "sandboxes",
-        network_allow=network_allow(job.spec, job.settings),
-        ca_bundle=read_ca_bundle(job.settings.ca_bundle),
+        sandbox_name(run.spec, run.settings),
+        run.settings.home / "sandboxes",
+        network_allow=network_allow(run.spec, run.settings),
+        ca_bundle=read_ca_bundle(run.settings.ca_bundle),
     )
 
 
-def task_plans(job: Job) -> Callable[[PlannedTrial], TaskTrialPlan]:
+def task_plans(run: ReadyRun) -> Callable[[PlannedTrial], TaskTrialPlan]:
     """How a rollout is done: its task, its agent and its variables."""
     from proctor.trial.task.prepare import Preparation
 
-    return Preparation(job.spec, job.settings.cache_dir, values_of(job.spec)).plan
+    return Preparation(run.spec, run.settings.cache_dir, values_of(run.spec), run.inputs.task).plan

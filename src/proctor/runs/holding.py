@@ -15,6 +15,7 @@ from pathlib import Path
 from proctor import owner
 from proctor.engine.lease import in_words, is_dead
 from proctor.errors import FenceError, RunHeldError
+from proctor.model.trial import RunStatus
 from proctor.runfolder.files import make_folder, write_error
 from proctor.store.coordination import RunLease
 from proctor.store.store import Store
@@ -79,13 +80,11 @@ class Hold:
         owner.release(self._lock, remove=True)
         return False
 
-    @contextmanager
-    def fenced(self) -> Iterator[None]:
-        """A transaction of the store that only the coordinator gets; else FenceError."""
+    def set_status(self, status: RunStatus) -> None:
+        """The status of the run, which only its coordinator sets; else FenceError."""
         if self._lease is None:
             raise FenceError(f"run {self.run_id} is not coordinated by this process; nothing was written")
-        with self.store.coordination.fenced(self._lease):
-            yield
+        self.store.set_status(self.run_id, status, lease=self._lease)
 
     def release(self) -> None:
         """Let the next one in."""

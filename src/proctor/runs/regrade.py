@@ -10,7 +10,7 @@ from proctor.model.canonical import canonical_json
 from proctor.model.plan import PlannedTrial
 from proctor.model.record import AttemptRecord
 from proctor.model.run import Execution, RunInfo, written_regrade
-from proctor.runs.running import Job, create
+from proctor.runs.running import ReadyRun, create
 from proctor.settings import Settings
 from proctor.spec.load import from_mapping
 from proctor.store.blobs import Blobs, local_file
@@ -22,7 +22,7 @@ SUFFIX = ".eval"
 """What the name of the new run adds to the name of the first."""
 
 
-def create_regrade(run_id: str, settings: Settings) -> Job:
+def create_regrade(run_id: str, settings: Settings) -> ReadyRun:
     """A run that judges what the agents of an earlier one left, with the tasks as they are now."""
     with open_store(settings.store_url, create=False) as store:
         info = _original(store, store.run(run_id))

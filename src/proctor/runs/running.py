@@ -16,16 +16,19 @@ from typing import Any
 from proctor.engine.base import Executor, Listener, Preflight, WarmsUp
 from proctor.engine.lease import worker_id
 from proctor.engine.stop import Stop
-from proctor.errors import UsageError
+from proctor.errors import StoreError, UsageError
 from proctor.model.plan import Plan
 from proctor.model.run import Execution, RunInfo
 from proctor.model.spec import Spec
 from proctor.model.trial import RunStatus
 from proctor.processes import allow_open_files
+from proctor.runfolder.files import make_folder
 from proctor.runfolder.write import RunFolder, claim_folder
 from proctor.runs.coordinator import Coordinator
 from proctor.runs.executors import OnLog, OpenExecutor, WorkerContext, kind_of
 from proctor.runs.holding import Hold, check_free
+from proctor.runs.inputs import RunInputs, has_changed
+from proctor.runs.pack import Packer
 from proctor.runs.planning import pin_datasets, plan_spec
 from proctor.runs.ready import check_gates, check_ready
 from proctor.runs.worker import Worker
@@ -33,7 +36,8 @@ from proctor.settings import Settings
 from proctor.spec.grammar import refuse_unhonoured
 from proctor.spec.load import from_mapping
 from proctor.spec.secrets import hidden
-from proctor.store.blobs import Blobs, open_blobs
+from proctor.store.blobs import open_blobs
+from proctor.store.calls import StoreCalls
 from proctor.store.open import open_store
 from proctor.store.store import Store
 from proctor.tasks.address import without_secrets
@@ -45,13 +49,14 @@ _log = logging.getLogger("proctor.runs")
 
 
 @dataclass(frozen=True, slots=True)
-class Job:
-    """A run that exists in the store and has its folder; `execute` finishes it."""
+class ReadyRun:
+    """A run of the store that can be executed here; `execute` finishes it."""
 
     info: RunInfo
     spec: Spec
     plan: Plan
     settings: Settings
+    inputs: RunInputs
 
     @property
     def folder(self) -> Path:
@@ -66,7 +71,7 @@ def create(
     *,
     plan: Plan | None = None,
     execution: Execution | None = None,
-) -> Job:
+) -> ReadyRun:
     """Plan a run, or take a plan made elsewhere, write it to the store and begin its folder."""
     from proctor.trial.environment import capture_environment, capture_vcs
 
@@ -97,17 +102,25 @@ def create(
         plan_digest=plan.digest,
         execution=execution or Execution(spec.kind),
     )
-    usual = settings.rollouts_dir if spec.tasks else settings.output_dir
-    base = Path(spec.output_dir) if spec.output_dir else usual
-    info = replace(info, folder=str(claim_folder(base, info.name, info.id).resolve()))
+    info = replace(info, folder=str(claim_folder(_base(spec, settings), info.name, info.id).resolve()))
+    blobs = open_blobs(settings.blobs_url)
     try:
         RunFolder(Path(info.folder)).begin(info, plan)
         with open_store(settings.store_url) as store:
-            store.create_run(info, plan)
+            # A measured harness works alone, where its tasks are.
+            packer = None if execution is Execution.PERF else Packer(store.inputs, blobs, settings)
+            stored = packer.pack(spec, plan) if packer else []
+            store.create_run(info, plan, stored)
     except BaseException:
         _remove_folder(Path(info.folder))
         raise
-    return Job(info, spec, plan, settings)
+    inputs = RunInputs(blobs, settings.cache_dir, {each.name: each for each in stored})
+    return ReadyRun(info, spec, plan, settings, inputs)
+
+
+def _base(spec: Spec, settings: Settings) -> Path:
+    usual = settings.rollouts_dir if spec.tasks else settings.output_dir
+    return Path(spec.output_dir) if spec.output_dir else usual
 
 
 def _remove_folder(folder: Path) -> None:
@@ -117,15 +130,15 @@ def _remove_folder(folder: Path) -> None:
         folder.parent.rmdir()
 
 
-def _withdraw(store: Store, job: Job) -> None:
+def _withdraw(store: Store, run: ReadyRun) -> None:
     """Take back a run of which nothing was executed; one that has begun before stays as it was."""
-    if store.run(job.info.id).status is RunStatus.PENDING and not store.counts(job.info.id):
-        store.delete_run(job.info.id)
-        _remove_folder(job.folder)
+    if store.run(run.info.id).status is RunStatus.PENDING and not store.counts(run.info.id):
+        store.delete_run(run.info.id)
+        _remove_folder(run.folder)
 
 
-def reopen(ref: str, settings: Settings, *, wait: bool = False) -> Job:
-    """A run that stopped before its end, ready to go on. Refused when its subject has changed since.
+def reopen(ref: str, settings: Settings, *, wait: bool = False) -> ReadyRun:
+    """A run that stopped before its end, ready to go on: with what it was made from, wherever that is now.
 
     With `wait` another process may still execute it.
     """
@@ -138,28 +151,48 @@ def reopen(ref: str, settings: Settings, *, wait: bool = False) -> Job:
             )
         if not wait:
             check_free(store, info.id, Path(info.folder))
-        plan = Plan(trials=tuple(store.planned(info.id)))
-    return checked(info, plan, settings)
+        run = ready_here(store, info, settings)
+        return replace(run, info=_with_folder(store, run))
 
 
-def checked(info: RunInfo, plan: Plan, settings: Settings) -> Job:
+def _with_folder(store: Store, run: ReadyRun) -> RunInfo:
+    """The run with a folder that can be written here: its own, or a new one where that cannot be made."""
+    try:
+        make_folder(run.folder)
+    except StoreError:
+        base = _base(replace(run.spec, output_dir=None), run.settings)
+        folder = claim_folder(base, run.info.name, run.info.id).resolve()
+        _log.warning("%s cannot be written here; the run goes on in %s", run.folder, folder)
+        moved = replace(run.info, folder=str(folder))
+        store.set_folder(moved)
+        return moved
+    return run.info
+
+
+def ready_here(store: Store, info: RunInfo, settings: Settings) -> ReadyRun:
     """A run of the store that this process can execute; UsageError when its subject is another one here."""
+    plan = Plan(trials=tuple(store.planned(info.id)))
     spec = from_mapping(info.resolved, file=f"run {info.id}")
-    now = {trial.key for trial in plan_spec(spec, settings).trials}
+    inputs = RunInputs(open_blobs(settings.blobs_url), settings.cache_dir, store.inputs.of(info.id))
+    if inputs.stored:
+        spec = inputs.spec(spec, plan)
+    else:
+        _refuse_another(info, plan, plan_spec(spec, settings))
+    check_ready(spec, plan, settings, agents_run=info.execution is not Execution.REGRADE)
+    return ReadyRun(info, spec, plan, settings, inputs)
+
+
+def _refuse_another(info: RunInfo, plan: Plan, here: Plan) -> None:
+    """Of a run that brought nothing, the project must be here as it was planned."""
+    now = {trial.key for trial in here.trials}
     changed = [trial for trial in plan.trials if trial.key not in now]
     if changed:
-        raise UsageError(
-            f"run {info.id} cannot be continued: {changed[0].subject} has changed since it was planned "
-            f"({len(changed)} of {len(plan)} trials would measure something else). "
-            "Start a new run, or restore the old code."
-        )
-    check_ready(spec, plan, settings, agents_run=info.execution is not Execution.REGRADE)
-    return Job(info, spec, plan, settings)
+        raise UsageError(has_changed(changed[0].subject, len(changed), len(plan), f"run {info.id}"))
 
 
-def room_for(job: Job, parallel: int) -> int:
+def room_for(run: ReadyRun, parallel: int) -> int:
     """How many trials run in parallel: as many as requested, unless the limit of open files is too low."""
-    if job.info.kind != "task":
+    if run.info.kind != "task":
         return parallel
     allowed = allow_open_files()
     room = max(1, (allowed - _OWN_FILES) // _FILES_PER_TRIAL)
@@ -175,7 +208,7 @@ def room_for(job: Job, parallel: int) -> int:
 
 
 async def execute(
-    job: Job,
+    run: ReadyRun,
     *,
     listener: Listener,
     stop: Stop,
@@ -190,34 +223,36 @@ async def execute(
     `wait`: until another process that coordinates the run has ended or died; else that is a RunHeldError.
     `goes_on`: after a stop, whether the caller goes on at once, so that the books stay open.
     """
-    name, blobs = worker_id(), open_blobs(job.settings.blobs_url)
-    with open_store(job.settings.store_url) as store:
-        hold = Hold(store, job.info.id, job.folder, holder=name, lease_s=job.settings.lease_s)
+    name = worker_id()
+    with open_store(run.settings.store_url) as store, StoreCalls(store) as calls:
+        hold = Hold(store, run.info.id, run.folder, holder=name, lease_s=run.settings.lease_s)
         coordinator = Coordinator(
             store,
             hold,
-            RunFolder(job.folder, blobs=blobs),
+            RunFolder(run.folder, blobs=run.inputs.blobs),
             listener=listener,
-            again=not kind_of(job).lost_may_end,
+            again=not kind_of(run).lost_may_end,
+            calls=calls,
         )
         if not await coordinator.lead(stop, wait=wait):
             return RunStatus.INTERRUPTED
         keeping = asyncio.create_task(coordinator.keep())
         try:
             context = WorkerContext(name, on_log, store.note)
-            executor = await _ready(store, job, open_executor or kind_of(job).open, context, blobs)
-            coordinator.begin()
+            executor = await _ready(store, run, open_executor or kind_of(run).open, context)
+            await coordinator.begin()
             worker = Worker(
                 store=store,
-                run_id=job.info.id,
+                run_id=run.info.id,
                 executor=executor,
                 listener=coordinator,
                 stop=stop,
                 name=name,
-                parallel=room_for(job, parallel or job.spec.parallel),
-                retries=job.spec.retries,
-                lease_s=job.settings.lease_s,
+                parallel=room_for(run, parallel or run.spec.parallel),
+                retries=run.spec.retries,
+                lease_s=run.settings.lease_s,
                 more=coordinator.unfinished,
+                calls=calls,
             )
             try:
                 await _until_either_ends(worker.run(), keeping)
@@ -227,7 +262,7 @@ async def execute(
         finally:
             keeping.cancel()
             await asyncio.gather(keeping, return_exceptions=True)
-            hold.release()
+            await calls(hold.release)
 
 
 async def _until_either_ends(working: Coroutine[Any, Any, None], keeping: asyncio.Task[None]) -> None:
@@ -245,29 +280,29 @@ async def _until_either_ends(working: Coroutine[Any, Any, None], keeping: asynci
 
 
 async def _ready(
-    store: Store, job: Job, open_executor: OpenExecutor, context: WorkerContext, blobs: Blobs
+    store: Store, run: ReadyRun, open_executor: OpenExecutor, context: WorkerContext
 ) -> Executor:
     """The executor, with everything made ready; a run that cannot begin is taken back."""
     try:
-        executor = open_executor(job, blobs, context)
+        executor = open_executor(run, run.inputs.blobs, context)
     except BaseException:
-        _withdraw(store, job)
+        _withdraw(store, run)
         raise
-    await _preflight(store, job, executor)
+    await _preflight(store, run, executor)
     if isinstance(executor, WarmsUp):
-        await executor.warm_up(job.plan.trials)
+        await executor.warm_up(run.plan.trials)
     return executor
 
 
-async def _preflight(store: Store, job: Job, executor: Executor) -> None:
+async def _preflight(store: Store, run: ReadyRun, executor: Executor) -> None:
     """What an executor finds missing before the first trial; the run is taken back then."""
-    if not isinstance(executor, Preflight) or store.counts(job.info.id):
+    if not isinstance(executor, Preflight) or store.counts(run.info.id):
         return
     try:
-        await executor.preflight(job.plan.trials)
+        await executor.preflight(run.plan.trials)
     except BaseException:
         await executor.close()
-        _withdraw(store, job)
+        _withdraw(store, run)
         raise
 
 

@@ -6,6 +6,7 @@ import os
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 from proctor.errors import UsageError
 from proctor.model.plan import Plan
@@ -96,7 +97,7 @@ def with_advice(plan: Plan, spec: Spec, environ: Mapping[str, str] = os.environ)
 
 
 def _needed(spec: Spec) -> Iterator[tuple[str, bool]]:
-    for reference in references_in(spec.to_mapping()):
+    for reference in references_in([spec.to_mapping(), *_override_files(spec)]):
         yield from names_of(reference)
 
 
@@ -125,12 +126,18 @@ def _in_addresses(spec: Spec) -> dict[str, str]:
 def _in_overrides(spec: Spec) -> dict[str, str]:
     """The secrets in files of overrides that the spec names."""
     found: dict[str, str] = {}
+    for overrides in _override_files(spec):
+        found |= concealed(overrides)[1]
+    return found
+
+
+def _override_files(spec: Spec) -> Iterator[dict[str, Any]]:
+    """What is in the files of overrides that the spec names."""
     for entry in spec.tasks:
         if isinstance(entry.overrides, str) and entry.apply_overrides:
             from proctor.trial.task.prepare import config_overrides
 
-            found |= concealed(config_overrides(entry, Path(spec.base_dir))[0])[1]
-    return found
+            yield config_overrides(entry, Path(spec.base_dir))[0]
 
 
 def _ours(who: str, name: str) -> str:

@@ -3,22 +3,23 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Iterator
+import shutil
+from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
-from proctor.engine.lease import worker_id
+from proctor.engine.lease import is_dead, worker_id
 from proctor.engine.stop import Stop
 from proctor.errors import NotFoundError, ProctorError, UsageError
-from proctor.model.plan import Plan, PlannedTrial
+from proctor.model.plan import PlannedTrial
 from proctor.model.run import RunInfo
 from proctor.model.trial import Lease, RunStatus, TrialState
 from proctor.runs.executors import WorkerContext, kind_of
-from proctor.runs.running import Job, checked, room_for
+from proctor.runs.running import ReadyRun, ready_here, room_for
 from proctor.runs.worker import Worker
 from proctor.settings import Settings
-from proctor.store.blobs import open_blobs
+from proctor.store.calls import StoreCalls
 from proctor.store.open import open_store
 from proctor.store.store import Store
 
@@ -40,21 +41,36 @@ class Server:
     ended: int = 0
     _refused: set[str] = field(default_factory=set)
 
+    @property
+    def _place(self) -> Path:
+        """Where the attempts of this worker write their files."""
+        return self.settings.home / "worker" / self.name
+
     async def serve(self, *, until_idle: bool) -> None:
         """Return when asked to stop; with `until_idle` also when no run has a trial to take."""
-        with open_store(self.settings.store_url) as store:
+        for left in self._place.parent.glob("*"):
+            if is_dead(left.name):
+                _clear(left)
+        try:
+            await self._serve(until_idle=until_idle)
+        finally:
+            for kept in _clear(self._place):
+                self.say(f"experiments wrote files beside those of their trials, which are kept: {kept}")
+
+    async def _serve(self, *, until_idle: bool) -> None:
+        with open_store(self.settings.store_url) as store, StoreCalls(store) as calls:
             while not self.stop.draining:
-                found = next(self._open_runs(store), None)
+                found = await calls(self._open_run, store)
                 if found is not None:
-                    await self._work_at(store, found)
+                    await self._work_at(store, calls, found)
                 elif until_idle:
                     return
                 else:
                     with suppress(TimeoutError):
                         await asyncio.wait_for(self.stop.changed(), _POLL_S)
 
-    def _open_runs(self, store: Store) -> Iterator[RunInfo]:
-        """The runs that somebody coordinates and that have pending trials, oldest first."""
+    def _open_run(self, store: Store) -> RunInfo | None:
+        """The oldest run that somebody coordinates and that has pending trials."""
         if self.run:
             found = [store.run(self.run)]
         else:
@@ -63,13 +79,13 @@ class Server:
             if info.status is not RunStatus.RUNNING or info.id in self._refused:
                 continue
             if store.state_counts(info.id)[TrialState.PENDING]:
-                yield info
+                return info
+        return None
 
-    async def _work_at(self, store: Store, info: RunInfo) -> None:
+    async def _work_at(self, store: Store, calls: StoreCalls, info: RunInfo) -> None:
         try:
-            job = self._job(store, info)
-            blobs, context = open_blobs(self.settings.blobs_url), WorkerContext(self.name, note=store.note)
-            executor = kind_of(job).open(job, blobs, context)
+            run = await calls(self._ready, store, info)
+            executor = kind_of(run).open(run, run.inputs.blobs, WorkerContext(self.name, note=store.note))
         except ProctorError as error:
             if self.run:
                 raise
@@ -85,41 +101,51 @@ class Server:
             listener=_Counting(self),
             stop=own,
             name=self.name,
-            parallel=room_for(job, self.parallel),
-            retries=job.spec.retries,
+            parallel=room_for(run, self.parallel),
+            retries=run.spec.retries,
             lease_s=self.settings.lease_s,
+            calls=calls,
         )
-        watching = asyncio.create_task(self._watch(store, info.id, own))
+        watching = asyncio.create_task(self._watch(store, calls, info.id, own))
         try:
             await worker.run()
         finally:
             watching.cancel()
             await asyncio.gather(watching, return_exceptions=True)
 
-    def _job(self, store: Store, info: RunInfo) -> Job:
-        """All that is needed to execute a run, from its row in the store."""
-        info = store.run(info.id)
-        if not Path(info.folder).is_dir():
-            # Its coordinator has the folder; what an attempt leaves reaches it through the blobs.
-            info = replace(info, folder=str(self.settings.home / "worker" / info.id))
-        job = checked(info, Plan(trials=tuple(store.planned(info.id))), self.settings)
-        if not kind_of(job).shared:
+    def _ready(self, store: Store, info: RunInfo) -> ReadyRun:
+        """All that is needed to execute a run, from the store."""
+        # The folder is its coordinator's; what an attempt leaves reaches it through the blobs.
+        info = replace(store.run(info.id), folder=str(self._place / info.id))
+        run = ready_here(store, info, self.settings)
+        if not kind_of(run).shared:
             raise UsageError(f"run {info.id} measures the harness itself, which has to work alone")
         # Never alone: the coordinator's own process has a worker too, so what is measured may be disturbed.
-        return replace(job, spec=replace(job.spec, parallel=max(2, self.parallel)))
+        return replace(run, spec=replace(run.spec, parallel=max(2, self.parallel)))
 
-    async def _watch(self, store: Store, run_id: str, own: Stop) -> None:
+    async def _watch(self, store: Store, calls: StoreCalls, run_id: str, own: Stop) -> None:
         """Hand on what a person asks for; take nothing more of a run that has been stopped."""
         while True:
             await asyncio.sleep(_POLL_S)
             if self.stop.requests > own.requests:
                 own.request(times=self.stop.requests - own.requests)
             try:
-                over = store.run(run_id).status is not RunStatus.RUNNING
+                info = await calls(store.run, run_id)
+                over = info.status is not RunStatus.RUNNING
             except NotFoundError:
                 over = True
             if over and not own.draining:
                 own.request()
+
+
+def _clear(place: Path) -> list[Path]:
+    """Remove what trials of a worker wrote: it is in the blobs. The folders that hold something else stay."""
+    for run in place.glob("*"):
+        shutil.rmtree(run / "trials", ignore_errors=True)
+    for folder in (*place.glob("*"), place):
+        with suppress(OSError):
+            folder.rmdir()
+    return list(place.glob("*"))
 
 
 class _Counting:

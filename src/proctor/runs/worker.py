@@ -8,8 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Callable, Coroutine
-from contextlib import suppress
+from collections.abc import Awaitable, Callable, Coroutine
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -22,6 +21,8 @@ from proctor.model.plan import PlannedTrial
 from proctor.model.record import AttemptRecord, Failure
 from proctor.model.spec import Retries
 from proctor.model.trial import Lease, TrialState
+from proctor.store.calls import StoreCalls
+from proctor.store.steps import Ended
 from proctor.store.store import Store
 
 _POLL_S = 0.25
@@ -65,7 +66,8 @@ class Worker:
         retries: Retries | None = None,
         lease_s: float = 30.0,
         clock: Callable[[], float] = time.time,
-        more: Callable[[], bool] | None = None,
+        more: Callable[[], Awaitable[bool]] | None = None,
+        calls: StoreCalls | None = None,
     ) -> None:
         """`more` is asked when nothing is at hand: whether there may be trials to claim later."""
         self.store = store
@@ -78,6 +80,7 @@ class Worker:
         self.retries = retries or Retries()
         self.lease_s = lease_s
         self.clock = clock
+        self._calls = calls or StoreCalls(store)
         self._more = more or self._are_pending
         self._running: dict[asyncio.Task[AttemptRecord], Held] = {}
         self._done: list[asyncio.Task[AttemptRecord]] = []
@@ -95,7 +98,7 @@ class Worker:
         ended: list[tuple[Held, AttemptRecord]] = []
         try:
             while True:
-                if told := self._turn(ended):
+                if told := await self._turn(ended):
                     # Those that begin give their first orders before the files of others are written.
                     await asyncio.sleep(0)
                     for each in told:
@@ -121,23 +124,35 @@ class Worker:
         self._done.append(task)
         self._woken.set()
 
-    def _turn(self, ended: list[tuple[Held, AttemptRecord]]) -> list[Told]:
+    async def _turn(self, ended: list[tuple[Held, AttemptRecord]]) -> list[Told]:
         """Commit what has ended and take what comes next, in one transaction; then start; what ended."""
         room = 0 if self.stop.draining else self.parallel - len(self._running)
         if not ended and room <= 0:
             return []
+        now = self.clock()
+        finished = [self._judged(held.lease, record) for held, record in ended]
+        written, taken = await self._calls(
+            self.store.exchange,
+            self.run_id,
+            finished,
+            worker=self.name,
+            lease_s=self.lease_s,
+            limit=room,
+        )
         told: list[Told] = []
-        with self.store.batch():
-            for held, record in ended:
-                with suppress(FenceError):
-                    told.append((held.trial, record, self._commit(held.lease, record)))
-            begun = self._take(room)
-        for held in begun:
-            self._ready_at.pop(held.lease.key, None)
-            task = asyncio.create_task(self.executor.execute(held.trial, held.lease))
-            self._running[task] = held
+        for (held, record), judged, done in zip(ended, finished, written, strict=True):
+            if done:
+                told.append((held.trial, record, judged.counts))
+                if not judged.counts:
+                    self._ready_at[held.lease.key] = now + judged.delay_s
+        if room > 0:
+            self._next = taken.upcoming
+        for lease, trial in taken.begun:
+            waited_s = max(0.0, now - self._ready_at.pop(lease.key, self._began))
+            task = asyncio.create_task(self.executor.execute(trial, lease))
+            self._running[task] = Held(trial, lease, now, waited_s)
             task.add_done_callback(self._ended)
-            self.listener.started(held.trial, held.lease)
+            self.listener.started(trial, lease)
         return told
 
     def _look_ahead(self) -> None:
@@ -146,26 +161,10 @@ class Worker:
         if self._expecting and self._next and full and not self.stop.draining:
             self._expecting.expect(self._next)
 
-    def _take(self, room: int) -> list[Held]:
-        if room <= 0:
-            return []
-        now = self.clock()
-        taken = self.store.take(self.run_id, worker=self.name, lease_s=self.lease_s, limit=room)
-        self._next = taken.upcoming
-        return [
-            Held(trial, lease, now, max(0.0, now - self._ready_at.get(lease.key, self._began)))
-            for lease, trial in taken.begun
-        ]
-
-    def _commit(self, lease: Lease, record: AttemptRecord) -> bool:
+    def _judged(self, lease: Lease, record: AttemptRecord) -> Ended:
         """Whether the attempt counts; if not, its trial is to be tried again."""
-        delay = retry_delay_s(record.outcome, lease.attempt, self.retries, record.failure)
-        if delay is None:
-            self.store.finish(lease, record, counts=True)
-            return True
-        self.store.finish(lease, record, counts=False, delay_s=delay)
-        self._ready_at[lease.key] = self.clock() + delay
-        return False
+        delay_s = retry_delay_s(record.outcome, lease.attempt, self.retries, record.failure)
+        return Ended(lease, record, counts=delay_s is None, delay_s=delay_s or 0.0)
 
     async def _step(self, heartbeat: asyncio.Task[None]) -> list[tuple[Held, AttemptRecord]]:
         """Wait until an attempt ends or a person speaks; errors of the harness itself surface here."""
@@ -184,24 +183,25 @@ class Worker:
             if held is None:
                 continue
             if task.cancelled():
-                self._save_cancelled(held)
+                await self._save_cancelled(held)
             else:
                 ended.append((held, held.told(task.result())))
         return ended
 
     async def _wait(self, stopping: asyncio.Task[None]) -> bool:
         """Whether there may be more to do; sleeps until a retry is due, or it is time to look again."""
-        if not self._more():
+        if not await self._more():
             return False
         now = self.clock()
         due = min((at - now for at in self._ready_at.values() if at > now), default=_POLL_S)
         await asyncio.wait({stopping}, timeout=min(max(0.01, due), _POLL_S))
         return True
 
-    def _are_pending(self) -> bool:
-        return bool(self.store.state_counts(self.run_id).get(TrialState.PENDING))
+    async def _are_pending(self) -> bool:
+        states = await self._calls(self.store.state_counts, self.run_id)
+        return bool(states.get(TrialState.PENDING))
 
-    def _save_cancelled(self, held: Held) -> None:
+    async def _save_cancelled(self, held: Held) -> None:
         """Keep the attempt that a person ended; its trial stays to be done."""
         lease = held.lease
         record = AttemptRecord(
@@ -214,7 +214,7 @@ class Worker:
             worker=self.name,
         )
         try:
-            self.store.finish(lease, record, counts=False)
+            await self._calls(self.store.finish, lease, record, counts=False)
         except FenceError:
             return
         self.listener.ended(held.trial, record, counts=False)
@@ -225,12 +225,12 @@ class Worker:
         renewed = time.monotonic()
         while True:
             await asyncio.sleep(min(_LOOK_S, third_s))
-            self.store.write_notes()
+            await self._calls(self.store.write_notes)
             leases = [held.lease for held in self._running.values()]
             if time.monotonic() - renewed + _LOOK_S / 2 < third_s:
-                gone = self.store.lost(leases)
+                gone = await self._calls(self.store.lost, leases)
             else:
-                gone = self.store.renew(leases, lease_s=self.lease_s)
+                gone = await self._calls(self.store.renew, leases, lease_s=self.lease_s)
                 renewed = time.monotonic()
             lost = {lease.key for lease in gone}
             for task, held in self._running.items():

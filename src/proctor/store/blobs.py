@@ -50,8 +50,8 @@ class Blobs(Protocol):
     def open(self, digest: str) -> BinaryIO:
         """Read a blob."""
 
-    def has(self, digest: str) -> bool:
-        """Whether it is there."""
+    def has(self, digest: str, *, keep: bool = ...) -> bool:
+        """Whether it is there. With `keep` it counts as just put: somebody is about to refer to it."""
 
     def list(self) -> Iterator[Stored]:
         """Every blob."""
@@ -141,9 +141,10 @@ class FolderBlobs:
     def _place(self, digest: str) -> str:
         return f"{self._base}/{digest[:2]}/{digest}"
 
-    def has(self, digest: str) -> bool:
-        """Whether it is there."""
-        return self.path(digest).is_file()
+    def has(self, digest: str, *, keep: bool = False) -> bool:
+        """Whether it is there; with `keep` it counts as just put."""
+        found = self.path(digest).is_file()
+        return self._touch(digest) if found and keep else found
 
     def verify(self) -> Iterator[str]:
         """The digests of blobs whose content is no longer what it was."""

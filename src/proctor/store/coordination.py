@@ -6,12 +6,10 @@ Whoever takes the lease raises the fence, so what an earlier coordinator still t
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
-from contextlib import contextmanager
 from dataclasses import dataclass
 
 from proctor.errors import FenceError
-from proctor.store.database import Database
+from proctor.store.database import Database, Transaction
 
 _FIRST = """
 INSERT INTO coordinators (run_id, holder, fence, expires_at) VALUES (:run, '', 0, 0)
@@ -75,17 +73,6 @@ class Coordination:
         with self._db.write() as tx:
             tx.change(_RELEASE, _ours(lease))
 
-    @contextmanager
-    def fenced(self, lease: RunLease) -> Iterator[None]:
-        """A transaction that only the current coordinator gets; FenceError when the lease has passed on."""
-        with self._db.write() as tx:
-            if not tx.execute(_CHECK, _ours(lease)):
-                raise FenceError(
-                    f"run {lease.run_id}: it is coordinated by another process now "
-                    f"(the lease of {lease.holder}, fence {lease.fence}, has passed on); nothing was written"
-                )
-            yield
-
     def last_event(self, run_id: str) -> int:
         """The number of the latest event of a run below which none can come any more."""
         return int(self._db.read(_LAST_EVENT, {"run": run_id})[0][0])
@@ -94,6 +81,15 @@ class Coordination:
         """Attempts that ended after an event: the event, the key of the trial, the number of the attempt."""
         found = self._db.read(_ENDED, {"run": run_id, "after": after, "limit": limit})
         return [(event, key, int(json.loads(data)["attempt"])) for event, key, data in found]
+
+
+def check(tx: Transaction, lease: RunLease) -> None:
+    """Let the transaction go on for the current coordinator only: FenceError when the lease has passed on."""
+    if not tx.execute(_CHECK, _ours(lease)):
+        raise FenceError(
+            f"run {lease.run_id}: it is coordinated by another process now "
+            f"(the lease of {lease.holder}, fence {lease.fence}, has passed on); nothing was written"
+        )
 
 
 def _ours(lease: RunLease) -> dict[str, object]:

@@ -75,15 +75,14 @@ class Database(Protocol):
 
     where: str
     """Its address, without a password, for messages."""
+    remote: bool
+    """Whether a call waits for another process, perhaps on another machine."""
 
     def read(self, sql: str, params: Params = ..., /) -> Sequence[Row]:
         """The rows of one query."""
 
     def write(self) -> AbstractContextManager[Transaction]:
-        """A transaction: commits at the end of the block, rolls back when it raises.
-
-        Inside another one of the same thread it joins that one.
-        """
+        """A transaction: commits at the end of the block, rolls back when it raises. They do not nest."""
 
     def mark(self) -> int:
         """The moment to wait from. Taken before one reads, so that nothing slips in between."""

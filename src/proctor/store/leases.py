@@ -1,370 +1,228 @@
-"""The life of a trial in the store: claim, begin, renew, finish, and what happens when a worker is lost.
+"""The life of a trial in the store: taken, renewed, finished, and what happens when a worker is lost.
 
-Each function is one transaction. A result is written only under the current fence, so work may be
-delivered twice and is still counted once. Every moment that decides something is the database's: workers
-whose clocks differ would otherwise take each other's trials.
+Each method is one transaction. A result is written only under the current fence, so work may be delivered
+twice and is still counted once. Every moment that decides something is the database's: workers whose clocks
+differ would otherwise take each other's trials.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from functools import lru_cache
-from typing import Any, NamedTuple
+import time
+from collections import deque
+from collections.abc import Mapping, Sequence
+from typing import Any
 
 from proctor.errors import FenceError
 from proctor.model.outcome import Outcome
-from proctor.model.plan import PlannedTrial
-from proctor.model.record import AttemptRecord, Failure, work_s
+from proctor.model.record import AttemptRecord
 from proctor.model.trial import Lease, Offers, TrialState
-from proctor.store import queries
-from proctor.store.database import Database, Params, Row, Transaction
-from proctor.store.rows import column, dump, planned_trial, record_body, unpack
+from proctor.store import queries, steps
+from proctor.store.database import Database, Transaction
+from proctor.store.reading import Reader
+from proctor.store.rows import dump, record_body
+from proctor.store.steps import Ended, Taken
+
+_MOST = 10_000
+"""Of more the oldest are dropped: they are for people who watch, and nothing depends on them."""
 
 
-class Taken(NamedTuple):
-    """Trials that have begun, and which one would be next."""
+class Notes:
+    """What workers say about an attempt while it runs: gathered, and written with whatever comes next.
 
-    begun: list[tuple[Lease, PlannedTrial]]
-    upcoming: PlannedTrial | None
-
-
-def claim(db: Database, run_id: str, *, worker: str, lease_s: float, limit: int) -> list[Lease]:
-    """Take up to `limit` pending trials, first in plan order."""
-    worker = column(worker)
-    with db.write() as tx:
-        found = tx.execute(queries.CLAIMABLE, {"run": run_id, "limit": limit})
-        leases = [
-            Lease(run_id, key, idx, worker, fence + 1, attempts + 1, now + lease_s)
-            for idx, key, fence, attempts, now in found
-        ]
-        for lease in leases:
-            tx.change(
-                queries.CLAIM,
-                {
-                    "run": run_id,
-                    "idx": lease.index,
-                    "fence": lease.fence,
-                    "worker": worker,
-                    "expires": lease.expires_at,
-                },
-            )
-            _event(tx, run_id, "trial.leased", lease.index, _attempt_of(lease.attempt, worker))
-    return leases
-
-
-def take(
-    db: Database, run_id: str, *, worker: str, lease_s: float, limit: int, keys: Sequence[str] | None
-) -> Taken:
-    """Claim and begin at once, and look at the trial that comes after them."""
-    if keys is None:
-        return _take(db, run_id, queries.TAKEABLE, {}, worker=worker, lease_s=lease_s, limit=limit)
-    sql, params = queries.listed(queries.TAKEABLE_KEYS, keys=keys)
-    return _take(db, run_id, sql, params, worker=worker, lease_s=lease_s, limit=limit)
-
-
-def take_any(db: Database, offers: Offers, *, worker: str, lease_s: float, limit: int) -> Taken:
-    """Claim and begin trials of the oldest running run that has some for this worker."""
-    lists = {"kinds": offers.kinds, "backends": offers.backends}
-    sql, params = queries.listed(queries.RUNS_TO_WORK_ON, **lists)
-    params["memory_mb"] = offers.memory_mb
-    within, _ = queries.listed(queries.TAKEABLE_WITHIN, **lists)
-    for (run_id,) in db.read(sql, params):
-        taken = _take(db, run_id, within, params, worker=worker, lease_s=lease_s, limit=limit)
-        if taken.begun:  # else others were quicker, and the next run may have some
-            return taken
-    return Taken([], None)
-
-
-def _take(
-    db: Database, run_id: str, sql: str, params: Params, *, worker: str, lease_s: float, limit: int
-) -> Taken:
-    worker = column(worker)
-    with db.write() as tx:
-        found = tx.execute(sql, {**params, "run": run_id, "limit": limit + 1})
-        trials = [planned_trial(row) for row in found]
-        begun = [
-            (
-                Lease(run_id, trial.key, trial.index, worker, row[-3] + 1, row[-2] + 1, row[-1] + lease_s),
-                trial,
-            )
-            for row, trial in zip(found[:limit], trials, strict=False)
-        ]
-        for lease, _ in begun:
-            tx.change(
-                queries.TAKE,
-                {
-                    "run": run_id,
-                    "idx": lease.index,
-                    "fence": lease.fence,
-                    "worker": worker,
-                    "expires": lease.expires_at,
-                    "started_at": lease.expires_at - lease_s,
-                },
-            )
-            attempt = lease.attempt
-            leased = _event_of(run_id, "trial.leased", lease.index, _attempt_of(attempt, worker))
-            running = _event_of(run_id, "trial.running", lease.index, _attempt_of(attempt))
-            tx.events(queries.INSERT_EVENT, (leased, running))
-    return Taken(begun, trials[limit] if len(trials) > limit else None)
-
-
-def begin(db: Database, lease: Lease) -> None:
-    """The work starts: from here on a lost worker is a lost attempt."""
-    with db.write() as tx:
-        if not tx.change(queries.BEGIN, _held(lease)):
-            raise _passed_on(lease)
-        _event(tx, lease.run_id, "trial.running", lease.index, _attempt_of(lease.attempt))
-
-
-def renew(db: Database, leases: Sequence[Lease], *, lease_s: float) -> list[Lease]:
-    """Push the leases' end forward; those that are no longer ours are returned."""
-    ordered = sorted(leases, key=lambda lease: (lease.run_id, lease.index))
-    with db.write() as tx:
-        return [
-            lease for lease in ordered if not tx.change(queries.RENEW, {**_held(lease), "lease_s": lease_s})
-        ]
-
-
-def lost(db: Database, leases: Sequence[Lease]) -> list[Lease]:
-    """Those that are no longer ours: one read by primary key per run."""
-    held: set[tuple[str, int, int]] = set()
-    for run_id in {lease.run_id for lease in leases}:
-        mine = [lease.index for lease in leases if lease.run_id == run_id]
-        sql, params = queries.listed(queries.STILL_HELD, idxs=mine)
-        held |= {(run_id, idx, fence) for idx, fence in db.read(sql, {**params, "run": run_id})}
-    return [lease for lease in leases if (lease.run_id, lease.index, lease.fence) not in held]
-
-
-def give_back(db: Database, lease: Lease) -> None:
-    """Return a trial that was not started; no attempt is recorded."""
-    with db.write() as tx:
-        if not tx.change(queries.GIVE_BACK, _held(lease)):
-            raise _passed_on(lease)
-        _event(tx, lease.run_id, "trial.pending", lease.index, dump({"reason": "given back"}))
-
-
-def finish(db: Database, lease: Lease, record: AttemptRecord, *, counts: bool, delay_s: float) -> None:
-    """Write one attempt and move its trial on, or raise FenceError and write nothing."""
-    body = record_body(record)
-    state = TrialState.DONE if counts else TrialState.PENDING
-    with db.write() as tx:
-        moved = tx.change(
-            queries.FINISH,
-            {
-                **_held(lease),
-                "state": state.value,
-                "number": lease.attempt,
-                "outcome": record.outcome.value if counts else None,
-                "delay_s": delay_s,
-            },
-        )
-        if not moved:
-            raise _passed_on(lease)
-        insert_attempt(tx, lease.run_id, lease.index, record, body, number=lease.attempt, counts=counts)
-        if counts:
-            count(tx, lease.run_id, state, record.outcome, 1)
-        _attempt_ended(tx, lease.run_id, lease.index, record, lease.attempt, state)
-
-
-def reap(db: Database, run_id: str | None, *, again: bool) -> list[Lease]:
-    """Return trials whose lease has ended. What was running leaves a `worker_lost` attempt."""
-    where = queries.EXPIRED if run_id is None else f"{queries.EXPIRED} AND {queries.OF_RUN}"
-    return _take_back(db, where, {"run": run_id}, "sent no heartbeat before its lease expired", again=again)
-
-
-def release_worker(db: Database, worker: str, *, again: bool) -> list[Lease]:
-    """Return at once every trial of a worker that is known to be dead."""
-    return _take_back(db, queries.OF_WORKER, {"worker": worker}, "is dead", again=again)
-
-
-def cancel(db: Database, run_id: str) -> int:
-    """Nothing more of the run will start; what runs loses its lease. How many trials that ended."""
-    held_of_run = queries.HELD.format(where=queries.OF_RUN, tail="ORDER BY t.idx {wait_lock}")
-    failure = _failure("Cancelled", "the run was cancelled")
-    number = 0
-    with db.write() as tx:
-        # Again until nothing is left: in PostgreSQL others claim and give back between two statements.
-        while True:
-            waiting = tx.change(queries.CANCEL_PENDING, {"run": run_id})
-            held = tx.execute(held_of_run, {"run": run_id})
-            for row in held:
-                _unfence(tx, row, TrialState.CANCELLED, failure)
-            if not waiting and not held:
-                break
-            number += waiting + len(held)
-        if number:
-            count(tx, run_id, TrialState.CANCELLED, Outcome.CANCELLED, number)
-            _event(tx, run_id, "trials.cancelled", None, dump({"trials": number}))
-    return number
-
-
-def reopen_lost(db: Database, run_id: str) -> int:
-    """Reopen trials that ended in an infrastructure or provider error; returns how many."""
-    with db.write() as tx:
-        number = tx.change(queries.REOPEN_LOST, {"run": run_id})
-        if number:
-            tx.change(queries.UNCOUNT_LOST, {"run": run_id})
-            tx.change(queries.FORGET_LOST, {"run": run_id})
-            _event(tx, run_id, "trials.pending", None, dump({"trials": number, "reason": "lost"}))
-    return number
-
-
-def count(tx: Transaction, run_id: str, state: TrialState, outcome: Outcome, number: int) -> None:
-    """Keep the counters that `ls` reads instead of the trials."""
-    tx.change(
-        queries.COUNT_TRIALS,
-        {"run": run_id, "state": state.value, "outcome": outcome.value, "trials": number},
-    )
-
-
-def insert_attempt(
-    tx: Transaction,
-    run_id: str,
-    idx: int,
-    record: AttemptRecord,
-    body: bytes,
-    *,
-    number: int,
-    counts: bool,
-) -> None:
-    """One attempt's row and its references to blobs."""
-    tx.change(
-        queries.INSERT_ATTEMPT,
-        {
-            "run": run_id,
-            "idx": idx,
-            "number": number,
-            "outcome": record.outcome.value,
-            "counts": int(counts),
-            "started_at": record.started_at,
-            "ended_at": record.ended_at,
-            "reward": record.reward,
-            "worker": column(record.worker),
-            "record": body,
-            "work_s": work_s(record.phases_s),
-        },
-    )
-    if record.artifacts:
-        tx.many(
-            queries.REFER,
-            [
-                {"run": run_id, "digest": each.digest, "size_bytes": each.size_bytes}
-                for each in sorted(record.artifacts, key=lambda artifact: artifact.digest)
-            ],
-        )
-
-
-def _take_back(db: Database, where: str, params: dict[str, Any], why: str, *, again: bool) -> list[Lease]:
-    """Take trials from a worker; one that was lost more often than its run allows ends as `worker_lost`.
-
-    Several may do this at once: a row that another has locked is skipped, and one that it has taken back is
-    no longer held.
+    Each would otherwise be a commit of its own, and a rollout has several.
     """
-    # Looking first costs no write lock, and mostly there is nothing to take back.
-    if not db.read(queries.HELD.format(where=where, tail="LIMIT 1"), params):
-        return []
-    taken: list[Lease] = []
-    allowed: dict[str, int | None] = {}
-    with db.write() as tx:
-        held = tx.execute(queries.HELD.format(where=where, tail="{row_lock}"), params)
-        for row in sorted(held, key=lambda each: (each[0], each[2])):
-            run_id, key, idx, worker, fence, attempts, expires_at = row[:7]
-            if run_id not in allowed:
-                allowed[run_id] = None if again else _allowed_losses(tx, run_id)
-            most = allowed[run_id]
-            last = most is not None and row[7] == TrialState.RUNNING and attempts + 1 > most
-            state = TrialState.DONE if last else TrialState.PENDING
-            _unfence(tx, row, state, _failure("WorkerLost", f"worker {worker} {why}"))
-            if last:
-                count(tx, run_id, state, Outcome.WORKER_LOST, 1)
-            taken.append(Lease(run_id, key, idx, worker, fence, attempts + 1, expires_at))
-    return taken
+
+    def __init__(self) -> None:
+        self._waiting: deque[tuple[float, dict[str, Any]]] = deque(maxlen=_MOST)
+
+    def add(self, lease: Lease, kind: str, data: Mapping[str, Any]) -> None:
+        """Keep an event of an attempt, with the moment at which it happened. Nothing is written."""
+        event = {**steps.held(lease), "kind": kind, "data": dump({"attempt": lease.attempt, **data})}
+        self._waiting.append((time.monotonic(), event))
+
+    def __len__(self) -> int:
+        return len(self._waiting)
+
+    def write(self, tx: Transaction) -> None:
+        """All of them. Those of leases that were lost meanwhile are dropped."""
+        events: list[dict[str, Any]] = []
+        now = time.monotonic()
+        while self._waiting:
+            happened, event = self._waiting.popleft()
+            events.append({**event, "age_s": now - happened})
+        if events:
+            tx.events(queries.INSERT_NOTE, events)
 
 
-def _allowed_losses(tx: Transaction, run_id: str) -> int | None:
-    """How often the run's own policy tries a trial again that lost its worker; None when it has no policy."""
-    found = tx.execute(queries.RETRIES, {"run": run_id})
-    resolved = unpack(found[0][0]).get("resolved") or {}
-    allowed: int | None = (resolved.get("retries") or {}).get("infrastructure")
-    return allowed
+class TrialLife(Reader):
+    """Everything that moves a trial from `pending` to its end."""
 
+    def __init__(self, db: Database) -> None:
+        super().__init__(db)
+        self._notes = Notes()
 
-def _unfence(tx: Transaction, row: Row, state: TrialState, failure: Failure) -> None:
-    """Take a held trial from its worker. Only one that had begun leaves an attempt."""
-    run_id, key, idx, worker, _, attempts, _, held_state, started_at, now = row
-    begun = held_state == TrialState.RUNNING
-    cancelled = state is TrialState.CANCELLED
-    ended = state is not TrialState.PENDING
-    outcome = Outcome.CANCELLED if cancelled else Outcome.WORKER_LOST
-    number = attempts + 1 if begun else attempts
-    tx.change(
-        queries.UNFENCE,
-        {
-            "run": run_id,
-            "idx": idx,
-            "state": state.value,
-            "attempts": number,
-            "outcome": outcome.value if ended else None,
-        },
-    )
-    if begun:
-        record = AttemptRecord(
-            key=key,
-            number=number,
-            outcome=outcome,
-            started_at=started_at,
-            ended_at=max(now, started_at),
-            failure=failure,
-            worker=worker,
-        )
-        insert_attempt(tx, run_id, idx, record, record_body(record), number=number, counts=ended)
-        _attempt_ended(tx, run_id, idx, record, number, state)
-    elif not cancelled:
-        _event(tx, run_id, "trial.pending", idx, dump({"reason": failure.message}))
+    def take(
+        self, run_id: str, *, worker: str, lease_s: float, limit: int = 1, keys: Sequence[str] | None = None
+    ) -> Taken:
+        """Lease up to `limit` pending trials in plan order, and begin them. `keys`: of these trials only."""
+        sql, params = queries.listed(queries.TAKEABLE)
+        if keys is not None:
+            sql, params = queries.listed(queries.TAKEABLE_KEYS, keys=keys)
+        with self._db.write() as tx:
+            return steps.take(tx, run_id, sql, params, worker=worker, lease_s=lease_s, limit=limit)
 
+    def take_any(self, offers: Offers, *, worker: str, lease_s: float, limit: int = 1) -> Taken:
+        """As `take`, of the oldest run with work for this worker; only runs that are running have any."""
+        lists = {"kinds": offers.kinds, "backends": offers.backends}
+        sql, params = queries.listed(queries.RUNS_TO_WORK_ON, **lists)
+        params["memory_mb"] = offers.memory_mb
+        within, _ = queries.listed(queries.TAKEABLE_WITHIN, **lists)
+        for (run_id,) in self._db.read(sql, params):
+            with self._db.write() as tx:
+                taken = steps.take(tx, run_id, within, params, worker=worker, lease_s=lease_s, limit=limit)
+            if taken.begun:  # else others were quicker, and the next run may have some
+                return taken
+        return Taken([], None)
 
-def _attempt_ended(
-    tx: Transaction, run_id: str, idx: int, record: AttemptRecord, number: int, state: TrialState
-) -> None:
-    data = dump(
-        {
-            "attempt": number,
-            "outcome": record.outcome.value,
-            "reward": record.reward,
-            "duration_s": None if (took_s := record.took_s) is None else round(took_s, 6),
-            "state": state.value,
-        }
-    )
-    events = [_event_of(run_id, "attempt.ended", idx, data)]
-    if state is TrialState.DONE:
-        events.append(_event_of(run_id, "trial.done", idx, data))
-    tx.events(queries.INSERT_EVENT, events)
+    def exchange(
+        self, run_id: str, ended: Sequence[Ended], *, worker: str, lease_s: float, limit: int
+    ) -> tuple[list[bool], Taken]:
+        """Write attempts and take what comes next, in one transaction; which of them were written.
 
+        One is not written when its lease has passed on; that changes nothing for the others.
+        """
+        bodies = [record_body(each.record) for each in ended]
+        with self._db.write() as tx:
+            self._notes.write(tx)
+            written = [steps.finish(tx, each, body) for each, body in zip(ended, bodies, strict=True)]
+            kept = [(each.record, each.counts) for each, done in zip(ended, written, strict=True) if done]
+            steps.tally(tx, run_id, worker, kept)
+            if limit <= 0:
+                return written, Taken([], None)
+            sql = queries.TAKEABLE
+            return written, steps.take(tx, run_id, sql, {}, worker=worker, lease_s=lease_s, limit=limit)
 
-def _event(tx: Transaction, run_id: str, kind: str, idx: int | None, data: str) -> None:
-    tx.events(queries.INSERT_EVENT, (_event_of(run_id, kind, idx, data),))
+    def finish(self, lease: Lease, record: AttemptRecord, *, counts: bool, delay_s: float = 0.0) -> None:
+        """Write one attempt. FenceError, and nothing is written, when its lease has passed on."""
+        ended = Ended(lease, record, counts, delay_s)
+        written, _ = self.exchange(lease.run_id, [ended], worker=lease.worker, lease_s=0.0, limit=0)
+        if not all(written):
+            raise FenceError(
+                f"trial {lease.key[:12]} of run {lease.run_id}: the lease of worker {lease.worker} "
+                f"(fence {lease.fence}) is no longer valid; nothing was written"
+            )
 
+    def renew(self, held: Sequence[Lease], *, lease_s: float) -> list[Lease]:
+        """Heartbeat. Returns the leases that were lost: stop that work, its result would be refused."""
+        if not held:
+            return []
+        ordered = sorted(held, key=lambda lease: (lease.run_id, lease.index))
+        with self._db.write() as tx:
+            return [
+                lease
+                for lease in ordered
+                if not tx.change(queries.RENEW, {**steps.held(lease), "lease_s": lease_s})
+            ]
 
-def _event_of(run_id: str, kind: str, idx: int | None, data: str) -> dict[str, Any]:
-    return {"run": run_id, "kind": kind, "idx": idx, "data": data}
+    def lost(self, held: Sequence[Lease]) -> list[Lease]:
+        """As `renew`, without renewing: one read by primary key per run, to learn soon of a cancellation."""
+        ours: set[tuple[str, int, int]] = set()
+        for run_id in {lease.run_id for lease in held}:
+            mine = [lease.index for lease in held if lease.run_id == run_id]
+            sql, params = queries.listed(queries.STILL_HELD, idxs=mine)
+            ours |= {(run_id, idx, fence) for idx, fence in self._db.read(sql, {**params, "run": run_id})}
+        return [lease for lease in held if (lease.run_id, lease.index, lease.fence) not in ours]
 
+    def note(self, lease: Lease, kind: str, data: Mapping[str, Any]) -> None:
+        """An event of an attempt that runs. It is written with the next commit, or by `write_notes`."""
+        self._notes.add(lease, kind, data)
 
-@lru_cache(maxsize=64)
-def _attempt_of(number: int, worker: str | None = None) -> str:
-    """What the events of a lease say: mostly the same for thousands of trials."""
-    return dump({"attempt": number} if worker is None else {"attempt": number, "worker": worker})
+    def write_notes(self) -> None:
+        """Write what `note` has gathered, in one transaction; costs nothing when there is nothing."""
+        if self._notes:
+            with self._db.write() as tx:
+                self._notes.write(tx)
 
+    def reap(self, run_id: str | None = None, *, again: bool = False) -> list[Lease]:
+        """Return trials whose lease expired: to be done again, with the lost attempt kept.
 
-def _held(lease: Lease) -> dict[str, Any]:
-    return {"run": lease.run_id, "idx": lease.index, "key": lease.key, "fence": lease.fence}
+        A trial with more attempts than its run's own policy allows has ended with that. `again`: whatever the
+        policy says. Anybody may do this at any time.
+        """
+        where = queries.EXPIRED if run_id is None else f"{queries.EXPIRED} AND {queries.OF_RUN}"
+        why = "sent no heartbeat before its lease expired"
+        return self._take_back(where, {"run": run_id}, why, again=again)
 
+    def release_worker(self, worker: str, *, again: bool = False) -> list[Lease]:
+        """As `reap`, at once, for the trials of a worker that is known to be dead."""
+        return self._take_back(queries.OF_WORKER, {"worker": worker}, "is dead", again=again)
 
-def _failure(kind: str, message: str) -> Failure:
-    return Failure(phase="work", type=kind, message=message)
+    def holders(self, run_id: str) -> dict[str, float]:
+        """Who holds leases of a run now, and until when at most."""
+        return {str(row[0]): float(row[1]) for row in self._db.read(queries.HOLDERS, {"run": run_id})}
 
+    def workers(self, run_id: str) -> list[str]:
+        """Who holds leases of a run now."""
+        return list(self.holders(run_id))
 
-def _passed_on(lease: Lease) -> FenceError:
-    return FenceError(
-        f"trial {lease.key[:12]} of run {lease.run_id}: the lease of worker {lease.worker} "
-        f"(fence {lease.fence}) is no longer valid; nothing was written"
-    )
+    def cancel(self, run_id: str) -> int:
+        """End every trial that has not ended; what runs loses its lease. How many that were.
+
+        The run's status is the caller's to set.
+        """
+        held_of_run = queries.HELD.format(where=queries.OF_RUN, tail="ORDER BY t.idx {wait_lock}")
+        failure = steps.failure("Cancelled", "the run was cancelled")
+        number = 0
+        with self._db.write() as tx:
+            # Again until nothing is left: in PostgreSQL others claim and give back between two statements.
+            while True:
+                waiting = tx.change(queries.CANCEL_PENDING, {"run": run_id})
+                held = tx.execute(held_of_run, {"run": run_id})
+                for row in held:
+                    steps.unfence(tx, row, TrialState.CANCELLED, failure)
+                if not waiting and not held:
+                    break
+                number += waiting + len(held)
+            if number:
+                steps.count(tx, run_id, TrialState.CANCELLED, Outcome.CANCELLED, number)
+                steps.write_event(tx, run_id, "trials.cancelled", {"trials": number})
+        return number
+
+    def reopen_lost(self, run_id: str) -> int:
+        """Reopen trials that failed because of infrastructure or a provider; returns how many.
+
+        Their attempts stay and no longer count. What an agent, a task or a person ended stays as it is.
+        """
+        with self._db.write() as tx:
+            number = tx.change(queries.REOPEN_LOST, {"run": run_id})
+            if number:
+                tx.change(queries.UNCOUNT_LOST, {"run": run_id})
+                tx.change(queries.FORGET_LOST, {"run": run_id})
+                steps.write_event(tx, run_id, "trials.pending", {"trials": number, "reason": "lost"})
+        return number
+
+    def _take_back(self, where: str, params: dict[str, Any], why: str, *, again: bool) -> list[Lease]:
+        """Take trials from a worker; one that was lost more often than its run allows ends as `worker_lost`.
+
+        Several may do this at once: a row that another has locked is skipped, and one that it has taken back
+        is no longer held.
+        """
+        # Looking first costs no write lock, and mostly there is nothing to take back.
+        if not self._db.read(queries.HELD.format(where=where, tail="LIMIT 1"), params):
+            return []
+        taken: list[Lease] = []
+        allowed: dict[str, int | None] = {}
+        with self._db.write() as tx:
+            held = tx.execute(queries.HELD.format(where=where, tail="{row_lock}"), params)
+            for row in sorted(held, key=lambda each: (each[0], each[2])):
+                run_id, key, idx, worker, fence, attempts, expires_at = row[:7]
+                if run_id not in allowed:
+                    allowed[run_id] = None if again else steps.allowed_losses(tx, run_id)
+                most = allowed[run_id]
+                last = most is not None and row[7] == TrialState.RUNNING and attempts + 1 > most
+                state = TrialState.DONE if last else TrialState.PENDING
+                steps.unfence(tx, row, state, steps.failure("WorkerLost", f"worker {worker} {why}"))
+                if last:
+                    steps.count(tx, run_id, state, Outcome.WORKER_LOST, 1, worker)
+                taken.append(Lease(run_id, key, idx, worker, fence, attempts + 1, expires_at))
+        return taken

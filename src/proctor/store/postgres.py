@@ -78,12 +78,14 @@ _RENUMBER = (
 class PostgresDatabase:
     """A PostgreSQL database. Each thread that writes has its own connection while it does."""
 
+    remote = True
+
     def __init__(self, url: str, *, busy_s: float = 30.0, clock: Clock | None = None) -> None:
         self._wording = Wording(clock=clock, **_WORDS)
         self._pid = os.getpid()
         self._open = True
         self._mine = threading.local()
-        """Of each thread: the transaction it has begun, and the connection on which it listens."""
+        """Of each thread: the connection on which it listens."""
         self._listeners: list[Any] = []
         self._notified = 0.0
         try:
@@ -109,29 +111,19 @@ class PostgresDatabase:
             raise
 
     def read(self, sql: str, params: Params = _NO_PARAMS, /) -> Sequence[Row]:
-        """The rows of one query; inside a transaction of this thread, as that one sees them."""
-        with self._explained():
-            if (current := self._current()) is not None:
-                return current.execute(sql, params)
-            with self._live().connect() as connection:
-                return _PostgresTransaction(connection, self._wording).execute(sql, params)
+        """The rows of one query."""
+        with self._explained(), self._live().connect() as connection:
+            return _PostgresTransaction(connection, self._wording).execute(sql, params)
 
     @contextmanager
     def write(self) -> Iterator[Transaction]:
-        """A transaction; one that this thread has begun already is joined."""
-        if (current := self._current()) is not None:
-            with self._explained():
-                yield current
-            return
+        """A transaction, on a connection of its own."""
         with self._explained(), self._live().begin() as connection:
-            transaction = self._mine.transaction = _PostgresTransaction(connection, self._wording)
-            try:
-                yield transaction
-                if transaction.wrote_events and time.monotonic() - self._notified >= _NOTIFY_S:
-                    self._notified = time.monotonic()
-                    connection.execute(text(f"NOTIFY {_CHANNEL}"))
-            finally:
-                self._mine.transaction = None
+            transaction = _PostgresTransaction(connection, self._wording)
+            yield transaction
+            if transaction.wrote_events and time.monotonic() - self._notified >= _NOTIFY_S:
+                self._notified = time.monotonic()
+                connection.execute(text(f"NOTIFY {_CHANNEL}"))
 
     def mark(self) -> int:
         """Begin to listen, if this thread does not yet: what is written from now on ends a `wait`."""
@@ -172,10 +164,6 @@ class PostgresDatabase:
                     listener.close()
             self._engine.dispose(close=self._pid == os.getpid())
         self._open = False
-
-    def _current(self) -> _PostgresTransaction | None:
-        found: _PostgresTransaction | None = getattr(self._mine, "transaction", None)
-        return found if self._pid == os.getpid() else None
 
     def _live(self) -> Engine:
         if not self._open:
@@ -220,7 +208,7 @@ class PostgresDatabase:
 
 
 class _PostgresTransaction:
-    """Statements on the connection that this thread has begun a transaction on."""
+    """Statements on a connection with a transaction."""
 
     __slots__ = ("_connection", "_wording", "wrote_events")
 

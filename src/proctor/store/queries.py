@@ -38,7 +38,8 @@ VALUES (:run, :idx, :key, :kind, :subject, :subject_digest, :body, :agent, :agen
 _PAGE_OF_RUNS = "FROM runs WHERE {where} ORDER BY created_at DESC, id DESC LIMIT :limit"
 RUNS = f"SELECT {RUN_COLUMNS} {_PAGE_OF_RUNS}"
 COUNTS_OF_RUNS = f"""
-SELECT run_id, state, outcome, trials FROM run_counts WHERE run_id IN (SELECT id {_PAGE_OF_RUNS})
+SELECT run_id, state, outcome, sum(trials) FROM run_counts WHERE run_id IN (SELECT id {_PAGE_OF_RUNS})
+GROUP BY run_id, state, outcome
 """
 ONE_NAME = "lower(name) LIKE lower(:name) ESCAPE '!'"
 ONE_STATUS = "status = :status"
@@ -49,7 +50,10 @@ NTH_NEWEST = "SELECT id FROM runs ORDER BY created_at DESC, id DESC LIMIT 1 OFFS
 NEWEST_NAMED = "SELECT id FROM runs WHERE name = :name ORDER BY created_at DESC, id DESC LIMIT 1 OFFSET :nth"
 NEWEST_IN_FOLDER = "SELECT id FROM runs WHERE folder = :folder ORDER BY created_at DESC, id DESC LIMIT 1"
 RECENT_NAMES = "SELECT id, name FROM runs ORDER BY created_at DESC, id DESC LIMIT 200"
-COUNTS = "SELECT state, outcome, trials FROM run_counts WHERE run_id = :run ORDER BY outcome"
+COUNTS = """
+SELECT state, outcome, sum(trials) FROM run_counts WHERE run_id = :run
+GROUP BY state, outcome ORDER BY outcome
+"""
 DELETE_RUN = "DELETE FROM runs WHERE id = :run"
 STARTED = "SELECT started_at FROM runs WHERE id = :run"
 SET_STATUS = """
@@ -58,6 +62,7 @@ UPDATE runs SET status = :status,
                 finished_at = CASE WHEN :starts = 1 THEN NULL WHEN :ends = 1 THEN {now} ELSE finished_at END
 WHERE id = :run AND (status <> 'cancelled' OR :status = 'cancelled')
 """
+SET_FOLDER = "UPDATE runs SET folder = :folder, head = :head WHERE id = :id"
 STALLED = """
 SELECT id FROM runs WHERE status = 'running'
 AND NOT EXISTS (SELECT 1 FROM trials WHERE run_id = runs.id AND expires_at >= {now})
@@ -68,10 +73,6 @@ RETRIES = "SELECT detail FROM runs WHERE id = :run"
 # The life of a trial
 
 _READY = "t.run_id = :run AND t.state = 'pending' AND t.ready_at <= {now}"
-CLAIMABLE = f"""
-SELECT t.idx, t.key, t.fence, t.attempts, {{now}} FROM trials t WHERE {_READY}
-ORDER BY t.idx LIMIT :limit {{row_lock}}
-"""
 _TAKEABLE = f"SELECT {TRIAL_COLUMNS}, t.fence, t.attempts, {{now}} FROM trials t WHERE {_READY}"
 _IN_ORDER = "ORDER BY t.idx LIMIT :limit {row_lock}"
 TAKEABLE = f"{_TAKEABLE} {_IN_ORDER}"
@@ -83,23 +84,15 @@ SELECT r.id FROM runs r WHERE r.status = 'running' AND EXISTS (
   SELECT 1 FROM trials t WHERE t.run_id = r.id AND t.state = 'pending' AND t.ready_at <= {{now}} AND {_WITHIN}
 ) ORDER BY r.created_at, r.id LIMIT 20
 """
-CLAIM = """
-UPDATE trials SET state = 'leased', fence = :fence, worker = :worker, expires_at = :expires
-WHERE run_id = :run AND idx = :idx
-"""
 TAKE = """
 UPDATE trials SET state = 'running', fence = :fence, worker = :worker, expires_at = :expires,
                   started_at = :started_at
 WHERE run_id = :run AND idx = :idx
 """
 _HELD = "run_id = :run AND idx = :idx AND key = :key AND fence = :fence AND state IN ('leased', 'running')"
-BEGIN = f"UPDATE trials SET state = 'running', started_at = {{now}} WHERE {_HELD}"
 RENEW = f"UPDATE trials SET expires_at = {{now}} + :lease_s WHERE {_HELD}"
 STILL_HELD = """
 SELECT idx, fence FROM trials WHERE run_id = :run AND idx IN ({idxs}) AND expires_at IS NOT NULL
-"""
-GIVE_BACK = f"""
-UPDATE trials SET state = 'pending', worker = NULL, expires_at = NULL, started_at = NULL WHERE {_HELD}
 """
 FINISH = f"""
 UPDATE trials SET state = :state, attempts = :number, outcome = :outcome, ready_at = {{now}} + :delay_s,
@@ -129,10 +122,6 @@ WHERE run_id = :run AND state = 'done' AND outcome IN ({_LOST})
 """
 UNCOUNT_LOST = f"UPDATE attempts SET counts = 0 WHERE run_id = :run AND counts = 1 AND outcome IN ({_LOST})"
 FORGET_LOST = f"DELETE FROM run_counts WHERE run_id = :run AND state = 'done' AND outcome IN ({_LOST})"
-WORKERS = (
-    "SELECT DISTINCT t.worker FROM trials t WHERE t.expires_at IS NOT NULL AND {where} ORDER BY t.worker"
-)
-
 HOLDERS = """
 SELECT worker, max(expires_at) FROM trials WHERE run_id = :run AND expires_at IS NOT NULL
 GROUP BY worker ORDER BY worker
@@ -147,8 +136,9 @@ VALUES (:run, :idx, :number, (SELECT subject FROM trials WHERE run_id = :run AND
         :counts, :started_at, :ended_at, :reward, :worker, :record, :work_s)
 """
 COUNT_TRIALS = """
-INSERT INTO run_counts (run_id, state, outcome, trials) VALUES (:run, :state, :outcome, :trials)
-ON CONFLICT (run_id, state, outcome) DO UPDATE SET trials = run_counts.trials + excluded.trials
+INSERT INTO run_counts (run_id, state, outcome, shard, trials)
+VALUES (:run, :state, :outcome, :shard, :trials)
+ON CONFLICT (run_id, state, outcome, shard) DO UPDATE SET trials = run_counts.trials + excluded.trials
 """
 REFER = """
 INSERT INTO blob_refs (run_id, digest, size_bytes) VALUES (:run, :digest, :size_bytes)
@@ -203,7 +193,6 @@ WHERE run_id = :run AND key = :key RETURNING idx
 
 # Blobs
 
-REFS_OF_RUN = "SELECT digest FROM blob_refs WHERE run_id = :run"
 ORPHANS = """
 SELECT digest FROM blob_refs WHERE run_id = :run
 AND NOT EXISTS (SELECT 1 FROM blob_refs other WHERE other.digest = blob_refs.digest AND other.run_id <> :run)
@@ -237,7 +226,9 @@ SELECT DISTINCT t.run_id FROM (
   SELECT run_id, state, outcome, count(*) AS trials FROM trials
   WHERE state IN ('done', 'cancelled') GROUP BY run_id, state, outcome
 ) t
-LEFT JOIN run_counts c ON c.run_id = t.run_id AND c.state = t.state AND c.outcome = t.outcome
+LEFT JOIN (
+  SELECT run_id, state, outcome, sum(trials) AS trials FROM run_counts GROUP BY run_id, state, outcome
+) c ON c.run_id = t.run_id AND c.state = t.state AND c.outcome = t.outcome
 WHERE c.trials IS NULL OR c.trials <> t.trials ORDER BY t.run_id LIMIT 20
 """
 UNANSWERED = """

@@ -103,11 +103,25 @@ CREATE TABLE run_counts (
   run_id TEXT NOT NULL,
   state TEXT NOT NULL,
   outcome TEXT NOT NULL,
+  shard INTEGER DEFAULT 0 NOT NULL,
   trials INTEGER NOT NULL,
-  PRIMARY KEY (run_id, state, outcome),
+  PRIMARY KEY (run_id, state, outcome, shard),
   FOREIGN KEY(run_id) REFERENCES runs (id) ON DELETE CASCADE
 )
  STRICT;
+
+CREATE TABLE run_inputs (
+  run_id TEXT NOT NULL,
+  name TEXT NOT NULL,
+  digest TEXT NOT NULL,
+  size_bytes INTEGER NOT NULL,
+  place TEXT NOT NULL,
+  PRIMARY KEY (run_id, name),
+  FOREIGN KEY(run_id) REFERENCES runs (id) ON DELETE CASCADE
+)
+ STRICT;
+
+CREATE INDEX run_inputs_by_name ON run_inputs (name);
 
 CREATE TABLE spending (
   scope TEXT NOT NULL,

@@ -49,6 +49,8 @@ _WORDS = {
 class SqliteDatabase:
     """One SQLite file, or `:memory:`. One connection behind a lock: writers would queue in any case."""
 
+    remote = False
+
     def __init__(self, path: str, *, busy_s: float = 30.0, clock: Clock | None = None) -> None:
         self.where = path
         self._wording = Wording(clock=clock, **_WORDS)
@@ -67,13 +69,9 @@ class SqliteDatabase:
 
     @contextmanager
     def write(self) -> Iterator[Transaction]:
-        """A transaction that holds the write lock from its start; one that is open here already is joined."""
+        """A transaction that holds the write lock from its start."""
         with self._lock:
             connection = self._live()
-            if connection.in_transaction:
-                with self._explained():
-                    yield _SqliteTransaction(connection, self._wording)
-                return
             if self._read_only:
                 raise StoreError(_READ_ONLY.format(path=self.where))
             with self._explained():

@@ -64,8 +64,9 @@ run_counts = Table(
     _of_run(),
     Column("state", Text, nullable=False),
     Column("outcome", Text, nullable=False),
+    Column("shard", Integer, nullable=False, server_default=text("0")),
     Column("trials", Integer, nullable=False),
-    PrimaryKeyConstraint("run_id", "state", "outcome"),
+    PrimaryKeyConstraint("run_id", "state", "outcome", "shard"),
     sqlite_strict=True,
 )
 
@@ -159,6 +160,19 @@ blob_refs = Table(
     Column("size_bytes", BigId, nullable=False),
     PrimaryKeyConstraint("run_id", "digest"),
     Index("blob_refs_by_digest", "digest"),
+    sqlite_strict=True,
+)
+
+run_inputs = Table(
+    "run_inputs",
+    metadata,
+    _of_run(),
+    Column("name", Text, nullable=False),
+    Column("digest", Text, nullable=False),
+    Column("size_bytes", BigId, nullable=False),
+    Column("place", Text, nullable=False),
+    PrimaryKeyConstraint("run_id", "name"),
+    Index("run_inputs_by_name", "name"),
     sqlite_strict=True,
 )
 

@@ -90,6 +90,7 @@ class TaskAttempt:
         self.plan = plan
         self.task = plan.task
         self.trial = trial
+        self.access = setting.give_access(trial, lease)
         self.lease = lease
         self.folder = setting.collector.folder(trial, lease.attempt)
         self.redactor = setting.redactor
@@ -287,6 +288,7 @@ class TaskAttempt:
             step,
             self.workdir,
             self.env,
+            self.access,
             self.trajectory,
             self.logs.write,
         )

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from tests.taking import take
 
 from proctor.engine.stop import Stop
 from proctor.errors import Exit, SandboxError, UsageError
@@ -16,21 +17,21 @@ from proctor.model.outcome import Outcome
 from proctor.model.plan import PlannedTrial
 from proctor.model.record import AttemptRecord
 from proctor.model.run import Execution
-from proctor.model.trial import Lease, RunStatus
+from proctor.model.trial import RunStatus
 from proctor.runs.executors import WorkerContext
 from proctor.runs.perf.executor import Guilt, perf_executor
 from proctor.runs.perf.guard import Ended, Guard, _beat, last_word, work
 from proctor.runs.perf.run import Quiet, quiet
 from proctor.runs.perf.scenario import DEFAULT, load_scenario, plan_episodes
 from proctor.runs.perf.system import SystemSampler
-from proctor.runs.running import Job, create, execute
+from proctor.runs.running import ReadyRun, create, execute
 from proctor.sandbox.fake import Fake
 from proctor.settings import Settings
 from proctor.store.blobs import open_blobs
 from proctor.store.open import open_store
 
 pytestmark = pytest.mark.anyio
-MakeJob = Callable[..., Job]
+MakeJob = Callable[..., ReadyRun]
 
 
 class Ear(Quiet):
@@ -43,7 +44,7 @@ class Ear(Quiet):
 
 @pytest.fixture
 def make_job(tmp_path: Path, settings: Settings) -> MakeJob:
-    def make(agents: str = "oracle, nop", episodes: int = 4, **more: Any) -> Job:
+    def make(agents: str = "oracle, nop", episodes: int = 4, **more: Any) -> ReadyRun:
         file = tmp_path / "scenario.yaml"
         task = more.get("task", DEFAULT.parent / "word-count")
         file.write_text("".join(f"- {{task: {task}, agent: '{name}'}}\n" for name in agents.split(", ")))
@@ -148,8 +149,7 @@ async def test_a_worker_that_died_gives_its_episodes_back(make_job: MakeJob, set
 
     dead = f"{socket.gethostname()}:999999999:1:abc"
     with open_store(settings.store_url) as store:
-        lease: Lease = store.claim(job.info.id, worker=dead, lease_s=1000)[0]
-        store.begin(lease)
+        take(store, job.info.id, worker=dead, lease_s=1000)
     assert await execute(job, listener=ear, stop=Stop()) is RunStatus.DONE
     assert len(ear.ends) == 4
 

@@ -15,15 +15,19 @@ from proctor.model.task import Task
 from proctor.model.trial import Lease
 from proctor.runs.executors import WorkerContext, task_plans, task_setting
 from proctor.sandbox.base import Root, SandboxRequest
+from proctor.sandbox.fake import Fake, FakeCommand, FakeResult
 from proctor.store.blobs import Blobs
 from proctor.trial.task.sandboxes import limits_for
 from proctor.trial.task.setting import TaskSetting
 from proctor.trial.task_executor import TaskExecutor
 
 if TYPE_CHECKING:
-    from proctor.runs.running import Job
+    from proctor.runs.running import ReadyRun
 
 _NONE: Mapping[str, Guilt] = {}
+_WORKED = "/tmp/an-agent-worked"  # noqa: S108 - a name in a dictionary, not a file
+_SETTING_UP = ("mkdir -p", "/bin/true")
+"""What the harness itself runs inside."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,16 +41,12 @@ class Guilt:
 
 
 def perf_executor(
-    job: Job, blobs: Blobs, worker: WorkerContext, guilty: Mapping[str, Guilt] = _NONE
+    ready: ReadyRun, blobs: Blobs, worker: WorkerContext, guilty: Mapping[str, Guilt] = _NONE
 ) -> PerfExecutor:
     """For real sandboxes, or for the pretended ones when those were asked for."""
-    backend = None
-    if job.spec.sandbox.backend == "fake":
-        from proctor.runs.perf.pretend import pretended
-
-        backend = pretended()
-    setting = task_setting(job, blobs, worker, backend)
-    return PerfExecutor(TaskExecutor(setting, task_plans(job)), guilty)
+    backend = _pretended() if ready.spec.sandbox.backend == "fake" else None
+    setting = task_setting(ready, blobs, worker, backend)
+    return PerfExecutor(TaskExecutor(setting, task_plans(ready)), guilty)
 
 
 class PerfExecutor:
@@ -112,3 +112,20 @@ async def _try_out(setting: TaskSetting, task: Task, root: Root, number: int) ->
         await sandbox.exec(["/bin/true"], cwd="/", timeout_s=30)
     finally:
         await sandbox.stop()
+
+
+def _pretended() -> Fake:
+    """Sandboxes that execute nothing, for the cost of the harness alone.
+
+    Every command succeeds at once; the tests give 1 where an agent ran a command, and 0 otherwise.
+    """
+    return Fake(handler=_handle)
+
+
+def _handle(command: FakeCommand) -> FakeResult:
+    if command.argv[-1] == "/tests/test.sh":
+        reward = b"1\n" if _WORKED in command.files else b"0\n"
+        command.files["/logs/verifier/reward.txt"] = reward
+    elif not command.argv[-1].startswith(_SETTING_UP):
+        command.files[_WORKED] = b""
+    return FakeResult()

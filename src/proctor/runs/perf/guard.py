@@ -30,7 +30,7 @@ from proctor.model.trial import Lease, RunStatus
 from proctor.processes import describe_status, kill_tree
 from proctor.runs.perf.executor import Guilt, perf_executor
 from proctor.runs.perf.system import SystemSampler
-from proctor.runs.running import Job, execute
+from proctor.runs.running import ReadyRun, execute
 from proctor.store.open import open_store
 
 BEAT_S = 0.5
@@ -58,19 +58,24 @@ class Guard:
     """Keeps a child at work until every episode has an outcome."""
 
     def __init__(
-        self, job: Job, make_listener: MakeListener, sampler: SystemSampler, *, grace_s: float = GRACE_S
+        self,
+        ready: ReadyRun,
+        make_listener: MakeListener,
+        sampler: SystemSampler,
+        *,
+        grace_s: float = GRACE_S,
     ) -> None:
-        self.job = job
+        self.ready = ready
         self.make_listener = make_listener
         self.sampler = sampler
-        self.silence_s = (job.spec.timeout_s or 600.0) + grace_s
+        self.silence_s = (ready.spec.timeout_s or 600.0) + grace_s
         self.guilty: dict[str, Guilt] = {}
         self._child: int | None = None
 
     def run(self) -> RunStatus:
         """Return when all is done or a person stopped it; raise what the harness itself ran into."""
         alone = 0
-        for _ in range(3 * len(self.job.plan) + 3):
+        for _ in range(3 * len(self.ready.plan) + 3):
             with self._forwarded_signals():
                 ended = self._watch(*self._fork(alone))
             if ended.said:
@@ -92,14 +97,16 @@ class Guard:
     def _suspects(self, ended: Ended) -> int:
         """Take back what ran when the child died: one is guilty, several are tried again alone."""
         now = time.time()
-        with open_store(self.job.settings.store_url) as store:
+        with open_store(self.ready.settings.store_url) as store:
             leases = [
                 lease
-                for worker in store.workers(self.job.info.id)
+                for worker in store.workers(self.ready.info.id)
                 if f":{self._child}:" in worker
                 for lease in store.release_worker(worker, again=True)
             ]
-            lost = {row.record.key: row.record for row in store.attempts(self.job.info.id) if not row.counts}
+            lost = {
+                row.record.key: row.record for row in store.attempts(self.ready.info.id) if not row.counts
+            }
         how = "hung" if ended.silent else f"ended with {describe_status(ended.status)}"
         if not leases:
             raise SandboxError(f"the harness process {how} while no episode ran; see its output above")
@@ -122,7 +129,7 @@ class Guard:
         pid = os.fork()
         if pid == 0:
             os.close(reader)
-            _be_child(self.job, self.make_listener, self.guilty, alone, writer)
+            _be_child(self.ready, self.make_listener, self.guilty, alone, writer)
         os.close(writer)
         self._child = self.sampler.pid = pid
         return pid, reader
@@ -205,7 +212,7 @@ class _Told(ProctorError):  # noqa: N818 - it carries somebody else's error
 
 
 def _be_child(
-    job: Job, make_listener: MakeListener, guilty: Mapping[str, Guilt], alone: int, writer: int
+    ready: ReadyRun, make_listener: MakeListener, guilty: Mapping[str, Guilt], alone: int, writer: int
 ) -> NoReturn:
     """Do the work and say how it went; never return into the parent's stack."""
     signal.signal(signal.SIGINT, signal.default_int_handler)
@@ -213,7 +220,7 @@ def _be_child(
         signal.signal(each, signal.SIG_DFL)
     with suppress(OSError):
         os.setpgid(0, 0)  # a Ctrl-C reaches it once, through the parent
-    said = last_word(lambda: work(job, make_listener, guilty, alone, writer))
+    said = last_word(lambda: work(ready, make_listener, guilty, alone, writer))
     with suppress(OSError, ValueError):
         os.write(writer, b"\n" + json.dumps(said).encode() + b"\n")
         sys.stdout.flush()
@@ -234,7 +241,7 @@ def last_word(begin: Callable[[], Coroutine[Any, Any, dict[str, Any]]]) -> dict[
 
 
 async def work(
-    job: Job, make_listener: MakeListener, guilty: Mapping[str, Guilt], alone: int, writer: int
+    ready: ReadyRun, make_listener: MakeListener, guilty: Mapping[str, Guilt], alone: int, writer: int
 ) -> dict[str, Any]:
     """Execute the run with a heartbeat. `alone`: run this many episodes one at a time, then stop."""
     stop = Stop()
@@ -242,11 +249,11 @@ async def work(
     with make_listener() as listener, stop.on_signals():
         turn = _Turn(listener, alone, stop, writer)
         status = await execute(
-            job,
+            ready,
             listener=turn,
             stop=stop,
-            parallel=1 if alone else job.spec.parallel,
-            open_executor=lambda job, blobs, worker: perf_executor(job, blobs, worker, guilty),
+            parallel=1 if alone else ready.spec.parallel,
+            open_executor=lambda ready, blobs, worker: perf_executor(ready, blobs, worker, guilty),
             goes_on=lambda: turn.over,
         )
     beating.cancel()

@@ -27,7 +27,7 @@ from proctor.runfolder.perf.footprint import Footprint, footprint
 from proctor.runs.perf.guard import Guard, MakeListener
 from proctor.runs.perf.scenario import Episodes, Scenario, load_scenario, plan_episodes
 from proctor.runs.perf.system import SystemSampler
-from proctor.runs.running import Job, create
+from proctor.runs.running import ReadyRun, create
 from proctor.sandbox.choose import BACKENDS, choose
 from proctor.settings import Settings
 from proctor.store.open import open_store
@@ -109,17 +109,17 @@ def run_perf(
     )
     _check_early(request)
     written = {"perf": scenario.name, "scenario": [entry.to_mapping() for entry in scenario.entries]}
-    job = create(episodes.spec, written, settings, plan=episodes.plan, execution=Execution.PERF)
+    ready = create(episodes.spec, written, settings, plan=episodes.plan, execution=Execution.PERF)
     sampler, began = SystemSampler(), time.time()
-    guard = Guard(job, listen, sampler, **({} if grace_s is None else {"grace_s": grace_s}))
+    guard = Guard(ready, listen, sampler, **({} if grace_s is None else {"grace_s": grace_s}))
     status = guard.run()
-    run = gather(request, scenario, episodes, job, sampler, began)
+    run = gather(request, scenario, episodes, ready, sampler, began)
     taken = claim_set(request.output_dir, datetime.now(UTC))
     try:
         files = write_set(taken, run, _charts(run))
     finally:
         release(taken)
-    problems = check_set(taken, run_root=job.folder) if request.strict_spec else []
+    problems = check_set(taken, run_root=ready.folder) if request.strict_spec else []
     summary = documents.summary(run)
     gate = _judge(request, summary, run) if status is RunStatus.DONE else None
     return PerfResult(summary, tuple(files), tuple(problems), gate, status)
@@ -153,16 +153,16 @@ def gather(
     request: PerfRequest,
     scenario: Scenario,
     episodes: Episodes,
-    job: Job,
+    ready: ReadyRun,
     sampler: SystemSampler,
     began: float,
 ) -> PerfRun:
     """Everything the documents need, from the store and the run folder."""
-    left = footprint(job.folder)
-    with open_store(job.settings.store_url) as store:
-        info = store.run(job.info.id)
+    left = footprint(ready.folder)
+    with open_store(ready.settings.store_url) as store:
+        info = store.run(ready.info.id)
         started = info.started_at or began
-        found = _episodes(store.attempts(info.id), episodes, job, left, started)
+        found = _episodes(store.attempts(info.id), episodes, ready, left, started)
     gathered = tuple(with_queue(found, request.workers))
     system = sampler.to_mapping()
     return PerfRun(
@@ -176,9 +176,9 @@ def gather(
         compress=request.compress,
         scenario_name=scenario.name,
         scenario=tuple(_shown(entry.to_mapping(), scenario) for entry in scenario.entries),
-        sandbox=job.spec.sandbox.backend,
+        sandbox=ready.spec.sandbox.backend,
         system=system,
-        run_artifacts=left.to_mapping(_relative(job.folder)),
+        run_artifacts=left.to_mapping(_relative(ready.folder)),
         prepare_s=max(0.0, started - began),
         environment=_portable(info.environment),
         vcs=info.vcs,
@@ -193,7 +193,7 @@ def gather(
 
 
 def _episodes(
-    attempts: Iterator[Any], episodes: Episodes, job: Job, left: Footprint, started: float
+    attempts: Iterator[Any], episodes: Episodes, ready: ReadyRun, left: Footprint, started: float
 ) -> list[Episode]:
     """The attempt that counts of each episode; how many there were before it is kept."""
     tries: dict[str, int] = {}
@@ -210,7 +210,7 @@ def _episodes(
                 record,
                 expect=episodes.expect[trial.key],
                 began=started,
-                trace=read_trace(job.folder / folder / "trajectory.json", record),
+                trace=read_trace(ready.folder / folder / "trajectory.json", record),
                 attempts=tries[trial.key],
                 artifact_bytes=sum(left.trials.get(each, 0) for each in {folder, trial_folder(trial)}),
             )

@@ -14,7 +14,7 @@ from proctor.model.spec import SandboxSpec, Spec, TaskEntry
 from proctor.model.task import Network, Task
 from proctor.model.vetting import Check, check_of
 from proctor.runs.planning import plan_spec
-from proctor.runs.running import Job, create
+from proctor.runs.running import ReadyRun, create
 from proctor.sandbox.choose import choose
 from proctor.settings import Settings
 from proctor.spec.grammar import granted_names
@@ -51,7 +51,7 @@ class _Gathered:
     """Task digest → check → why it is not tried."""
 
 
-def create_vetting(request: VetRequest, settings: Settings) -> Job:
+def create_vetting(request: VetRequest, settings: Settings) -> ReadyRun:
     """A run with every trial that the request means."""
     named = settings.sandbox if request.sandbox == "auto" else request.sandbox
     spec = Spec(

@@ -11,7 +11,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Protocol, runtime_checkable
 
-from proctor.agents.base import AgentContext, AgentUnavailable, LogWriter
+from proctor.agents.base import AgentContext, AgentUnavailable, LogWriter, ModelAccess
 from proctor.agents.oracle import Oracle
 from proctor.agents.trajectory import Trajectory
 from proctor.errors import ProctorError, SandboxError, UsageError
@@ -45,6 +45,7 @@ def agent_context(
     step: Step | None,
     workdir: str,
     env: Mapping[str, str],
+    access: ModelAccess,
     trajectory: Trajectory,
     log: LogWriter,
 ) -> AgentContext:
@@ -64,9 +65,7 @@ def agent_context(
         skills_dir=task.environment.skills_dir,
         prior=_prior(task, step),
         solution_env=_solution_env(setting, plan),
-        model_base_url=setting.model_base_url,
-        model_token=setting.model_token,
-        model_ca_bundle=setting.model_ca_bundle,
+        access=access,
         trajectory=trajectory,
         log=log,
     )
@@ -143,7 +142,8 @@ async def _look(setting: TaskSetting, plan: TaskTrialPlan, agent: NeedsProgram, 
         return ""  # what is started or set up first may bring the program; each trial looks for itself
     workdir = workdir_of(task, root)
     nowhere = Trajectory(session_id="", agent="", version="")
-    context = agent_context(setting, plan, trial, None, workdir, env, nowhere, lambda *_: None)
+    access = ModelAccess(model=trial.model)  # it is only looked at what is there
+    context = agent_context(setting, plan, trial, None, workdir, env, access, nowhere, lambda *_: None)
     sandbox = setting.backend.sandbox(sandbox_request(setting, task, trial, root, env, suffix="look"))
     await sandbox.start()
     try:

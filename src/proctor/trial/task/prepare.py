@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -38,8 +38,16 @@ class TaskTrialPlan:
 class Preparation:
     """Prepares the trials of one run; what several trials share is read once."""
 
-    def __init__(self, spec: Spec, cache_dir: Path, secrets: Mapping[str, str] | None = None) -> None:
+    def __init__(
+        self,
+        spec: Spec,
+        cache_dir: Path,
+        secrets: Mapping[str, str] | None = None,
+        read_task: Callable[[PlannedTrial, Path], Task] | None = None,
+    ) -> None:
+        """`read_task` finds the task of a trial as it was planned; `read_planned` where none is given."""
         self.spec = spec
+        self.read_task = read_task or read_planned
         self.secrets = secrets or {}
         self.cache_dir = cache_dir
         self._tasks: dict[str, Task] = {}
@@ -75,13 +83,10 @@ class Preparation:
         )
 
     def _task(self, trial: PlannedTrial) -> Task:
-        path = str(trial.path)
-        if path not in self._tasks:
-            self._tasks[path] = read_runnable(Path(path), self.cache_dir)
-        task = self._tasks[path]
-        if task.digest != trial.subject_digest:
-            raise TaskError(f"{path}: the task has changed since this run was planned")
-        return task
+        known = f"{trial.subject_digest} {trial.path}"
+        if known not in self._tasks:
+            self._tasks[known] = self.read_task(trial, self.cache_dir)
+        return self._tasks[known]
 
     def _agent(self, trial: PlannedTrial, entry: TaskEntry) -> Agent:
         name = str(trial.agent)
@@ -89,6 +94,14 @@ class Preparation:
             options = resolved(entry.agent_options, self.secrets)
             self._agents[trial.body, name] = make_agent(name, options)
         return self._agents[trial.body, name]
+
+
+def read_planned(trial: PlannedTrial, cache_dir: Path) -> Task:
+    """The task at the place where it was planned; TaskError when it is another one now."""
+    task = read_runnable(Path(str(trial.path)), cache_dir)
+    if task.digest != trial.subject_digest:
+        raise TaskError(f"{trial.path}: the task has changed since this run was planned")
+    return task
 
 
 def own_overrides(task: Task) -> dict[str, Any]:

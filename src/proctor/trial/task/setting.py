@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Protocol
 
-from proctor.agents.base import Allowance
+from proctor.agents.base import Allowance, ModelAccess
 from proctor.errors import TaskError
 from proctor.model.plan import PlannedTrial
 from proctor.model.spec import SandboxSpec
@@ -51,9 +51,10 @@ class TaskSetting:
     collector: Collector
     timeout_s: float | None = None
     allowance: Allowance = field(default_factory=Allowance)
-    model_base_url: str = ""
-    model_token: str = ""
-    model_ca_bundle: str = ""
+    give_access: Callable[[PlannedTrial, Lease], ModelAccess] = lambda trial, _: ModelAccess(
+        model=trial.model
+    )
+    """Gives each attempt its own access to its model. The token is among the `secrets`."""
     given: Mapping[str, str] = field(default_factory=dict)
     """Where `${VAR}` of a task is looked up: what the spec grants of this machine's variables."""
     secrets: Mapping[str, str] = field(default_factory=dict)
@@ -69,8 +70,7 @@ class TaskSetting:
     """Limits how many sandboxes start at the same time."""
 
     def __post_init__(self) -> None:
-        known = {"MODEL_TOKEN": self.model_token, **self.secrets, **self.given}
-        object.__setattr__(self, "redactor", Redactor(known))
+        object.__setattr__(self, "redactor", Redactor({**self.secrets, **self.given}))
 
 
 def environment(setting: TaskSetting, plan: TaskTrialPlan) -> dict[str, str]:

@@ -8,7 +8,7 @@ from sqlalchemy.dialects import sqlite
 from sqlalchemy.types import TypeEngine
 
 revision = "0006"
-down_revision: str | None = "0004"
+down_revision: str | None = "0005"
 
 Real: TypeEngine[float] = sa.Double().with_variant(sqlite.REAL(), "sqlite")
 BigId: TypeEngine[int] = sa.BigInteger().with_variant(sqlite.INTEGER(), "sqlite")
