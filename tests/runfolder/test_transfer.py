@@ -1,9 +1,9 @@
 from __future__ import annotations
 
 import json
-from dataclasses import replace
 
 import pytest
+from msgspec.structs import replace
 
 from proctor.errors import NotFoundError, StoreError, UsageError
 from proctor.model.plan import Plan
@@ -153,7 +153,7 @@ def _huge(lines):
         (_wrong_digest, "does not match its digest"),
         (_wrong_size, "its record says 3"),
         (_no_such_file, "No such file"),
-        (_huge, "'number' is out of range"),
+        (_huge, "'number': expected `int` <= 9223372036854775807"),
     ],
 )
 def test_a_folder_that_lies_is_refused_and_leaves_nothing(tmp_path, place, other, change, reason):

@@ -9,9 +9,11 @@ import shutil
 import time
 from collections.abc import Callable, Coroutine, Mapping
 from contextlib import suppress
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
+
+from msgspec import structs
 
 from proctor.engine.base import Executor, Listener, Preflight, WarmsUp
 from proctor.engine.lease import worker_id
@@ -99,7 +101,7 @@ def create(
     )
     usual = settings.rollouts_dir if spec.tasks else settings.output_dir
     base = Path(spec.output_dir) if spec.output_dir else usual
-    info = replace(info, folder=str(claim_folder(base, info.name, info.id).resolve()))
+    info = structs.replace(info, folder=str(claim_folder(base, info.name, info.id).resolve()))
     try:
         RunFolder(Path(info.folder)).begin(info, plan)
         with open_store(settings.store_url) as store:

@@ -8,6 +8,8 @@ from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
+from msgspec import structs
+
 from proctor.engine.lease import worker_id
 from proctor.engine.stop import Stop
 from proctor.errors import NotFoundError, ProctorError, UsageError
@@ -101,7 +103,7 @@ class Server:
         info = store.run(info.id)
         if not Path(info.folder).is_dir():
             # Its coordinator has the folder; what an attempt leaves reaches it through the blobs.
-            info = replace(info, folder=str(self.settings.home / "worker" / info.id))
+            info = structs.replace(info, folder=str(self.settings.home / "worker" / info.id))
         job = checked(info, Plan(trials=tuple(store.planned(info.id))), self.settings)
         if not kind_of(job).shared:
             raise UsageError(f"run {info.id} measures the harness itself, which has to work alone")

@@ -10,8 +10,10 @@ import asyncio
 import time
 from collections.abc import Callable, Coroutine
 from contextlib import suppress
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any
+
+from msgspec.structs import replace
 
 from proctor.engine.base import Executor, Expecting, Listener
 from proctor.engine.retry import retry_delay_s

@@ -7,8 +7,10 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import fields, replace
+from dataclasses import replace
 from typing import Any
+
+from msgspec import structs
 
 from proctor.model.record import AttemptRecord
 from proctor.model.secret import SHORTEST, credentials_in
@@ -144,11 +146,12 @@ class Redactor:
             return record
         failure = record.failure
         if failure:
-            failure = replace(
+            failure = structs.replace(
                 failure, message=self.text(failure.message), traceback=self.text(failure.traceback)
             )
-        names = [each.name for each in fields(record) if each.name not in _NOT_FOREIGN]
-        return replace(record, failure=failure, **{name: self.value(getattr(record, name)) for name in names})
+        names = [name for name in record.__struct_fields__ if name not in _NOT_FOREIGN]
+        cleaned = {name: self.value(getattr(record, name)) for name in names}
+        return structs.replace(record, failure=failure, **cleaned)
 
     def stream(self) -> RedactedStream:
         """A new stream with these secrets."""

@@ -6,6 +6,7 @@ from pathlib import Path
 
 import jsonschema
 import pytest
+from msgspec import structs
 
 import proctor.runfolder
 from proctor.model.record import Artifact
@@ -100,7 +101,7 @@ def test_a_second_attempt_has_a_folder_of_its_own(tmp_path, rolled):
 
 def test_experiments_get_none_of_it(tmp_path, rolled):
     data = rolled.comparison(rollouts=1)
-    rollout_folder.write(replace(data, info=replace(data.info, kind="experiment")), tmp_path)
+    rollout_folder.write(replace(data, info=structs.replace(data.info, kind="experiment")), tmp_path)
     assert list(tmp_path.iterdir()) == []
 
 

@@ -8,8 +8,9 @@ from __future__ import annotations
 import errno
 import traceback
 from contextlib import suppress
-from dataclasses import replace
 from typing import TYPE_CHECKING
+
+from msgspec.structs import replace
 
 from proctor.errors import HostError, ImageError, ProctorError, SandboxError, StoreError
 from proctor.model.outcome import ENVIRONMENT_BROKEN, Outcome
