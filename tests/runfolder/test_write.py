@@ -54,7 +54,7 @@ def test_every_file_fits_its_published_schema(tmp_path, any_run, runs):
     for line in (tmp_path / NAME).read_text().splitlines():
         valid("series", json.loads(line))
     results = list(tmp_path.glob("trials/*/*/result.json"))
-    assert len(results) == len(any_run.finished)
+    assert len(results) == (len(any_run.finished) if any_run.info.kind == "experiment" else 0)
     for path in results:
         valid("result", json.loads(path.read_text()))
     for name in ("report.md", "report.html", "README.md", "spec.json"):

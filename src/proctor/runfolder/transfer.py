@@ -46,7 +46,7 @@ class Imported:
 def export_run(store: Store, blobs: Blobs, run_id: str, path: Path, report: Report) -> Path:
     """Write a run, as it is now, to a new folder with everything in it."""
     with new_folder(path) as beside:
-        folder = RunFolder(beside, blobs=blobs)
+        folder = RunFolder(beside, blobs=blobs, complete=True)
         try:
             data = RunData.from_store(store, run_id)
             folder.begin(

@@ -56,12 +56,16 @@ def claim_folder(base: Path, name: str, run_id: str) -> Path:
 
 
 class RunFolder:
-    """One run's folder, open for writing. With `blobs` the artifacts are copied in as attempts end."""
+    """One run's folder, open for writing. With `blobs` the artifacts are copied in as attempts end.
 
-    def __init__(self, path: Path, *, blobs: Blobs | None = None) -> None:
+    `complete`: rollouts too have a `result.json`, which says again what is in the series and the manifest.
+    """
+
+    def __init__(self, path: Path, *, blobs: Blobs | None = None, complete: bool = False) -> None:
         self.path = path
         self._base = str(path)
         self._blobs = blobs
+        self._complete = complete
         self._series: Series | None = None
         self._written: Written | None = None
         self._results: ResultWriter | None = None
@@ -181,7 +185,7 @@ class RunFolder:
         if self._blobs:
             for artifact, relative in zip(row.record.artifacts, paths, strict=True):
                 self._copy(artifact, relative)
-        if row.counts:
+        if row.counts and (self._complete or row.trial.kind == "experiment"):
             text = self._writer.encode(row.trial, row.record, paths)
             write_once(f"{self._base}/{trial_folder(row.trial)}/result.json", text)
 
