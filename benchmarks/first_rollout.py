@@ -3,7 +3,7 @@
 The wheel is built and unpacked into a folder of its own, with its modules compiled as pip does; the packages
 it needs are those of this interpreter. CPU is of the whole command with all that it starts, and of a second
 run there; a further rollout is the difference between runs of many and of one. The files are in the
-cache of the system.
+cache of the system. What a rollout leaves is counted in its own folder, folders themselves not.
 
     python benchmarks/first_rollout.py
     python benchmarks/first_rollout.py --rounds 10 --rollouts 101
@@ -72,6 +72,13 @@ def cpu_s(task: Path, project: Path, rollouts: int, env: dict[str, str]) -> floa
     return after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
 
 
+def left_behind(project: Path) -> tuple[float, float]:
+    """Files, and kB allocated for them, per rollout of every run in the project."""
+    folders = list(project.glob("data/rollouts/*/*/trials/*/*"))
+    sizes = [each.stat().st_blocks / 2 for folder in folders for each in folder.rglob("*") if each.is_file()]
+    return len(sizes) / len(folders), sum(sizes) / len(folders)
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--rounds", type=int, default=5)
@@ -96,6 +103,7 @@ def main() -> None:
             found["first"].append(first)
             found["second"].append(second)
             found["further"].append((many - second) / (options.rollouts - 1))
+        files, allocated_kb = left_behind(project)
     print(f"load {os.getloadavg()[0]:.1f}, {options.rounds} rounds; CPU, median and least")
     for label, key, unit, scale in (
         ("first rollout in a new folder", "first", "s", 1),
@@ -104,6 +112,7 @@ def main() -> None:
     ):
         values = [value * scale for value in found[key]]
         print(f"{label:<30} {statistics.median(values):6.2f} {min(values):6.2f} {unit}")
+    print(f"{'a rollout leaves':<30} {files:6.1f} files, {allocated_kb:.1f} kB allocated")
 
 
 if __name__ == "__main__":

@@ -88,7 +88,7 @@ def rollouts(tasks: int, each: int) -> list[PlannedTrial]:
 
 
 def _with_digest(trial: PlannedTrial, digest: str) -> PlannedTrial:
-    from dataclasses import replace
+    from msgspec.structs import replace
 
     return replace(trial, subject_digest=digest)
 

@@ -1,4 +1,4 @@
-"""Write commands.md, settings.md and task-format.md of docs/reference from the code.
+"""Write commands.md, settings.md and task-format.md of docs/reference, and JSON Schemas, from the code.
 
 With `--check` nothing is written; exit code 1 says that a page is not what the code says.
 """
@@ -12,6 +12,7 @@ from dataclasses import fields
 from pathlib import Path
 
 import click
+import schemas
 
 from proctor.cli.main import COMMANDS, group
 from proctor.errors import EXIT_MEANING, EXIT_ORDER
@@ -19,6 +20,7 @@ from proctor.settings import Settings
 from proctor.tasks.toml_file import FILES, TABLES
 
 FOLDER = Path(__file__).parent.parent / "docs/reference"
+SCHEMAS = Path(__file__).parent.parent / "src/proctor/runfolder/schemas"
 
 
 def commands() -> str:
@@ -114,6 +116,7 @@ def main() -> int:
         FOLDER / "commands.md": commands(),
         FOLDER / "settings.md": settings(),
         FOLDER / "task-format.md": task_format(),
+        **{SCHEMAS / f"{name}.json": schemas.schema(name) for name in schemas.NAMES},
     }
     if "--check" in sys.argv[1:]:
         stale = [page.name for page, text in pages.items() if not page.exists() or page.read_text() != text]

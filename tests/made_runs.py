@@ -8,6 +8,7 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
+from msgspec import structs
 
 from proctor.analysis.median_interval import median_interval
 from proctor.model.describe import describe_rows
@@ -228,7 +229,7 @@ class Runs:
 
     @staticmethod
     def renamed(data: RunData, **fields: Any) -> RunData:
-        return replace(data, info=replace(data.info, **fields))
+        return replace(data, info=structs.replace(data.info, **fields))
 
 
 @pytest.fixture

@@ -41,7 +41,7 @@ def test_what_is_proven_here_is_known(task, capsys, store_rollouts, monkeypatch)
     real = Store.recent
 
     def same_task(self, subject, *, limit=400):
-        from dataclasses import replace
+        from msgspec.structs import replace
 
         return [
             (replace(trial, subject_digest=digest), end) for trial, end in real(self, subject, limit=limit)

@@ -10,6 +10,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from msgspec import structs
 
 from proctor.cli.main import main
 from proctor.model.describe import describe
@@ -84,7 +85,7 @@ def measured(run_id: str, scale: float, *, at: float) -> None:
                 metrics={"duration_s": describe(values), "throughput_per_s": 1234.5678},
             )
         )  # fmt: skip
-    attempts[-1] = replace(
+    attempts[-1] = structs.replace(
         attempts[-1],
         outcome=Outcome.FAILED,
         failure=Failure(phase="execute_once", type="RuntimeError", message="a message " * 20),

@@ -1,5 +1,9 @@
 from __future__ import annotations
 
+import json
+
+from msgspec import convert
+
 from proctor.model.event import Event
 from proctor.model.outcome import Outcome
 from proctor.model.plan import Plan, PlannedTrial, trial_key
@@ -27,11 +31,11 @@ def test_a_record_survives_the_way_to_plain_data_and_back():
     for record in (make_record(), make_record(failure=None, artifacts=())):
         plain = record.to_mapping()
         assert plain["blame"] == "agent"
-        assert AttemptRecord.from_mapping(plain) == record
+        assert convert(json.loads(json.dumps(plain)), AttemptRecord) == record
 
 
 def test_fields_of_a_later_schema_are_ignored():
-    assert AttemptRecord.from_mapping({**make_record().to_mapping(), "later": 1}) == make_record()
+    assert convert({**make_record().to_mapping(), "later": 1}, AttemptRecord) == make_record()
 
 
 def trial(**changes) -> PlannedTrial:

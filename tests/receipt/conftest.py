@@ -7,11 +7,11 @@ import json
 import random
 import zipfile
 from collections.abc import Callable
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
+from msgspec.structs import replace
 
 from proctor.model.outcome import Outcome, from_reward
 from proctor.model.plan import Plan, PlannedTrial, trial_key

@@ -255,7 +255,7 @@ DOCUMENTS = {
     "bad rows": (
         "experiment",
         lambda files: files.update({"series.jsonl": b"{}\n"}),
-        "series.jsonl: 1: a row of run",
+        "series.jsonl: 1: 'counts' is missing",
     ),
     "a torn row": (
         "experiment",

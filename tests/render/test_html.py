@@ -1,9 +1,9 @@
 from __future__ import annotations
 
 import re
-from dataclasses import replace
 
 import pytest
+from msgspec.structs import replace
 from tests.render.pages import EVIL, checked
 
 from proctor.model.outcome import Outcome

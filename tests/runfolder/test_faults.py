@@ -22,7 +22,7 @@ from proctor.runfolder.write import RunFolder
 WRITER = """
 import sys
 from pathlib import Path
-from dataclasses import replace
+from msgspec.structs import replace
 from proctor.model.plan import Plan
 from proctor.runfolder.read import RunData
 from proctor.runfolder.write import RunFolder

@@ -1,10 +1,13 @@
 from __future__ import annotations
 
 import json
-from dataclasses import replace
+from pathlib import Path
 
+import jsonschema
 import pytest
+from msgspec.structs import replace
 
+import proctor.runfolder
 from proctor.errors import NotFoundError, StoreError, UsageError
 from proctor.model.plan import Plan
 from proctor.render.reporters import write_reports
@@ -67,6 +70,19 @@ def test_a_second_export_of_the_import_is_the_same_data(tmp_path, place, other):
     assert one.trials == two.trials
     for name in ("series.jsonl", "manifest.json", "metrics.json"):
         assert (tmp_path / "one" / name).read_bytes() == (tmp_path / "two" / name).read_bytes()
+
+
+def test_an_export_of_rollouts_has_the_result_of_each(tmp_path, runs):
+    data = runs.rollouts()
+    with open_store(str(tmp_path / "rollouts.db")) as store:
+        attempts = [(record, record is each.counted) for each in data.trials for record in each.attempts]
+        store.import_run(data.info, [each.planned for each in data.trials], attempts)
+        export_run(store, open_blobs(tmp_path / "blobs"), data.info.id, tmp_path / "out", write_reports)
+    schema = json.loads((Path(proctor.runfolder.__file__).parent / "schemas/result.json").read_text())
+    results = list((tmp_path / "out").glob("trials/*/*/result.json"))
+    assert len(results) == len(data.finished)
+    for each in results:
+        jsonschema.validate(json.loads(each.read_text()), schema)
 
 
 def test_importing_twice_changes_nothing_and_a_difference_is_refused(tmp_path, place, other):
@@ -153,7 +169,7 @@ def _huge(lines):
         (_wrong_digest, "does not match its digest"),
         (_wrong_size, "its record says 3"),
         (_no_such_file, "No such file"),
-        (_huge, "'number' is out of range"),
+        (_huge, "'number': expected `int` <= 9223372036854775807"),
     ],
 )
 def test_a_folder_that_lies_is_refused_and_leaves_nothing(tmp_path, place, other, change, reason):

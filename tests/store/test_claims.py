@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 import pytest
+from msgspec.structs import replace
 
 from proctor.model.plan import Plan
 from proctor.model.trial import Offers, RunStatus

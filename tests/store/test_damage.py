@@ -12,9 +12,8 @@ import pytest
 from proctor.cli.main import main
 from proctor.errors import StoreError
 from proctor.settings import load_settings
-from proctor.store.body import Body
 from proctor.store.damage import damaged, decodes, decodes_each
-from proctor.store.rows import pack, unpack, unpack_all
+from proctor.store.rows import attempt_record, pack, result_rows, unpack
 
 READING = (
     ["ls"], ["show", "latest"], ["report", "latest"], ["compare", "latest", "latest"], ["logs", "latest"],
@@ -52,11 +51,14 @@ def test_documents_that_cannot_be_decoded_are_damaged():
         with pytest.raises(StoreError, match="a row of the store is damaged"):
             unpack(wrong)
         with pytest.raises(StoreError, match="a row of the store is damaged"):
-            unpack_all([wrong])
-    with pytest.raises(StoreError, match="damaged"):
-        Body(whole[:-3])
-    with pytest.raises(StoreError, match="damaged"):
-        Body(b'{"metrics":{"a":\xff}}').get("metrics")
+            attempt_record((1, "passed", 1, 1.0, 2.0, None, "w", wrong), "k")
+        with pytest.raises(StoreError, match="a row of the store is damaged"):
+            list(result_rows([result_row(wrong)]))
+
+
+def result_row(body):
+    doc = '{"params":{},"overrides":{},"seed":0,"path":null}'
+    return (0, "k", "experiment", "s", None, None, doc, 1, "passed", 1.0, 2.0, None, None, body)
 
 
 def test_other_errors_pass_through():

@@ -493,4 +493,4 @@ class TestHistoryAndImport:
 
 
 def _fields(value: object) -> dict[str, object]:
-    return {name: getattr(value, name) for name in value.__dataclass_fields__}
+    return {name: getattr(value, name) for name in value.__struct_fields__}

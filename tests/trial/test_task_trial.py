@@ -9,6 +9,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 import pytest
+from msgspec import convert
 
 from proctor.agents.base import AgentContext, AgentFailed, AgentResult, BudgetExhausted
 from proctor.agents.oracle import Oracle
@@ -154,7 +155,7 @@ async def test_the_record_says_which_image_network_and_limits_it_had(tmp_path):
     limits = record.ledger["limits"]
     assert limits["cpus"] == 2
     assert limits["network"] in {"none", "public"}
-    again = AttemptRecord.from_mapping(json.loads(json.dumps(record.to_mapping())))
+    again = convert(json.loads(json.dumps(record.to_mapping())), AttemptRecord)
     assert again.image == record.image
 
 

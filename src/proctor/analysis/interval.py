@@ -13,10 +13,8 @@ from dataclasses import dataclass
 from functools import lru_cache
 
 from proctor.analysis.distributions import beta_quantile, normal_quantile, t_quantile
-from proctor.model.quick import quick
 
 
-@quick
 @dataclass(frozen=True, slots=True)
 class Interval:
     """A range that contains the truth in `level` of all such studies, by the method named."""

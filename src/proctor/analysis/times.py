@@ -19,7 +19,6 @@ from proctor.analysis.medians import Bools, Ratios, Spreads, ratios, spreads, ve
 from proctor.analysis.p_values import holm
 from proctor.analysis.resample import Array
 from proctor.analysis.verdict import Verdict, overall
-from proctor.model.quick import quick
 
 DEFAULT_NOISE = 0.05
 """Run-to-run spread of a median wall time (as a log), used without history. On the shared machine on
@@ -47,7 +46,6 @@ class Noise:
     """Degrees of freedom behind it; infinite for a default, which is a convention and not an estimate."""
 
 
-@quick
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Samples:
     """The values of one point on both sides."""
@@ -60,7 +58,6 @@ class Samples:
     waited_b: float = 0.0
 
 
-@quick
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PointComparison:
     """One point: B's median over A's, with an interval that contains the run-to-run noise."""

@@ -70,7 +70,7 @@ def _history(plan: Plan, store_url: str) -> Mapping[str, float]:
 
 
 def _print_json(spec: Spec, plan: Plan, expected: Estimate) -> None:
-    from dataclasses import asdict
+    from msgspec.structs import asdict
 
     from proctor.cli.table import print_json
 
@@ -110,7 +110,7 @@ def _print_plan(spec: Spec, plan: Plan, expected: Estimate, *, everything: bool)
 
 
 def _rows(trials: Sequence[PlannedTrial], plan: Plan) -> list[tuple[Any, ...]]:
-    from dataclasses import replace
+    from msgspec.structs import replace
 
     from proctor.model.arms import arm_of, named
 

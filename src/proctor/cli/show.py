@@ -13,8 +13,8 @@ import click
 from proctor.errors import Exit
 
 if TYPE_CHECKING:
+    from proctor.model.record import AttemptRow
     from proctor.model.run import RunInfo
-    from proctor.store.rows import AttemptRow
     from proctor.store.store import Store
 
 FIRST_TRIALS = 20
@@ -141,7 +141,7 @@ def _labels(store: Store, info: RunInfo) -> tuple[str, dict[int, str]]:
 
 def _print_json(store: Store, info: RunInfo, rows: Iterator[AttemptRow]) -> None:
     """The trials are written as they are read: a large run is never whole in memory."""
-    from dataclasses import asdict
+    from msgspec.structs import asdict
 
     document = {
         **asdict(info),

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
 from typing import Any
 
+from msgspec import Struct, field
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Event:
+
+class Event(Struct, frozen=True, kw_only=True, gc=False):
     """One state change of a run or of one of its trials."""
 
     id: int

@@ -6,36 +6,35 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
-from proctor.model.canonical import digest
-from proctor.model.quick import quick
+import msgspec
+
+from proctor.model.canonical import Count, Signed, digest
 from proctor.model.secret import shown
 
 MARKER = "PROCTOR_PERTURBATION"
 """The variable that tells disturbed trials from their siblings in keys and tables. No sandbox sees it."""
 
 
-@quick
-@dataclass(frozen=True, slots=True, kw_only=True)
-class PlannedTrial:
+class PlannedTrial(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     """One planned execution. For an experiment one parameter point, for a task one rollout."""
 
     key: str
-    index: int
+    index: Count
     kind: Literal["experiment", "task"]
     subject: str
     """The experiment's slug or the task's name."""
     subject_digest: str
     """What the subject was when planned: digest of the experiment's source or the task's content."""
-    body: int
+    body: Count
     """Which of the spec's experiments or task entries this trial belongs to."""
-    params: Mapping[str, Any] = field(default_factory=dict)
-    seed: int = 0
+    params: Mapping[str, Any] = msgspec.field(default_factory=dict)
+    seed: Signed = 0
     agent: str | None = None
     agent_version: str | None = None
     model: str | None = None
-    overrides: Mapping[str, Any] = field(default_factory=dict)
+    overrides: Mapping[str, Any] = msgspec.field(default_factory=dict)
     """What the run changes about the task, environment variables among it."""
-    rollout: int = 0
+    rollout: Count = 0
     path: str | None = None
     """Where the task's folder is on this machine. Not part of the key."""
 

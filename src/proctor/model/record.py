@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, field
+from collections.abc import Mapping
 from typing import Any
 
+from msgspec import Struct, field
+from msgspec.structs import asdict
+
+from proctor.model.canonical import Count, Number
 from proctor.model.outcome import Outcome
-from proctor.model.quick import quick
+from proctor.model.plan import PlannedTrial
 
 SCHEMA_VERSION = 1
 WORK = ("agent", "verify")
@@ -18,8 +21,7 @@ _LASTING = "Lasting"
 _SENTENCES = frozenset({"AgentFailed", "ImageError", "ProviderError", "SandboxError", "TaskError"})
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Failure:
+class Failure(Struct, frozen=True, kw_only=True, gc=False):
     """What went wrong, and in which phase."""
 
     phase: str
@@ -50,41 +52,37 @@ class Failure:
         return ": ".join(part for part in (self.phase, self.type, first) if part)
 
 
-@quick
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Artifact:
+class Artifact(Struct, frozen=True, kw_only=True, gc=False):
     """A file that an attempt left, addressed by content."""
 
     name: str
     digest: str
-    size_bytes: int
+    size_bytes: Count
     media_type: str = "application/octet-stream"
 
 
-@quick
-@dataclass(frozen=True, slots=True, kw_only=True)
-class AttemptRecord:
+class AttemptRecord(Struct, frozen=True, kw_only=True, gc=False):
     """One try at a trial, whole. `counts` is decided by the store: one attempt per trial has it."""
 
     key: str
-    number: int
+    number: Count
     outcome: Outcome
-    started_at: float
-    ended_at: float
-    reward: float | None = None
+    started_at: Number
+    ended_at: Number
+    reward: Number | None = None
     failure: Failure | None = None
-    phases_s: Mapping[str, float] = field(default_factory=dict)
+    phases_s: Mapping[str, Number] = field(default_factory=dict)
     """Duration of each phase: queue, image, start, setup, work, agent, verify, collect, teardown, stop."""
     metrics: Mapping[str, Any] = field(default_factory=dict)
     """Aggregates: `duration_s` and whatever the experiment or verifier reported."""
-    iterations: Sequence[Mapping[str, Any]] = ()
+    iterations: tuple[Mapping[str, Any], ...] = ()
     """Experiments: one row per measured iteration."""
     ledger: Mapping[str, Any] = field(default_factory=dict)
     """Resources: peak memory, CPU, throttling, OOM kills, I/O; which limits and which network were asked for
     (`limits`), and how each limit was enforced (`enforced`)."""
     usage: Mapping[str, Any] = field(default_factory=dict)
     """Model use: prompt_tokens, completion_tokens, cost_usd, requests, tool_calls, steps."""
-    artifacts: Sequence[Artifact] = ()
+    artifacts: tuple[Artifact, ...] = ()
     notes: tuple[str, ...] = ()
     """Warnings a reader of the number needs: contended, throttled, host-root, unenforced limits."""
     worker: str = ""
@@ -112,24 +110,22 @@ class AttemptRecord:
         return None if "image" in phases else self.ended_at - self.started_at
 
     def to_mapping(self) -> dict[str, Any]:
-        """Plain data, with the blame spelt out."""
-        found = {**asdict(self), "outcome": self.outcome.value, "blame": self.outcome.blame.value}
+        """Plain data that shares what the record holds, with the blame spelt out."""
+        found = asdict(self) | {"outcome": self.outcome.value, "blame": self.outcome.blame.value}
+        found["failure"] = asdict(self.failure) if self.failure else None
+        found["artifacts"] = [asdict(each) for each in self.artifacts]
         for name in LATER_FIELDS:
             if not found[name]:
                 del found[name]
         return found
 
-    @classmethod
-    def from_mapping(cls, data: Mapping[str, Any]) -> AttemptRecord:
-        """The inverse of `to_mapping`; fields of a later schema are ignored."""
-        known = {name: data[name] for name in cls.__dataclass_fields__ if name in data}
-        known["outcome"] = Outcome(known["outcome"])
-        if known.get("failure"):
-            known["failure"] = Failure(**known["failure"])
-        known["artifacts"] = tuple(Artifact(**each) for each in known.get("artifacts", ()))
-        known["iterations"] = tuple(known.get("iterations", ()))
-        known["notes"] = tuple(known.get("notes", ()))
-        return cls(**known)
+
+class AttemptRow(Struct, frozen=True, gc=False):
+    """One attempt, whether it is the one that counts, and the trial it belongs to."""
+
+    record: AttemptRecord
+    counts: bool
+    trial: PlannedTrial
 
 
 def work_s(phases_s: Mapping[str, Any]) -> float | None:

@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Any
 
+from msgspec import Struct, field
+from msgspec.structs import force_setattr
+
+from proctor.model.canonical import Count, Number, Signed
 from proctor.model.trial import RunStatus
 
 HOST_ROOT = "host root: every sandbox used this machine's own system; results are not reproducible elsewhere"
@@ -25,8 +28,7 @@ class Execution(StrEnum):
     PERF = "perf"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class RunInfo:
+class RunInfo(Struct, frozen=True, kw_only=True, gc=False):
     """A run without its trials."""
 
     id: str
@@ -34,12 +36,12 @@ class RunInfo:
     kind: str
     """experiment or task"""
     status: RunStatus
-    created_at: float
-    seed: int
-    started_at: float | None = None
-    finished_at: float | None = None
-    total: int = 0
-    done: int = 0
+    created_at: Number
+    seed: Signed
+    started_at: Number | None = None
+    finished_at: Number | None = None
+    total: Count = 0
+    done: Count = 0
     tags: tuple[str, ...] = ()
     notes: str = ""
     folder: str = ""
@@ -58,7 +60,7 @@ class RunInfo:
 
     def __post_init__(self) -> None:
         found = self.execution or _execution(self.kind, self.spec)
-        object.__setattr__(self, "execution", Execution(found))
+        force_setattr(self, "execution", Execution(found))
 
     @property
     def graded_run(self) -> str:

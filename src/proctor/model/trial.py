@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from enum import StrEnum
+
+from msgspec import Struct
 
 
 class TrialState(StrEnum):
@@ -26,8 +27,7 @@ class RunStatus(StrEnum):
     CANCELLED = "cancelled"
 
 
-@dataclass(frozen=True, slots=True)
-class Lease:
+class Lease(Struct, frozen=True, gc=False):
     """The right to write one trial's result, until it expires or passes to another worker."""
 
     run_id: str
@@ -39,8 +39,7 @@ class Lease:
     expires_at: float
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Offers:
+class Offers(Struct, frozen=True, kw_only=True):
     """What a worker can execute, for work of whatever run."""
 
     kinds: tuple[str, ...] = ("experiment", "task")

@@ -15,11 +15,13 @@ import json
 import math
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import asdict, replace
+from dataclasses import asdict
 from functools import partial
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any, Protocol
+
+from msgspec.structs import replace
 
 from proctor.errors import NotFoundError, SpecError, UsageError
 from proctor.model.canonical import canonical_json, derive_seed

@@ -8,14 +8,13 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from proctor.model.outcome import ENVIRONMENT_BROKEN, Outcome, from_reward
-from proctor.model.record import Artifact, AttemptRecord
+from proctor.model.record import Artifact, AttemptRecord, AttemptRow
 from proctor.quantity import number
 from proctor.receipt.differences import Difference, Findings, said, same
 from proctor.receipt.document import File
 from proctor.render.rollouts.trial_files import rubrics_of, weighted
 from proctor.runfolder.result import artifact_paths
 from proctor.runfolder.series import NAME as SERIES
-from proctor.runfolder.series import SeriesRow
 from proctor.trial.point.calibrate import aggregate
 from proctor.trial.task.reward import Reward, RewardInvalid, parse_reward
 
@@ -36,7 +35,7 @@ class Evidence:
         self._read = read
         self._found = found
 
-    def check(self, row: SeriesRow) -> None:
+    def check(self, row: AttemptRow) -> None:
         """Everything that can be calculated again for one attempt."""
         record = row.record
         self._outcome(row)
@@ -55,7 +54,7 @@ class Evidence:
             self._reward(row, by_name)
         self._usage(row, by_name)
 
-    def _outcome(self, row: SeriesRow) -> None:
+    def _outcome(self, row: AttemptRow) -> None:
         """An outcome, its reward and its failure say one thing."""
         record = row.record
         if not record.outcome.scored and record.reward is not None:
@@ -77,7 +76,7 @@ class Evidence:
                 row, "outcome", record.outcome.value, meant.value, f"a reward of {record.reward:g} means"
             )
 
-    def _metrics(self, row: SeriesRow) -> None:
+    def _metrics(self, row: AttemptRow) -> None:
         """Every aggregate from the iterations. Instruments with a pass of their own kept no iterations."""
         record = row.record
         expected = aggregate(record.iterations)
@@ -97,7 +96,7 @@ class Evidence:
         for name in expected.keys() - record.metrics.keys():
             self._wrong(row, f"metrics.{name}", None, expected[name]["mean"], "the iterations give a mean of")
 
-    def _reward(self, row: SeriesRow, by_name: Mapping[str, str]) -> None:
+    def _reward(self, row: AttemptRow, by_name: Mapping[str, str]) -> None:
         record = row.record
         if record.failure and record.failure.type == ENVIRONMENT_BROKEN:
             self._broken(row, by_name)
@@ -124,7 +123,7 @@ class Evidence:
         if not source and record.outcome in _BY_VERIFIER:
             self._wrong(row, "outcome", record.outcome.value, Outcome.VERIFIER_ERROR.value, "no reward means")
 
-    def _broken(self, row: SeriesRow, by_name: Mapping[str, str]) -> None:
+    def _broken(self, row: AttemptRow, by_name: Mapping[str, str]) -> None:
         """An environment that the agent broke is worth 0, and a control shows that the tests work."""
         self._value(row, "reward", row.record.reward, 0.0, "an environment that the agent broke is worth")
         path = by_name.get(CONTROL)
@@ -151,7 +150,7 @@ class Evidence:
                 return name, str(error)
         return "", "the verifier left no reward file"
 
-    def _steps(self, row: SeriesRow, by_name: Mapping[str, str]) -> None:
+    def _steps(self, row: AttemptRow, by_name: Mapping[str, str]) -> None:
         """Each step's own file; the whole is their mean over all steps, or the last of them."""
         record = row.record
         steps = {name: number(value) for name, value in _mapping(record.metrics["steps"]).items()}
@@ -168,7 +167,7 @@ class Evidence:
             mean = math.fsum(known) / len(known)
             self._wrong(row, "reward", record.reward, mean, "its steps have a mean of")
 
-    def _rubrics(self, row: SeriesRow, by_name: Mapping[str, str]) -> None:
+    def _rubrics(self, row: AttemptRow, by_name: Mapping[str, str]) -> None:
         record = row.record
         rubrics = rubrics_of(record)
         path = by_name.get("rubrics.json")
@@ -181,7 +180,7 @@ class Evidence:
                 score = 0.0
             self._value(row, "reward", record.reward, score, "the rubrics' weighted mean is")
 
-    def _usage(self, row: SeriesRow, by_name: Mapping[str, str]) -> None:
+    def _usage(self, row: AttemptRow, by_name: Mapping[str, str]) -> None:
         """Tokens, money and tool calls from the trajectory's steps."""
         usage = row.record.usage
         path = by_name.get("trajectory.json")
@@ -202,12 +201,12 @@ class Evidence:
         calls = sum(len(made) for step in steps if isinstance(made := step.get("tool_calls"), list))
         self._value(row, "usage.tool_calls", usage.get("tool_calls"), calls, "the trajectory's steps give")
 
-    def _value(self, row: SeriesRow, name: str, recorded: Any, expected: Any, source: str) -> None:
+    def _value(self, row: AttemptRow, name: str, recorded: Any, expected: Any, source: str) -> None:
         self._found.value(
             SERIES, name, recorded, expected, source, trial=row.trial, attempt=row.record.number
         )
 
-    def _wrong(self, row: SeriesRow, name: str, recorded: Any, expected: Any, source: str) -> None:
+    def _wrong(self, row: AttemptRow, name: str, recorded: Any, expected: Any, source: str) -> None:
         """As `_value`, for what is known to differ."""
         what = f"{name}: recorded {said(recorded)}, {source} {said(expected)}"
         self._found.add(
@@ -224,7 +223,7 @@ class Evidence:
 
 
 def check_artifact(
-    row: SeriesRow, artifact: Artifact, path: str, listed: File | None, found: Findings
+    row: AttemptRow, artifact: Artifact, path: str, listed: File | None, found: Findings
 ) -> None:
     """The record's digest of an artifact and the receipt's are one."""
     trial, attempt = row.trial, row.record.number

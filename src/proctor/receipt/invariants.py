@@ -9,15 +9,17 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Sequence
 
+from msgspec.structs import asdict
+
 from proctor.model.canonical import digest
 from proctor.model.outcome import Blame, Outcome
 from proctor.model.plan import PlannedTrial, trial_key
+from proctor.model.record import AttemptRow
 from proctor.model.run import RunInfo
 from proctor.model.trial import RunStatus
 from proctor.receipt.differences import Difference, Findings
 from proctor.runfolder.read import RunData, TrialResult
 from proctor.runfolder.series import NAME as SERIES
-from proctor.runfolder.series import SeriesRow, plain_trial
 
 MANIFEST, SUMMARY = "manifest.json", "summary.json"
 _CLOCK_S = 60.0
@@ -55,19 +57,17 @@ class Attempts:
         self._plan = {trial.key: trial for trial in planned}
         self._info = info
         self._found = found
-        self._last: SeriesRow | None = None
+        self._last: AttemptRow | None = None
         self.rows = 0
 
-    def look(self, row: SeriesRow, trial: PlannedTrial) -> None:
+    def look(self, row: AttemptRow, trial: PlannedTrial) -> None:
         """One row; `trial` is what the row itself says it belongs to."""
         self.rows += 1
         record, planned = row.record, self._plan.get(row.record.key)
         if planned is None:
             self._wrong(row, "belongs to a trial that the plan does not have", "key")
-        elif plain_trial(planned) != plain_trial(trial):
-            changed = [
-                name for name, value in plain_trial(planned).items() if plain_trial(trial)[name] != value
-            ]
+        elif planned != trial:
+            changed = [name for name, value in asdict(planned).items() if getattr(trial, name) != value]
             self._wrong(row, f"{', '.join(changed)}: not as planned for this key", changed[0])
         self._times(row)
         last = self._last
@@ -88,7 +88,7 @@ class Attempts:
             )
         self._last = row
 
-    def _follows(self, row: SeriesRow, last: SeriesRow) -> None:
+    def _follows(self, row: AttemptRow, last: AttemptRow) -> None:
         if last.counts:
             self._wrong(
                 row, ("follows an attempt that counts; an attempt that counts must be the last"), "counts"
@@ -96,7 +96,7 @@ class Attempts:
         if row.record.started_at < last.record.ended_at - _CLOCK_S:
             self._wrong(row, "started before the attempt before it had ended", "started_at")
 
-    def _times(self, row: SeriesRow) -> None:
+    def _times(self, row: AttemptRow) -> None:
         record, info = row.record, self._info
         took_s = record.ended_at - record.started_at
         if took_s < 0:
@@ -113,7 +113,7 @@ class Attempts:
         if info.finished_at is not None and record.ended_at > info.finished_at + _CLOCK_S:
             self._wrong(row, "ended after its run had", "ended_at")
 
-    def _wrong(self, row: SeriesRow, what: str, name: str) -> None:
+    def _wrong(self, row: AttemptRow, what: str, name: str) -> None:
         self._found.add(
             Difference(file=SERIES, what=what, trial=row.trial, attempt=row.record.number, field=name)
         )

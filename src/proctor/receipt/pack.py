@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, BinaryIO
 from proctor.errors import NotFoundError, StoreError, UsageError
 from proctor.model.place import safe_name
 from proctor.model.plan import Plan
-from proctor.model.record import Artifact
+from proctor.model.record import Artifact, AttemptRow
 from proctor.model.run import RunInfo
 from proctor.model.trial import RunStatus
 from proctor.receipt import document
@@ -31,7 +31,7 @@ from proctor.runfolder.files import beside_of, make_folder, write_error
 from proctor.runfolder.read import RunData
 from proctor.runfolder.result import artifact_paths
 from proctor.runfolder.series import NAME as SERIES
-from proctor.runfolder.series import SeriesRow, read_series
+from proctor.runfolder.series import read_series
 
 if TYPE_CHECKING:
     from proctor.store.blobs import Blobs
@@ -84,7 +84,7 @@ def pack_run(
     plan = Plan(trials=tuple(store.planned(info.id)), warnings=store.warnings(info.id))
     with tempfile.TemporaryDirectory(prefix="proctor-receipt-") as scratch:
         raw, made = Path(scratch, "raw"), Path(scratch, "made")
-        rows = (SeriesRow(row.trial, row.record, row.counts) for row in store.attempts(info.id))
+        rows = store.attempts(info.id)
         attempts = write_raw(info, plan, rows, raw)
         data = RunData.from_folder(raw)
         write_run_documents(data, made)
@@ -116,7 +116,7 @@ class _Packing:
             with paths[name].open("rb") as source:
                 self._add(name, source, paths[name].stat().st_size)
 
-    def trials(self, info: RunInfo, rows: Iterable[SeriesRow]) -> None:
+    def trials(self, info: RunInfo, rows: Iterable[AttemptRow]) -> None:
         """The documents and artifacts of each trial, one trial at a time."""
         writer = TrialDocuments(info)
         for _, attempts in groupby(rows, key=lambda row: row.trial.index):

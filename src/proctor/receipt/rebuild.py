@@ -11,7 +11,7 @@ from pathlib import Path
 from proctor.errors import StoreError, UsageError
 from proctor.model.place import attempt_folder, trial_folder
 from proctor.model.plan import Plan, PlannedTrial
-from proctor.model.record import AttemptRecord
+from proctor.model.record import AttemptRecord, AttemptRow
 from proctor.model.run import RunInfo
 from proctor.render.reporters import built_in
 from proctor.render.rollouts.folder import write_run
@@ -20,14 +20,14 @@ from proctor.runfolder.files import make_folder, write_json
 from proctor.runfolder.read import RunData
 from proctor.runfolder.result import ResultWriter
 from proctor.runfolder.series import NAME as SERIES
-from proctor.runfolder.series import Series, SeriesRow, encode_row
+from proctor.runfolder.series import Series, encode_row
 from proctor.runfolder.write import encode_manifest, run_fields
 
 RAW = ("manifest.json", "series.jsonl", "summary.json")
 """The source of all other documents: the plan, the attempts, and how the run ended."""
 
 
-def write_raw(info: RunInfo, plan: Plan, rows: Iterable[SeriesRow], folder: Path) -> int:
+def write_raw(info: RunInfo, plan: Plan, rows: Iterable[AttemptRow], folder: Path) -> int:
     """Only what was measured; how many attempts that is. The summary has no more than how the run ended."""
     make_folder(folder)
     (folder / "manifest.json").write_text(encode_manifest(info, plan))

@@ -13,6 +13,7 @@ from typing import Any
 from proctor.errors import ProctorError, UsageError
 from proctor.model.place import trial_folder
 from proctor.model.plan import PlannedTrial
+from proctor.model.record import AttemptRow
 from proctor.receipt.archive import Archive, DamagedError
 from proctor.receipt.differences import Difference, Findings, absent, compare, said, same
 from proctor.receipt.rebuild import TrialDocuments, installed_version, write_run_documents
@@ -20,7 +21,6 @@ from proctor.runfolder.files import MAX_DOCUMENT_BYTES, decode
 from proctor.runfolder.read import RunData
 from proctor.runfolder.result import artifact_paths
 from proctor.runfolder.series import NAME as SERIES
-from proctor.runfolder.series import SeriesRow
 
 FIELDS_TOLD = 20
 """Of one document; a changed reward moves many numbers."""
@@ -45,7 +45,7 @@ class Recount:
                 "numbers are compared, HTML and Markdown pages are not"
             )
 
-    def trial(self, row: SeriesRow) -> None:
+    def trial(self, row: AttemptRow) -> None:
         """The documents of one attempt, if it counts, and the artifacts that belong there."""
         self._known.update(artifact_paths(row.trial, row.record))
         if row.counts:

@@ -5,8 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
+from msgspec.structs import replace
+
 from proctor.errors import UsageError
 from proctor.model.plan import PlannedTrial
+from proctor.model.record import AttemptRow
 from proctor.model.run import RunInfo
 from proctor.receipt.differences import Difference, Findings, compare
 from proctor.receipt.document import File
@@ -15,7 +18,7 @@ from proctor.receipt.invariants import Attempts
 from proctor.receipt.recount import Recount
 from proctor.runfolder.files import decode
 from proctor.runfolder.result import artifact_paths
-from proctor.runfolder.series import NAME, SeriesRow, decode_row, encode_row
+from proctor.runfolder.series import NAME, decode_row, encode_row
 
 
 def check_rows(
@@ -39,7 +42,7 @@ def check_rows(
             continue
         number += 1
         own = row.trial
-        row = SeriesRow(by_key.get(row.record.key, own), row.record, row.counts)
+        row = replace(row, trial=by_key.get(row.record.key, own))
         attempts.look(row, own)
         for path, artifact in zip(artifact_paths(row.trial, row.record), row.record.artifacts, strict=True):
             check_artifact(row, artifact, path, listed.get(path), found)
@@ -58,19 +61,18 @@ def _lines(folder: Path) -> Iterator[tuple[str, bytes]]:
             yield f"{NAME}:{number}", line
 
 
-def _row(line: bytes, place: str, info: RunInfo, found: Findings) -> SeriesRow:
+def _row(line: bytes, place: str, info: RunInfo, found: Findings) -> AttemptRow:
     """One row read back; written again it must be the same line."""
-    data = decode(line, place)
-    if not isinstance(data, dict):
-        raise UsageError(f"{place}: a JSON object is expected here")
-    row = decode_row(data, place, {})
+    row = decode_row(line, place)
     again = encode_row(info.id, row)
     if again != line:
         number = place.rpartition(":")[2]
-        differs = [each for each in compare(data, decode(again, place)) if each[0] != "schema_version"]
-        for name, there, wanted, _ in differs:
+        differs = [
+            each for each in compare(decode(line, place), decode(again, place)) if each[0] != "schema_version"
+        ]
+        for name, there, expected, _ in differs:
             source = f"the rest of line {number} gives"
-            found.value(NAME, name, there, wanted, source, trial=row.trial, attempt=row.record.number)
+            found.value(NAME, name, there, expected, source, trial=row.trial, attempt=row.record.number)
         if not differs:
             found.add(
                 Difference(

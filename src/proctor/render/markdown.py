@@ -128,7 +128,7 @@ _OF_POINTS = (
 )
 _OF_ROLLOUTS = (
     "- `summary.md`: scores, matrix and tasks; `task_results/<task>.json`: one file per task\n"
-    "- `runs.txt`: the folder of each rollout, `trials/<task>/<index>`: `result.json`, "
+    "- `runs.txt`: the folder of each rollout, `trials/<task>/<index>`: "
     "`evaluation_results.json`, `scoring_results.md`, `trajectory.json`, `logs/`, `artifacts/diff.patch`\n"
 )
 

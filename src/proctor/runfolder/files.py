@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import errno
 import json
-import math
 import os
 import re
 import shutil
@@ -17,6 +16,8 @@ from typing import Any
 
 from proctor.disk import make_folders, read_small
 from proctor.errors import StoreError, UsageError
+from proctor.model import canonical
+from proctor.model.canonical import finite
 
 MAX_DOCUMENT_BYTES = 1 << 30
 _MAX_DIGITS = 300
@@ -107,10 +108,8 @@ def new_folder(path: Path) -> Iterator[Path]:
         shutil.rmtree(beside, ignore_errors=True)
 
 
-_COMPACT = json.JSONEncoder(ensure_ascii=False, allow_nan=False, separators=(",", ":"))
 _SPACED = json.JSONEncoder(ensure_ascii=False, allow_nan=False)
 _LINES = json.JSONEncoder(ensure_ascii=False, allow_nan=False, separators=(",\n ", ": "))
-_ESCAPED = json.JSONEncoder(separators=(",", ":"))
 
 
 def encode(value: Any, *, indent: bool = False, lines: bool = False) -> str:
@@ -118,18 +117,14 @@ def encode(value: Any, *, indent: bool = False, lines: bool = False) -> str:
 
     With `lines` every value is on a line of its own: readable, and many times as fast as `indent`.
     """
-    write = _indented if indent else (_LINES if lines else _COMPACT).encode
+    if not indent and not lines:
+        return canonical.encode(value)
+    write = _indented if indent else _LINES.encode
     try:
         text = write(value)
     except ValueError:
-        value = finite(value)
-        text = write(value)
-    if not text.isascii():
-        try:
-            text.encode()
-        except UnicodeEncodeError:
-            return _ESCAPED.encode(value)
-    return text
+        text = write(finite(value))
+    return text if canonical.is_unicode(text) else canonical.encode(value)
 
 
 _WIDTH = 100
@@ -167,17 +162,6 @@ def _key(key: Any) -> str:
 def write_json(path: Path, value: Any) -> None:
     """One JSON document, indented for people."""
     write_atomic(path, encode(value, indent=True) + "\n")
-
-
-def finite(value: Any) -> Any:
-    """The same as plain data; what is not finite becomes None, so that any JSON parser reads it."""
-    if isinstance(value, dict):
-        return {str(key): finite(item) for key, item in value.items()}
-    if isinstance(value, list | tuple):
-        return [finite(item) for item in value]
-    if isinstance(value, float) and not math.isfinite(value):
-        return None
-    return value
 
 
 _HUGE = re.compile(rb"[0-9]{301}|[eE]\+?[0-9]{3}")

@@ -4,41 +4,40 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from functools import wraps
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 from proctor.analysis.median_interval import SMALLEST, median_interval
 from proctor.errors import NotFoundError, UsageError
 from proctor.model.outcome import Outcome
 from proctor.model.plan import PlannedTrial
-from proctor.model.quick import quick
-from proctor.model.record import SCHEMA_VERSION, AttemptRecord
+from proctor.model.record import SCHEMA_VERSION, AttemptRecord, AttemptRow
 from proctor.model.run import RunInfo
 from proctor.model.trial import RunStatus
 from proctor.processes import without_collections
 from proctor.quantity import number
-from proctor.runfolder.check import run_from, trial_from
+from proctor.runfolder.check import RUN, TRIAL, checked
+from proctor.runfolder.compact import Compactor
 from proctor.runfolder.files import read_document
-from proctor.runfolder.series import SeriesRow, read_series
-from proctor.store.late import Iterations
+from proctor.runfolder.series import read_series
 
 if TYPE_CHECKING:
     from proctor.store.store import Store
 
 T = TypeVar("T")
 
-ITERATIONS_KEPT = 250_000
+ITERATIONS_KEPT = 25_000
 """Iteration rows held in memory for the charts; the rest stay in the store or the folder."""
-LEAN_FROM = 5_000
-"""Runs of more trials than this share what is alike in their records."""
-_MOST_ALIKE = 10_000
+COMPACT_FROM = 5_000
+"""Records of runs with more trials than this are held compactly."""
 
 
-@quick
-@dataclass(frozen=True, slots=True)
-class TrialResult:
+class TrialResult(Struct, frozen=True, gc=False):
     """A planned trial, every attempt at it, and the one that counts."""
 
     planned: PlannedTrial
@@ -55,7 +54,7 @@ class TrialResult:
     def stat(self, metric: str, name: str) -> float | None:
         """One aggregate of a metric, when the attempt that counts has it."""
         stats = self.counted.metrics.get(metric) if self.counted else None
-        if isinstance(stats, dict):
+        if isinstance(stats, Mapping):
             return number(stats.get(name))
         return number(stats) if name in {"p50", "mean"} else None
 
@@ -78,7 +77,7 @@ class RunData:
     """What the plan said before the run started."""
     trimmed: bool = False
     """Whether iteration rows were left behind to save memory; `rows` still has them."""
-    source: Callable[[], Iterator[SeriesRow]] | None = field(default=None, compare=False, repr=False)
+    source: Callable[[], Iterator[AttemptRow]] | None = field(default=None, compare=False, repr=False)
     memo: dict[str, Any] = field(default_factory=dict, init=False, compare=False, repr=False)
     """What `once` has worked out from this data."""
 
@@ -87,14 +86,14 @@ class RunData:
         """The trials that have a result."""
         return [trial for trial in self.trials if trial.counted]
 
-    def rows(self) -> Iterator[SeriesRow]:
+    def rows(self) -> Iterator[AttemptRow]:
         """Every attempt whole, streamed from where the data came from."""
         if self.trimmed and self.source:
             yield from self.source()
             return
         for trial in self.trials:
             for record in trial.attempts:
-                yield SeriesRow(trial.planned, _whole(record), record is trial.counted)
+                yield AttemptRow(record, counts=record is trial.counted, trial=trial.planned)
 
     @classmethod
     def from_store(cls, store: Store, run_id: str, *, brief: bool = False) -> RunData:
@@ -105,22 +104,15 @@ class RunData:
         """
         info = store.run(run_id)
 
-        def source() -> Iterator[SeriesRow]:
-            for row in store.attempts(info.id):
-                yield SeriesRow(row.trial, row.record, row.counts)
+        def source() -> Iterator[AttemptRow]:
+            return store.attempts(info.id)
 
         with without_collections():
             planned = list(store.planned(info.id))
-            keys = {trial.index: trial.key for trial in planned}
-            if brief:
-                found = store.brief_records(info.id, keys)
-            elif info.total > LEAN_FROM:
-                found = store.records(info.id, keys, _Alike().share, late=True)
-            else:
-                found = store.records(info.id, keys)
+            keys = [trial.key for trial in planned]
+            found = (store.brief_records if brief else store.records)(info.id, keys)
             rows = ((record, counts) for _, record, counts in found)
-            data = _gather(info, planned, rows, source, warnings=store.warnings(info.id))
-            return replace(data, trimmed=True) if brief else data
+            return _gather(info, planned, rows, source, warnings=store.warnings(info.id), trimmed=brief)
 
     @classmethod
     def from_folder(cls, path: Path) -> RunData:
@@ -128,20 +120,12 @@ class RunData:
         info, planned, warnings = read_manifest(path)
         by_key = {trial.key: trial for trial in planned}
 
-        def source() -> Iterator[SeriesRow]:
+        def source() -> Iterator[AttemptRow]:
             return read_series(path, run_id=info.id, trials=by_key)
 
         with without_collections():
-            prepare = _Alike().share if info.total > LEAN_FROM else None
-            found = read_series(path, run_id=info.id, trials=by_key, prepare=prepare)
-            rows = ((row.record, row.counts) for row in found)
+            rows = ((row.record, row.counts) for row in source())
             return _gather(info, planned, rows, source, warnings=warnings)
-
-
-def _whole(record: AttemptRecord) -> AttemptRecord:
-    """The record with plain iterations, for writing all of it."""
-    rows = record.iterations
-    return replace(record, iterations=tuple(rows)) if isinstance(rows, Iterations) else record
 
 
 def once(function: Callable[[RunData], T]) -> Callable[[RunData], T]:
@@ -172,7 +156,7 @@ def read_manifest(path: Path) -> tuple[RunInfo, list[PlannedTrial], tuple[str, .
     plan = manifest.get("plan")
     if not isinstance(plan, dict) or not isinstance(plan.get("trials"), list):
         raise UsageError(f"{place}: 'plan.trials' is missing")
-    planned = [trial_from(each, f"{place}: plan.trials[{at}]") for at, each in enumerate(plan["trials"])]
+    planned = [checked(each, TRIAL, f"{place}: plan.trials[{at}]") for at, each in enumerate(plan["trials"])]
     warnings = plan.get("warnings", [])
     if not isinstance(warnings, list) or not all(isinstance(each, str) for each in warnings):
         raise UsageError(f"{place}: 'plan.warnings' must hold text")
@@ -184,7 +168,7 @@ def read_manifest(path: Path) -> tuple[RunInfo, list[PlannedTrial], tuple[str, .
     if (path / "summary.json").exists():
         run |= _part(read_document(path, "summary.json"), "run", str(path / "summary.json"))
     run["folder"] = str(path.resolve())
-    return run_from(run, place), planned, tuple(warnings)
+    return checked(run, RUN, place), planned, tuple(warnings)
 
 
 def _part(document: dict[str, Any], name: str, place: str) -> dict[str, Any]:
@@ -212,81 +196,57 @@ def stated_interval(stats: Mapping[str, Any]) -> tuple[float, float] | None:
 
 def _gather(
     info: RunInfo,
-    planned: Iterable[PlannedTrial],
+    planned: Sequence[PlannedTrial],
     rows: Iterable[tuple[AttemptRecord, bool]],
-    source: Callable[[], Iterator[SeriesRow]],
+    source: Callable[[], Iterator[AttemptRow]],
     *,
     warnings: tuple[str, ...] = (),
+    trimmed: bool = False,
 ) -> RunData:
     """Attempts to their trials. The same attempt twice, or two that count: the later row is right."""
     metric = metric_of(info.kind)
     budget = ITERATIONS_KEPT
-    attempts: dict[str, tuple[AttemptRecord, ...]] = {}
-    counted: dict[str, int] = {}
-    intervals: dict[str, tuple[float, float] | None] = {}
+    compactor = Compactor() if len(planned) > COMPACT_FROM else None
+    places = {trial.key: at for at, trial in enumerate(planned)}
+    attempts: list[tuple[AttemptRecord, ...]] = [()] * len(planned)
+    counted: list[int | None] = [None] * len(planned)
+    intervals: list[tuple[float, float] | None] = [None] * len(planned)
     for record, counts in rows:
-        key = record.key
+        at = places.get(record.key)
+        if at is None:
+            continue
         if counts:
-            counted[key] = record.number
-            intervals[key] = _interval(record, metric)
-        kept = record
-        if count := len(record.iterations):
-            budget -= count
-            kept = record if budget >= 0 else replace(record, iterations=())
-        attempts[key] = (*attempts[key], kept) if key in attempts else (kept,)
-    trials = []
-    for trial in planned:
-        tries = attempts.get(trial.key, ())
-        if len(tries) > 1:
-            latest = {record.number: record for record in tries}
-            tries = tuple(latest[number] for number in sorted(latest))
-        number = counted.get(trial.key)
-        chosen = None
-        for record in tries:
-            if record.number == number:
-                chosen = record
-        trials.append(TrialResult(trial, tries, chosen, intervals.get(trial.key)))
-    return RunData(info, tuple(trials), warnings=warnings, trimmed=budget < 0, source=source)
+            counted[at], intervals[at] = record.number, _interval(record, metric)
+        budget -= len(record.iterations)
+        kept = record if budget >= 0 or not record.iterations else replace(record, iterations=())
+        attempts[at] += (compactor.record(kept, planned[at].key) if compactor else kept,)
+    trials = tuple(map(_result, planned, attempts, counted, intervals))
+    trimmed = trimmed or budget < 0 or compactor is not None
+    return RunData(info, trials, warnings=warnings, trimmed=trimmed, source=source)
+
+
+def _result(
+    trial: PlannedTrial,
+    tries: tuple[AttemptRecord, ...],
+    number: int | None,
+    interval: tuple[float, float] | None,
+) -> TrialResult:
+    if len(tries) > 1:
+        latest = {record.number: record for record in tries}
+        tries = tuple(latest[number] for number in sorted(latest))
+    chosen = next((record for record in tries if record.number == number), None)
+    return TrialResult(trial, tries, chosen, interval)
 
 
 def _interval(record: AttemptRecord, metric: str) -> tuple[float, float] | None:
     stats = record.metrics.get(metric)
-    if isinstance(stats, dict) and (known := stated_interval(stats)):
+    if isinstance(stats, Mapping) and (known := stated_interval(stats)):
         return known
     if len(record.iterations) < SMALLEST:
         return None
     return median_interval(sorted(values_in(record.iterations, metric)))
 
 
-def values_in(rows: Sequence[Mapping[str, Any]], metric: str) -> Sequence[float]:
+def values_in(rows: Iterable[Mapping[str, Any]], metric: str) -> Sequence[float]:
     """A metric's value in each row that has it."""
-    column = rows.column(metric) if isinstance(rows, Iterations) else None
-    if column is not None:
-        return column
     return [value for row in rows if (value := number(row.get(metric))) is not None]
-
-
-class _Alike:
-    """What thousands of records have in common becomes one object: a third of the memory."""
-
-    def __init__(self) -> None:
-        self._known: dict[str, Any] = {}
-
-    def share(self, body: dict[str, Any]) -> None:
-        """How limits were enforced and where, and rewards of a single number, are rarely new."""
-        ledger, metrics = body.get("ledger"), body.get("metrics")
-        self._share(body, "image")
-        if type(ledger) is dict:
-            self._share(ledger, "backend")
-            self._share(ledger, "enforced")
-            self._share(ledger, "limits")
-        if type(metrics) is dict:
-            self._share(metrics, "rewards")
-
-    def _share(self, mapping: dict[str, Any], name: str) -> None:
-        value = mapping.get(name)
-        if type(value) is dict or type(value) is str:
-            # As text, because 1, 1.0 and true are equal and are not written alike.
-            key = repr(value)
-            if key in self._known or len(self._known) < _MOST_ALIKE:
-                mapping[name] = self._known.setdefault(key, value)

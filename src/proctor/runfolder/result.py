@@ -14,7 +14,6 @@ from proctor.model.plan import PlannedTrial
 from proctor.model.record import LATER_FIELDS, SCHEMA_VERSION, AttemptRecord
 from proctor.model.run import RunInfo
 from proctor.runfolder.files import encode
-from proctor.runfolder.series import plain_attempt
 
 
 def artifact_paths(trial: PlannedTrial, record: AttemptRecord) -> list[str]:
@@ -57,7 +56,7 @@ def run_result(
     info: RunInfo, trial: PlannedTrial, record: AttemptRecord, paths: Sequence[str]
 ) -> dict[str, Any]:
     """The document. The names from `name` to `status` are a contract with other tools."""
-    attempt = plain_attempt(record)
+    attempt = record.to_mapping()
     return {
         "schema_version": SCHEMA_VERSION,
         "name": info.name,

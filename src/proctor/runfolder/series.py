@@ -7,145 +7,84 @@ newline is what a kill leaves; readers pass over it and `Series` cuts it off bef
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass, fields
+from collections.abc import Iterator, Mapping
 from pathlib import Path
-from typing import Any, BinaryIO
+from typing import BinaryIO
+
+import msgspec
+from msgspec.structs import asdict
 
 from proctor.errors import UsageError
 from proctor.model.plan import PlannedTrial
-from proctor.model.record import LATER_FIELDS, SCHEMA_VERSION, AttemptRecord
-from proctor.runfolder.check import attempt_from, trial_from
-from proctor.runfolder.files import decode, encode, regular_file, write_error
+from proctor.model.record import SCHEMA_VERSION, AttemptRow
+from proctor.runfolder.check import ATTEMPT, TRIAL, read_line
+from proctor.runfolder.files import encode, regular_file, write_error
 
 NAME = "series.jsonl"
 MAX_LINE_BYTES = 1 << 28
-BLOCK_BYTES = 1 << 20
-_TRIAL_FIELDS = tuple(field.name for field in fields(PlannedTrial))
-_ATTEMPT_FIELDS = tuple(field.name for field in fields(AttemptRecord))
 
 
-@dataclass(frozen=True, slots=True)
-class SeriesRow:
-    """One attempt, the trial it belongs to, and whether it is the one that counts."""
+class _Mark(msgspec.Struct, gc=False):
+    """What a row says beside its trial and its attempt."""
 
-    trial: PlannedTrial
-    record: AttemptRecord
     counts: bool
+    run_id: str = ""
 
 
-def plain_trial(trial: PlannedTrial) -> dict[str, Any]:
-    """A planned trial as plain data, sharing what it holds."""
-    return {name: getattr(trial, name) for name in _TRIAL_FIELDS}
+_MARK = msgspec.json.Decoder(_Mark)
 
 
-def plain_attempt(record: AttemptRecord) -> dict[str, Any]:
-    """An attempt as plain data. As `to_mapping`, without copying thousands of iteration rows."""
-    data = {name: getattr(record, name) for name in _ATTEMPT_FIELDS}
-    for name in LATER_FIELDS:
-        if not data[name]:
-            del data[name]
-    data["outcome"] = record.outcome.value
-    data["blame"] = record.outcome.blame.value
-    if record.failure:
-        data["failure"] = {
-            "phase": record.failure.phase,
-            "type": record.failure.type,
-            "message": record.failure.message,
-            "traceback": record.failure.traceback,
-        }
-    data["artifacts"] = [
-        {
-            "name": each.name,
-            "digest": each.digest,
-            "size_bytes": each.size_bytes,
-            "media_type": each.media_type,
-        }
-        for each in record.artifacts
-    ]
-    return data
-
-
-def encode_row(run_id: str, row: SeriesRow) -> bytes:
+def encode_row(run_id: str, row: AttemptRow) -> bytes:
     """One line of the file."""
     data = {
         "schema_version": SCHEMA_VERSION,
         "run_id": run_id,
-        **plain_trial(row.trial),
-        **plain_attempt(row.record),
+        **asdict(row.trial),
+        **row.record.to_mapping(),
         "counts": row.counts,
     }
     return encode(data).encode("utf-8", "replace") + b"\n"
 
 
-def decode_row(data: Mapping[str, Any], place: str, trials: Mapping[str, PlannedTrial]) -> SeriesRow:
-    """One line read back, every field checked."""
-    counts = data.get("counts")
-    if not isinstance(counts, bool):
-        raise UsageError(f"{place}: 'counts' must be true or false")
-    record = attempt_from(data, place)
-    return SeriesRow(trials.get(record.key) or trial_from(data, place), record, counts)
-
-
-def read_series(
-    folder: Path,
+def decode_row(
+    line: bytes,
+    place: str,
     *,
     run_id: str | None = None,
     trials: Mapping[str, PlannedTrial] | None = None,
-    prepare: Callable[[dict[str, Any]], None] | None = None,
-) -> Iterator[SeriesRow]:
+) -> AttemptRow:
+    """One line read back, every field checked."""
+    mark = read_line(line, _MARK, place)
+    if run_id is not None and mark.run_id != run_id:
+        raise UsageError(f"{place}: a row of run {mark.run_id!r:.80} in the folder of run {run_id!r}")
+    record = read_line(line, ATTEMPT, place)
+    trial = (trials or {}).get(record.key) or read_line(line, TRIAL, place)
+    return AttemptRow(record, counts=mark.counts, trial=trial)
+
+
+def read_series(
+    folder: Path, *, run_id: str | None = None, trials: Mapping[str, PlannedTrial] | None = None
+) -> Iterator[AttemptRow]:
     """The rows of a run folder's series; none when it has no such file. A torn last line is passed over.
 
-    With `trials`, by key, a row's trial is taken from there and not read again from every row. `prepare` may
-    change what was read before it is checked.
+    With `trials`, by key, a row's trial is taken from there and not read again from every row.
     """
     if not os.path.lexists(folder / NAME):
         return
     path = regular_file(folder, NAME)
     with path.open("rb") as stream:
-        number = 0
-        while block := _lines(stream, path, number):
-            for data in _decoded(block, path, number):
-                number += 1
-                place = f"{path}:{number}"
-                if not isinstance(data, dict):
-                    raise UsageError(f"{place}: a JSON object is expected here")
-                if run_id is not None and data.get("run_id") != run_id:
-                    raise UsageError(
-                        f"{place}: a row of run {data.get('run_id')!r:.80} in the folder of run {run_id!r}"
-                    )
-                if prepare:
-                    prepare(data)
-                yield decode_row(data, place, trials or {})
+        for number, line in enumerate(_lines(stream, path), 1):
+            yield decode_row(line, f"{path}:{number}", run_id=run_id, trials=trials)
 
 
-def _lines(stream: BinaryIO, path: Path, number: int) -> list[bytes]:
-    """The next whole lines, about a megabyte of them; a torn last line is passed over."""
-    block: list[bytes] = []
-    held = 0
-    while held < BLOCK_BYTES and (line := stream.readline(MAX_LINE_BYTES)):
-        if not line.endswith(b"\n"):
-            if len(line) >= MAX_LINE_BYTES:
-                at = number + len(block) + 1
-                raise UsageError(f"{path}:{at}: a line of more than {MAX_LINE_BYTES >> 20} MiB")
-            break
-        block.append(line)
-        held += len(line)
-    return block
-
-
-def _decoded(block: list[bytes], path: Path, number: int) -> Iterator[Any]:
-    """What the lines say. All in one pass, where equal names become one string; singly when one is wrong."""
-    if all(line.startswith(b"{") and line.endswith(b"}\n") for line in block):
-        try:
-            found = decode(b"[" + b",".join(block) + b"]", str(path))
-        except UsageError:
-            found = []
-        if len(found) == len(block):
-            yield from found
-            return
-    for at, line in enumerate(block, number + 1):
-        yield decode(line, f"{path}:{at}")
+def _lines(stream: BinaryIO, path: Path) -> Iterator[bytes]:
+    """The whole lines; a torn last line is passed over."""
+    number = 0
+    while (line := stream.readline(MAX_LINE_BYTES)).endswith(b"\n"):
+        number += 1
+        yield line
+    if len(line) >= MAX_LINE_BYTES:
+        raise UsageError(f"{path}:{number + 1}: a line of more than {MAX_LINE_BYTES >> 20} MiB")
 
 
 class Series:

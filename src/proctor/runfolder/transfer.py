@@ -8,19 +8,21 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
+
+from msgspec.structs import asdict, replace
 
 from proctor.errors import NotFoundError, UsageError
 from proctor.model.canonical import digest
 from proctor.model.plan import Plan, PlannedTrial
-from proctor.model.record import Artifact
+from proctor.model.record import Artifact, AttemptRow
 from proctor.model.run import RunInfo
 from proctor.runfolder.files import decode, encode, new_folder, regular_file
 from proctor.runfolder.read import RunData, read_manifest
 from proctor.runfolder.result import artifact_paths
-from proctor.runfolder.series import SeriesRow, plain_attempt, plain_trial, read_series
+from proctor.runfolder.series import read_series
 from proctor.runfolder.write import RunFolder
 
 if TYPE_CHECKING:
@@ -44,7 +46,7 @@ class Imported:
 def export_run(store: Store, blobs: Blobs, run_id: str, path: Path, report: Report) -> Path:
     """Write a run, as it is now, to a new folder with everything in it."""
     with new_folder(path) as beside:
-        folder = RunFolder(beside, blobs=blobs)
+        folder = RunFolder(beside, blobs=blobs, complete=True)
         try:
             data = RunData.from_store(store, run_id)
             folder.begin(
@@ -134,11 +136,9 @@ def _existing(store: Store, run_id: str) -> RunInfo | None:
 def _check_same(
     store: Store, existing: RunInfo, info: RunInfo, planned: list[PlannedTrial], path: Path
 ) -> None:
-    same = _identity(existing) == _identity(info) and [plain_trial(each) for each in planned] == [
-        plain_trial(each) for each in store.planned(info.id)
-    ]
+    same = _identity(existing) == _identity(info) and planned == list(store.planned(info.id))
     if same:
-        ours = _attempts(SeriesRow(row.trial, row.record, row.counts) for row in store.attempts(info.id))
+        ours = _attempts(store.attempts(info.id))
         same = ours == _attempts(read_series(path, run_id=info.id))
     if not same:
         raise UsageError(
@@ -150,12 +150,12 @@ def _check_same(
 def _identity(info: RunInfo) -> str:
     """A run's facts that do not depend on where it is kept."""
     plain = replace(info, folder="", done=0, counts={})
-    return _fingerprint({name: getattr(plain, name) for name in plain.__dataclass_fields__})
+    return _fingerprint(asdict(plain))
 
 
-def _attempts(rows: Iterable[SeriesRow]) -> dict[tuple[str, int], str]:
+def _attempts(rows: Iterable[AttemptRow]) -> dict[tuple[str, int], str]:
     return {
-        (row.record.key, row.record.number): _fingerprint([row.counts, plain_attempt(row.record)])
+        (row.record.key, row.record.number): _fingerprint([row.counts, row.record.to_mapping()])
         for row in rows
     }
 

@@ -15,16 +15,18 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
+from msgspec.structs import asdict
+
 from proctor.disk import spread
 from proctor.errors import StoreError, UsageError
 from proctor.model.place import safe_name, trial_folder
 from proctor.model.plan import Plan, PlannedTrial
-from proctor.model.record import SCHEMA_VERSION, Artifact, AttemptRecord
+from proctor.model.record import SCHEMA_VERSION, Artifact, AttemptRecord, AttemptRow
 from proctor.model.run import RunInfo
 from proctor.runfolder.files import beside_of, encode, make_folder, write_atomic, write_error, write_once
 from proctor.runfolder.read import RunData, read_manifest
 from proctor.runfolder.result import ResultWriter, artifact_paths
-from proctor.runfolder.series import NAME, Series, SeriesRow, encode_row, plain_trial, read_series
+from proctor.runfolder.series import NAME, Series, encode_row, read_series
 
 if TYPE_CHECKING:
     from proctor.store.blobs import Blobs
@@ -54,12 +56,16 @@ def claim_folder(base: Path, name: str, run_id: str) -> Path:
 
 
 class RunFolder:
-    """One run's folder, open for writing. With `blobs` the artifacts are copied in as attempts end."""
+    """One run's folder, open for writing. With `blobs` the artifacts are copied in as attempts end.
 
-    def __init__(self, path: Path, *, blobs: Blobs | None = None) -> None:
+    `complete`: rollouts too have a `result.json`, which says again what is in the series and the manifest.
+    """
+
+    def __init__(self, path: Path, *, blobs: Blobs | None = None, complete: bool = False) -> None:
         self.path = path
         self._base = str(path)
         self._blobs = blobs
+        self._complete = complete
         self._series: Series | None = None
         self._written: Written | None = None
         self._results: ResultWriter | None = None
@@ -83,7 +89,7 @@ class RunFolder:
         self._open()
         assert self._series is not None
         assert self._written is not None
-        row = SeriesRow(trial, record, counts)
+        row = AttemptRow(record, counts=counts, trial=trial)
         self._write_files(row)
         self._series.append(encode_row(self._writer.info.id, row))
         self._written[record.key, record.number] = counts
@@ -104,8 +110,8 @@ class RunFolder:
             self.begin(info, Plan(trials=tuple(store.planned(info.id))))
         self._results = ResultWriter(info)
 
-        def rows() -> Iterator[SeriesRow]:
-            return (SeriesRow(row.trial, row.record, row.counts) for row in store.attempts(info.id))
+        def rows() -> Iterator[AttemptRow]:
+            return store.attempts(info.id)
 
         self._reconcile({(row.record.key, row.record.number): row.counts for row in rows()}, rows)
 
@@ -143,7 +149,7 @@ class RunFolder:
         if self._series is None:
             self._series = Series(self.path / NAME)
 
-    def _reconcile(self, wanted: Written, rows: Callable[[], Iterator[SeriesRow]]) -> None:
+    def _reconcile(self, wanted: Written, rows: Callable[[], Iterator[AttemptRow]]) -> None:
         """Append what is missing; where the file contradicts, write it again."""
         try:
             self._open()
@@ -174,12 +180,12 @@ class RunFolder:
             beside.unlink(missing_ok=True)
         self._written = dict(wanted)
 
-    def _write_files(self, row: SeriesRow) -> None:
+    def _write_files(self, row: AttemptRow) -> None:
         paths = artifact_paths(row.trial, row.record)
         if self._blobs:
             for artifact, relative in zip(row.record.artifacts, paths, strict=True):
                 self._copy(artifact, relative)
-        if row.counts:
+        if row.counts and (self._complete or row.trial.kind == "experiment"):
             text = self._writer.encode(row.trial, row.record, paths)
             write_once(f"{self._base}/{trial_folder(row.trial)}/result.json", text)
 
@@ -246,6 +252,6 @@ def encode_manifest(info: RunInfo, plan: Plan) -> str:
         "spec": info.spec,
         "resolved": info.resolved,
     }
-    trials = ",\n".join(f"  {encode(plain_trial(trial))}" for trial in plan.trials)
+    trials = ",\n".join(f"  {encode(asdict(trial))}" for trial in plan.trials)
     about = encode({"digest": plan.digest, "total": len(plan), "warnings": plan.warnings})
     return f'{encode(head, indent=True)[:-2]},\n "plan": {about[:-1]},"trials":[\n{trials}\n ]}}\n}}\n'

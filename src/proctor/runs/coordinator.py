@@ -14,14 +14,13 @@ from proctor.engine.base import Listener
 from proctor.engine.lease import is_dead
 from proctor.engine.stop import Stop
 from proctor.model.plan import PlannedTrial
-from proctor.model.record import AttemptRecord
+from proctor.model.record import AttemptRecord, AttemptRow
 from proctor.model.trial import Lease, RunStatus, TrialState
 from proctor.render.reporters import write_reports
 from proctor.runfolder.read import RunData
 from proctor.runfolder.write import RunFolder
 from proctor.runs.holding import Hold
 from proctor.store.calls import StoreCalls
-from proctor.store.rows import AttemptRow
 from proctor.store.store import Store
 
 TICK_S = 1.0

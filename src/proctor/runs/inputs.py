@@ -12,6 +12,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
+from msgspec import structs
+
 from proctor.errors import ProctorError, TaskError, UsageError
 from proctor.model.canonical import canonical_json
 from proctor.model.plan import Plan, PlannedTrial
@@ -46,7 +48,7 @@ class RunInputs:
             stored = self.stored.get(task_name(trial.subject_digest))
             if stored is None:
                 raise
-        unpacked = replace(trial, path=str(self._folder(stored)))
+        unpacked = structs.replace(trial, path=str(self._folder(stored)))
         try:
             task = read_planned(unpacked, cache_dir)
         except TaskError:  # somebody has changed what was unpacked

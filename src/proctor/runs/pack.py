@@ -115,8 +115,8 @@ class Packer:
             self._source(f"source/{len(self._found):04}", Path(source).expanduser(), source)
 
     def _source(self, name: str, path: Path, source: str) -> None:
-        from proctor.experiments.importing import home_of
         from proctor.experiments.discover import modules_in
+        from proctor.experiments.importing import home_of
 
         if path.is_dir():
             root = path.resolve()

@@ -13,6 +13,8 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
+from msgspec import structs
+
 from proctor.engine.base import Executor, Listener, Preflight, WarmsUp
 from proctor.engine.lease import worker_id
 from proctor.engine.stop import Stop
@@ -102,7 +104,9 @@ def create(
         plan_digest=plan.digest,
         execution=execution or Execution(spec.kind),
     )
-    info = replace(info, folder=str(claim_folder(_base(spec, settings), info.name, info.id).resolve()))
+    info = structs.replace(
+        info, folder=str(claim_folder(_base(spec, settings), info.name, info.id).resolve())
+    )
     blobs = open_blobs(settings.blobs_url)
     try:
         RunFolder(Path(info.folder)).begin(info, plan)
@@ -163,7 +167,7 @@ def _with_folder(store: Store, run: ReadyRun) -> RunInfo:
         base = _base(replace(run.spec, output_dir=None), run.settings)
         folder = claim_folder(base, run.info.name, run.info.id).resolve()
         _log.warning("%s cannot be written here; the run goes on in %s", run.folder, folder)
-        moved = replace(run.info, folder=str(folder))
+        moved = structs.replace(run.info, folder=str(folder))
         store.set_folder(moved)
         return moved
     return run.info

@@ -9,6 +9,8 @@ from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
+from msgspec import structs
+
 from proctor.engine.lease import is_dead, worker_id
 from proctor.engine.stop import Stop
 from proctor.errors import NotFoundError, ProctorError, UsageError
@@ -116,7 +118,7 @@ class Server:
     def _ready(self, store: Store, info: RunInfo) -> ReadyRun:
         """All that is needed to execute a run, from the store."""
         # The folder is its coordinator's; what an attempt leaves reaches it through the blobs.
-        info = replace(store.run(info.id), folder=str(self._place / info.id))
+        info = structs.replace(store.run(info.id), folder=str(self._place / info.id))
         run = ready_here(store, info, self.settings)
         if not kind_of(run).shared:
             raise UsageError(f"run {info.id} measures the harness itself, which has to work alone")

@@ -3,21 +3,21 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from types import TracebackType
-from typing import Any, Self
+from typing import Self
 
 from proctor.errors import NotFoundError
 from proctor.model.describe import percentile
 from proctor.model.event import Event
 from proctor.model.outcome import Outcome
 from proctor.model.plan import PlannedTrial
-from proctor.model.record import AttemptRecord
+from proctor.model.record import AttemptRecord, AttemptRow
 from proctor.model.trial import TrialState
 from proctor.store import queries, rows
 from proctor.store.damage import decodes_each
 from proctor.store.database import Database, Row
-from proctor.store.rows import AttemptRow, ResultRow
+from proctor.store.rows import ResultRow
 
 _PAGE = 500
 _PAGE_BYTES = 1 << 20
@@ -65,7 +65,7 @@ class Reader:
         """Every trial in plan order, a page at a time."""
         last = -1
         while page := self._db.read(queries.TRIALS_PAGE, {"run": run_id, "idx": last, "limit": _PAGE}):
-            yield from rows.planned_trials(page)
+            yield from map(rows.planned_trial, page)
             last = page[-1][0]
 
     def attempts(self, run_id: str, *, counted_only: bool = False) -> Iterator[AttemptRow]:
@@ -75,48 +75,35 @@ class Reader:
             queries.ATTEMPTS_PAGE,
             {"run": run_id, "idx": place[0], "number": place[1], "counts": int(counted_only), "limit": limit},
         ):
-            yield from _attempt_rows(page)
+            yield from map(_attempt_row, page)
             last = page[-1]
             place = last[0], last[queries.TRIAL_WIDTH]
             limit = _next_limit([len(row[-1]) for row in page])
 
-    @decodes_each
-    def records(
-        self,
-        run_id: str,
-        keys: Mapping[int, str],
-        prepare: Callable[[dict[str, Any]], None] | None = None,
-        *,
-        late: bool = False,
-    ) -> Iterator[tuple[int, AttemptRecord, bool]]:
+    def records(self, run_id: str, keys: Sequence[str]) -> Iterator[tuple[int, AttemptRecord, bool]]:
         """Every attempt as (index of its trial, record, whether it counts), without the trials themselves.
 
-        Half the cost of `attempts`: no trial is read again for each attempt. `prepare` may change what was
-        read of a record before the record is made. `late`: see `rows.unpack_all`.
+        Half the cost of `attempts`: no trial is read again for each attempt. `keys` are the trials' own, in
+        the order of the plan.
         """
         place, limit = (-1, 0), 8
         while page := self._db.read(
             queries.RECORDS_PAGE, {"run": run_id, "idx": place[0], "number": place[1], "limit": limit}
         ):
-            for row, body in zip(page, rows.unpack_all([row[7] for row in page], late=late), strict=True):
-                if prepare:
-                    prepare(body)
-                yield row[8], rows.record_of(row, keys[row[8]], body), bool(row[2])
+            for row in page:
+                yield row[8], rows.attempt_record(row, keys[row[8]]), bool(row[2])
             place = page[-1][8], page[-1][0]
             limit = _next_limit([len(row[7]) for row in page])
 
     @decodes_each
-    def brief_records(
-        self, run_id: str, keys: Mapping[int, str]
-    ) -> Iterator[tuple[int, AttemptRecord, bool]]:
-        """As `records`, with what are columns: nothing is decoded. All the work is in the agent's phase."""
+    def brief_records(self, run_id: str, keys: Sequence[str]) -> Iterator[tuple[int, AttemptRecord, bool]]:
+        """As `records`, with what are columns: nothing is decoded."""
         place = (-1, 0)
         while page := self._db.read(
             queries.BRIEF_PAGE, {"run": run_id, "idx": place[0], "number": place[1], "limit": _PAGE}
         ):
             for row in page:
-                body = {} if row[8] is None else {"phases_s": {"agent": row[8]}}
-                yield row[7], rows.record_of(row, keys[row[7]], body), bool(row[2])
+                yield row[7], rows.brief_record(row, keys[row[7]]), bool(row[2])
             place = page[-1][7], page[-1][0]
 
     def results(self, run_id: str, *, bodies: bool = True) -> Iterator[ResultRow]:
@@ -124,7 +111,7 @@ class Reader:
         sql = queries.RESULTS_PAGE.format(body=queries.WITH_BODY if bodies else "")
         last, limit = -1, 8 if bodies else _PAGE
         while page := self._db.read(sql, {"run": run_id, "idx": last, "limit": limit}):
-            yield from rows.result_rows(page, bodies=bodies)
+            yield from rows.result_rows(page)
             last = page[-1][0]
             if bodies:
                 limit = _next_limit([len(row[13] or b"") for row in page])
@@ -202,15 +189,8 @@ class Reader:
 
 
 def _attempt_row(row: Row) -> AttemptRow:
-    return next(_attempt_rows([row]))
-
-
-def _attempt_rows(page: Sequence[Row]) -> Iterator[AttemptRow]:
-    bodies = rows.unpack_all(row[-1] for row in page)
-    for row, trial, body in zip(page, rows.planned_trials(page), bodies, strict=True):
-        attempt = row[queries.TRIAL_WIDTH :]
-        record = rows.record_of(attempt, trial.key, body)
-        yield AttemptRow(record, counts=bool(attempt[2]), trial=trial)
+    attempt, trial = row[queries.TRIAL_WIDTH :], rows.planned_trial(row)
+    return AttemptRow(rows.attempt_record(attempt, trial.key), counts=bool(attempt[2]), trial=trial)
 
 
 def _next_limit(sizes: Sequence[int]) -> int:

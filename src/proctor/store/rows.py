@@ -4,22 +4,25 @@ from __future__ import annotations
 
 import json
 import zlib
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from sys import intern
-from typing import Any, NamedTuple
+from typing import Any, TypeVar
+
+import msgspec
+from msgspec import Struct, field
 
 from proctor.errors import StoreError
+from proctor.model.canonical import encode
 from proctor.model.event import Event
 from proctor.model.outcome import Outcome
 from proctor.model.plan import PlannedTrial
-from proctor.model.record import Artifact, AttemptRecord, Failure
+from proctor.model.record import AttemptRecord, Failure
 from proctor.model.run import RunInfo
 from proctor.model.trial import RunStatus
-from proctor.store.body import Body, ordered
 from proctor.store.damage import decodes, decodes_each
 from proctor.store.database import Row
-from proctor.store.late import Late, set_aside
+
+T = TypeVar("T")
 
 _MB = 1 << 20
 COMPRESS_FROM_BYTES = 2048
@@ -27,22 +30,30 @@ COMPRESS_FROM_BYTES = 2048
 
 _HEAD = ("seed", "tags", "notes", "folder", "plan_digest", "execution")
 _DETAIL = ("spec", "resolved", "environment", "vcs", "versions")
+_COLUMNS = frozenset(("key", "number", "outcome", "blame", "started_at", "ended_at", "reward", "worker"))
 _NOTHING: Mapping[str, Any] = {}
 _OPTIONS = '"agent_options"'
-_NO_BODY = Body(b"{}")
 OUTCOMES = {outcome.value: outcome for outcome in Outcome}
 
 
-@dataclass(frozen=True, slots=True)
-class AttemptRow:
-    """An attempt as the store has it: with its trial, and whether it is the one that counts."""
+class Measured(Struct, frozen=True, gc=False):
+    """What readers of very many results want of a record; the rest of it is passed over."""
 
-    record: AttemptRecord
-    counts: bool
-    trial: PlannedTrial
+    written_metrics: msgspec.Raw = field(name="metrics", default=msgspec.Raw(b"{}"))
+    """As JSON: the values are mostly in the iterations, and a digest wants the text."""
+    iterations: tuple[dict[str, Any], ...] = ()
+    ledger: dict[str, Any] = field(default_factory=dict)
+    usage: dict[str, Any] = field(default_factory=dict)
+    failure: Failure | None = None
+    suspect: bool = False
+
+    @property
+    def metrics(self) -> dict[str, Any]:
+        """The aggregates, decoded."""
+        return _ANY.decode(self.written_metrics)
 
 
-class ResultRow(NamedTuple):
+class ResultRow(Struct, frozen=True, gc=False):
     """What a trial came to, for readers of very many: the attempt that counts, or nothing of it yet."""
 
     key: str
@@ -58,10 +69,25 @@ class ResultRow(NamedTuple):
     reward: float | None
     work_s: float | None
     """Of a rollout: agent and verifier."""
-    body: Body
-    """`metrics`, `iterations`, `usage` and so on; empty unless bodies were asked for."""
     options: Mapping[str, Any]
     """Of the agent; empty for experiments."""
+    measured: Measured
+    """Empty unless bodies were asked for, and where there is no result yet."""
+
+
+class _TrialDocument(Struct, gc=False):
+    """What of a planned trial is not a column."""
+
+    params: dict[str, Any]
+    overrides: dict[str, Any]
+    seed: int
+    path: str | None
+
+
+_RECORD = msgspec.json.Decoder(AttemptRecord)
+_MEASURED = msgspec.json.Decoder(Measured)
+_TRIAL = msgspec.json.Decoder(_TrialDocument)
+_ANY = msgspec.json.Decoder(dict[str, Any])
 
 
 def dump(value: Any) -> str:
@@ -74,32 +100,27 @@ def dump(value: Any) -> str:
 
 def pack(value: Any) -> bytes:
     """JSON bytes, compressed when long. The first byte tells which."""
-    data = dump(value).encode()
+    try:
+        data = encode(value).encode()
+    except (TypeError, ValueError, RecursionError) as error:
+        raise StoreError(f"a value cannot be stored as JSON: {error}") from error
     return data if len(data) < COMPRESS_FROM_BYTES else zlib.compress(data, 1)
 
 
 @decodes
-def unpack(data: bytes) -> Any:
+def unpack(data: bytes) -> dict[str, Any]:
     """The inverse of `pack`."""
-    return json.loads(data if data[:1] == b"{" else zlib.decompress(data))
+    return decode(data, _ANY)
 
 
-@decodes
-def unpack_all(documents: Iterable[bytes], *, late: bool = False) -> list[Any]:
-    """Many at once: in one pass equal names become one string, which saves time and most of the memory.
-
-    `late`: lists that most readers of many records never look at are decoded when somebody does.
-    """
-    texts = [data if data[:1] == b"{" else zlib.decompress(data) for data in documents]
-    aside: list[Late[Any] | None] = []
-    if late:
-        split = [set_aside(text) for text in texts]
-        texts, aside = [text for text, _ in split], [each for _, each in split]
-    found: list[Any] = json.loads(b"[" + b",".join(texts) + b"]")
-    for body, each in zip(found, aside, strict=False):
-        if each is not None:
-            body[each.part] = each
-    return found
+def decode(data: bytes, decoder: msgspec.json.Decoder[T]) -> T:
+    """What a decoder's type says of packed JSON; the rest is passed over."""
+    text = data if data[:1] == b"{" else zlib.decompress(data)
+    try:
+        return decoder.decode(text)
+    except (msgspec.DecodeError, UnicodeDecodeError):
+        # Earlier versions wrote NaN, and Python writes lone surrogates: JSON for Python only.
+        return msgspec.convert(json.loads(text), decoder.type)
 
 
 def column(text: str) -> str:
@@ -129,7 +150,7 @@ def run_info(
     row: Row, counts: Mapping[tuple[str, str], int], detail: Mapping[str, Any] | None = None
 ) -> RunInfo:
     """A run from `queries.RUN_COLUMNS`; without `detail` it has no spec and no environment."""
-    head = json.loads(row[8])
+    head = decode(row[8].encode(), _ANY)
     by_outcome: dict[str, int] = {}
     for (_, outcome), number in sorted(counts.items()):
         by_outcome[outcome] = by_outcome.get(outcome, 0) + number
@@ -191,18 +212,8 @@ def needs_of(info: RunInfo, memory_bytes: Mapping[str, int]) -> Callable[[Planne
 
 @decodes
 def planned_trial(row: Row) -> PlannedTrial:
-    """A planned trial from `queries.TRIAL_COLUMNS`."""
-    return _trial(row, json.loads(row[10]))
-
-
-@decodes_each
-def planned_trials(page: Sequence[Row]) -> Iterator[PlannedTrial]:
-    """Many of them; what they have in common they share."""
-    yield from map(_trial, page, json.loads(f"[{','.join([row[10] for row in page])}]"))
-
-
-def _trial(row: Row, doc: Mapping[str, Any]) -> PlannedTrial:
-    path = doc["path"]
+    """A planned trial from `queries.TRIAL_COLUMNS`; what many have in common they share."""
+    about = decode(row[10].encode(), _TRIAL)
     return PlannedTrial(
         index=row[0],
         key=row[1],
@@ -214,44 +225,39 @@ def _trial(row: Row, doc: Mapping[str, Any]) -> PlannedTrial:
         agent_version=row[7] and intern(row[7]),
         model=row[8] and intern(row[8]),
         rollout=row[9],
-        params=doc["params"],
-        overrides=doc["overrides"],
-        seed=doc["seed"],
-        path=path and intern(path),
+        params=about.params,
+        overrides=about.overrides or _NOTHING,
+        seed=about.seed,
+        path=about.path and intern(about.path),
     )
 
 
 def record_body(record: AttemptRecord) -> bytes:
     """What of a record is not a column. Empty parts are left out."""
     return pack(
-        ordered(
-            {
-                "phases_s": record.phases_s,
-                "image": record.image,
-                "system_changes": record.system_changes,
-                "suspect": record.suspect,
-                "metrics": record.metrics,
-                "iterations": record.iterations,
-                "ledger": record.ledger,
-                "usage": record.usage,
-                "notes": record.notes,
-                "failure": _fields(record.failure) if record.failure else None,
-                "artifacts": [_fields(each) for each in record.artifacts],
-            }
-        )
+        {name: value for name, value in record.to_mapping().items() if value and name not in _COLUMNS}
     )
 
 
-def attempt_record(row: Row, key: str) -> AttemptRecord:
-    """A record from `queries.ATTEMPT_COLUMNS`."""
-    return record_of(row, key, unpack(row[7]))
-
-
 @decodes
-def record_of(row: Row, key: str, body: dict[str, Any]) -> AttemptRecord:
-    """The same, of which the body is unpacked already."""
-    failure = body.pop("failure", None)
-    artifacts, iterations = body.pop("artifacts", ()), body.pop("iterations", ())
+def attempt_record(row: Row, key: str) -> AttemptRecord:
+    """A record from `queries.ATTEMPT_COLUMNS`: columns and body become one text, read in one pass."""
+    columns = {
+        "key": key,
+        "number": row[0],
+        "outcome": row[1],
+        "started_at": row[3],
+        "ended_at": row[4],
+        "reward": row[5],
+        "worker": row[6],
+    }
+    body = row[7] if row[7][:1] == b"{" else zlib.decompress(row[7])
+    rest = b"}" if body == b"{}" else b"," + body[1:]
+    return decode(msgspec.json.encode(columns)[:-1] + rest, _RECORD)
+
+
+def brief_record(row: Row, key: str) -> AttemptRecord:
+    """A record from `queries.BRIEF_PAGE`: with what are columns. All the work is in the agent's phase."""
     return AttemptRecord(
         key=key,
         number=row[0],
@@ -260,59 +266,49 @@ def record_of(row: Row, key: str, body: dict[str, Any]) -> AttemptRecord:
         ended_at=row[4],
         reward=row[5],
         worker=intern(row[6]),
-        failure=Failure(**failure) if failure else None,
-        artifacts=tuple([Artifact(**each) for each in artifacts]) if type(artifacts) is list else artifacts,
-        iterations=tuple(iterations) if type(iterations) is list else iterations,
-        notes=tuple(map(intern, body.pop("notes", ()))),
-        **body,
+        phases_s={} if row[8] is None else {"agent": row[8]},
     )
 
 
 @decodes_each
-def result_rows(page: Sequence[Row], *, bodies: bool) -> Iterator[ResultRow]:
-    """Rows of `queries.RESULTS_PAGE`."""
-    params: list[Any] = [_NOTHING] * len(page)
-    if page and page[0][2] == "experiment":
-        params = [doc["params"] for doc in json.loads(f"[{','.join([row[6] for row in page])}]")]
-    for row, own in zip(page, params, strict=True):
-        options = _NOTHING
-        if _OPTIONS in row[6]:
-            options = json.loads(row[6])["overrides"].get("agent_options") or _NOTHING
-        _, key, _, subject, agent, model, _, number, outcome, *rest = row
-        started_at, ended_at, reward, worked, *record = rest
+def result_rows(page: Sequence[Row]) -> Iterator[ResultRow]:
+    """Rows of `queries.RESULTS_PAGE`, with or without bodies."""
+    nothing = Measured()
+    for row in page:
+        doc = row[6]
+        about = decode(doc.encode(), _TRIAL) if row[2] == "experiment" or _OPTIONS in doc else None
         yield ResultRow(
-            key,
-            subject,
-            agent,
-            model,
-            own,
-            number,
-            OUTCOMES[outcome] if outcome else None,
-            started_at or 0.0,
-            ended_at or 0.0,
-            reward,
-            worked,
-            Body(record[0]) if bodies and record[0] else _NO_BODY,
-            options,
+            key=row[1],
+            subject=row[3],
+            agent=row[4],
+            model=row[5],
+            params=about.params if about and row[2] == "experiment" else _NOTHING,
+            number=row[7],
+            outcome=OUTCOMES[row[8]] if row[8] else None,
+            started_at=row[9] or 0.0,
+            ended_at=row[10] or 0.0,
+            reward=row[11],
+            work_s=row[12],
+            options=(about.overrides.get("agent_options") if about else None) or _NOTHING,
+            measured=_measured(row[13]) if len(row) > 13 and row[13] else nothing,
         )
+
+
+def _measured(data: bytes) -> Measured:
+    text = data if data[:1] == b"{" else zlib.decompress(data)
+    try:
+        return _MEASURED.decode(text)
+    except (msgspec.DecodeError, UnicodeDecodeError):
+        # As in `decode`; metrics are wanted as text, so it is written again as JSON for everybody.
+        return _MEASURED.decode(encode(json.loads(text), escape=False).encode("utf-8", "replace"))
 
 
 @decodes
 def event(row: Row) -> Event:
     """An event from `queries.EVENTS`."""
-    return Event(id=row[0], run_id=row[1], at=row[2], kind=row[3], trial_key=row[4], data=json.loads(row[5]))
+    data = decode(row[5].encode(), _ANY)
+    return Event(id=row[0], run_id=row[1], at=row[2], kind=row[3], trial_key=row[4], data=data)
 
 
-def _fields(value: Any) -> dict[str, Any]:
-    return {name: getattr(value, name) for name in value.__dataclass_fields__}
-
-
-def _plain(value: Any) -> Any:
-    if isinstance(value, Mapping):
-        return dict(value)
-    message = f"{type(value).__name__} is not JSON"
-    raise TypeError(message)
-
-
-_ENCODER = json.JSONEncoder(separators=(",", ":"), default=_plain)
+_ENCODER = json.JSONEncoder(separators=(",", ":"), default=dict)
 """Made once: `json.dumps` with options makes one per call, which costs more than a short document."""

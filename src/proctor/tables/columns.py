@@ -11,11 +11,10 @@ from dataclasses import dataclass
 from typing import Any, Literal
 
 from proctor.model.plan import PlannedTrial
-from proctor.model.record import AttemptRecord
+from proctor.model.record import AttemptRecord, AttemptRow
 from proctor.model.run import RunInfo
 from proctor.runfolder.files import encode
 from proctor.runfolder.read import TrialResult
-from proctor.runfolder.series import SeriesRow
 
 Kind = Literal["trials", "attempts", "iterations"]
 Type = Literal["bool", "int", "float", "text"]
@@ -105,7 +104,7 @@ def table(kind: Kind, source: Callable[[], Iterable[Row]]) -> Table:
     return Table(kind, columns, source)
 
 
-def attempt_row(info: RunInfo, row: SeriesRow) -> Row:
+def attempt_row(info: RunInfo, row: AttemptRow) -> Row:
     """One attempt, flat."""
     return {**_head(info), **_planned(row.trial), **_ended(row.record), "counts": row.counts}
 
@@ -116,7 +115,7 @@ def trial_row(info: RunInfo, trial: TrialResult) -> Row:
     return {**found, **_ended(trial.counted)} if trial.counted else found
 
 
-def iteration_rows(info: RunInfo, row: SeriesRow) -> Iterator[Row]:
+def iteration_rows(info: RunInfo, row: AttemptRow) -> Iterator[Row]:
     """The measured iterations of one attempt, with the parameters it was measured at."""
     trial, record = row.trial, row.record
     shared: Row = {

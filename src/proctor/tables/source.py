@@ -11,9 +11,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from proctor.errors import NotFoundError, UsageError
+from proctor.model.record import AttemptRow
 from proctor.model.run import RunInfo
 from proctor.runfolder.read import RunData, TrialResult
-from proctor.runfolder.series import SeriesRow
 from proctor.settings import Settings
 from proctor.tables.columns import Kind, Row, Table, attempt_row, iteration_rows, table, trial_row
 
@@ -26,7 +26,7 @@ class Source:
     """A run whose rows can be asked for more than once."""
 
     info: RunInfo
-    rows: Callable[[], Iterator[SeriesRow]]
+    rows: Callable[[], Iterator[AttemptRow]]
     trials: Callable[[], Iterator[TrialResult]]
 
     def table(self, kind: Kind) -> Table:
@@ -66,8 +66,8 @@ def open_source(ref: str, settings: Settings) -> Iterator[Source]:
 def _stored(store: Store, ref: str) -> Source:
     info = store.run(ref)
 
-    def rows() -> Iterator[SeriesRow]:
-        return (SeriesRow(row.trial, row.record, row.counts) for row in store.attempts(info.id))
+    def rows() -> Iterator[AttemptRow]:
+        return store.attempts(info.id)
 
     def trials() -> Iterator[TrialResult]:
         """Plan and attempts come in the same order, so they are joined without holding either."""

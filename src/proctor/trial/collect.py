@@ -35,6 +35,8 @@ MOST_FILES = 10_000
 """Of one collected folder; an attempt that leaves more would make every reader of its run slow."""
 _AT_ONCE_BYTES = 1 << 20
 """A file up to this size is read into memory, a state once for the patch and the store."""
+_END = bytes(1024)
+"""How an archive ends. Readers take the end of the file for it, and a small state then needs one block."""
 _ENCODER = json.JSONEncoder()
 REPLACED = "secrets were replaced in {changed} files of the stored state, which 'proctor eval' would judge"
 
@@ -105,6 +107,9 @@ class Collector:
             return [], []
         changed = await asyncio.to_thread(clean_state, state, redactor) if redactor else 0
         data = _read_small(f"{place}/state.tar")
+        if data is not None and data.endswith(_END):
+            data = data[: -len(_END)]
+            os.truncate(state, len(data))
         if data is None:
             diff = await asyncio.to_thread(diff_state, state, workdir, base)
         else:

@@ -12,10 +12,12 @@ import json
 import re
 from base64 import b64encode
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any, Literal
 from urllib.parse import unquote_to_bytes
+
+from msgspec import structs
 
 from proctor.model.record import AttemptRecord
 from proctor.model.secret import SHORTEST, credentials_in
@@ -150,11 +152,12 @@ class Redactor:
             return record
         failure = record.failure
         if failure:
-            failure = replace(
+            failure = structs.replace(
                 failure, message=self.text(failure.message), traceback=self.text(failure.traceback)
             )
-        names = [each.name for each in fields(record) if each.name not in _NOT_FOREIGN]
-        return replace(record, failure=failure, **{name: self.value(getattr(record, name)) for name in names})
+        names = [name for name in record.__struct_fields__ if name not in _NOT_FOREIGN]
+        cleaned = {name: self.value(getattr(record, name)) for name in names}
+        return structs.replace(record, failure=failure, **cleaned)
 
     def stream(self) -> RedactedStream:
         """A new stream with these secrets."""

@@ -11,6 +11,8 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from msgspec import structs
+
 from proctor.agents.base import BudgetExhausted
 from proctor.agents.oracle import Nop
 from proctor.errors import (
@@ -384,7 +386,7 @@ class TaskAttempt:
     def _end(self, outcome: Outcome, error: BaseException, message: str = "") -> None:
         failure = failure_of(error, self.phases.current, self.redactor, message)
         if outcome.retryable and is_lasting(error):
-            failure = replace(failure, type=Failure.lasting_type(failure.type))
+            failure = structs.replace(failure, type=Failure.lasting_type(failure.type))
         self.outcome, self.failure = outcome, failure
 
     async def _close(self) -> None:

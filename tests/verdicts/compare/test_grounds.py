@@ -5,6 +5,8 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any
 
+from msgspec import structs
+
 from proctor.model.plan import Plan
 from proctor.store.open import open_store
 from proctor.verdicts.compare.grounds import ground_differences, ground_of
@@ -19,8 +21,8 @@ LIMITS = {"network": "none", "cpus": 1.0, "memory_bytes": 1 << 30}
 def ran_on(data: Any, image: dict[str, Any], limits: dict[str, Any]) -> Any:
     trials = []
     for trial in data.trials:
-        record = replace(trial.counted, image=image, ledger={"limits": limits})
-        trials.append(replace(trial, attempts=(record,), counted=record))
+        record = structs.replace(trial.counted, image=image, ledger={"limits": limits})
+        trials.append(structs.replace(trial, attempts=(record,), counted=record))
     return replace(data, trials=tuple(trials))
 
 

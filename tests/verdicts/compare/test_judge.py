@@ -4,6 +4,7 @@ import json
 from dataclasses import fields, replace
 
 import pytest
+from msgspec import structs
 
 from proctor.analysis.times import Noise, PointComparison
 from proctor.analysis.verdict import Verdict
@@ -244,10 +245,10 @@ def test_an_endless_percentage_is_any():
 
 def with_ledger(data, **noise):
     trials = tuple(
-        replace(trial, counted=replace(trial.counted, ledger={"noise": noise}), attempts=())
+        structs.replace(trial, counted=structs.replace(trial.counted, ledger={"noise": noise}), attempts=())
         for trial in data.trials
     )
-    trials = tuple(replace(trial, attempts=(trial.counted,)) for trial in trials)
+    trials = tuple(structs.replace(trial, attempts=(trial.counted,)) for trial in trials)
     return replace(data, trials=trials)
 
 

@@ -5,6 +5,7 @@ import re
 from dataclasses import replace
 
 import pytest
+from msgspec import structs
 from tests.render.pages import checked
 
 from proctor.analysis.estimate import TaskRewards
@@ -204,7 +205,11 @@ def test_what_both_sides_spent_is_paired_by_task():
 def test_a_page_of_rollouts_reads_what_was_spent_and_one_of_experiments_does_not(runs):
     task, sweep = runs.rollouts().info, runs.lines().info
     assert with_spent(task, (), SPENT) == ("reward", *SPENT)
-    assert with_spent(replace(task, total=10**6), ("reward",), SPENT) == ("reward", "duration_s", "cost_usd")
+    assert with_spent(structs.replace(task, total=10**6), ("reward",), SPENT) == (
+        "reward",
+        "duration_s",
+        "cost_usd",
+    )
     assert with_spent(sweep, (), SPENT) == ()
     found = from_run(runs.rollouts(), with_spent(task, (), SPENT))
     assert page_of(found, found)

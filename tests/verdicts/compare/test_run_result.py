@@ -6,6 +6,7 @@ import json
 from dataclasses import replace
 
 import pytest
+from msgspec import structs
 
 from proctor.api import compare as api_compare
 from proctor.model.outcome import Outcome
@@ -25,8 +26,8 @@ LIMITS = {"cpus": 1, "network": "none"}
 def with_ledger(data: RunData, ledger, **more) -> RunData:
     trials = []
     for trial in data.trials:
-        record = replace(trial.counted, ledger=ledger, **more) if trial.counted else None
-        trials.append(replace(trial, attempts=(record,) if record else (), counted=record))
+        record = structs.replace(trial.counted, ledger=ledger, **more) if trial.counted else None
+        trials.append(structs.replace(trial, attempts=(record,) if record else (), counted=record))
     return replace(data, trials=tuple(trials))
 
 

@@ -3,6 +3,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 import pytest
+from msgspec import structs
 
 from proctor.model.outcome import Outcome
 from proctor.runfolder.read import RunData
@@ -38,7 +39,7 @@ def test_several_agents_enter_the_names_of_the_tasks(runs, stored):
     data = runs.rollouts()
     half = len(data.trials) // 2
     trials = tuple(
-        replace(trial, planned=replace(trial.planned, agent="x" if at < half else "y"))
+        structs.replace(trial, planned=structs.replace(trial.planned, agent="x" if at < half else "y"))
         for at, trial in enumerate(data.trials)
     )
     data = replace(data, trials=trials)

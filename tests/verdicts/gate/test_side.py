@@ -3,6 +3,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 import pytest
+from msgspec import structs
 
 from proctor.model.outcome import Outcome
 from proctor.model.record import Artifact, Failure
@@ -24,7 +25,11 @@ def agents(runs):
         reward = {Outcome.PASSED: 1.0, Outcome.FAILED: 0.0}.get(outcome)
         failure = Failure(phase="start", type="OSError", message="no") if reward is None else None
         made = runs.attempt(trial, (), outcome=outcome, reward=reward, failure=failure, **more)
-        tries = [made] if reward is not None else [replace(made, number=1), replace(made, number=2)]
+        tries = (
+            [made]
+            if reward is not None
+            else [structs.replace(made, number=1), structs.replace(made, number=2)]
+        )
         pairs.append((trial, tries))
     return runs.of(pairs, name="agents")
 
@@ -60,8 +65,8 @@ def test_a_run_of_experiments_has_the_aggregates_of_each_point(runs):
 def test_peak_memory_of_a_process_goes_by_the_same_name_as_that_of_a_sandbox(runs):
     data = runs.single()
     trial = data.trials[0]
-    record = replace(trial.counted, ledger={"peak_rss_bytes": 5000})
-    data = replace(data, trials=(replace(trial, attempts=(record,), counted=record),))
+    record = structs.replace(trial.counted, ledger={"peak_rss_bytes": 5000})
+    data = replace(data, trials=(structs.replace(trial, attempts=(record,), counted=record),))
     side = side_of(data)
     assert side.results.points[0].samples["peak_memory_bytes"] == (5000.0,)
     assert side.fields["peak_memory_bytes"] == 5000
@@ -72,10 +77,10 @@ def test_the_digest_follows_the_results_and_nothing_else(runs):
     data = runs.lines()
     assert run_digest(data) == run_digest(runs.renamed(data, name="other", folder="elsewhere"))
     trial = data.trials[0]
-    changed = replace(trial.counted, metrics={"duration_s": {"p50": 1.0}})
-    other = replace(data, trials=(replace(trial, counted=changed), *data.trials[1:]))
+    changed = structs.replace(trial.counted, metrics={"duration_s": {"p50": 1.0}})
+    other = replace(data, trials=(structs.replace(trial, counted=changed), *data.trials[1:]))
     assert run_digest(other) != run_digest(data)
-    unfinished = replace(data, trials=(replace(trial, counted=None), *data.trials[1:]))
+    unfinished = replace(data, trials=(structs.replace(trial, counted=None), *data.trials[1:]))
     assert run_digest(unfinished) not in {run_digest(data), run_digest(other)}
     assert side_of(unfinished).missing == 1
 

@@ -3,6 +3,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 import pytest
+from msgspec import structs
 
 from proctor.runfolder.read import RunData
 from proctor.store.open import open_store
@@ -41,8 +42,8 @@ def test_a_streamed_side_says_what_a_side_in_memory_says(any_run, store):
 def test_the_digest_is_the_same_for_names_with_escapes_and_numbers_that_are_none(runs, store):
     data = runs.single(8)
     trial = data.trials[0]
-    odd = replace(trial.counted, metrics={'a"b\\é': {"p50": float("nan")}, "x": float("inf")})
-    data = replace(data, trials=(replace(trial, attempts=(odd,), counted=odd),))
+    odd = structs.replace(trial.counted, metrics={'a"b\\é': {"p50": float("nan")}, "x": float("inf")})
+    data = replace(data, trials=(structs.replace(trial, attempts=(odd,), counted=odd),))
     put(store, data)
     found = side_from_store(store, data.info.id, RULES)
     assert found is not None

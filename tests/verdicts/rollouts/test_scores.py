@@ -1,8 +1,7 @@
 from __future__ import annotations
 
-from dataclasses import replace
-
 import pytest
+from msgspec.structs import replace
 
 from proctor.render.html.page import render
 from proctor.render.rollouts.markdown import summary as to_markdown

@@ -3,6 +3,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 import pytest
+from msgspec import structs
 
 from proctor.render.html.page import render
 from proctor.render.rollouts import overview, spending
@@ -13,8 +14,12 @@ def with_cost(data, factor=1.0):
     trials = []
     for trial in data.trials:
         record = trial.counted
-        paid = replace(record, usage={"cost_usd": factor * (1 + trial.planned.index % 3)}) if record else None
-        trials.append(replace(trial, attempts=(paid,) if paid else (), counted=paid))
+        paid = (
+            structs.replace(record, usage={"cost_usd": factor * (1 + trial.planned.index % 3)})
+            if record
+            else None
+        )
+        trials.append(structs.replace(trial, attempts=(paid,) if paid else (), counted=paid))
     return replace(data, trials=tuple(trials))
 
 
@@ -66,7 +71,7 @@ def test_times_are_held_against_the_same_task_and_agent(study):
             study.cell(task, ["passed"] * 4, agent=agent)
             for at, (trial, (record,)) in enumerate(study.pairs[-4:], len(study.pairs) - 4):
                 phases = {"image": 50.0, "agent": took * factor, "verify": took}
-                study.pairs[at] = (trial, [replace(record, phases_s=phases)])
+                study.pairs[at] = (trial, [structs.replace(record, phases_s=phases)])
     assert spending.in_order(rollouts(study.data())) == [1.0] * 16
 
 

@@ -160,7 +160,7 @@ def test_evidence_names_the_trials_that_went_wrong_and_where_they_lie():
     assert [each.trial for each in finding.evidence] == [1, 3]
     first, second, _ = shown(found).sections[1].blocks[0].entries[0].items
     assert first.text == "trial 1: failed"
-    assert first.href == "../trials/org__task/1/result.json"
+    assert first.href == "../trials/org__task/1/evaluation_results.json"
     assert second.note == "oracle: it was agent_timeout"
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from statistics import median
 from typing import Any
@@ -217,7 +217,7 @@ def _interval(trial: TrialResult, metric: str) -> tuple[float, float] | None:
     if metric == metric_of(trial.planned.kind):
         return trial.interval
     stats = trial.counted.metrics.get(metric) if trial.counted else None
-    return stated_interval(stats) if isinstance(stats, dict) else None
+    return stated_interval(stats) if isinstance(stats, Mapping) else None
 
 
 def _numeric(values: Sequence[Any]) -> bool:

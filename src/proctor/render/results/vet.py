@@ -134,7 +134,7 @@ def _evidence(found: TaskCertificate, folder: Path) -> Iterator[Cell]:
         for each in finding.evidence[:MOST_EVIDENCE]:
             if each.trial not in told:
                 told.add(each.trial)
-                file = Path(found.folder, each.folder, "result.json")
+                file = Path(found.folder, each.folder, "evaluation_results.json")
                 yield Cell(
                     text=f"trial {each.trial}: {each.outcome.replace('_', ' ')}",
                     href=os.path.relpath(file, folder),

@@ -132,7 +132,7 @@ def _field(trial: TrialResult, grid: _Grid, x: float, y: float) -> str:
     told = f"<title>{escape(_told(trial))}</title>"
     if trial.counted is None:
         return f"<g>{told}{inside}</g>"
-    place = f"{attempt_folder(trial.planned, number)}/result.json"
+    place = f"{attempt_folder(trial.planned, number)}/evaluation_results.json"
     return f'<a href="{escape(quote(place))}">{told}{inside}</a>'
 
 

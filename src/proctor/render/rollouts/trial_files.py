@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import asdict
 from pathlib import Path
 from typing import Any
+
+from msgspec.structs import asdict
 
 from proctor.model.arms import arm_of, shown_options
 from proctor.model.outcome import Outcome
@@ -146,14 +147,14 @@ def notes(trial: PlannedTrial, record: AttemptRecord) -> str:
 
 
 def write(data: RunData, folder: Path) -> None:
-    """These files for every attempt that counts. What the sandbox could not give is there, and empty."""
+    """These files for every attempt that counts; none that would be empty."""
     for trial in data.trials:
         record = trial.counted
         if record is None:
             continue
         place = f"{folder}/{attempt_folder(trial.planned, record.number)}"
         for name, text in files_of(data.info.id, trial.planned, record):
-            if name not in _EMPTY or not os.path.lexists(f"{place}/{name}"):
+            if text and (name not in _EMPTY or not os.path.lexists(f"{place}/{name}")):
                 write_once(f"{place}/{name}", text)
 
 

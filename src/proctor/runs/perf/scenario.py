@@ -12,6 +12,8 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
+from msgspec import structs
+
 from proctor.errors import UsageError
 from proctor.model.canonical import derive_seed
 from proctor.model.outcome import Outcome
@@ -173,7 +175,7 @@ def plan_episodes(
         warnings |= dict.fromkeys(alone.warnings)
         if len(cells) + entry.weight * len(alone) > MAX_EPISODES:
             raise UsageError(f"one pass of the scenario has more than {MAX_EPISODES:,} episodes")
-        cells += [(entry, replace(trial, body=at)) for trial in alone.trials] * entry.weight
+        cells += [(entry, structs.replace(trial, body=at)) for trial in alone.trials] * entry.weight
     trials = [_episode(spec, cells[number % len(cells)], number, len(cells)) for number in range(episodes)]
     expect = {trial.key: cells[number % len(cells)][0].expect for number, trial in enumerate(trials)}
     return Episodes(spec, Plan(trials=tuple(trials), warnings=tuple(warnings)), expect, len(cells))
@@ -198,4 +200,4 @@ def _episode(spec: Spec, cell: tuple[Entry, PlannedTrial], number: int, pass_len
         seed=seed,
         rollout=number,
     )
-    return replace(trial, key=key, index=number, seed=seed, rollout=number)
+    return structs.replace(trial, key=key, index=number, seed=seed, rollout=number)

@@ -6,6 +6,8 @@ from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 
+from msgspec import structs
+
 from proctor.model.outcome import Outcome
 from proctor.model.plan import MARKER, PlannedTrial
 from proctor.model.record import AttemptRecord
@@ -51,7 +53,7 @@ class VetExecutor:
         async with self.turns.take(busy=check is Check.LOADED):
             record = await self.executors[check].execute(trial, lease)
         if record.failure and record.failure.type == NotTried.__name__:
-            return replace(record, outcome=Outcome.SKIPPED)
+            return structs.replace(record, outcome=Outcome.SKIPPED)
         return record
 
     async def close(self) -> None:

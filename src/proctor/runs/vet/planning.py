@@ -7,6 +7,8 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
+from msgspec import structs
+
 from proctor.errors import UsageError
 from proctor.model.plan import MARKER, Plan
 from proctor.model.run import Execution, written_vetting
@@ -122,7 +124,7 @@ def obstacle(check: Check, task: Task, spec: Spec) -> str:
 def _last_the_loaded(plan: Plan) -> Plan:
     """Trials on a busy machine come last, so that the others are not run beside them."""
     ordered = sorted(plan.trials, key=lambda trial: check_of(trial) is Check.LOADED)
-    return replace(plan, trials=tuple(replace(trial, index=at) for at, trial in enumerate(ordered)))
+    return replace(plan, trials=tuple(structs.replace(trial, index=at) for at, trial in enumerate(ordered)))
 
 
 def left_out(written: Mapping[str, Any], digest: str) -> dict[str, str]:

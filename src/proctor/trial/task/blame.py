@@ -10,8 +10,9 @@ import errno
 import traceback
 from collections.abc import Mapping
 from contextlib import suppress
-from dataclasses import replace
 from typing import TYPE_CHECKING, Any
+
+from msgspec.structs import replace
 
 from proctor.errors import HostError, ImageError, ProctorError, SandboxError, StoreError
 from proctor.model.outcome import ENVIRONMENT_BROKEN, Outcome

@@ -7,7 +7,7 @@ from dataclasses import asdict, replace
 from typing import Any
 
 from proctor.analysis.times import PointComparison
-from proctor.runfolder.files import finite
+from proctor.model.canonical import finite
 from proctor.verdicts.compare.judge import Comparison, MetricComparison
 from proctor.verdicts.compare.sentence import caution, sentence
 

@@ -11,7 +11,6 @@ from proctor.model.arms import arm_of, named
 from proctor.model.facts import run_facts
 from proctor.model.outcome import Blame, Outcome
 from proctor.model.plan import PlannedTrial
-from proctor.model.quick import quick
 from proctor.model.record import AttemptRecord
 from proctor.model.run import RunInfo
 from proctor.quantity import number
@@ -21,7 +20,6 @@ from proctor.verdicts.compare.grounds import Ground, grounds
 NOT_RUN = "not run"
 
 
-@quick
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ResultPoint:
     """One parameter point or benchmark: its values of each metric, or why it has none."""

@@ -5,10 +5,9 @@ The same `ResultSet` as `results.from_run` makes of a run in memory, at a fracti
 
 from __future__ import annotations
 
-import json
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from itertools import islice
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from proctor.analysis.estimate import TaskRewards
 from proctor.model.arms import Arm, named, options_text
@@ -49,51 +48,32 @@ def from_store(store: Store, ref: str, metrics: Sequence[str], *, watch: Watch |
         return read(store, info, wanted, watch)
 
 
-def quoted(name: str) -> bytes:
-    """A name as a stored body spells it."""
-    return json.dumps(name).encode()
-
-
-class Values:
-    """Reads the values of some metrics from bodies, passing over those that do not mention them."""
-
-    def __init__(self, metrics: Iterable[str]) -> None:
-        self._metrics = [(metric, quoted(metric)) for metric in metrics]
-
-    def of(self, row: ResultRow) -> dict[str, tuple[float, ...]]:
-        """Metric → values; without those that it lacks."""
-        found, body = {}, row.body
-        for metric, spelt in self._metrics:
-            values: tuple[float, ...] = ()
-            if body.mentions(spelt):
-                values = body.column(metric) or samples_among(metric, (), _places(row))
-            if not values and metric == "duration_s" and (took_s := _took_s(row)):
-                values = (took_s,)
-            if values:
-                found[metric] = values
-        return found
+def values_of(row: ResultRow, metrics: Iterable[str]) -> dict[str, tuple[float, ...]]:
+    """Metric → values; without those that the row lacks."""
+    found, body = {}, row.measured
+    for metric in metrics:
+        values = samples_among(metric, body.iterations, (body.metrics, body.usage, body.ledger))
+        if not values and metric == "duration_s" and (took_s := _took_s(row)):
+            values = (took_s,)
+        if values:
+            found[metric] = values
+    return found
 
 
 def _took_s(row: ResultRow) -> float:
     return row.ended_at - row.started_at if row.work_s is None else row.work_s
 
 
-def _places(row: ResultRow) -> Iterator[Mapping[str, Any]]:
-    for name in ("metrics", "usage", "ledger"):
-        yield row.body.get(name) or {}
-
-
 def _known_metrics(store: Store, run_id: str) -> tuple[str, ...]:
     """Names for a hint; a few records tell."""
     names: set[str] = set()
     for row in islice((row for row in store.results(run_id) if row.outcome), LOOKED_AT):
-        names |= set(row.body.get("metrics") or {})
-        names |= {name for each in (row.body.get("iterations") or ())[:1] for name in each}
+        names |= set(row.measured.metrics)
+        names |= {name for each in row.measured.iterations[:1] for name in each}
     return tuple(sorted(names))
 
 
 def _points(store: Store, info: RunInfo, wanted: Sequence[str], watch: Watch | None) -> ResultSet:
-    values = Values(wanted)
     points = []
     for row in store.results(info.id):
         if watch:
@@ -104,10 +84,10 @@ def _points(store: Store, info: RunInfo, wanted: Sequence[str], watch: Watch | N
                 name=point_label(row.subject, row.params),
                 subject=row.subject,
                 params=row.params,
-                samples=values.of(row) if passed else {},
+                samples=values_of(row, wanted) if passed else {},
                 failed="" if passed else _why_failed(row),
                 blame=row.outcome.blame if row.outcome else None,
-                waited=waited_in(row.body.inside("ledger", "noise")) if row.outcome else 0.0,
+                waited=waited_in(row.measured.ledger.get("noise")),
                 key=row.key,
             )
         )
@@ -124,8 +104,8 @@ def _points(store: Store, info: RunInfo, wanted: Sequence[str], watch: Watch | N
 def _why_failed(row: ResultRow) -> str:
     if row.outcome is None:
         return NOT_RUN
-    failure = row.body.get("failure")
-    return row.outcome.value + (f": {failure['type']} in {failure['phase']}" if failure else "")
+    failure = row.measured.failure
+    return row.outcome.value + (f": {failure.type} in {failure.phase}" if failure else "")
 
 
 class _Task:
@@ -139,7 +119,6 @@ class _Task:
 
 def _tasks(store: Store, info: RunInfo, wanted: Sequence[str], watch: Watch | None) -> ResultSet:
     metrics = [metric for metric in wanted if metric != "reward"]
-    values = Values(metrics)
     tasks: dict[tuple[str, Arm], _Task] = {}
     first: dict[str, str] = {}
     trials = missing = 0
@@ -154,7 +133,7 @@ def _tasks(store: Store, info: RunInfo, wanted: Sequence[str], watch: Watch | No
         elif row.outcome.scored:
             first.setdefault(row.subject, row.key)
             task.scored.append(row.reward or 0.0)
-            for metric, found in values.of(row).items() if metrics else ():
+            for metric, found in values_of(row, metrics).items():
                 task.samples.setdefault(metric, []).extend(found)
         else:
             task.errors += is_lost(row.outcome)

@@ -18,7 +18,6 @@ from proctor.analysis.interval import Interval
 from proctor.analysis.p_values import fisher
 from proctor.analysis.times import Noise
 from proctor.analysis.verdict import Verdict, judge
-from proctor.model.quick import quick
 from proctor.quantity import significant
 from proctor.verdicts.compare.judge import is_time
 from proctor.verdicts.compare.power import what_settles
@@ -37,7 +36,6 @@ _MEANING = {
 }
 
 
-@quick
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Finding:
     """One comparison: a gain below zero is worse. In log ratios, or in shares of the score's scale."""

@@ -6,13 +6,11 @@ Rules that look at more than counts, times, scores and the values of metrics get
 from __future__ import annotations
 
 import hashlib
-import json
-import math
 from typing import TYPE_CHECKING
 
 from proctor.model.outcome import Outcome
 from proctor.runfolder.files import encode
-from proctor.verdicts.compare.stored import from_store, quoted
+from proctor.verdicts.compare.stored import from_store
 from proctor.verdicts.gate.rules import RuleSet, Threshold
 from proctor.verdicts.gate.side import (
     COUNTED,
@@ -25,10 +23,8 @@ from proctor.verdicts.gate.side import (
 )
 
 if TYPE_CHECKING:
-    from proctor.store.rows import ResultRow
+    from proctor.store.rows import Measured, ResultRow
     from proctor.store.store import Store
-
-_FAILURE, _SUSPECT = quoted("failure"), quoted("suspect")
 
 
 def side_from_store(store: Store, ref: str, rules: RuleSet) -> Side | None:
@@ -64,30 +60,17 @@ class _Watch:
     def look(self, row: ResultRow) -> None:
         outcome = row.outcome
         self.tally.trials += 1
-        if outcome is None:
-            self.digest.update(encode([row.key, None]).encode("utf-8", "replace"))
-            return
-        for part in _line(row, outcome, _canonical(row.body.text("metrics"))):
-            self.digest.update(part)
-        failure = None
-        if outcome is not Outcome.PASSED and row.body.mentions(_FAILURE):
-            failure = row.body.get("failure")
-        suspect = row.body.mentions(_SUSPECT) and bool(row.body.get("suspect"))
-        kind = failure["type"] if failure else ""
-        self.tally.add(outcome, row.ended_at - row.started_at, kind, suspect=suspect)
+        line = encode([row.key, None])
+        if outcome is not None:
+            head = encode([row.key, row.number, outcome.value, row.reward])
+            line = f"{head[:-1]},{_as_written(row.measured)}]"
+            failure = None if outcome is Outcome.PASSED else row.measured.failure
+            kind = failure.type if failure else ""
+            self.tally.add(outcome, row.ended_at - row.started_at, kind, suspect=row.measured.suspect)
+        self.digest.update(line.encode("utf-8", "replace"))
 
 
-def _line(row: ResultRow, outcome: Outcome, metrics: bytes) -> tuple[bytes, ...]:
-    """What `run_digest` digests of a trial, in parts, spelt as `encode` would spell it."""
-    key, reward = row.key, "null" if row.reward is None else repr(float(row.reward))
-    if key.isascii() and key.isalnum() and math.isfinite(row.reward or 0.0):
-        return f'["{key}",{row.number},"{outcome}",{reward},'.encode(), metrics, b"]"
-    head = encode([key, row.number, outcome.value, row.reward])[:-1]
-    return head.encode("utf-8", "replace"), b",", metrics, b"]"
-
-
-def _canonical(text: bytes) -> bytes:
-    """Stored JSON as a run folder would spell it: the same, unless it has escapes or a number is none."""
-    if b"\\" in text or b"NaN" in text or b"Infinity" in text:
-        return encode(json.loads(text)).encode("utf-8", "replace")
-    return text or b"{}"
+def _as_written(measured: Measured) -> str:
+    """The aggregates as a run folder spells them: as the store does, but for escapes."""
+    text = bytes(measured.written_metrics).decode()
+    return encode(measured.metrics) if "\\" in text else text

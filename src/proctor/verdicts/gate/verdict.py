@@ -8,7 +8,6 @@ from enum import StrEnum
 from typing import Any
 
 from proctor.errors import Exit
-from proctor.model.quick import quick
 from proctor.verdicts.gate.rules import Written
 
 
@@ -40,7 +39,6 @@ EXIT_CODES = {
 }
 
 
-@quick
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Estimate:
     """A number with its interval, in the unit that it is shown in."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import asdict
 from typing import Any
 
-from proctor.runfolder.files import finite
+from proctor.model.canonical import finite
 from proctor.verdicts.history.model import History, Line, Move
 from proctor.verdicts.history.words import captions, sentence
 

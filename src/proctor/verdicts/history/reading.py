@@ -17,7 +17,7 @@ from proctor.model.plan import point_label
 from proctor.runfolder.read import stated_interval
 from proctor.verdicts.compare.means import clustered_mean
 from proctor.verdicts.compare.results import is_lost, samples_among
-from proctor.verdicts.compare.stored import Values
+from proctor.verdicts.compare.stored import values_of
 from proctor.verdicts.history.model import Value
 
 if TYPE_CHECKING:
@@ -66,7 +66,7 @@ def _points(store: Store, info: RunInfo, metric: str, only: str) -> Reading:
         if only not in name.lower() or row.outcome is not Outcome.PASSED:
             continue
         if len(found.metrics) < 100:
-            found.metrics |= set(row.body.get("metrics") or {})
+            found.metrics |= set(row.measured.metrics)
         if (value := _median(row, metric)) is not None:
             found.values[name, metric] = value
     found.main = list(found.values)
@@ -77,13 +77,13 @@ def _points(store: Store, info: RunInfo, metric: str, only: str) -> Reading:
 
 def _median(row: ResultRow, metric: str) -> Value | None:
     """The median over the iterations, with the interval that was stated or that they give."""
-    stats = (row.body.get("metrics") or {}).get(metric)
-    values = sorted(samples_among(metric, row.body.get("iterations") or (), ()))
+    stats = row.measured.metrics.get(metric)
+    values = sorted(samples_among(metric, row.measured.iterations, ()))
     if values:
-        stated = stated_interval(stats) if isinstance(stats, dict) else None
+        stated = stated_interval(stats) if isinstance(stats, Mapping) else None
         low, high = stated or median_interval(values) or (None, None)
         return Value(value=percentile(values, 50), low=low, high=high, n=len(values))
-    single = Values([metric]).of(row).get(metric)
+    single = values_of(row, [metric]).get(metric)
     return Value(value=single[0]) if single else None
 
 
@@ -102,7 +102,6 @@ def _rollouts(store: Store, info: RunInfo, metric: str, only: str) -> Reading:
     share = metric if metric in SHARES else "pass_rate"
     sampled = ["duration_s", "cost_usd"] if metric in SHARES else [metric]
     bodies = metric not in {*SHARES, "duration_s"} or info.total <= MOST_WITH_COST
-    values = Values(sampled)
     arms: dict[str, _Arm] = {}
     for row in store.results(info.id, bodies=bodies):
         outcome = row.outcome
@@ -117,7 +116,7 @@ def _rollouts(store: Store, info: RunInfo, metric: str, only: str) -> Reading:
         if outcome.scored:
             reward = row.reward or 0.0
             rewards.append(float(reward >= 1) if share == "pass_rate" else reward)
-            for name, each in values.of(row).items():
+            for name, each in values_of(row, sampled).items():
                 arm.samples.setdefault(name, {}).setdefault(row.subject, []).extend(each)
         elif is_lost(outcome):
             arm.errors[row.subject] = arm.errors.get(row.subject, 0) + 1
@@ -131,8 +130,8 @@ def _rollouts(store: Store, info: RunInfo, metric: str, only: str) -> Reading:
 def _names(row: ResultRow) -> set[str]:
     return {
         str(name)
-        for place in ("metrics", "usage", "ledger")
-        for name, value in (row.body.get(place) or {}).items()
+        for place in (row.measured.metrics, row.measured.usage, row.measured.ledger)
+        for name, value in place.items()
         if isinstance(value, int | float) and not isinstance(value, bool)
     }
 

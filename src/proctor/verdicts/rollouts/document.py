@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict
 from typing import Any
+
+from msgspec.structs import asdict
 
 from proctor.analysis.estimate import AtK, Denominators, Score
 from proctor.analysis.interval import Interval
