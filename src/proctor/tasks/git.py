@@ -21,6 +21,8 @@ from typing import Self
 from proctor.errors import FetchError, TaskError, UsageError
 from proctor.tasks.address import COMMIT, GitAddress, GitUrl
 
+Notify = Callable[[str], None]
+"""Hears what happens, one sentence at a time."""
 Progress = Callable[[str], None]
 """Hears how far git is: `Receiving objects:  45% (450/1000)`."""
 
