@@ -1,7 +1,7 @@
 """From the name of a dataset to a folder with its tasks: found in the cache, or fetched once.
 
-`<cache>/datasets/<key>/` holds `dataset.json` and `files/`, complete or absent, checked whenever it is used. It
-is made beside and renamed under a lock: a fetch that was killed leaves nothing, and two processes fetch once.
+`<cache>/datasets/<key>/` holds `dataset.json` and `files/`, complete or absent, checked whenever it is used.
+It is made beside and renamed under a lock: a killed fetch leaves nothing, and two processes fetch once.
 """
 
 from __future__ import annotations
@@ -27,7 +27,6 @@ from proctor.tasks.address import PREFIX, GitAddress, git_address
 from proctor.tasks.git import Notify, Progress, resolve_ref
 from proctor.tasks.git_tree import Part, Wanted, digest_of, fetch_folder, fetch_tasks
 from proctor.tasks.registry import RegistryDataset, RegistryTask, find_dataset, tasks_of
-
 
 ABOUT = "dataset.json"
 _FORMAT = 1
