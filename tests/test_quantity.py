@@ -9,7 +9,6 @@ from proctor.quantity import (
     duration,
     metric_title,
     number,
-    percent,
     show,
     significant,
     span,
@@ -86,7 +85,6 @@ def test_durations_read_as_people_say_them():
     assert duration(0.5) == "500 ms"
     assert duration(150) == "2 min 30 s"
     assert duration(3 * 3600 + 120) == "3 h 02 min"
-    assert percent(0.123) == "12 %"
 
 
 def test_a_metric_name_becomes_a_heading():

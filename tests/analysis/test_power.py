@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
@@ -14,7 +16,7 @@ def test_more_rollouts_and_more_tasks_find_less():
     assert reach == sorted(reach, reverse=True)
     assert reach[0] == pytest.approx(0.147, abs=0.005)
     assert reach[1] == pytest.approx(reach[0] / 5**0.5)
-    assert detectable(HARD, 1, tasks=400) < reach[0] / 2
+    assert detectable(replace(HARD, tasks=400), 1) < reach[0] / 2
 
 
 def test_differing_effects_cannot_be_averaged_away_by_rollouts():
@@ -30,7 +32,7 @@ def test_the_table_counts_time_and_cost_of_both_sides():
     assert row.total_rollouts == 890
     assert row.hours == pytest.approx(8.9)
     assert row.cost_usd == pytest.approx(445)
-    assert plan_table(HARD, tasks=10)[0].hours is None
+    assert plan_table(replace(HARD, tasks=10))[0].hours is None
 
 
 def test_the_needed_rollouts_are_the_fewest_that_suffice():

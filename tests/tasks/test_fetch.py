@@ -14,8 +14,7 @@ from tests.tasks.git_server import GitServer, commit_all, git, write_task
 from proctor.errors import FetchError, NotFoundError, ProctorError, StoreError, TaskError, UsageError
 from proctor.model.spec import TaskEntry
 from proctor.tasks.dataset import find_tasks
-from proctor.tasks.dataset_cache import DatasetCache
-from proctor.tasks.fetch import Datasets
+from proctor.tasks.fetch import DatasetCache, Datasets
 
 pytestmark = pytest.mark.needs("git")
 

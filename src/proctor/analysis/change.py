@@ -66,15 +66,8 @@ class ChangeReport:
     """Two levels that the results go back and forth between; then there are no changes."""
 
 
-def change_points(
-    medians: Sequence[float],
-    *,
-    penalty: float = PENALTY,
-    min_segment: int = MIN_SEGMENT,
-    min_change: float = MIN_CHANGE,
-    level: float = 0.95,
-) -> ChangeReport:
-    """Changes in an ordered history of positive results; histories below twice `min_segment` show none."""
+def change_points(medians: Sequence[float], *, min_change: float = MIN_CHANGE) -> ChangeReport:
+    """Changes in an ordered history of positive results; histories below twice `MIN_SEGMENT` show none."""
     values = np.asarray(medians, dtype=np.float64)
     if values.size and (not np.isfinite(values).all() or values.min() <= 0):
         msg = "a history must consist of finite values above zero"
@@ -83,12 +76,12 @@ def change_points(
     sigma = _noise(logs)
     clean = _winsorised(logs, sigma)
     count = max(values.size, 2)
-    price = penalty * (1 + SHORT / count) * max(sigma, 1e-9) ** 2 * math.log(count)
-    cuts = pelt(clean, price, min_segment)
-    cuts = confirmed(clean, _merge_small(clean, cuts, math.log1p(min_change)), min_segment)
+    price = PENALTY * (1 + SHORT / count) * max(sigma, 1e-9) ** 2 * math.log(count)
+    cuts = pelt(clean, price)
+    cuts = confirmed(clean, _merge_small(clean, cuts, math.log1p(min_change)), MIN_SEGMENT)
     cuts = _merge_small(clean, cuts, math.log1p(min_change))
     # Outliers count here: what visits another level briefly and often is part of the pattern.
-    two_levels = alternation(logs, cuts) if values.size >= 2 * min_segment else None
+    two_levels = alternation(logs, cuts) if values.size >= 2 * MIN_SEGMENT else None
     if two_levels and two_levels.high - two_levels.low < math.log1p(min_change):
         two_levels = None
     cuts = [] if two_levels else cuts
@@ -97,7 +90,7 @@ def change_points(
     levels = [float(np.exp(segment.mean())) for segment in segments if segment.size]
     return ChangeReport(
         changes=tuple(
-            _change(cut, before, after, level)
+            _change(cut, before, after)
             for cut, before, after in zip(cuts, segments, segments[1:], strict=False)
         ),
         levels=tuple(
@@ -180,18 +173,18 @@ def _merge_small(values: Array, cuts: list[int], least: float) -> list[int]:
     return cuts
 
 
-def _change(index: int, before: Array, after: Array, level: float) -> Change:
+def _change(index: int, before: Array, after: Array) -> Change:
     shift = float(after.mean() - before.mean())
     df = before.size + after.size - 2
     pooled = (float(((before - before.mean()) ** 2).sum()) + float(((after - after.mean()) ** 2).sum())) / df
     error = math.sqrt(pooled * (1 / before.size + 1 / after.size))
-    interval = student(shift, error, df, level)
+    interval = student(shift, error, df)
     return Change(
         index=index,
         before=float(np.exp(before.mean())),
         after=float(np.exp(after.mean())),
         ratio=math.exp(shift),
-        interval=Interval(math.exp(interval.low), math.exp(interval.high), level, "t on logarithms"),
+        interval=Interval(math.exp(interval.low), math.exp(interval.high), interval.level, "t on logarithms"),
         p_value=two_sided_t(shift / error, df) if error > 0 else 0.0,
     )
 

@@ -10,6 +10,8 @@ from proctor.analysis.distributions import t_quantile
 from proctor.analysis.estimate import variance
 
 MAX_ROLLOUTS = 20
+POWER = 0.8
+"""The probability with which a difference is to be detected."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -36,7 +38,7 @@ class Detectable:
     cost_usd: float | None
 
 
-def spread_of(rewards: Sequence[Sequence[float]], *, effect: float = 0.0) -> Spread:
+def spread_of(rewards: Sequence[Sequence[float]]) -> Spread:
     """Spread from a pilot. Tasks with one rollout count with the variance that their overall mean allows."""
     suite = [[float(reward) for reward in task] for task in rewards if len(task)]
     if not suite:
@@ -53,61 +55,55 @@ def spread_of(rewards: Sequence[Sequence[float]], *, effect: float = 0.0) -> Spr
         within = (weight * inside + cap) / (weight + 1)
     else:
         within = cap
-    return Spread(within=within, effect=effect, tasks=len(suite))
+    return Spread(within=within, tasks=len(suite))
 
 
-def detectable(spread: Spread, rollouts: int, *, tasks: int | None = None, power: float = 0.8) -> float:
-    """The difference that a paired t test on task means finds with that power, for tasks like these."""
-    return _detectable(spread, rollouts, tasks or spread.tasks, spread.effect, power)
+def detectable(spread: Spread, rollouts: int) -> float:
+    """The difference that a paired t test on task means finds with 80 % probability, for tasks like these."""
+    return _detectable(spread, rollouts, spread.effect)
 
 
 def plan_table(
     spread: Spread,
     *,
-    tasks: int | None = None,
     max_rollouts: int = MAX_ROLLOUTS,
     seconds_per_rollout: float | None = None,
     cost_per_rollout_usd: float | None = None,
     parallel: int = 1,
-    power: float = 0.8,
 ) -> tuple[Detectable, ...]:
     """One row for each k from 1 to `max_rollouts`: what would be found, how long it takes, what it costs."""
-    count = tasks or spread.tasks
     rows = []
     for rollouts in range(1, max_rollouts + 1):
-        total = 2 * count * rollouts
+        total = 2 * spread.tasks * rollouts
+        turns = math.ceil(total / parallel)
         rows.append(
             Detectable(
                 rollouts=rollouts,
-                these_tasks=_detectable(spread, rollouts, count, 0.0, power),
-                tasks_like_these=_detectable(spread, rollouts, count, spread.effect, power),
+                these_tasks=_detectable(spread, rollouts, 0.0),
+                tasks_like_these=_detectable(spread, rollouts, spread.effect),
                 total_rollouts=total,
-                hours=None
-                if seconds_per_rollout is None
-                else math.ceil(total / parallel) * seconds_per_rollout / 3600,
+                hours=None if seconds_per_rollout is None else turns * seconds_per_rollout / 3600,
                 cost_usd=None if cost_per_rollout_usd is None else total * cost_per_rollout_usd,
             )
         )
     return tuple(rows)
 
 
-def rollouts_needed(
-    spread: Spread, difference: float, *, tasks: int | None = None, power: float = 0.8, limit: int = 10_000
-) -> int | None:
+def rollouts_needed(spread: Spread, difference: float, *, limit: int = 10_000) -> int | None:
     """The fewest rollouts per task and side that find a difference; None when `limit` of them do not."""
     low, high = 1, limit
-    if detectable(spread, limit, tasks=tasks, power=power) > abs(difference):
+    if detectable(spread, limit) > abs(difference):
         return None
     while low < high:
         middle = (low + high) // 2
-        if detectable(spread, middle, tasks=tasks, power=power) <= abs(difference):
+        if detectable(spread, middle) <= abs(difference):
             high = middle
         else:
             low = middle + 1
     return low
 
 
-def _detectable(spread: Spread, rollouts: int, tasks: int, effect: float, power: float) -> float:
-    df = max(tasks - 1, 1)
-    error = math.sqrt((2 * spread.within / rollouts + effect) / tasks)
-    return (t_quantile(0.975, df) + t_quantile(power, df)) * error
+def _detectable(spread: Spread, rollouts: int, effect: float) -> float:
+    df = max(spread.tasks - 1, 1)
+    error = math.sqrt((2 * spread.within / rollouts + effect) / spread.tasks)
+    return (t_quantile(0.975, df) + t_quantile(POWER, df)) * error

@@ -12,7 +12,7 @@ from proctor.errors import Exit
 
 if TYPE_CHECKING:
     from proctor.settings import Settings
-    from proctor.tasks.dataset_cache import Fetched
+    from proctor.tasks.fetch import Fetched
 
 
 @click.group("datasets")
@@ -55,8 +55,7 @@ def pull(references: tuple[str, ...]) -> int:
     A copy that is here already is checked, and fetched again when it was changed.
     """
     from proctor.settings import load_settings
-    from proctor.tasks.dataset_cache import DatasetCache
-    from proctor.tasks.fetch import Datasets
+    from proctor.tasks.fetch import DatasetCache, Datasets
 
     settings = load_settings()
     datasets = Datasets(
@@ -78,8 +77,7 @@ def remove(references: tuple[str, ...]) -> int:
     from proctor.errors import NotFoundError
     from proctor.settings import load_settings
     from proctor.tasks.address import redacted
-    from proctor.tasks.dataset_cache import DatasetCache
-    from proctor.tasks.fetch import to_stderr
+    from proctor.tasks.fetch import DatasetCache, to_stderr
 
     cache = DatasetCache(load_settings().cache_dir)
     here: dict[str, list[Fetched]] = {}
@@ -99,8 +97,7 @@ def remove(references: tuple[str, ...]) -> int:
 def _rows(settings: Settings) -> list[dict[str, Any]]:
     """One row for each dataset: from the registries first, then what is here beside them."""
     from proctor.errors import FetchError
-    from proctor.tasks.dataset_cache import DatasetCache
-    from proctor.tasks.fetch import to_stderr
+    from proctor.tasks.fetch import DatasetCache, to_stderr
     from proctor.tasks.registry import read_registry
 
     here = {(each.reference, each.source): each for each in DatasetCache(settings.cache_dir).all()}

@@ -18,9 +18,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Self
 
-from proctor.errors import FetchError, TaskError, UsageError
+from proctor.errors import FetchError, ProctorError, TaskError, UsageError
 from proctor.tasks.address import COMMIT, GitAddress, GitUrl
 
+Notify = Callable[[str], None]
+"""Hears what happens, one sentence at a time."""
 Progress = Callable[[str], None]
 """Hears how far git is: `Receiving objects:  45% (450/1000)`."""
 
@@ -108,10 +110,7 @@ class Commit:
 
     def __enter__(self) -> Self:
         with _translated(self.repository):
-            while not self._fetched():
-                self._plan += 1
-                if self._plan == len(_PLANS):
-                    raise TaskError(f"{self.repository.url}: there is no commit {self.commit}")
+            self._fetch_anyhow(TaskError(f"{self.repository.url}: there is no commit {self.commit}"))
         return self
 
     def __exit__(self, *_: object) -> None:
@@ -144,10 +143,9 @@ class Commit:
                     if _AUTH.search(error.said):
                         raise
                 self._plan += 1
-                while not self._fetched():
-                    self._plan += 1
-                    if self._plan == len(_PLANS):
-                        raise FetchError(f"{self.repository.url}: the server does not deliver all files")
+                self._fetch_anyhow(
+                    FetchError(f"{self.repository.url}: the server does not deliver all files")
+                )
 
     @contextlib.contextmanager
     def reader(self) -> Iterator[Callable[[str, Path], None]]:
@@ -185,6 +183,13 @@ class Commit:
                 yield write
             finally:
                 process.kill()
+
+    def _fetch_anyhow(self, otherwise: ProctorError) -> None:
+        """Try the ways of fetching that are left, until one has the commit."""
+        while not self._fetched():
+            self._plan += 1
+            if self._plan == len(_PLANS):
+                raise otherwise
 
     def _fetched(self) -> bool:
         """Try the present way of fetching, in a new folder; whether the commit is there now."""

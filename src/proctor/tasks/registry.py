@@ -20,8 +20,8 @@ from proctor.disk import read_small
 from proctor.errors import FetchError, NotFoundError, ProctorError, UsageError
 from proctor.spec.node import nearest
 from proctor.tasks.address import COMMIT, GitUrl, git_url, inner_path, redacted
-from proctor.tasks.dataset_cache import Notify
 from proctor.tasks.digest import keep
+from proctor.tasks.git import Notify
 
 NAME = re.compile(
     r"(?P<name>[A-Za-z0-9][\w.+-]*(?:/[A-Za-z0-9][\w.+-]*)?)(?:@(?P<version>[\w.+-]+))?", re.ASCII
