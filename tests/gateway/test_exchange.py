@@ -333,6 +333,7 @@ async def test_totals_equal_the_providers_ledger_to_the_last_token(store):
 
 
 @pytest.mark.fault
+@pytest.mark.timeout(1800)
 @pytest.mark.skipif(not os.environ.get("PROCTOR_SOAK"), reason="a soak: set PROCTOR_SOAK=1")
 async def test_totals_equal_the_ledger_over_ten_thousand_calls(store):
     await many(10_000, store)
