@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from html import escape
 from pathlib import Path
+from typing import Any
 
 from proctor.analysis.claim import Claim
 from proctor.analysis.flaky import Stability, TaskStability
@@ -207,6 +208,12 @@ def _stability(found: TaskStability) -> str:
     return f'<span class="badge {tone}">{word}</span>'
 
 
+def _cost(usage: Mapping[str, Any]) -> str:
+    if usage.get("unknown_cost"):
+        return "unknown"
+    return escape(show("cost_usd", usage["cost_usd"])) if usage.get("cost_usd") else ""
+
+
 def _trials(trials: Sequence[TrialResult]) -> str:
     rows = []
     options = options_apart(trial.planned for trial in trials)
@@ -225,7 +232,7 @@ def _trials(trials: Sequence[TrialResult]) -> str:
                 escape(duration(record.took_s if record else None)),
                 str(usage.get("tool_calls") or ""),
                 escape(use_text("tokens", tokens)) if tokens else "",
-                escape(show("cost_usd", usage["cost_usd"])) if usage.get("cost_usd") else "",
+                _cost(usage),
             ]
         )
     headers = ["task", "agent", "model", "#", "outcome", "reward", "took", "tool calls", "tokens", "cost"]

@@ -27,6 +27,8 @@ ALL_K_UP_TO = 10
 LEDGER = ("peak_memory_bytes", "cpu_s", "throttled_s", "oom_kills", "read_bytes", "write_bytes", "disk_bytes")
 UNKNOWN = "unknown"
 """In place of a number that could not be measured, and in a ledger: quantity → why."""
+UNKNOWN_COST = "unknown_cost"
+"""How many calls of models cost what nobody knows."""
 USAGE = ("prompt_tokens", "completion_tokens", "cost_usd", "requests", "steps", "tool_calls")
 
 
@@ -198,9 +200,14 @@ def unknown(trials: Iterable[TrialResult]) -> dict[str, str]:
 
 
 def usage(trials: Iterable[TrialResult]) -> dict[str, float]:
-    """Totals of tokens, money and calls over every attempt: what did not count was paid for too."""
+    """Totals of tokens, money and calls over every attempt: what did not count was paid for too.
+
+    Where the cost of some calls is unknown there is no total cost, but how many these are.
+    """
     used = [record.usage for trial in trials for record in trial.attempts]
-    totals = {name: math.fsum(_finite([each.get(name) for each in used])) for name in USAGE}
+    totals = {name: math.fsum(_finite([each.get(name) for each in used])) for name in (*USAGE, UNKNOWN_COST)}
+    if totals[UNKNOWN_COST]:
+        del totals["cost_usd"]
     return {name: total for name, total in totals.items() if total}
 
 
