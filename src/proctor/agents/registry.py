@@ -21,7 +21,7 @@ BUILT_IN = {
     "replay": (
         "proctor.agents.replay",
         "Replay",
-        "repeats the shell commands of a recorded trajectory, without model and agent",
+        "repeats the shell commands of a recorded trajectory, without a model",
     ),
     "terminal": (
         "proctor.agents.terminal",
@@ -215,7 +215,7 @@ def describe(name: str, source: str, provided: Collection[str]) -> AgentInfo:
         needs.append(f"a model, of a provider that speaks {' or '.join(apis)}: see 'proctor models'")
         if not set(apis) & set(provided):
             missing.append(
-                f"no provider of {' or '.join(apis)} is ready: set PROCTOR_MODEL_BASE_URL, or a provider's key"
+                f"no provider of {' or '.join(apis)} is ready: set PROCTOR_MODEL_BASE_URL or a key"
             )
     version = getattr(found, "version", "")
     return AgentInfo(
