@@ -49,7 +49,10 @@ class Chat:
     async def __aenter__(self) -> Self:
         import aiohttp
 
-        self._session = aiohttp.ClientSession(timeout=aiohttp.ClientTimeout(total=None))
+        # A new connection each time: they cost little here, and one that was kept may have been closed.
+        self._session = aiohttp.ClientSession(
+            connector=aiohttp.TCPConnector(force_close=True), timeout=aiohttp.ClientTimeout(total=None)
+        )
         return self
 
     async def __aexit__(self, *_: object) -> None:

@@ -49,7 +49,7 @@ def known_secrets(spec: Spec, settings: Settings, environ: Mapping[str, str] = o
     named = {name: given[name] for name, _ in _needed(spec) if name in given}
     return {
         **secrets_in(environ),
-        **Providers.load(settings, environ).keys(),
+        **_keys(settings, environ),
         **_own(settings),
         **_in_addresses(spec),
         **_in_overrides(spec),
@@ -115,6 +115,12 @@ def _own(settings: Settings) -> dict[str, str]:
         for each in (value,) if isinstance(value, str) else value:
             found |= addresses_in(name, each)
     return {_MODEL if name == "model_api_key" else name: value for name, value in found.items() if value}
+
+
+def _keys(settings: Settings, environ: Mapping[str, str]) -> dict[str, str]:
+    """The keys of providers, except the one that is a setting itself."""
+    found = Providers.load(settings, environ).keys()
+    return {name: key for name, key in found.items() if key != settings.model_api_key}
 
 
 def _used_keys(spec: Spec, settings: Settings, environ: Mapping[str, str]) -> Iterator[str]:

@@ -97,7 +97,9 @@ class TaskAttempt:
         token = new_token()
         self.models = AttemptModels(setting.models, trial, lease, plan.agent, token)
         self.folder = setting.collector.folder(trial, lease.attempt)
-        self.redactor = setting.redactor.also("MODEL_TOKEN", token) if self.models.used else setting.redactor
+        self.redactor = setting.redactor
+        if self.models.used:
+            self.redactor = setting.redactor.also("ATTEMPT_TOKEN", token)
         live = LiveEvents(partial(setting.note, lease)) if setting.note else None
         heard = [partial(setting.on_log, trial)] if setting.on_log else []
         self.logs = Logs(self.folder / "logs", self.redactor, [*heard, live.log] if live else heard)
