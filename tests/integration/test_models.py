@@ -262,7 +262,7 @@ def test_an_attempt_is_ended_at_its_budget_and_judged(project, monkeypatch, agen
 
 @pytest.mark.parametrize("unit", ["tokens", "usd"])
 def test_an_attempt_is_ended_at_its_budget_of_tokens_or_dollars(project, monkeypatch, unit):
-    amount = {"tokens": 800, "usd": 0.0018}[unit]  # the first call may need most of it, and uses less
+    amount = {"tokens": 500, "usd": 0.0018}[unit]  # the first call may need most of it, and uses less
     with provided(monkeypatch):
         assert main(["run", spec(**{f"attempt_budget_{unit}": amount})]) == 0
     (record,) = records()
@@ -290,7 +290,7 @@ def test_a_run_stops_at_its_budget_and_goes_on_with_a_larger_one(project, monkey
 
 @pytest.mark.parametrize("unit", ["tokens", "usd"])
 def test_a_run_stops_at_its_budget_of_tokens_or_dollars(project, monkeypatch, capsys, unit):
-    amount = {"tokens": 800, "usd": 0.0018}[unit]
+    amount = {"tokens": 500, "usd": 0.0018}[unit]
     with provided(monkeypatch) as provider:
         assert main(["run", spec(**{f"budget_{unit}": amount})]) == 130
         assert len(provider.sales) < 3

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import shutil
 from collections.abc import Mapping
 from contextlib import suppress
@@ -13,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from msgspec import structs
 
-from proctor.agents.base import AgentResult, BudgetExhausted, ModelAccess
+from proctor.agents.base import BudgetExhausted
 from proctor.agents.oracle import Nop
 from proctor.errors import (
     ImageError,
@@ -31,7 +30,7 @@ from proctor.model.trial import Lease
 from proctor.sandbox.base import Limits, Root, Sandbox, SandboxRequest
 from proctor.trial.collect import base_of
 from proctor.trial.progress import LiveEvents, Logs, Phases
-from proctor.trial.task.agent import agent_context, begin_trajectory, check_program
+from proctor.trial.task.agent import begin_trajectory, work
 from proctor.trial.task.blame import (
     compare,
     failure_of,
@@ -292,7 +291,7 @@ class TaskAttempt:
         policy = for_agent(self.task, self.setting.sandbox, step)
         try:
             result = await self.models.run(
-                partial(self._agent_works, step), self.sandbox, hosted_tools=policy.network == "public"
+                partial(work, self, step), self.sandbox, hosted_tools=policy.network == "public"
             )
         except TimeoutError as error:
             self._end(Outcome.AGENT_TIMEOUT, error, f"the agent did not end within {error} s")
@@ -310,28 +309,6 @@ class TaskAttempt:
         else:
             self.notes.extend(result.notes)
             self.usage = added(self.usage, result.usage, self.notes)
-
-    async def _agent_works(self, step: Step | None, access: ModelAccess) -> AgentResult:
-        """One leg of the agent, within its time."""
-        agent, model = self.plan.agent, self.trial.model
-        context = agent_context(
-            self.setting,
-            self.plan,
-            self.trial,
-            step,
-            self.workdir,
-            self.env,
-            access,
-            self.trajectory,
-            self.logs.write,
-        )
-        await check_program(agent, self.task, self.sandbox, model, context)
-        self.trajectory.add("user", context.instruction)
-        try:
-            async with asyncio.timeout(context.timeout_s):
-                return await agent.run(self.task, self.sandbox, model, context)
-        except TimeoutError as error:
-            raise TimeoutError(f"{context.timeout_s:g}") from error
 
     async def _verdict(self, step: Step | None) -> Verdict:
         """What the tests say. Where they break, a control decides whether the agent is the reason."""
