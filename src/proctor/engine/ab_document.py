@@ -198,7 +198,7 @@ def _branches(results: Sequence[PointResult], labels: Sequence[str]) -> Iterator
                 value=1 + each.change,
                 low=1 + each.low,
                 high=1 + each.high,
-                told=f"{each.change:+.1%} ({interval(each)})",
+                text=f"{each.change:+.1%} ({interval(each)})",
                 tone={Verdict.SLOWER: "bad", Verdict.FASTER: "good"}.get(each.verdict or Verdict.SAME, ""),
             )
 

@@ -217,10 +217,9 @@ def _plain(value: Any) -> Any:
     if is_dataclass(value):
         kind = {"type": type(value).__name__.lower()} if isinstance(value, Block) else {}
         return {**kind, **dict(_fields(value))}
-    if isinstance(value, partial):
-        return {"chart": value.func.__name__, "data": _plain(value.keywords)}
     if callable(value):
-        return _plain(value())
+        call = value if isinstance(value, partial) else value()
+        return {"chart": call.func.__name__, "data": _plain(call.keywords)}
     if isinstance(value, Mapping):
         return {str(name): _plain(each) for name, each in value.items()}
     if isinstance(value, float) and not math.isfinite(value):

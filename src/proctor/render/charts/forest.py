@@ -26,7 +26,7 @@ class Branch:
     value: float
     low: float
     high: float
-    told: str
+    text: str
     """Text at the right edge and in the tooltip."""
     tone: str = ""
     """good, bad, or nothing"""
@@ -68,7 +68,7 @@ def forest(
         y += _STEP * 0.4
         parts.append(line(left, y - _STEP * 0.62, WIDTH - 4, y - _STEP * 0.62, "grid"))
         parts += _row(whole, across, y, left, whole=True)
-    told = "; ".join(f"{row.label} {row.told}" for row in [*([whole] if whole else []), *shown[:12]])
+    told = "; ".join(f"{row.label} {row.text}" for row in [*([whole] if whole else []), *shown[:12]])
     return document(WIDTH, bottom + 42, title, told, parts)
 
 
@@ -136,9 +136,9 @@ def _row(row: Branch, across: Scale, y: float, left: float, *, whole: bool = Fal
         low, high = (_clip(end, across) for end in (row.low, row.high))
         parts.append(line(low, y, high, y, "ci" if not whole else "ci whole"))
         parts += _arrow(row.low < across.low, low, y, -1) + _arrow(row.high > across.high, high, y, 1)
-        parts.append(mark(across.clip(row.value), y, 3 if whole else 1, f"{row.label}: {row.told}"))
+        parts.append(mark(across.clip(row.value), y, 3 if whole else 1, f"{row.label}: {row.text}"))
     parts.append("</g>")
-    return [*parts, text(across.stop + 14, y + 4, row.told, f"{strong or 'dim '}num")]
+    return [*parts, text(across.stop + 14, y + 4, row.text, f"{strong or 'dim '}num")]
 
 
 def _clip(value: float, across: Scale) -> float:

@@ -44,6 +44,10 @@ def lines(document: Document, room: int | None) -> Iterator[Line]:
         yield from _said(f"! {warning}", room)
     for section in document.sections:
         yield from _section(_with_paths(section, document.folder), room)
+    if document.links:
+        yield Line("")
+    for link in _paths(document.links, document.folder):
+        yield from _said(_shown(link), room)
 
 
 def _with_paths(section: Section, folder: str) -> Section:

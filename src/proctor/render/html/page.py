@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from proctor.model.run import RunInfo
-from proctor.render.gate.section import gate, gate_of
+from proctor.render.document.html import sections as shown
 from proctor.render.html.results import results, timing
 from proctor.render.html.sections import (
     artifacts,
@@ -19,10 +19,23 @@ from proctor.render.html.sections import (
 )
 from proctor.render.html.shell import CSS, shell
 from proctor.render.html.view import Section, View
+from proctor.render.results.gate import gate_section
 from proctor.render.rollouts import page as rollouts
 from proctor.render.rollouts import spending
 from proctor.runfolder.files import write_atomic
 from proctor.runfolder.read import RunData
+
+
+def gate(view: View) -> str:
+    """The verdict of the run's gate; empty when none judged it."""
+    return gate_of(view.data.info)
+
+
+def gate_of(info: RunInfo) -> str:
+    """The same, of a run without its trials."""
+    found = gate_section(info)
+    return shown((found,)) if found else ""
+
 
 __all__ = ["CSS", "ROLLOUTS_CSS", "SECTIONS", "TASK_SECTIONS", "put_gate", "render", "write"]
 
