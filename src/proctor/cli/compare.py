@@ -5,6 +5,7 @@ from __future__ import annotations
 import click
 
 from proctor.cli.outputs import Outputs, takes_outputs
+from proctor.cli.quantities import Share
 from proctor.cli.reading import undisturbed
 
 
@@ -16,7 +17,7 @@ from proctor.cli.reading import undisturbed
 )
 @click.option(
     "--margin",
-    default=None,
+    type=Share(10, zero=True),
     help="Tolerated loss, such as 5% or 0.05. [5%, or more where the data cannot settle that]",
 )
 @click.option(
@@ -37,7 +38,7 @@ def command(
     a: str,
     b: str,
     metrics: tuple[str, ...],
-    margin: str | None,
+    margin: float | None,
     higher_is_better: bool | None,
     these_tasks: bool | None,
     seed: int,
@@ -58,7 +59,7 @@ def command(
         load_settings(),
         metrics=metrics,
         also=SPENT if any(outputs) else (),
-        margin=_fraction(margin),
+        margin=margin,
         higher_is_better=higher_is_better,
         these_tasks=these_tasks,
         seed=seed,
@@ -72,18 +73,3 @@ def command(
 
         print_json(found.to_dict())
     return int(found.exit_code)
-
-
-def _fraction(text: str | None) -> float | None:
-    from proctor.errors import UsageError
-
-    if text is None:
-        return None
-    cleaned = text.strip().replace("pp", "%")
-    try:
-        value = float(cleaned.removesuffix("%")) / (100 if cleaned.endswith("%") else 1)
-    except ValueError:
-        value = -1.0
-    if not 0 <= value < 10:
-        raise UsageError(f"--margin {text!r}: give a share such as 5% or 0.05")
-    return value

@@ -92,6 +92,7 @@ def command(
         outputs.write(_document(found, sides, outputs, behind, seed=seed))
     _write(found, junit_file, comment_file, step_summary=step_summary)
     show(found, None if as_json else _document(found, sides, outputs), github=github)
+    outputs.say(quiet=as_json)
     return int(found.exit_code)
 
 

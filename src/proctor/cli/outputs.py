@@ -56,14 +56,19 @@ class Outputs(NamedTuple):
 
     def show(self, document: Document, *, quiet: bool = False) -> None:
         """Write the files and print the document, or with `quiet` only write."""
-        from proctor.cli.table import print_document, printable
+        from proctor.cli.table import print_document
 
         self.write(document)
-        if quiet:
-            return
-        print_document(document)
+        if not quiet:
+            print_document(document)
+            self.say()
+
+    def say(self, *, quiet: bool = False) -> None:
+        """Print which files were written."""
+        from proctor.cli.table import printable
+
         written = [printable(os.fspath(path)) for path in self if path]
-        if written:
+        if written and not quiet:
             print(f"\nwritten: {', '.join(written)}")
 
 
