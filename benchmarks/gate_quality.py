@@ -31,8 +31,8 @@ from proctor.analysis.power import Spread, detectable
 from proctor.runfolder.read import RunData
 from proctor.verdicts.compare.results import ResultPoint, ResultSet
 from proctor.verdicts.gate.evaluate import evaluate
-from proctor.verdicts.gate.rules import RuleSet, read_rules
 from proctor.verdicts.gate.inputs import GateInput, input_of_run
+from proctor.verdicts.gate.rules import RuleSet, read_rules
 from proctor.verdicts.gate.verdict import GateVerdict
 
 Array = np.ndarray[tuple[int, ...], np.dtype[np.float64]]
