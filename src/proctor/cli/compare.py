@@ -134,7 +134,7 @@ def _print_metric(each: MetricComparison) -> None:
     from proctor.quantity import MISSING, show
     from proctor.render.labels import apart, heading
     from proctor.verdicts.compare.sentence import ratio_text
-    from proctor.verdicts.run.points import NOT_DISTINGUISHABLE
+    from proctor.verdicts.run.story import NOT_DISTINGUISHABLE
 
     chosen = _most_telling(each)
     shared, own = apart([point.name for point in chosen])

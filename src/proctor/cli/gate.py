@@ -199,7 +199,7 @@ def keep(found: GateResult, info: RunInfo) -> None:
 
     from proctor.errors import StoreError
     from proctor.render.gate.document import to_mapping
-    from proctor.render.html.page import put_gate
+    from proctor.render.results.run import put_gate
     from proctor.runfolder.files import write_json
 
     folder = Path(info.folder) if info.folder else None
@@ -327,7 +327,7 @@ def _baseline(
 ) -> tuple[Side | None, str, dict[str, Any]]:
     """The side to hold against, what to call it, and where it came from."""
     from proctor.errors import NotFoundError
-    from proctor.render.html.view import moment
+    from proctor.quantity import moment
     from proctor.verdicts.gate.baselines import missing, read_baselines
 
     known = read_baselines(path)

@@ -37,11 +37,11 @@ def command(name: str, latest: bool, rollout: str | None, as_json: bool) -> int:
 
         print_json({**summary(data), "folder": data.info.folder})
         return Exit.OK
-    from proctor.cli.rollouts_text import print_rollouts
-    from proctor.cli.table import bold, printable
+    from proctor.cli.table import bold, print_document, printable
+    from proctor.render.results.run import brief
 
     print(bold(printable(f"{data.info.name}  {data.info.id}  {data.info.status.value}")))
-    print_rollouts(data)
+    print_document(brief(data))
     if data.info.folder:
         print(f"\nfolder: {printable(data.info.folder)}")
     return Exit.OK

@@ -117,7 +117,7 @@ def print_document(document: Document) -> None:
     """A whole result, as wide as the terminal."""
     from proctor.render.document.terminal import lines
 
-    for line in lines(document, line_width()):
+    for line in lines(document, line_width(), colour=colour()):
         print(bold(line.text) if line.bold else line.text)
 
 

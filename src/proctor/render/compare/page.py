@@ -9,9 +9,8 @@ from pathlib import Path
 from proctor.analysis.verdict import Verdict
 from proctor.render.compare import page_tasks
 from proctor.render.compare.page_points import metric_section
-from proctor.render.html.shell import shell
-from proctor.render.html.text import prose
-from proctor.render.html.view import section, table
+from proctor.render.document.html import prose
+from proctor.render.html.view import section, shell, table
 from proctor.runfolder.files import write_atomic
 from proctor.verdicts.compare.judge import Comparison
 from proctor.verdicts.compare.results import ResultSet

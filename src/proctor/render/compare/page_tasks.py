@@ -15,7 +15,7 @@ from proctor.verdicts.compare.by_task import TaskDifference, arm_scores, spent, 
 from proctor.verdicts.compare.judge import ScoreComparison
 from proctor.verdicts.compare.results import ResultSet
 from proctor.verdicts.compare.sentence import points, reach, ways_out
-from proctor.verdicts.run.points import NOT_DISTINGUISHABLE
+from proctor.verdicts.run.story import NOT_DISTINGUISHABLE
 
 MOST_TABLE = 200
 UNFOLDED = 16

@@ -7,10 +7,9 @@ from collections.abc import Sequence
 from html import escape
 
 from proctor.render.charts.forest import Branch, forest
+from proctor.render.document.html import prose
 from proctor.render.gate.text import p_value
-from proctor.render.html.shell import shell
-from proctor.render.html.text import prose
-from proctor.render.html.view import details, figure, section, table
+from proctor.render.html.view import details, figure, section, shell, table
 from proctor.verdicts.gate.rules import NotWorse, Rule
 from proctor.verdicts.gate.verdict import PRECEDENCE, GateResult, GateVerdict, RuleResult
 

@@ -1,54 +1,56 @@
-"""The gate's part of the report page, from `gate.json` in the run's folder."""
+"""The gate's part of a run's report, from `gate.json` in the run's folder."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from html import escape
 from pathlib import Path
 from typing import Any
 
 from proctor.errors import UsageError
+from proctor.model.document import Cell, Column, Section, Table, Text, Tone, outcome
 from proctor.model.run import RunInfo
-from proctor.render.html.text import prose
-from proctor.render.html.view import View, section, table
 from proctor.runfolder.files import read_document
 from proctor.verdicts.gate.verdict import GateVerdict
 
 NAME = "gate.json"
-_TONE = {GateVerdict.PASS.value: "good", GateVerdict.REGRESSION.value: "bad"}
+_TONE: dict[str, Tone] = {GateVerdict.PASS.value: "good", GateVerdict.REGRESSION.value: "bad"}
 MOST_RULES = 100
 
 
-def gate(view: View) -> str:
-    """The verdict sentence and a row per rule; empty when the run was not judged by a gate."""
-    return gate_of(view.data.info)
-
-
-def gate_of(info: RunInfo) -> str:
-    """The same, of a run without its trials."""
+def gate_of(info: RunInfo) -> Section:
+    """The verdict sentence and a row per rule; nothing when the run was not judged by a gate."""
     found = _stored(info)
     rules = found.get("rules")
     if not isinstance(rules, list) or not isinstance(found.get("sentence"), str):
-        return ""
-    rows = [_row(each) for each in rules[:MOST_RULES] if isinstance(each, Mapping)]
+        return Section()
     against = found.get("baseline")
-    held = f"<p class=note>Compared with {escape(str(against))}.</p>" if against else ""
-    body = f"<p class=lead>{prose(str(found['sentence']))}</p>{held}"
-    body += table(["verdict", "rule", "result", "what would change it"], rows)
-    return section("Gate", body, name="gate")
+    held = [Text(text=f"Compared with {against}.", quiet=True)] if against else []
+    columns = (
+        Column("verdict"),
+        Column("rule", "prose"),
+        Column("result", "prose"),
+        Column("what would change it", "prose"),
+    )
+    table = Table(
+        columns=columns,
+        rows=tuple(_row(each) for each in rules[:MOST_RULES] if isinstance(each, Mapping)),
+        total=len(rules),
+        rest="gate.json lists all of them",
+    )
+    return Section(
+        title="Gate", blocks=(Text(text=str(found["sentence"])), *held, table), name="gate", aside=True
+    )
 
 
-def _row(rule: Mapping[str, Any]) -> list[str]:
+def _row(rule: Mapping[str, Any]) -> tuple[Cell | str, ...]:
     verdict = str(rule.get("verdict", ""))
-    tone = _TONE.get(verdict, "warn")
     facts = "; ".join(str(rule[name]) for name in ("n", "margin") if rule.get(name))
-    result = prose(str(rule.get("sentence", ""))) + (f" <small>{escape(facts)}</small>" if facts else "")
-    return [
-        f'<span class="badge {tone}">{escape(verdict)}</span>',
-        escape(str(rule.get("name", ""))),
-        result,
-        prose(str(rule.get("what_would_change_it") or "–")),
-    ]
+    return (
+        outcome(verdict, _TONE.get(verdict, "warn")),
+        str(rule.get("name", "")),
+        Cell(text=str(rule.get("sentence", "")), note=facts),
+        str(rule.get("what_would_change_it") or "–"),
+    )
 
 
 def _stored(info: RunInfo) -> Mapping[str, Any]:

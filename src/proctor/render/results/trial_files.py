@@ -9,16 +9,16 @@ from pathlib import Path
 from typing import Any
 
 from proctor.model.arms import arm_of, shown_options
+from proctor.model.document import Cell, Column, Document, Listed, Section, Table, Text
 from proctor.model.outcome import Outcome
 from proctor.model.place import attempt_folder
 from proctor.model.plan import PlannedTrial
 from proctor.model.record import SCHEMA_VERSION, AttemptRecord
-from proctor.quantity import MISSING, duration, number
-from proctor.render.html.view import moment
-from proctor.render.markdown import plain, table
+from proctor.quantity import MISSING, duration, moment, number
+from proctor.render.document.markdown import markdown
 from proctor.runfolder.files import encode, write_once
 from proctor.runfolder.read import RunData
-from proctor.verdicts.rollouts.suspects import changes_text
+from proctor.verdicts.rollouts.evidence import changes_text
 from proctor.verdicts.rollouts.words import meaning, reward_text
 
 EVAL_LOG = "eval.log"
@@ -74,59 +74,69 @@ def weighted(rubrics: Sequence[Mapping[str, Any]], column: str) -> float | None:
     return sum(weight * score for weight, score in known) / total if total else None
 
 
-def scoring(trial: PlannedTrial, record: AttemptRecord) -> str:
+def scoring(trial: PlannedTrial, record: AttemptRecord) -> Document:
     """The same for people: unit score and judge score side by side."""
     rubrics = rubrics_of(record)
-    unit = weighted(rubrics, "unit_score") if rubrics else record.reward
-    judge = weighted(rubrics, "judge_score")
-    parts = [
-        f"# {plain(trial.label)}\n\n**{meaning(record.outcome)}**, reward {reward_text(record.reward)}.\n"
-    ]
-    if not record.outcome.scored:
-        parts.append(f"Not in the score: caused by the {record.outcome.blame.value}, not by the agent.\n")
-    if record.suspect:
-        parts.append("**Suspect**: see `artifacts/notes.md`.\n")
-    parts.append(
-        table(["unit score", "judge score"], [[reward_text(unit), reward_text(judge)]], right=(0, 1))
+    scores = (weighted(rubrics, "unit_score") if rubrics else record.reward, weighted(rubrics, "judge_score"))
+    columns = (Column("unit score", "number"), Column("judge score", "number"))
+    failure = record.failure
+    why = f"In {failure.phase}: {failure.type}: {failure.message}"[:2000] if failure else ""
+    return Document(
+        kind="trial",
+        title=trial.label,
+        headline=f"{meaning(record.outcome)}, reward {reward_text(record.reward)}",
+        warnings=tuple(_cautions(record)),
+        sections=(
+            Section(blocks=(Table(columns=columns, rows=(tuple(map(_score, scores)),)),)),
+            *([_rubric_section(rubrics)] if rubrics else []),
+            *_named("Rewards", _numbers(record.metrics.get("rewards")), least=2),
+            *_named("Steps", dict(record.metrics.get("steps") or {}), least=1),
+            *([Section(title="Why", blocks=(Text(text=why),))] if why else []),
+            Section(blocks=(Text(text=_evaluated(record)),)),
+        ),
+        links=(Cell(text=EVAL_LOG, href=f"logs/{EVAL_LOG}"),),
     )
-    if rubrics:
-        parts.append(_rubric_table(rubrics))
-    parts += _parts("Rewards", _numbers(record.metrics.get("rewards")))
-    parts += _parts("Steps", dict(record.metrics.get("steps") or {}))
-    if record.failure:
-        said = f"{record.failure.type}: {record.failure.message}"
-        parts.append(f"## Why\n\nIn {plain(record.failure.phase)}: {plain(said, 2000)}\n")
-    ended = f"Evaluated {moment(record.ended_at)}; agent and verifier took {duration(record.took_s)}."
-    parts.append(f"{ended} The verifier's output is in `logs/{EVAL_LOG}`.\n")
-    return "\n".join(parts)
 
 
-def _rubric_table(rubrics: Sequence[Mapping[str, Any]]) -> str:
-    rows = [
-        [
-            plain(each.get("id", "")),
-            plain(each.get("description", "") or MISSING),
-            reward_text(number(each.get("weight"))),
-            reward_text(number(each.get("unit_score"))),
-            reward_text(number(each.get("judge_score"))),
-            plain(each.get("status", "")),
-        ]
-        for each in rubrics
-    ]
-    untested = sum(each.get("status") == "untested" for each in rubrics)
-    text = table(["rubric", "what", "weight", "unit", "judge", "status"], rows, right=(2, 3, 4))
-    if untested:
-        text += (
-            f"\n{untested} of {len(rubrics)} rubrics are untested: shown here, and not in the denominator.\n"
+def _cautions(record: AttemptRecord) -> Iterator[str]:
+    if not record.outcome.scored:
+        yield f"Not in the score: caused by the {record.outcome.blame.value}, not by the agent."
+    if record.suspect:
+        yield "Suspect: see artifacts/notes.md."
+
+
+def _evaluated(record: AttemptRecord) -> str:
+    took = f"agent and verifier took {duration(record.took_s)}"
+    return f"Evaluated {moment(record.ended_at)}; {took}. The verifier's output is in logs/{EVAL_LOG}."
+
+
+def _score(value: object) -> Cell:
+    return Cell(text=reward_text(number(value)), value=number(value))
+
+
+def _rubric_section(rubrics: Sequence[Mapping[str, Any]]) -> Section:
+    rows: tuple[tuple[Cell | str, ...], ...] = tuple(
+        (
+            str(each.get("id", "")),
+            str(each.get("description", "") or MISSING),
+            *(_score(each.get(name)) for name in ("weight", "unit_score", "judge_score")),
+            str(each.get("status", "")),
         )
-    return f"## Rubrics\n\n{text}"
+        for each in rubrics
+    )
+    untested = sum(each.get("status") == "untested" for each in rubrics)
+    said = f"{untested} of {len(rubrics)} rubrics are untested: shown here, and not in the denominator."
+    numbers = (Column(name, "number") for name in ("weight", "unit", "judge"))
+    table = Table(columns=(Column("rubric"), Column("what", "prose"), *numbers, Column("status")), rows=rows)
+    return Section(title="Rubrics", blocks=(table,), note=said if untested else "")
 
 
-def _parts(title: str, values: Mapping[str, Any]) -> list[str]:
-    if len(values) < 2 and title == "Rewards":
+def _named(title: str, values: Mapping[str, Any], *, least: int) -> list[Section]:
+    if len(values) < least:
         return []
-    rows = [[plain(name), reward_text(number(value))] for name, value in values.items()]
-    return [f"## {title}\n\n{table(['name', 'reward'], rows, right=(1,))}"] if rows else []
+    rows = tuple((str(name), _score(value)) for name, value in values.items())
+    table = Table(columns=(Column("name"), Column("reward", "number")), rows=rows)
+    return [Section(title=title, blocks=(table,))]
 
 
 def _numbers(value: object) -> dict[str, float]:
@@ -134,15 +144,17 @@ def _numbers(value: object) -> dict[str, float]:
     return {str(name): amount for name, each in found if (amount := number(each)) is not None}
 
 
-def notes(trial: PlannedTrial, record: AttemptRecord) -> str:
+def notes(trial: PlannedTrial, record: AttemptRecord) -> Document:
     """What a reader of the result should know, and what the agent used."""
     used = ", ".join(f"{name} {value:g}" for name, value in record.usage.items() if number(value))
-    lines = [f"# Notes on {plain(trial.label)}\n", *(f"- {plain(each, 2000)}" for each in record.notes)]
-    lines += [f"- {plain(each, 4000)}" for each in changes_text(record)]
-    lines += [f"- used: {plain(used)}"] if used else []
+    said = [each[:2000] for each in record.notes] + [each[:4000] for each in changes_text(record)]
+    said += [f"used: {used}"] if used else []
     if record.outcome is not Outcome.PASSED and record.failure:
-        lines.append(f"- {plain(f'{record.failure.phase}: {record.failure.message}', 2000)}")
-    return "\n".join(lines if len(lines) > 1 else [*lines, "No notes."]) + "\n"
+        said.append(f"{record.failure.phase}: {record.failure.message}"[:2000])
+    block = Listed(items=tuple(said)) if said else Text(text="No notes.")
+    return Document(
+        kind="trial", title=f"Notes on {trial.label}", headline="", sections=(Section(blocks=(block,)),)
+    )
 
 
 def write(data: RunData, folder: Path) -> None:
@@ -160,8 +172,8 @@ def write(data: RunData, folder: Path) -> None:
 def files_of(run_id: str, trial: PlannedTrial, record: AttemptRecord) -> Iterator[tuple[str, str]]:
     """What the attempt's folder holds besides its artifacts: names inside it, and their text."""
     yield "evaluation_results.json", encode(evaluation(run_id, trial, record), lines=True) + "\n"
-    yield "scoring_results.md", scoring(trial, record)
-    yield "artifacts/notes.md", notes(trial, record)
+    yield "scoring_results.md", markdown(scoring(trial, record))
+    yield "artifacts/notes.md", markdown(notes(trial, record))
     kept = {each.name for each in record.artifacts}
     yield from ((name, empty) for name, empty in _EMPTY.items() if name not in kept)
 

@@ -1,0 +1,177 @@
+"""A run as a document: what came out, what failed, where it was measured, and how to run it again."""
+
+from __future__ import annotations
+
+import json
+import shlex
+from collections.abc import Mapping
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+from proctor.model.document import Block, Cell, Code, Document, Facts, Fold, Section, Text, filled
+from proctor.model.run import RunInfo
+from proctor.quantity import duration, moment, number, show
+from proctor.render.document import html
+from proctor.render.gate.section import gate_of
+from proctor.render.results.trials import attempts, failures, files
+from proctor.runfolder.files import write_atomic
+from proctor.runfolder.read import RunData, once
+from proctor.verdicts.run.story import headline, warnings
+from proctor.verdicts.run.survey import survey
+
+MOST_PAIRS = 40
+"""Facts of a machine that are a list of names and values; what has more is shown as JSON."""
+
+
+@once
+def run_document(data: RunData) -> Document:
+    """The whole report."""
+    if data.info.kind == "task":
+        from proctor.render.results import rollouts
+
+        first, later = rollouts.first(data), rollouts.later(data)
+    else:
+        from proctor.render.results.points import results
+
+        first, later = results(data), [_phases(data)]
+    info = data.info
+    version = info.versions.get("proctor", "")
+    return Document(
+        kind=f"{info.kind} run",
+        title=info.name,
+        headline=headline(data),
+        about=tuple(_about(data)),
+        warnings=tuple(warnings(data)),
+        sections=filled(
+            [
+                gate_of(info),
+                *first,
+                failures(data),
+                attempts(data),
+                *later,
+                files(data),
+                _environment(info),
+                _again(info),
+            ]
+        ),
+        folder=info.folder,
+        links=tuple(_links(data)),
+        footer=f"Written by Proctor {version} from series.jsonl beside this page.",
+    )
+
+
+def brief(data: RunData) -> Document:
+    """What a terminal shows when a run has ended."""
+    return replace(run_document(data), about=())
+
+
+def _about(data: RunData) -> list[tuple[str, Cell | str]]:
+    info, count = data.info, survey(data).total
+    took = info.finished_at - info.started_at if info.finished_at and info.started_at else None
+    commit = str(info.vcs.get("commit") or "")[:10]
+    dirty = " with local changes" if info.vcs.get("dirty") else ""
+    found: list[tuple[str, Cell | str]] = [
+        ("run", Cell(text=info.id, code=True)),
+        ("started", moment(info.started_at or info.created_at)),
+        ("took", duration(took) if took is not None else info.status.value),
+        ("trials", f"{count} trial{'s' * (count != 1)}"),
+        ("machine", _machine(info.environment)),
+        ("commit", f"{commit}{dirty}" if commit else ""),
+        ("seed", str(info.seed)),
+        ("tags", ", ".join(info.tags)),
+        ("notes", info.notes),
+    ]
+    return [(name, value) for name, value in found if value]
+
+
+def _machine(environment: Mapping[str, Any]) -> str:
+    cpu = environment.get("cpu_model") or environment.get("cpu") or environment.get("machine") or ""
+    return str(cpu) if isinstance(cpu, str) else str(cpu.get("model", "")) if isinstance(cpu, dict) else ""
+
+
+def _links(data: RunData) -> list[Cell]:
+    names = ["report.md", "summary.md"] if data.info.kind == "task" else ["report.md"]
+    if data.info.kind == "experiment" and len(data.trials) > 1:
+        names.append("SWEEP_SUMMARY.md")
+    return [Cell(text=name, href=name) for name in (*names, "summary.json", "metrics.json", "README.md")]
+
+
+def _phases(data: RunData) -> Section:
+    """Where the run's own time went, by phase, summed over every attempt."""
+    pairs = tuple(
+        (name, Cell(text=duration(seconds), value=seconds)) for name, seconds in survey(data).phases_s.items()
+    )
+    blocks = (Facts(pairs=pairs),) if pairs else ()
+    return Section(title="Where the time went", blocks=blocks, name="phases", aside=True)
+
+
+def _environment(info: RunInfo) -> Section:
+    """Where it was measured."""
+    facts: list[tuple[str, str]] = [(name, str(value)) for name, value in info.versions.items()]
+    folds = []
+    for name, value in info.environment.items():
+        if not isinstance(value, dict | list):
+            facts.append((name.removesuffix("_bytes").replace("_", " "), _fact(name, value)))
+        elif value:
+            folds.append(_fold(name.replace("_", " "), value))
+    if info.vcs:
+        folds.append(_fold("version control", dict(info.vcs)))
+    blocks: tuple[Block, ...] = (*([Facts(pairs=tuple(facts))] if facts else []), *folds)
+    return Section(title="Environment", blocks=blocks, name="environment", aside=True)
+
+
+def _fold(title: str, value: dict[str, Any] | list[Any]) -> Fold:
+    if isinstance(value, dict) and len(value) <= MOST_PAIRS:
+        return Fold(title=title, blocks=(Facts(pairs=tuple((str(k), _plain(v)) for k, v in value.items())),))
+    return Fold(title=title, blocks=(Code(text=_json(value)),))
+
+
+def _again(info: RunInfo) -> Section:
+    """The command that runs the same again, and the spec with all defaults."""
+    commit = info.vcs.get("commit")
+    checkout = [f"git checkout {shlex.quote(str(commit))}"] if commit else []
+    blocks: list[Text | Code] = [
+        Text(text="In this run's folder:"),
+        Code(text="\n".join([*checkout, "proctor run spec.json"])),
+    ]
+    if info.vcs.get("dirty"):
+        said = "The working tree had local changes that are not in the commit."
+        blocks.append(Text(text=said, quiet=True))
+    for title, spec in (("The spec with all defaults", info.resolved), ("The spec as written", info.spec)):
+        blocks += [Code(text=_json(spec), title=title)] if spec else []
+    return Section(title="Run it again", blocks=tuple(blocks), name="reproduce", aside=True)
+
+
+def _plain(value: Any) -> str:
+    if value is None:
+        return "–"
+    if isinstance(value, bool):
+        return "yes" if value else "no"
+    return (
+        json.dumps(value, ensure_ascii=False, default=str) if isinstance(value, dict | list) else str(value)
+    )
+
+
+def _fact(name: str, value: Any) -> str:
+    amount = number(value)
+    return show(name, amount) if amount is not None and name.endswith("_bytes") else _plain(value)
+
+
+def _json(value: Any) -> str:
+    return json.dumps(value, indent=2, ensure_ascii=False, default=str)
+
+
+def put_gate(info: RunInfo, folder: Path) -> None:
+    """Put the run's verdict into its page, if it has one; the rest of the page stays as it is."""
+    path = folder / "report.html"
+    if not path.is_file():
+        return
+    page = path.read_text(errors="replace")
+    # What a user wrote is escaped, so these are our own.
+    start = page.find('<section id="gate">')
+    end = page.find("</section>", start) + len("</section>")
+    if start < 0:
+        start = end = page.find("</header>") + len("</header>")
+    if start > len("</header>"):
+        write_atomic(path, page[:start] + html.sections(filled([gate_of(info)])) + page[end:])
