@@ -5,6 +5,7 @@ import xml.etree.ElementTree as ET
 from dataclasses import replace
 
 import pytest
+from tests.render.pages import render
 
 from proctor.render.document.markdown import plain
 from proctor.render.gate.document import to_mapping
@@ -12,7 +13,6 @@ from proctor.render.gate.github import workflow_commands
 from proctor.render.gate.junit import junit
 from proctor.render.gate.markdown import MARKER, MOST_CHARACTERS, markdown
 from proctor.render.gate.text import lines
-from proctor.render.html.page import render
 from proctor.runfolder.files import write_json
 from proctor.verdicts.gate.rules import Written
 from proctor.verdicts.gate.verdict import Estimate, GateResult, GateVerdict, RuleResult

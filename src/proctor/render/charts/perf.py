@@ -107,7 +107,8 @@ def png_of(drawn: str) -> bytes:
 class Canvas:
     """A surface with its origin at the top left. Collects SVG elements; `document` is the picture."""
 
-    def __init__(self, height: float, title: str) -> None:
+    def __init__(self, height: float, title: str, *, width: float = WIDTH) -> None:
+        self._width = width
         self._height = height
         self._title = title
         self._parts: list[str] = []
@@ -142,11 +143,11 @@ class Canvas:
     def document(self, name: str, said: str) -> str:
         """The picture: of a page without a title of its own, else a whole file without external resources."""
         if not self._title:
-            return svg.document(WIDTH, self._height, TITLES[name], said, self._parts)
+            return svg.document(self._width, self._height, TITLES[name], said, self._parts)
         colours = "".join(f".q-{tone}{{color:{value}}}" for tone, value in TONES.items())
         return (
-            f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {WIDTH:g} {self._height:g}" '
-            f'width="{WIDTH:g}" height="{self._height:g}" role="img" '
+            f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {self._width:g} {self._height:g}" '
+            f'width="{self._width:g}" height="{self._height:g}" role="img" '
             f'aria-label="{escape(f"{self._title}: {said}")}"><style>{_STYLE}{colours}</style>'
             f'<rect width="100%" height="100%" fill="{TONES["paper"]}"/>{"".join(self._parts)}</svg>\n'
         )

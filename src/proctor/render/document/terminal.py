@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import replace
 from string import ascii_uppercase
 from typing import NamedTuple
@@ -37,6 +37,14 @@ COLOURS: dict[Look, str] = {
 _NARROW = str.maketrans({"\u202f": " ", "\u00a0": " "})
 
 
+Style = Callable[[str, str], str]
+"""A text and the number of a colour, made into what a terminal shows."""
+
+
+def _plain(text: str, _: str) -> str:
+    return text
+
+
 class Line(NamedTuple):
     """A line, and whether it stands out."""
 
@@ -44,10 +52,10 @@ class Line(NamedTuple):
     bold: bool = False
 
 
-def lines(document: Document, room: int | None, *, colour: bool = False) -> Iterator[Line]:
+def lines(document: Document, room: int | None, *, style: Style = _plain) -> Iterator[Line]:
     """The whole document. `room`: how many characters a line may have; None for as many as it needs.
 
-    `colour`: whether signs may have colours.
+    `style`: how a sign gets its colour.
     """
     yield from _said(document.headline, room, bold=True)
     if document.about:
@@ -56,7 +64,7 @@ def lines(document: Document, room: int | None, *, colour: bool = False) -> Iter
         yield from _said(f"! {warning}", room)
     for section in document.sections:
         if not section.aside:
-            yield from _section(_with_paths(section, document.folder), room, colour=colour)
+            yield from _section(_with_paths(section, document.folder), room, style)
 
 
 def _with_paths(section: Section, folder: str) -> Section:
@@ -93,11 +101,11 @@ def _said(text: str, room: int | None, *, bold: bool = False, margin: str = "") 
         yield Line(line, bold)
 
 
-def _section(section: Section, room: int | None, *, colour: bool) -> Iterator[Line]:
+def _section(section: Section, room: int | None, style: Style) -> Iterator[Line]:
     shown: list[Line] = []
     for block in section.blocks:
         if isinstance(block, Matrix):
-            found = list(_matrix(block, room, colour=colour))
+            found = list(_matrix(block, room, style))
         else:
             found = list(_block(block, room))
         if shown and found and not isinstance(block, Text):
@@ -130,7 +138,7 @@ def _block(block: Block, room: int | None) -> Iterator[Line]:
             yield from _entries(block, room)
 
 
-def _matrix(matrix: Matrix, room: int | None, *, colour: bool) -> Iterator[Line]:
+def _matrix(matrix: Matrix, room: int | None, style: Style) -> Iterator[Line]:
     """Columns that do not fit beside each other go below; their names become letters where they are long."""
     rows = matrix.rows[: matrix.brief] if matrix.brief else matrix.rows
     names = [clean(column.title) for column in matrix.columns]
@@ -148,7 +156,7 @@ def _matrix(matrix: Matrix, room: int | None, *, colour: bool) -> Iterator[Line]
         yield Line("  ".join([" " * left, *(names[at].ljust(wide[at]) for at in part)]).rstrip())
         for label, cells in rows:
             shown = shorten(clean(label), left)
-            fields = [_signs(cells[at], wide[at], room - left - 2, colour=colour) for at in part]
+            fields = [_signs(cells[at], wide[at], room - left - 2, style) for at in part]
             yield Line("  ".join([shown + " " * (left - width(shown)), *fields]).rstrip())
     more = (matrix.total or len(matrix.rows)) - len(rows)
     if more > 0:
@@ -170,10 +178,10 @@ def _side_by_side(wide: Sequence[int], room: int) -> list[list[int]]:
     return parts
 
 
-def _signs(signs: Sequence[Sign], wide: int, room: int, *, colour: bool) -> str:
+def _signs(signs: Sequence[Sign], wide: int, room: int, style: Style) -> str:
     """Of more signs than fit the first, and how many there are besides."""
     shown = signs if len(signs) <= room else signs[: room - 6]
-    drawn = (f"\x1b[{COLOURS[each.look]}m{each.text}\x1b[0m" if colour else each.text for each in shown)
+    drawn = (style(each.text, COLOURS[each.look]) for each in shown)
     more = f" +{len(signs) - len(shown)}" if len(shown) < len(signs) else ""
     return "".join(drawn) + more + " " * (wide - len(shown) - len(more))
 

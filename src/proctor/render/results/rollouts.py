@@ -83,8 +83,8 @@ def first(data: RunData) -> list[Section]:
     """What comes before failures: score, matrix, reasons, suspects, use, curves, cost and tasks."""
     run = rollouts(data)
     return [
-        _matrix_section(run),
         _score(run, evidence(data).images),
+        _matrix_section(run),
         _look_first(data),
         _suspects(data),
         spending.model_use(run),

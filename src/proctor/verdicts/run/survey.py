@@ -34,6 +34,7 @@ class Chosen(Sequence[TrialResult]):
     def __init__(self, trials: Sequence[TrialResult], places: Sequence[int]) -> None:
         self._trials = trials
         self.places = places
+        self._all = len(places) == len(trials) and all(at == place for at, place in enumerate(places))
 
     def __len__(self) -> int:
         return len(self.places)
@@ -48,7 +49,7 @@ class Chosen(Sequence[TrialResult]):
         return self._trials[self.places[at]]
 
     def __iter__(self) -> Iterator[TrialResult]:
-        if len(self.places) == len(self._trials):
+        if self._all:
             return iter(self._trials)
         return (self._trials[place] for place in self.places)
 

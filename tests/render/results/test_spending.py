@@ -3,9 +3,10 @@ from __future__ import annotations
 from dataclasses import replace
 
 import pytest
+from tests.render.pages import render
 
-from proctor.render.html.page import render
-from proctor.render.rollouts import overview, spending
+from proctor.render.results import rollouts as results
+from proctor.render.results import spending
 from proctor.verdicts.rollouts.scores import rollouts
 
 
@@ -82,22 +83,8 @@ def test_of_very_many_tasks_some_are_drawn_and_that_is_said(study, monkeypatch):
     assert "3 of 9 tasks are drawn" in render(study.data())
 
 
-def test_too_many_rollouts_for_a_field_each_are_a_field_per_task(study, monkeypatch):
-    data = two_agents(study)
-    assert not overview.is_large(rollouts(data))
-    monkeypatch.setattr(overview, "MOST_FIELDS", 5)
-    page = render(data)
-    assert "One square per task" in page
-    assert "0 of 3 tasks always pass, 3 sometimes, 0 never" in page
-    assert "a: 2 of 3 passed, 67 %" in page
-    monkeypatch.setattr(overview, "MOST_TOLD", 1)
-    assert "2 of 3 passed, 67 %" not in overview.overview(rollouts(data))
-
-
 def test_tasks_beyond_the_table_are_counted(study, monkeypatch):
-    from proctor.render.rollouts import page
-
-    monkeypatch.setattr(page, "MOST_ROWS", 2)
+    monkeypatch.setattr(results, "MOST_ROWS", 2)
     for at in range(5):
         study.cell(f"t{at}", ["passed", None])
     assert "And 3 more tasks" in render(study.data())

@@ -4,15 +4,28 @@ import re
 from dataclasses import replace
 
 import pytest
-from tests.render.pages import EVIL, checked
+from tests.render.pages import EVIL, checked, render
 
 from proctor.model.outcome import Outcome
 from proctor.model.record import Artifact, Failure
 from proctor.model.trial import RunStatus
-from proctor.render.html import figures, results, sections
-from proctor.render.html.page import SECTIONS, render
-from proctor.render.html.text import prose
-from proctor.render.html.view import View, moment, section
+from proctor.quantity import moment
+from proctor.render.document.html import prose
+from proctor.render.document.html import sections as drawn_sections
+from proctor.render.results import figures, points
+from proctor.render.results.trials import failures
+from proctor.verdicts.run import survey as surveys
+from proctor.verdicts.run.survey import survey
+
+
+def failed(data) -> str:
+    return drawn_sections((failures(data),))
+
+
+def drawn(group, metric="duration_s") -> str:
+    from proctor.model.document import Section
+
+    return drawn_sections((Section(blocks=tuple(figures.sweep_charts(group, metric))),))
 
 
 def test_the_page_is_sound_and_asks_for_nothing(any_run):
@@ -70,25 +83,26 @@ def test_identical_failures_are_told_once_with_their_traceback(runs):
         (t := runs.planned(at, {"a": at}), [runs.attempt(t, [], outcome=Outcome.FAILED, failure=failure)])
         for at in range(8)
     ]
-    page = sections.failures(View.of(runs.of(pairs)))
-    assert page.count("<details>") == 1
+    page = failed(runs.of(pairs))
+    assert page.count("<article") == 1
     assert "8×" in page
     assert "and 3 more" in page
     assert "Traceback: line 3" in page
 
 
 def test_an_unsolved_task_is_no_failure_of_the_run(runs):
-    page = sections.failures(View.of(runs.rollouts()))
+    page = failed(runs.rollouts())
     assert "sandbox error" in page
     assert ">failed<" not in page
 
 
 def test_big_runs_are_cut_with_a_note(runs, monkeypatch):
-    for module, name in ((results, "MOST_ROWS"), (results, "MOST_METRICS"), (figures, "MOST_ROWS")):
+    for module, name in ((points, "MOST_ROWS"), (points, "MOST_METRICS"), (figures, "MOST_ROWS")):
         monkeypatch.setattr(module, name, 3)
     monkeypatch.setattr("proctor.render.charts.iterations.PANELS", 2)
-    monkeypatch.setattr(sections, "MOST_FAILURES", 1)
-    monkeypatch.setattr(sections, "MOST_FILES", 1)
+    monkeypatch.setattr(surveys, "MOST_FAILURES", 1)
+    monkeypatch.setattr(surveys, "MOST_ATTEMPTS", 1)
+    monkeypatch.setattr("proctor.render.results.trials.MOST_FILES", 1)
     pairs = []
     for at in range(6):
         trial = runs.planned(at, {"a": at, "b": at * at, "c": -at, "d": str(at)})
@@ -105,19 +119,19 @@ def test_big_runs_are_cut_with_a_note(runs, monkeypatch):
     page = render(runs.of([*pairs, *failing]))
     checked(page)
     for note in (
-        "The first 3 of 8 trials; metrics.json",
+        "And 5 more; metrics.json lists all of them",
         "The first 3 of 6 points are drawn",
         "The first 2 of 6 points are drawn",
         "2 more metrics are in metrics.json",
         "1 other kinds of failure",
-        "The first 1 of 12.",
+        "And 11 more; series.jsonl lists all of them",
         "More files are under trials/",
     ):
         assert note in page
 
 
 def test_many_subjects_are_cut_too(runs, monkeypatch):
-    monkeypatch.setattr(results, "MOST_GROUPS", 2)
+    monkeypatch.setattr(points, "MOST_GROUPS", 2)
     pairs = [(t := runs.planned(at, {}, subject=f"s{at}", body=at), [runs.attempt(t)]) for at in range(4)]
     page = render(runs.of(pairs))
     assert "2 more subjects are in metrics.json" in page
@@ -138,27 +152,27 @@ def test_three_parameters_give_a_chart_for_each_value_of_the_third(runs, monkeyp
             for b in (10, 20, 30, 40):
                 trial = runs.planned(len(pairs), {"a": a, "b": b, "mode": mode})
                 pairs.append((trial, [runs.attempt(trial, [a * b * 1.0])]))
-    (group,) = View.of(runs.of(pairs)).groups
-    drawn = figures.sweep_charts(group, "duration_s")
-    assert "Duration over b, mode=x" in drawn
-    assert "Duration over b and a, mode=y" in drawn
-    assert "mode=z" not in drawn
-    assert "Drawn for 2 of 3 values" in drawn
+    (group,) = survey(runs.of(pairs)).groups
+    page = drawn(group)
+    assert "Duration over b, mode=x" in page
+    assert "Duration over b and a, mode=y" in page
+    assert "mode=z" not in page
+    assert "Drawn for 2 of 3 values" in page
 
 
 def test_two_categories_give_a_map_and_more_than_three_parameters_none(runs):
     def group(params):
         pairs = [(t := runs.planned(at, p), [runs.attempt(t)]) for at, p in enumerate(params)]
-        return View.of(runs.of(pairs)).groups[0]
+        return survey(runs.of(pairs)).groups[0]
 
     categories = [{"a": a, "b": b} for a in ("p", "q") for b in (True, False)]
-    assert "<svg" in figures.sweep_charts(group(categories), "duration_s")
+    assert "<svg" in drawn(group(categories))
     one = [{"a": a} for a in ("p", "q")]
-    assert figures.sweep_charts(group(one), "duration_s") == ""
+    assert figures.sweep_charts(group(one), "duration_s") == []
     four = [{"a": a, "b": a, "c": a, "d": a} for a in (1, 2)]
-    assert figures.sweep_charts(group(four), "duration_s") == ""
+    assert figures.sweep_charts(group(four), "duration_s") == []
     wide = [{"a": f"{a}", "b": f"{b}"} for a in range(2) for b in range(35)]
-    assert figures.sweep_charts(group(wide), "duration_s") == ""
+    assert figures.sweep_charts(group(wide), "duration_s") == []
 
 
 def test_charts_are_left_out_where_nothing_was_measured(runs):
@@ -172,13 +186,31 @@ def test_charts_are_left_out_where_nothing_was_measured(runs):
     assert "no result" in render(runs.of([(lone, [])], status=RunStatus.RUNNING))
 
 
-def test_a_new_kind_of_report_adds_a_section(runs):
-    def verdict(view):
-        return section("Verdict", f"<p>{len(view.data.trials)} trials</p>", name="verdict")
+def test_every_point_leads_to_its_result(runs):
+    links = checked(render(runs.lines())).links
+    assert {f"trials/sort_list/{at}/result.json" for at in range(7)} <= set(links)
+    assert {"report.md", "SWEEP_SUMMARY.md", "summary.json"} <= set(links)
 
-    page = render(runs.lines(), (verdict, *SECTIONS))
-    assert '<section id="verdict"><h2>Verdict</h2><p>7 trials</p></section>' in page
-    assert section("Empty", "", name="x") == ""
+
+def test_a_long_line_of_points_is_thinned_evenly(runs, monkeypatch):
+    monkeypatch.setattr(figures, "MOST_MARKS", 3)
+    (group,) = survey(runs.lines()).groups
+    page = drawn(group)
+    assert "Of 7 points 3 are drawn." in page
+    assert page.count('class="f"><title>') == 3
+
+
+def test_the_pass_over_the_trials_keeps_places_and_no_trials(runs):
+    """A report of a large run must not hold its trials: they are read as they are asked for."""
+    data = runs.failures()
+    found = survey(data)
+    assert not any(isinstance(value, type(data.trials[0])) for value in vars_of(found))
+    assert [len(group.trials) for group in found.groups] == [len(group.medians) for group in found.groups]
+
+
+def vars_of(found) -> list[object]:
+    inside = [getattr(found, name) for name in found.__slots__]
+    return [*inside, *(item for each in inside if isinstance(each, list | tuple | dict) for item in each)]
 
 
 def test_numbers_stay_with_their_units():

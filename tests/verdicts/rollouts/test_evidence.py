@@ -8,7 +8,7 @@ from proctor.model.outcome import Outcome
 from proctor.model.plan import PlannedTrial
 from proctor.model.record import AttemptRecord, Failure
 from proctor.runfolder.read import RunData, TrialResult
-from proctor.verdicts.rollouts.reasons import reasons, worth_reading
+from proctor.verdicts.rollouts.evidence import evidence, reasons
 
 
 def result(index: int, subject: str, agent: str, outcome: Outcome, why: str = "") -> TrialResult:
@@ -58,8 +58,8 @@ def test_of_many_causes_the_first_are_told():
     ],
 )
 def test_the_logs_that_tell_most_are_offered(ends, wanted):
-    trial = worth_reading(run(*(result(at, "t", *end) for at, end in enumerate(ends))))
-    assert (trial.planned.index if trial else None) == wanted
+    found = evidence(run(*(result(at, "t", *end) for at, end in enumerate(ends)))).worth_reading
+    assert (found[0] if found else None) == wanted
 
 
 def test_an_unexpected_error_tells_its_phase_and_type():

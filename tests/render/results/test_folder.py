@@ -10,9 +10,9 @@ import pytest
 import proctor.runfolder
 from proctor.model.record import Artifact
 from proctor.model.trial import RunStatus
+from proctor.render.document.markdown import markdown
 from proctor.render.reporters import write_reports
-from proctor.render.rollouts import folder as rollout_folder
-from proctor.render.rollouts import markdown, trial_files
+from proctor.render.results import folder, rollouts, trial_files
 from proctor.runfolder.read import RunData, read_manifest
 from proctor.runfolder.transfer import export_run, import_folder
 from proctor.runfolder.write import RunFolder
@@ -100,12 +100,12 @@ def test_a_second_attempt_has_a_folder_of_its_own(tmp_path, rolled):
 
 def test_experiments_get_none_of_it(tmp_path, rolled):
     data = rolled.comparison(rollouts=1)
-    rollout_folder.write(replace(data, info=replace(data.info, kind="experiment")), tmp_path)
+    folder.write_rollouts(replace(data, info=replace(data.info, kind="experiment")), tmp_path)
     assert list(tmp_path.iterdir()) == []
 
 
 def test_reports_written_elsewhere_need_no_manifest(tmp_path, rolled):
-    rollout_folder.write(rolled.study().cell("a", [1.0]).data(), tmp_path)
+    folder.write_rollouts(rolled.study().cell("a", [1.0]).data(), tmp_path)
     assert (tmp_path / "summary.md").is_file()
     assert not (tmp_path / "manifest.json").exists()
 
@@ -135,7 +135,7 @@ def test_unit_and_judge_scores_stand_side_by_side_and_the_untested_leave_the_den
     found = trial_files.evaluation("run", trial, record)
     assert found["unit_score"] == pytest.approx(3 / 4)
     assert found["judge_score"] == pytest.approx(0.5)
-    text = trial_files.scoring(trial, record)
+    text = markdown(trial_files.scoring(trial, record))
     assert "| unit score | judge score |" in text
     assert "| 0.750 | 0.500 |" in text
     assert "| r3 | nice | 4 | – | – | untested |" in text
@@ -144,31 +144,31 @@ def test_unit_and_judge_scores_stand_side_by_side_and_the_untested_leave_the_den
 
 def test_the_scoring_says_who_is_to_blame_and_why(rolled):
     trial = rolled.planned(0, "a")
-    text = trial_files.scoring(trial, rolled.record(trial, "sandbox_error"))
+    text = markdown(trial_files.scoring(trial, rolled.record(trial, "sandbox_error")))
     assert "Not in the score: caused by the infrastructure" in text
     assert "SandboxError" in text
     several = rolled.record(
         trial, metrics={"rewards": {"speed": 0.5, "size": 1.0}, "steps": {"one": 1.0, "two": None}}
     )
-    text = trial_files.scoring(trial, several)
+    text = markdown(trial_files.scoring(trial, several))
     assert "## Rewards" in text
     assert "## Steps" in text
 
 
 def test_notes_tell_what_a_reader_needs(rolled):
     trial = rolled.planned(0, "a")
-    said = trial_files.notes(
-        trial, rolled.record(trial, notes=("host-root: <not> elsewhere",), usage={"steps": 3})
-    )
-    assert "- host-root: \\<not\\> elsewhere" in said
+    noted = rolled.record(trial, notes=("host-root: <not> elsewhere",), usage={"steps": 3})
+    said = markdown(trial_files.notes(trial, noted))
+    assert "- host-root: &lt;not&gt; elsewhere" in said
     assert "- used: steps 3" in said
-    assert "No notes." in trial_files.notes(trial, rolled.record(trial))
-    assert "start: the sandbox" in trial_files.notes(trial, rolled.record(trial, "sandbox_error"))
+    assert "No notes." in markdown(trial_files.notes(trial, rolled.record(trial)))
+    lost = trial_files.notes(trial, rolled.record(trial, "sandbox_error"))
+    assert "start: the sandbox" in markdown(lost)
 
 
 def test_the_summary_has_matrix_scores_and_tasks(rolled):
-    text = markdown.summary(rolled.comparison())
-    assert "| oracle | – | 100 % |" in text
+    text = markdown(folder.summary(rolled.comparison()))
+    assert "| **oracle** | **100 %** |" in text
     assert "| config-edit | `✓✓✓✓✓` |" in text
     assert "(not scored)" in text
     assert "flaky" in text
@@ -178,12 +178,21 @@ def test_the_summary_has_matrix_scores_and_tasks(rolled):
 
 
 def test_a_summary_of_many_tasks_is_cut_and_one_without_times_is_short(rolled, monkeypatch):
-    monkeypatch.setattr(markdown, "MOST_ROWS", 2)
-    assert ("The first 2 of 9 tasks; `task_results/` lists all of them.") in markdown.summary(
-        rolled.comparison()
-    )
+    monkeypatch.setattr(rollouts, "MOST_ROWS", 2)
+    text = markdown(folder.summary(rolled.comparison())).replace("\\", "")
+    assert "And 7 more; task_results/ lists all of them." in text
     trial = rolled.planned(0, "a")
     bare = rolled.of([(trial, [rolled.record(trial, phases_s={}, ledger={})])])
-    assert "Time and resources" not in markdown.results(bare)
+    assert "Time and resources" not in markdown(folder.summary(bare))
     timed = rolled.of([(trial, [rolled.record(trial, ledger={})])])
-    assert "Time and resources" in markdown.results(timed)
+    assert "Time and resources" in markdown(folder.summary(timed))
+
+
+def test_a_manifest_of_another_hand_is_read_whole(tmp_path, rolled):
+    data = rolled.comparison(rollouts=1)
+    write(tmp_path, data, rolled)
+    path = tmp_path / "manifest.json"
+    ours = path.read_text()
+    path.write_text(json.dumps(json.loads(ours)))
+    folder.write_run(data, tmp_path)
+    assert json.loads(path.read_text()) == json.loads(ours)
