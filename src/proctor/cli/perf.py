@@ -147,14 +147,13 @@ def _write_page(result: PerfResult) -> tuple[Path, Document]:
 
 def _print_json(result: PerfResult, page: Path) -> None:
     from proctor.cli.table import print_json
-    from proctor.render.gate.document import to_mapping
 
     print_json(
         {
             "summary": result.summary,
             "files": [str(path) for path in (*result.files, page)],
             "problems": list(result.problems),
-            "gate": to_mapping(result.gate) if result.gate else None,
+            "gate": result.gate.to_dict() if result.gate else None,
             "status": result.status.value,
         }
     )

@@ -103,7 +103,7 @@ def carry_out(job: Job, *, verbose: int, as_json: bool, done: int = 0, wait: boo
     from proctor.cli.gate import gate_run, show
     from proctor.cli.table import print_json
     from proctor.model.trial import RunStatus
-    from proctor.render.gate.document import to_mapping
+    from proctor.render.results.gate import gate
     from proctor.runfolder.read import RunData
     from proctor.verdicts.run.summary import summary
 
@@ -117,10 +117,10 @@ def carry_out(job: Job, *, verbose: int, as_json: bool, done: int = 0, wait: boo
         print(f"report: {job.folder / 'report.html'}")
     judged = gate_run(data, job.spec.gates, job.settings) if status is RunStatus.DONE else None
     if as_json:
-        print_json(summary(data) | ({"gate": to_mapping(judged)} if judged else {}))
+        print_json(summary(data) | ({"gate": judged.to_dict()} if judged else {}))
     elif judged:
         print()
-        show(judged)
+        show(judged, gate(judged))
     if status is RunStatus.CANCELLED:
         print(f"run {job.info.id} was cancelled; finished trials are saved", file=sys.stderr)
         return Exit.INTERRUPTED

@@ -136,7 +136,9 @@ def _trials(store: Store, info: RunInfo, rows: Iterator[AttemptRow], *, all_tria
     )
     said = [f"fixed: {fixed}"] if fixed else []
     noted = [Text(text=f"note: {each}", quiet=True) for each in sorted(notes)]
-    blocks: tuple[Block, ...] = (*(Text(text=each, quiet=True) for each in said), table, *noted) if cells else ()
+    blocks: tuple[Block, ...] = (
+        (*(Text(text=each, quiet=True) for each in said), table, *noted) if cells else ()
+    )
     return Section(title="Trials", blocks=blocks)
 
 

@@ -6,7 +6,7 @@ Every kind of result is built as one of these, and each renderer shows every kin
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, fields, is_dataclass
 from functools import partial
 from typing import Any, Literal
@@ -92,14 +92,20 @@ class Table:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Chart:
-    """A picture. `draw` returns SVG; its arguments are the data, and all are given by name."""
+    """A picture: a call that returns SVG. Its arguments are the data, and all are given by name."""
 
     title: str
-    draw: partial[str]
+    draw: partial[str] | Callable[[], partial[str]]
+    """The call, or a function that makes it: then nothing is gathered or imported until a page wants it."""
     caption: str = ""
     """How to read the picture, and what it does not show."""
     text: tuple[str, ...] = ()
     """Lines that say the same where there are no pictures; none where a table has the numbers."""
+
+    @property
+    def call(self) -> partial[str]:
+        """What draws it."""
+        return self.draw if isinstance(self.draw, partial) else self.draw()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -263,8 +269,9 @@ def _plain(value: Any) -> Any:
     if is_dataclass(value):
         kind = {"type": type(value).__name__.lower()} if isinstance(value, Block) else {}
         return {**kind, **dict(_fields(value))}
-    if isinstance(value, partial):
-        return {"chart": value.func.__name__, "data": _plain(value.keywords)}
+    if callable(value):
+        call = value if isinstance(value, partial) else value()
+        return {"chart": call.func.__name__, "data": _plain(call.keywords)}
     if isinstance(value, Mapping):
         return {str(name): _plain(each) for name, each in value.items()}
     if isinstance(value, float) and not math.isfinite(value):

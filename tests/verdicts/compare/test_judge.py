@@ -12,7 +12,7 @@ from proctor.model.outcome import Outcome
 from proctor.verdicts.compare.document import to_mapping
 from proctor.verdicts.compare.judge import compare, is_better_higher, is_time
 from proctor.verdicts.compare.results import from_run
-from proctor.verdicts.compare.sentence import caution, percent, reach, sentence, ways_out
+from proctor.verdicts.compare.sentence import caution, detectable_sentence, percent, sentence, ways_out
 
 QUIET = {"duration_s": Noise(sigma=0.01, source="test")}
 STEADY = [1.0, 1.01, 0.99, 1.005, 0.995, 1.0, 1.002]
@@ -298,7 +298,7 @@ def test_a_claim_that_five_tasks_cannot_judge_names_the_ways_out(task_run):
     assert found.claim == "tasks like these"
     (way,) = ways_out(found.score)
     assert "at least 6 tasks are needed, or judge these tasks only: --these-tasks" in way
-    assert reach(found.score) == ""
+    assert detectable_sentence(found.score) == ""
 
 
 def test_more_rollouts_are_named_where_these_tasks_are_open(task_run):
@@ -306,7 +306,7 @@ def test_more_rollouts_are_named_where_these_tasks_are_open(task_run):
     found = compare(*both)
     assert found.verdict is Verdict.INCONCLUSIVE
     assert "rollouts per task and side would detect 5 pp" in ways_out(found.score)[1]
-    assert "for these tasks; the margin is 5.00 pp" in reach(found.score)
+    assert "for these tasks; the margin is 5.00 pp" in detectable_sentence(found.score)
 
 
 def test_a_claim_for_times_is_refused(run):

@@ -12,6 +12,8 @@ from proctor.render.charts.svg import document, line, mark, rect, text
 
 MOST_ROWS = 40
 _STEP = 23.0
+_LETTER = 7.9
+"""Room for a letter of a label, also where a phone shows it in larger type."""
 _RATIOS = (
     *(0.01, 0.02, 0.05, 0.1, 0.2, 0.33, 0.5, 0.67, 0.8, 0.9, 0.95, 0.98),
     *(1.0, 1.02, 1.05, 1.1, 1.25, 1.5, 2.0, 3.0, 5.0, 10.0, 20.0, 50.0, 100.0),
@@ -26,7 +28,7 @@ class Branch:
     value: float
     low: float
     high: float
-    told: str
+    text: str
     """Text at the right edge and in the tooltip."""
     tone: str = ""
     """good, bad, or nothing"""
@@ -49,7 +51,8 @@ def forest(
     shown, cut = _ends(rows)
     between += cut
     left = min(
-        340.0, 7.0 * max((len(row.label) for row in [*shown, *([whole] if whole else [])]), default=0) + 22
+        340.0,
+        _LETTER * max((len(row.label) for row in [*shown, *([whole] if whole else [])]), default=0) + 22,
     )
     right, top = WIDTH - 210.0, 12.0
     gap = _STEP if between else 0.0
@@ -68,7 +71,7 @@ def forest(
         y += _STEP * 0.4
         parts.append(line(left, y - _STEP * 0.62, WIDTH - 4, y - _STEP * 0.62, "grid"))
         parts += _row(whole, across, y, left, whole=True)
-    told = "; ".join(f"{row.label} {row.told}" for row in [*([whole] if whole else []), *shown[:12]])
+    told = "; ".join(f"{row.label} {row.text}" for row in [*([whole] if whole else []), *shown[:12]])
     return document(WIDTH, bottom + 42, title, told, parts)
 
 
@@ -136,9 +139,9 @@ def _row(row: Branch, across: Scale, y: float, left: float, *, whole: bool = Fal
         low, high = (_clip(end, across) for end in (row.low, row.high))
         parts.append(line(low, y, high, y, "ci" if not whole else "ci whole"))
         parts += _arrow(row.low < across.low, low, y, -1) + _arrow(row.high > across.high, high, y, 1)
-        parts.append(mark(across.clip(row.value), y, 3 if whole else 1, f"{row.label}: {row.told}"))
+        parts.append(mark(across.clip(row.value), y, 3 if whole else 1, f"{row.label}: {row.text}"))
     parts.append("</g>")
-    return [*parts, text(across.stop + 14, y + 4, row.told, f"{strong or 'dim '}num")]
+    return [*parts, text(across.stop + 14, y + 4, row.text, f"{strong or 'dim '}num")]
 
 
 def _clip(value: float, across: Scale) -> float:
@@ -152,5 +155,5 @@ def _arrow(beyond: bool, x: float, y: float, way: int) -> list[str]:
 
 
 def _cut(label: str, room: float) -> str:
-    most = max(8, int((room - 22) / 7.0))
+    most = max(8, int((room - 22) / _LETTER))
     return label if len(label) <= most else label[: most - 1] + "…"

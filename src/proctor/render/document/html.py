@@ -222,7 +222,7 @@ def _cell(cell: Cell | str) -> str:
 def _figure(chart: Chart) -> str:
     caption = f"<figcaption>{prose(chart.caption)}</figcaption>" if chart.caption else ""
     heading = f"<h3>{escape(chart.title)}</h3>" if chart.title else ""
-    return f'<figure>{heading}<div class="scroll">{chart.draw()}</div>{caption}</figure>'
+    return f'<figure>{heading}<div class="scroll">{chart.call()}</div>{caption}</figure>'
 
 
 def _facts(facts: Facts) -> str:

@@ -29,8 +29,8 @@ SIGNS: dict[Tone, str] = {"good": "✅", "warn": "❔", "bad": "❌"}
 _SPECIAL = re.compile(r"([\\`*_\[\]|#~])")
 
 
-def markdown(document: Document, *, level: int = 1) -> str:
-    """The whole document; `level`: of its heading."""
+def markdown(document: Document, *, level: int = 1, most: int = 0, rest: str = "") -> str:
+    """The whole document; `level`: of its heading. `most`: characters; `rest` says where the others are."""
     sign = f"{SIGNS[document.tone]} " if document.tone else ""
     title = ": ".join(filter(None, (plain(document.title), plain(document.verdict))))
     said = [f"{'#' * level} {sign}{title}"]
@@ -43,7 +43,18 @@ def markdown(document: Document, *, level: int = 1) -> str:
         said += _section(section, level + 1)
     if document.links:
         said.append("See also: " + ", ".join(_cell(link) for link in document.links))
-    return "\n\n".join(filter(None, said)) + "\n"
+    return "\n\n".join(_fitting([each for each in said if each], most, rest)) + "\n"
+
+
+def _fitting(parts: list[str], most: int, rest: str) -> list[str]:
+    """The first parts, as far as they fit; no part is cut."""
+    if not most or len("\n\n".join(parts)) < most:
+        return parts
+    room, count = most - len(rest) - 4, 0
+    while count < len(parts) and room >= len(parts[count]):
+        room -= len(parts[count]) + 2
+        count += 1
+    return [*parts[:count], rest]
 
 
 def plain(text: str) -> str:
@@ -79,7 +90,7 @@ def _block(block: Block, level: int) -> Iterator[str]:
             yield from ([plain(block.title)] if block.title else [])
             yield _code(block.text)
         case Entries():
-            yield "\n\n".join(_entry(entry, level) for entry in block.entries)
+            yield from (_entry(entry, level) for entry in block.entries)
         case Fold():
             yield f"{'#' * level} {plain(block.title)}"
             yield from (said for inner in block.blocks for said in _block(inner, level + 1))
@@ -108,7 +119,9 @@ def _table(table: Table, level: int) -> Iterator[str]:
         yield f"{'#' * level} {plain(table.title)}"
     rule = ["--:" if column.kind == "number" else ":--" for column in table.columns]
     rows = [[_cell(cell) for cell in row] for row in table.rows]
-    yield "\n".join(map(_row, ([plain(column.title) for column in table.columns], rule, *rows)))
+    shown = "\n".join(map(_row, ([plain(column.title) for column in table.columns], rule, *rows)))
+    folded = f"<details><summary>{plain(table.folded)}</summary>\n\n{shown}\n\n</details>"
+    yield folded if table.folded else shown
     left = (table.total or len(table.rows)) - len(table.rows)
     if left > 0:
         yield plain(f"And {left} more; {table.rest}.")

@@ -65,6 +65,10 @@ def lines(document: Document, room: int | None, *, style: Style = _plain) -> Ite
     for section in document.sections:
         if not section.aside:
             yield from _section(_with_paths(section, document.folder), room, style)
+    if document.links:
+        yield Line("")
+    for link in _paths(document.links, document.folder):
+        yield from _said(_shown(link), room)
 
 
 def _with_paths(section: Section, folder: str) -> Section:
@@ -104,10 +108,8 @@ def _said(text: str, room: int | None, *, bold: bool = False, margin: str = "") 
 def _section(section: Section, room: int | None, style: Style) -> Iterator[Line]:
     shown: list[Line] = []
     for block in section.blocks:
-        if isinstance(block, Matrix):
-            found = list(_matrix(block, room, style))
-        else:
-            found = list(_block(block, room))
+        drawn = _matrix(block, room, style) if isinstance(block, Matrix) else _block(block, room)
+        found = list(drawn)
         if shown and found and not isinstance(block, Text):
             shown.append(Line(""))
         shown += found

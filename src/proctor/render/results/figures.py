@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from array import array
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from statistics import median
@@ -263,7 +263,7 @@ def _interval(trial: TrialResult, metric: str) -> tuple[float, float] | None:
     if metric == metric_of(trial.planned.kind):
         return trial.interval
     stats = trial.counted.metrics.get(metric) if trial.counted else None
-    return stated_interval(stats) if isinstance(stats, dict) else None
+    return stated_interval(stats) if isinstance(stats, Mapping) else None
 
 
 def _same(one: Any, other: Any) -> bool:

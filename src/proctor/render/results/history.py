@@ -21,7 +21,6 @@ from proctor.model.document import (
     outcome,
 )
 from proctor.quantity import MISSING, metric_title
-from proctor.render.charts.timeline import Spot, Step, timeline
 from proctor.render.labels import apart
 from proctor.verdicts.history.model import History, Line, Move, Ran, Value
 from proctor.verdicts.history.words import (
@@ -85,17 +84,36 @@ def _charts(found: History) -> Section:
 def _chart(found: History, line: Line, *, first: bool) -> Chart:
     return Chart(
         title=line_title(found, line),
-        draw=partial(
-            timeline,
-            spots=_spots(found, line),
-            steps=[Step(last=move.last, at=move.at, label=change_text(line, move)) for move in line.moves],
-            name=NAMES.get(line.metric, metric_title(line.metric)),
-            metric=line.metric,
-            share=line.is_share and all(0 <= value.value <= 1 for value in line.values if value),
-            series=0 if line.main else 4,
-        ),
+        draw=lambda: _timeline(found, line),
         caption=_READ if first else _said_of(line),
         text=(f"{sparkline(line)[-MOST_SPARKS:]}  {line_title(found, line)}",) if line.main else (),
+    )
+
+
+def _timeline(found: History, line: Line) -> partial[str]:
+    from proctor.render.charts.timeline import Spot, Step, timeline
+
+    levels: Sequence[float | None] = line.levels or (None,) * len(line.values)
+    spots = [
+        Spot(
+            value=value.value if value else None,
+            low=value.low if value else None,
+            high=value.high if value else None,
+            level=level,
+            tooltip=_tooltip(line, run, value),
+            under=(_day(run, found), run.version),
+            left_out=bool(run.left_out),
+        )
+        for run, value, level in zip(found.runs, line.values, levels, strict=True)
+    ]
+    return partial(
+        timeline,
+        spots=spots,
+        steps=[Step(last=move.last, at=move.at, label=change_text(line, move)) for move in line.moves],
+        name=NAMES.get(line.metric, metric_title(line.metric)),
+        metric=line.metric,
+        share=line.is_share and all(0 <= value.value <= 1 for value in line.values if value),
+        series=0 if line.main else 4,
     )
 
 
@@ -106,23 +124,7 @@ def _said_of(line: Line) -> str:
     return f"{len(line.known)} runs; {said}."
 
 
-def _spots(found: History, line: Line) -> list[Spot]:
-    levels: Sequence[float | None] = line.levels or (None,) * len(line.values)
-    return [
-        Spot(
-            value=value.value if value else None,
-            low=value.low if value else None,
-            high=value.high if value else None,
-            level=level,
-            told=_told(line, run, value),
-            under=(_day(run, found), run.version),
-            left_out=bool(run.left_out),
-        )
-        for run, value, level in zip(found.runs, line.values, levels, strict=True)
-    ]
-
-
-def _told(line: Line, run: Ran, value: Value | None) -> str:
+def _tooltip(line: Line, run: Ran, value: Value | None) -> str:
     said = value_text(line, value) if value else run.left_out or "no value"
     if value and value.low is not None:
         said += f", 95 % interval {interval_text(line, value)}, n={value.n}"

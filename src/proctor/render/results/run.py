@@ -13,7 +13,7 @@ from proctor.model.document import Block, Cell, Code, Document, Facts, Fold, Sec
 from proctor.model.run import RunInfo
 from proctor.quantity import duration, moment, number, show
 from proctor.render.document import html
-from proctor.render.gate.section import gate_of
+from proctor.render.results.gate import gate_section
 from proctor.render.results.trials import attempts, failures, files
 from proctor.runfolder.files import write_atomic
 from proctor.runfolder.read import RunData, once
@@ -45,7 +45,7 @@ def run_document(data: RunData) -> Document:
         warnings=tuple(warnings(data)),
         sections=filled(
             [
-                gate_of(info),
+                gate_section(info),
                 *first,
                 failures(data),
                 attempts(data),
@@ -62,8 +62,10 @@ def run_document(data: RunData) -> Document:
 
 
 def brief(data: RunData) -> Document:
-    """What a terminal shows when a run has ended."""
-    return replace(run_document(data), about=())
+    """What a terminal shows when a run has ended; a gate has its say after that."""
+    report = run_document(data)
+    sections = tuple(each for each in report.sections if each.name != "gate")
+    return replace(report, about=(), links=(), sections=sections)
 
 
 def _about(data: RunData) -> list[tuple[str, Cell | str]]:
@@ -174,4 +176,4 @@ def put_gate(info: RunInfo, folder: Path) -> None:
     if start < 0:
         start = end = page.find("</header>") + len("</header>")
     if start > len("</header>"):
-        write_atomic(path, page[:start] + html.sections(filled([gate_of(info)])) + page[end:])
+        write_atomic(path, page[:start] + html.sections(filled([gate_section(info)])) + page[end:])

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
@@ -18,6 +17,7 @@ from proctor.quantity import MISSING, duration, moment, number
 from proctor.render.document.markdown import markdown
 from proctor.runfolder.files import encode, write_once
 from proctor.runfolder.read import RunData
+from proctor.verdicts.rollouts.document import failure_fields
 from proctor.verdicts.rollouts.evidence import changes_text
 from proctor.verdicts.rollouts.words import meaning, reward_text
 
@@ -53,7 +53,7 @@ def evaluation(run_id: str, trial: PlannedTrial, record: AttemptRecord) -> dict[
         "verify_s": number(record.phases_s.get("verify")),
         "log": f"logs/{EVAL_LOG}",
         "files": [each.name for each in record.artifacts if each.name.startswith("verifier/")],
-        "failure": asdict(record.failure) if record.failure else None,
+        "failure": failure_fields(record.failure) if record.failure else None,
     }
 
 
@@ -140,7 +140,7 @@ def _named(title: str, values: Mapping[str, Any], *, least: int) -> list[Section
 
 
 def _numbers(value: object) -> dict[str, float]:
-    found = value.items() if isinstance(value, dict) else ()
+    found = value.items() if isinstance(value, Mapping) else ()
     return {str(name): amount for name, each in found if (amount := number(each)) is not None}
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 from proctor.analysis.times import Noise
@@ -23,7 +24,8 @@ def open_side(
     path = Path(ref)
     if path.is_dir() and (path / "manifest.json").is_file():
         data = RunData.from_folder(path)
-        return from_run(data, with_spent(data.info, metrics, also), source="folder")
+        found = from_run(data, with_spent(data.info, metrics, also), source="folder")
+        return replace(found, folder=str(path))
     if path.is_file():
         return read_file(path, metrics)
     with open_store(settings.store_url, create=False) as store:
@@ -33,8 +35,11 @@ def open_side(
 
 def usual_noise(a: ResultSet, b: ResultSet, metrics: tuple[str, ...], settings: Settings) -> dict[str, Noise]:
     """How much each metric moves from run to run, where earlier runs of the same code tell."""
+    times = [metric for metric in metrics if is_time(metric)]
+    if not times:
+        return {}
     with open_store(settings.store_url, create=False) as store:
-        found = {metric: noise_from_store(store, a, b, metric) for metric in metrics if is_time(metric)}
+        found = {metric: noise_from_store(store, a, b, metric) for metric in times}
     return {metric: noise for metric, noise in found.items() if noise}
 
 

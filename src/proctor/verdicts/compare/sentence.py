@@ -73,7 +73,7 @@ def _score_sentence(score: ScoreComparison) -> str:
     return f"{start}: {facts}{why}."
 
 
-def reach(score: ScoreComparison) -> str:
+def detectable_sentence(score: ScoreComparison) -> str:
     """What would have been detected; empty where this many tasks can prove nothing for the claim."""
     headline = score.bounds.excluded
     hopeless = score.claim is Claim.TASKS_LIKE_THESE and headline and too_few(headline.tasks)

@@ -11,8 +11,8 @@ from proctor.model.plan import Plan
 from proctor.model.run import RunInfo
 from proctor.runfolder.read import RunData, TrialResult
 from proctor.spec.node import nearest
+from proctor.verdicts.gate.inputs import GateInput, input_of_run
 from proctor.verdicts.gate.rules import NotWorse, RuleSet, Threshold, metric_and_statistic, refuse
-from proctor.verdicts.gate.side import Side, side_of
 from proctor.verdicts.gate.thresholds import look_up
 
 STATISTICS = frozenset(describe([1.0, 2.0]))
@@ -28,12 +28,12 @@ def check_fields(rules: RuleSet, info: RunInfo, plan: Plan) -> None:
     thresholds = [rule for rule in rules.rules if isinstance(rule, Threshold)]
     if not thresholds:
         return
-    side = _without_results(info, plan)
+    run = _without_results(info, plan)
     for rule in thresholds:
         if rule.path.startswith("metrics."):
             _check_statistic(rule)
         elif rule.path.partition(".")[0] not in _OPEN:
-            look_up(rule, side)
+            look_up(rule, run)
 
 
 def _check_statistic(rule: Threshold) -> None:
@@ -44,8 +44,8 @@ def _check_statistic(rule: Threshold) -> None:
         raise refuse(rule.written, f"'{statistic}' is not a statistic of {metric}{hint}")
 
 
-def _without_results(info: RunInfo, plan: Plan) -> Side:
+def _without_results(info: RunInfo, plan: Plan) -> GateInput:
     """The run as it will be, with one trial for each subject: fields do not depend on how many there are."""
     first = {trial.subject: trial for trial in reversed(plan.trials)}
     trials = tuple(TrialResult(planned=trial, attempts=(), counted=None) for trial in first.values())
-    return side_of(RunData(info=info, trials=trials))
+    return input_of_run(RunData(info=info, trials=trials))

@@ -1,4 +1,4 @@
-"""One side of a gate straight from the store: what most rules look at, without a whole run in memory.
+"""The input of a gate straight from the store: what most rules look at, without a whole run in memory.
 
 Rules that look at more than counts, times, scores and the values of metrics get the run in memory instead.
 """
@@ -13,16 +13,16 @@ from typing import TYPE_CHECKING
 from proctor.model.outcome import Outcome
 from proctor.runfolder.files import encode
 from proctor.verdicts.compare.stored import from_store, quoted
-from proctor.verdicts.gate.rules import RuleSet, Threshold
-from proctor.verdicts.gate.side import (
+from proctor.verdicts.gate.inputs import (
     COUNTED,
-    Side,
+    GateInput,
     Tally,
     count_fields,
     renamed,
     score_fields,
     with_aliases,
 )
+from proctor.verdicts.gate.rules import RuleSet, Threshold
 
 if TYPE_CHECKING:
     from proctor.store.rows import ResultRow
@@ -31,15 +31,15 @@ if TYPE_CHECKING:
 _FAILURE, _SUSPECT = quoted("failure"), quoted("suspect")
 
 
-def side_from_store(store: Store, ref: str, rules: RuleSet) -> Side | None:
-    """The side that these rules need; None when a rule looks at what only a run in memory can tell."""
+def input_from_store(store: Store, ref: str, rules: RuleSet) -> GateInput | None:
+    """The input that these rules need; None when a rule looks at what only a run in memory can tell."""
     if not all(_counted(rule.path) for rule in rules.rules if isinstance(rule, Threshold)):
         return None
     info = store.run(ref)
     watch = _Watch(info.plan_digest)
     results = renamed(from_store(store, info.id, with_aliases(rules.metrics), watch=watch.look))
     tally = watch.tally
-    return Side(
+    return GateInput(
         results=results,
         fields={**count_fields(info, tally), **(score_fields(results) if info.kind == "task" else {})},
         reasons=dict(sorted(tally.reasons.items())),

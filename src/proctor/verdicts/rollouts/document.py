@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import asdict
 from typing import Any
 
 from proctor.analysis.estimate import AtK, Denominators, Score
@@ -11,7 +10,7 @@ from proctor.analysis.interval import Interval
 from proctor.model.arms import arm_of, shown_options
 from proctor.model.describe import describe
 from proctor.model.place import attempt_folder
-from proctor.model.record import SCHEMA_VERSION
+from proctor.model.record import SCHEMA_VERSION, Failure
 from proctor.runfolder.read import RunData, TrialResult
 from proctor.verdicts.rollouts.scores import ArmScore, described, middle, phases, rollouts
 from proctor.verdicts.rollouts.table import LEDGER, USAGE, Cell, Row
@@ -185,8 +184,13 @@ def trial_row(trial: TrialResult, run_id: str) -> dict[str, Any]:
         "started_at": record.started_at if record else None,
         "duration_s": record.took_s if record else None,
         **{name: usage.get(name) for name in USAGE},
-        "failure": asdict(record.failure) if record and record.failure else None,
+        "failure": failure_fields(record.failure) if record and record.failure else None,
     }
+
+
+def failure_fields(failure: Failure) -> dict[str, str]:
+    """A failure as plain data."""
+    return {name: getattr(failure, name) for name in ("phase", "type", "message", "traceback")}
 
 
 def launch_rc(trial: TrialResult) -> int | None:

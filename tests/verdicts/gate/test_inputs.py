@@ -6,7 +6,7 @@ import pytest
 
 from proctor.model.outcome import Outcome
 from proctor.model.record import Artifact, Failure
-from proctor.verdicts.gate.side import is_broken, known_metrics, run_digest, side_of, side_of_document
+from proctor.verdicts.gate.inputs import input_of_document, input_of_run, is_broken, known_metrics, run_digest
 
 
 def agents(runs):
@@ -30,8 +30,8 @@ def agents(runs):
 
 
 def test_a_run_of_agents_has_counts_totals_and_three_scores(runs):
-    side = side_of(agents(runs))
-    fields = side.fields
+    run = input_of_run(agents(runs))
+    fields = run.fields
     assert (fields["episodes"], fields["success_count"], fields["failure_count"]) == (4, 2, 2)
     assert fields["cost_usd"] == 2.5
     assert fields["tokens_used"] == 75
@@ -42,19 +42,19 @@ def test_a_run_of_agents_has_counts_totals_and_three_scores(runs):
     }  # fmt: skip
     assert fields["pass_rate"]["errors_excluded"] == 0.75
     assert fields["max_wall_clock_s"] == pytest.approx(0.9)
-    assert side.reasons == {"failed": 1, "sandbox_error: OSError": 1}
-    assert (side.trials, side.missing, side.broken) == (4, 0, 1)
-    assert side.results.points[0].samples["cost_usd"] == (0.5, 0.5)
+    assert run.reasons == {"failed": 1, "sandbox_error: OSError": 1}
+    assert (run.trials, run.missing, run.broken) == (4, 0, 1)
+    assert run.results.points[0].samples["cost_usd"] == (0.5, 0.5)
     assert fields["outcomes"]["agent_timeout"] == 0
 
 
 def test_a_run_of_experiments_has_the_aggregates_of_each_point(runs):
-    side = side_of(runs.two(), ["duration_s"])
-    assert side.reasons == {"agent_timeout: TimeoutError": 1}
-    assert side.fields["cost_usd"] is None
-    assert len(side.stats) == 15
-    assert side.stats["sort_list(size=100, algorithm=timsort)"]["duration_s"]["p95"] > 0
-    assert set(side.results.points[0].samples) == {"duration_s"}
+    run = input_of_run(runs.two(), ["duration_s"])
+    assert run.reasons == {"agent_timeout: TimeoutError": 1}
+    assert run.fields["cost_usd"] is None
+    assert len(run.stats) == 15
+    assert run.stats["sort_list(size=100, algorithm=timsort)"]["duration_s"]["p95"] > 0
+    assert set(run.results.points[0].samples) == {"duration_s"}
 
 
 def test_peak_memory_of_a_process_goes_by_the_same_name_as_that_of_a_sandbox(runs):
@@ -62,9 +62,9 @@ def test_peak_memory_of_a_process_goes_by_the_same_name_as_that_of_a_sandbox(run
     trial = data.trials[0]
     record = replace(trial.counted, ledger={"peak_rss_bytes": 5000})
     data = replace(data, trials=(replace(trial, attempts=(record,), counted=record),))
-    side = side_of(data)
-    assert side.results.points[0].samples["peak_memory_bytes"] == (5000.0,)
-    assert side.fields["peak_memory_bytes"] == 5000
+    run = input_of_run(data)
+    assert run.results.points[0].samples["peak_memory_bytes"] == (5000.0,)
+    assert run.fields["peak_memory_bytes"] == 5000
     assert "swaps" in known_metrics(data)
 
 
@@ -77,12 +77,12 @@ def test_the_digest_follows_the_results_and_nothing_else(runs):
     assert run_digest(other) != run_digest(data)
     unfinished = replace(data, trials=(replace(trial, counted=None), *data.trials[1:]))
     assert run_digest(unfinished) not in {run_digest(data), run_digest(other)}
-    assert side_of(unfinished).missing == 1
+    assert input_of_run(unfinished).missing == 1
 
 
 def test_a_document_that_is_odd_is_still_a_side():
-    side = side_of_document({"failure_reasons": "many", "total": "x"}, label="odd")
-    assert (side.reasons, side.trials, side.results.points) == ({}, 0, ())
+    run = input_of_document({"failure_reasons": "many", "total": "x"}, label="odd")
+    assert (run.reasons, run.trials, run.results.points) == ({}, 0, ())
 
 
 @pytest.mark.parametrize(

@@ -39,8 +39,8 @@ _BROKEN = {Blame.INFRASTRUCTURE, Blame.PROVIDER}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Side:
-    """One side of a gate."""
+class GateInput:
+    """A run or a baseline, as a gate sees it."""
 
     results: ResultSet
     fields: Mapping[str, Any] = field(default_factory=dict)
@@ -79,7 +79,7 @@ class Side:
         )
 
 
-def side_of(data: RunData, metrics: Sequence[str] | None = None) -> Side:
+def input_of_run(data: RunData, metrics: Sequence[str] | None = None) -> GateInput:
     """A run, with the values of these metrics, or of all it has."""
     wanted = known_metrics(data) if metrics is None else tuple(metrics)
     results = renamed(from_run(data, with_aliases(wanted) or (metric_of(data.info.kind),)))
@@ -89,7 +89,7 @@ def side_of(data: RunData, metrics: Sequence[str] | None = None) -> Side:
             record = trial.counted
             kind = record.failure.type if record.failure else ""
             tally.add(record.outcome, record.ended_at - record.started_at, kind, suspect=record.suspect)
-    return Side(
+    return GateInput(
         results=results,
         fields=_fields(data, results, tally),
         stats=_stats(data, results),
@@ -151,19 +151,19 @@ def _renamed(point: ResultPoint) -> ResultPoint:
     return replace(point, samples={name: values for name, values in samples.items() if values})
 
 
-def side_of_document(
+def input_of_document(
     document: Mapping[str, Any],
     *,
     label: str,
     samples: Mapping[str, Sequence[float]] | None = None,
-) -> Side:
+) -> GateInput:
     """A summary that is not a run's own, such as a performance summary, with the values behind it."""
     reasons = document.get("failure_reasons")
     known = {str(name): int(number(count) or 0) for name, count in _mapping(reasons).items()}
     values = {metric: tuple(each) for metric, each in (samples or {}).items() if len(each)}
     point = ResultPoint(name="all episodes", samples=values)
     trials = int(number(document.get("episodes")) or number(document.get("total")) or 0)
-    return Side(
+    return GateInput(
         results=ResultSet(
             label=label, source="document", points=(point,) if values else (), metrics=tuple(values)
         ),
@@ -306,7 +306,7 @@ def count_fields(info: RunInfo, tally: Tally) -> dict[str, Any]:
 
 def score_fields(results: ResultSet) -> dict[str, Any]:
     """Score and pass rate of a run of rollouts, under the three readings of errors."""
-    passes = Side(results=results).rewards("pass_rate")
+    passes = GateInput(results=results).rewards("pass_rate")
     return {"score": three(denominators(results.tasks)), "pass_rate": three(denominators(passes))}
 
 
