@@ -99,15 +99,15 @@ def _scores(store: Store, info: RunInfo) -> list[Section]:
     """Matrix and score of rollouts, as their report has them."""
     if info.kind != "task" or not info.done:
         return []
-    from proctor.render.results.rollouts import first
+    from proctor.render.results.rollouts import sections
     from proctor.runfolder.read import RunData
 
-    return first(RunData.from_store(store, info.id, brief=True))
+    return sections(RunData.from_store(store, info.id, brief=True))[0]
 
 
 def _trials(store: Store, info: RunInfo, rows: Iterator[AttemptRow], *, all_trials: bool) -> Section:
     from proctor.model.document import Column, Section, Table, Text
-    from proctor.render.results.trials import outcome_of
+    from proctor.render.results.cells import outcome_of
 
     fixed, labels = _labels(store, info)
     notes: dict[str, None] = {}

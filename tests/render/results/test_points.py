@@ -19,7 +19,7 @@ from proctor.verdicts.run.survey import survey
 
 
 def failed(data) -> str:
-    return drawn_sections((failures(data),))
+    return drawn_sections((failures(data, survey(data)),))
 
 
 def drawn(group, metric="duration_s") -> str:

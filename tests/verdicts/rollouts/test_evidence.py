@@ -22,26 +22,30 @@ def result(index: int, subject: str, agent: str, outcome: Outcome, why: str = ""
     return TrialResult(planned=planned, attempts=(record,), counted=record)
 
 
+def reasons_of(data: RunData) -> list[str]:
+    return reasons(evidence(data))
+
+
 def run(*trials: TrialResult) -> RunData:
     return RunData(info=None, trials=trials)  # type: ignore[arg-type]
 
 
 def test_a_cause_is_told_once_per_task_with_its_first_line():
     lost = [result(at, "pull", agent, Outcome.IMAGE_ERROR, "no image") for at, agent in enumerate("ab")]
-    assert reasons(run(*lost, result(2, "ok", "a", Outcome.FAILED))) == [
+    assert reasons_of(run(*lost, result(2, "ok", "a", Outcome.FAILED))) == [
         "pull (2 rollouts): no image: output"
     ]
 
 
 def test_the_oracle_without_a_solution_is_explained_though_it_counts():
-    found = reasons(
+    found = reasons_of(
         run(*(result(0, "t", agent, Outcome.AGENT_ERROR, "no solve.sh") for agent in ("oracle", "mini")))
     )
     assert found == ["t: no solve.sh: output"]
 
 
 def test_of_many_causes_the_first_are_told():
-    found = reasons(run(*(result(at, f"t{at}", "a", Outcome.IMAGE_ERROR, "no") for at in range(7))))
+    found = reasons_of(run(*(result(at, f"t{at}", "a", Outcome.IMAGE_ERROR, "no") for at in range(7))))
     assert found[0] == "t0: no: output"
     assert found[-1] == "… and 2 more"
     assert len(found) == 6

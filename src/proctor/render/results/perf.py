@@ -21,8 +21,9 @@ from proctor.model.document import (
     number,
     outcome,
 )
-from proctor.quantity import MISSING, duration, show
+from proctor.quantity import MISSING, show
 from proctor.render.charts.perf import TITLES, drawings
+from proctor.render.results.cells import time_cell
 from proctor.verdicts.gate.verdict import GateResult
 
 MOST_EPISODES = 50
@@ -51,7 +52,7 @@ def perf(
     tone: dict[str, Tone] = {"pass": "good", "regression": "bad"}
     said = (
         f"{summary['episodes']} episodes, {summary['failure_count']} not as expected, "
-        f"{duration(summary['wall_clock_total_s'])} with {numbers['workers']} workers "
+        f"{time_cell(summary['wall_clock_total_s']).text} with {numbers['workers']} workers "
         f"({summary['throughput_eps']:g} per second)"
     )
     charts = drawings(summary, metrics, series)
@@ -107,10 +108,10 @@ def _episode(summary: Mapping[str, Any], charts: Mapping[str, Any]) -> Section:
     tiles = Facts(
         pairs=(
             *(
-                (name, _time(numbers[f"{at}_wall_clock_s"]))
+                (name, time_cell(numbers[f"{at}_wall_clock_s"]))
                 for name, at in (("median", "p50"), ("p95", "p95"))
             ),
-            ("longest", _time(summary["max_wall_clock_s"])),
+            ("longest", time_cell(summary["max_wall_clock_s"])),
             ("of it harness", f"{100 * summary['overhead_share']:.1f} %"),
             ("left on disk", f"{left['file_count']} files, {show('_bytes', left['total_bytes'])}"),
         ),
@@ -118,14 +119,10 @@ def _episode(summary: Mapping[str, Any], charts: Mapping[str, Any]) -> Section:
     )
     table = Table(
         columns=(Column("an episode"), *(Column(name, "number") for name in spent)),
-        rows=(("mean", *(_time(value / count) for value in spent.values())),),
+        rows=(("mean", *(time_cell(value / count) for value in spent.values())),),
         caption=f"Its files are in {left['root']}.",
     )
     return Section(title="An episode", blocks=(tiles, table, *_charts(charts, "overhead")), name="episode")
-
-
-def _time(seconds: float) -> Cell:
-    return number(duration(seconds), seconds)
 
 
 def _gate(gate: GateResult | None) -> Section:
@@ -156,8 +153,8 @@ def _groups(metrics: Mapping[str, Any], charts: Mapping[str, Any]) -> Section:
                 str(each["run_count"]),
                 number(f"{100 * each['success_rate']:.0f} %", each["success_rate"]),
                 number(f"{100 * same:.0f} %" if same is not None else MISSING, same),
-                _time(each["p50_wall_clock_s"]),
-                _time(each["p95_wall_clock_s"]),
+                time_cell(each["p50_wall_clock_s"]),
+                time_cell(each["p95_wall_clock_s"]),
                 show("_bytes", each["artifact_bytes_avg"]),
                 str(each["tokens_used_total"]),
             )

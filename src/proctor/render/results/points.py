@@ -21,9 +21,9 @@ from proctor.model.document import (
     number,
 )
 from proctor.model.outcome import Outcome
-from proctor.quantity import MISSING, metric_title, show, span
+from proctor.quantity import MISSING, metric_title, span
+from proctor.render.results.cells import amount_cell, linked, outcome_cell
 from proctor.render.results.figures import Axis, axes_of, spread_charts, sweep_charts
-from proctor.render.results.trials import linked, outcome_cell
 from proctor.runfolder.read import RunData, TrialResult, metric_of
 from proctor.verdicts.run.story import HEADERS, headline, numbers, ratio_text
 from proctor.verdicts.run.survey import Group, short, survey
@@ -79,7 +79,7 @@ def _tiles(trial: TrialResult, metric: str) -> Facts:
     count = int(trial.stat(metric, "count") or 0)
     return Facts(
         pairs=(
-            ("median", number(show(metric, middle), middle)),
+            ("median", amount_cell(metric, middle)),
             ("95 % interval", interval(span(metric, *ends), *ends) if ends else MISSING),
             *((name, _stat(trial, metric, name)) for name in ("mean", "p95")),
             ("min – max", interval(extremes, low, high)),
@@ -91,8 +91,7 @@ def _tiles(trial: TrialResult, metric: str) -> Facts:
 
 
 def _stat(trial: TrialResult, metric: str, name: str) -> Cell:
-    value = trial.stat(metric, name)
-    return number(show(metric, value), value)
+    return amount_cell(metric, trial.stat(metric, name))
 
 
 def _table(group: Group, metric: str) -> Table:

@@ -9,7 +9,6 @@ from functools import partial
 from proctor.analysis.estimate import AtK
 from proctor.analysis.flaky import Stability
 from proctor.analysis.interval import Interval
-from proctor.model.arms import arm_of, options_apart, with_options
 from proctor.model.document import (
     Block,
     Cell,
@@ -23,17 +22,24 @@ from proctor.model.document import (
     Table,
     Text,
     Tone,
-    interval,
-    number,
-    outcome,
 )
-from proctor.model.outcome import Outcome
-from proctor.quantity import MISSING, duration, show
+from proctor.quantity import MISSING
 from proctor.render.charts import rates
 from proctor.render.results import spending
-from proctor.render.results.trials import linked, outcome_cell, result_of
+from proctor.render.results.cells import (
+    amount_cell,
+    linked,
+    outcome_cell,
+    outcome_of,
+    rate_cell,
+    result_of,
+    reward_cell,
+    share_cell,
+    sign_of,
+    time_cell,
+)
 from proctor.runfolder.read import RunData, TrialResult
-from proctor.verdicts.rollouts.evidence import UsedImage, evidence, reasons
+from proctor.verdicts.rollouts.evidence import Evidence, UsedImage, evidence, reasons
 from proctor.verdicts.rollouts.scores import ArmScore, Rollouts, middle, rollouts
 from proctor.verdicts.rollouts.table import Cell as Task
 from proctor.verdicts.rollouts.table import is_error
@@ -42,14 +48,10 @@ from proctor.verdicts.rollouts.words import (
     claim_of,
     denominators_text,
     error_range,
-    glyph,
-    look,
     meaning,
     outcomes_in_order,
     plural,
     rate,
-    reward_text,
-    span,
     use_text,
 )
 
@@ -79,26 +81,21 @@ _AROUND = (
 )
 
 
-def first(data: RunData) -> list[Section]:
-    """What comes before failures: score, matrix, reasons, suspects, use, curves, cost and tasks."""
-    run = rollouts(data)
-    return [
-        _score(run, evidence(data).images),
+def sections(data: RunData) -> tuple[list[Section], list[Section]]:
+    """What comes before failures, the most important first, and what comes after them."""
+    run, found = rollouts(data), evidence(data)
+    before = [
+        _score(run, found.images),
         _matrix_section(run),
-        _look_first(data),
-        _suspects(data),
+        _look_first(data.info.id, found),
+        _suspects(found),
         spending.model_use(run),
         _curves(run),
         spending.cost(run),
         _tasks(run),
-        _trials(data),
+        _trials(data, run),
     ]
-
-
-def later(data: RunData) -> list[Section]:
-    """What comes after them: times in order, and what was used."""
-    run = rollouts(data)
-    return [spending.latency(run), spending.resources(run, evidence(data).images)]
+    return before, [spending.latency(run), spending.resources(run, found.images)]
 
 
 def _score(run: Rollouts, images: Sequence[UsedImage]) -> Section:
@@ -135,10 +132,6 @@ def _ends(found: Interval | None) -> tuple[float, float] | None:
     return (found.low, found.high) if found else None
 
 
-def _share(found: Interval | None) -> Cell:
-    return interval(span(found), *(_ends(found) or (None, None)))
-
-
 def _arm_table(run: Rollouts, most: int) -> Table:
     partial_, errors = any(arm.partial for arm in run.arms), any(arm.errors for arm in run.arms)
     columns = [
@@ -164,15 +157,16 @@ def _arm_row(arm: ArmScore, most: int, *, errors: bool, partial_: bool) -> list[
     wide = score.tasks_like_these if score else None
     cells: list[Cell | str] = [
         Cell(text=arm.arm.label, strong=True),
-        number(rate(score.value if score else None), score.value if score else None, strong=True),
-        *map(_share, (near, wide)),
+        rate_cell(score.value if score else None, strong=True),
+        share_cell(near),
+        share_cell(wide),
     ]
     cells += [denominators_text(arm)] if errors else []
-    cells += [number(rate(each), each) for each in arm.at(most)] if most > 1 else []
-    cells += [reward_text(rewards.value if rewards else None)] if partial_ else []
+    cells += map(rate_cell, arm.at(most)) if most > 1 else []
+    cells += [reward_cell(rewards.value if rewards else None)] if partial_ else []
     cells.append(f"{arm.passed} of {arm.scored}")
     cells += [f"{arm.errors} of {arm.rollouts}" if arm.errors else "0"] if errors else []
-    return [*cells, f"{arm.flaky} of {len(arm.cells)}", number(duration(arm.median_s), arm.median_s)]
+    return [*cells, f"{arm.flaky} of {len(arm.cells)}", time_cell(arm.median_s)]
 
 
 def _said(arms: Sequence[ArmScore]) -> list[Text]:
@@ -230,36 +224,27 @@ def _arm_note(arm: ArmScore) -> str:
 
 def _legend(run: Rollouts) -> tuple[tuple[Sign, str], ...]:
     found = outcomes_in_order(run)
-    return tuple(
-        (Sign(text=glyph(each), look=look(each)), meaning(each) + " (not scored)" * is_error(each))
-        for each in found
-    )
+    return tuple((sign_of(each), meaning(each) + " (not scored)" * is_error(each)) for each in found)
 
 
 def _signs(cell: Task, *, noted: bool) -> tuple[Sign, ...]:
     if not noted:
-        return tuple(_sign(each, None) for each in cell.outcomes)
+        return tuple(sign_of(each) for each in cell.outcomes)
     return tuple(_noted(trial) for trial in cell.trials)
-
-
-def _sign(ended: Outcome | None, reward: float | None) -> Sign:
-    level = min(max(0.5 if reward is None else reward, 0.12), 0.88) if ended is Outcome.PARTIAL else None
-    return Sign(text=glyph(ended), look=look(ended), level=level)
 
 
 def _noted(trial: TrialResult) -> Sign:
     """One trial: its sign, what a pointer sees, and a link to its result."""
     record, label = trial.counted, trial.planned.label
     if record is None:
-        return replace(_sign(None, None), tooltip=f"{label}: no result yet")
-    said = f"{label}: {meaning(record.outcome)}"
-    said += f", reward {reward_text(record.reward)}" if record.reward is not None else ""
-    said += f", {duration(record.took_s)}" if record.took_s is not None else ""
+        return sign_of(None, tooltip=f"{label}: no result yet")
+    said = f"{label}: {outcome_of(record.outcome).text}"
+    said += f", reward {reward_cell(record.reward).text}" if record.reward is not None else ""
+    said += f", {time_cell(took).text}" if (took := record.took_s) is not None else ""
     said += f", attempt {record.number}" if len(trial.attempts) > 1 else ""
     if failure := record.failure:
         said += f"\n{failure.phase}: {failure.type}: {failure.message[:300]}"
-    sign = _sign(record.outcome, record.reward)
-    return replace(sign, tooltip=said, href=result_of(trial.planned, record.number))
+    return sign_of(record.outcome, record.reward, said, result_of(trial.planned, record.number))
 
 
 def _overview(run: Rollouts) -> Matrix:
@@ -303,29 +288,24 @@ def _task_sign(cell: Task, *, noted: bool) -> Sign:
     return Sign(text="◐", look="part", tooltip=tooltip, level=cell.passed / scored)
 
 
-def _look_first(data: RunData) -> Section:
+def _look_first(run_id: str, found: Evidence) -> Section:
     """The errors in their own words, and whose logs to read first."""
     blocks: list[Block] = []
-    if said := reasons(data):
+    if said := reasons(found):
         blocks.append(Listed(items=tuple(said)))
-    if found := evidence(data).worth_reading:
-        index, label = found
+    if found.worth_reading:
+        index, label = found.worth_reading
         blocks += [
             Text(text=f"to read what {label} printed:"),
-            Code(text=f"proctor logs {data.info.id} {index}"),
+            Code(text=f"proctor logs {run_id} {index}"),
         ]
     return Section(title="Where to look first", blocks=tuple(blocks), name="reasons")
 
 
-def _suspects(data: RunData) -> Section:
+def _suspects(found: Evidence) -> Section:
     rows = [
-        (
-            each.label,
-            number(reward_text(each.first), each.first),
-            number(reward_text(each.second), each.second),
-            each.reason[:500],
-        )
-        for each in evidence(data).suspects
+        (each.label, reward_cell(each.first), reward_cell(each.second), each.reason[:500])
+        for each in found.suspects
     ]
     headers = ("reward at first", "reward without the changes")
     table = Table(
@@ -381,7 +361,6 @@ def _tasks(run: Rollouts) -> Section:
             scored = len(cell.rewards)
             mean = sum(cell.rewards) / scored if scored else None
             sure = arm.stability[row]
-            took = middle(cell.tally.took)
             rows.append(
                 (
                     row.label if at == 0 else "",
@@ -389,11 +368,11 @@ def _tasks(run: Rollouts) -> Section:
                     Cell(text=f"{cell.passed} of {scored}", share=cell.passed / scored)
                     if scored
                     else MISSING,
-                    _share(sure.interval),
+                    share_cell(sure.interval),
                     _stability(sure.stability),
-                    *([number(reward_text(mean), mean)] if partial_ else []),
+                    *([reward_cell(mean)] if partial_ else []),
                     str(cell.errors) if cell.errors else "",
-                    number(duration(took), took),
+                    time_cell(middle(cell.tally.took)),
                 )
             )
     table = Table(columns=columns, rows=tuple(rows))
@@ -404,14 +383,18 @@ def _tasks(run: Rollouts) -> Section:
 
 def _stability(found: Stability) -> Cell:
     tones: dict[Stability, Tone] = {Stability.FLAKY: "warn", Stability.ALWAYS_PASSES: "good"}
-    return outcome(STABILITY[found], tones.get(found, ""))
+    return Cell(text=STABILITY[found], tone=tones.get(found, ""), badge=True)
 
 
-def _trials(data: RunData) -> Section:
+def _trials(data: RunData, run: Rollouts) -> Section:
     rows = []
-    shown = data.trials[:MOST_TRIALS]
-    options = options_apart(trial.planned for trial in shown)
-    for trial in shown:
+    who = {
+        place: cell.arm.who
+        for cell in run.table.cells.values()
+        for place in cell.trials.places
+        if place < MOST_TRIALS
+    }
+    for place, trial in enumerate(data.trials[:MOST_TRIALS]):
         planned, record = trial.planned, trial.counted
         usage = record.usage if record else {}
         tokens = sum(usage.get(name) or 0 for name in ("prompt_tokens", "completion_tokens"))
@@ -419,15 +402,15 @@ def _trials(data: RunData) -> Section:
         rows.append(
             (
                 linked(planned.subject, trial),
-                with_options(planned.agent or MISSING, options[arm_of(planned)]),
+                who[place],
                 planned.model or MISSING,
                 str(planned.rollout + 1),
                 replace(outcome_cell(trial), note=suspect) if suspect else outcome_cell(trial),
-                reward_text(record.reward if record else None),
-                duration(record.took_s if record else None),
+                reward_cell(record.reward if record else None),
+                time_cell(record.took_s if record else None),
                 str(usage.get("tool_calls") or ""),
                 use_text("tokens", tokens) if tokens else "",
-                show("cost_usd", usage["cost_usd"]) if usage.get("cost_usd") else "",
+                amount_cell("cost_usd", usage["cost_usd"]) if usage.get("cost_usd") else "",
             )
         )
     names = ("#", "outcome", "reward", "took", "tool calls", "tokens", "cost")

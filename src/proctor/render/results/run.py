@@ -11,14 +11,15 @@ from typing import Any
 
 from proctor.model.document import Block, Cell, Code, Document, Facts, Fold, Section, Text, filled
 from proctor.model.run import RunInfo
-from proctor.quantity import duration, moment, number, show
+from proctor.quantity import moment
 from proctor.render.document import html
+from proctor.render.results.cells import amount_cell, time_cell
 from proctor.render.results.gate import gate_section
 from proctor.render.results.trials import attempts, failures, files
 from proctor.runfolder.files import write_atomic
 from proctor.runfolder.read import RunData, once
 from proctor.verdicts.run.story import headline, warnings
-from proctor.verdicts.run.survey import survey
+from proctor.verdicts.run.survey import Survey, survey
 
 MOST_PAIRS = 40
 """Facts of a machine that are a list of names and values; what has more is shown as JSON."""
@@ -27,30 +28,30 @@ MOST_PAIRS = 40
 @once
 def run_document(data: RunData) -> Document:
     """The whole report."""
+    info, seen = data.info, survey(data)
     if data.info.kind == "task":
-        from proctor.render.results import rollouts
+        from proctor.render.results.rollouts import sections
 
-        first, later = rollouts.first(data), rollouts.later(data)
+        first, later = sections(data)
     else:
         from proctor.render.results.points import results
 
-        first, later = results(data), [_phases(data)]
-    info = data.info
+        first, later = results(data), [_phases(seen)]
     version = info.versions.get("proctor", "")
     return Document(
         kind=f"{info.kind} run",
         title=info.name,
         headline=headline(data),
-        about=tuple(_about(data)),
+        about=tuple(_about(info, seen)),
         warnings=tuple(warnings(data)),
         sections=filled(
             [
                 gate_section(info),
                 *first,
-                failures(data),
-                attempts(data),
+                failures(data, seen),
+                attempts(data, seen),
                 *later,
-                files(data),
+                files(data, seen),
                 _environment(info),
                 _again(info),
             ]
@@ -68,15 +69,15 @@ def brief(data: RunData) -> Document:
     return replace(report, about=(), links=(), sections=sections)
 
 
-def _about(data: RunData) -> list[tuple[str, Cell | str]]:
-    info, count = data.info, survey(data).total
+def _about(info: RunInfo, seen: Survey) -> list[tuple[str, Cell | str]]:
+    count = seen.total
     took = info.finished_at - info.started_at if info.finished_at and info.started_at else None
     commit = str(info.vcs.get("commit") or "")[:10]
     dirty = " with local changes" if info.vcs.get("dirty") else ""
     found: list[tuple[str, Cell | str]] = [
         ("run", Cell(text=info.id, code=True)),
         ("started", moment(info.started_at or info.created_at)),
-        ("took", duration(took) if took is not None else info.status.value),
+        ("took", time_cell(took) if took is not None else info.status.value),
         ("trials", f"{count} trial{'s' * (count != 1)}"),
         ("machine", _machine(info.environment)),
         ("commit", f"{commit}{dirty}" if commit else ""),
@@ -99,18 +100,16 @@ def _links(data: RunData) -> list[Cell]:
     return [Cell(text=name, href=name) for name in (*names, "summary.json", "metrics.json", "README.md")]
 
 
-def _phases(data: RunData) -> Section:
+def _phases(seen: Survey) -> Section:
     """Where the run's own time went, by phase, summed over every attempt."""
-    pairs = tuple(
-        (name, Cell(text=duration(seconds), value=seconds)) for name, seconds in survey(data).phases_s.items()
-    )
+    pairs = tuple((name, time_cell(seconds)) for name, seconds in seen.phases_s.items())
     blocks = (Facts(pairs=pairs),) if pairs else ()
     return Section(title="Where the time went", blocks=blocks, name="phases", aside=True)
 
 
 def _environment(info: RunInfo) -> Section:
     """Where it was measured."""
-    facts: list[tuple[str, str]] = [(name, str(value)) for name, value in info.versions.items()]
+    facts: list[tuple[str, Cell | str]] = [(name, str(value)) for name, value in info.versions.items()]
     folds = []
     for name, value in info.environment.items():
         if not isinstance(value, dict | list):
@@ -155,9 +154,9 @@ def _plain(value: Any) -> str:
     )
 
 
-def _fact(name: str, value: Any) -> str:
-    amount = number(value)
-    return show(name, amount) if amount is not None and name.endswith("_bytes") else _plain(value)
+def _fact(name: str, value: Any) -> Cell | str:
+    size = isinstance(value, int | float) and name.endswith("_bytes")
+    return amount_cell(name, value) if size else _plain(value)
 
 
 def _json(value: Any) -> str:

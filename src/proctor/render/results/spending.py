@@ -8,11 +8,12 @@ from functools import partial
 
 from proctor.analysis.claim import Claim
 from proctor.model.describe import percentile
-from proctor.model.document import Block, Cell, Chart, Column, Facts, Fold, Section, Table, number
-from proctor.quantity import MISSING, duration, metric_title, show
+from proctor.model.document import Block, Cell, Chart, Column, Facts, Fold, Section, Table
+from proctor.quantity import MISSING, metric_title
 from proctor.render.charts import distribution, iterations, rates
 from proctor.render.charts.distribution import Sample
 from proctor.render.charts.scatter import Place, scatter
+from proctor.render.results.cells import amount_cell, time_cell
 from proctor.verdicts.compare.means import clustered_mean
 from proctor.verdicts.rollouts.evidence import UsedImage
 from proctor.verdicts.rollouts.scores import ArmScore, Rollouts, middle, phases
@@ -166,13 +167,12 @@ def _phases(run: Rollouts) -> list[Block]:
 
 
 def _texts(seconds: Mapping[str, float]) -> dict[str, Cell | str]:
-    return {name: number(duration(value), value) for name, value in seconds.items()}
+    return {name: time_cell(value) for name, value in seconds.items()}
 
 
 def _usual(values: Sequence[float]) -> Cell:
     usual, most = percentile(sorted(values), 50), max(values)
-    note = "" if most < 2 * usual or most < 1 else f"most {duration(most)}"
-    return number(duration(usual), usual, note=note)
+    return time_cell(usual, "" if most < 2 * usual or most < 1 else f"most {time_cell(most).text}")
 
 
 def _columns(
@@ -211,8 +211,8 @@ def _ledger(run: Rollouts) -> list[Table]:
         for name in LEDGER:
             if values := arm.use.ledger.get(name):
                 usual, most = middle(values), max(values)
-                note = "" if usual == most else f"most {show(name, most)}"
-                cells[name] = number(show(name, usual), usual, note=note)
+                note = "" if usual == most else f"most {amount_cell(name, most).text}"
+                cells[name] = amount_cell(name, usual, note)
             elif name in arm.use.unknown:
                 cells[name] = UNKNOWN
     reasons = {name: why for arm in run.arms for name, why in arm.use.unknown.items()}
@@ -224,7 +224,7 @@ def model_use(run: Rollouts) -> Section:
     """Tokens, money and calls: every attempt's, for what did not count was paid for too."""
     rows: dict[str, dict[str, Cell | str]] = {
         arm.arm.label: {
-            name: number(use_text(name, arm.use.usage[name]), arm.use.usage[name])
+            name: Cell(text=use_text(name, arm.use.usage[name]), value=arm.use.usage[name])
             for name in USAGE
             if name in arm.use.usage
         }

@@ -7,19 +7,18 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from proctor.model.arms import arm_of, shown_options
 from proctor.model.document import Cell, Column, Document, Listed, Section, Table, Text
 from proctor.model.outcome import Outcome
 from proctor.model.place import attempt_folder
 from proctor.model.plan import PlannedTrial
 from proctor.model.record import SCHEMA_VERSION, AttemptRecord
-from proctor.quantity import MISSING, duration, moment, number
+from proctor.quantity import MISSING, moment, number
 from proctor.render.document.markdown import markdown
+from proctor.render.results.cells import outcome_of, reward_cell, time_cell
 from proctor.runfolder.files import encode, write_once
 from proctor.runfolder.read import RunData
-from proctor.verdicts.rollouts.document import failure_fields
+from proctor.verdicts.rollouts.document import agent_options, failure_fields
 from proctor.verdicts.rollouts.evidence import changes_text
-from proctor.verdicts.rollouts.words import meaning, reward_text
 
 EVAL_LOG = "eval.log"
 """What the verifier printed; under `logs/` of each attempt."""
@@ -36,7 +35,7 @@ def evaluation(run_id: str, trial: PlannedTrial, record: AttemptRecord) -> dict[
         "task_digest": trial.subject_digest,
         "agent": trial.agent,
         "model": trial.model,
-        "agent_options": shown_options(arm_of(trial).options),
+        "agent_options": agent_options(trial),
         "rollout": trial.rollout,
         "attempt": record.number,
         "outcome": record.outcome.value,
@@ -84,10 +83,10 @@ def scoring(trial: PlannedTrial, record: AttemptRecord) -> Document:
     return Document(
         kind="trial",
         title=trial.label,
-        headline=f"{meaning(record.outcome)}, reward {reward_text(record.reward)}",
+        headline=f"{outcome_of(record.outcome).text}, reward {reward_cell(record.reward).text}",
         warnings=tuple(_cautions(record)),
         sections=(
-            Section(blocks=(Table(columns=columns, rows=(tuple(map(_score, scores)),)),)),
+            Section(blocks=(Table(columns=columns, rows=(tuple(map(reward_cell, scores)),)),)),
             *([_rubric_section(rubrics)] if rubrics else []),
             *_named("Rewards", _numbers(record.metrics.get("rewards")), least=2),
             *_named("Steps", dict(record.metrics.get("steps") or {}), least=1),
@@ -106,12 +105,8 @@ def _cautions(record: AttemptRecord) -> Iterator[str]:
 
 
 def _evaluated(record: AttemptRecord) -> str:
-    took = f"agent and verifier took {duration(record.took_s)}"
+    took = f"agent and verifier took {time_cell(record.took_s).text}"
     return f"Evaluated {moment(record.ended_at)}; {took}. The verifier's output is in logs/{EVAL_LOG}."
-
-
-def _score(value: object) -> Cell:
-    return Cell(text=reward_text(number(value)), value=number(value))
 
 
 def _rubric_section(rubrics: Sequence[Mapping[str, Any]]) -> Section:
@@ -119,7 +114,7 @@ def _rubric_section(rubrics: Sequence[Mapping[str, Any]]) -> Section:
         (
             str(each.get("id", "")),
             str(each.get("description", "") or MISSING),
-            *(_score(each.get(name)) for name in ("weight", "unit_score", "judge_score")),
+            *(reward_cell(each.get(name)) for name in ("weight", "unit_score", "judge_score")),
             str(each.get("status", "")),
         )
         for each in rubrics
@@ -134,7 +129,7 @@ def _rubric_section(rubrics: Sequence[Mapping[str, Any]]) -> Section:
 def _named(title: str, values: Mapping[str, Any], *, least: int) -> list[Section]:
     if len(values) < least:
         return []
-    rows = tuple((str(name), _score(value)) for name, value in values.items())
+    rows = tuple((str(name), reward_cell(value)) for name, value in values.items())
     table = Table(columns=(Column("name"), Column("reward", "number")), rows=rows)
     return [Section(title=title, blocks=(table,))]
 

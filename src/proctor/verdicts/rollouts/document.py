@@ -10,6 +10,7 @@ from proctor.analysis.interval import Interval
 from proctor.model.arms import arm_of, shown_options
 from proctor.model.describe import describe
 from proctor.model.place import attempt_folder
+from proctor.model.plan import PlannedTrial
 from proctor.model.record import SCHEMA_VERSION, Failure
 from proctor.runfolder.read import RunData, TrialResult
 from proctor.verdicts.rollouts.scores import ArmScore, described, middle, phases, rollouts
@@ -169,7 +170,7 @@ def trial_row(trial: TrialResult, run_id: str) -> dict[str, Any]:
         "run_dir": attempt_folder(planned, record.number if record else 1),
         "model": planned.model,
         "agent": planned.agent,
-        "agent_options": shown_options(arm_of(planned).options),
+        "agent_options": agent_options(planned),
         "status": trial.outcome.value if trial.outcome else "pending",
         "launch_rc": launch_rc(trial),
         "task": planned.subject,
@@ -186,6 +187,11 @@ def trial_row(trial: TrialResult, run_id: str) -> dict[str, Any]:
         **{name: usage.get(name) for name in USAGE},
         "failure": failure_fields(record.failure) if record and record.failure else None,
     }
+
+
+def agent_options(planned: PlannedTrial) -> dict[str, str]:
+    """The options of a trial's agent, without what may be secret."""
+    return shown_options(arm_of(planned).options)
 
 
 def failure_fields(failure: Failure) -> dict[str, str]:

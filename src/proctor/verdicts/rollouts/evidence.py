@@ -94,9 +94,9 @@ def evidence(data: RunData) -> Evidence:
     return found
 
 
-def reasons(data: RunData) -> list[str]:
+def reasons(evidence: Evidence) -> list[str]:
     """A line per task and cause: the first few."""
-    found = evidence(data).reasons
+    found = evidence.reasons
     shown = [
         f"{subject}{f' ({count} rollouts)' if count > 1 else ''}: {why}"
         for (subject, why), count in list(found.items())[:MOST_REASONS]

@@ -9,12 +9,12 @@ from itertools import chain
 from pathlib import Path
 from typing import Any
 
-from proctor.model.arms import arm_of, shown_options
 from proctor.model.record import SCHEMA_VERSION
 from proctor.runfolder.files import encode, listed, write_atomic, write_json
 from proctor.runfolder.read import RunData, metric_of
 from proctor.runfolder.result import ResultWriter
 from proctor.runfolder.write import run_fields
+from proctor.verdicts.rollouts.document import agent_options
 from proctor.verdicts.run.story import headline, warnings
 from proctor.verdicts.run.survey import Group, survey
 
@@ -72,7 +72,7 @@ def metric_rows(data: RunData) -> Iterator[dict[str, Any]]:
             "parameters": trial.planned.params,
             "agent": trial.planned.agent,
             "model": trial.planned.model,
-            "agent_options": shown_options(arm_of(trial.planned).options),
+            "agent_options": agent_options(trial.planned),
             "rollout": trial.planned.rollout,
             "outcome": trial.outcome.value if trial.outcome else None,
             "attempts": len(trial.attempts),
