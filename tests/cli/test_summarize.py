@@ -73,7 +73,7 @@ def test_partial_rewards_missing_rollouts_and_nothing_scored(store_rollouts, cap
 
 
 def test_many_agents_are_named_by_letters_and_many_tasks_are_cut(store_rollouts, capsys, monkeypatch):
-    monkeypatch.setattr("proctor.render.results.rollouts.BRIEF", 1)
+    monkeypatch.setattr("proctor.render.results.matrix.BRIEF", 1)
     monkeypatch.setenv("COLUMNS", "160")
     names = [f"an-agent-with-a-long-name-{number:02d}" for number in range(28)]
     store_rollouts({(task, name): [1.0] for name in names for task in ("a", "b")})

@@ -99,10 +99,10 @@ def _scores(store: Store, info: RunInfo) -> list[Section]:
     """Matrix and score of rollouts, as their report has them."""
     if info.kind != "task" or not info.done:
         return []
-    from proctor.render.results.rollouts import sections
+    from proctor.render.results.rollouts import first
     from proctor.runfolder.read import RunData
 
-    return sections(RunData.from_store(store, info.id, brief=True))[0]
+    return first(RunData.from_store(store, info.id, brief=True))
 
 
 def _trials(store: Store, info: RunInfo, rows: Iterator[AttemptRow], *, all_trials: bool) -> Section:

@@ -12,7 +12,7 @@ from proctor.model.record import Artifact
 from proctor.model.trial import RunStatus
 from proctor.render.document.markdown import markdown
 from proctor.render.reporters import write_reports
-from proctor.render.results import folder, rollouts, trial_files
+from proctor.render.results import folder, matrix, trial_files
 from proctor.runfolder.read import RunData, read_manifest
 from proctor.runfolder.transfer import export_run, import_folder
 from proctor.runfolder.write import RunFolder
@@ -178,7 +178,7 @@ def test_the_summary_has_matrix_scores_and_tasks(rolled):
 
 
 def test_a_summary_of_many_tasks_is_cut_and_one_without_times_is_short(rolled, monkeypatch):
-    monkeypatch.setattr(rollouts, "MOST_ROWS", 2)
+    monkeypatch.setattr(matrix, "MOST_ROWS", 2)
     text = markdown(folder.summary(rolled.comparison())).replace("\\", "")
     assert "And 7 more; task_results/ lists all of them." in text
     trial = rolled.planned(0, "a")

@@ -13,13 +13,13 @@ from proctor.quantity import moment
 from proctor.render.document.html import prose
 from proctor.render.document.html import sections as drawn_sections
 from proctor.render.results import figures, points
-from proctor.render.results.trials import failures
+from proctor.render.results.run import run_document
 from proctor.verdicts.run import survey as surveys
 from proctor.verdicts.run.survey import survey
 
 
 def failed(data) -> str:
-    return drawn_sections((failures(data, survey(data)),))
+    return drawn_sections(tuple(each for each in run_document(data).sections if each.name == "failures"))
 
 
 def drawn(group, metric="duration_s") -> str:
@@ -102,7 +102,7 @@ def test_big_runs_are_cut_with_a_note(runs, monkeypatch):
     monkeypatch.setattr("proctor.render.charts.iterations.PANELS", 2)
     monkeypatch.setattr(surveys, "MOST_FAILURES", 1)
     monkeypatch.setattr(surveys, "MOST_ATTEMPTS", 1)
-    monkeypatch.setattr("proctor.render.results.trials.MOST_FILES", 1)
+    monkeypatch.setattr("proctor.render.results.run.MOST_FILES", 1)
     pairs = []
     for at in range(6):
         trial = runs.planned(at, {"a": at, "b": at * at, "c": -at, "d": str(at)})

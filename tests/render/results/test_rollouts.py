@@ -8,6 +8,7 @@ from tests.render.pages import EVIL, checked, render
 from proctor.model.document import Matrix, Sign
 from proctor.model.outcome import Outcome
 from proctor.render.document import html, terminal
+from proctor.render.results import matrix as matrices
 from proctor.render.results import rollouts as results
 from proctor.render.results.run import brief, run_document
 from proctor.verdicts.rollouts.words import GLYPHS, glyph, look
@@ -78,10 +79,10 @@ def test_a_partial_reward_fills_as_much_as_was_earned(rolled):
 
 
 def test_very_many_signs_lose_their_words_and_still_more_become_tasks(rolled, monkeypatch):
-    monkeypatch.setattr(results, "MOST_NOTED", 2)
+    monkeypatch.setattr(matrices, "MOST_NOTED", 2)
     data = rolled.study().cell("t", [1.0, 0.0, 1.0]).cell("u", [0.0]).data()
     assert not any(sign.tooltip or sign.href for _, cells in matrix_of(data).rows for sign in cells[0])
-    monkeypatch.setattr(results, "MOST_SIGNS", 3)
+    monkeypatch.setattr(matrices, "MOST_SIGNS", 3)
     data.memo.clear()
     rows = matrix_of(data).rows
     assert [(label, [sign.text for sign in cells[0]]) for label, cells in rows] == [("oracle", ["◐", "✗"])]
@@ -122,7 +123,7 @@ def test_phases_of_nothing_are_not_drawn(rolled):
 
 
 def test_large_runs_are_cut_and_say_so(rolled, monkeypatch):
-    monkeypatch.setattr(results, "MOST_ROWS", 2)
+    monkeypatch.setattr(matrices, "MOST_ROWS", 2)
     monkeypatch.setattr(results, "MOST_TRIALS", 2)
     page = render(rolled.comparison())
     assert "And 7 more; task_results/ lists all of them." in page

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 from proctor.analysis.interval import Interval
-from proctor.model.document import Cell, Look, Sign, Tone
+from proctor.model.document import Cell, Column, Look, Sign, Table, Tone
 from proctor.model.outcome import Blame, Outcome
 from proctor.model.place import attempt_folder, trial_folder
 from proctor.model.plan import PlannedTrial
-from proctor.quantity import duration, number, show
+from proctor.quantity import MISSING, duration, metric_title, number, show
 from proctor.runfolder.read import TrialResult
 from proctor.verdicts.rollouts.words import glyph, look, rate, reward_text, span
 
@@ -71,3 +73,15 @@ def result_of(planned: PlannedTrial, attempt: int) -> str:
 def linked(text: str, trial: TrialResult) -> Cell:
     """A text that leads to the trial's result, if there is one."""
     return Cell(text=text, href=result_of(trial.planned, trial.counted.number) if trial.counted else "")
+
+
+def columns(
+    first: str, rows: Mapping[str, Mapping[str, Cell | str]], *, title: str = "", caption: str = ""
+) -> list[Table]:
+    """A row per agent, a column for each quantity that one of them has."""
+    names = list(dict.fromkeys(name for each in rows.values() for name in each))
+    if not names:
+        return []
+    heads = (Column(metric_title(name), "number") for name in names)
+    cells = tuple((label, *(each.get(name, MISSING) for name in names)) for label, each in rows.items())
+    return [Table(columns=(Column(first, "prose"), *heads), rows=cells, title=title, caption=caption)]

@@ -6,9 +6,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from functools import partial
 
-from proctor.analysis.estimate import AtK
 from proctor.analysis.flaky import Stability
-from proctor.analysis.interval import Interval
 from proctor.model.document import (
     Block,
     Cell,
@@ -16,42 +14,33 @@ from proctor.model.document import (
     Code,
     Column,
     Listed,
-    Matrix,
     Section,
-    Sign,
     Table,
     Text,
     Tone,
 )
 from proctor.quantity import MISSING
-from proctor.render.charts import rates
-from proctor.render.results import spending
 from proctor.render.results.cells import (
     amount_cell,
+    columns,
     linked,
     outcome_cell,
-    outcome_of,
     rate_cell,
-    result_of,
     reward_cell,
     share_cell,
-    sign_of,
     time_cell,
 )
-from proctor.runfolder.read import RunData, TrialResult
+from proctor.render.results.matrix import matrix
+from proctor.runfolder.read import RunData
 from proctor.verdicts.rollouts.evidence import Evidence, UsedImage, evidence, reasons
 from proctor.verdicts.rollouts.scores import ArmScore, Rollouts, middle, rollouts
-from proctor.verdicts.rollouts.table import Cell as Task
-from proctor.verdicts.rollouts.table import is_error
+from proctor.verdicts.rollouts.table import USAGE
 from proctor.verdicts.rollouts.words import (
     STABILITY,
     claim_of,
     denominators_text,
     error_range,
-    meaning,
-    outcomes_in_order,
     plural,
-    rate,
     use_text,
 )
 
@@ -59,22 +48,6 @@ MOST_ROWS = 300
 BRIEF = 60
 """Tasks in a terminal."""
 MOST_TRIALS = 300
-MOST_SIGNS = 6_000
-"""Rollouts that are drawn one by one; of more, tasks are."""
-MOST_TASKS = 2_000
-"""Tasks of an agent that are drawn then."""
-MOST_NOTED = 2_000
-"""Signs that say what they stand for and lead there; of more, these words would be most of the page."""
-_MATRIX = "One square per rollout, tasks that pass most often first; a square links to its trial's result."
-_HATCHED = (
-    " Hatched squares with a capital letter are errors not caused by the agent; they are not in the score."
-)
-_OVERVIEW = (
-    "One square per task, sorted by pass rate; the more of it is filled, the more of its scored rollouts "
-    "passed. Hatched: nothing was scored. All rollouts are in series.jsonl."
-)
-_FLAT = "Every task always passes or always fails, so pass@k and pass^k are the pass rate at every k."
-_CURVES = "Solid, pass@k: the chance that at least one of k rollouts passes. Dashed, pass^k: that all k do."
 _AROUND = (
     "Medians over the attempts that count. These times are not part of a trial's duration; an image is built "
     "or fetched once."
@@ -83,26 +56,30 @@ _AROUND = (
 
 def sections(data: RunData) -> tuple[list[Section], list[Section]]:
     """What comes before failures, the most important first, and what comes after them."""
+    from proctor.render.results import spending
+
     run, found = rollouts(data), evidence(data)
-    before = [
+    before = [*first(data), spending.curves(run), spending.cost(run), _tasks(run), _trials(data, run)]
+    return before, [spending.latency(run), spending.resources(run, found.images)]
+
+
+def first(data: RunData) -> list[Section]:
+    """What a terminal shows too."""
+    run, found = rollouts(data), evidence(data)
+    return [
         _score(run, found.images),
-        _matrix_section(run),
+        matrix(run),
         _look_first(data.info.id, found),
         _suspects(found),
-        spending.model_use(run),
-        _curves(run),
-        spending.cost(run),
-        _tasks(run),
-        _trials(data, run),
+        _model_use(run),
     ]
-    return before, [spending.latency(run), spending.resources(run, found.images)]
 
 
 def _score(run: Rollouts, images: Sequence[UsedImage]) -> Section:
     claim, most = claim_of(run), run.shared_k
     chart = Chart(
         title="Pass rate with its uncertainty",
-        draw=partial(rates.pass_rates, bars=list(map(_rate_bar, run.arms)), claim=str(claim)),
+        draw=lambda: _pass_rates(run),
         caption=f"The figures: pass rate and 95 % interval for {claim}. Wide bar: the interval for these "
         "tasks. Thin line: for tasks like these. Dashed ends, if any: the pass rate with errors counted as "
         "failures, and as passes.",
@@ -115,21 +92,10 @@ def _score(run: Rollouts, images: Sequence[UsedImage]) -> Section:
     )
 
 
-def _rate_bar(arm: ArmScore) -> rates.RateBar:
-    score, claimed = arm.passes.excluded, arm.passes
-    open_ends = (claimed.as_zero, claimed.best_case) if arm.errors else (None, None)
-    return rates.RateBar(
-        label=arm.arm.label,
-        value=score.value if score else None,
-        near=_ends(score.these_tasks if score else None),
-        wide=_ends(score.tasks_like_these if score else None),
-        as_zero=open_ends[0].value if open_ends[0] else None,
-        best_case=open_ends[1].value if open_ends[1] else None,
-    )
+def _pass_rates(run: Rollouts) -> partial[str]:
+    from proctor.render.results.spending import pass_rates
 
-
-def _ends(found: Interval | None) -> tuple[float, float] | None:
-    return (found.low, found.high) if found else None
+    return pass_rates(run)
 
 
 def _arm_table(run: Rollouts, most: int) -> Table:
@@ -194,100 +160,6 @@ def _images(found: Sequence[UsedImage]) -> list[Text]:
     return [Text(text=f"images: {', '.join(names[:3])}{more}", quiet=True)] if names else []
 
 
-def _matrix_section(run: Rollouts) -> Section:
-    if sum(arm.rollouts for arm in run.arms) > MOST_SIGNS:
-        return Section(title="Every task", blocks=(_overview(run),), name="matrix")
-    rows, arms = run.table.rows[:MOST_ROWS], run.arms
-    noted = sum(arm.rollouts for arm in arms) <= MOST_NOTED
-    cells = [[run.table.cells.get((row, arm.arm)) for arm in arms] for row in rows]
-    matrix = Matrix(
-        columns=tuple(Column(arm.arm.label, note=_arm_note(arm)) for arm in arms),
-        rows=tuple(
-            (row.label, tuple(_signs(cell, noted=noted) if cell else () for cell in line))
-            for row, line in zip(rows, cells, strict=True)
-        ),
-        legend=_legend(run),
-        caption=(_MATRIX if noted else _MATRIX.partition(";")[0] + ".")
-        + _HATCHED * any(a.errors for a in arms),
-        brief=BRIEF,
-        total=len(run.table.rows),
-        rest="task_results/ lists all of them",
-    )
-    return Section(title="Every rollout", blocks=(matrix,), name="matrix")
-
-
-def _arm_note(arm: ArmScore) -> str:
-    score = arm.passes.excluded
-    said = f"{rate(score.value)} passed" if score else "nothing scored"
-    return said + (f", {plural(arm.errors, 'error')}" if arm.errors else "")
-
-
-def _legend(run: Rollouts) -> tuple[tuple[Sign, str], ...]:
-    found = outcomes_in_order(run)
-    return tuple((sign_of(each), meaning(each) + " (not scored)" * is_error(each)) for each in found)
-
-
-def _signs(cell: Task, *, noted: bool) -> tuple[Sign, ...]:
-    if not noted:
-        return tuple(sign_of(each) for each in cell.outcomes)
-    return tuple(_noted(trial) for trial in cell.trials)
-
-
-def _noted(trial: TrialResult) -> Sign:
-    """One trial: its sign, what a pointer sees, and a link to its result."""
-    record, label = trial.counted, trial.planned.label
-    if record is None:
-        return sign_of(None, tooltip=f"{label}: no result yet")
-    said = f"{label}: {outcome_of(record.outcome).text}"
-    said += f", reward {reward_cell(record.reward).text}" if record.reward is not None else ""
-    said += f", {time_cell(took).text}" if (took := record.took_s) is not None else ""
-    said += f", attempt {record.number}" if len(trial.attempts) > 1 else ""
-    if failure := record.failure:
-        said += f"\n{failure.phase}: {failure.type}: {failure.message[:300]}"
-    return sign_of(record.outcome, record.reward, said, result_of(trial.planned, record.number))
-
-
-def _overview(run: Rollouts) -> Matrix:
-    """A sign per task where there are too many rollouts for a sign each."""
-    rows = []
-    for arm in run.arms:
-        ordered = sorted(
-            arm.cells, key=lambda cell: -cell.passed / len(cell.rewards) if cell.rewards else 1.0
-        )
-        noted = len(ordered) <= MOST_NOTED
-        rows.append((arm.arm.label, (tuple(_task_sign(cell, noted=noted) for cell in ordered[:MOST_TASKS]),)))
-    signs = (("✓", "pass", "always passes"), ("◐", "part", "passes sometimes"), ("✗", "fail", "never passes"))
-    return Matrix(
-        columns=(Column("", note="; ".join(f"{arm.arm.label}: {_counts(arm)}" for arm in run.arms)),),
-        rows=tuple(rows),
-        legend=(
-            *((Sign(text=text, look=each), said) for text, each, said in signs),  # type: ignore[arg-type]
-            (Sign(text="–", look="error"), "nothing scored"),
-        ),
-        counted=False,
-        caption=_OVERVIEW,
-    )
-
-
-def _counts(arm: ArmScore) -> str:
-    scored = [cell for cell in arm.cells if cell.rewards]
-    always = sum(cell.passed == len(cell.rewards) for cell in scored)
-    never = sum(cell.passed == 0 for cell in scored)
-    sometimes = len(scored) - always - never
-    return f"{always} of {len(arm.cells)} tasks always pass, {sometimes} sometimes, {never} never"
-
-
-def _task_sign(cell: Task, *, noted: bool) -> Sign:
-    scored = len(cell.rewards)
-    share = f"{cell.passed} of {scored} passed, {rate(cell.passed / scored)}" if scored else "nothing scored"
-    tooltip = f"{cell.row.label}: {share}" if noted else ""
-    if not scored:
-        return Sign(text="–", look="error", tooltip=tooltip)
-    if cell.passed in {0, scored}:
-        return Sign(text="✓" if cell.passed else "✗", look="pass" if cell.passed else "fail", tooltip=tooltip)
-    return Sign(text="◐", look="part", tooltip=tooltip, level=cell.passed / scored)
-
-
 def _look_first(run_id: str, found: Evidence) -> Section:
     """The errors in their own words, and whose logs to read first."""
     blocks: list[Block] = []
@@ -314,31 +186,6 @@ def _suspects(found: Evidence) -> Section:
         brief=BRIEF,
     )
     return Section(title="Suspect rollouts", blocks=(table,) if rows else (), name="suspects")
-
-
-def _curves(run: Rollouts) -> Section:
-    arms = [arm for arm in run.arms if len(arm.curve) > 1]
-    if not arms:
-        return Section()
-    block: Block = Text(text=_FLAT)
-    if any(arm.flaky for arm in arms):
-        caption = _CURVES + (" Shaded: 95 % interval of pass@k." if len(arms) == 1 else "")
-        if len(arms) > rates.MOST_CURVES:
-            caption += f" The first {rates.MOST_CURVES} of {len(arms)} are drawn."
-        if any(arm.common_k < len(cell.outcomes) for arm in arms for cell in arm.cells if cell.rewards):
-            caption += " A curve ends where the first task has no more scored rollouts."
-        draw = partial(rates.at_k_curves, curves=[_curve(arm) for arm in arms[: rates.MOST_CURVES]])
-        block = Chart(title="Effect of several tries", draw=draw, caption=caption)
-    return Section(title="pass@k", blocks=(block,), name="pass-at-k", aside=True)
-
-
-def _curve(arm: ArmScore) -> rates.Curve:
-    at, hat = zip(*arm.curve, strict=True)
-    return rates.Curve(label=arm.arm.label, at_k=_ks(at), hat_k=_ks(hat))
-
-
-def _ks(series: Sequence[AtK]) -> tuple[rates.AtK, ...]:
-    return tuple(rates.AtK(each.k, each.value, _ends(each.interval)) for each in series)
 
 
 def _tasks(run: Rollouts) -> Section:
@@ -425,3 +272,16 @@ def _trials(data: RunData, run: Rollouts) -> Section:
         folded="Every trial",
     )
     return Section(blocks=(table,) if rows else (), aside=True)
+
+
+def _model_use(run: Rollouts) -> Section:
+    """Tokens, money and calls: every attempt's, for what did not count was paid for too."""
+    rows: dict[str, dict[str, Cell | str]] = {
+        arm.arm.label: {
+            name: Cell(text=use_text(name, arm.use.usage[name]), value=arm.use.usage[name])
+            for name in USAGE
+            if name in arm.use.usage
+        }
+        for arm in run.arms
+    }
+    return Section(title="Model use", blocks=tuple(columns("total", rows)), name="usage")

@@ -4,23 +4,39 @@ from __future__ import annotations
 
 import json
 import shlex
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from proctor.model.document import Block, Cell, Code, Document, Facts, Fold, Section, Text, filled
+from proctor.model.document import (
+    Block,
+    Cell,
+    Code,
+    Column,
+    Document,
+    Entries,
+    Entry,
+    Facts,
+    Fold,
+    Section,
+    Table,
+    Text,
+    filled,
+)
 from proctor.model.run import RunInfo
 from proctor.quantity import moment
 from proctor.render.document import html
-from proctor.render.results.cells import amount_cell, time_cell
+from proctor.render.results.cells import amount_cell, linked, outcome_cell, outcome_of, time_cell
 from proctor.render.results.gate import gate_section
-from proctor.render.results.trials import attempts, failures, files
 from proctor.runfolder.files import write_atomic
-from proctor.runfolder.read import RunData, once
+from proctor.runfolder.read import RunData, TrialResult, once
+from proctor.runfolder.result import artifact_paths
 from proctor.verdicts.run.story import headline, warnings
-from proctor.verdicts.run.survey import Survey, survey
+from proctor.verdicts.run.survey import MOST_FILES, Survey, survey
 
+BRIEF = 5
+"""Failures and attempts in a terminal."""
 MOST_PAIRS = 40
 """Facts of a machine that are a list of names and values; what has more is shown as JSON."""
 
@@ -48,10 +64,10 @@ def run_document(data: RunData) -> Document:
             [
                 gate_section(info),
                 *first,
-                failures(data, seen),
-                attempts(data, seen),
+                _failures(data, seen),
+                _attempts(data, seen),
                 *later,
-                files(data, seen),
+                _files(data, seen),
                 _environment(info),
                 _again(info),
             ]
@@ -64,9 +80,20 @@ def run_document(data: RunData) -> Document:
 
 def brief(data: RunData) -> Document:
     """What a terminal shows when a run has ended; a gate has its say after that."""
-    report = run_document(data)
-    sections = tuple(each for each in report.sections if each.name != "gate")
-    return replace(report, about=(), links=(), sections=sections)
+    if data.info.kind == "task":
+        from proctor.render.results.rollouts import first
+
+        sections = filled(first(data))
+    else:
+        sections = tuple(each for each in run_document(data).sections if each.name != "gate")
+    return Document(
+        kind=f"{data.info.kind} run",
+        title=data.info.name,
+        headline=headline(data),
+        warnings=tuple(warnings(data)),
+        sections=sections,
+        folder=data.info.folder,
+    )
 
 
 def _about(info: RunInfo, seen: Survey) -> list[tuple[str, Cell | str]]:
@@ -161,6 +188,77 @@ def _fact(name: str, value: Any) -> Cell | str:
 
 def _json(value: Any) -> str:
     return json.dumps(value, indent=2, ensure_ascii=False, default=str)
+
+
+def _failures(data: RunData, seen: Survey) -> Section:
+    """What went wrong, alike failures together."""
+    entries = []
+    for (_, phase, kind, message), alike in seen.failures.items():
+        trials = [data.trials[place] for place in alike.first]
+        labels = [seen.group_of(place).label(trial) for place, trial in zip(alike.first, trials, strict=True)]
+        if len(seen.groups) > 1 and data.info.kind == "experiment":
+            labels = [
+                f"{seen.group_of(place).subject}: {each}"
+                for place, each in zip(alike.first, labels, strict=True)
+            ]
+        items = [linked(label, trial) for label, trial in zip(labels, trials, strict=True)]
+        more = alike.count - len(items)
+        record = trials[0].counted
+        traceback = record.failure.traceback if record and record.failure else ""
+        entries.append(
+            Entry(
+                title=f"{kind}: {message}" if kind else "no details were recorded",
+                mark=replace(outcome_cell(trials[0]), note=f"{alike.count}×"),
+                text=f"in {phase}" if phase else "",
+                items=(*items, *([f"and {more} more"] if more else [])),
+                code=traceback,
+                folded="Traceback",
+            )
+        )
+    others = len(seen.other_failures)
+    said = f"{others} other kinds of failure are in series.jsonl." if others else ""
+    blocks = (Entries(entries=tuple(entries), brief=BRIEF),) if entries else ()
+    aside = data.info.kind == "task"  # reasons and logs are named before
+    return Section(title="Failures", blocks=blocks, note=said, name="failures", aside=aside)
+
+
+def _attempts(data: RunData, seen: Survey) -> Section:
+    """Attempts that do not count, and why: they are kept, never hidden."""
+    rows = []
+    for place, record in seen.uncounted:
+        planned = data.trials[place].planned
+        said = f"{record.failure.type}: {record.failure.message}" if record.failure else ""
+        number = Cell(text=str(record.number), value=record.number)
+        rows.append((planned.label, number, outcome_of(record.outcome), said))
+    table = Table(
+        columns=(Column("trial"), Column("attempt", "number"), Column("outcome"), Column("why", "prose")),
+        rows=tuple(rows),
+        brief=BRIEF,
+        total=seen.attempts - seen.finished,
+        rest="series.jsonl lists all of them",
+    )
+    return Section(title="Attempts that do not count", blocks=(table,) if rows else (), name="attempts")
+
+
+def _files(data: RunData, seen: Survey) -> Section:
+    """Profiles and other files, linked beside this page."""
+    rows = [row for place in seen.files for row in _files_of(data.trials[place])]
+    if not rows:
+        return Section()
+    columns = (Column("file"), Column("trial"), Column("size", "number"))
+    table = Table(columns=columns, rows=tuple(rows[:MOST_FILES]))
+    more = (Text(text="More files are under trials/.", quiet=True),) if len(rows) > MOST_FILES else ()
+    fold = Fold(title="Profiles and other artifacts", blocks=(table, *more))
+    return Section(title="Files", blocks=(fold,), name="files", aside=True)
+
+
+def _files_of(trial: TrialResult) -> Iterator[tuple[Cell | str, ...]]:
+    record = trial.counted
+    if record is None:
+        return
+    for artifact, path in zip(record.artifacts, artifact_paths(trial.planned, record), strict=True):
+        size = amount_cell("size_bytes", artifact.size_bytes)
+        yield Cell(text=artifact.name, href=path), trial.planned.label, size
 
 
 def put_gate(info: RunInfo, folder: Path) -> None:

@@ -7,19 +7,21 @@ from collections.abc import Mapping, Sequence
 from functools import partial
 
 from proctor.analysis.claim import Claim
+from proctor.analysis.estimate import AtK
+from proctor.analysis.interval import Interval
 from proctor.model.describe import percentile
-from proctor.model.document import Block, Cell, Chart, Column, Facts, Fold, Section, Table
+from proctor.model.document import Block, Cell, Chart, Column, Facts, Fold, Section, Table, Text
 from proctor.quantity import MISSING, metric_title
 from proctor.render.charts import distribution, iterations, rates
 from proctor.render.charts.distribution import Sample
 from proctor.render.charts.scatter import Place, scatter
-from proctor.render.results.cells import amount_cell, time_cell
+from proctor.render.results.cells import amount_cell, columns, time_cell
 from proctor.verdicts.compare.means import clustered_mean
 from proctor.verdicts.rollouts.evidence import UsedImage
 from proctor.verdicts.rollouts.scores import ArmScore, Rollouts, middle, phases
-from proctor.verdicts.rollouts.table import LEDGER, UNKNOWN, USAGE
+from proctor.verdicts.rollouts.table import LEDGER, UNKNOWN
 from proctor.verdicts.rollouts.table import Cell as Task
-from proctor.verdicts.rollouts.words import claim_of, use_text
+from proctor.verdicts.rollouts.words import claim_of
 
 MOST_ARMS = 24
 MOST_TASKS = 400
@@ -27,6 +29,8 @@ LEAST_SERIES = 8
 """Fewer rollouts in a row show no drift."""
 LEAST_ALIKE = 3
 """Fewer rollouts of one task and agent have no median to be held against."""
+_FLAT = "Every task always passes or always fails, so pass@k and pass^k are the pass rate at every k."
+_CURVES = "Solid, pass@k: the chance that at least one of k rollouts passes. Dashed, pass^k: that all k do."
 _AROUND = (
     "Medians over the attempts that count. These times are not part of a trial's duration; an image is built "
     "or fetched once."
@@ -155,14 +159,14 @@ def _phases(run: Rollouts) -> list[Block]:
         caption = "Mean over the attempts that count: agent and verifier."
         draw = partial(rates.phase_bars, bars=bars)
         blocks.append(Chart(title="An average trial", draw=draw, caption=caption))
-        blocks += _columns("mean of a trial", {bar.label: _texts(bar.phases_s) for bar in bars})
+        blocks += columns("mean of a trial", {bar.label: _texts(bar.phases_s) for bar in bars})
     around = {
         arm.arm.label: {name: _usual(values) for name, values in phases(arm.use, work=False).items()}
         for arm in run.arms
     }
     return [
         *blocks,
-        *_columns("around a trial, median", around, title="Image, queue, start", caption=_AROUND),
+        *columns("around a trial, median", around, title="Image, queue, start", caption=_AROUND),
     ]
 
 
@@ -173,18 +177,6 @@ def _texts(seconds: Mapping[str, float]) -> dict[str, Cell | str]:
 def _usual(values: Sequence[float]) -> Cell:
     usual, most = percentile(sorted(values), 50), max(values)
     return time_cell(usual, "" if most < 2 * usual or most < 1 else f"most {time_cell(most).text}")
-
-
-def _columns(
-    first: str, rows: Mapping[str, Mapping[str, Cell | str]], *, title: str = "", caption: str = ""
-) -> list[Table]:
-    """A row per agent, a column for each quantity that one of them has."""
-    names = list(dict.fromkeys(name for each in rows.values() for name in each))
-    if not names:
-        return []
-    heads = (Column(metric_title(name), "number") for name in names)
-    cells = tuple((label, *(each.get(name, MISSING) for name in names)) for label, each in rows.items())
-    return [Table(columns=(Column(first, "prose"), *heads), rows=cells, title=title, caption=caption)]
 
 
 def _memory(arms: Sequence[ArmScore]) -> list[Chart]:
@@ -217,20 +209,7 @@ def _ledger(run: Rollouts) -> list[Table]:
                 cells[name] = UNKNOWN
     reasons = {name: why for arm in run.arms for name, why in arm.use.unknown.items()}
     caption = " ".join(f"{metric_title(name)}: unknown where {why}." for name, why in reasons.items())
-    return _columns("median of a trial", rows, title="Resource ledger", caption=caption)
-
-
-def model_use(run: Rollouts) -> Section:
-    """Tokens, money and calls: every attempt's, for what did not count was paid for too."""
-    rows: dict[str, dict[str, Cell | str]] = {
-        arm.arm.label: {
-            name: Cell(text=use_text(name, arm.use.usage[name]), value=arm.use.usage[name])
-            for name in USAGE
-            if name in arm.use.usage
-        }
-        for arm in run.arms
-    }
-    return Section(title="Model use", blocks=tuple(_columns("total", rows)), name="usage")
+    return columns("median of a trial", rows, title="Resource ledger", caption=caption)
 
 
 def _images(found: Sequence[UsedImage]) -> list[Block]:
@@ -246,3 +225,51 @@ def _images(found: Sequence[UsedImage]) -> list[Block]:
         Column("tasks", "number"),
     )
     return [Table(columns=columns, rows=rows, folded="Images the sandboxes were made from")]
+
+
+def pass_rates(run: Rollouts) -> partial[str]:
+    """What draws the pass rates of a run."""
+    return partial(rates.pass_rates, bars=list(map(_rate_bar, run.arms)), claim=str(claim_of(run)))
+
+
+def _rate_bar(arm: ArmScore) -> rates.RateBar:
+    score, claimed = arm.passes.excluded, arm.passes
+    open_ends = (claimed.as_zero, claimed.best_case) if arm.errors else (None, None)
+    return rates.RateBar(
+        label=arm.arm.label,
+        value=score.value if score else None,
+        near=_ends(score.these_tasks if score else None),
+        wide=_ends(score.tasks_like_these if score else None),
+        as_zero=open_ends[0].value if open_ends[0] else None,
+        best_case=open_ends[1].value if open_ends[1] else None,
+    )
+
+
+def curves(run: Rollouts) -> Section:
+    """What several tries at a task would earn; a sentence where they make no difference."""
+    arms = [arm for arm in run.arms if len(arm.curve) > 1]
+    if not arms:
+        return Section()
+    block: Block = Text(text=_FLAT)
+    if any(arm.flaky for arm in arms):
+        caption = _CURVES + (" Shaded: 95 % interval of pass@k." if len(arms) == 1 else "")
+        if len(arms) > rates.MOST_CURVES:
+            caption += f" The first {rates.MOST_CURVES} of {len(arms)} are drawn."
+        if any(arm.common_k < len(cell.outcomes) for arm in arms for cell in arm.cells if cell.rewards):
+            caption += " A curve ends where the first task has no more scored rollouts."
+        draw = partial(rates.at_k_curves, curves=[_curve(arm) for arm in arms[: rates.MOST_CURVES]])
+        block = Chart(title="Effect of several tries", draw=draw, caption=caption)
+    return Section(title="pass@k", blocks=(block,), name="pass-at-k", aside=True)
+
+
+def _curve(arm: ArmScore) -> rates.Curve:
+    at, hat = zip(*arm.curve, strict=True)
+    return rates.Curve(label=arm.arm.label, at_k=_ks(at), hat_k=_ks(hat))
+
+
+def _ks(series: Sequence[AtK]) -> tuple[rates.AtK, ...]:
+    return tuple(rates.AtK(each.k, each.value, _ends(each.interval)) for each in series)
+
+
+def _ends(found: Interval | None) -> tuple[float, float] | None:
+    return (found.low, found.high) if found else None
