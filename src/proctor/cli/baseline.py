@@ -59,7 +59,7 @@ def update(name: str, ref: str, reason: str, path: Path | None) -> int:
 def list_all(path: Path | None, as_json: bool) -> int:
     """List the baselines."""
     from proctor.cli.table import print_json, print_table, printable
-    from proctor.render.html.view import moment
+    from proctor.quantity import moment
 
     known = sorted(_read(path).values(), key=lambda each: each.name)
     if as_json:
@@ -83,7 +83,7 @@ def list_all(path: Path | None, as_json: bool) -> int:
 def show(name: str, path: Path | None, as_json: bool) -> int:
     """Show one baseline and the history of its updates."""
     from proctor.cli.table import print_json, print_table, printable, say
-    from proctor.render.html.view import moment
+    from proctor.quantity import moment
 
     found = _one(name, path)
     if as_json:

@@ -143,7 +143,7 @@ def keep(found: GateResult, info: RunInfo) -> None:
     import sys
 
     from proctor.errors import StoreError
-    from proctor.render.html.page import put_gate
+    from proctor.render.results.run import put_gate
     from proctor.runfolder.files import write_json
 
     folder = Path(info.folder) if info.folder else None

@@ -5,11 +5,11 @@ import xml.etree.ElementTree as ET
 from dataclasses import replace
 
 import pytest
+from tests.render.pages import render
 
 from proctor.render.ci import MARKER, MOST_CHARACTERS, comment, junit, workflow_commands
 from proctor.render.document.markdown import plain
 from proctor.render.document.terminal import lines
-from proctor.render.html.page import render
 from proctor.render.results.gate import gate
 from proctor.runfolder.files import write_json
 from proctor.verdicts.gate.rules import Written

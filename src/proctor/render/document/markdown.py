@@ -14,8 +14,11 @@ from proctor.model.document import (
     Entries,
     Entry,
     Facts,
+    Fold,
     Listed,
+    Matrix,
     Section,
+    Sign,
     Table,
     Text,
     Tone,
@@ -30,7 +33,8 @@ def markdown(document: Document, *, level: int = 1, most: int = 0, rest: str = "
     """The whole document; `level`: of its heading. `most`: characters; `rest` says where the others are."""
     sign = f"{SIGNS[document.tone]} " if document.tone else ""
     title = ": ".join(filter(None, (plain(document.title), plain(document.verdict))))
-    said = [f"{'#' * level} {sign}{title}", f"**{plain(document.headline)}**"]
+    said = [f"{'#' * level} {sign}{title}"]
+    said += [f"**{plain(document.headline)}**"] if document.headline else []
     if document.about:
         said.append("\n".join(f"- {plain(name)}: {_cell(value)}" for name, value in document.about))
     if document.warnings:
@@ -71,8 +75,8 @@ def _section(section: Section, level: int) -> Iterator[str]:
 
 def _block(block: Block, level: int) -> Iterator[str]:
     match block:
-        case Table():
-            yield from _table(block, level)
+        case Table() | Matrix():
+            yield from _table(block, level) if isinstance(block, Table) else _matrix(block)
         case Chart():
             if block.text:
                 yield _code("\n".join(block.text))
@@ -87,6 +91,27 @@ def _block(block: Block, level: int) -> Iterator[str]:
             yield _code(block.text)
         case Entries():
             yield from (_entry(entry, level) for entry in block.entries)
+        case Fold():
+            yield f"{'#' * level} {plain(block.title)}"
+            yield from (said for inner in block.blocks for said in _block(inner, level + 1))
+
+
+def _matrix(matrix: Matrix) -> Iterator[str]:
+    head = ["", *(plain(column.title) for column in matrix.columns)]
+    rows = [[plain(label), *map(_signs, cells)] for label, cells in matrix.rows]
+    notes = ["", *(plain(column.note) for column in matrix.columns)]
+    told = [notes] if any(notes) else []
+    yield "\n".join(map(_row, (head, [":--"] * len(head), *told, *rows)))
+    left = (matrix.total or len(matrix.rows)) - len(rows)
+    if left > 0:
+        yield plain(f"And {left} more; {matrix.rest}.")
+    yield ", ".join(f"{_signs((sign,))} {plain(meaning)}" for sign, meaning in matrix.legend)
+    if matrix.caption:
+        yield plain(matrix.caption)
+
+
+def _signs(signs: Sequence[Sign]) -> str:
+    return f"`{''.join(sign.text for sign in signs)}`" if signs else "–"
 
 
 def _table(table: Table, level: int) -> Iterator[str]:

@@ -17,7 +17,7 @@ from proctor.render.results.links import trial_link
 from proctor.verdicts.compare.judge import MetricComparison
 from proctor.verdicts.compare.results import ResultSet
 from proctor.verdicts.compare.sentence import percent, ratio_text
-from proctor.verdicts.run.points import NOT_DISTINGUISHABLE
+from proctor.verdicts.run.story import NOT_DISTINGUISHABLE
 
 MOST_TABLE = 200
 MOST_DRAWN = 40

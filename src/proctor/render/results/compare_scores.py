@@ -24,7 +24,7 @@ from proctor.verdicts.compare.by_task import (
 from proctor.verdicts.compare.judge import ScoreComparison
 from proctor.verdicts.compare.results import ResultSet
 from proctor.verdicts.compare.sentence import detectable_sentence, points, ways_out
-from proctor.verdicts.run.points import NOT_DISTINGUISHABLE
+from proctor.verdicts.run.story import NOT_DISTINGUISHABLE
 
 MOST_TABLE = 200
 MOST_PRINTED = 20

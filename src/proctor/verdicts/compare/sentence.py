@@ -10,7 +10,7 @@ from proctor.analysis.times import PointComparison
 from proctor.analysis.verdict import Verdict
 from proctor.quantity import MISSING, significant
 from proctor.verdicts.compare.judge import Comparison, MetricComparison, ScoreComparison
-from proctor.verdicts.run.points import NOT_DISTINGUISHABLE
+from proctor.verdicts.run.story import NOT_DISTINGUISHABLE
 
 
 def sentence(found: Comparison) -> str:
