@@ -91,7 +91,7 @@ def test_what_the_page_shows_is_written_as_data(run, tmp_path, capsys):
     found = json.loads((tmp_path / "run.json").read_text())
     assert found["kind"].endswith(" run")
     assert found["headline"]
-    assert "environment" in [section.get("name") for section in found["sections"]]
+    assert "reproduce" in [section.get("name") for section in found["sections"]]
     capsys.readouterr()
 
 
