@@ -136,7 +136,7 @@ def _certificate(data: RunData, asked: Asked, store: Store | None) -> NoiseCerti
             f"run {data.info.id} measured experiments: it has iterations, but no rollouts or tasks; "
             "remove --rollouts, --these-tasks and --tasks-like-these"
         )
-    from proctor.verdicts.compare.history import noise_from_store
+    from proctor.verdicts.compare.open import noise_from_store
     from proctor.verdicts.compare.results import from_run
 
     side = from_run(data, (METRIC,))

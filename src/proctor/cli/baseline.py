@@ -165,8 +165,8 @@ def _measured(data: RunData, settings: Settings) -> GateInput:
     from dataclasses import replace
 
     from proctor.store.open import open_store
-    from proctor.verdicts.compare.history import noise_from_store
     from proctor.verdicts.compare.judge import is_time
+    from proctor.verdicts.compare.open import noise_from_store
     from proctor.verdicts.gate.inputs import input_of_run
 
     run = input_of_run(data)

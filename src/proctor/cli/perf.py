@@ -9,6 +9,8 @@ from typing import TYPE_CHECKING
 
 import click
 
+from proctor.cli.outputs import Outputs, takes_document
+
 if TYPE_CHECKING:
     from proctor.engine.base import Listener
     from proctor.model.document import Document
@@ -61,6 +63,7 @@ _FILE = click.Path(path_type=Path, dir_okay=False)
     is_flag=True,
     help="Use this machine's own system instead of a scenario's images; the built-in scenario always does.",
 )
+@takes_document
 @click.option("-v", "--verbose", is_flag=True, help="Print a line per episode.")
 @click.option("--json", "as_json", is_flag=True, help="Print the summary and the verdict as JSON.")
 def command(
@@ -77,6 +80,7 @@ def command(
     host_root: bool,
     verbose: bool,
     as_json: bool,
+    outputs: Outputs,
 ) -> int:
     """Run a scenario of small episodes, write the perf-* files with charts and a page, and judge them.
 
@@ -110,6 +114,7 @@ def command(
 
     result = run_perf(request, load_settings(), listen=listen)
     page, document = _write_page(result)
+    outputs.write(document)
     if as_json:
         _print_json(result, page)
     else:

@@ -9,7 +9,6 @@ from proctor.analysis.times import Noise, PointComparison
 from proctor.analysis.verdict import Verdict
 from proctor.errors import Exit, UsageError
 from proctor.model.outcome import Outcome
-from proctor.verdicts.compare.document import to_mapping
 from proctor.verdicts.compare.judge import compare, is_better_higher, is_time
 from proctor.verdicts.compare.results import from_run
 from proctor.verdicts.compare.sentence import caution, detectable_sentence, percent, sentence, ways_out
@@ -213,7 +212,7 @@ def test_the_document_is_plain_json(run, task_run):
         compare(*sides(run, [({}, [1.0]), ({"n": 2}, [0.0])], [({}, [2.0]), ({"n": 2}, [1.0])])),
         compare(from_run(task_run({"t": [1]}), ()), from_run(task_run({"t": [1]}), ())),
     ):
-        document = json.loads(json.dumps(to_mapping(found), allow_nan=False))
+        document = json.loads(json.dumps(found.to_dict(), allow_nan=False))
         names = {each.name for each in fields(PointComparison)}
         assert all(set(point) == names for each in document["metrics"] for point in each["points"])
         assert document["exit_code"] in {0, 1, 3}

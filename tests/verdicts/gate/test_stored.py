@@ -6,7 +6,7 @@ import pytest
 
 from proctor.runfolder.read import RunData
 from proctor.store.open import open_store
-from proctor.verdicts.gate.inputs import COUNTED, input_of_run
+from proctor.verdicts.gate.inputs import input_of_run
 from proctor.verdicts.gate.rules import read_rules
 from proctor.verdicts.gate.stored import input_from_store
 
@@ -33,8 +33,8 @@ def test_a_streamed_side_says_what_a_side_in_memory_says(any_run, store):
     assert (found.reasons, found.trials, found.missing, found.broken) == (
         held.reasons, held.trials, held.missing, held.broken,
     )  # fmt: skip
-    known = {name: held.fields[name] for name in COUNTED if name in held.fields}
-    assert dict(found.fields) == {name: value for name, value in known.items() if name in found.fields}
+    assert len(found.fields) >= 14
+    assert dict(found.fields) == {name: held.fields[name] for name in found.fields}
     assert found.digest == held.digest
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -154,7 +154,18 @@ def _pictures(found: GateResult) -> Iterator[Chart]:
     for unit, title in (("pp", "Scores"), ("ratio", "Ratios")):
         rules = [each for each in found.results if each.tolerated is not None and _is_drawn(each, unit)]
         if rules:
-            yield Chart(title=title, draw=_later(rules, unit), caption=_caption(rules, unit))
+            yield _picture(rules, unit, title)
+
+
+def _picture(rules: Sequence[RuleResult], unit: str, title: str) -> Chart:
+    level = rules[0].estimate.level if rules[0].estimate else None
+    margin = _margin(rules)
+    grey = f" Grey: the margin of {100 * margin:g} {'pp' if unit == 'pp' else '%'}." if margin else ""
+    return Chart(
+        title=title,
+        draw=lambda: _forest(rules, unit),
+        caption=f"The estimate that decided each rule, with its {100 * (level or 0):g} % interval.{grey}",
+    )
 
 
 def _is_drawn(each: RuleResult, unit: str) -> bool:
@@ -172,17 +183,6 @@ def _margin(rules: Sequence[RuleResult]) -> float:
     """The margin that all of them have; 0 when they differ."""
     margins = {each.tolerated for each in rules}
     return (margins.pop() or 0.0) if len(margins) == 1 else 0.0
-
-
-def _caption(rules: Sequence[RuleResult], unit: str) -> str:
-    level = rules[0].estimate.level if rules[0].estimate else None
-    margin = _margin(rules)
-    grey = f" Grey: the margin of {100 * margin:g} {'pp' if unit == 'pp' else '%'}." if margin else ""
-    return f"The estimate that decided each rule, with its {100 * (level or 0):g} % interval.{grey}"
-
-
-def _later(rules: Sequence[RuleResult], unit: str) -> Callable[[], partial[str]]:
-    return lambda: _forest(rules, unit)
 
 
 def _forest(rules: Sequence[RuleResult], unit: str) -> partial[str]:

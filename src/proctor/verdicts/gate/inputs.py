@@ -254,29 +254,6 @@ class Fields(Mapping[str, Any]):
         return len(self._whole())
 
 
-COUNTED = frozenset(
-    {
-        "outcomes",
-        "blame",
-        "episodes",
-        "success_count",
-        "failure_count",
-        "success_rate",
-        "failure_reasons",
-        "infrastructure_errors",
-        "suspect_count",
-        "max_wall_clock_s",
-        "p50_wall_clock_s",
-        "p95_wall_clock_s",
-        "wall_clock_total_s",
-        "throughput_eps",
-        "score",
-        "pass_rate",
-    }
-)
-"""The fields of `count_fields` and `score_fields`: a count of the trials tells them."""
-
-
 def count_fields(info: RunInfo, tally: Tally) -> dict[str, Any]:
     """Counts and times of a run."""
     ended, outcomes = tally.ended, tally.outcomes

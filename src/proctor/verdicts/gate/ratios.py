@@ -10,11 +10,11 @@ from proctor.analysis.compare import paired_ratio
 from proctor.analysis.distributions import two_sided_t
 from proctor.analysis.interval import Interval
 from proctor.analysis.tails import point_ratio, suite_ratio, widen
-from proctor.analysis.times import Noise, Samples, compare_times
+from proctor.analysis.times import Noise, compare_times
 from proctor.model.outcome import Blame
 from proctor.quantity import number, significant
 from proctor.spec.node import nearest
-from proctor.verdicts.compare.judge import default_noise, is_time
+from proctor.verdicts.compare.judge import default_noise, is_time, paired_samples
 from proctor.verdicts.compare.pairing import pair
 from proctor.verdicts.compare.results import ResultPoint
 from proctor.verdicts.gate.inputs import GateInput
@@ -104,20 +104,8 @@ def _at_points(rule: NotWorse, pairs: Pairs, noise: Noise, seed: int) -> _Gather
     found = _Gathered()
     metric, name = rule.metric, rule.statistic or "p50"
     if name == "p50":
-        # The CPU clock stands still while code waits; caches and cores that others use still cost it.
-        weight = 0.0 if not is_time(metric) else 0.65 if "cpu" in metric else 1.0
-        samples = [
-            Samples(
-                name=a.name,
-                a=a.samples[metric],
-                b=b.samples[metric],
-                waited_a=weight * a.waited,
-                waited_b=weight * b.waited,
-            )
-            for a, b in pairs
-        ]
         times = compare_times(
-            samples,
+            paired_samples(metric, pairs),
             noise=noise,
             margin=rule.margin,
             higher_is_better=not rule.higher_is_worse,

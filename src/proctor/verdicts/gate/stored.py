@@ -14,7 +14,6 @@ from proctor.model.outcome import Outcome
 from proctor.runfolder.files import encode
 from proctor.verdicts.compare.stored import from_store, quoted
 from proctor.verdicts.gate.inputs import (
-    COUNTED,
     GateInput,
     Tally,
     count_fields,
@@ -33,9 +32,11 @@ _FAILURE, _SUSPECT = quoted("failure"), quoted("suspect")
 
 def input_from_store(store: Store, ref: str, rules: RuleSet) -> GateInput | None:
     """The input that these rules need; None when a rule looks at what only a run in memory can tell."""
-    if not all(_counted(rule.path) for rule in rules.rules if isinstance(rule, Threshold)):
-        return None
     info = store.run(ref)
+    told = {*count_fields(info, Tally()), "score", "pass_rate"}
+    paths = [rule.path.partition(".")[0] for rule in rules.rules if isinstance(rule, Threshold)]
+    if not told.issuperset(paths):
+        return None
     watch = _Watch(info.plan_digest)
     results = renamed(from_store(store, info.id, with_aliases(rules.metrics), watch=watch.look))
     tally = watch.tally
@@ -48,10 +49,6 @@ def input_from_store(store: Store, ref: str, rules: RuleSet) -> GateInput | None
         broken=tally.broken,
         digest=watch.digest.hexdigest(),
     )
-
-
-def _counted(path: str) -> bool:
-    return path.partition(".")[0] in COUNTED
 
 
 class _Watch:

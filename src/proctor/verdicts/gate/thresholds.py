@@ -9,10 +9,22 @@ from dataclasses import dataclass
 from typing import Any
 
 from proctor.analysis.estimate import denominators
+from proctor.model.describe import describe
+from proctor.model.plan import Plan
+from proctor.model.run import RunInfo
 from proctor.quantity import number, show, significant
+from proctor.runfolder.read import RunData, TrialResult
 from proctor.spec.node import nearest
-from proctor.verdicts.gate.inputs import GateInput, is_broken
-from proctor.verdicts.gate.rules import OfBaseline, Reasons, Threshold, metric_and_statistic, refuse
+from proctor.verdicts.gate.inputs import GateInput, input_of_run, is_broken
+from proctor.verdicts.gate.rules import (
+    NotWorse,
+    OfBaseline,
+    Reasons,
+    RuleSet,
+    Threshold,
+    metric_and_statistic,
+    refuse,
+)
 from proctor.verdicts.gate.verdict import Estimate, GateVerdict, RuleResult, overall
 
 _COMPARE: dict[str, Callable[[Any, Any], bool]] = {
@@ -27,6 +39,9 @@ _FAILURES = {"failure_count": -1, "summary.failed": -1, "success_count": 1, "sum
 """Counts that a broken machine changes as a failure would, and the direction of the change."""
 READINGS = ("errors_excluded", "errors_as_zero", "best_case")
 MOST_DETAILS = 20
+STATISTICS = frozenset(describe([1.0, 2.0]))
+_OPEN = ("failure_reasons", "arms", "images", "subjects", "warnings")
+"""Fields whose inner names come with the results."""
 _UNITS = ("_s", "_ms", "_us", "_ns", "_bytes", "_usd")
 
 
@@ -223,31 +238,27 @@ def look_up(rule: Threshold, run: GateInput) -> Any:
         found, rest = found[longest], rest[len(longest) + 1 :]
         if found is None:
             return None
-    known = [*_paths(run.fields), *(f"metrics.{name}" for stats in run.stats.values() for name in stats)]
-    hint = nearest(rule.path, dict.fromkeys(known[:2000]))
+    metrics = (f"metrics.{name}" for stats in run.stats.values() for name in stats)
+    known = dict.fromkeys([*dict(_paths(run.fields)), *metrics][:2000])
+    hint = nearest(rule.path, known)
     if "did you mean" not in hint:
         hint = "; 'proctor gate RUN --fields' lists all fields"
     raise refuse(rule.written, f"'{rule.path}' is not a field of {run.label}{hint}")
 
 
-def _paths(fields: Mapping[str, Any], prefix: str = "") -> Iterator[str]:
+def _paths(fields: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, Any]]:
+    """Every name at every depth, with what it holds."""
     for name, value in fields.items():
-        yield f"{prefix}{name}"
+        yield f"{prefix}{name}", value
         if isinstance(value, Mapping) and prefix.count(".") < 4:
             yield from _paths(value, f"{prefix}{name}.")
 
 
 def known_fields(run: GateInput) -> Iterator[tuple[str, Any]]:
     """Every path that a threshold may name, with its value."""
-
-    def walk(fields: Mapping[str, Any], prefix: str) -> Iterator[tuple[str, Any]]:
-        for name, value in fields.items():
-            if isinstance(value, Mapping) and value and prefix.count(".") < 4:
-                yield from walk(value, f"{prefix}{name}.")
-            elif not isinstance(value, list | tuple | Mapping):
-                yield f"{prefix}{name}", value
-
-    yield from walk(run.fields, "")
+    for path, value in _paths(run.fields):
+        if not isinstance(value, list | tuple | Mapping):
+            yield path, value
     for metric in sorted({name for stats in run.stats.values() for name in stats}):
         values = [each for stats in run.stats.values() if (each := statistic(stats, f"metrics.{metric}.p50"))]
         yield f"metrics.{metric}.p50", max(values, default=None)
@@ -328,3 +339,38 @@ def _result(
         change=_distance(rule.path, value, limit) if rule.operator not in {"==", "!="} else "",
         details=details,
     )
+
+
+def check_fields(rules: RuleSet, info: RunInfo, plan: Plan) -> None:
+    """Before a run: UsageError, as after it, for a threshold on a field that no run of this kind has.
+
+    A run without results has the same fields as one with them. Only names that results bring along, the
+    metrics of experiments and the reasons of failures, cannot be known yet.
+    """
+    for rule in rules.rules:
+        if isinstance(rule, NotWorse) and rule.is_score and info.kind == "experiment":
+            raise refuse(rule.written, "this is a run of experiments: it has times and no scores")
+    thresholds = [rule for rule in rules.rules if isinstance(rule, Threshold)]
+    if not thresholds:
+        return
+    run = _without_results(info, plan)
+    for rule in thresholds:
+        if rule.path.startswith("metrics."):
+            _check_statistic(rule)
+        elif rule.path.partition(".")[0] not in _OPEN:
+            look_up(rule, run)
+
+
+def _check_statistic(rule: Threshold) -> None:
+    """The one metric that every point has is known, and so are its statistics."""
+    metric, statistic = metric_and_statistic(rule.path)
+    if metric == "duration_s" and statistic not in STATISTICS:
+        hint = nearest(statistic, STATISTICS)
+        raise refuse(rule.written, f"'{statistic}' is not a statistic of {metric}{hint}")
+
+
+def _without_results(info: RunInfo, plan: Plan) -> GateInput:
+    """The run as it will be, with one trial for each subject: fields do not depend on how many there are."""
+    first = {trial.subject: trial for trial in reversed(plan.trials)}
+    trials = tuple(TrialResult(planned=trial, attempts=(), counted=None) for trial in first.values())
+    return input_of_run(RunData(info=info, trials=trials))
