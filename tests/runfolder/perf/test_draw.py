@@ -81,7 +81,7 @@ def test_every_chart_is_whole_as_svg_and_as_png(make_run: MakeRun):
 def test_a_failed_episode_is_drawn_in_another_colour(make_run: MakeRun, make_episode: MakeEpisode):
     bad = make_episode(1, success=False, outcome=Outcome.FAILED, reason="failed")
     svg, png = drawn(make_run([make_episode(0), bad]))["latency"]
-    assert 'class="q-bad k line"' in svg
+    assert 'class="q-bad k r"' in svg
     assert TONES["bad"] in colours_of(png)
 
 

@@ -20,6 +20,8 @@ from proctor.runfolder.perf.episode import OWN, PHASES
 
 WIDTH = 920.0
 LEFT, RIGHT = 96.0, WIDTH - 20.0
+HEAD = 26.0
+"""Room for the title, which a page has above the picture."""
 PIXELS = 2
 """Of a PNG, per unit of the SVG."""
 FONT = Path(__file__).parent.parent / "fonts" / "DejaVuSans.ttf"
@@ -133,17 +135,20 @@ class Canvas:
 
     def path(self, points: Sequence[Point], tone: str) -> None:
         """A line through points."""
-        drawn = svg.polyline(points, f"q-{tone} k line")
+        drawn = svg.polyline(points, f"q-{tone} k r")
         self._parts.append(drawn.replace("/>", ' stroke-width="1.5"/>'))
 
     def dots(self, points: Sequence[Point], tone: str, radius: float) -> None:
         """Round marks, all as one element."""
-        self._parts.append(svg.dots(points, radius, f"q-{tone} k line"))
+        self._parts.append(svg.dots(points, radius, f"q-{tone} k r"))
 
     def document(self, name: str, said: str) -> str:
         """The picture: of a page without a title of its own, else a whole file without external resources."""
         if not self._title:
-            return svg.document(self._width, self._height, TITLES[name], said, self._parts)
+            up = f'<g transform="translate(0 -{HEAD:g})">'
+            return svg.document(
+                self._width, self._height - HEAD, TITLES[name], said, [up, *self._parts, "</g>"]
+            )
         colours = "".join(f".q-{tone}{{color:{value}}}" for tone, value in TONES.items())
         return (
             f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {self._width:g} {self._height:g}" '
