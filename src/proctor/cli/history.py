@@ -44,7 +44,7 @@ def command(series: str, metric: str, only: str, last: int, as_json: bool, outpu
     if any(outputs) or not as_json:
         from proctor.render.results.history import history
 
-        outputs.show(history(found), quiet=as_json)
+        outputs.show(history(found, folder=outputs.folder), quiet=as_json)
     if as_json:
         from proctor.cli.table import print_json
         from proctor.verdicts.history.document import to_mapping

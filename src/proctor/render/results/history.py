@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Sequence
 from functools import partial
+from pathlib import Path
 
 from proctor.model.document import (
     Cell,
@@ -22,6 +23,7 @@ from proctor.model.document import (
 )
 from proctor.quantity import MISSING, metric_title
 from proctor.render.labels import apart
+from proctor.render.results.links import address
 from proctor.verdicts.history.model import History, Line, Move, Ran, Value
 from proctor.verdicts.history.words import (
     NAMES,
@@ -53,8 +55,8 @@ _READ = (
 )
 
 
-def history(found: History) -> Document:
-    """The whole series."""
+def history(found: History, *, folder: Path = Path()) -> Document:
+    """The whole series. `folder`: where the document will be; links to reports are relative to it."""
     first = (found.main or list(found.lines))[:MOST_MAIN]
     runs, last = found.runs, found.runs[-1]
     said = f"{len(runs)}, {len(found.counted)} of them in the statistics"
@@ -68,7 +70,10 @@ def history(found: History) -> Document:
             ("from", f"{date_text(runs[0].at)} to {date_text(last.at)} UTC"),
         ),
         warnings=(*left_out(found), *differences(found), *found.notes),
-        sections=filled([_charts(found), _moves(found), _runs(found, first), _lines(found), _method(found)]),
+        sections=filled(
+            [_charts(found), _moves(found), _runs(found, first, folder), _lines(found), _method(found)]
+        ),
+        folder=str(folder),
         footer="Written by 'proctor history' from a store of runs.",
     )
 
@@ -214,13 +219,13 @@ def _move(found: History, line: Line, move: Move) -> tuple[Cell | str, ...]:
     )
 
 
-def _runs(found: History, lines: Sequence[Line]) -> Section:
+def _runs(found: History, lines: Sequence[Line], folder: Path) -> Section:
     """Newest first: what people look for is at the top. Of a single line with its interval in a column."""
     single = len(lines) == 1
     titles = ("value", "95 % interval", "n") if single else tuple(line.name for line in lines)
     rows = tuple(
         (
-            Cell(text=run.id, code=True),
+            Cell(text=run.id, code=True, href=address(run.folder, "report.html", folder)),
             date_text(run.at),
             run.version or MISSING,
             *(cell for line in lines for cell in _values(line, line.values[at], single=single)),
