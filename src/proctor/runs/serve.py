@@ -87,7 +87,7 @@ class Server:
     async def _work_at(self, store: Store, calls: StoreCalls, info: RunInfo) -> None:
         try:
             run = await calls(self._ready, store, info)
-            executor = kind_of(run).open(run, run.inputs.blobs, WorkerContext(self.name, note=store.note))
+            executor = kind_of(run).open(run, WorkerContext(self.name, note=store.note))
         except ProctorError as error:
             if self.run:
                 raise
