@@ -21,7 +21,7 @@ from proctor.model.run import RunInfo
 from proctor.model.trial import RunStatus
 from proctor.processes import without_collections
 from proctor.quantity import number
-from proctor.runfolder.check import RUN, TRIAL, checked
+from proctor.runfolder.check import checked
 from proctor.runfolder.compact import Compactor
 from proctor.runfolder.files import read_document
 from proctor.runfolder.series import read_series
@@ -156,7 +156,9 @@ def read_manifest(path: Path) -> tuple[RunInfo, list[PlannedTrial], tuple[str, .
     plan = manifest.get("plan")
     if not isinstance(plan, dict) or not isinstance(plan.get("trials"), list):
         raise UsageError(f"{place}: 'plan.trials' is missing")
-    planned = [checked(each, TRIAL, f"{place}: plan.trials[{at}]") for at, each in enumerate(plan["trials"])]
+    planned = [
+        checked(each, PlannedTrial, f"{place}: plan.trials[{at}]") for at, each in enumerate(plan["trials"])
+    ]
     warnings = plan.get("warnings", [])
     if not isinstance(warnings, list) or not all(isinstance(each, str) for each in warnings):
         raise UsageError(f"{place}: 'plan.warnings' must hold text")
@@ -168,7 +170,7 @@ def read_manifest(path: Path) -> tuple[RunInfo, list[PlannedTrial], tuple[str, .
     if (path / "summary.json").exists():
         run |= _part(read_document(path, "summary.json"), "run", str(path / "summary.json"))
     run["folder"] = str(path.resolve())
-    return checked(run, RUN, place), planned, tuple(warnings)
+    return checked(run, RunInfo, place), planned, tuple(warnings)
 
 
 def _part(document: dict[str, Any], name: str, place: str) -> dict[str, Any]:
