@@ -31,8 +31,10 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 
-ITERATIONS_KEPT = 25_000
+ITERATIONS_KEPT = 250_000
 """Iteration rows held in memory for the charts; the rest stay in the store or the folder."""
+COMPACT_ITERATIONS_KEPT = 10_000
+"""The same of runs whose records are held compactly: a chart has no room for so many points."""
 COMPACT_FROM = 5_000
 """Records of runs with more trials than this are held compactly."""
 
@@ -207,8 +209,8 @@ def _gather(
 ) -> RunData:
     """Attempts to their trials. The same attempt twice, or two that count: the later row is right."""
     metric = metric_of(info.kind)
-    budget = ITERATIONS_KEPT
     compactor = Compactor() if len(planned) > COMPACT_FROM else None
+    budget = COMPACT_ITERATIONS_KEPT if compactor else ITERATIONS_KEPT
     places = {trial.key: at for at, trial in enumerate(planned)}
     attempts: list[tuple[AttemptRecord, ...]] = [()] * len(planned)
     counted: list[int | None] = [None] * len(planned)
