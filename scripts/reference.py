@@ -8,7 +8,7 @@ from __future__ import annotations
 import ast
 import inspect
 import sys
-from dataclasses import fields
+from dataclasses import MISSING, fields
 from pathlib import Path
 
 import click
@@ -72,7 +72,8 @@ def settings() -> str:
         "|---|---|---|",
     ]
     for each in fields(Settings):
-        shown = f"`{each.default}`" if str(each.default) else "empty"
+        plain = "" if each.default is MISSING else str(each.default)
+        shown = f"`{plain}`" if plain else "empty"
         parts.append(f"| `PROCTOR_{each.name.upper()}` | {shown} | {docs.get(each.name, '')} |")
     return "\n".join(parts) + "\n"
 

@@ -5,11 +5,15 @@ from __future__ import annotations
 import asyncio
 import os
 import random
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 
 import aiohttp
 import pytest
+from aiohttp import web
 from tests.gateway.conftest import KEY, PRICES, QUICK, RUN, Setup, running, says, until
 
+from proctor.gateway import exchange
 from proctor.gateway.apis import Api
 from proctor.gateway.app import Gateway
 from proctor.gateway.limiter import Retry
@@ -183,6 +187,81 @@ async def test_an_agent_that_goes_away_while_it_waits_costs_nothing(store):
         assert setup.provider.statuses == [429]
 
 
+@asynccontextmanager
+async def raw(pieces: list[bytes], content_type: str) -> AsyncIterator[tuple[Setup, list[int]]]:
+    """A gateway before a server that sends these pieces; an empty one: then nothing more, for ever."""
+    asked: list[int] = []
+
+    async def answer(request: web.BaseRequest) -> web.StreamResponse:
+        asked.append(1)
+        response = web.StreamResponse(headers={"Content-Type": content_type})
+        await response.prepare(request)
+        for piece in pieces:
+            if not piece:
+                await asyncio.Event().wait()
+            await response.write(piece)
+        return response
+
+    server = web.Server(answer, handler_cancellation=True)
+    listening = await asyncio.get_running_loop().create_server(server, "127.0.0.1", 0)
+    address = f"http://127.0.0.1:{listening.sockets[0].getsockname()[1]}/v1"
+    known = Provider(name="fake", base_url=address, apis=frozenset(Api))
+    async with Gateway(Providers([known]), PRICES, retry=QUICK) as gateway:
+        yield Setup(gateway, None), asked
+    listening.close()
+    await server.shutdown(0.1)
+
+
+async def test_a_stream_that_is_one_array_passes_and_is_metered():
+    pieces = [
+        b'[{"candidates":[]}',
+        b',{"usageMetadata":{"promptTokenCount":7,',
+        b'"candidatesTokenCount":2}}]',
+    ]
+    async with raw(pieces, "application/json") as (setup, _), aiohttp.ClientSession() as http:
+        access = setup.access()
+        path, body = request(Api.GEMINI, streamed=True)
+        url = setup.gateway.base_url + path.removesuffix("?alt=sse")
+        async with http.post(url, json=body, headers={"x-goog-api-key": access.token}) as answer:
+            assert await answer.read() == b"".join(pieces)
+        await setup.gateway.end(access)
+        assert access.calls[0].usage == Usage(prompt_tokens=7, completion_tokens=2)
+        assert access.failure is None
+
+
+async def test_a_provider_that_falls_silent_is_given_up(monkeypatch):
+    monkeypatch.setattr(exchange, "_SILENCE_S", 0.2)
+    began = b'data: {"choices":[{"delta":{"content":"a"}}]}\n\n'
+    async with raw([began, b""], "text/event-stream") as (setup, asked), aiohttp.ClientSession() as http:
+        access = setup.access()
+        status, text = await post(setup, http, access, streamed=True)
+        await setup.gateway.end(access)
+        assert (status, len(asked)) == (200, 1)
+        assert text.startswith(began.decode())
+        assert "no answer from fake in time" in text
+        assert access.failure.kind == "provider_failed"
+    async with raw([b""], "text/event-stream") as (setup, asked), aiohttp.ClientSession() as http:
+        access = setup.access()
+        assert (await post(setup, http, access, streamed=True))[0] == 502
+        await setup.gateway.end(access)
+        assert len(asked) == QUICK.most + 1, "nothing was passed on, so it was asked again"
+        assert access.calls[0].lost == QUICK.most + 1
+
+
+async def test_a_call_that_cannot_be_settled_is_answered_all_the_same(store, caplog):
+    faults = [Fault(first_byte_s=0.3)]
+    options = {"spending": store.spending}
+    async with running(says("hi"), faults=faults, gateway=options) as setup, aiohttp.ClientSession() as http:
+        access = setup.access()
+        call = asyncio.create_task(post(setup, http, access))
+        await until(lambda: setup.provider.requests)
+        store.close()
+        assert (await call)[0] == 200
+        await setup.gateway.end(access)
+        assert access.calls[0].usage
+        assert "could not be settled" in caplog.text
+
+
 def mixed(asked: Asking) -> Turn:
     """Its usage follows from the request alone, so that a retry costs the same."""
     number = int(asked.last.split()[-1])
@@ -254,6 +333,7 @@ async def test_totals_equal_the_providers_ledger_to_the_last_token(store):
 
 
 @pytest.mark.fault
+@pytest.mark.timeout(1800)
 @pytest.mark.skipif(not os.environ.get("PROCTOR_SOAK"), reason="a soak: set PROCTOR_SOAK=1")
 async def test_totals_equal_the_ledger_over_ten_thousand_calls(store):
     await many(10_000, store)

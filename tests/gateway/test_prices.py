@@ -28,6 +28,9 @@ def test_each_kind_of_token_has_its_price():
 def test_an_unknown_price_is_unknown_and_what_the_provider_says_wins():
     prices = Prices.load()
     assert prices.nano_usd("local/llama", USED) is None
+    prices.check("openai/gpt-5")
+    with pytest.raises(UsageError, match="'local/llama' is unknown, so a budget in dollars cannot be kept"):
+        prices.check("local/llama")
     assert prices.nano_usd("local/llama", Usage(stated_usd=0.5)) == 500_000_000
     assert prices.nano_usd("openai/gpt-5", Usage(prompt_tokens=8, stated_usd=0.0)) == 0
 

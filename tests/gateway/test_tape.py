@@ -121,6 +121,18 @@ async def test_the_tape_is_kept_by_content_and_has_no_secret(tmp_path: Path):
     assert tape.head["models"] == ["fake/priced"]
 
 
+async def test_one_attempt_may_replay_beside_others_that_call_providers():
+    said, data, _ = await recorded()
+    async with running(step) as setup:
+        replay = Replay(Tape.read(io.BytesIO(data)))
+        played, called = setup.access(replay=replay), setup.access(attempt=2)
+        assert await agent(setup.gateway.base_url, played.token) == said
+        assert setup.provider.sales == []
+        assert setup.gateway.recorder(played) is None
+        await agent(setup.gateway.base_url, called.token)
+        assert len(setup.provider.sales) == STEPS
+
+
 async def test_parallel_calls_may_come_in_another_order():
     async def ask(http, url: str, token: str, name: str) -> str:
         body = {"model": "priced", "max_tokens": 9, "messages": [{"role": "user", "content": name}]}

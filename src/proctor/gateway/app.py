@@ -21,10 +21,11 @@ from yarl import URL
 
 from proctor.errors import UsageError
 from proctor.gateway.apis import Api, Route, api_of_listing, listing, model_entry, model_list, recognise
+from proctor.gateway.asked import Asked
 from proctor.gateway.body import Body, BodyError, upstream_changes, wanted
 from proctor.gateway.budget import Books
 from proctor.gateway.client import Client, error_response
-from proctor.gateway.exchange import Asked, Exchange, address
+from proctor.gateway.exchange import Exchange
 from proctor.gateway.limiter import Limiter, Retry
 from proctor.gateway.prices import Prices
 from proctor.gateway.providers import Providers
@@ -61,7 +62,7 @@ class Upstream:
         """Make one call."""
         if self._session is None:
             self._session = self._open()
-        provider, url = asked.provider, address(asked)
+        provider, url = asked.provider, asked.address()
         if provider.base_url not in self._proxies:
             self._proxies[provider.base_url] = proxy_for(url)
         headers = {name: value for name, value in asked.headers.items() if name.lower() not in _NOT_PASSED_ON}
@@ -89,7 +90,7 @@ class Upstream:
 
 
 class Gateway:
-    """Serves models to attempts. With a `replay` it answers from a tape and calls nobody."""
+    """Serves models to attempts. An attempt with a `replay`, its own or this one, reaches no provider."""
 
     def __init__(
         self,
@@ -110,7 +111,7 @@ class Gateway:
         self.providers = providers
         self.prices = prices or Prices.load()
         self._replay = replay
-        self._records = records and replay is None
+        self._records = records
         self._spool = spool
         self._redact = redact
         self._retry = retry or Retry()
@@ -119,7 +120,7 @@ class Gateway:
         self._recorders: dict[Access, Recorder] = {}
         self._limiters: dict[tuple[str, str], Limiter] = {}
         self._upstream = Upstream(ca_bundle)
-        self._spending = spending if replay is None else None
+        self._spending = spending
         self._books: Books | None = None
         self._listeners: dict[Access | None, list[tuple[asyncio.Server, web.Server]]] = {}
         self.base_url = ""
@@ -147,14 +148,14 @@ class Gateway:
 
     def issue(self, **what: Any) -> Access:
         """A token for an attempt; see `Access` for what it may be given."""
-        access = Access(**what)
-        if access.budgets and not self._spending and not self._replay:
+        access = Access(**{"replay": self._replay, **what})
+        if access.budgets and not self._spending and access.replay is None:
             raise UsageError("budgets need a store to be kept in")
         for model in access.models:
-            if self._replay is None:
+            if access.replay is None:
                 self.providers.of(model)
         self._tokens.add(access)
-        if self._records:
+        if self._records and access.replay is None:
             head = {
                 "run": access.run_id,
                 "trial": access.trial,
@@ -267,8 +268,8 @@ class Gateway:
             return error_response(route.api, 404, message, "model_not_found")
         events = asks.streamed and (route.api is not Api.GEMINI or request.query.get("alt") == "sse")
         client = Client(request, route.api, events=events, grace_s=self._grace_s, beat_s=self._beat_s)
-        if self._replay:
-            work = play(self._replay, access, route, asks, model, body.text, client)
+        if access.replay:
+            work = play(access.replay, access, route, asks, model, body.text, client)
             return await self._carry(access, client, route.api, asyncio.create_task(work), None)
         provider, provider_model = self.providers.of(model)
         if route.api not in provider.apis:
@@ -317,6 +318,9 @@ class Gateway:
                 task.cancel()
             if not access.ended:
                 raise
+        except Exception as error:  # noqa: BLE001 - as in _handle; part of the answer may be out already
+            _LOG.error("a call failed inside the gateway: %s", type(error).__name__)
+            return client.response or error_response(api, 500, "the gateway failed")
         return client.response or error_response(api, 401, "the attempt has ended", "invalid_api_key")
 
     def _limiter(self, provider: str, model: str, most: int) -> Limiter:

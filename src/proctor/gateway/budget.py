@@ -10,6 +10,7 @@ import secrets
 from collections import Counter
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from dataclasses import dataclass
 
 from proctor.gateway.prices import Prices
@@ -41,7 +42,8 @@ class Books:
         self._writer: asyncio.Task[None] | None = None
         self._open: Counter[Scope] = Counter()
         """Reservations of this process that are not settled; only those can be worth waiting for."""
-        self._settled = asyncio.Event()
+        self._waiting: set[asyncio.Future[None]] = set()
+        """Who wants to know of the next settlement."""
 
     async def reserve(
         self, access: Access, model: str, *, prompt_bytes: int, max_tokens: int | None
@@ -60,14 +62,19 @@ class Books:
             nano_usd=price.nano_usd(upper) if (price := self._prices.of(model)) else None,
         )
         while True:
-            self._settled.clear()
-            answer = await self._asked(wanted)
-            if not answer.refusal:
-                self._open.update(wanted.scopes)
-                return Reservation(wanted, answer.day)
-            if not answer.waits or not any(self._open[scope] for scope in wanted.scopes):
-                raise ExhaustedError(answer.refusal)
-            await self._settled.wait()
+            change = asyncio.get_running_loop().create_future()
+            self._waiting.add(change)
+            try:
+                answer = await self._asked(wanted)
+                if not answer.refusal:
+                    self._open.update(wanted.scopes)
+                    return Reservation(wanted, answer.day)
+                others = change.done() or any(self._open[scope] for scope in wanted.scopes)
+                if not answer.waits or not others:
+                    raise ExhaustedError(answer.refusal)
+                await change
+            finally:
+                self._waiting.discard(change)
 
     async def settle(self, made: Reservation, usage: Usage | None, nano_usd: int | None) -> None:
         """Say what a call used; None: nobody knows, and its upper estimate stays."""
@@ -111,11 +118,17 @@ class Books:
     async def _done(self, made: Reservation, operation: Operation) -> None:
         written = self._write(operation)
         try:
-            await asyncio.shield(written)
+            while not written.done():
+                # Whoever ends the attempt waits for its books.
+                with suppress(asyncio.CancelledError):
+                    await asyncio.wait([written])
+            written.result()
         finally:
             self._open.subtract(made.reserve.scopes)
             self._open = +self._open
-            self._settled.set()
+            for change in self._waiting:
+                if not change.done():
+                    change.set_result(None)
 
     def _write(self, operation: Operation) -> asyncio.Future[Reserved | None]:
         """Put it into the queue; it is written whether or not anybody waits for it."""

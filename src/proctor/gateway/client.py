@@ -38,6 +38,8 @@ class Client:
         self._request = request
         self._api = api
         self._beat_s = beat_s
+        self.keeps_alive = events
+        """Whether it hears something while it waits."""
         self._beating: asyncio.Task[None] | None = None
         self._timer = asyncio.get_running_loop().call_later(grace_s, self._start_beating) if events else None
 

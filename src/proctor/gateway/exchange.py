@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-import json
+import logging
 import time
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -11,28 +11,26 @@ from itertools import count
 from typing import TYPE_CHECKING, NamedTuple
 
 import aiohttp
-from yarl import URL
 
 from proctor.errors import StoreError
-from proctor.gateway.apis import Api, Route, is_lasting, is_model_missing, said
-from proctor.gateway.body import Wanted
+from proctor.gateway.answer import Answer
+from proctor.gateway.apis import is_lasting, is_model_missing, said
+from proctor.gateway.asked import Asked
 from proctor.gateway.budget import Books, ExhaustedError, Reservation
-from proctor.gateway.client import EVENT_STREAM, Client
+from proctor.gateway.client import Client
 from proctor.gateway.limiter import OVERLOADED, Limiter, Retry, asked_pause_s
 from proctor.gateway.meter import Call
 from proctor.gateway.prices import Prices
-from proctor.gateway.providers import Provider
 from proctor.gateway.tape import Entry, Recorder
-from proctor.gateway.tokens import Access, Failure
-from proctor.gateway.usage import StreamMeter, Usage, usage_of
+from proctor.gateway.tokens import Failure
+from proctor.gateway.usage import Usage
 
 if TYPE_CHECKING:
     from proctor.gateway.app import Upstream
 
-_MOST_ANSWER = 256 << 20
+_LOG = logging.getLogger("proctor.gateway")
 _SILENCE_S = 600.0
 """After how long without a byte a provider counts as gone."""
-_KEPT_HEADERS = ("content-type", "request-id", "x-request-id")
 
 
 class Refusal(NamedTuple):
@@ -53,24 +51,6 @@ class Refusal(NamedTuple):
         return (self.status == 429 or self.status >= 500) and not is_lasting(self.status, self.body)
 
 
-@dataclass(kw_only=True)
-class Asked:
-    """One request, and all that is known of it before it is made."""
-
-    access: Access
-    route: Route
-    wanted: Wanted
-    model: str
-    provider: Provider
-    provider_model: str
-    text: str
-    """The body as the agent sent it."""
-    body: bytes
-    """The body as the provider gets it."""
-    query: str
-    headers: Mapping[str, str]
-
-
 @dataclass(kw_only=True, eq=False)
 class Exchange:
     """One call on its way."""
@@ -83,7 +63,6 @@ class Exchange:
     books: Books | None
     recorder: Recorder | None
     retry: Retry
-    usage: Usage | None = None
     failure: str = ""
     message: str = ""
     retries: int = 0
@@ -93,13 +72,10 @@ class Exchange:
     started: float = field(default_factory=time.monotonic)
     started_at: float = field(default_factory=time.time)
     worked_s: float = 0.0
-    first_token_s: float | None = None
-    _chunks: list[tuple[float, int]] = field(default_factory=list)
-    _answer: list[bytes] = field(default_factory=list)
-    _headers: dict[str, str] = field(default_factory=dict)
-    _status: int = 0
-    _silence: asyncio.Timeout | None = None
-    _heard_s: float = 0.0
+    answer: Answer = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.answer = Answer(self.asked, self.client, self.started)
 
     async def run(self) -> None:
         """All of it; never raises but when cancelled before anything was booked."""
@@ -150,8 +126,7 @@ class Exchange:
 
     def _patience_s(self) -> float:
         """How long this call may wait in all before its answer begins."""
-        stream = self.asked.wanted.streamed and self.asked.route.api is not Api.GEMINI
-        return self.retry.within_s if stream else self.retry.silent_within_s
+        return self.retry.within_s if self.client.keeps_alive else self.retry.silent_within_s
 
     # The call
 
@@ -164,10 +139,8 @@ class Exchange:
                         patience.reschedule(None)
                         refusal = await self._try(epoch)
             except TimeoutError:
-                refusal = Refusal(
-                    503, {}, b"", f"no turn at {self.asked.provider.name} within the time", False
-                )
-                return await self._refused(refusal)
+                message = f"no turn at {self.asked.provider.name} within the time"
+                return await self._refused(Refusal(503, {}, b"", message, reached=False))
             if refusal is None:
                 return None
             pause_s = self.retry.pause_s(tries, asked_pause_s(refusal.headers))
@@ -187,13 +160,22 @@ class Exchange:
             async with asyncio.timeout(_SILENCE_S) as silence, self.upstream.ask(self.asked) as response:
                 if response.status < 300:
                     self.limiter.answered()
-                    self._silence = silence
-                    return await self._pass_on(response)
-                body = await response.content.read(1 << 20)
+                    await self.answer.take(response, silence, _SILENCE_S)
+                    if self.answer.failure:
+                        self._fail("provider_failed", self.answer.failure)
+                    return None
+                body = _without(await response.content.read(1 << 20), self.asked.provider.key)
                 headers = {name.lower(): value for name, value in response.headers.items()}
                 refusal = Refusal(response.status, headers, body, said(body))
         except (aiohttp.ClientError, OSError, TimeoutError, ValueError) as error:
-            refusal = Refusal(502, {}, b"", self._broken(error), False)
+            message = self._broken(error)
+            if self.answer.chunks:
+                await self.answer.cut(message)
+                self._fail("provider_failed", message)
+                return None
+            self.lost += bool(self.answer.status)
+            self.answer = Answer(self.asked, self.client, self.started)
+            refusal = Refusal(502, {}, b"", message, reached=False)
         finally:
             self.worked_s += time.monotonic() - began
         if refusal.status in OVERLOADED:
@@ -208,108 +190,22 @@ class Exchange:
             return f"no answer from {where} in time"
         return f"the connection to {where} failed ({kind})"
 
-    # What came
-
-    async def _pass_on(self, response: aiohttp.ClientResponse) -> Refusal | None:
-        self._status = response.status
-        self._headers = {name: response.headers[name] for name in _KEPT_HEADERS if name in response.headers}
-        if response.content_type == EVENT_STREAM:
-            return await self._pass_stream(response)
-        if self.asked.wanted.streamed and self.asked.route.api is Api.GEMINI:
-            return await self._pass_pieces(response)
-        try:
-            body = await _read(response)
-        except (aiohttp.ClientError, OSError, TimeoutError, ValueError) as error:
-            self.lost += 1
-            return Refusal(502, {}, b"", self._broken(error), False)
-        self._took(body)
-        self._read_usage(body)
-        await self.client.whole(response.status, response.headers, body)
-        return None
-
-    async def _pass_stream(self, response: aiohttp.ClientResponse) -> Refusal | None:
-        meter = StreamMeter(self.asked.route.api, drops_usage=self.asked.wanted.adds_usage)
-        try:
-            async for chunk in response.content.iter_any():
-                passed = meter.feed(chunk)
-                self.usage = meter.usage if meter.finished else None
-                if not self._chunks:
-                    await self.client.begin(response.status, response.headers)
-                if passed:
-                    self._took(passed, data=meter.began)
-                    await self.client.piece(passed)
-        except (aiohttp.ClientError, OSError, TimeoutError, ValueError) as error:
-            if not self._chunks:
-                self.lost += 1
-                return Refusal(502, {}, b"", self._broken(error), False)
-            await self._cut(meter, self._broken(error))
-            return None
-        await self._rest(meter)
-        if not self._chunks:
-            await self.client.begin(response.status, response.headers)
-        if meter.error:
-            self._fail("provider_failed", meter.error)
-        elif not meter.finished:
-            self._fail("provider_failed", "the stream ended before its end")
-        return None
-
-    async def _rest(self, meter: StreamMeter) -> None:
-        if rest := meter.end():
-            self._took(rest)
-            await self.client.piece(rest)
-        self.usage = meter.usage if meter.finished else None
-
-    async def _cut(self, meter: StreamMeter, message: str) -> None:
-        """The stream broke after some of it was passed on: nobody can take that back."""
-        await self._rest(meter)
-        self._fail("provider_failed", message)
-        await self.client.fail(502, f"Proctor: {message}", "stream_cut")
-
-    async def _pass_pieces(self, response: aiohttp.ClientResponse) -> Refusal | None:
-        """A stream that is one array in JSON."""
-        await self.client.begin(response.status, response.headers)
-        try:
-            async for chunk in response.content.iter_any():
-                self._took(chunk)
-                await self.client.piece(chunk)
-        except (aiohttp.ClientError, OSError, TimeoutError) as error:
-            self._fail("provider_failed", self._broken(error))
-        self._read_usage(b"".join(self._answer))
-        return None
-
-    def _took(self, piece: bytes, *, data: bool = True) -> None:
-        now = time.monotonic() - self.started
-        if data and self.first_token_s is None:
-            self.first_token_s = now
-        self._chunks.append((now, len(piece)))
-        self._answer.append(piece)
-        if self._silence and now > self._heard_s + _SILENCE_S / 10:
-            # Seldom: a timer for each piece would cost more than the piece.
-            self._heard_s = now
-            self._silence.reschedule(asyncio.get_running_loop().time() + _SILENCE_S)
-
-    def _read_usage(self, body: bytes) -> None:
-        try:
-            self.usage = usage_of(self.asked.route.api, json.loads(body))
-        except ValueError:
-            self._fail("provider_failed", "the answer is not JSON")
-
     async def _refused(self, refusal: Refusal) -> None:
         """The last word of a provider: passed on, but never with what it says about keys."""
         kind, message = blame(self.asked, refusal)
         self._fail(kind, message)
-        self._status = refusal.status
-        self.usage = Usage()
+        self.answer.status = refusal.status
+        self.answer.usage = Usage()
         plain = refusal.reached and refusal.status not in {401, 403} and refusal.body
         if plain and not self.client.has_headers:
-            self._headers = {"content-type": refusal.headers.get("content-type", "application/json")}
-            self._took(refusal.body)
+            self.answer.headers = {"content-type": refusal.headers.get("content-type", "application/json")}
+            self.answer.took(refusal.body)
             await self.client.whole(refusal.status, refusal.headers, refusal.body)
             return
         await self.client.fail(refusal.status, message or refusal.message, kind or "")
         if not self.client.gone and self.client.response is not None:
-            answer = getattr(self.client.response, "body", None)
-            self._took(answer if isinstance(answer, bytes) else b"")
+            body = getattr(self.client.response, "body", None)
+            self.answer.took(body if isinstance(body, bytes) else b"")
 
     def _fail(self, kind: str, message: str) -> None:
         self.failure, self.message = kind, message
@@ -318,22 +214,26 @@ class Exchange:
 
     async def _close(self, reservation: Reservation | None) -> None:
         """Book, record and tape what came of it."""
-        asked = self.asked
-        if self.failure == "given_up" and not self.calling:
-            self.usage = Usage()
-        nano_usd = None if self.usage is None else self.prices.nano_usd(asked.model, self.usage)
-        if self.usage == Usage():
+        never = self.failure == "given_up" and not self.calling
+        usage = Usage() if never else self.answer.usage
+        nano_usd = None if usage is None else self.prices.nano_usd(self.asked.model, usage)
+        if usage == Usage():
             nano_usd = 0
-        if asked.route.action == "generate":
-            self._record(nano_usd)
+        if self.asked.route.action == "generate":
+            self._record(usage, nano_usd)
         self._tape()
-        if reservation and self.books:
-            if self.failure == "given_up" and not self.calling and not self.retries:
+        if not reservation or not self.books:
+            return
+        try:
+            if never and not self.retries:
                 await self.books.release(reservation)
             else:
-                await self.books.settle(reservation, self.usage, nano_usd)
+                await self.books.settle(reservation, usage, nano_usd)
+        except StoreError:
+            # It goes on counting at its upper estimate.
+            _LOG.error("a call could not be settled: the store cannot be written")
 
-    def _record(self, nano_usd: int | None) -> None:
+    def _record(self, usage: Usage | None, nano_usd: int | None) -> None:
         asked, elapsed_s = self.asked, time.monotonic() - self.started
         made = self.failure not in {"budget", "refused"}
         call = Call(
@@ -341,12 +241,12 @@ class Exchange:
             api=asked.route.api,
             streamed=asked.wanted.streamed,
             status=self.client.status,
-            usage=self.usage if made else None,
+            usage=usage if made else None,
             nano_usd=nano_usd if made else None,
             request_bytes=len(asked.body),
-            response_bytes=sum(size for _, size in self._chunks),
+            response_bytes=sum(size for _, size in self.answer.chunks),
             started_at=self.started_at,
-            first_token_s=self.first_token_s,
+            first_token_s=self.answer.first_token_s,
             waited_s=max(0.0, elapsed_s - self.worked_s),
             worked_s=self.worked_s,
             retries=self.retries,
@@ -362,10 +262,10 @@ class Exchange:
             asked.access.failure = None
 
     def _tape(self) -> None:
-        if self.recorder is None or not self._status:
+        if self.recorder is None or not self.answer.status:
             return
-        asked, recorder = self.asked, self.recorder
-        recorder.add(
+        asked, answer = self.asked, self.answer
+        self.recorder.add(
             lambda number: Entry(
                 n=number,
                 api=asked.route.api,
@@ -373,11 +273,11 @@ class Exchange:
                 model=asked.model,
                 streamed=asked.wanted.streamed,
                 request=asked.text,
-                status=self._status,
-                headers=self._headers,
-                chunks=tuple((round(at, 4), size) for at, size in self._chunks),
-                response=b"".join(self._answer),
-                usage=self.usage,
+                status=answer.status,
+                headers=answer.headers,
+                chunks=tuple((round(at, 4), size) for at, size in answer.chunks),
+                response=b"".join(answer.pieces),
+                usage=answer.usage,
                 given_up=self.client.gone,
             )
         )
@@ -397,23 +297,11 @@ def blame(asked: Asked, refusal: Refusal) -> tuple[str, str]:
     return "", ""
 
 
+def _without(body: bytes, key: str) -> bytes:
+    """A provider's error without the key, should it quote it."""
+    return body.replace(key.encode(), b"[redacted]") if key else body
+
+
 def _on_loop(deadline: float) -> float:
     """A moment of the monotonic clock on the loop's own."""
     return asyncio.get_running_loop().time() + deadline - time.monotonic()
-
-
-async def _read(response: aiohttp.ClientResponse) -> bytes:
-    parts: list[bytes] = []
-    size = 0
-    async for chunk in response.content.iter_any():
-        parts.append(chunk)
-        size += len(chunk)
-        if size > _MOST_ANSWER:
-            raise ValueError("the answer is too large")
-    return b"".join(parts)
-
-
-def address(asked: Asked) -> URL:
-    """Where the provider's call goes."""
-    base = f"{asked.provider.base_url}{asked.route.path(asked.provider_model)}"
-    return URL(f"{base}?{asked.query}" if asked.query else base, encoded=True)

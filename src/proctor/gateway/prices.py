@@ -95,6 +95,14 @@ class Prices:
         price = self.of(model)
         return price.nano_usd(usage) if price else None
 
+    def check(self, model: str) -> None:
+        """UsageError when the price of a model is unknown: a budget in dollars could not be kept."""
+        if self.of(model) is None:
+            raise UsageError(
+                f"the price of '{model}' is unknown, so a budget in dollars cannot be kept: give one in "
+                "tokens or requests, or add the price to a file and name that with PROCTOR_PRICES"
+            )
+
     def upper(self, model: str, prompt_bytes: int, max_tokens: int | None) -> Usage:
         """The most that a call will probably use: what budgets hold back before it is made."""
         price = self.of(model)

@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 from typing import Literal, NamedTuple
 
 from proctor.gateway.meter import Call, Sums
+from proctor.gateway.replay import Replay
 from proctor.store.spending import DAY, Budget, Scope
 
 PREFIX = "proctor-"
@@ -38,6 +39,8 @@ class Access:
     budgets: tuple[Budget, ...] = ()
     on_exhausted: Callable[[str], None] | None = None
     """Called once with a sentence when a budget is spent: no answer stops every agent."""
+    replay: Replay | None = None
+    """A tape that answers instead of providers."""
     pins: bool = False
     """Whether a call of any other model is made with the first of `models`, instead of being refused."""
     hosted_tools: bool = True
