@@ -254,7 +254,7 @@ def test_an_agent_of_one_s_own_and_the_files_of_an_agent_are_brought(project, se
 def test_an_agent_of_another_version_is_refused(project, settings, monkeypatch):
     make_task(project / "set/one")
     run = made(settings, rollouts())
-    monkeypatch.setattr("proctor.agents.nop.Nop.version", "another")
+    monkeypatch.setattr("proctor.agents.oracle.Nop.version", "another")
     with pytest.raises(UsageError, match="agent 'nop' has version another here"):
         elsewhere(settings, run)
 

@@ -41,9 +41,11 @@ def test_the_page_has_score_matrix_curve_tasks_and_resources(rolled):
 def test_a_field_leads_to_its_trial(rolled):
     data = rolled.comparison()
     links = checked(render(data)).links
-    assert "trials/config-edit/0/result.json" in links
+    assert "trials/config-edit/0/evaluation_results.json" in links
     retried = next(t for t in data.trials if t.counted and t.counted.number == 2)
-    assert f"trials/{retried.planned.subject}/{retried.planned.index}.attempt-2/result.json" in links
+    assert (
+        f"trials/{retried.planned.subject}/{retried.planned.index}.attempt-2/evaluation_results.json" in links
+    )
 
 
 def test_nothing_a_user_wrote_becomes_markup(rolled):
