@@ -31,8 +31,8 @@ from proctor.analysis.power import Spread, detectable
 from proctor.runfolder.read import RunData
 from proctor.verdicts.compare.results import ResultPoint, ResultSet
 from proctor.verdicts.gate.evaluate import evaluate
+from proctor.verdicts.gate.inputs import GateInput, input_of_run
 from proctor.verdicts.gate.rules import RuleSet, read_rules
-from proctor.verdicts.gate.side import Side, side_of
 from proctor.verdicts.gate.verdict import GateVerdict
 
 Array = np.ndarray[tuple[int, ...], np.dtype[np.float64]]
@@ -46,22 +46,22 @@ TIMES = read_rules(["duration_s not slower than baseline by more than 5%"])
 TAIL = read_rules(["p95 latency not slower than 5%"])
 
 
-def suite(rewards: Array, errors: Sequence[int] | None = None) -> Side:
+def suite(rewards: Array, errors: Sequence[int] | None = None) -> GateInput:
     lost = errors or [0] * len(rewards)
     tasks = tuple(
         TaskRewards(name=str(at), scored=tuple(row[: len(row) - gone]), errors=gone)
         for at, (row, gone) in enumerate(zip(rewards.tolist(), lost, strict=True))
     )
     results = ResultSet(label="simulated", source="run", kind="task", tasks=tasks)
-    return Side(results=results, trials=rewards.size, broken=sum(lost))
+    return GateInput(results=results, trials=rewards.size, broken=sum(lost))
 
 
-def points(values: dict[str, Sequence[float]], metric: str = "duration_s") -> Side:
+def points(values: dict[str, Sequence[float]], metric: str = "duration_s") -> GateInput:
     made = tuple(ResultPoint(name=name, samples={metric: tuple(each)}) for name, each in values.items())
-    return Side(results=ResultSet(label="simulated", source="run", points=made), trials=len(made))
+    return GateInput(results=ResultSet(label="simulated", source="run", points=made), trials=len(made))
 
 
-def verdict(rules: RuleSet, after: Side, before: Side) -> GateVerdict:
+def verdict(rules: RuleSet, after: GateInput, before: GateInput) -> GateVerdict:
     return evaluate(rules, after, before).verdict
 
 
@@ -203,7 +203,7 @@ def real(runs: int, seed: int) -> None:
         print(f"| {change - 1:+.0%} | " + " | ".join(f"{100 * each / pairs:.1f}" for each in shares) + " |")
 
 
-def _scaled(side: Side, factor: float) -> Side:
+def _scaled(side: GateInput, factor: float) -> GateInput:
     moved = tuple(
         replace(
             point, samples={name: tuple(factor * v for v in values) for name, values in point.samples.items()}
@@ -223,7 +223,7 @@ seed: {seed}
 """
 
 
-def _repeated(runs: int, seed: int) -> Iterator[Side]:
+def _repeated(runs: int, seed: int) -> Iterator[GateInput]:
     root = Path(__file__).parent.parent
     with tempfile.TemporaryDirectory() as folder:
         spec = Path(folder) / "repeated.yaml"
@@ -242,7 +242,7 @@ def _repeated(runs: int, seed: int) -> Iterator[Side]:
                 capture_output=True,
             )
         for path in sorted((Path(folder) / "results/repeated").iterdir()):
-            yield side_of(RunData.from_folder(path), ["duration_s"])
+            yield input_of_run(RunData.from_folder(path), ["duration_s"])
 
 
 SECTIONS: dict[str, Callable[[int, int], None]] = {

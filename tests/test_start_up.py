@@ -9,6 +9,7 @@ import sys
 from pathlib import Path
 
 import pytest
+from tests.cli.test_compare import store_run
 
 from proctor.cli.main import COMMANDS
 
@@ -55,3 +56,23 @@ def test_importing_the_package_imports_nothing_at_all():
     code = "import sys; before = set(sys.modules); import proctor; print(sorted(set(sys.modules) - before))"
     shown = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout
     assert json.loads(shown.replace("'", '"')) == ["proctor"]
+
+
+SHOWN = """
+import sys
+from proctor.cli.main import main
+code = main(sys.argv[1:])
+drawing = [name for name in sys.modules if name.startswith(("proctor.render.charts", "proctor.render.html"))]
+print(drawing, file=sys.stderr)
+"""
+
+
+@pytest.mark.parametrize("arguments", [("history", "sorting"), ("compare", "run-1", "run-2")])
+def test_a_result_in_a_terminal_imports_neither_charts_nor_pages(arguments):
+    for number in (1, 2):
+        store_run(f"run-{number}", 1.0, at=number)
+    shown = subprocess.run(
+        [sys.executable, "-c", SHOWN, *arguments], capture_output=True, text=True, check=True
+    )
+    assert "sorting" in shown.stdout
+    assert shown.stderr.splitlines()[-1] == "[]"

@@ -7,13 +7,14 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import click
 import jsonschema
 import numpy as np
 import pytest
 
-from proctor.cli.aa import fraction
 from proctor.cli.main import main
-from proctor.errors import Exit, UsageError
+from proctor.cli.quantities import Share
+from proctor.errors import Exit
 from proctor.runfolder.perf.schema import load_schema, problems
 
 Put = Callable[..., Any]
@@ -253,7 +254,7 @@ def test_the_certificate_is_written_in_the_form_that_its_name_says(
         {(f"<b>task|{at}</b>", "solver"): rewards for at, rewards in enumerate(rolled(8, 6).values())}
     )
     assert main(["aa", "study", *QUICK, "--margin", "15pp", "--out", f"deep/{name}"]) == Exit.OK
-    assert f"certificate: deep/{name}" in capsys.readouterr().out
+    assert f"written: deep/{name}" in capsys.readouterr().out
     text = (tmp_path / "deep" / name).read_text()
     assert "A real drop of" in text.replace("\u00a0", " ")
     if name.endswith(".json"):
@@ -416,14 +417,12 @@ def test_a_spec_of_tasks_is_rolled_out_and_then_certified(tmp_path: Path, capsys
     assert "too few to estimate chance" in found["sentence"]
 
 
-@pytest.mark.parametrize(
-    ("written", "value"), [("3pp", 0.03), ("3 pp", 0.03), ("5%", 0.05), ("0.1", 0.1), (None, None)]
-)
-def test_a_margin_may_be_written_in_any_usual_way(written: str | None, value: float | None):
-    assert fraction(written) == (value if value is None else pytest.approx(value))
+@pytest.mark.parametrize(("written", "value"), [("3pp", 0.03), ("3 pp", 0.03), ("5%", 0.05), ("0.1", 0.1)])
+def test_a_margin_may_be_written_in_any_usual_way(written: str, value: float):
+    assert Share().convert(written, None, None) == pytest.approx(value)
 
 
 @pytest.mark.parametrize("written", ["", "pp", "nan", "inf", "-3pp", "1"])
 def test_a_margin_that_means_nothing_is_refused(written: str):
-    with pytest.raises(UsageError, match="margin"):
-        fraction(written)
+    with pytest.raises(click.BadParameter, match="not a share"):
+        Share().convert(written, None, None)

@@ -341,6 +341,7 @@ def test_a_page_shows_both_sides_of_every_pair(tmp_path, capsys):
     assert code == Exit.WORSE
     assert f"written: {page}" in capsys.readouterr().out
     shown = page.read_text()
-    assert shown.count('<svg class="chart"') == 2
+    assert shown.count('<svg class="chart"') == 1
+    assert shown.count('class="forest"') == 1
     assert "A/A" in shown
     assert '<span class="badge bad">' in shown

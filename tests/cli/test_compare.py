@@ -76,7 +76,7 @@ def test_the_verdict_comes_first_and_the_exit_code_follows_it(capsys):
     assert main(["compare", "latest~1", "latest"]) == 1
     lines = capsys.readouterr().out.splitlines()
     assert lines[0].startswith("Worse: 3 of 3 points changed by 5.0 % or more in duration_s")
-    assert lines[1:3] == ["A: sorting run-1", "B: sorting run-2"]
+    assert lines[1:3] == ["  A  sorting run-1", "  B  sorting run-2"]
     assert any(line.startswith("n  ") and line.endswith("verdict") for line in lines)
     assert any(line.startswith("1 ") and line.endswith("worse") for line in lines)
     assert "rarely prove changes below" in lines[-1]
@@ -124,9 +124,8 @@ def test_failed_and_unmatched_points_and_differing_machines_are_printed(capsys):
     main(["compare", "run-1", "run-2"])
     out = capsys.readouterr().out
     assert "! machine differs: host h → other" in out
-    assert "not compared, because one side has no result:" in out
-    assert "only in A: sort(n=2), sort(n=3)" in out
-    assert "and 2 more" in out
+    assert "Not compared: no result on one side" in out
+    assert "only in A (12)  sort(n=2), sort(n=3)" in out
 
 
 def test_a_run_folder_compares_with_a_stored_run(tmp_path, capsys):
@@ -165,7 +164,7 @@ def test_very_many_points_print_the_telling_ones(tmp_path, capsys):
         (tmp_path / f"{name}.json").write_text(json.dumps({"results": document}))
     assert main(["compare", str(tmp_path / "a.json"), str(tmp_path / "b.json")]) == 1
     out = capsys.readouterr().out
-    assert "and 100 more points; --json lists all of them" in out
+    assert "and 100 more; --json lists all of them" in out
     assert "c299" in out
 
 
@@ -253,7 +252,7 @@ def test_task_runs_show_three_denominators_and_both_claims(capsys):
         "best case",
         "tasks like these",
         "these tasks",
-        "B 40",
+        "40 in B",
     ):
         assert words in out
     task_run("worst", {f"t{at}": [0.0, 0.0, 0.0] for at in range(20)})
@@ -268,8 +267,14 @@ def test_the_page_of_a_comparison_is_written_beside_the_text(capsys, tmp_path, s
     store_run("run-1", 1.0, at=1)
     store_run("run-2", 2.0, at=2, code="v2")
     page = tmp_path / "new" / "compare.html"
-    assert main(["compare", "run-1", "run-2", "--html", str(page)]) == 1
-    assert f"written: {page}" in capsys.readouterr().out
+    data = tmp_path / "new" / "compare.json"
+    assert main(["compare", "run-1", "run-2", "--html", str(page), "--document", str(data)]) == 1
+    assert f"written: {page}, {data}" in capsys.readouterr().out
+    written = json.loads(data.read_text())
+    assert (written["kind"], written["verdict"]) == ("compare", "worse")
+    (chart, *_) = [each for each in written["sections"][0]["blocks"] if each["type"] == "chart"]
+    assert chart["draw"]["chart"] == "forest"
+    assert len(chart["draw"]["data"]["rows"]) == 3
     assert "<p class=lead>Worse: 3 of 3 points" in page.read_text()
     ends = {(f"org/{at}", "x"): ["passed", "failed"] for at in range(5)}
     for number in (1, 2):

@@ -84,7 +84,7 @@ def test_thresholds_alone_need_no_baseline(project, capsys):
     stored("run-1", at=1)
     file = rules(project, "failure_count == 0", "max_wall_clock_s <= 15", "metrics.duration_s.p95 <= 2")
     assert main(["gate", "latest", "--rules", file]) == 0
-    assert capsys.readouterr().out.startswith("Gate: Pass: all 3 rules hold.\nrun: sorting run-1\n")
+    assert capsys.readouterr().out.startswith("Gate: Pass: all 3 rules hold.\n  run  sorting run-1\n")
     file = rules(project, "max_wall_clock_s <= 0.5")
     assert main(["gate", "latest", "--rules", file]) == 1
 
@@ -129,7 +129,7 @@ def test_a_pinned_baseline_serves_a_clone_that_has_no_store(project, capsys, mon
     file = rules(project, "duration_s not slower than baseline by more than 15%")
     assert main(["gate", "kept", "--rules", file]) == 1
     out = capsys.readouterr().out
-    assert "compared with: baseline sorting (sorting run-5, pinned" in out
+    assert "compared with  baseline sorting (sorting run-5, pinned" in out
     assert not (project / "empty").exists()
     again = json.loads((project / "kept/gate.json").read_text())
     assert again["baseline_facts"]["reason"] == "first"
@@ -149,7 +149,7 @@ def test_a_rule_file_may_name_its_baseline(project, capsys):
     main(["baseline", "pin", "main", "run-1", "--reason", "first"])
     (project / "gate.yaml").write_text("baseline: main\nrules: [no new failure reasons]\n")
     assert main(["gate", "run-2", "--rules", "gate.yaml"]) == 0
-    assert "compared with: baseline main" in capsys.readouterr().out
+    assert "compared with  baseline main" in capsys.readouterr().out
     assert main(["gate", "run-1", "--rules", "gate.yaml"]) == 0
     assert "! the baseline is this run itself" in capsys.readouterr().out
 
@@ -274,13 +274,34 @@ def test_the_page_of_a_gate_has_the_rules_and_the_evidence(project, capsys):
     page = project / "new" / "gate.html"
     assert main(["gate", "run-2", "--rules", file, "--baseline", "run-1", "--html", str(page)]) == 1
     text = page.read_text()
-    assert "<h1>Regression</h1>" in text
+    assert "</i>regression</span></h1>" in text
     assert "times the baseline, log scale" in text
     assert "B over A, point by point" in text
-    assert "what would change it" in text
+    assert "What would change it" in text
     assert main(["gate", "run-2", "--rules", rules(project, "failure_count == 0"), "--html", str(page)]) == 0
-    assert "<h1>Pass</h1>" in page.read_text()
+    assert "</i>pass</span></h1>" in page.read_text()
     assert "B over A" not in page.read_text()
+
+
+def test_pages_lead_to_the_reports_and_into_the_trials(project, capsys):
+    for at, name in enumerate(("run-1", "run-2"), 1):
+        stored(name, float(at), at=at, folder=project / "runs" / name)
+    file = rules(project, "duration_s not slower than baseline by more than 50%")
+    data, page = project / "pages" / "gate.json", project / "pages" / "compare.html"
+    main(["gate", "run-2", "--rules", file, "--baseline", "run-1", "--document", str(data)])
+    assert f"report of the baseline: {project}/runs/run-1/report.html" in capsys.readouterr().out
+    found = json.loads(data.read_text())
+    assert [link["href"] for link in found["links"]] == [
+        "../runs/run-2/report.html",
+        "../runs/run-1/report.html",
+    ]
+    assert [each["title"] for each in found["sections"]][:3] == ["Rules", "Statistical rules", "Duration"]
+    main(["compare", "run-1", "run-2", "--html", str(page)])
+    leads = re.findall(r'href="([^"]+)"', page.read_text())
+    assert "../runs/run-1/report.html" in leads
+    assert "../runs/run-2/trials/sort/1/result.json" in leads
+    assert all((page.parent / each).is_file() for each in leads)
+    capsys.readouterr()
 
 
 def test_a_verdict_replaces_the_one_before_it_in_the_page_of_the_run(project, capsys):

@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -42,6 +43,19 @@ def test_the_page_is_written_and_its_place_is_told(agents, capsys, tmp_path):
     assert main(["history", "study", "--point", "org/", "--html", str(page)]) == 0
     assert f"written: {page}" in capsys.readouterr().out
     assert "<svg" in page.read_text()
+
+
+def test_runs_lead_to_their_reports(store_rollouts, capsys, tmp_path):
+    run_id = "20260101T000000-aaaaaa"
+    store_rollouts({("org/a", "x"): ["passed"]}, name="study", run_id=run_id, folder=True)
+    page = tmp_path / "history.html"
+    assert main(["history", "study", "--html", str(page)]) == 0
+    (lead,) = re.findall(r'href="([^"#]+)"', page.read_text())
+    assert lead.endswith(f"{run_id}/report.html")
+    assert (tmp_path / lead).is_file()
+    capsys.readouterr()
+    assert main(["history", "study", "--json"]) == 0
+    assert "folder" not in json.loads(capsys.readouterr().out)["runs"][0]
 
 
 def test_an_unknown_series_is_a_sentence_and_exit_code_2(agents, capsys):

@@ -86,6 +86,15 @@ def test_a_folder_needs_no_store(run, tmp_path, capsys, monkeypatch):
     assert [path.name for path in (tmp_path / "out").iterdir()] == ["report.html"]
 
 
+def test_what_the_page_shows_is_written_as_data(run, tmp_path, capsys):
+    assert main(["report", "latest", "--format", "html", "--document", str(tmp_path / "run.json")]) == 0
+    found = json.loads((tmp_path / "run.json").read_text())
+    assert found["kind"].endswith(" run")
+    assert found["headline"]
+    assert "reproduce" in [section.get("name") for section in found["sections"]]
+    capsys.readouterr()
+
+
 def test_an_unknown_format_is_a_usage_error_that_names_the_others(run, capsys):
     assert main(["report", RUN, "--format", "pdf"]) == 2
     assert "there are html, json, md" in capsys.readouterr().err

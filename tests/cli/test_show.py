@@ -87,21 +87,21 @@ class TestShow:
         out = capsys.readouterr().out
         for expected in (
             "bench  run-1",
-            "trials      24 of 30 done; 5 pending, 1 running",
-            "outcomes    23 passed, 1 failed",
-            "seed        42",
-            "tags        nightly",
-            "notes       after the rewrite",
-            "folder      /data/run-1",
-            "artifacts   2.05 kB",
-            "vcs         0123456789ab on main, with uncommitted changes",
+            "trials     24 of 30 done; 5 pending, 1 running",
+            "outcomes   23 passed, 1 failed",
+            "seed       42",
+            "tags       nightly",
+            "notes      after the rewrite",
+            "folder     /data/run-1",
+            "artifacts  2.05 kB",
+            "vcs        0123456789ab on main, with uncommitted changes",
             "cpu_model     Example 9000",
             "memory_bytes  16 GB",
             "load          0.5, 1.25",
             "container     kind podman",
             "packages      9 entries",
-            "warning     the machine is busy",
-            "note        contended",
+            "! the machine is busy",
+            "note: contended",
         ):
             assert expected in out
         assert "governor" not in out
@@ -110,7 +110,7 @@ class TestShow:
         main(["show", "bench"])
         lines = capsys.readouterr().out.splitlines()
         first, second, third = (line for line in lines if line.lstrip().startswith(("0 ", "1 ", "2 ")))
-        assert first.split() == ["0", "passed", "4.2", "ms", "n=0", "ops=1234", "hits=7"]
+        assert first.split() == ["0", "passed", "4.20", "ms", "n=0", "ops=1234", "hits=7"]
         assert "setup: ValueError: bad" in second
         assert "second line" not in second
         assert "reward=0.5" in third
@@ -149,7 +149,7 @@ def test_a_run_that_has_not_begun_has_an_empty_list_of_trials(capsys):
     with open_store(load_settings().store_url) as store:
         store.create_run(info, Plan(trials=()))
     assert main(["show", "run-0"]) == 0
-    assert "outcomes    –" in capsys.readouterr().out
+    assert "outcomes   –" in capsys.readouterr().out
     assert main(["show", "run-0", "--json"]) == 0
     assert json.loads(capsys.readouterr().out)["trials"] == []
 

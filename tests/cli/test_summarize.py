@@ -73,7 +73,7 @@ def test_partial_rewards_missing_rollouts_and_nothing_scored(store_rollouts, cap
 
 
 def test_many_agents_are_named_by_letters_and_many_tasks_are_cut(store_rollouts, capsys, monkeypatch):
-    monkeypatch.setattr("proctor.cli.rollouts_text.MOST_TASKS", 1)
+    monkeypatch.setattr("proctor.render.results.matrix.BRIEF", 1)
     monkeypatch.setenv("COLUMNS", "160")
     names = [f"an-agent-with-a-long-name-{number:02d}" for number in range(28)]
     store_rollouts({(task, name): [1.0] for name in names for task in ("a", "b")})
@@ -81,14 +81,12 @@ def test_many_agents_are_named_by_letters_and_many_tasks_are_cut(store_rollouts,
     out = capsys.readouterr().out
     assert "A = an-agent-with-a-long-name-00" in out
     assert "A27 = an-agent-with-a-long-name-27" in out
-    assert "… and 1 more tasks; summary.md lists all of them" in out
+    assert "… and 1 more; task_results/ lists all of them" in out
 
 
 def test_colours_only_where_they_are_wanted(store_rollouts, capsys, monkeypatch):
-    from proctor.cli import rollouts_text
-
     store_rollouts({("a", "x"): [1.0, 0.0, "sandbox_error", None]})
-    monkeypatch.setattr(rollouts_text, "colour", lambda: True)
+    monkeypatch.setattr("proctor.cli.table.colour", lambda: True)
     assert main(["summarize"]) == 0
     out = capsys.readouterr().out
     assert "\x1b[32m✓\x1b[0m\x1b[31m✗\x1b[0m\x1b[33;1mS\x1b[0m\x1b[2m·\x1b[0m" in out

@@ -176,7 +176,7 @@ def test_a_sweep_shows_its_medians_and_intervals(columns):
     lines = shown_in(columns, lambda: main(["run", "adding.yaml"]))
     assert all(width(line) <= columns or line.startswith("report: ") for line in lines)
     from proctor.runfolder.read import RunData
-    from proctor.verdicts.run.points import numbers as of_point
+    from proctor.verdicts.run.story import numbers as of_point
 
     with open_store(load_settings().store_url) as store:
         data = RunData.from_store(store, "latest")

@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+import re
 from html.parser import HTMLParser
+
+from proctor.render.document.html import html
+from proctor.render.results.run import run_document
 
 EVIL = "<script>alert(1)</script>\"'><img src=x onerror=alert(2)>"
 _VOID = {"meta", "br", "hr", "img", "input", "link"}
@@ -25,7 +29,9 @@ class Checker(HTMLParser):
             assert not name.startswith("on"), (tag, name)
             assert name not in {"src", "srcset", "action", "xlink:href"}
             if name == "href":
-                assert value.startswith(("trials/", "#")), value
+                assert not value.startswith(("/", "..")), value
+                assert ":" not in value, value
+                assert not re.search(r"/$|^trials/[^/]+/\d+(\.attempt-\d+)?$", value), f"{value} is a folder"
                 self.links.append(value)
         if tag not in _VOID:
             self.open.append(tag)
@@ -49,3 +55,9 @@ def checked(page: str) -> Checker:
     checker.close()
     assert checker.open == []
     return checker
+
+
+def render(data) -> str:
+    """The page of a run."""
+    data.memo.clear()
+    return html(run_document(data))

@@ -15,7 +15,7 @@ from proctor.render.charts.timeline import Spot, Step, timeline
 
 
 def branch(value, reach=0.1, **more):
-    return Branch(label=f"task {value}", value=value, low=value - reach, high=value + reach, told="x", **more)
+    return Branch(label=f"task {value}", value=value, low=value - reach, high=value + reach, text="x", **more)
 
 
 def numbers(chart):
@@ -27,9 +27,9 @@ def test_a_forest_has_a_row_each_the_margin_and_the_whole():
         [branch(-0.2, tone="bad"), branch(0.1)],
         title="t", ratio=False, band=(-0.05, 0.05), whole=branch(0.0, 0.02), axis="pp",
     )  # fmt: skip
-    assert chart.count('class="ci"') == 2
-    assert chart.count('class="ci whole"') == 1
-    assert 'class="margin"' in chart
+    assert chart.count('class="ci"') == 3
+    assert chart.count('class="row whole"') == 1
+    assert chart.count('class="margin"') == 3
     assert "t-bad" in chart
     assert ">0<" in chart
 
@@ -37,13 +37,14 @@ def test_a_forest_has_a_row_each_the_margin_and_the_whole():
 @pytest.mark.parametrize("ratio", [True, False])
 def test_ends_beyond_the_axis_are_arrows_and_nothing_is_not_a_number(ratio):
     rows = [
-        Branch(label="unknown", value=math.nan, low=0.0, high=math.inf, told="no ratio"),
-        Branch(label="open", value=1.0, low=-math.inf if not ratio else 0.0, high=math.inf, told="?"),
-        *(Branch(label=str(at), value=1.0, low=0.9, high=1.1, told="1") for at in range(30)),
+        Branch(label="unknown", value=math.nan, low=0.0, high=math.inf, text="no ratio"),
+        Branch(label="open", value=1.0, low=-math.inf if not ratio else 0.0, high=math.inf, text="?"),
+        *(Branch(label=str(at), value=1.0, low=0.9, high=1.1, text="1") for at in range(30)),
     ]
     chart = forest(rows, title="t", ratio=ratio, band=(0.95, 1.05) if ratio else (-0.1, 0.1), axis="x")
-    assert all(map(math.isfinite, numbers(chart)))
-    assert chart.count('class="f"/>') >= 2
+    places = [float(each) for each in re.findall(r"(?:left|width):([^;%]+)%", chart)]
+    assert all(0 <= place <= 100 for place in places)
+    assert chart.count('class="beyond ') >= 2
 
 
 def test_of_many_rows_the_two_ends_are_drawn():
@@ -71,10 +72,10 @@ def test_many_marks_have_no_names_and_costs_far_apart_a_log_scale():
 
 def test_a_timeline_marks_levels_moves_and_runs_that_are_left_out():
     spots = [
-        Spot(value=1.0 + (at > 4), low=0.9, high=2.2, level=1.0 + (at > 4), told="t") for at in range(10)
+        Spot(value=1.0 + (at > 4), low=0.9, high=2.2, level=1.0 + (at > 4), tooltip="t") for at in range(10)
     ]
-    spots[2] = Spot(value=None, told="broken", left_out=True)
-    spots[7] = Spot(value=None, told="failed")
+    spots[2] = Spot(value=None, tooltip="broken", left_out=True)
+    spots[7] = Spot(value=None, tooltip="failed")
     chart = timeline(spots, [Step(last=4, at=5, label="+100 %")], name="n", metric="duration_s")
     assert chart.count('class="level"') == 2
     assert chart.count('class="move"') == 1

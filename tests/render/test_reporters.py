@@ -85,7 +85,7 @@ def test_entry_points_add_reporters_and_a_broken_one_is_reported(tmp_path, runs,
     monkeypatch.setattr(importlib.metadata, "entry_points", points)
     found = available()
     assert callable(found["dumb"])
-    assert found["html"].__module__ == "proctor.render.html.page"
+    assert found["html"].__module__ == "proctor.render.results.folder"
     failures = write_reports(runs.single(), tmp_path)
     assert {each.name for each in failures} == {"dumb", "absent"}
     assert "No module named" in next(each.error for each in failures if each.name == "absent")

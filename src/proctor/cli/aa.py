@@ -7,6 +7,9 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from proctor.cli.outputs import Outputs, takes_document
+from proctor.cli.quantities import Share
+
 if TYPE_CHECKING:
     from proctor.model.spec import Spec
     from proctor.runfolder.read import RunData
@@ -27,7 +30,10 @@ _MOST_REPEATS = 20
     help="Rollouts per task and side to certify; with SPEC also how many to run. [as many as the run has]",
 )
 @click.option(
-    "--margin", metavar="3pp|5%", help="Loss that the gate tolerates. [3pp for scores, 5% for times]"
+    "--margin",
+    type=Share(),
+    metavar="3pp|5%",
+    help="Loss that the gate tolerates. [3pp for scores, 5% for times]",
 )
 @click.option(
     "--these-tasks/--tasks-like-these",
@@ -48,17 +54,19 @@ _MOST_REPEATS = 20
     type=click.Path(path_type=Path, dir_okay=False),
     help="Also write the certificate here: .json, .md or .html.",
 )
+@takes_document
 @click.option("-v", "--verbose", count=True, help="With SPEC: print a line per trial.")
 def command(
     ref: str,
     rollouts: int | None,
-    margin: str | None,
+    margin: float | None,
     these_tasks: bool | None,
     simulations: int,
     seed: int,
     as_json: bool,
     out: Path | None,
     verbose: int,
+    outputs: Outputs,
 ) -> int:
     """Certify the noise of RUN (id, name, 'latest', a run folder), or of SPEC, which is run first.
 
@@ -67,16 +75,17 @@ def command(
     alarms (noisy), 2 bad input, 3 only larger changes are detected (quiet but blind) or too little data to
     certify, 4 only infrastructure failed, 130 interrupted.
     """
-    from proctor.cli.table import print_document, print_json
+    from proctor.cli.table import print_json
     from proctor.render.results.aa import certificate
+    from proctor.runfolder.files import make_folder, write_json
     from proctor.settings import load_settings
     from proctor.verdicts.aa.scores import Asked
 
     settings = load_settings()
-    write = _writer(out)
+    files = _outputs(out, outputs)
     asked = Asked(
         rollouts=rollouts,
-        margin=fraction(margin),
+        margin=margin,
         these_tasks=these_tasks,
         simulations=simulations,
         seed=seed,
@@ -90,33 +99,16 @@ def command(
             return Exit.INTERRUPTED
         ref = run_id
     found = certify(ref, asked, settings)
-    document = _document(found)
-    if write:
-        write(found, document)
+    files.show(certificate(found), quiet=as_json)
+    data = _data(found)
+    if out and out not in files:
+        make_folder(out.parent)
+        write_json(out, data)
     if as_json:
-        print_json(document)
-    else:
-        print_document(certificate(found))
-        if out:
-            print(f"\ncertificate: {out}")
+        print_json(data)
+    elif out and out not in files:
+        print(f"\nwritten: {out}")
     return int(found.exit_code)
-
-
-def fraction(written: str | None) -> float | None:
-    """`3pp`, `3 pp`, `5%` or `0.05` as a fraction."""
-    from proctor.errors import UsageError
-
-    if written is None:
-        return None
-    text = written.strip().lower()
-    bare = text.removesuffix("pp").removesuffix("%").strip()
-    try:
-        value = float(bare) / (1 if bare == text else 100)
-    except ValueError:
-        value = -1.0
-    if not 0 < value < 1:
-        raise UsageError(f"--margin {written!r}: give a loss such as 3pp or 5%, above 0 and below 100")
-    return value
 
 
 def certify(ref: str, asked: Asked, settings: Settings) -> NoiseCertificate:
@@ -144,7 +136,7 @@ def _certificate(data: RunData, asked: Asked, store: Store | None) -> NoiseCerti
             f"run {data.info.id} measured experiments: it has iterations, but no rollouts or tasks; "
             "remove --rollouts, --these-tasks and --tasks-like-these"
         )
-    from proctor.verdicts.compare.history import noise_from_store
+    from proctor.verdicts.compare.open import noise_from_store
     from proctor.verdicts.compare.results import from_run
 
     side = from_run(data, (METRIC,))
@@ -213,29 +205,19 @@ def _repeated(spec: Spec, rollouts: int | None) -> Spec:
     return spec
 
 
-def _writer(out: Path | None) -> Any:
-    """What writes the file; a name that cannot be written is refused before any work."""
+def _outputs(out: Path | None, outputs: Outputs) -> Outputs:
+    """Where to write; a name that tells no form is refused before any work."""
     from proctor.errors import UsageError
-    from proctor.render.document.html import html
-    from proctor.render.document.markdown import markdown
-    from proctor.render.results.aa import certificate
-    from proctor.runfolder.files import encode, make_folder, write_atomic
 
-    if out is None:
-        return None
-    kind = out.suffix.lower()
-    if kind not in {".json", ".md", ".html"}:
+    form = {".html": "html_file", ".md": "markdown_file"}.get(out.suffix.lower()) if out else None
+    if form:
+        return outputs._replace(**{form: out})
+    if out and out.suffix.lower() != ".json":
         raise UsageError(f"--out {out}: its name must end in .json, .md or .html")
-
-    def write(found: NoiseCertificate, document: dict[str, Any]) -> None:
-        text = {".md": markdown, ".html": html}.get(kind)
-        make_folder(out.parent)
-        write_atomic(out, text(certificate(found)) if text else encode(document, indent=True) + "\n")
-
-    return write
+    return outputs
 
 
-def _document(found: NoiseCertificate) -> dict[str, Any]:
+def _data(found: NoiseCertificate) -> dict[str, Any]:
     from datetime import UTC, datetime
 
     from proctor.runs.running import versions

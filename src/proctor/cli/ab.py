@@ -9,6 +9,8 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from proctor.cli.outputs import takes_outputs
+from proctor.cli.quantities import Duration, Share
 from proctor.cli.spec_options import takes_sources
 from proctor.errors import Exit
 
@@ -19,45 +21,6 @@ if TYPE_CHECKING:
 
 
 USUAL_PAIRS = 20
-
-
-class Share(click.ParamType[float]):
-    """A fraction, written as 5% or 0.05."""
-
-    name = "percent"
-
-    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> float:
-        """Between 0 and 1, both excluded."""
-        if isinstance(value, float):
-            return value
-        text = str(value).strip()
-        try:
-            share = float(text.removesuffix("%")) / (100 if text.endswith("%") else 1)
-        except ValueError:
-            share = -1.0
-        if not 0 < share < 1:
-            self.fail(f"'{value}' is not a share such as 2% or 0.02", param, ctx)
-        return share
-
-
-class Duration(click.ParamType[float]):
-    """Seconds, written as 90, 90s, 1.5m or 1h."""
-
-    name = "time"
-
-    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> float:
-        """More than none."""
-        if isinstance(value, float):
-            return value
-        text = str(value).strip()
-        factor = {"s": 1.0, "m": 60.0, "h": 3600.0}.get(text[-1:])
-        try:
-            seconds = float(text[:-1] if factor else text) * (factor or 1)
-        except ValueError:
-            seconds = -1.0
-        if not 0 < seconds < float("inf"):
-            self.fail(f"'{value}' is not a time such as 90s or 1.5m", param, ctx)
-        return seconds
 
 
 _JUDGING = (
@@ -117,12 +80,7 @@ def judging_options(function: Callable[..., Any]) -> Callable[..., Any]:
     help="Confirm a difference with new processes before reporting it. [confirm]",
 )
 @click.option("--output", type=click.Path(path_type=Path), help="File to save all measurements in.")
-@click.option(
-    "--html",
-    "html_file",
-    type=click.Path(path_type=Path, dir_okay=False),
-    help="Also write an HTML page to this file.",
-)
+@takes_outputs
 @click.option(
     "--replay", type=click.Path(path_type=Path), help="Judge a saved comparison again, without measuring."
 )
@@ -221,25 +179,17 @@ def _save(comparison: Comparison, output: Path | None) -> Path:
 
 
 def _answer(comparison: Comparison, asked: dict[str, Any], *, saved: Path | None) -> int:
-    from proctor.cli.table import print_document, print_json
     from proctor.engine.ab_document import comparison as shown
-    from proctor.engine.ab_file import to_mapping
-    from proctor.render.document import html
 
-    html_file = asked["html_file"]
-    document = shown(comparison, saved=saved)
-    if html_file:
-        html.write(document, html_file)
+    asked["outputs"].show(shown(comparison, saved=saved), quiet=asked["as_json"])
+    code = exit_code(comparison)
     if asked["as_json"]:
-        code = exit_code(comparison)
-        print_json(
-            to_mapping(comparison, slots=False) | {"file": saved and str(saved), "exit_code": int(code)}
-        )
-        return code
-    print_document(document)
-    if html_file:
-        print(f"\nwritten: {html_file}")
-    return exit_code(comparison)
+        from proctor.cli.table import print_json
+        from proctor.engine.ab_file import to_mapping
+
+        data = to_mapping(comparison, slots=False)
+        print_json(data | {"file": saved and str(saved), "exit_code": int(code)})
+    return code
 
 
 def exit_code(comparison: Comparison) -> Exit:

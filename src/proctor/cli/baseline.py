@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from proctor.runfolder.read import RunData
     from proctor.settings import Settings
     from proctor.verdicts.gate.baselines import Baseline
-    from proctor.verdicts.gate.side import Side
+    from proctor.verdicts.gate.inputs import GateInput
 
 
 @click.group(name="baseline")
@@ -59,7 +59,7 @@ def update(name: str, ref: str, reason: str, path: Path | None) -> int:
 def list_all(path: Path | None, as_json: bool) -> int:
     """List the baselines."""
     from proctor.cli.table import print_json, print_table, printable
-    from proctor.render.html.view import moment
+    from proctor.quantity import moment
 
     known = sorted(_read(path).values(), key=lambda each: each.name)
     if as_json:
@@ -83,19 +83,19 @@ def list_all(path: Path | None, as_json: bool) -> int:
 def show(name: str, path: Path | None, as_json: bool) -> int:
     """Show one baseline and the history of its updates."""
     from proctor.cli.table import print_json, print_table, printable, say
-    from proctor.render.html.view import moment
+    from proctor.quantity import moment
 
     found = _one(name, path)
     if as_json:
         print_json({**_facts(found), "history": [dict(each) for each in found.history]})
         return Exit.OK
-    results = found.side.results
-    say(f"{printable(found.name)}: {printable(results.label)}, {found.side.trials} trials", indent="  ")
-    say(f"digest {printable(found.side.digest)}", indent="  ")
+    results = found.run.results
+    say(f"{printable(found.name)}: {printable(results.label)}, {found.run.trials} trials", indent="  ")
+    say(f"digest {printable(found.run.digest)}", indent="  ")
     metrics = sorted({name for point in results.points for name in point.samples})
     print(f"{len(results.tasks)} tasks, {len(results.points)} points")
     say(f"metrics: {printable(', '.join(metrics) or 'none')}", indent="  ")
-    for metric, noise in found.side.noise.items():
+    for metric, noise in found.run.noise.items():
         source = printable(noise.get("source"))
         say(f"noise of {printable(metric)}: {printable(noise.get('sigma'))} ({source})", indent="  ")
     rows = [
@@ -133,20 +133,20 @@ def rm(name: str, path: Path | None) -> int:
 def _pin(name: str, ref: str, reason: str, path: Path | None, *, update: bool) -> int:
     import time
 
-    from proctor.cli.gate import opened
     from proctor.errors import UsageError
     from proctor.settings import load_settings
     from proctor.verdicts.gate import baselines
+    from proctor.verdicts.gate.open import opened
 
     settings = load_settings()
-    with opened(ref, settings) as (data, _):
-        if data is None:
+    with opened(ref, settings) as data:
+        if isinstance(data, dict):
             raise UsageError(f"{ref}: a summary file cannot be pinned; name the run or its folder")
-        side = _measured(data, settings)
+        run = _measured(data, settings)
     known = baselines.pin(
         baselines.read_baselines(_path(path)),
         name,
-        side,
+        run,
         run_name=data.info.name,
         reason=reason,
         at=time.time(),
@@ -155,29 +155,29 @@ def _pin(name: str, ref: str, reason: str, path: Path | None, *, update: bool) -
     )
     baselines.write_baselines(_path(path), known)
     verb = "moved" if update else "pinned"
-    print(f"{verb} {name} to run {side.results.run_id} in {_path(path)}; commit that file to share it")
+    print(f"{verb} {name} to run {run.results.run_id} in {_path(path)}; commit that file to share it")
     return Exit.OK
 
 
-def _measured(data: RunData, settings: Settings) -> Side:
+def _measured(data: RunData, settings: Settings) -> GateInput:
     """The run with every metric that it has, and the noise that the store knows of the times."""
     import math
     from dataclasses import replace
 
     from proctor.store.open import open_store
-    from proctor.verdicts.compare.history import noise_from_store
     from proctor.verdicts.compare.judge import is_time
-    from proctor.verdicts.gate.side import side_of
+    from proctor.verdicts.compare.open import noise_from_store
+    from proctor.verdicts.gate.inputs import input_of_run
 
-    side = side_of(data)
+    run = input_of_run(data)
     noise: dict[str, dict[str, Any]] = {}
-    metrics = {metric for point in side.results.points for metric in point.samples if is_time(metric)}
+    metrics = {metric for point in run.results.points for metric in point.samples if is_time(metric)}
     with open_store(settings.store_url, create=False) as store:
         for metric in sorted(metrics):
-            found = noise_from_store(store, side.results, side.results, metric)
+            found = noise_from_store(store, run.results, run.results, metric)
             if found and math.isfinite(found.df):
                 noise[metric] = {"sigma": found.sigma, "df": found.df, "source": found.source}
-    return replace(side, noise=noise)
+    return replace(run, noise=noise)
 
 
 def _path(path: Path | None) -> Path:
@@ -206,11 +206,11 @@ def _facts(each: Baseline) -> dict[str, Any]:
         "name": each.name,
         "run_id": each.run_id,
         "run_name": each.run_name,
-        "kind": each.side.results.kind,
-        "digest": each.side.digest,
+        "kind": each.run.results.kind,
+        "digest": each.run.digest,
         "commit": each.commit,
         "at": each.at,
         "reason": each.reason,
-        "trials": each.side.trials,
+        "trials": each.run.trials,
         "updates": len(each.history),
     }

@@ -26,8 +26,8 @@ def command(name: str, latest: bool, rollout: str | None, verbose: int, as_json:
     that breaks). 3: a gate is inconclusive. 4: trials were lost to the infrastructure or a provider. 130:
     interrupted. With gates the gate decides; otherwise 1 comes before 4.
     """
-    from proctor.cli.rollout_ref import check, find_run
     from proctor.cli.run import carry_out
+    from proctor.cli.summarize import check, find_run
     from proctor.runs.regrade import create_regrade
     from proctor.settings import load_settings
     from proctor.store.open import open_store

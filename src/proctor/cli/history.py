@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
 import click
 
+from proctor.cli.outputs import Outputs, takes_outputs
 from proctor.cli.reading import undisturbed
 from proctor.errors import Exit
 
@@ -27,38 +26,28 @@ from proctor.errors import Exit
     show_default=True,
     help="Maximum number of runs, newest first.",
 )
-@click.option(
-    "--html",
-    "html_file",
-    type=click.Path(path_type=Path, dir_okay=False),
-    help="Also write an HTML page to this file.",
-)
+@takes_outputs
 @click.option("--json", "as_json", is_flag=True, help="Print JSON instead of text.")
 @undisturbed
-def command(series: str, metric: str, only: str, last: int, html_file: Path | None, as_json: bool) -> int:
+def command(series: str, metric: str, only: str, last: int, as_json: bool, outputs: Outputs) -> int:
     """Show all runs named SERIES over time.
 
     Change-point detection finds lasting changes. Runs that the infrastructure broke are shown, but not
     counted.
     """
-    from proctor.cli.table import print_document, print_json
-    from proctor.render.results.history import history as shown
     from proctor.settings import load_settings
     from proctor.store.open import open_store
     from proctor.verdicts.history.collect import collect
-    from proctor.verdicts.history.document import to_mapping
 
     with open_store(load_settings().store_url, create=False) as store:
-        history = collect(store, series, metric=metric, last=last, only=only)
-    document = shown(history)
-    if html_file:
-        from proctor.render.document import html
+        found = collect(store, series, metric=metric, last=last, only=only)
+    if any(outputs) or not as_json:
+        from proctor.render.results.history import history
 
-        html.write(document, html_file)
+        outputs.show(history(found, folder=outputs.folder), quiet=as_json)
     if as_json:
-        print_json(to_mapping(history))
-    else:
-        print_document(document)
-        if html_file:
-            print(f"\nwritten: {html_file}")
+        from proctor.cli.table import print_json
+        from proctor.verdicts.history.document import to_mapping
+
+        print_json(to_mapping(found))
     return Exit.OK

@@ -12,6 +12,7 @@ from proctor.cli.live import line_for
 from proctor.cli.table import printable, seconds
 from proctor.cli.terminal import direct
 from proctor.model.arms import arm_of, named
+from proctor.model.document import Look
 from proctor.model.outcome import Outcome
 from proctor.model.plan import PlannedTrial
 from proctor.model.record import AttemptRecord
@@ -26,6 +27,14 @@ RUNNING = "▸"
 _QUIET_S = 20.0
 _LONGEST_LINE = 4096
 _LABEL = 34
+_STYLES: dict[Look, str] = {
+    "pass": "green",
+    "part": "green",
+    "fail": "red",
+    "own": "red",
+    "error": "bold yellow",
+    "none": "bold yellow",
+}
 
 
 class TaskLive:
@@ -76,8 +85,7 @@ class TaskLive:
 
     def ended(self, trial: PlannedTrial, record: AttemptRecord, counts: bool) -> None:
         """Fill its field, count it, and say what is news."""
-        from proctor.cli.rollouts_text import GREEN, RED, YELLOW, tone
-        from proctor.verdicts.rollouts.words import PENDING, glyph
+        from proctor.verdicts.rollouts.words import PENDING, glyph, look
 
         self.running.pop(trial.key, None)
         self._flush(trial)
@@ -85,8 +93,7 @@ class TaskLive:
             self.done += 1
             self._fresh += 1
             self.counts[_kind(record.outcome)] += 1
-            style = {GREEN: "green", RED: "red", YELLOW: "bold yellow"}[tone(record.outcome)]
-            self.grid.put(trial, glyph(record.outcome), style)
+            self.grid.put(trial, glyph(record.outcome), _STYLES[look(record.outcome)])
         else:
             self.grid.put(trial, PENDING, "dim")
         if self.quiet:

@@ -213,13 +213,17 @@ def _as_json(trial: PlannedTrial, state: str, attempts: int, logs: list[Log]) ->
 
 def _print(run: _Run, wanted: _Wanted, show: Callable[[str, bytes], None]) -> int:
     from proctor.cli.table import printable
+    from proctor.model.place import attempt_folder
     from proctor.render.trial_logs import chosen, folder_of, logs_in, read
 
     logs = logs_in(folder_of(run.folder, wanted.trial, wanted.attempt))
     picked = chosen(logs, wanted.name)
-    wanted.require(picked, logs)
+    # Nothing empty is written: an attempt that was judged and has no log printed nothing.
+    silent = not logs and (run.folder / attempt_folder(wanted.trial, wanted.attempt)).is_dir()
+    if not silent:
+        wanted.require(picked, logs)
     if not any(log.size_bytes for log in picked):
-        print(f"empty: {', '.join(log.name for log in picked)}", file=sys.stderr)
+        print(f"empty: {', '.join(log.name for log in picked) or 'no log'}", file=sys.stderr)
         if why := run.failure(wanted.trial, wanted.attempt):
             print("\n".join(map(printable, why.splitlines())), file=sys.stderr)
     for log in picked:

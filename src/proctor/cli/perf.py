@@ -9,8 +9,11 @@ from typing import TYPE_CHECKING
 
 import click
 
+from proctor.cli.outputs import Outputs, takes_document
+
 if TYPE_CHECKING:
     from proctor.engine.base import Listener
+    from proctor.model.document import Document
     from proctor.runs.perf.run import PerfResult
 
 _FILE = click.Path(path_type=Path, dir_okay=False)
@@ -60,6 +63,7 @@ _FILE = click.Path(path_type=Path, dir_okay=False)
     is_flag=True,
     help="Use this machine's own system instead of a scenario's images; the built-in scenario always does.",
 )
+@takes_document
 @click.option("-v", "--verbose", is_flag=True, help="Print a line per episode.")
 @click.option("--json", "as_json", is_flag=True, help="Print the summary and the verdict as JSON.")
 def command(
@@ -76,8 +80,9 @@ def command(
     host_root: bool,
     verbose: bool,
     as_json: bool,
+    outputs: Outputs,
 ) -> int:
-    """Run a scenario of small episodes, write the perf-* files with charts, and judge them.
+    """Run a scenario of small episodes, write the perf-* files with charts and a page, and judge them.
 
     Exit code 0: the gate holds; 1: an episode did not end as the scenario expects, a rule broke, or
     --strict-spec found a file that is not as it should be; 4: only the infrastructure failed; 130:
@@ -108,65 +113,52 @@ def command(
             yield live
 
     result = run_perf(request, load_settings(), listen=listen)
+    page, document = _write_page(result)
+    outputs.write(document)
     if as_json:
-        _print_json(result)
+        _print_json(result, page)
     else:
-        _print(result)
+        from proctor.cli.table import print_document, say
+
+        print_document(document)
+        say(f"report: {page}")
     return result.exit_code
 
 
-def _print_json(result: PerfResult) -> None:
+def _write_page(result: PerfResult) -> tuple[Path, Document]:
+    """The result as a page beside its files, which hold everything that it shows."""
+    from proctor.model.trial import RunStatus
+    from proctor.render.document.html import write
+    from proctor.render.results.perf import perf
+    from proctor.runfolder.files import read_document
+
+    named = {path.name.split("-")[1]: path for path in result.files if path.suffix == ".json"}
+    folder, manifest = named["manifest"].parent, named["manifest"].name
+    metrics, series = (read_document(folder, named[kind].name) for kind in ("metrics", "series"))
+    how = "cancelled" if result.status is RunStatus.CANCELLED else "interrupted"
+    document = perf(
+        result.summary,
+        metrics,
+        series,
+        gate=result.gate,
+        problems=result.problems,
+        stopped="" if result.gate else how,
+        files=result.files,
+    )
+    page = folder / manifest.replace("perf-manifest-", "perf-report-").replace(".json", ".html")
+    write(document, page)
+    return page, document
+
+
+def _print_json(result: PerfResult, page: Path) -> None:
     from proctor.cli.table import print_json
-    from proctor.render.gate.document import to_mapping
 
     print_json(
         {
             "summary": result.summary,
-            "files": [str(path) for path in result.files],
+            "files": [str(path) for path in (*result.files, page)],
             "problems": list(result.problems),
-            "gate": to_mapping(result.gate) if result.gate else None,
+            "gate": result.gate.to_dict() if result.gate else None,
             "status": result.status.value,
         }
     )
-
-
-def _print(result: PerfResult) -> None:
-    from proctor.cli.table import print_table, say, seconds
-    from proctor.model.trial import RunStatus
-    from proctor.quantity import show
-
-    summary = result.summary
-    count = max(1, summary["episodes"])
-    left = summary["run_artifacts"]
-    say(
-        f"{summary['episodes']} episodes, {summary['failure_count']} not as expected, "
-        f"{seconds(summary['wall_clock_total_s'])} with {summary['summary']['workers']} workers "
-        f"({summary['throughput_eps']:g} per second)"
-    )
-    say(
-        f"an episode: median {seconds(summary['summary']['p50_wall_clock_s'])}, "
-        f"p95 {seconds(summary['summary']['p95_wall_clock_s'])}, "
-        f"longest {seconds(summary['max_wall_clock_s'])}; "
-        f"{100 * summary['overhead_share']:.1f} % of it is harness overhead"
-    )
-    spent = summary["overhead_s"]
-    print_table(
-        ["an episode", *spent],
-        [["mean", *(seconds(value / count) for value in spent.values())]],
-        right=range(1, 1 + len(spent)),
-    )
-    say(f"left on disk: {left['file_count']} files, {show('_bytes', left['total_bytes'])} in {left['root']}")
-    growing = ", ".join(f"{name} {word}" for name, word in summary["growth"].items())
-    say(f"growth: {growing}")
-    for reason, times in summary["failure_reasons"].items():
-        say(f"failure: {reason} ({times}×)")
-    for problem in result.problems:
-        say(f"not as specified: {problem}")
-    if result.gate:
-        for each in result.gate.results:
-            say(f"{'✓' if each.verdict == 'pass' else '✗'} {each.written.title}: {each.sentence}")
-        say(result.gate.sentence)
-    else:
-        how = "cancelled" if result.status is RunStatus.CANCELLED else "interrupted"
-        say(f"{how}: finished episodes are saved; there is no verdict")
-    say(f"files: {result.files[-1]} and {len(result.files) - 1} more in that folder")

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 import click
 
+from proctor.cli.outputs import Outputs, takes_document
 from proctor.cli.reading import undisturbed
 from proctor.cli.spec_options import takes_sources
 from proctor.errors import Exit, UsageError
@@ -30,6 +31,7 @@ if TYPE_CHECKING:
     type=click.Path(path_type=Path, file_okay=False),
     help="Write to this folder instead of the run's own.",
 )
+@takes_document
 @takes_sources
 @click.option("--open/--no-open", "show", default=False, help="Open the page in a browser afterwards.")
 @click.option("--json", "as_json", is_flag=True, help="Print what was written, and the summary, as JSON.")
@@ -41,6 +43,7 @@ def command(
     sources: tuple[str, ...],
     show: bool,
     as_json: bool,
+    outputs: Outputs,
 ) -> int:
     """Write the reports of RUN: its id, a unique beginning of it, its name, `latest`, or its folder.
 
@@ -57,6 +60,10 @@ def command(
     make_folder(folder)
     before = _files(folder)
     failures = write_reports(data, folder, formats or None)
+    if any(outputs):
+        from proctor.render.results.run import run_document
+
+        outputs.write(run_document(data))
     written = sorted(name for name, seen in _files(folder).items() if before.get(name) != seen)
     if as_json:
         print_json(

@@ -126,7 +126,7 @@ def carry_out(job: ReadyRun, *, verbose: int, as_json: bool, done: int = 0, wait
     from proctor.cli.table import print_json
     from proctor.engine.stop import Stop
     from proctor.model.trial import RunStatus
-    from proctor.render.gate.document import to_mapping
+    from proctor.render.results.gate import gate
     from proctor.runfolder.read import RunData
     from proctor.verdicts.run.summary import summary
 
@@ -134,14 +134,17 @@ def carry_out(job: ReadyRun, *, verbose: int, as_json: bool, done: int = 0, wait
     status = bring_to_end(job, verbose=verbose, quiet=as_json, done=done, wait=wait, stop=stop)
     data = RunData.from_folder(job.folder)
     if not as_json:
-        print_result(data)
+        from proctor.cli.table import print_document
+        from proctor.render.results.run import brief
+
+        print_document(brief(data))
         print(f"report: {job.folder / 'report.html'}")
     judged = gate_run(data, job.spec.gates, job.settings) if status is RunStatus.DONE else None
     if as_json:
-        print_json(summary(data) | ({"gate": to_mapping(judged)} if judged else {}))
+        print_json(summary(data) | ({"gate": judged.to_dict()} if judged else {}))
     elif judged:
         print()
-        show(judged)
+        show(judged, gate(judged))
     if status is RunStatus.CANCELLED:
         print(f"run {job.info.id} was cancelled; finished trials are saved", file=sys.stderr)
         return Exit.INTERRUPTED
@@ -164,9 +167,9 @@ def _how_to_go_on(job: ReadyRun, stop: Stop) -> str:
 def exit_code(data: RunData) -> Exit:
     """What the outcomes of a run mean to a shell: `errors.EXIT_MEANING`, in the order of `EXIT_ORDER`."""
     from proctor.model.outcome import Blame, Outcome
+    from proctor.verdicts.run.survey import survey
 
-    outcomes = [trial.outcome for trial in data.trials if trial.outcome]
-    blames = {outcome.blame for outcome in outcomes if outcome is not Outcome.PASSED}
+    blames = {outcome.blame for outcome in survey(data).outcomes if outcome is not Outcome.PASSED}
     # An agent that fails is a result; an experiment that does was not measured.
     to_repair = {Blame.TASK, Blame.AUTHOR} | ({Blame.AGENT} if data.info.kind == "experiment" else set())
     if blames & to_repair:
@@ -174,15 +177,3 @@ def exit_code(data: RunData) -> Exit:
     if blames & {Blame.INFRASTRUCTURE, Blame.PROVIDER}:
         return Exit.INFRASTRUCTURE
     return Exit.OK
-
-
-def print_result(data: RunData) -> None:
-    """What a run came to: points of experiments, or scores and the matrix of rollouts."""
-    if data.info.kind == "task":
-        from proctor.cli.rollouts_text import print_rollouts
-
-        print_rollouts(data)
-        return
-    from proctor.cli.points_text import print_points
-
-    print_points(data)

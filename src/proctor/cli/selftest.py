@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from proctor.cli.ab import Share, judging_options
+from proctor.cli.ab import judging_options
+from proctor.cli.quantities import Share
 from proctor.errors import Exit
 
 if TYPE_CHECKING:

@@ -11,16 +11,16 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from proctor.errors import Exit
+from proctor.quantity import duration
 
 if TYPE_CHECKING:
+    from proctor.model.document import Block, Cell, Document, Section
     from proctor.model.record import AttemptRow
     from proctor.model.run import RunInfo
     from proctor.store.store import Store
 
 FIRST_TRIALS = 20
 _OTHER_METRICS = 3
-_LEFT = 37
-"""Where the last column begins."""
 MOST_LABELS = 5_000
 """Runs of more points show the whole name of each."""
 
@@ -43,29 +43,48 @@ def command(ref: str, all_trials: bool, as_json: bool) -> int:
         if as_json:
             _print_json(store, info, shown)
         else:
-            _print_run(store, info)
-            if info.kind == "task" and info.done:
-                _print_scores(store, info)
-            _print_trials(store, info, shown, all_trials=all_trials)
+            from proctor.cli.table import print_document
+
+            print_document(_document(store, info, shown, all_trials=all_trials))
     return Exit.OK
 
 
-def _print_run(store: Store, info: RunInfo) -> None:
-    from proctor.cli.ls import date_text, outcomes_text, status_text, took_text
-    from proctor.cli.table import bold, printable, say
+def _document(store: Store, info: RunInfo, rows: Iterator[AttemptRow], *, all_trials: bool) -> Document:
+    from proctor.model.document import Document, Facts, Section, filled
     from proctor.model.run import HOST_ROOT
+
+    facts = tuple(
+        (name, _fact_text(name, value)) for name, value in info.environment.items() if value is not None
+    )
+    host = f"{HOST_ROOT}. " if info.host_root else ""
+    return Document(
+        kind=f"{info.kind} run",
+        title=info.name,
+        headline=f"{host}{info.name}  {info.id}",
+        about=tuple(_about(store, info)),
+        warnings=store.warnings(info.id),
+        sections=filled(
+            [
+                Section(title="Environment", blocks=(Facts(pairs=facts),) if facts else ()),
+                *_scores(store, info),
+                _trials(store, info, rows, all_trials=all_trials),
+            ]
+        ),
+        folder=info.folder,
+    )
+
+
+def _about(store: Store, info: RunInfo) -> Iterator[tuple[str, str]]:
+    from proctor.cli.ls import date_text, outcomes_text, status_text, took_text
 
     states = store.state_counts(info.id)
     left = ", ".join(f"{states[each]} {each}" for each in ("pending", "leased", "running") if states[each])
-    if info.host_root:
-        print(HOST_ROOT)
-    print(bold(printable(f"{info.name}  {info.id}")))
     lines = {
         "status": status_text(info, stalled=info.id in store.stalled()),
         "trials": f"{info.done} of {info.total} done" + (f"; {left}" if left else ""),
         "outcomes": outcomes_text(info.counts),
         "started": f"{date_text(info.started_at or info.created_at)}, took {took_text(info)}",
-        "seed": info.seed,
+        "seed": str(info.seed),
         "tags": ", ".join(info.tags),
         "notes": info.notes,
         "folder": info.folder,
@@ -73,59 +92,54 @@ def _print_run(store: Store, info: RunInfo) -> None:
         "vcs": _vcs_text(info.vcs),
         "versions": ", ".join(f"{name} {version}" for name, version in info.versions.items()),
     }
-    for name, value in lines.items():
-        if value not in {"", None}:
-            say(f"{name:<11} {printable(value)}", indent=" " * 12)
-    for warning in store.warnings(info.id):
-        say(f"{'warning':<11} {printable(warning)}", indent=" " * 12)
-    facts = {name: _fact_text(name, value) for name, value in info.environment.items() if value is not None}
-    width = max(map(len, facts), default=0)
-    for number, (name, text) in enumerate(facts.items()):
-        if not number:
-            print()
-        say(printable(f"{name:<{width}}  {text}"), indent=" " * (width + 2))
+    yield from ((name, value) for name, value in lines.items() if value)
 
 
-def _print_scores(store: Store, info: RunInfo) -> None:
-    from proctor.cli.rollouts_text import print_rollouts
+def _scores(store: Store, info: RunInfo) -> list[Section]:
+    """Matrix and score of rollouts, as their report has them."""
+    if info.kind != "task" or not info.done:
+        return []
+    from proctor.render.results.rollouts import first
     from proctor.runfolder.read import RunData
 
-    print()
-    print_rollouts(RunData.from_store(store, info.id, brief=True))
+    return first(RunData.from_store(store, info.id, brief=True))
 
 
-def _print_trials(store: Store, info: RunInfo, rows: Iterator[AttemptRow], *, all_trials: bool) -> None:
+def _trials(store: Store, info: RunInfo, rows: Iterator[AttemptRow], *, all_trials: bool) -> Section:
+    from proctor.model.document import Column, Section, Table, Text
+    from proctor.render.results.cells import outcome_of
+
     fixed, labels = _labels(store, info)
-    from proctor.cli.table import bold, line_width, printable, say, seconds
-    from proctor.render.document.terminal import clean
-    from proctor.render.layout import wrapped
-
-    room = line_width()
-    notes: set[str] = set()
-    for number, row in enumerate(rows):
-        if not number:
-            time_of = "took" if info.kind == "task" else "median"
-            print()
-            if fixed:
-                say(f"fixed: {printable(fixed)}", indent="  ")
-            print(bold(f"{'trial':>6}  {'outcome':<16}  {time_of:>9}  what"))
+    notes: dict[str, None] = {}
+    cells: list[tuple[Cell | str, ...]] = []
+    for row in rows:
         record = row.record
         middle = _middle(record.metrics.get("duration_s"))
-        took = record.took_s if middle is None else middle
         again = f"  (attempt {record.number})" if record.number > 1 else ""
         more = "".join(f"  {text}" for text in (*_metrics(row), *_failure(row)))
-        label = labels.get(row.trial.index, row.trial.label)
-        text = printable(f"{label}{more}{again}")
-        what, *rest = [text] if room is None else wrapped(text, max(20, room - _LEFT))
-        print(f"{row.trial.index:>6}  {record.outcome:<16}  {seconds(took):>9}  {what}")
-        for line in rest:
-            print(" " * _LEFT + line)
-        notes.update(record.notes)
-    hidden = 0 if all_trials else sum(info.counts.values()) - FIRST_TRIALS
-    if hidden > 0:
-        say(f"{'…':>6}  and {hidden} more; 'proctor show {info.id} --trials' lists all")
-    for note in sorted(notes):
-        say(f"{'note':<11} {clean(note)}", indent=" " * 12)
+        what = f"{labels.get(row.trial.index, row.trial.label)}{more}{again}"
+        took = duration(record.took_s if middle is None else middle)
+        cells.append((str(row.trial.index), outcome_of(record.outcome), took, what))
+        notes.update(dict.fromkeys(record.notes))
+    time_of = "took" if info.kind == "task" else "median"
+    columns = (
+        Column("trial", "number"),
+        Column("outcome", "whole"),
+        Column(time_of, "number"),
+        Column("what", "prose"),
+    )
+    table = Table(
+        columns=columns,
+        rows=tuple(cells),
+        total=len(cells) if all_trials else sum(info.counts.values()),
+        rest=f"'proctor show {info.id} --trials' lists all",
+    )
+    said = [f"fixed: {fixed}"] if fixed else []
+    noted = [Text(text=f"note: {each}", quiet=True) for each in sorted(notes)]
+    blocks: tuple[Block, ...] = (
+        (*(Text(text=each, quiet=True) for each in said), table, *noted) if cells else ()
+    )
+    return Section(title="Trials", blocks=blocks)
 
 
 def _labels(store: Store, info: RunInfo) -> tuple[str, dict[int, str]]:

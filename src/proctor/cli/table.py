@@ -117,7 +117,8 @@ def print_document(document: Document) -> None:
     """A whole result, as wide as the terminal."""
     from proctor.render.document.terminal import lines
 
-    for line in lines(document, line_width()):
+    shown = lines(document, line_width(), style=styled) if colour() else lines(document, line_width())
+    for line in shown:
         print(bold(line.text) if line.bold else line.text)
 
 

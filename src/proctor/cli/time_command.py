@@ -10,7 +10,9 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from proctor.cli.ab import Duration, Share, progress_line, stopping
+from proctor.cli.ab import progress_line, stopping
+from proctor.cli.outputs import takes_outputs
+from proctor.cli.quantities import Duration, Share
 from proctor.cli.terminal import progress
 from proctor.errors import Exit
 
@@ -60,8 +62,7 @@ FEWEST_TO_COMPARE = 4
 )
 @click.option("--export", "export_file", type=click.Path(path_type=Path, dir_okay=False), metavar="FILE",
               help="Write all values to this JSON file.")  # fmt: skip
-@click.option("--html", "html_file", type=click.Path(path_type=Path, dir_okay=False), metavar="FILE",
-              help="Also write an HTML page to this file.")  # fmt: skip
+@takes_outputs
 @click.option("--json", "as_json", is_flag=True, help="Print JSON instead of text.")
 def command(texts: tuple[str, ...], **asked: Any) -> int:
     """Time each COMMAND; with two or more, compare each with the first.
@@ -232,18 +233,14 @@ def _asked(asked: dict[str, Any], runs: int | None) -> Asked:
 
 
 def _answer(data: dict[str, Any], asked: dict[str, Any], document: Document) -> None:
-    from proctor.cli.table import print_document, print_json
+    from proctor.cli.table import print_json
     from proctor.engine.time_file import save
-    from proctor.render.document import html
 
     if asked["as_json"]:
         print_json(data)
-    else:
-        print_document(document)
+    asked["outputs"].show(document, quiet=asked["as_json"])
     if asked["export_file"]:
         save(data, asked["export_file"])
-    if asked["html_file"]:
-        html.write(document, asked["html_file"])
 
 
 def _exit_code(verdicts: list[Verdict]) -> Exit:

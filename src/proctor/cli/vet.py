@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 import click
 
+from proctor.cli.outputs import Outputs, takes_document
 from proctor.cli.spec_options import takes_datasets, takes_pass_env
 
 if TYPE_CHECKING:
@@ -65,6 +66,7 @@ FOLDER = "certificates"
     type=click.Path(path_type=Path, file_okay=False),
     help="Folder for the certificates. [the run's folder]",
 )
+@takes_document
 @click.option(
     "-v", "--verbose", count=True, help="Print a line per trial; twice: also what agents and tests print."
 )
@@ -84,6 +86,7 @@ def command(
     out: Path | None,
     verbose: int,
     as_json: bool,
+    outputs: Outputs,
 ) -> int:
     """Vet tasks: folders, datasets or ZIPs. The run id of an interrupted vetting finishes that one.
 
@@ -123,7 +126,7 @@ def command(
         print(f"interrupted; continue with: proctor vet {job.info.id}", file=sys.stderr)
         return Exit.INTERRUPTED
     found = certificates_of(job.info.id, settings)
-    return report(found, job.info.id, out or job.folder / FOLDER, as_json=as_json)
+    return report(found, job.info.id, out or job.folder / FOLDER, outputs, as_json=as_json)
 
 
 def chosen(only: str | None) -> tuple[Check, ...]:
@@ -185,16 +188,16 @@ def certificates_of(run_id: str, settings: Settings) -> tuple[TaskCertificate, .
     )
 
 
-def report(found: Sequence[TaskCertificate], run_id: str, folder: Path, *, as_json: bool) -> int:
+def report(
+    found: Sequence[TaskCertificate], run_id: str, folder: Path, outputs: Outputs, *, as_json: bool
+) -> int:
     """Write the certificates and print them; the exit code."""
     from datetime import UTC, datetime
 
-    from proctor.cli.table import print_document, print_json
+    from proctor.cli.table import print_json
     from proctor.model.place import safe_name
-    from proctor.render.document import html
-    from proctor.render.document.markdown import markdown
     from proctor.render.results.vet import certificates
-    from proctor.runfolder.files import make_folder, write_atomic, write_json
+    from proctor.runfolder.files import make_folder, write_json
     from proctor.verdicts.vet.certificate import exit_code
     from proctor.verdicts.vet.document import summary
 
@@ -203,12 +206,8 @@ def report(found: Sequence[TaskCertificate], run_id: str, folder: Path, *, as_js
     make_folder(folder)
     for each in data["certificates"]:
         write_json(folder / f"{safe_name(each['task'].replace('/', '__'))}.json", each)
-    document = certificates(found, run_id=run_id, folder=folder)
-    write_atomic(folder / "README.md", markdown(document))
-    html.write(document, folder / "index.html")
+    files = outputs._replace(html_file=folder / "index.html", markdown_file=folder / "README.md")
+    files.show(certificates(found, run_id=run_id, folder=folder), quiet=as_json)
     if as_json:
         print_json(data)
-    else:
-        print_document(document)
-        print(f"\ncertificates: {folder / 'index.html'}")
     return exit_code(found)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from functools import partial
 from pathlib import Path
 
@@ -29,8 +29,6 @@ from proctor.model.document import (
 )
 from proctor.model.document import interval as ends
 from proctor.quantity import duration
-from proctor.render.charts.forest import Branch, forest
-from proctor.render.charts.pairs import Pair, pairs
 from proctor.render.labels import apart, heading
 
 CLOCKS = {"cpu": "CPU", "wall": "elapsed"}
@@ -169,55 +167,66 @@ def _pictures(results: Sequence[PointResult]) -> Section:
 
 def forest_of(results: Sequence[PointResult]) -> Chart:
     """Every point on both clocks, or of many points on the clock that leads."""
-    _, labels = apart([result.label for result in results])
-    branches = list(_branches(results, labels if len(results) > 1 else [""]))
-    margin = results[0].finding.margin
     return Chart(
         title="B over A",
-        draw=partial(
-            forest,
-            rows=branches,
-            title="B over A",
-            ratio=True,
-            band=(1 / (1 + margin), 1 + margin),
-            axis="B/A, log scale; less than 1 is faster",
-        ),
+        draw=lambda: _forest(results),
         caption=(
             "Lines: the intervals that the verdicts use, which hold over all looks together. Grey: the "
-            f"margin of {margin:.1%}; a difference counts when it is certain and larger than that (coloured)."
+            f"margin of {results[0].finding.margin:.1%}; a difference counts when it is certain and larger "
+            "than that (coloured)."
         ),
     )
 
 
-def _branches(results: Sequence[PointResult], labels: Sequence[str]) -> Iterator[Branch]:
-    for result, label in zip(results, labels, strict=True):
-        found: Sequence[Finding | ClockFinding] = result.finding.clocks or [result.finding]
-        for each in found if len(results) == 1 else [result.finding]:
-            yield Branch(
-                label=label or f"{CLOCKS[each.clock]} time",
-                value=1 + each.change,
-                low=1 + each.low,
-                high=1 + each.high,
-                told=f"{each.change:+.1%} ({interval(each)})",
-                tone={Verdict.SLOWER: "bad", Verdict.FASTER: "good"}.get(each.verdict or Verdict.SAME, ""),
-            )
+def _forest(results: Sequence[PointResult]) -> partial[str]:
+    from proctor.render.charts.forest import Branch, forest
+
+    _, labels = apart([result.label for result in results])
+    single, margin = len(results) == 1, results[0].finding.margin
+    rows = [
+        Branch(
+            label=f"{CLOCKS[each.clock]} time" if single else label,
+            value=1 + each.change,
+            low=1 + each.low,
+            high=1 + each.high,
+            text=f"{each.change:+.1%} ({interval(each)})",
+            tone={Verdict.SLOWER: "bad", Verdict.FASTER: "good"}.get(each.verdict or Verdict.SAME, ""),
+        )
+        for result, label in zip(results, labels, strict=True)
+        for each in (single and result.finding.clocks) or [result.finding]
+    ]
+    return partial(
+        forest,
+        rows=rows,
+        title="B over A",
+        ratio=True,
+        band=(1 / (1 + margin), 1 + margin),
+        axis="B/A, log scale; less than 1 is faster",
+    )
 
 
 def _in_order(results: Sequence[PointResult]) -> Chart:
-    _, labels = apart([result.label for result in results])
-    drawn = [
-        Pair(label=label, a=pair_s(result, "a"), b=pair_s(result, "b"))
-        for result, label in zip(results[:MOST_PANELS], labels, strict=False)
-    ]
-    some = f" The first {len(drawn)} of {len(results)} points." if len(drawn) < len(results) else ""
+    count = min(len(results), MOST_PANELS)
+    some = f" The first {count} of {len(results)} points." if count < len(results) else ""
     return Chart(
         title="Every pair in the order measured",
-        draw=partial(pairs, drawn=drawn, metric="call_s", each="pairs"),
+        draw=lambda: _pairs(results),
         caption=(
             "Time of one call in each pair: A in blue, B in orange; dashed: their medians. What disturbs the "
             f"machine moves both sides of a pair alike.{some}"
         ),
     )
+
+
+def _pairs(results: Sequence[PointResult]) -> partial[str]:
+    from proctor.render.charts.pairs import Pair, pairs
+
+    _, labels = apart([result.label for result in results])
+    drawn = [
+        Pair(label=label, a=pair_s(result, "a"), b=pair_s(result, "b"))
+        for result, label in zip(results[:MOST_PANELS], labels, strict=False)
+    ]
+    return partial(pairs, drawn=drawn, metric="call_s", each="pairs")
 
 
 def _method(found: Comparison) -> Section:

@@ -48,14 +48,10 @@ def _point(result: PointResult, *, slots: bool) -> dict[str, Any]:
     data: dict[str, Any] = {
         "label": result.label,
         "params": dict(result.params),
-        "verdict": result.verdict.value,
         "sentence": sentence(result),
-        **{key: value for key, value in asdict(result.finding).items() if key != "verdict"},
-        "ratio": 1 + result.finding.change,
+        **judged(result),
         "call_s": {"a": call_s(result, "a"), "b": call_s(result, "b")},
         "log_ratios": _log_ratios(result),
-        "self_check": asdict(result.check),
-        "confirmed": result.confirmed,
         "calibration": asdict(result.calibration) if result.calibration else None,
     }
     data["machine"] = {
@@ -68,6 +64,17 @@ def _point(result: PointResult, *, slots: bool) -> dict[str, Any]:
     if slots:
         data["pairs_data"] = [pair.to_mapping() for pair in result.pairs]
     return data
+
+
+def judged(result: PointResult) -> dict[str, Any]:
+    """What was found at one point; `proctor time` writes the same."""
+    return {
+        **asdict(result.finding),
+        "verdict": result.verdict.value,
+        "ratio": 1 + result.finding.change,
+        "confirmed": result.confirmed,
+        "self_check": asdict(result.check),
+    }
 
 
 def _log_ratios(result: PointResult) -> list[float]:

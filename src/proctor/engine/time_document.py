@@ -29,8 +29,6 @@ from proctor.model.document import (
 )
 from proctor.model.document import interval as ends
 from proctor.quantity import MISSING, duration
-from proctor.render.charts import distribution
-from proctor.render.charts.distribution import Sample
 
 SHELL_SHARE = 0.05
 """From here on a reader should know how much of a time is the shell's own."""
@@ -159,24 +157,27 @@ def _numbers(walls: Sequence[Sequence[float]], cpus: Sequence[Sequence[float]], 
 def _pictures(
     names: Sequence[str], results: Sequence[PointResult], walls: Sequence[Sequence[float]]
 ) -> Section:
-    samples = [
-        Sample(label=f"{letter(place)} {name}"[:40], values=values)
-        for place, (name, values) in enumerate(zip(names, walls, strict=True))
-        if len(values) > 1
-    ]
     blocks = [forest_of(results)] if results else []
-    if samples:
-        chart = (
-            partial(distribution.rows, samples=samples[:MOST_ROWS], metric=METRIC)
-            if len(samples) > 1
-            else partial(distribution.histogram, sample=samples[0], metric=METRIC)
-        )
+    if any(len(values) > 1 for values in walls):
         caption = (
             "Elapsed time of every run. Box: the middle half of the values; whiskers: p5 to p95; thick line: "
             "median; dots: single values."
         )
-        blocks.append(Chart(title="Every time", draw=chart, caption=caption))
+        blocks.append(Chart(title="Every time", draw=lambda: _distributions(names, walls), caption=caption))
     return Section(title="Pictures", blocks=tuple(blocks), name="pictures")
+
+
+def _distributions(names: Sequence[str], walls: Sequence[Sequence[float]]) -> partial[str]:
+    from proctor.render.charts import distribution
+
+    samples = [
+        distribution.Sample(label=f"{letter(place)} {name}"[:40], values=values)
+        for place, (name, values) in enumerate(zip(names, walls, strict=True))
+        if len(values) > 1
+    ]
+    if len(samples) > 1:
+        return partial(distribution.rows, samples=samples[:MOST_ROWS], metric=METRIC)
+    return partial(distribution.histogram, sample=samples[0], metric=METRIC)
 
 
 def _notes(timed: Timed, walls: Sequence[Sequence[float]]) -> list[str]:

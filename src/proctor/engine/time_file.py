@@ -11,6 +11,7 @@ from typing import Any
 
 from proctor.analysis.distributions import t_quantile
 from proctor.engine.ab import PointResult
+from proctor.engine.ab_file import judged
 from proctor.engine.time_commands import Timed
 from proctor.engine.time_statements import TimedStatements
 from proctor.errors import StoreError
@@ -116,16 +117,12 @@ def _entry(text: str, name: str, times: Sequence[float]) -> dict[str, Any]:
 
 
 def _compared(result: PointResult) -> dict[str, Any]:
-    finding = {key: value for key, value in asdict(result.finding).items() if key != "verdict"}
-    other = next((each for each in finding["clocks"] if each["clock"] != finding["clock"]), None)
+    found = judged(result)
+    other = next((each for each in found["clocks"] if each["clock"] != found["clock"]), None)
     return {
         "name": result.label,
-        "verdict": result.verdict.value,
-        "ratio": 1 + result.finding.change,
-        **finding,
+        **found,
         "other_clock": other,
-        "confirmed": result.confirmed,
-        "self_check": asdict(result.check),
         "orders": [pair.order for pair in result.pairs],
     }
 

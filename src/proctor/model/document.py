@@ -6,7 +6,7 @@ Every kind of result is built as one of these, and each renderer shows every kin
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, fields, is_dataclass
 from functools import partial
 from typing import Any, Literal
@@ -17,6 +17,9 @@ Tone = Literal["", "good", "warn", "bad"]
 """What an outcome means to a reader; nothing for one that is neither good nor bad."""
 Kind = Literal["text", "number", "whole", "prose"]
 """How a column behaves where there is little room: text is cut, prose is wrapped, the others stay."""
+Look = Literal["pass", "part", "fail", "own", "error", "none"]
+"""What a sign of a matrix looks like: passed, passed in part, failed; a letter for what else an agent caused;
+hatched for what it did not cause; empty for what has no result."""
 MARKS: Mapping[Tone, str] = {"good": "✓", "warn": "!", "bad": "✗"}
 """A sign for each tone, because a colour alone says nothing."""
 
@@ -38,6 +41,8 @@ class Cell:
     """A remark in smaller letters after the text."""
     code: bool = False
     strong: bool = False
+    share: float | None = None
+    """A part of a whole, from 0 to 1: a bar on pages."""
 
 
 def number(text: str, value: float | None, *, strong: bool = False, note: str = "") -> Cell:
@@ -87,14 +92,20 @@ class Table:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Chart:
-    """A picture. `draw` returns SVG; its arguments are the data, and all are given by name."""
+    """A picture: a call that returns SVG. Its arguments are the data, and all are given by name."""
 
     title: str
-    draw: partial[str]
+    draw: partial[str] | Callable[[], partial[str]]
+    """The call, or a function that makes it: then nothing is gathered or imported until a page wants it."""
     caption: str = ""
     """How to read the picture, and what it does not show."""
     text: tuple[str, ...] = ()
     """Lines that say the same where there are no pictures; none where a table has the numbers."""
+
+    @property
+    def call(self) -> partial[str]:
+        """What draws it."""
+        return self.draw if isinstance(self.draw, partial) else self.draw()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -141,6 +152,8 @@ class Entry:
     notes: tuple[str, ...] = ()
     items: tuple[Cell | str, ...] = ()
     code: str = ""
+    folded: str = ""
+    """What its code says while it is folded away on a page; a terminal then leaves it out."""
     name: str = ""
     """The part of an address that leads here."""
 
@@ -150,9 +163,52 @@ class Entries:
     """Several things, each with its outcome."""
 
     entries: tuple[Entry, ...]
+    brief: int = 0
+    """How many a terminal shows; 0 for all."""
 
 
-Block = Table | Chart | Facts | Text | Listed | Code | Entries
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Sign:
+    """One trial of a matrix, or one task: a single character, and what it looks like on a page."""
+
+    text: str
+    look: Look
+    tooltip: str = ""
+    href: str = ""
+    level: float | None = None
+    """How much of it is filled, from 0 to 1."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Matrix:
+    """Signs in rows and columns: tasks and who took part. Its text form has a letter for each sign."""
+
+    columns: tuple[Column, ...]
+    """Who took part; the note says what they came to."""
+    rows: tuple[tuple[str, tuple[tuple[Sign, ...], ...]], ...]
+    """A label, and the signs of each column; no sign where somebody had nothing to do."""
+    legend: tuple[tuple[Sign, str], ...] = ()
+    """What the signs mean."""
+    counted: bool = True
+    """Whether the number of passes stands behind the signs of each field on a page."""
+    caption: str = ""
+    brief: int = 0
+    """How many rows a terminal shows; 0 for all."""
+    total: int = 0
+    """How many rows there would be, when these are not all of them."""
+    rest: str = "--json lists all of them"
+    """Where those are that are not shown."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Fold:
+    """Parts that are folded away on a page, and left out in a terminal."""
+
+    title: str
+    blocks: tuple[Block, ...]
+
+
+Block = Table | Chart | Facts | Text | Listed | Code | Entries | Matrix | Fold
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -164,6 +220,8 @@ class Section:
     note: str = ""
     name: str = ""
     """The part of an address that leads here."""
+    aside: bool = False
+    """Whether a terminal leaves it out, because the page and the file have it."""
 
     def __bool__(self) -> bool:
         return bool(self.blocks)
@@ -174,7 +232,7 @@ class Document:
     """One result."""
 
     kind: str
-    """run, ab, time, vet, history, aa, gate or compare"""
+    """run, perf, ab, time, vet, history, aa, gate or compare"""
     title: str
     headline: str
     """What came out, in a sentence."""
@@ -211,8 +269,9 @@ def _plain(value: Any) -> Any:
     if is_dataclass(value):
         kind = {"type": type(value).__name__.lower()} if isinstance(value, Block) else {}
         return {**kind, **dict(_fields(value))}
-    if isinstance(value, partial):
-        return {"chart": value.func.__name__, "data": _plain(value.keywords)}
+    if callable(value):
+        call = value if isinstance(value, partial) else value()
+        return {"chart": call.func.__name__, "data": _plain(call.keywords)}
     if isinstance(value, Mapping):
         return {str(name): _plain(each) for name, each in value.items()}
     if isinstance(value, float) and not math.isfinite(value):

@@ -22,7 +22,12 @@ def safe_name(text: str) -> str:
 
 def trial_folder(trial: PlannedTrial) -> str:
     """The trial's folder. The index makes it unique; `org/task` becomes `org__task`."""
-    return f"trials/{safe_name(trial.subject.replace('/', '__'))}/{trial.index}"
+    return planned_folder(trial.subject, trial.index)
+
+
+def planned_folder(subject: str, index: int) -> str:
+    """The same, by what it is made of."""
+    return f"trials/{safe_name(subject.replace('/', '__'))}/{index}"
 
 
 def attempt_folder(trial: PlannedTrial, number: int) -> str:

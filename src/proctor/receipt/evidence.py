@@ -14,7 +14,7 @@ from proctor.model.record import Artifact, AttemptRecord, AttemptRow
 from proctor.quantity import number
 from proctor.receipt.differences import Difference, Findings, said, same
 from proctor.receipt.document import File
-from proctor.render.rollouts.trial_files import rubrics_of, weighted
+from proctor.render.results.trial_files import rubrics_of, weighted
 from proctor.runfolder.result import artifact_paths
 from proctor.runfolder.series import NAME as SERIES
 from proctor.trial.point.calibrate import aggregate

@@ -14,8 +14,8 @@ from proctor.model.plan import Plan, PlannedTrial
 from proctor.model.record import AttemptRecord, AttemptRow
 from proctor.model.run import RunInfo
 from proctor.render.reporters import built_in
-from proctor.render.rollouts.folder import write_run
-from proctor.render.rollouts.trial_files import files_of
+from proctor.render.results.folder import write_run
+from proctor.render.results.trial_files import files_of
 from proctor.runfolder.files import make_folder, write_json
 from proctor.runfolder.read import RunData
 from proctor.runfolder.result import ResultWriter

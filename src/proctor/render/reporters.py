@@ -46,12 +46,10 @@ def _place(reporter: Reporter) -> tuple[str, str]:
 
 def built_in() -> dict[str, Reporter]:
     """The reporters that are always there; imported when a report is written, not before."""
-    from proctor.render import markdown
-    from proctor.render.html import page
-    from proctor.render.rollouts import folder as rollouts
+    from proctor.render.results.folder import write_markdown, write_page, write_rollouts
     from proctor.verdicts.run import summary
 
-    return {"json": summary.write, "md": markdown.write, "html": page.write, "rollouts": rollouts.write}
+    return {"json": summary.write, "md": write_markdown, "html": write_page, "rollouts": write_rollouts}
 
 
 def available() -> dict[str, Reporter | str]:

@@ -15,7 +15,7 @@ from typing import Self
 
 from proctor.model.place import attempt_folder, trial_folder
 from proctor.model.plan import PlannedTrial
-from proctor.render.rollouts.trial_files import EVAL_LOG
+from proctor.render.results.trial_files import EVAL_LOG
 
 CHUNK = 1 << 16
 _PARTS = (".1", ".2")

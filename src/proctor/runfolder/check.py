@@ -8,35 +8,30 @@ from typing import Any, TypeVar
 import msgspec
 
 from proctor.errors import UsageError
-from proctor.model.plan import PlannedTrial
-from proctor.model.record import AttemptRecord
-from proctor.model.run import RunInfo
 from proctor.runfolder.files import decode
+from proctor.store.rows import decoder
 
 T = TypeVar("T")
 
-TRIAL = msgspec.json.Decoder(PlannedTrial)
-ATTEMPT = msgspec.json.Decoder(AttemptRecord)
-RUN = msgspec.json.Decoder(RunInfo)
 _WHERE = re.compile(r"(?s)(.*) - at `\$\.?(.*?)`")
 _MISSING = re.compile(r"Object missing required field `(.*)`")
 
 
-def read_line(line: bytes, decoder: msgspec.json.Decoder[T], place: str) -> T:
-    """What a decoder's type says of a JSON object; fields of a later version are passed over."""
+def read_line(line: bytes, kind: type[T], place: str) -> T:
+    """What a type says of a JSON object; fields of a later version are passed over."""
     try:
-        return decoder.decode(line)
+        return decoder(kind).decode(line)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
         # Said better by the careful reader, which also takes the lone surrogates that Python writes.
-        return checked(decode(line, place), decoder, place)
+        return checked(decode(line, place), kind, place)
 
 
-def checked(data: Any, decoder: msgspec.json.Decoder[T], place: str) -> T:
+def checked(data: Any, kind: type[T], place: str) -> T:
     """The same of decoded JSON; where it is wrong, the error says which field is."""
     if not isinstance(data, dict):
         raise UsageError(f"{place}: a JSON object is expected here")
     try:
-        return msgspec.convert(data, decoder.type)
+        return msgspec.convert(data, kind)
     except msgspec.ValidationError as error:
         raise UsageError(f"{place}: {_sentence(str(error))}") from None
 

@@ -9,7 +9,7 @@ import re
 import shutil
 import stat
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -42,16 +42,28 @@ def beside_of(path: Path) -> Path:
     return path.with_name(f".{path.name[:100]}.{os.getpid()}-{os.urandom(4).hex()}.tmp")
 
 
-def write_atomic(path: Path, content: str | bytes) -> None:
-    """Write beside, then rename: a reader sees the old file or the new one, never a part."""
-    data = content.encode("utf-8", "replace") if isinstance(content, str) else content
+def write_atomic(path: Path, content: str | bytes | Iterable[str]) -> None:
+    """Write beside, then rename: a reader sees the old file or the new one, never a part.
+
+    What comes in parts is written as it comes, and is never whole in memory.
+    """
+    parts: Iterable[str | bytes] = (content,) if isinstance(content, str | bytes) else content
     beside = beside_of(path)
     try:
-        beside.write_bytes(data)
+        with beside.open("wb") as file:
+            for part in parts:
+                file.write(part.encode("utf-8", "replace") if isinstance(part, str) else part)
         beside.replace(path)
     except OSError as error:
-        beside.unlink(missing_ok=True)
         raise write_error(path, error) from error
+    finally:
+        beside.unlink(missing_ok=True)
+
+
+def listed(items: Iterable[str]) -> Iterator[str]:
+    """The items of a JSON list, one on each line."""
+    for number, item in enumerate(items):
+        yield f",\n  {item}" if number else f"  {item}"
 
 
 _ONCE = os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC | os.O_NOFOLLOW

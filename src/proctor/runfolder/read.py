@@ -21,7 +21,7 @@ from proctor.model.run import RunInfo
 from proctor.model.trial import RunStatus
 from proctor.processes import without_collections
 from proctor.quantity import number
-from proctor.runfolder.check import RUN, TRIAL, checked
+from proctor.runfolder.check import checked
 from proctor.runfolder.compact import Compactor
 from proctor.runfolder.files import read_document
 from proctor.runfolder.series import read_series
@@ -31,8 +31,10 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 
-ITERATIONS_KEPT = 25_000
+ITERATIONS_KEPT = 250_000
 """Iteration rows held in memory for the charts; the rest stay in the store or the folder."""
+COMPACT_ITERATIONS_KEPT = 10_000
+"""The same of runs whose records are held compactly: a chart has no room for so many points."""
 COMPACT_FROM = 5_000
 """Records of runs with more trials than this are held compactly."""
 
@@ -156,7 +158,9 @@ def read_manifest(path: Path) -> tuple[RunInfo, list[PlannedTrial], tuple[str, .
     plan = manifest.get("plan")
     if not isinstance(plan, dict) or not isinstance(plan.get("trials"), list):
         raise UsageError(f"{place}: 'plan.trials' is missing")
-    planned = [checked(each, TRIAL, f"{place}: plan.trials[{at}]") for at, each in enumerate(plan["trials"])]
+    planned = [
+        checked(each, PlannedTrial, f"{place}: plan.trials[{at}]") for at, each in enumerate(plan["trials"])
+    ]
     warnings = plan.get("warnings", [])
     if not isinstance(warnings, list) or not all(isinstance(each, str) for each in warnings):
         raise UsageError(f"{place}: 'plan.warnings' must hold text")
@@ -168,7 +172,7 @@ def read_manifest(path: Path) -> tuple[RunInfo, list[PlannedTrial], tuple[str, .
     if (path / "summary.json").exists():
         run |= _part(read_document(path, "summary.json"), "run", str(path / "summary.json"))
     run["folder"] = str(path.resolve())
-    return checked(run, RUN, place), planned, tuple(warnings)
+    return checked(run, RunInfo, place), planned, tuple(warnings)
 
 
 def _part(document: dict[str, Any], name: str, place: str) -> dict[str, Any]:
@@ -205,8 +209,8 @@ def _gather(
 ) -> RunData:
     """Attempts to their trials. The same attempt twice, or two that count: the later row is right."""
     metric = metric_of(info.kind)
-    budget = ITERATIONS_KEPT
     compactor = Compactor() if len(planned) > COMPACT_FROM else None
+    budget = COMPACT_ITERATIONS_KEPT if compactor else ITERATIONS_KEPT
     places = {trial.key: at for at, trial in enumerate(planned)}
     attempts: list[tuple[AttemptRecord, ...]] = [()] * len(planned)
     counted: list[int | None] = [None] * len(planned)

@@ -16,8 +16,8 @@ from msgspec.structs import asdict
 
 from proctor.errors import UsageError
 from proctor.model.plan import PlannedTrial
-from proctor.model.record import SCHEMA_VERSION, AttemptRow
-from proctor.runfolder.check import ATTEMPT, TRIAL, read_line
+from proctor.model.record import SCHEMA_VERSION, AttemptRecord, AttemptRow
+from proctor.runfolder.check import read_line
 from proctor.runfolder.files import encode, regular_file, write_error
 
 NAME = "series.jsonl"
@@ -29,9 +29,6 @@ class _Mark(msgspec.Struct, gc=False):
 
     counts: bool
     run_id: str = ""
-
-
-_MARK = msgspec.json.Decoder(_Mark)
 
 
 def encode_row(run_id: str, row: AttemptRow) -> bytes:
@@ -54,11 +51,11 @@ def decode_row(
     trials: Mapping[str, PlannedTrial] | None = None,
 ) -> AttemptRow:
     """One line read back, every field checked."""
-    mark = read_line(line, _MARK, place)
+    mark = read_line(line, _Mark, place)
     if run_id is not None and mark.run_id != run_id:
         raise UsageError(f"{place}: a row of run {mark.run_id!r:.80} in the folder of run {run_id!r}")
-    record = read_line(line, ATTEMPT, place)
-    trial = (trials or {}).get(record.key) or read_line(line, TRIAL, place)
+    record = read_line(line, AttemptRecord, place)
+    trial = (trials or {}).get(record.key) or read_line(line, PlannedTrial, place)
     return AttemptRow(record, counts=mark.counts, trial=trial)
 
 

@@ -32,8 +32,7 @@ if TYPE_CHECKING:
     from proctor.store.blobs import Blobs
     from proctor.store.store import Store
 
-Told = TypeVar("Told")
-"""What whoever writes the reports has to say."""
+T = TypeVar("T")
 Written = dict[tuple[str, int], bool]
 """(trial key, attempt number) → whether that attempt counts."""
 
@@ -115,7 +114,7 @@ class RunFolder:
 
         self._reconcile({(row.record.key, row.record.number): row.counts for row in rows()}, rows)
 
-    def finish(self, data: RunData, report: Callable[[RunData, Path], Told]) -> Told:
+    def finish(self, data: RunData, report: Callable[[RunData, Path], T]) -> T:
         """Complete the series from the data and let `report` write what is made of it into the folder."""
         if not (self.path / "manifest.json").exists():
             self.begin(data.info, Plan(trials=tuple(t.planned for t in data.trials), warnings=data.warnings))

@@ -13,7 +13,6 @@ from proctor.model.trial import Lease
 from proctor.runs.planning import experiment_sources, network_allow
 from proctor.runs.ready import sandbox_name
 from proctor.runs.secrets import granted, known_secrets, redactor_for, values_of
-from proctor.store.blobs import Blobs
 
 if TYPE_CHECKING:
     from proctor.runs.running import ReadyRun
@@ -38,7 +37,7 @@ class WorkerContext:
     """Hears that a budget of the run, or of the day, is spent: no more trials are to begin."""
 
 
-OpenExecutor = Callable[["ReadyRun", Blobs, WorkerContext], Executor]
+OpenExecutor = Callable[["ReadyRun", WorkerContext], Executor]
 """Makes the executor of a run for a worker."""
 
 
@@ -59,7 +58,7 @@ def kind_of(run: ReadyRun) -> Kind:
     return KINDS[run.info.execution]
 
 
-def _experiment(run: ReadyRun, blobs: Blobs, worker: WorkerContext) -> Executor:
+def _experiment(run: ReadyRun, worker: WorkerContext) -> Executor:
     from proctor.trial.experiment_trial import ExperimentExecutor
 
     spec = run.spec
@@ -70,7 +69,7 @@ def _experiment(run: ReadyRun, blobs: Blobs, worker: WorkerContext) -> Executor:
         sources=experiment_sources(spec),
         timeout_s=spec.timeout_s,
         contended=spec.parallel > 1,
-        blobs=blobs,
+        blobs=run.inputs.blobs,
         worker=worker.name,
         home=run.settings.home,
         secrets=values_of(spec),
@@ -78,31 +77,31 @@ def _experiment(run: ReadyRun, blobs: Blobs, worker: WorkerContext) -> Executor:
     )
 
 
-def _task(run: ReadyRun, blobs: Blobs, worker: WorkerContext) -> Executor:
+def _task(run: ReadyRun, worker: WorkerContext) -> Executor:
     from proctor.trial.task_executor import TaskExecutor
 
-    return TaskExecutor(task_setting(run, blobs, worker), task_plans(run))
+    return TaskExecutor(task_setting(run, worker), task_plans(run))
 
 
-def _regrade(run: ReadyRun, blobs: Blobs, worker: WorkerContext) -> Executor:
+def _regrade(run: ReadyRun, worker: WorkerContext) -> Executor:
     from proctor.runs.regrade import Workspaces
     from proctor.trial.regrade import RegradeExecutor
 
-    workspaces = Workspaces(run.info.graded_run, run.settings, blobs)
-    return RegradeExecutor(task_setting(run, blobs, worker), task_plans(run), workspaces.of)
+    workspaces = Workspaces(run.info.graded_run, run.settings, run.inputs.blobs)
+    return RegradeExecutor(task_setting(run, worker), task_plans(run), workspaces.of)
 
 
-def _vet(run: ReadyRun, blobs: Blobs, worker: WorkerContext) -> Executor:
+def _vet(run: ReadyRun, worker: WorkerContext) -> Executor:
     from proctor.runs.vet.executor import VetExecutor
 
-    setting = task_setting(run, blobs, worker)
+    setting = task_setting(run, worker)
     return VetExecutor(setting, task_plans(run), cache_dir=run.settings.cache_dir)
 
 
-def _perf(run: ReadyRun, blobs: Blobs, worker: WorkerContext) -> Executor:
+def _perf(run: ReadyRun, worker: WorkerContext) -> Executor:
     from proctor.runs.perf.executor import perf_executor
 
-    return perf_executor(run, blobs, worker)
+    return perf_executor(run, worker)
 
 
 KINDS = {
@@ -115,9 +114,7 @@ KINDS = {
 }
 
 
-def task_setting(
-    run: ReadyRun, blobs: Blobs, worker: WorkerContext, backend: Backend | None = None
-) -> TaskSetting:
+def task_setting(run: ReadyRun, worker: WorkerContext, backend: Backend | None = None) -> TaskSetting:
     """What all rollouts of a run share: its back end, its images, its secrets."""
     from proctor.runs.models import model_gateway
     from proctor.sandbox.base import RootOptions
@@ -136,10 +133,10 @@ def task_setting(
         backend=backend,
         make_root=images.root,
         end_builds=images.close,
-        collector=Collector(run.folder, blobs),
+        collector=Collector(run.folder, run.inputs.blobs),
         timeout_s=spec.timeout_s,
         models=model_gateway(
-            spec, run.info.id, settings, blobs, redactor_for(spec, settings), worker.on_spent
+            spec, run.info.id, settings, run.inputs.blobs, redactor_for(spec, settings), worker.on_spent
         ),
         given=granted(spec),
         secrets=known_secrets(spec, settings),

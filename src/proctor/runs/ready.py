@@ -43,8 +43,8 @@ def check_gates(spec: Spec, plan: Plan, *, file: str = "") -> None:
         return
     from proctor.model.run import RunInfo
     from proctor.model.trial import RunStatus
-    from proctor.verdicts.gate.before import check_fields
     from proctor.verdicts.gate.rules import read_rules
+    from proctor.verdicts.gate.thresholds import check_fields
 
     info = RunInfo(
         id="the run", name=spec.name, kind=spec.kind, status=RunStatus.PENDING, created_at=0.0, seed=spec.seed

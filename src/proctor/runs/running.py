@@ -301,7 +301,7 @@ async def _ready(
 ) -> Executor:
     """The executor, with everything made ready; a run that cannot begin is taken back."""
     try:
-        executor = open_executor(run, run.inputs.blobs, context)
+        executor = open_executor(run, context)
     except BaseException:
         _withdraw(store, run)
         raise

@@ -95,7 +95,7 @@ class Server:
         try:
             run = await calls(self._ready, store, info)
             context = WorkerContext(self.name, note=store.note, on_spent=spent)
-            executor = kind_of(run).open(run, run.inputs.blobs, context)
+            executor = kind_of(run).open(run, context)
         except ProctorError as error:
             if self.run:
                 raise

@@ -55,7 +55,7 @@ class Lower:
         """Where a link points."""
         place = self.place(path)
         with suppress(OSError):
-            return str(Path(place).readlink()) if place else None
+            return os.readlink(place) if place else None  # noqa: PTH115 - many per trial
         return None
 
     def names(self, folder: str) -> set[str]:

@@ -20,11 +20,13 @@ from proctor.sandbox.lower import Lower
 from proctor.sandbox.network_rules import RESOLVER
 
 _HOST_ETC = (
-    "alternatives", "bash.bashrc", "ca-certificates", "ca-certificates.conf", "debian_version", "fonts",
+    "bash.bashrc", "ca-certificates", "ca-certificates.conf", "debian_version", "fonts",
     "gai.conf", "host.conf", "inputrc", "ld.so.cache", "ld.so.conf", "ld.so.conf.d", "locale.alias",
-    "localtime", "mime.types", "nsswitch.conf", "os-release", "pki/tls/certs", "profile", "protocols",
-    "services", "shells", "ssl/certs", "ssl/openssl.cnf", "terminfo", "timezone",
+    "localtime", "mime.types", "nsswitch.conf", "os-release", "profile", "protocols",
+    "services", "shells", "ssl/openssl.cnf", "terminfo", "timezone",
 )  # fmt: skip
+_HOST_ETC_FOLDERS = ("alternatives", "pki/tls/certs", "ssl/certs")
+"""Hundreds of links each: shown as they are, because copying them takes longer than all the rest."""
 _FOLDERS = {
     "app": 0o755, "boot": 0o755, "dev": 0o755, "etc": 0o755, "home": 0o755, "logs": 0o755,
     "logs/agent": 0o777, "logs/artifacts": 0o777, "logs/verifier": 0o777, "media": 0o755, "mnt": 0o755,
@@ -107,7 +109,8 @@ def stack(root: Root, *, top: Path, host_layer: Path | None, name: str) -> Stack
 
 @cache
 def _host_binds() -> tuple[tuple[Path, str], ...]:
-    plain = (Path("/") / each for each in ("usr", "bin", "sbin", "lib", "lib32", "lib64"))
+    etc = (f"etc/{each}" for each in _HOST_ETC_FOLDERS)
+    plain = (Path("/") / each for each in ("usr", "bin", "sbin", "lib", "lib32", "lib64", *etc))
     return tuple((folder, str(folder)) for folder in plain if folder.is_dir() and not folder.is_symlink())
 
 
@@ -117,7 +120,8 @@ Own = Callable[[Path], Awaitable[None]]
 
 async def host_skeleton(cache_dir: Path, own: Own) -> Path:
     """The lowest layer of a host root: empty folders and the few files of /etc that programs need."""
-    known = [_FOLDERS, _ACCOUNTS, _GROUP, *(each for name in _HOST_ETC for each in _signs(f"/etc/{name}"))]
+    signs = (each for name in _copied() for each in _signs(f"/etc/{name}"))
+    known = [_FOLDERS, _ACCOUNTS, _GROUP, [target for _, target in _host_binds()], *signs]
     return await _layer(cache_dir, f"host-root-{_digest(known)}", _fill_skeleton, own)
 
 
@@ -208,13 +212,21 @@ def _fill_skeleton(root: Path) -> None:
         if host.is_symlink():
             (root / name).symlink_to(host.readlink())
     (root / "var/run").symlink_to("/run")
-    for name in _HOST_ETC:
+    for _, shown in _host_binds():
+        (root / shown.lstrip("/")).mkdir(parents=True, exist_ok=True)
+    for name in _copied():
         source, target = Path("/etc") / name, root / "etc" / name
         if source.exists() or source.is_symlink():
             target.parent.mkdir(parents=True, exist_ok=True)
             _copy(str(source), str(target))
     for name, text in (("passwd", _ACCOUNTS), ("group", _GROUP), ("mtab", "")):
         (root / "etc" / name).write_text(text)
+
+
+def _copied() -> list[str]:
+    """What of /etc is copied: also folders to show that are links here."""
+    shown = {target for _, target in _host_binds()}
+    return [*_HOST_ETC, *(name for name in _HOST_ETC_FOLDERS if f"/etc/{name}" not in shown)]
 
 
 def _copy(source: str, target: str) -> None:

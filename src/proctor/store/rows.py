@@ -50,7 +50,7 @@ class Measured(Struct, frozen=True, gc=False):
     @property
     def metrics(self) -> dict[str, Any]:
         """The aggregates, decoded."""
-        return _ANY.decode(self.written_metrics)
+        return decoder(Plain).decode(self.written_metrics)
 
 
 class ResultRow(Struct, frozen=True, gc=False):
@@ -84,10 +84,16 @@ class _TrialDocument(Struct, gc=False):
     path: str | None
 
 
-_RECORD = msgspec.json.Decoder(AttemptRecord)
-_MEASURED = msgspec.json.Decoder(Measured)
-_TRIAL = msgspec.json.Decoder(_TrialDocument)
-_ANY = msgspec.json.Decoder(dict[str, Any])
+Plain = dict[str, Any]
+_DECODERS: dict[Any, Any] = {}
+
+
+def decoder(kind: type[T]) -> msgspec.json.Decoder[T]:
+    """The decoder of a type, made when first needed: that takes a millisecond, and commands need few."""
+    found: msgspec.json.Decoder[T] | None = _DECODERS.get(kind)
+    if found is None:
+        found = _DECODERS[kind] = msgspec.json.Decoder(kind)
+    return found
 
 
 def dump(value: Any) -> str:
@@ -110,17 +116,17 @@ def pack(value: Any) -> bytes:
 @decodes
 def unpack(data: bytes) -> dict[str, Any]:
     """The inverse of `pack`."""
-    return decode(data, _ANY)
+    return decode(data, Plain)
 
 
-def decode(data: bytes, decoder: msgspec.json.Decoder[T]) -> T:
-    """What a decoder's type says of packed JSON; the rest is passed over."""
+def decode(data: bytes, kind: type[T]) -> T:
+    """What a type says of packed JSON; the rest is passed over."""
     text = data if data[:1] == b"{" else zlib.decompress(data)
     try:
-        return decoder.decode(text)
+        return decoder(kind).decode(text)
     except (msgspec.DecodeError, UnicodeDecodeError):
         # Earlier versions wrote NaN, and Python writes lone surrogates: JSON for Python only.
-        return msgspec.convert(json.loads(text), decoder.type)
+        return msgspec.convert(json.loads(text), kind)
 
 
 def column(text: str) -> str:
@@ -150,7 +156,7 @@ def run_info(
     row: Row, counts: Mapping[tuple[str, str], int], detail: Mapping[str, Any] | None = None
 ) -> RunInfo:
     """A run from `queries.RUN_COLUMNS`; without `detail` it has no spec and no environment."""
-    head = decode(row[8].encode(), _ANY)
+    head = decode(row[8].encode(), Plain)
     by_outcome: dict[str, int] = {}
     for (_, outcome), number in sorted(counts.items()):
         by_outcome[outcome] = by_outcome.get(outcome, 0) + number
@@ -213,7 +219,7 @@ def needs_of(info: RunInfo, memory_bytes: Mapping[str, int]) -> Callable[[Planne
 @decodes
 def planned_trial(row: Row) -> PlannedTrial:
     """A planned trial from `queries.TRIAL_COLUMNS`; what many have in common they share."""
-    about = decode(row[10].encode(), _TRIAL)
+    about = decode(row[10].encode(), _TrialDocument)
     return PlannedTrial(
         index=row[0],
         key=row[1],
@@ -253,7 +259,7 @@ def attempt_record(row: Row, key: str) -> AttemptRecord:
     }
     body = row[7] if row[7][:1] == b"{" else zlib.decompress(row[7])
     rest = b"}" if body == b"{}" else b"," + body[1:]
-    return decode(msgspec.json.encode(columns)[:-1] + rest, _RECORD)
+    return decode(msgspec.json.encode(columns)[:-1] + rest, AttemptRecord)
 
 
 def brief_record(row: Row, key: str) -> AttemptRecord:
@@ -276,7 +282,7 @@ def result_rows(page: Sequence[Row]) -> Iterator[ResultRow]:
     nothing = Measured()
     for row in page:
         doc = row[6]
-        about = decode(doc.encode(), _TRIAL) if row[2] == "experiment" or _OPTIONS in doc else None
+        about = decode(doc.encode(), _TrialDocument) if row[2] == "experiment" or _OPTIONS in doc else None
         yield ResultRow(
             key=row[1],
             subject=row[3],
@@ -297,16 +303,16 @@ def result_rows(page: Sequence[Row]) -> Iterator[ResultRow]:
 def _measured(data: bytes) -> Measured:
     text = data if data[:1] == b"{" else zlib.decompress(data)
     try:
-        return _MEASURED.decode(text)
+        return decoder(Measured).decode(text)
     except (msgspec.DecodeError, UnicodeDecodeError):
         # As in `decode`; metrics are wanted as text, so it is written again as JSON for everybody.
-        return _MEASURED.decode(encode(json.loads(text), escape=False).encode("utf-8", "replace"))
+        return decoder(Measured).decode(encode(json.loads(text), escape=False).encode("utf-8", "replace"))
 
 
 @decodes
 def event(row: Row) -> Event:
     """An event from `queries.EVENTS`."""
-    data = decode(row[5].encode(), _ANY)
+    data = decode(row[5].encode(), Plain)
     return Event(id=row[0], run_id=row[1], at=row[2], kind=row[3], trial_key=row[4], data=data)
 
 

@@ -1,6 +1,7 @@
 """Folders as blobs: packed the same on any machine, and unpacked once per digest into a cache.
 
 A packed folder holds names, bytes, links and which files can be executed: what a task's digest covers too.
+Most runs find theirs stored already, so what packing needs is imported when it is.
 """
 
 from __future__ import annotations
@@ -10,8 +11,6 @@ import io
 import os
 import shutil
 import stat
-import tarfile
-import tempfile
 import time
 from collections.abc import Mapping
 from contextlib import suppress
@@ -40,6 +39,8 @@ def put_tree(blobs: Blobs, members: Members, name: str, scratch: Path) -> Artifa
         packed = io.BytesIO()
         _pack(members, packed)
         return blobs.put_bytes(packed.getvalue(), name, _MEDIA_TYPE)
+    import tempfile
+
     scratch.mkdir(parents=True, exist_ok=True)
     with tempfile.NamedTemporaryFile(dir=scratch, prefix=_PARTIAL) as file:
         _pack(members, file)
@@ -55,6 +56,8 @@ def get_tree(blobs: Blobs, digest: str, cache: Path) -> Path:
     target = cache / digest
     if target.is_dir():
         return target
+    import tempfile
+
     cache.mkdir(parents=True, exist_ok=True)
     _remove_abandoned(cache)
     beside = Path(tempfile.mkdtemp(dir=cache, prefix=_PARTIAL))
@@ -77,6 +80,8 @@ def forget_tree(digest: str, cache: Path) -> None:
 
 
 def _pack(members: Members, target: IO[bytes]) -> None:
+    import tarfile
+
     # Of the formats that Python writes this one has no times of its own, and any length of name.
     with tarfile.open(fileobj=target, mode="w", format=tarfile.GNU_FORMAT) as tar:
         for name, member in sorted(members.items()):
@@ -101,6 +106,8 @@ def _pack(members: Members, target: IO[bytes]) -> None:
 
 
 def _unpack(source: _Hashing, folder: Path, digest: str) -> None:
+    import tarfile
+
     try:
         with tarfile.open(fileobj=source, mode="r|") as tar:
             tar.extractall(folder, filter="tar")

@@ -33,7 +33,7 @@ def capture_environment() -> dict[str, Any]:
         "memory_available_bytes": _meminfo("MemAvailable"),
         "load": [round(each, 2) for each in os.getloadavg()],
         "container": _container(),
-        "virtual_machine": _is_virtual(),
+        "virtual_machine": "hypervisor" in _cpuinfo().get("flags", "").split(),
         "cpu_quota": _cpu_quota(),
         "python": _python(),
         "packages": dict(sorted(packages())),
@@ -153,10 +153,6 @@ def _container() -> str | None:
         if word in control:
             return word
     return named or None
-
-
-def _is_virtual() -> bool:
-    return "hypervisor" in _cpuinfo().get("flags", "").split()
 
 
 def _cpu_quota() -> float | None:

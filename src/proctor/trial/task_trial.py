@@ -30,16 +30,8 @@ from proctor.model.trial import Lease
 from proctor.sandbox.base import Limits, Root, Sandbox, SandboxRequest
 from proctor.trial.collect import base_of
 from proctor.trial.progress import LiveEvents, Logs, Phases
+from proctor.trial.task import blame
 from proctor.trial.task.agent import begin_trajectory, work
-from proctor.trial.task.blame import (
-    compare,
-    failure_of,
-    is_broken,
-    is_hosts,
-    lost_to_host,
-    own_limits,
-    said,
-)
 from proctor.trial.task.declared import run_hooks, services_missing
 from proctor.trial.task.models import AttemptModels, RunBudgetSpent, new_token
 from proctor.trial.task.prepare import TaskTrialPlan
@@ -227,13 +219,13 @@ class TaskAttempt:
                 return
             judged.append(verdict)
             lost -= 1
-            if self.outcome is Outcome.BUDGET_EXHAUSTED or self.interrupted or is_broken(verdict):
+            if self.outcome is Outcome.BUDGET_EXHAUSTED or self.interrupted or blame.is_broken(verdict):
                 break
             if too_low(step.min_reward, verdict):
                 lost = 0
                 break
         whole = combine(self.task.reward_strategy, judged, lost)
-        broken = judged[-1].failure if judged and is_broken(judged[-1]) else None
+        broken = judged[-1].failure if judged and blame.is_broken(judged[-1]) else None
         self._take(replace(whole, failure=broken))
 
     async def _step_begins(self, step: Step, *, first: bool) -> bool:
@@ -242,7 +234,7 @@ class TaskAttempt:
             try:
                 await make_ready(self.sandbox, step, cwd=self.workdir, env=self.env, first=first)
             except (TaskError, SandboxError) as error:
-                if first or await is_hosts(error, self.sandbox):
+                if first or await blame.is_hosts(error, self.sandbox):
                     raise
                 self.notes.append(f"step '{step.name}' could not begin: {error}")
                 return False
@@ -262,7 +254,7 @@ class TaskAttempt:
                 try:
                     await keep(step)
                 except Exception as error:
-                    if await is_hosts(error, self.sandbox):
+                    if await blame.is_hosts(error, self.sandbox):
                         raise
                     self.notes.append(f"{what}: {self.redactor.text(str(error))}")
         return await self._verdict(step)
@@ -298,7 +290,7 @@ class TaskAttempt:
         except BudgetExhausted as error:
             self._end(Outcome.BUDGET_EXHAUSTED, error)
         except SandboxError as error:
-            if self.controls is None or await is_hosts(error, self.sandbox):
+            if self.controls is None or await blame.is_hosts(error, self.sandbox):
                 raise
             self.interrupted = True
             self._end(Outcome.AGENT_ERROR, error)
@@ -317,19 +309,19 @@ class TaskAttempt:
         except (TaskError, ProviderError):
             raise
         except Exception as error:
-            if self.controls is None or await is_hosts(error, self.sandbox):
+            if self.controls is None or await blame.is_hosts(error, self.sandbox):
                 raise
-            failure = failure_of(error, "verify", self.redactor)
+            failure = blame.failure_of(error, "verify", self.redactor)
             verdict = Verdict(outcome=Outcome.VERIFIER_ERROR, failure=failure)
         if verdict.reward is not None or self.controls is None:
             return verdict
         if self.outcome is not None and not self.interrupted:
             self.notes.append(
-                f"the tests could not judge what the agent left, which counts as 0: {said(verdict)}"
+                f"the tests could not judge what the agent left, which counts as 0: {blame.said(verdict)}"
             )
             return verdict
         with self.phases.phase("control"):
-            verdict, control = await compare(self, step, verdict)
+            verdict, control = await blame.compare(self, step, verdict)
         self.notes.append(control.in_words)
         self.artifacts.append(self.setting.collector.keep(self.folder, "control.json", control.to_json()))
         if verdict.reward is None:
@@ -377,7 +369,7 @@ class TaskAttempt:
             self.reward = verdict.reward if verdict.reward is not None else 0.0
 
     def _end(self, outcome: Outcome, error: BaseException, message: str = "") -> None:
-        failure = failure_of(error, self.phases.current, self.redactor, message)
+        failure = blame.failure_of(error, self.phases.current, self.redactor, message)
         if outcome.retryable and is_lasting(error):
             failure = structs.replace(failure, type=Failure.lasting_type(failure.type))
         self.outcome, self.failure = outcome, failure
@@ -391,9 +383,9 @@ class TaskAttempt:
             info = self.sandbox.info()
             self.ledger = {**info.ledger, "backend": info.backend, "limits": limits_asked(self.limits)}
             self.ledger["enforced"] = dict(info.enforced)
-            self.notes += own_limits(self.ledger)
+            self.notes += blame.own_limits(self.ledger)
             # Killed by the host for memory or disk, or cut off by it: it cannot be judged.
-            if self.outcome is not Outcome.PASSED and (lost := lost_to_host(self.ledger)):
+            if self.outcome is not Outcome.PASSED and (lost := blame.lost_to_host(self.ledger)):
                 (self.outcome, self.failure), self.reward = lost, None
         if self.scratch:
             shutil.rmtree(self.scratch, ignore_errors=True)

@@ -22,6 +22,7 @@ from proctor.model.document import (
     interval,
     number,
     outcome,
+    to_mapping,
 )
 from proctor.render.document.html import html, sections, write
 from proctor.render.document.markdown import markdown
@@ -113,6 +114,8 @@ EVERYWHERE = [
     "aside",
     "item",
     "x = ```1```",
+    "the other page",
+    "other.html",
 ]
 
 
@@ -172,3 +175,24 @@ def test_many_warnings_are_counted_on_a_page():
     many = Document(kind="x", title="t", headline="h", warnings=tuple(f"warning {at}" for at in range(30)))
     assert "and 10 more" in html(many)
     assert "warning 29" in markdown(many)
+
+
+def test_a_comment_is_cut_between_its_parts_and_says_where_the_rest_is():
+    whole = markdown(document())
+    short = markdown(document(), most=len(whole) // 2, rest="the rest is elsewhere")
+    assert len(short) <= len(whole) // 2
+    assert short.endswith("the rest is elsewhere\n")
+    assert whole.startswith(short.removesuffix("the rest is elsewhere\n"))
+    assert markdown(document(), most=len(whole), rest="x") == whole
+
+
+def test_a_long_table_is_folded_in_markdown_too():
+    assert "<details><summary>2 points</summary>\n\n| point" in markdown(document())
+
+
+def test_a_chart_that_is_gathered_late_is_drawn_and_written_the_same():
+    late = Chart(title="Picture", draw=lambda: partial(drawn, level=0.5))
+    whole = Document(kind="x", title="t", headline="h", sections=(Section(blocks=(late,)),))
+    assert "<svg>0.5</svg>" in html(whole)
+    (chart,) = to_mapping(whole)["sections"][0]["blocks"]
+    assert chart["draw"] == {"chart": "drawn", "data": {"level": 0.5}}

@@ -14,7 +14,7 @@ import jsonschema
 import pytest
 
 from proctor.errors import StoreError
-from proctor.render.perf.charts import charts
+from proctor.render.charts.perf import charts
 from proctor.runfolder.perf import documents
 from proctor.runfolder.perf.artifacts import KINDS, ArtifactSet, claim_set, dump, release, write_set
 from proctor.runfolder.perf.check import check_set

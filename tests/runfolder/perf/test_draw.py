@@ -10,9 +10,7 @@ from collections.abc import Callable
 import pytest
 
 from proctor.model.outcome import Outcome
-from proctor.render.perf.canvas import TONES, Canvas
-from proctor.render.perf.charts import charts
-from proctor.render.perf.png import FONT, SCALE, png_of
+from proctor.render.charts.perf import FONT, PIXELS, TONES, Canvas, charts, drawings, png_of
 from proctor.runfolder.perf import documents
 from proctor.runfolder.perf.documents import PerfRun
 from proctor.runfolder.perf.episode import Episode
@@ -63,9 +61,9 @@ def colours_of(png: bytes) -> set[str]:
 
 
 def drawing(draw: Callable[[Canvas], None], width: float = 60, height: float = 20) -> Pixels:
-    canvas = Canvas(width, height)
+    canvas = Canvas(height, " ", width=width)
     draw(canvas)
-    return decoded(png_of(canvas.document("t", "d")))
+    return decoded(png_of(canvas.document("latency", "d")))
 
 
 def test_every_chart_is_whole_as_svg_and_as_png(make_run: MakeRun):
@@ -74,8 +72,8 @@ def test_every_chart_is_whole_as_svg_and_as_png(make_run: MakeRun):
     for svg, png in found.values():
         root = ET.fromstring(svg)
         rows = decoded(png)
-        assert len(rows[0]) == float(root.attrib["width"]) * SCALE
-        assert len(rows) == float(root.attrib["height"]) * SCALE
+        assert len(rows[0]) == float(root.attrib["width"]) * PIXELS
+        assert len(rows) == float(root.attrib["height"]) * PIXELS
         assert rows[0][0] == b"\xff\xff\xff\xff"
         assert root.attrib["aria-label"]
 
@@ -83,7 +81,7 @@ def test_every_chart_is_whole_as_svg_and_as_png(make_run: MakeRun):
 def test_a_failed_episode_is_drawn_in_another_colour(make_run: MakeRun, make_episode: MakeEpisode):
     bad = make_episode(1, success=False, outcome=Outcome.FAILED, reason="failed")
     svg, png = drawn(make_run([make_episode(0), bad]))["latency"]
-    assert 'class="bad k"' in svg
+    assert 'class="q-bad k r"' in svg
     assert TONES["bad"] in colours_of(png)
 
 
@@ -105,10 +103,10 @@ def test_shapes_are_where_they_were_put():
         to.rect((2, 3), (4, 2), "s0")
         to.line((0, 9), (20, 9), "bad", 2.0)
         to.dots([(15, 4)], "s2", 2.0)
-        to.path([(10, 0), (10, 5)], "s3", 2.0)
+        to.path([(10, 0), (10, 5)], "s3")
 
     rows = drawing(draw)
-    found = {name: rows[y * SCALE][x * SCALE][:3].hex() for name, x, y in (
+    found = {name: rows[y * PIXELS][x * PIXELS][:3].hex() for name, x, y in (
         ("s0", 3, 4), ("paper", 8, 4), ("bad", 12, 9), ("s2", 15, 4), ("s3", 10, 3),
     )}  # fmt: skip
     assert found == {name: TONES[name][1:] for name in found}
@@ -117,7 +115,7 @@ def test_shapes_are_where_they_were_put():
 @pytest.mark.parametrize("anchor", ["start", "middle", "end"])
 def test_text_is_set_from_its_anchor(anchor: str):
     rows = drawing(lambda to: to.text((30, 15), "HHH", "ink", anchor))  # type: ignore[arg-type]
-    columns = [x for x in range(60 * SCALE) if any(row[x] != b"\xff" * 4 for row in rows)]
+    columns = [x for x in range(60 * PIXELS) if any(row[x] != b"\xff" * 4 for row in rows)]
     middle = (columns[0] + columns[-1]) / 2
     assert {"start": middle > 62, "middle": abs(middle - 60) <= 2, "end": middle < 58}[anchor]
 
@@ -134,4 +132,12 @@ def test_the_same_chart_gives_the_same_bytes(make_run: MakeRun):
 
 
 def test_an_empty_canvas_is_a_document():
-    assert ET.fromstring(Canvas(10, 10).document("t", "d")).tag.endswith("svg")
+    assert ET.fromstring(Canvas(10, "t").document("latency", "d")).tag.endswith("svg")
+
+
+def test_on_a_page_a_chart_has_the_colours_of_the_page_and_no_title_of_its_own(make_run: MakeRun):
+    run = make_run()
+    drawn = drawings(documents.summary(run), documents.metrics(run), documents.series(run))["latency"]()
+    assert "<style>" not in drawn
+    assert drawn.startswith('<svg class="chart"')
+    assert ">Wall clock of each episode<" not in drawn

@@ -27,7 +27,6 @@ from proctor.runs.perf.system import SystemSampler
 from proctor.runs.running import ReadyRun, create, execute
 from proctor.sandbox.fake import Fake
 from proctor.settings import Settings
-from proctor.store.blobs import open_blobs
 from proctor.store.open import open_store
 
 pytestmark = pytest.mark.anyio
@@ -102,7 +101,7 @@ async def test_a_guilty_episode_gets_its_outcome_without_running(make_job: MakeJ
         job,
         listener=ear,
         stop=Stop(),
-        open_executor=lambda job, blobs, worker: perf_executor(job, blobs, worker, {key: guilt}),
+        open_executor=lambda job, worker: perf_executor(job, worker, {key: guilt}),
     )
     assert status is RunStatus.DONE
     assert sorted(ear.ends) == [(0, "passed"), (1, "agent_error"), (2, "passed"), (3, "failed")]
@@ -124,7 +123,7 @@ async def test_a_person_who_stops_leaves_closed_books(make_job: MakeJob, setting
 
 async def test_the_warm_up_starts_one_sandbox_per_root_and_leaves_none(make_job: MakeJob, settings: Settings):
     job = make_job(episodes=4)
-    executor = perf_executor(job, open_blobs(settings.blobs_url), WorkerContext("w"))
+    executor = perf_executor(job, WorkerContext("w"))
     await executor.warm_up(job.plan.trials)
     backend = executor.executor.setting.backend
     assert isinstance(backend, Fake)
@@ -134,7 +133,7 @@ async def test_the_warm_up_starts_one_sandbox_per_root_and_leaves_none(make_job:
 
 async def test_what_fails_in_the_warm_up_is_left_to_the_episodes(make_job: MakeJob, settings: Settings):
     job = make_job(episodes=2)
-    executor = perf_executor(job, open_blobs(settings.blobs_url), WorkerContext("w"))
+    executor = perf_executor(job, WorkerContext("w"))
     backend = executor.executor.setting.backend
     assert isinstance(backend, Fake)
     backend.fail_start = 1

@@ -9,8 +9,8 @@ from proctor.analysis.aa import Pair, Urns, halve, judge_pair
 from proctor.analysis.estimate import TaskRewards
 from proctor.verdicts.compare.results import ResultSet
 from proctor.verdicts.gate.evaluate import evaluate
+from proctor.verdicts.gate.inputs import GateInput
 from proctor.verdicts.gate.rules import read_rules
-from proctor.verdicts.gate.side import Side
 
 RULES = {
     None: read_rules(["score not worse than baseline by more than 3pp at 95%"]),
@@ -19,10 +19,10 @@ RULES = {
 }
 
 
-def side(tasks: tuple[TaskRewards, ...]) -> Side:
+def side(tasks: tuple[TaskRewards, ...]) -> GateInput:
     trials = sum(len(task.scored) + task.errors for task in tasks)
     results = ResultSet(label="simulated", source="run", kind="task", tasks=tasks)
-    return Side(results=results, trials=trials, broken=sum(task.errors for task in tasks))
+    return GateInput(results=results, trials=trials, broken=sum(task.errors for task in tasks))
 
 
 def pairs(tasks: int, rollouts: int, errors: int, count: int):

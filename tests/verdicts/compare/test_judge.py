@@ -10,10 +10,9 @@ from proctor.analysis.times import Noise, PointComparison
 from proctor.analysis.verdict import Verdict
 from proctor.errors import Exit, UsageError
 from proctor.model.outcome import Outcome
-from proctor.verdicts.compare.document import to_mapping
 from proctor.verdicts.compare.judge import compare, is_better_higher, is_time
 from proctor.verdicts.compare.results import from_run
-from proctor.verdicts.compare.sentence import caution, percent, reach, sentence, ways_out
+from proctor.verdicts.compare.sentence import caution, detectable_sentence, percent, sentence, ways_out
 
 QUIET = {"duration_s": Noise(sigma=0.01, source="test")}
 STEADY = [1.0, 1.01, 0.99, 1.005, 0.995, 1.0, 1.002]
@@ -214,7 +213,7 @@ def test_the_document_is_plain_json(run, task_run):
         compare(*sides(run, [({}, [1.0]), ({"n": 2}, [0.0])], [({}, [2.0]), ({"n": 2}, [1.0])])),
         compare(from_run(task_run({"t": [1]}), ()), from_run(task_run({"t": [1]}), ())),
     ):
-        document = json.loads(json.dumps(to_mapping(found), allow_nan=False))
+        document = json.loads(json.dumps(found.to_dict(), allow_nan=False))
         names = {each.name for each in fields(PointComparison)}
         assert all(set(point) == names for each in document["metrics"] for point in each["points"])
         assert document["exit_code"] in {0, 1, 3}
@@ -299,7 +298,7 @@ def test_a_claim_that_five_tasks_cannot_judge_names_the_ways_out(task_run):
     assert found.claim == "tasks like these"
     (way,) = ways_out(found.score)
     assert "at least 6 tasks are needed, or judge these tasks only: --these-tasks" in way
-    assert reach(found.score) == ""
+    assert detectable_sentence(found.score) == ""
 
 
 def test_more_rollouts_are_named_where_these_tasks_are_open(task_run):
@@ -307,7 +306,7 @@ def test_more_rollouts_are_named_where_these_tasks_are_open(task_run):
     found = compare(*both)
     assert found.verdict is Verdict.INCONCLUSIVE
     assert "rollouts per task and side would detect 5 pp" in ways_out(found.score)[1]
-    assert "for these tasks; the margin is 5.00 pp" in reach(found.score)
+    assert "for these tasks; the margin is 5.00 pp" in detectable_sentence(found.score)
 
 
 def test_a_claim_for_times_is_refused(run):

@@ -11,8 +11,8 @@ import pytest
 from proctor.analysis.estimate import TaskRewards
 from proctor.verdicts.compare.results import ResultPoint, ResultSet
 from proctor.verdicts.gate.evaluate import evaluate
+from proctor.verdicts.gate.inputs import GateInput
 from proctor.verdicts.gate.rules import read_rules
-from proctor.verdicts.gate.side import Side
 from proctor.verdicts.gate.verdict import GateResult, RuleResult
 
 
@@ -26,7 +26,7 @@ class Sides:
         errors: Mapping[str, int] | None = None,
         samples: Mapping[str, Mapping[str, Sequence[float]]] | None = None,
         **more: Any,
-    ) -> Side:
+    ) -> GateInput:
         """A run of agents; `errors` are rollouts that the infrastructure broke."""
         lost = dict(errors or {})
         tasks = tuple(
@@ -39,13 +39,13 @@ class Sides:
         )
         broken = sum(lost.values())
         count = sum(len(task.scored) for task in tasks) + broken
-        return Side(
+        return GateInput(
             results=ResultSet(label="agents", source="run", kind="task", tasks=tasks, points=points),
             **{"trials": count, "broken": broken, **more},
         )
 
     @staticmethod
-    def rolled(chance: float, *, tasks: int = 60, rollouts: int = 5, seed: int = 0, **more: Any) -> Side:
+    def rolled(chance: float, *, tasks: int = 60, rollouts: int = 5, seed: int = 0, **more: Any) -> GateInput:
         """A suite whose tasks are all solved with one chance."""
         generator = np.random.default_rng(seed)
         drawn = (generator.random((tasks, rollouts)) < chance).astype(float)
@@ -62,7 +62,7 @@ class Sides:
         facts: Mapping[str, Mapping[str, str]] | None = None,
         failed: Mapping[str, tuple[str, Any]] | None = None,
         **more: Any,
-    ) -> Side:
+    ) -> GateInput:
         """A run of an experiment; `failed` names points that have no result."""
         generator = np.random.default_rng(seed)
         made = []
@@ -75,12 +75,14 @@ class Sides:
         results = ResultSet(
             label="sorting", source="run", points=tuple(made), facts=facts or {}, metrics=(metric,)
         )
-        return Side(results=results, **{"trials": points, **more})
+        return GateInput(results=results, **{"trials": points, **more})
 
 
-def judge(rules: str | Sequence[Any], side: Side, baseline: Side | None = None, **more: Any) -> GateResult:
+def judge(
+    rules: str | Sequence[Any], run: GateInput, baseline: GateInput | None = None, **more: Any
+) -> GateResult:
     listed = [rules] if isinstance(rules, str) else rules
-    return evaluate(read_rules(listed), side, baseline, **more)
+    return evaluate(read_rules(listed), run, baseline, **more)
 
 
 @pytest.fixture
@@ -97,7 +99,7 @@ def gate():
 def one():
     """The only rule's result."""
 
-    def judged(rule: str, side: Side, baseline: Side | None = None, **more: Any) -> RuleResult:
-        return judge(rule, side, baseline, **more).results[0]
+    def judged(rule: str, run: GateInput, baseline: GateInput | None = None, **more: Any) -> RuleResult:
+        return judge(rule, run, baseline, **more).results[0]
 
     return judged

@@ -7,37 +7,39 @@ import pytest
 
 from proctor.errors import NotFoundError, UsageError
 from proctor.verdicts.gate.baselines import missing, pin, read_baselines, thinned, write_baselines
-from proctor.verdicts.gate.side import side_of
+from proctor.verdicts.gate.inputs import input_of_run
 
 
-def pinned(side, name="main", known=None, **more):
-    return pin(known or {}, name, side, **{"run_name": "r", "reason": "because", "at": 100.0, **more})
+def pinned(run, name="main", known=None, **more):
+    return pin(known or {}, name, run, **{"run_name": "r", "reason": "because", "at": 100.0, **more})
 
 
 def test_what_was_pinned_gates_as_the_run_itself_would(tmp_path, runs, gate):
     data = runs.lines()
-    side = replace(side_of(data), noise={"duration_s": {"sigma": 0.02, "df": 5.0, "source": "earlier runs"}})
+    run = replace(
+        input_of_run(data), noise={"duration_s": {"sigma": 0.02, "df": 5.0, "source": "earlier runs"}}
+    )
     path = tmp_path / "deep" / "b.json"
-    write_baselines(path, pinned(side, commit="abc"))
+    write_baselines(path, pinned(run, commit="abc"))
     found = read_baselines(path)["main"]
     rules = ["duration_s not slower than 5%", "metrics.duration_s.p95 <= baseline", "no new failure reasons"]
-    assert gate(rules, side, found.side) == gate(rules, side, side)
+    assert gate(rules, run, found.run) == gate(rules, run, run)
     assert (found.reason, found.commit, found.run_id) == ("because", "abc", data.info.id)
-    assert found.side.digest == side.digest
+    assert found.run.digest == run.digest
 
 
 def test_a_suite_of_agents_survives_the_file_whole(tmp_path, runs):
-    side = side_of(runs.rollouts())
-    write_baselines(tmp_path / "b.json", pinned(side))
-    found = read_baselines(tmp_path / "b.json")["main"].side
-    assert found.results.tasks == side.results.tasks
-    assert (found.trials, found.broken, found.reasons) == (side.trials, side.broken, side.reasons)
+    run = input_of_run(runs.rollouts())
+    write_baselines(tmp_path / "b.json", pinned(run))
+    found = read_baselines(tmp_path / "b.json")["main"].run
+    assert found.results.tasks == run.results.tasks
+    assert (found.trials, found.broken, found.reasons) == (run.trials, run.broken, run.reasons)
 
 
 def test_the_file_is_sorted_with_a_line_for_every_point(tmp_path, runs):
     path = tmp_path / "b.json"
-    known = pinned(side_of(runs.lines()), "zeta")
-    write_baselines(path, pinned(side_of(runs.single()), "alpha", known))
+    known = pinned(input_of_run(runs.lines()), "zeta")
+    write_baselines(path, pinned(input_of_run(runs.single()), "alpha", known))
     text = path.read_text()
     assert text.index('"alpha"') < text.index('"zeta"')
     assert sum('"name":"sort_list(' in line for line in text.splitlines()) == 8
@@ -47,19 +49,19 @@ def test_the_file_is_sorted_with_a_line_for_every_point(tmp_path, runs):
 
 
 def test_two_branches_that_pin_different_names_share_no_changed_line(tmp_path, runs):
-    base = pinned(side_of(runs.single()), "main")
+    base = pinned(input_of_run(runs.single()), "main")
     write_baselines(tmp_path / "base", base)
-    ours = {**base, **pinned(side_of(runs.single()), "a")}
+    ours = {**base, **pinned(input_of_run(runs.single()), "a")}
     write_baselines(tmp_path / "ours", ours)
     before, after = ((tmp_path / name).read_text().splitlines() for name in ("base", "ours"))
     assert [line for line in before if line not in after] == []
 
 
 def test_an_update_keeps_the_history_and_its_reasons(tmp_path, runs):
-    known = pinned(side_of(runs.single()))
-    again = pin(known, "main", side_of(runs.lines()), run_name="r", reason="faster", at=200.0, update=True)[
-        "main"
-    ]
+    known = pinned(input_of_run(runs.single()))
+    again = pin(
+        known, "main", input_of_run(runs.lines()), run_name="r", reason="faster", at=200.0, update=True
+    )["main"]
     assert [each["reason"] for each in again.history] == ["because", "faster"]
     assert again.at == 200.0
     write_baselines(tmp_path / "b.json", {"main": again})
@@ -77,23 +79,23 @@ def test_an_update_keeps_the_history_and_its_reasons(tmp_path, runs):
 )
 def test_a_pin_without_name_or_reason_is_refused(runs, more, words):
     with pytest.raises(UsageError, match=words):
-        pinned(side_of(runs.single()), **more)
+        pinned(input_of_run(runs.single()), **more)
 
 
 def test_a_name_is_not_taken_over_and_half_a_run_is_not_pinned(runs):
-    side = side_of(runs.single())
+    run = input_of_run(runs.single())
     with pytest.raises(UsageError, match="baseline update main RUN"):
-        pinned(side, known=pinned(side))
+        pinned(run, known=pinned(run))
     with pytest.raises(UsageError, match="finish it first"):
-        pinned(replace(side, missing=2))
+        pinned(replace(run, missing=2))
     with pytest.raises(NotFoundError, match="did you mean 'main'"):
-        raise missing("mian", pinned(side))
+        raise missing("mian", pinned(run))
 
 
 def test_a_run_of_very_many_points_is_not_for_git(runs):
-    side = side_of(runs.single())
-    many = replace(side, results=replace(side.results, points=side.results.points * 10_001))
-    with pytest.raises(UsageError, match=f"--baseline {side.results.run_id}"):
+    run = input_of_run(runs.single())
+    many = replace(run, results=replace(run.results, points=run.results.points * 10_001))
+    with pytest.raises(UsageError, match=f"--baseline {run.results.run_id}"):
         pinned(many)
 
 
@@ -137,7 +139,7 @@ def test_a_folder_is_not_a_file_of_baselines(tmp_path):
 
 def test_a_value_that_is_no_number_is_refused(tmp_path, runs):
     path = tmp_path / "b.json"
-    write_baselines(path, pinned(side_of(runs.rollouts())))
+    write_baselines(path, pinned(input_of_run(runs.rollouts())))
     path.write_text(path.read_text().replace('"scored":[', '"scored":["x",', 1))
     with pytest.raises(UsageError, match="a value is not a number"):
         read_baselines(path)

@@ -5,14 +5,12 @@ import xml.etree.ElementTree as ET
 from dataclasses import replace
 
 import pytest
+from tests.render.pages import render
 
+from proctor.render.ci import MARKER, MOST_CHARACTERS, comment, junit, workflow_commands
 from proctor.render.document.markdown import plain
-from proctor.render.gate.document import to_mapping
-from proctor.render.gate.github import workflow_commands
-from proctor.render.gate.junit import junit
-from proctor.render.gate.markdown import MARKER, MOST_CHARACTERS, markdown
-from proctor.render.gate.text import lines
-from proctor.render.html.page import render
+from proctor.render.document.terminal import lines
+from proctor.render.results.gate import gate
 from proctor.runfolder.files import write_json
 from proctor.verdicts.gate.rules import Written
 from proctor.verdicts.gate.verdict import Estimate, GateResult, GateVerdict, RuleResult
@@ -54,18 +52,24 @@ def mixed():
 
 
 def test_people_read_the_verdict_first_and_the_bad_rules_before_the_good(mixed):
-    shown = lines(mixed)
+    shown = [line.text for line in lines(gate(mixed), None)]
     assert shown[0].startswith("Regression (1 of 4 rules): it is regression")
-    assert "compared with: baseline main (x)" in shown
+    assert "  compared with  baseline main (x)" in shown
     assert "! machine differs" in shown
-    heads = [line.split()[0] for line in shown if line.endswith((" <= 1", "the b")) and not line[0].isspace()]
-    assert heads == ["regression", "infrastructure", "inconclusive", "pass"]
+    heads = [line for line in shown if line.endswith((" <= 1", "the b")) and not line[0].isspace()]
+    assert heads == [
+        "✗ regression: c <= 1",
+        "! infrastructure: d <= 1",
+        "! inconclusive: the b",
+        "✓ pass: a <= 1",
+    ]
     assert any("3 points; margin 5 %; p 0.01 after Holm over 4 comparisons" in line for line in shown)
-    assert any("what would change it: more data" in line for line in shown)
+    assert any("What would change it: more data" in line for line in shown)
+    assert any("sort(n=1): slow" in line for line in shown)
 
 
 def test_the_document_is_json_that_any_parser_reads(mixed):
-    found = json.loads(json.dumps(to_mapping(mixed), allow_nan=False))
+    found = json.loads(json.dumps(mixed.to_dict(), allow_nan=False))
     assert (found["verdict"], found["exit_code"]) == ("regression", 1)
     assert found["precedence"][0] == "regression"
     assert [each["verdict"] for each in found["rules"]][2] == "regression"
@@ -103,18 +107,18 @@ def test_a_pass_is_one_notice_and_very_many_rules_are_summed_up(mixed):
 
 
 def test_a_comment_can_be_found_again_and_mentions_nobody(mixed):
-    text = markdown(mixed)
+    text = comment(gate(mixed))
     assert text.startswith(MARKER)
-    assert "### ❌ Proctor gate: regression" in text
+    assert "### ❌ Gate: run r-1: regression" in text
     assert "<script>" not in text
     assert "@team" not in text
-    assert text.index("❌ | c <= 1".replace("<", "&lt;")) < text.index("✅ | a")
+    assert text.index("❌ c &lt;= 1: regression") < text.index("✅ a &lt;= 1: pass")
     assert plain("a|b_c") == r"a\|b\_c"
 
 
 def test_a_comment_is_never_longer_than_is_taken(mixed):
     for count in (300, 3000):
-        text = markdown(replace(mixed, results=mixed.results * count))
+        text = comment(gate(replace(mixed, results=mixed.results * count)))
         assert len(text) < MOST_CHARACTERS + 200
         assert "proctor gate --json" in text
 
@@ -122,7 +126,7 @@ def test_a_comment_is_never_longer_than_is_taken(mixed):
 def test_the_page_has_the_verdict_sentence_of_this_run_only(tmp_path, runs, mixed):
     data = runs.renamed(runs.single(), folder=str(tmp_path), id="r-1")
     assert 'id="gate"' not in render(data)
-    write_json(tmp_path / "gate.json", to_mapping(mixed))
+    write_json(tmp_path / "gate.json", mixed.to_dict())
     page = render(data)
     assert 'id="gate"' in page
     assert page.index('id="gate"') < page.index('id="environment"')
@@ -136,5 +140,5 @@ def test_the_page_has_the_verdict_sentence_of_this_run_only(tmp_path, runs, mixe
 
 def test_agents_have_the_gate_on_their_page_too(tmp_path, runs, mixed):
     data = runs.renamed(runs.rollouts(), folder=str(tmp_path), id="r-1")
-    write_json(tmp_path / "gate.json", to_mapping(mixed))
+    write_json(tmp_path / "gate.json", mixed.to_dict())
     assert 'id="gate"' in render(data)

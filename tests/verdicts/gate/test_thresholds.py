@@ -4,7 +4,7 @@ import pytest
 
 from proctor.errors import UsageError
 from proctor.model.outcome import Blame
-from proctor.verdicts.gate.side import side_of_document
+from proctor.verdicts.gate.inputs import input_of_document
 from proctor.verdicts.gate.thresholds import known_fields
 from proctor.verdicts.gate.verdict import GateVerdict
 
@@ -25,7 +25,7 @@ DOCUMENT = {
 
 @pytest.fixture
 def perf():
-    return side_of_document(DOCUMENT, label="perf-summary", samples={"duration_s": [0.1] * 30 + [0.9]})
+    return input_of_document(DOCUMENT, label="perf-summary", samples={"duration_s": [0.1] * 30 + [0.9]})
 
 
 @pytest.mark.parametrize(
@@ -84,14 +84,14 @@ def test_an_unknown_field_is_the_rules_mistake(one, perf, rule, words):
 
 
 def test_a_limit_may_follow_the_baseline(one, perf):
-    before = side_of_document({**DOCUMENT, "failure_count": 1, "max_wall_clock_s": 12.0}, label="before")
+    before = input_of_document({**DOCUMENT, "failure_count": 1, "max_wall_clock_s": 12.0}, label="before")
     assert one("failure_count <= baseline + 2", perf, before).verdict is GateVerdict.PASS
     assert one("failure_count <= baseline - 1", perf, before).verdict is GateVerdict.REGRESSION
     found = one("max_wall_clock_s <= baseline + 10%", perf, before)
     assert found.verdict is GateVerdict.PASS
     assert "the rule requires <= 13.2 s (from the baseline)" in found.sentence
     assert one("cost_usd <= baseline", perf, before).verdict is GateVerdict.INCONCLUSIVE
-    lacking = side_of_document({**DOCUMENT, "max_wall_clock_s": None}, label="before")
+    lacking = input_of_document({**DOCUMENT, "max_wall_clock_s": None}, label="before")
     assert "the baseline has no value" in one("max_wall_clock_s <= baseline", perf, lacking).sentence
 
 
@@ -99,7 +99,7 @@ def test_new_failure_reasons_are_those_that_the_baseline_lacks(one, perf):
     same = one("no new failure reasons", perf, perf)
     assert same.verdict is GateVerdict.PASS
     assert "agent_timeout" in same.sentence
-    before = side_of_document({**DOCUMENT, "failure_reasons": {"sandbox_error: OSError": 1}}, label="b")
+    before = input_of_document({**DOCUMENT, "failure_reasons": {"sandbox_error: OSError": 1}}, label="b")
     found = one("no new failure reasons", perf, before)
     assert found.verdict is GateVerdict.REGRESSION
     assert found.sentence == "new: agent_timeout (1×)."
@@ -107,29 +107,29 @@ def test_new_failure_reasons_are_those_that_the_baseline_lacks(one, perf):
 
 def test_very_many_reasons_are_summed_up(one):
     reasons = {f"failed: Error{at}": 1 for at in range(9)}
-    found = one("failure_reasons in []", side_of_document({"failure_reasons": reasons}, label="x"))
+    found = one("failure_reasons in []", input_of_document({"failure_reasons": reasons}, label="x"))
     assert found.sentence.endswith("and 4 more.")
 
 
 def stats(sides, values, **more):
-    side = sides.times(points=len(values), **more)
+    run = sides.times(points=len(values), **more)
     found = {f"sort(n={at})": {"duration_s": {"p95": value}} for at, value in enumerate(values)}
-    return type(side)(results=side.results, stats=found, trials=side.trials)
+    return type(run)(results=run.results, stats=found, trials=run.trials)
 
 
 def test_a_metric_keeps_its_limit_at_every_point(one, sides):
-    side = stats(sides, [0.1, 0.3, 0.25])
-    found = one("metrics.duration_s.p95 <= 0.2", side)
+    run = stats(sides, [0.1, 0.3, 0.25])
+    found = one("metrics.duration_s.p95 <= 0.2", run)
     assert found.verdict is GateVerdict.REGRESSION
     assert "is 300 ms at sort(n=1), the worst of 3 points" in found.sentence
     assert "2 points violate it" in found.sentence
     assert found.details == ("sort(n=1): 300 ms", "sort(n=2): 250 ms")
-    assert one("metrics.duration_s.p95 >= 0.05", side).verdict is GateVerdict.PASS
+    assert one("metrics.duration_s.p95 >= 0.05", run).verdict is GateVerdict.PASS
 
 
 def test_a_point_that_failed_leaves_the_limit_unproven(one, sides):
-    side = stats(sides, [0.1, 0.1], failed={"sort(n=1)": ("failed", Blame.AGENT)})
-    found = one("metrics.duration_s.p95 <= 0.2", side)
+    run = stats(sides, [0.1, 0.1], failed={"sort(n=1)": ("failed", Blame.AGENT)})
+    found = one("metrics.duration_s.p95 <= 0.2", run)
     assert found.verdict is GateVerdict.INCONCLUSIVE
     assert "1 points have no value" in found.sentence
 
@@ -150,11 +150,11 @@ def test_a_metric_without_values_is_open(one, sides):
 
 def scored(sides, rewards, **more):
     from proctor.analysis.estimate import denominators
-    from proctor.verdicts.gate.side import three
+    from proctor.verdicts.gate.inputs import three
 
-    side = sides.suite(rewards, **more)
-    fields = {"score": three(denominators(side.results.tasks))}
-    return type(side)(results=side.results, fields=fields, trials=side.trials, broken=side.broken)
+    run = sides.suite(rewards, **more)
+    fields = {"score": three(denominators(run.results.tasks))}
+    return type(run)(results=run.results, fields=fields, trials=run.trials, broken=run.broken)
 
 
 def test_a_score_is_read_three_ways_and_a_straddled_limit_decides_nothing(one, sides):
@@ -163,12 +163,12 @@ def test_a_score_is_read_three_ways_and_a_straddled_limit_decides_nothing(one, s
     assert clean.verdict is GateVerdict.PASS
     assert clean.n == "10 tasks, 40 rollouts"
     assert clean.estimate.low < 1
-    side = scored(sides, rewards, errors={"t0": 4, "t1": 4, "t2": 4})
-    found = one("score >= 90%", side)
+    run = scored(sides, rewards, errors={"t0": 4, "t1": 4, "t2": 4})
+    found = one("score >= 90%", run)
     assert found.verdict is GateVerdict.INCONCLUSIVE
     assert "12 errors leave it open: 85.0 % with errors as zero, 100.0 % at best" in found.sentence
-    assert one("score >= 50%", side).verdict is GateVerdict.PASS
-    assert one("score >= baseline", side, side).verdict is GateVerdict.INCONCLUSIVE
+    assert one("score >= 50%", run).verdict is GateVerdict.PASS
+    assert one("score >= baseline", run, run).verdict is GateVerdict.INCONCLUSIVE
 
 
 def test_a_single_task_gets_the_interval_of_these_tasks(one, sides):

@@ -5,9 +5,19 @@ from dataclasses import replace
 from proctor.model.outcome import Outcome
 from proctor.model.record import Failure
 from proctor.model.trial import RunStatus
-from proctor.render.markdown import sweep_summary
-from proctor.verdicts.run.story import groups, headline, short, warnings
+from proctor.render.document.markdown import markdown
+from proctor.render.results import points
+from proctor.verdicts.run.story import headline, warnings
 from proctor.verdicts.run.summary import summary
+from proctor.verdicts.run.survey import Group, short, survey
+
+
+def groups(data) -> tuple[Group, ...]:
+    return survey(data).groups
+
+
+def sweep_summary(data) -> str:
+    return markdown(points.sweep_summary(data))
 
 
 def test_one_point_says_what_a_call_takes_and_how_sure_that_is(runs):

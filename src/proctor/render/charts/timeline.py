@@ -24,7 +24,7 @@ class Spot:
     low: float | None = None
     high: float | None = None
     level: float | None = None
-    told: str = ""
+    tooltip: str = ""
     """Text of the tooltip."""
     under: tuple[str, str] = ("", "")
     """Two short lines below the axis: when, and which version."""
@@ -85,7 +85,7 @@ def _up(known: Sequence[float], ends: Sequence[float], bottom: float, top: float
 
 
 def _spot(spot: Spot, x: float, up: Scale, bottom: float, series: int, *, intervals: bool) -> list[str]:
-    told = f"<title>{escape(spot.told)}</title>"
+    told = f"<title>{escape(spot.tooltip)}</title>"
     if spot.value is None:
         cross = f"M{x - 3.5:.1f} {bottom - 3.5:.1f}l7 7m0 -7l-7 7"
         css = "gone" if spot.left_out else "none"
@@ -96,7 +96,7 @@ def _spot(spot: Spot, x: float, up: Scale, bottom: float, series: int, *, interv
         parts.append(line(x, low, x, high, "ci"))
         if up.high > up.low:
             parts += [line(x - 3, end, x + 3, end, "ci") for end in (low, high)]
-    return [*parts, mark(x, up.clip(spot.value), series, spot.told)]
+    return [*parts, mark(x, up.clip(spot.value), series, spot.tooltip)]
 
 
 def _levels(spots: Sequence[Spot], across: Scale, up: Scale, steps: Sequence[Step]) -> list[str]:

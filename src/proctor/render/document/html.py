@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from html import escape
 from pathlib import Path
@@ -17,17 +18,30 @@ from proctor.model.document import (
     Entries,
     Entry,
     Facts,
+    Fold,
     Listed,
+    Look,
+    Matrix,
     Section,
+    Sign,
     Table,
     Text,
     as_cell,
 )
-from proctor.render.html.shell import shell
-from proctor.render.html.text import prose
+from proctor.render.charts.svg import CHART_CSS
 from proctor.runfolder.files import make_folder, write_atomic
 
 MOST_WARNINGS = 20
+MANY_SIGNS = 20
+"""More signs in a field of a matrix are drawn smaller."""
+CSS = "".join((Path(__file__).parent / name).read_text() for name in ("tokens.css", "page.css")) + CHART_CSS
+# No script may run and nothing may be fetched, whatever ends up in the page.
+POLICY = "default-src 'none'; style-src 'unsafe-inline'; img-src data:; base-uri 'none'; form-action 'none'"
+_LOOKS: dict[Look, str] = {"pass": "p", "part": "h", "fail": "f", "own": "o", "error": "x", "none": "w"}
+_UNIT = re.compile(r"(?<=\d) (?=(?:[nµm]?s|min|h|pp|[KMG]?i?B)\b|%|–)")
+_WHOLE = re.compile(r"(?<![\w-])(?:--[a-z][a-z-]*|\d{4}-\d\d-\d\d)(?![\w-])")
+"""Options and dates, which browsers would break at their hyphens."""
+_RANGE = re.compile(r"(?<=\d)–(?=\d)")
 BESIDE = 2
 """With more entries than this there are two columns of them on a wide screen."""
 
@@ -40,13 +54,27 @@ def write(document: Document, path: Path) -> None:
 
 def html(document: Document) -> str:
     """The whole page."""
-    body = _head(document) + _notice(document) + "".join(map(_section, document.sections))
-    return shell(document.title, body + _links(document), document.footer)
+    body = _head(document) + _notice(document) + sections(document.sections) + _links(document)
+    return (
+        '<!doctype html><html lang="en"><head><meta charset="utf-8">'
+        f'<meta http-equiv="Content-Security-Policy" content="{escape(POLICY)}">'
+        '<meta name="viewport" content="width=device-width,initial-scale=1">'
+        f"<title>{escape(document.title)} · Proctor</title><style>{CSS}</style></head><body><main>{body}"
+        f"<footer>{escape(document.footer)} A single file without scripts or network "
+        "access.</footer></main></body></html>\n"
+    )
 
 
 def sections(parts: tuple[Section, ...]) -> str:
     """Some sections, for a page that has others too."""
     return "".join(map(_section, parts))
+
+
+def prose(text: str) -> str:
+    """Text of others, escaped, with numbers kept on one line with their units."""
+    joined = _UNIT.sub("\u00a0", escape(text))
+    joined = _WHOLE.sub(r"<span class=nw>\g<0></span>", joined)
+    return _RANGE.sub("\u2060–\u2060", joined.replace("– ", "–\u2060\u00a0"))
 
 
 def _head(document: Document) -> str:
@@ -97,6 +125,10 @@ def _block(block: Block) -> str:
             shown = _listed(block.items)
         case Code():
             shown = _folded(f"<pre>{escape(block.text)}</pre>", block.title)
+        case Matrix():
+            shown = _matrix(block)
+        case Fold():
+            shown = _folded("".join(map(_block, block.blocks)), block.title)
         case Entries():
             beside = " two" if len(block.entries) > BESIDE else ""
             shown = f'<div class="entries{beside}">{"".join(map(_entry, block.entries))}</div>'
@@ -128,6 +160,42 @@ def _table(table: Table) -> str:
     return heading + _folded(shown, table.folded) + notes
 
 
+def _matrix(matrix: Matrix) -> str:
+    head = "".join(
+        f"<th>{escape(column.title)}<small>{prose(column.note)}</small></th>" for column in matrix.columns
+    )
+    body = "".join(
+        f"<tr><th scope=row>{escape(label)}</th>{''.join(_signs(cell, matrix) for cell in cells)}</tr>"
+        for label, cells in matrix.rows
+    )
+    most = max((len(cell) for _, cells in matrix.rows for cell in cells), default=0)
+    size = " small" if most > MANY_SIGNS else ""
+    legend = "".join(f"<li>{_sign(sign)}{escape(meaning)}</li>" for sign, meaning in matrix.legend)
+    left = (matrix.total or len(matrix.rows)) - len(matrix.rows)
+    said = [matrix.caption, *([f"And {left} more; {matrix.rest}."] if left > 0 else [])]
+    return (
+        f'<div class="scroll"><table class="mx{size}"><thead><tr><td></td>{head}</tr></thead>'
+        f"<tbody>{body}</tbody></table></div><ul class=legend>{legend}</ul>"
+        + "".join(f"<p class=note>{prose(each)}</p>" for each in said if each)
+    )
+
+
+def _signs(signs: Sequence[Sign], matrix: Matrix) -> str:
+    scored = sum(sign.look in {"pass", "part", "fail", "own"} for sign in signs)
+    passed = sum(sign.look == "pass" for sign in signs)
+    count = f"<small>{passed}/{scored}</small>" if matrix.counted and len(signs) > 1 else ""
+    return f"<td><div class=cs>{''.join(map(_sign, signs))}{count}</div></td>"
+
+
+def _sign(sign: Sign) -> str:
+    level = f' style="--v:{100 * sign.level:.0f}"' if sign.level is not None else ""
+    name = f' title="{escape(sign.tooltip)}"' if sign.tooltip else ""
+    inside = f'class="c {_LOOKS[sign.look]}"{name}{level}>{escape(sign.text)}'
+    if not sign.href:
+        return f"<span {inside}</span>"
+    return f'<a href="{escape(quote(sign.href, safe="/#.:?=&%"))}" {inside}</a>'
+
+
 def _css(kind: str) -> str:
     return {"number": ' class="n"', "whole": ' class="nw"', "prose": ' class="p"'}.get(kind, "")
 
@@ -146,13 +214,15 @@ def _cell(cell: Cell | str) -> str:
         text = f"<span class=t-{cell.tone}><i aria-hidden=true>{MARKS[cell.tone]}</i>{text}</span>"
     if cell.strong:
         text = f"<b>{text}</b>"
+    if cell.share is not None:
+        text += f' <span class=bar aria-hidden=true><i style="width:{cell.share:.0%}"></i></span>'
     return f"{text} <small>{prose(cell.note)}</small>" if cell.note else text
 
 
 def _figure(chart: Chart) -> str:
     caption = f"<figcaption>{prose(chart.caption)}</figcaption>" if chart.caption else ""
     heading = f"<h3>{escape(chart.title)}</h3>" if chart.title else ""
-    return f'<figure>{heading}<div class="scroll">{chart.draw()}</div>{caption}</figure>'
+    return f'<figure>{heading}<div class="scroll">{chart.call()}</div>{caption}</figure>'
 
 
 def _facts(facts: Facts) -> str:
@@ -168,7 +238,7 @@ def _entry(entry: Entry) -> str:
     return (
         f"<article class=entry{name}><header><h3>{prose(entry.title)}</h3>{_cell(entry.mark)}</header>"
         f"{f'<p>{prose(entry.text)}</p>' if entry.text else ''}{said}{_listed(entry.items)}"
-        + (f"<pre>{escape(entry.code)}</pre>" if entry.code else "")
+        + (_folded(f"<pre>{escape(entry.code)}</pre>", entry.folded) if entry.code else "")
         + "</article>"
     )
 

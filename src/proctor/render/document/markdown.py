@@ -14,8 +14,11 @@ from proctor.model.document import (
     Entries,
     Entry,
     Facts,
+    Fold,
     Listed,
+    Matrix,
     Section,
+    Sign,
     Table,
     Text,
     Tone,
@@ -26,11 +29,12 @@ SIGNS: dict[Tone, str] = {"good": "✅", "warn": "❔", "bad": "❌"}
 _SPECIAL = re.compile(r"([\\`*_\[\]|#~])")
 
 
-def markdown(document: Document, *, level: int = 1) -> str:
-    """The whole document; `level`: of its heading."""
+def markdown(document: Document, *, level: int = 1, most: int = 0, rest: str = "") -> str:
+    """The whole document; `level`: of its heading. `most`: characters; `rest` says where the others are."""
     sign = f"{SIGNS[document.tone]} " if document.tone else ""
     title = ": ".join(filter(None, (plain(document.title), plain(document.verdict))))
-    said = [f"{'#' * level} {sign}{title}", f"**{plain(document.headline)}**"]
+    said = [f"{'#' * level} {sign}{title}"]
+    said += [f"**{plain(document.headline)}**"] if document.headline else []
     if document.about:
         said.append("\n".join(f"- {plain(name)}: {_cell(value)}" for name, value in document.about))
     if document.warnings:
@@ -39,7 +43,18 @@ def markdown(document: Document, *, level: int = 1) -> str:
         said += _section(section, level + 1)
     if document.links:
         said.append("See also: " + ", ".join(_cell(link) for link in document.links))
-    return "\n\n".join(filter(None, said)) + "\n"
+    return "\n\n".join(_fitting([each for each in said if each], most, rest)) + "\n"
+
+
+def _fitting(parts: list[str], most: int, rest: str) -> list[str]:
+    """The first parts, as far as they fit; no part is cut."""
+    if not most or len("\n\n".join(parts)) < most:
+        return parts
+    room, count = most - len(rest) - 4, 0
+    while count < len(parts) and room >= len(parts[count]):
+        room -= len(parts[count]) + 2
+        count += 1
+    return [*parts[:count], rest]
 
 
 def plain(text: str) -> str:
@@ -60,8 +75,8 @@ def _section(section: Section, level: int) -> Iterator[str]:
 
 def _block(block: Block, level: int) -> Iterator[str]:
     match block:
-        case Table():
-            yield from _table(block, level)
+        case Table() | Matrix():
+            yield from _table(block, level) if isinstance(block, Table) else _matrix(block)
         case Chart():
             if block.text:
                 yield _code("\n".join(block.text))
@@ -75,7 +90,28 @@ def _block(block: Block, level: int) -> Iterator[str]:
             yield from ([plain(block.title)] if block.title else [])
             yield _code(block.text)
         case Entries():
-            yield "\n\n".join(_entry(entry, level) for entry in block.entries)
+            yield from (_entry(entry, level) for entry in block.entries)
+        case Fold():
+            yield f"{'#' * level} {plain(block.title)}"
+            yield from (said for inner in block.blocks for said in _block(inner, level + 1))
+
+
+def _matrix(matrix: Matrix) -> Iterator[str]:
+    head = ["", *(plain(column.title) for column in matrix.columns)]
+    rows = [[plain(label), *map(_signs, cells)] for label, cells in matrix.rows]
+    notes = ["", *(plain(column.note) for column in matrix.columns)]
+    told = [notes] if any(notes) else []
+    yield "\n".join(map(_row, (head, [":--"] * len(head), *told, *rows)))
+    left = (matrix.total or len(matrix.rows)) - len(rows)
+    if left > 0:
+        yield plain(f"And {left} more; {matrix.rest}.")
+    yield ", ".join(f"{_signs((sign,))} {plain(meaning)}" for sign, meaning in matrix.legend)
+    if matrix.caption:
+        yield plain(matrix.caption)
+
+
+def _signs(signs: Sequence[Sign]) -> str:
+    return f"`{''.join(sign.text for sign in signs)}`" if signs else "–"
 
 
 def _table(table: Table, level: int) -> Iterator[str]:
@@ -83,7 +119,9 @@ def _table(table: Table, level: int) -> Iterator[str]:
         yield f"{'#' * level} {plain(table.title)}"
     rule = ["--:" if column.kind == "number" else ":--" for column in table.columns]
     rows = [[_cell(cell) for cell in row] for row in table.rows]
-    yield "\n".join(map(_row, ([plain(column.title) for column in table.columns], rule, *rows)))
+    shown = "\n".join(map(_row, ([plain(column.title) for column in table.columns], rule, *rows)))
+    folded = f"<details><summary>{plain(table.folded)}</summary>\n\n{shown}\n\n</details>"
+    yield folded if table.folded else shown
     left = (table.total or len(table.rows)) - len(table.rows)
     if left > 0:
         yield plain(f"And {left} more; {table.rest}.")

@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Sequence
 from functools import partial
+from pathlib import Path
 
 from proctor.model.document import (
     Cell,
@@ -21,8 +22,8 @@ from proctor.model.document import (
     outcome,
 )
 from proctor.quantity import MISSING, metric_title
-from proctor.render.charts.timeline import Spot, Step, timeline
 from proctor.render.labels import apart
+from proctor.render.results.links import address
 from proctor.verdicts.history.model import History, Line, Move, Ran, Value
 from proctor.verdicts.history.words import (
     NAMES,
@@ -54,8 +55,8 @@ _READ = (
 )
 
 
-def history(found: History) -> Document:
-    """The whole series."""
+def history(found: History, *, folder: Path = Path()) -> Document:
+    """The whole series. `folder`: where the document will be; links to reports are relative to it."""
     first = (found.main or list(found.lines))[:MOST_MAIN]
     runs, last = found.runs, found.runs[-1]
     said = f"{len(runs)}, {len(found.counted)} of them in the statistics"
@@ -69,7 +70,10 @@ def history(found: History) -> Document:
             ("from", f"{date_text(runs[0].at)} to {date_text(last.at)} UTC"),
         ),
         warnings=(*left_out(found), *differences(found), *found.notes),
-        sections=filled([_charts(found), _moves(found), _runs(found, first), _lines(found), _method(found)]),
+        sections=filled(
+            [_charts(found), _moves(found), _runs(found, first, folder), _lines(found), _method(found)]
+        ),
+        folder=str(folder),
         footer="Written by 'proctor history' from a store of runs.",
     )
 
@@ -85,17 +89,36 @@ def _charts(found: History) -> Section:
 def _chart(found: History, line: Line, *, first: bool) -> Chart:
     return Chart(
         title=line_title(found, line),
-        draw=partial(
-            timeline,
-            spots=_spots(found, line),
-            steps=[Step(last=move.last, at=move.at, label=change_text(line, move)) for move in line.moves],
-            name=NAMES.get(line.metric, metric_title(line.metric)),
-            metric=line.metric,
-            share=line.is_share and all(0 <= value.value <= 1 for value in line.values if value),
-            series=0 if line.main else 4,
-        ),
+        draw=lambda: _timeline(found, line),
         caption=_READ if first else _said_of(line),
         text=(f"{sparkline(line)[-MOST_SPARKS:]}  {line_title(found, line)}",) if line.main else (),
+    )
+
+
+def _timeline(found: History, line: Line) -> partial[str]:
+    from proctor.render.charts.timeline import Spot, Step, timeline
+
+    levels: Sequence[float | None] = line.levels or (None,) * len(line.values)
+    spots = [
+        Spot(
+            value=value.value if value else None,
+            low=value.low if value else None,
+            high=value.high if value else None,
+            level=level,
+            tooltip=_tooltip(line, run, value),
+            under=(_day(run, found), run.version),
+            left_out=bool(run.left_out),
+        )
+        for run, value, level in zip(found.runs, line.values, levels, strict=True)
+    ]
+    return partial(
+        timeline,
+        spots=spots,
+        steps=[Step(last=move.last, at=move.at, label=change_text(line, move)) for move in line.moves],
+        name=NAMES.get(line.metric, metric_title(line.metric)),
+        metric=line.metric,
+        share=line.is_share and all(0 <= value.value <= 1 for value in line.values if value),
+        series=0 if line.main else 4,
     )
 
 
@@ -106,23 +129,7 @@ def _said_of(line: Line) -> str:
     return f"{len(line.known)} runs; {said}."
 
 
-def _spots(found: History, line: Line) -> list[Spot]:
-    levels: Sequence[float | None] = line.levels or (None,) * len(line.values)
-    return [
-        Spot(
-            value=value.value if value else None,
-            low=value.low if value else None,
-            high=value.high if value else None,
-            level=level,
-            told=_told(line, run, value),
-            under=(_day(run, found), run.version),
-            left_out=bool(run.left_out),
-        )
-        for run, value, level in zip(found.runs, line.values, levels, strict=True)
-    ]
-
-
-def _told(line: Line, run: Ran, value: Value | None) -> str:
+def _tooltip(line: Line, run: Ran, value: Value | None) -> str:
     said = value_text(line, value) if value else run.left_out or "no value"
     if value and value.low is not None:
         said += f", 95 % interval {interval_text(line, value)}, n={value.n}"
@@ -212,13 +219,13 @@ def _move(found: History, line: Line, move: Move) -> tuple[Cell | str, ...]:
     )
 
 
-def _runs(found: History, lines: Sequence[Line]) -> Section:
+def _runs(found: History, lines: Sequence[Line], folder: Path) -> Section:
     """Newest first: what people look for is at the top. Of a single line with its interval in a column."""
     single = len(lines) == 1
     titles = ("value", "95 % interval", "n") if single else tuple(line.name for line in lines)
     rows = tuple(
         (
-            Cell(text=run.id, code=True),
+            Cell(text=run.id, code=True, href=address(run.folder, "report.html", folder)),
             date_text(run.at),
             run.version or MISSING,
             *(cell for line in lines for cell in _values(line, line.values[at], single=single)),

@@ -16,7 +16,6 @@ from proctor.model.trial import Lease
 from proctor.runs.executors import WorkerContext, task_plans, task_setting
 from proctor.sandbox.base import Root, SandboxRequest
 from proctor.sandbox.fake import Fake, FakeCommand, FakeResult
-from proctor.store.blobs import Blobs
 from proctor.trial.task.sandboxes import limits_for
 from proctor.trial.task.setting import TaskSetting
 from proctor.trial.task_executor import TaskExecutor
@@ -41,11 +40,11 @@ class Guilt:
 
 
 def perf_executor(
-    ready: ReadyRun, blobs: Blobs, worker: WorkerContext, guilty: Mapping[str, Guilt] = _NONE
+    ready: ReadyRun, worker: WorkerContext, guilty: Mapping[str, Guilt] = _NONE
 ) -> PerfExecutor:
     """For real sandboxes, or for the pretended ones when those were asked for."""
     backend = _pretended() if ready.spec.sandbox.backend == "fake" else None
-    setting = task_setting(ready, blobs, worker, backend)
+    setting = task_setting(ready, worker, backend)
     return PerfExecutor(TaskExecutor(setting, task_plans(ready)), guilty)
 
 

@@ -253,7 +253,7 @@ async def work(
             listener=turn,
             stop=stop,
             parallel=1 if alone else ready.spec.parallel,
-            open_executor=lambda ready, blobs, worker: perf_executor(ready, blobs, worker, guilty),
+            open_executor=lambda ready, worker: perf_executor(ready, worker, guilty),
             goes_on=lambda: turn.over,
         )
     beating.cancel()

@@ -144,7 +144,7 @@ def _judge(request: PerfRequest, summary: dict[str, Any], run: PerfRun) -> GateR
 
 
 def _charts(run: PerfRun) -> dict[str, tuple[str, bytes]]:
-    from proctor.render.perf.charts import charts
+    from proctor.render.charts.perf import charts
 
     return charts(documents.summary(run), documents.metrics(run), documents.series(run))
 

@@ -41,6 +41,8 @@ if TYPE_CHECKING:
     from proctor.sandbox.image.stages import UnsupportedError
 
 _HOST_STATE = ("/var/lib/dpkg/status", "/var/lib/rpm", "/lib/apk/db/installed", "/usr/bin", "/usr/local/bin")
+_FORMAT = "build-2"
+"""Changes with what a Dockerfile means to our builder: what was remembered before is not used then."""
 _COLLECT_EVERY_S = 86_400.0
 _REMEMBER_REFUSAL_S = 60.0
 _OTHER_WAYS = (
@@ -322,7 +324,8 @@ class _Remembered:
     def __init__(self, folder: Path, asked: Definition, context: Context, *, host_root: bool) -> None:
         file = asked.dockerfile
         assert file is not None
-        parts = [str(file), str(context.folder), asked.target, sorted(asked.arguments.items()), host_root]
+        asked_for = [asked.target, sorted(asked.arguments.items()), host_root]
+        parts = [_FORMAT, str(file), str(context.folder), *asked_for]
         self._file = folder / "builds" / f"{_digest(parts)[:32]}.json"
         try:
             self._seen = f"{file.stat().st_mtime_ns} {context.fingerprint()}"

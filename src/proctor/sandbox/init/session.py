@@ -47,20 +47,12 @@ class Session:
 
     async def ready(self, timeout_s: float) -> int:
         """Wait until the root is ready; SandboxError with the step that failed. The init's process id."""
-        ready = self._ready
-        assert ready is not None
-
-        def too_late() -> None:
-            if not ready.done():
-                ready.set_exception(
-                    SandboxError(f"sandbox {self.name} was not ready after {timeout_s:.0f} s")
-                )
-
-        timer = asyncio.get_running_loop().call_later(timeout_s, too_late)
+        assert self._ready is not None
         try:
-            return await ready
-        finally:
-            timer.cancel()
+            async with asyncio.timeout(timeout_s):
+                return await self._ready
+        except TimeoutError:
+            raise SandboxError(f"sandbox {self.name} was not ready after {timeout_s:.0f} s") from None
 
     @property
     def alive(self) -> bool:
@@ -202,27 +194,13 @@ class Session:
         future = self._replies.expect(ident)
         if timeout_s is None:
             return await future, False
-        loop = asyncio.get_running_loop()
-        timers: list[asyncio.TimerHandle] = []
-        overdue = False
-
-        def too_late() -> None:
-            nonlocal overdue
-            overdue = True
-            if self.alive:
-                self._require().send([f"K{ident}"])
-            timers.append(loop.call_later(_KILL_GRACE_S, self._end_all))
-
-        timers.append(loop.call_later(timeout_s, too_late))
-        try:
-            return await future, overdue
-        finally:
-            for each in timers:
-                each.cancel()
-
-    def _end_all(self) -> None:
+        if (await asyncio.wait([future], timeout=timeout_s))[0]:
+            return await future, False
         if self.alive:
-            self._require().send([f"C{self._replies.number()}"])
+            self._require().send([f"K{ident}"])
+        if not (await asyncio.wait([future], timeout=_KILL_GRACE_S))[0] and self.alive:
+            self._require().send([f"C{self._replies.number()}"])  # its tree does not die: end everything
+        return await future, True
 
     def _result(self, words: list[str], streams: Streams, wall_s: float, *, timed_out: bool) -> ExecResult:
         code, killed, cpu_us, rss_kb, blocks_in, blocks_out = words[2:8]

@@ -104,8 +104,8 @@ class LaneClient:
 
     def __init__(self, sock: socket.socket, reader: int) -> None:
         self._control = FrameSocket(sock, self._answered)
-        self._control.closed.add_done_callback(self._lost)
-        self._stream = Stream(reader, self._broke)
+        self._control.closed.add_done_callback(lambda _: self._decide(None))
+        self._stream = Stream(reader, lambda: self._decide({}))
         self._over: asyncio.Future[Message | None] | None = None
         self._last = False
 
@@ -117,12 +117,6 @@ class LaneClient:
     def _answered(self, message: Message) -> None:
         self._last = bool(message.get("last"))
         self._decide(message)
-
-    def _lost(self, _: asyncio.Future[None]) -> None:
-        self._decide(None)
-
-    def _broke(self) -> None:
-        self._decide({})
 
     def _decide(self, message: Message | None) -> None:
         if self._over is not None and not self._over.done():

@@ -67,11 +67,12 @@ def written_by(rehearsal: Callable[[], object]) -> list[int]:
     finally:
         os.close(file)
     pages = (page for start, end in memory for page in range(start, end, _PAGE))
-    return [page for page, entry in zip(pages, entries, strict=False) if _was_written(entry)]
-
-
-def _was_written(entry: int) -> bool:
-    return bool(entry & _PRESENT and entry & _UNSHARED and not entry & _OF_A_FILE)
+    unshared = _PRESENT | _UNSHARED
+    return [
+        page
+        for page, entry in zip(pages, entries, strict=False)
+        if entry & unshared == unshared and not entry & _OF_A_FILE
+    ]
 
 
 def _private_memory() -> list[tuple[int, int]]:

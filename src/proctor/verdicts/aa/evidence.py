@@ -14,8 +14,8 @@ from proctor.runfolder.read import RunData
 from proctor.verdicts.aa.certificate import Trial
 from proctor.verdicts.aa.words import plural
 from proctor.verdicts.gate.evaluate import evaluate
+from proctor.verdicts.gate.inputs import GateInput, input_of_run
 from proctor.verdicts.gate.rules import read_rules
-from proctor.verdicts.gate.side import Side, side_of
 from proctor.verdicts.gate.verdict import GateVerdict
 
 DRIFT = 0.01
@@ -39,13 +39,13 @@ def drift(rewards: Mapping[str, Sequence[float]]) -> dict[str, Any]:
 
 
 def repeated(
-    repeats: Sequence[RunData], side: Side, rule: str, *, noise: Mapping[str, Noise] | None = None
+    repeats: Sequence[RunData], side: GateInput, rule: str, *, noise: Mapping[str, Noise] | None = None
 ) -> list[Trial]:
     """Earlier runs of the same plan: the only pairs that were really made at different times."""
     if not repeats:
         return []
     rules = read_rules([rule])
-    sides = [*(side_of(each, rules.metrics) for each in repeats), side]
+    sides = [*(input_of_run(each, rules.metrics) for each in repeats), side]
     verdicts = [evaluate(rules, after, before, noise=noise).verdict for before, after in pairwise(sides)]
     hits = verdicts.count(GateVerdict.REGRESSION)
     return [

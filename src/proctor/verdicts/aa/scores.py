@@ -20,7 +20,7 @@ from proctor.verdicts.aa.certificate import NoiseCertificate, Power, Standing, T
 from proctor.verdicts.aa.evidence import drift, price, repeated
 from proctor.verdicts.aa.loss import USEFUL, Curve, Losses, is_blind, power_rows
 from proctor.verdicts.aa.words import hours, plural, points, rate, worst
-from proctor.verdicts.gate.side import Side, side_of
+from proctor.verdicts.gate.inputs import GateInput, input_of_run
 
 MARGIN = 0.03
 LEVEL = 0.95
@@ -46,7 +46,7 @@ class Asked:
 
 def certify_scores(data: RunData, asked: Asked, *, repeats: Sequence[RunData] = ()) -> NoiseCertificate:
     """Resample the run, judge the pairs, and say what the suite is good for."""
-    side = side_of(data, ())
+    side = input_of_run(data, ())
     suite = _Suite(data, side, asked)
     if not suite.rewards:
         return suite.nothing()
@@ -57,7 +57,7 @@ def certify_scores(data: RunData, asked: Asked, *, repeats: Sequence[RunData] = 
 class _Suite:
     """A run's rewards and everything calculated from them."""
 
-    def __init__(self, data: RunData, side: Side, asked: Asked) -> None:
+    def __init__(self, data: RunData, side: GateInput, asked: Asked) -> None:
         self.data, self.side, self.asked = data, side, asked
         self.margin = MARGIN if asked.margin is None else asked.margin
         self.tasks = side.results.tasks

@@ -31,8 +31,8 @@ from proctor.verdicts.aa.words import plural, rate, worst
 from proctor.verdicts.compare.judge import default_noise
 from proctor.verdicts.compare.results import ResultPoint
 from proctor.verdicts.gate.evaluate import evaluate
+from proctor.verdicts.gate.inputs import GateInput, input_of_run
 from proctor.verdicts.gate.rules import read_rules
-from proctor.verdicts.gate.side import Side, side_of
 from proctor.verdicts.gate.verdict import GateVerdict
 
 METRIC = "duration_s"
@@ -63,7 +63,7 @@ class _Sweep:
         self.margin = MARGIN if asked.margin is None else asked.margin
         self.rule = f"{METRIC} not slower than baseline by more than {100 * self.margin:.6g}%"
         self.rules = read_rules([self.rule])
-        self.side = side_of(data, self.rules.metrics)
+        self.side = input_of_run(data, self.rules.metrics)
         self.noise = noise or default_noise(METRIC)
         self.known = {METRIC: noise} if noise else {}
         usable = [
@@ -107,11 +107,11 @@ class _Sweep:
         sides = [self._side(before), self._side(after)]
         return evaluate(self.rules, sides[1], sides[0], noise=self.known, seed=self.asked.seed).verdict.value
 
-    def _side(self, values: Mapping[str, Sequence[float]]) -> Side:
+    def _side(self, values: Mapping[str, Sequence[float]]) -> GateInput:
         made: list[ResultPoint] = [
             replace(point, samples={METRIC: tuple(values[point.name])}) for point in self.points
         ]
-        return Side(results=replace(self.side.results, points=tuple(made)), trials=len(made))
+        return GateInput(results=replace(self.side.results, points=tuple(made)), trials=len(made))
 
     def drift(self) -> dict[str, Any]:
         """The later iterations of every point against its earlier ones."""

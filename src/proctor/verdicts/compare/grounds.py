@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from proctor.quantity import show
-from proctor.verdicts.rollouts.images import HOST, identity
+from proctor.verdicts.rollouts.evidence import HOST, identity
 
 if TYPE_CHECKING:
     from proctor.model.record import AttemptRecord

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
 from typing import Any
 
 from proctor.analysis.claim import Claim, chosen_claim, too_few
@@ -13,6 +14,7 @@ from proctor.analysis.interval import Interval
 from proctor.analysis.times import (
     DEFAULT_NOISE,
     Noise,
+    PointComparison,
     Samples,
     TimesComparison,
     adjust_together,
@@ -20,6 +22,7 @@ from proctor.analysis.times import (
 )
 from proctor.analysis.verdict import Verdict, overall
 from proctor.errors import Exit, UsageError
+from proctor.model.canonical import finite
 from proctor.model.facts import differences
 from proctor.model.outcome import Blame
 from proctor.verdicts.compare.grounds import ground_differences
@@ -27,6 +30,7 @@ from proctor.verdicts.compare.pairing import Pairing, pair
 from proctor.verdicts.compare.power import what_settles
 from proctor.verdicts.compare.results import ResultPoint, ResultSet
 
+SCHEMA_VERSION = 1
 SCORE_MARGIN = 0.05
 WAITED_TOO_LONG = 0.1
 _RATES = ("per_s", "throughput", "ops", "hit_rate", "speedup", "accuracy", "reward", "score")
@@ -52,6 +56,14 @@ class MetricComparison:
     times: TimesComparison
     absent: tuple[str, ...] = ()
     """Pairs in which one side does not have this metric."""
+
+    def to_dict(self) -> dict[str, Any]:
+        """Plain data. Its points apart: of a hundred thousand of them no copy more than needed is made."""
+        from proctor.verdicts.compare.sentence import caution
+
+        rest: dict[str, Any] = finite(asdict(replace(self.times, points=())))
+        rest["points"] = [_point(point) for point in self.times.points]
+        return {"metric": self.metric, "absent": list(self.absent), "caution": caution(self), **rest}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -123,10 +135,28 @@ class Comparison:
         return self.score.claim.value if self.score else None
 
     def to_dict(self) -> dict[str, Any]:
-        """Plain data: what `proctor compare --json` prints."""
-        from proctor.verdicts.compare.document import to_mapping
+        """Plain data: what `proctor compare --json` prints. Additions only, once published.
 
-        return to_mapping(self)
+        What is not finite becomes null, so that any JSON parser reads it.
+        """
+        plain: dict[str, Any] = finite(
+            {
+                "schema_version": SCHEMA_VERSION,
+                "verdict": self.verdict.value,
+                "exit_code": int(self.exit_code),
+                "sentence": str(self),
+                "a": self.label_a,
+                "b": self.label_b,
+                "warnings": list(self.warnings),
+                "metrics": [],
+                "score": asdict(self.score) if self.score else None,
+                "failures": [asdict(each) for each in self.failures],
+                "only_a": list(self.only_a),
+                "only_b": list(self.only_b),
+            }
+        )
+        plain["metrics"] = [each.to_dict() for each in self.metrics]
+        return plain
 
     def __str__(self) -> str:
         from proctor.verdicts.compare.sentence import sentence
@@ -205,17 +235,11 @@ def is_better_higher(metric: str) -> bool:
     return any(rate in words if rate.isalpha() else rate in name for rate in _RATES)
 
 
-def _metric(
-    metric: str,
-    pairs: Sequence[tuple[ResultPoint, ResultPoint]],
-    margin: float | None,
-    higher: bool,
-    noise: Noise,
-    seed: int,
-) -> MetricComparison:
+def paired_samples(metric: str, pairs: Sequence[tuple[ResultPoint, ResultPoint]]) -> list[Samples]:
+    """The values of a metric at the points that have it on both sides, and how long they waited for a CPU."""
     # The CPU clock stands still while code waits; caches and cores that others use still cost it.
     weight = 0.0 if not is_time(metric) else 0.65 if "cpu" in metric.lower() else 1.0
-    samples = [
+    return [
         Samples(
             name=one.name,
             a=one.samples[metric],
@@ -226,6 +250,17 @@ def _metric(
         for one, two in pairs
         if one.samples.get(metric) and two.samples.get(metric)
     ]
+
+
+def _metric(
+    metric: str,
+    pairs: Sequence[tuple[ResultPoint, ResultPoint]],
+    margin: float | None,
+    higher: bool,
+    noise: Noise,
+    seed: int,
+) -> MetricComparison:
+    samples = paired_samples(metric, pairs)
     names = {each.name for each in samples}
     return MetricComparison(
         metric=metric,
@@ -314,3 +349,29 @@ def _nothing_shared(a: ResultSet, b: ResultSet) -> str:
         f"{a.label} and {b.label} have no point in common: the first has '{a.points[0].name}', "
         f"the second '{b.points[0].name}'"
     )
+
+
+def _point(point: PointComparison) -> dict[str, Any]:
+    interval = point.interval
+    found = {
+        "name": point.name,
+        "count_a": point.count_a,
+        "count_b": point.count_b,
+        "median_a": point.median_a,
+        "median_b": point.median_b,
+        "ratio": point.ratio,
+        "interval": {
+            "low": interval.low,
+            "high": interval.high,
+            "level": interval.level,
+            "method": interval.method,
+        },
+        "p_value": point.p_value,
+        "p_holm": point.p_holm,
+        "verdict": point.verdict,
+        "error": point.error,
+        "note": point.note,
+    }
+    numbers = (point.median_a, point.median_b, point.ratio, interval.low, interval.high, point.error)
+    sound = math.isfinite(sum(numbers) + point.p_value + point.p_holm)
+    return found if sound else finite(found)

@@ -1,19 +1,30 @@
-"""Open one side of a comparison: a run folder, a result file of Proctor or another tool, or a stored run."""
+"""Open both sides of a comparison, with how much such runs usually differ.
+
+A side is a run folder, a result file of Proctor or another tool, or a stored run.
+"""
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
+from statistics import median
 
-from proctor.analysis.times import Noise
+from proctor.analysis.times import Noise, run_to_run_noise
+from proctor.model.facts import run_facts, same_machine
+from proctor.model.outcome import Outcome
 from proctor.runfolder.read import RunData
 from proctor.settings import Settings
 from proctor.store.open import open_store
+from proctor.store.store import Store
 from proctor.verdicts.compare.by_task import with_spent
 from proctor.verdicts.compare.foreign import read_file
-from proctor.verdicts.compare.history import noise_from_store
 from proctor.verdicts.compare.judge import Comparison, compare, is_time
-from proctor.verdicts.compare.results import ResultSet, from_run
+from proctor.verdicts.compare.results import ResultSet, from_run, samples_of
 from proctor.verdicts.compare.stored import from_store
+
+MAX_RUNS = 20
+MAX_ATTEMPTS = 20_000
+"""Earlier runs and attempts that tell run-to-run noise."""
 
 
 def open_side(
@@ -23,7 +34,8 @@ def open_side(
     path = Path(ref)
     if path.is_dir() and (path / "manifest.json").is_file():
         data = RunData.from_folder(path)
-        return from_run(data, with_spent(data.info, metrics, also), source="folder")
+        found = from_run(data, with_spent(data.info, metrics, also), source="folder")
+        return replace(found, folder=str(path))
     if path.is_file():
         return read_file(path, metrics)
     with open_store(settings.store_url, create=False) as store:
@@ -33,8 +45,11 @@ def open_side(
 
 def usual_noise(a: ResultSet, b: ResultSet, metrics: tuple[str, ...], settings: Settings) -> dict[str, Noise]:
     """How much each metric moves from run to run, where earlier runs of the same code tell."""
+    times = [metric for metric in metrics if is_time(metric)]
+    if not times:
+        return {}
     with open_store(settings.store_url, create=False) as store:
-        found = {metric: noise_from_store(store, a, b, metric) for metric in metrics if is_time(metric)}
+        found = {metric: noise_from_store(store, a, b, metric) for metric in times}
     return {metric: noise for metric, noise in found.items() if noise}
 
 
@@ -64,3 +79,34 @@ def compare_refs(
         seed=seed,
     )
     return found, a, b
+
+
+def noise_from_store(store: Store, a: ResultSet, b: ResultSet, metric: str) -> Noise | None:
+    """Noise from runs of the same name with points of the same key; None when there are too few.
+
+    The two runs that are being compared are left out: their difference is the question.
+    """
+    keys = {point.key for side in (a, b) for point in side.points if point.key}
+    if not keys:
+        return None
+    found: dict[str, list[float]] = {}
+    runs = attempts = 0
+    for name in sorted({side.name for side in (a, b) if side.name}):
+        for brief in store.runs(name=name, limit=MAX_RUNS):
+            # A name with an asterisk matches others too.
+            if brief.name != name or brief.id in {a.run_id, b.run_id}:
+                continue
+            if not same_machine(run_facts(store.run(brief.id)), a.facts):
+                continue
+            used = False
+            for row in store.attempts(brief.id, counted_only=True):
+                attempts += 1
+                if attempts > MAX_ATTEMPTS:
+                    break
+                if row.trial.key in keys and row.record.outcome is Outcome.PASSED:
+                    values = samples_of(row.record, metric)
+                    if values:
+                        found.setdefault(row.trial.key, []).append(median(values))
+                        used = True
+            runs += used
+    return run_to_run_noise(list(found.values()), source=f"from {runs} earlier runs of the same code")

@@ -7,9 +7,10 @@ from dataclasses import dataclass, field
 from typing import Any, Literal
 
 from proctor.analysis.estimate import TaskRewards
-from proctor.model.arms import arm_of, named
+from proctor.model.arms import Arm, arm_of, named
 from proctor.model.facts import run_facts
 from proctor.model.outcome import Blame, Outcome
+from proctor.model.place import attempt_folder, trial_folder
 from proctor.model.plan import PlannedTrial
 from proctor.model.record import AttemptRecord
 from proctor.model.run import RunInfo
@@ -37,6 +38,8 @@ class ResultPoint:
     """Identity of code and parameters; the same key means the same code. Empty when unknown."""
     arm: str = ""
     """Task runs: the agent and its model."""
+    folder: str = ""
+    """Of its trial, or of the first of its rollouts, inside the run's folder; empty when unknown."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -60,6 +63,8 @@ class ResultSet:
     notes: tuple[str, ...] = ()
     grounds: Mapping[str, Ground] = field(default_factory=dict)
     """Task runs: what the sandboxes of each task were made of, as far as the records tell."""
+    folder: str = ""
+    """The run's folder; empty when there is none."""
 
 
 def from_run(data: RunData, metrics: Sequence[str], *, source: str = "run") -> ResultSet:
@@ -69,10 +74,11 @@ def from_run(data: RunData, metrics: Sequence[str], *, source: str = "run") -> R
     counted = {row.record.key: row.record for row in data.rows() if row.counts}
     pairs = [(trial.planned, counted.get(trial.planned.key)) for trial in data.trials]
     task = info.kind == "task"
+    points, rewards = _tasks(pairs, metrics) if task else (_points(pairs, metrics), ())
     return result_set(
         info,
-        points=_task_points(pairs, metrics) if task else _points(pairs, metrics),
-        tasks=_task_rewards(pairs) if task else (),
+        points=points,
+        tasks=rewards,
         metrics=_known_metrics(record for _, record in pairs),
         trials=len(pairs),
         missing=sum(record is None for _, record in pairs),
@@ -106,6 +112,7 @@ def result_set(
         metrics=metrics,
         notes=(f"{missing} of {trials} trials have no result",) if missing else (),
         grounds=ran_on or {},
+        folder=info.folder,
     )
 
 
@@ -151,6 +158,7 @@ def _points(
                 blame=record.outcome.blame if record else None,
                 waited=waited_in(record.ledger.get("noise")) if record else 0.0,
                 key=trial.key,
+                folder=trial_folder(trial),
             )
         )
     return tuple(points)
@@ -178,55 +186,75 @@ def _why_failed(record: AttemptRecord | None) -> str:
     return f"{record.outcome.value}{message}"
 
 
-def task_name(subject: str, arm: str, *, single: bool) -> str:
-    """What a task is called; who did it enters the name only when a run has several agents or models."""
-    return subject if single else f"{subject} × {arm}"
-
-
 def is_lost(outcome: Outcome) -> bool:
     """Whether a rollout was not scored because something other than the agent failed."""
     return not outcome.scored and outcome.blame not in {Blame.PERSON, Blame.AUTHOR}
 
 
-def _by_task(
-    pairs: Sequence[tuple[PlannedTrial, AttemptRecord | None]],
-) -> dict[tuple[str, str], list[AttemptRecord]]:
-    """Attempts by the name of a task and its arm."""
-    by = [arm_of(trial) for trial, _ in pairs]
-    arms = named(by)
-    found: dict[tuple[str, str], list[AttemptRecord]] = {}
-    for (trial, record), each in zip(pairs, by, strict=True):
-        arm = arms[each]
-        records = found.setdefault((task_name(trial.subject, arm, single=len(arms) == 1), arm), [])
-        if record is not None:
-            records.append(record)
-    return found
+class _Task:
+    """What the rollouts of one task by one agent, with its model and options, came to."""
+
+    def __init__(self) -> None:
+        self.scored: list[float] = []
+        self.errors = 0
+        self.samples: dict[str, list[float]] = {}
+        self.folder = ""
 
 
-def _task_rewards(pairs: Sequence[tuple[PlannedTrial, AttemptRecord | None]]) -> tuple[TaskRewards, ...]:
-    return tuple(
-        TaskRewards(
-            name=name,
-            scored=tuple(record.reward or 0.0 for record in records if record.outcome.scored),
-            errors=sum(is_lost(record.outcome) for record in records),
-        )
-        for (name, _), records in _by_task(pairs).items()
-    )
+class TaskResults:
+    """Gathers rollouts one by one: rewards and values of each task."""
+
+    def __init__(self) -> None:
+        self._tasks: dict[tuple[str, Arm], _Task] = {}
+
+    def add(
+        self,
+        subject: str,
+        arm: Arm,
+        outcome: Outcome | None,
+        reward: float | None,
+        samples: Mapping[str, Sequence[float]],
+        folder: str,
+    ) -> None:
+        """One rollout; without an outcome it has not ended."""
+        task = self._tasks.setdefault((subject, arm), _Task())
+        if outcome is None:
+            return
+        if not outcome.scored:
+            task.errors += is_lost(outcome)
+            return
+        task.folder = task.folder or folder
+        task.scored.append(reward or 0.0)
+        for metric, values in samples.items():
+            task.samples.setdefault(metric, []).extend(values)
+
+    def gathered(self, metrics: Sequence[str]) -> tuple[tuple[ResultPoint, ...], tuple[TaskRewards, ...]]:
+        """Values and rewards; who did a task enters its name only where several agents or models did."""
+        arms = named(arm for _, arm in self._tasks)
+        points, rewards = [], []
+        for (subject, by), task in self._tasks.items():
+            arm = arms[by]
+            name = subject if len(arms) == 1 else f"{subject} × {arm}"
+            samples = {metric: tuple(task.samples.get(metric, ())) for metric in metrics}
+            points.append(ResultPoint(name=name, subject=name, samples=samples, arm=arm, folder=task.folder))
+            rewards.append(TaskRewards(name=name, scored=tuple(task.scored), errors=task.errors))
+        return tuple(points), tuple(rewards)
 
 
-def _task_points(
+def _tasks(
     pairs: Sequence[tuple[PlannedTrial, AttemptRecord | None]], metrics: Sequence[str]
-) -> tuple[ResultPoint, ...]:
-    points = []
-    for (name, arm), records in _by_task(pairs).items():
-        scored = [record for record in records if record.outcome.scored]
-        samples = {
-            metric: tuple(value for record in scored for value in samples_of(record, metric))
-            for metric in metrics
-            if metric != "reward"
-        }
-        points.append(ResultPoint(name=name, subject=name, samples=samples, arm=arm))
-    return tuple(points)
+) -> tuple[tuple[ResultPoint, ...], tuple[TaskRewards, ...]]:
+    wanted = [metric for metric in metrics if metric != "reward"]
+    found = TaskResults()
+    for trial, record in pairs:
+        arm = arm_of(trial)
+        if record is None:
+            found.add(trial.subject, arm, None, None, {}, "")
+            continue
+        samples = {metric: samples_of(record, metric) for metric in wanted} if record.outcome.scored else {}
+        folder = attempt_folder(trial, record.number)
+        found.add(trial.subject, arm, record.outcome, record.reward, samples, folder)
+    return found.gathered(wanted)
 
 
 def _known_metrics(records: Iterable[AttemptRecord | None]) -> tuple[str, ...]:

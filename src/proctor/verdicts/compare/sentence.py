@@ -10,7 +10,7 @@ from proctor.analysis.times import PointComparison
 from proctor.analysis.verdict import Verdict
 from proctor.quantity import MISSING, significant
 from proctor.verdicts.compare.judge import Comparison, MetricComparison, ScoreComparison
-from proctor.verdicts.run.points import NOT_DISTINGUISHABLE
+from proctor.verdicts.run.story import NOT_DISTINGUISHABLE
 
 
 def sentence(found: Comparison) -> str:
@@ -73,7 +73,7 @@ def _score_sentence(score: ScoreComparison) -> str:
     return f"{start}: {facts}{why}."
 
 
-def reach(score: ScoreComparison) -> str:
+def detectable_sentence(score: ScoreComparison) -> str:
     """What would have been detected; empty where this many tasks can prove nothing for the claim."""
     headline = score.bounds.excluded
     hopeless = score.claim is Claim.TASKS_LIKE_THESE and headline and too_few(headline.tasks)

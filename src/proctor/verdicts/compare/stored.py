@@ -9,9 +9,9 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from itertools import islice
 from typing import TYPE_CHECKING
 
-from proctor.analysis.estimate import TaskRewards
-from proctor.model.arms import Arm, named, options_text
+from proctor.model.arms import Arm, options_text
 from proctor.model.outcome import Outcome
+from proctor.model.place import planned_folder
 from proctor.model.plan import point_label
 from proctor.processes import without_collections
 from proctor.runfolder.read import metric_of
@@ -20,10 +20,9 @@ from proctor.verdicts.compare.results import (
     NOT_RUN,
     ResultPoint,
     ResultSet,
-    is_lost,
+    TaskResults,
     result_set,
     samples_among,
-    task_name,
     waited_in,
 )
 
@@ -75,7 +74,7 @@ def _known_metrics(store: Store, run_id: str) -> tuple[str, ...]:
 
 def _points(store: Store, info: RunInfo, wanted: Sequence[str], watch: Watch | None) -> ResultSet:
     points = []
-    for row in store.results(info.id):
+    for index, row in enumerate(store.results(info.id)):
         if watch:
             watch(row)
         passed = row.outcome is Outcome.PASSED
@@ -89,6 +88,7 @@ def _points(store: Store, info: RunInfo, wanted: Sequence[str], watch: Watch | N
                 blame=row.outcome.blame if row.outcome else None,
                 waited=waited_in(row.measured.ledger.get("noise")),
                 key=row.key,
+                folder=planned_folder(row.subject, index),
             )
         )
     return result_set(
@@ -108,50 +108,28 @@ def _why_failed(row: ResultRow) -> str:
     return row.outcome.value + (f": {failure.type} in {failure.phase}" if failure else "")
 
 
-class _Task:
-    """What the rollouts of one task by one agent, with its model and options, came to."""
-
-    def __init__(self) -> None:
-        self.scored: list[float] = []
-        self.errors = 0
-        self.samples: dict[str, list[float]] = {}
-
-
 def _tasks(store: Store, info: RunInfo, wanted: Sequence[str], watch: Watch | None) -> ResultSet:
     metrics = [metric for metric in wanted if metric != "reward"]
-    tasks: dict[tuple[str, Arm], _Task] = {}
+    tasks = TaskResults()
     first: dict[str, str] = {}
     trials = missing = 0
-    for row in store.results(info.id, bodies=bool(metrics) or watch is not None):
+    for index, row in enumerate(store.results(info.id, bodies=bool(metrics) or watch is not None)):
         if watch:
             watch(row)
         trials += 1
-        arm = Arm(row.agent, row.model, options_text(row.options))
-        task = tasks.setdefault((row.subject, arm), _Task())
-        if row.outcome is None:
-            missing += 1
-        elif row.outcome.scored:
+        missing += row.outcome is None
+        scored = row.outcome is not None and row.outcome.scored
+        if scored:
             first.setdefault(row.subject, row.key)
-            task.scored.append(row.reward or 0.0)
-            for metric, found in values_of(row, metrics).items():
-                task.samples.setdefault(metric, []).extend(found)
-        else:
-            task.errors += is_lost(row.outcome)
-    arms = named(arm for _, arm in tasks)
-    names = {key: task_name(key[0], arms[key[1]], single=len(arms) == 1) for key in tasks}
-    points = tuple(
-        ResultPoint(
-            name=names[key],
-            subject=names[key],
-            samples={metric: tuple(task.samples.get(metric, ())) for metric in metrics},
-            arm=arms[key[1]],
+        tasks.add(
+            row.subject,
+            Arm(row.agent, row.model, options_text(row.options)),
+            row.outcome,
+            row.reward,
+            values_of(row, metrics) if scored else {},
+            planned_folder(row.subject, index) if row.number == 1 else "",
         )
-        for key, task in tasks.items()
-    )
-    rewards = tuple(
-        TaskRewards(name=names[key], scored=tuple(task.scored), errors=task.errors)
-        for key, task in tasks.items()
-    )
+    points, rewards = tasks.gathered(metrics)
     return result_set(
         info,
         points=points,

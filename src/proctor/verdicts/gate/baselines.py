@@ -21,7 +21,7 @@ from proctor.quantity import number
 from proctor.runfolder.files import decode, encode, make_folder, write_atomic
 from proctor.spec.node import nearest
 from proctor.verdicts.compare.results import ResultPoint, ResultSet
-from proctor.verdicts.gate.side import Side
+from proctor.verdicts.gate.inputs import GateInput
 
 SCHEMA_VERSION = 1
 MAX_BYTES = 64 << 20
@@ -39,7 +39,7 @@ class Baseline:
     """A pinned run."""
 
     name: str
-    side: Side
+    run: GateInput
     run_name: str
     at: float
     """When it was pinned, in seconds since 1970."""
@@ -51,13 +51,13 @@ class Baseline:
     @property
     def run_id(self) -> str:
         """Which run it was."""
-        return self.side.results.run_id
+        return self.run.results.run_id
 
 
 def pin(
     known: Mapping[str, Baseline],
     name: str,
-    side: Side,
+    run: GateInput,
     *,
     run_name: str,
     reason: str,
@@ -76,26 +76,24 @@ def pin(
         )
     if update and name not in known:
         raise missing(name, known)
-    if side.missing:
+    if run.missing:
+        raise UsageError(f"{run.label}: {run.missing} of {run.trials} trials have no result; finish it first")
+    if len(run.results.points) > MOST_POINTS:
         raise UsageError(
-            f"{side.label}: {side.missing} of {side.trials} trials have no result; finish it first"
-        )
-    if len(side.results.points) > MOST_POINTS:
-        raise UsageError(
-            f"{side.label}: {len(side.results.points)} points are too many for a file in git; "
-            f"gate against the run itself: --baseline {side.results.run_id}"
+            f"{run.label}: {len(run.results.points)} points are too many for a file in git; "
+            f"gate against the run itself: --baseline {run.results.run_id}"
         )
     entry = {
         "at": round(at, 3),
-        "run_id": side.results.run_id,
-        "digest": side.digest,
+        "run_id": run.results.run_id,
+        "digest": run.digest,
         "commit": commit,
         "reason": reason.strip(),
     }
     before = known[name].history if name in known else ()
     made = Baseline(
         name=name,
-        side=side,
+        run=run,
         run_name=run_name,
         at=round(at, 3),
         reason=reason.strip(),
@@ -144,29 +142,29 @@ def write_baselines(path: Path, baselines: Mapping[str, Baseline]) -> None:
 
 
 def _written(baseline: Baseline) -> str:
-    side = baseline.side
-    budget = _budget(side.results.points)
+    run = baseline.run
+    budget = _budget(run.results.points)
     head = {
-        "run_id": side.results.run_id,
+        "run_id": run.results.run_id,
         "run_name": baseline.run_name,
-        "kind": side.results.kind,
-        "digest": side.digest,
+        "kind": run.results.kind,
+        "digest": run.digest,
         "commit": baseline.commit,
         "at": baseline.at,
         "reason": baseline.reason,
-        "label": side.label,
-        "trials": side.trials,
-        "broken": side.broken,
-        "reasons": dict(sorted(side.reasons.items())),
-        "noise": side.noise,
-        "facts": side.results.facts,
-        "fields": {name: value for name, value in side.fields.items() if name not in _FIELDS_DROPPED},
+        "label": run.label,
+        "trials": run.trials,
+        "broken": run.broken,
+        "reasons": dict(sorted(run.reasons.items())),
+        "noise": run.noise,
+        "facts": run.results.facts,
+        "fields": {name: value for name, value in run.fields.items() if name not in _FIELDS_DROPPED},
     }
     lines = [f"   {encode(name)}: {encode(value)}" for name, value in head.items()]
     for name, rows in (
         ("history", [encode(dict(each)) for each in baseline.history]),
-        ("tasks", [encode(_task(each)) for each in side.results.tasks]),
-        ("points", [encode(_point(each, side, budget)) for each in side.results.points]),
+        ("tasks", [encode(_task(each)) for each in run.results.tasks]),
+        ("points", [encode(_point(each, run, budget)) for each in run.results.points]),
     ):
         inside = ",\n".join(f"    {row}" for row in rows)
         lines.append(f'   "{name}": [\n{inside}\n   ]' if rows else f'   "{name}": []')
@@ -182,8 +180,8 @@ def _task(task: TaskRewards) -> dict[str, Any]:
     return {"name": task.name, "scored": list(task.scored), "errors": task.errors}
 
 
-def _point(point: ResultPoint, side: Side, budget: int) -> dict[str, Any]:
-    stats = side.stats.get(point.name, {})
+def _point(point: ResultPoint, run: GateInput, budget: int) -> dict[str, Any]:
+    stats = run.stats.get(point.name, {})
     return {
         "name": point.name,
         "subject": point.subject,
@@ -228,7 +226,7 @@ def _read(name: str, data: Any, place: str) -> Baseline:
             name=str(data["run_name"]),
             metrics=tuple({metric for point in points for metric in point.samples}),
         )
-        side = Side(
+        run = GateInput(
             results=results,
             fields=dict(data["fields"]),
             stats={each["name"]: _read_stats(each) for each in data["points"]},
@@ -241,7 +239,7 @@ def _read(name: str, data: Any, place: str) -> Baseline:
         history = tuple(dict(each) for each in data["history"])
         return Baseline(
             name=name,
-            side=side,
+            run=run,
             run_name=str(data["run_name"]),
             at=float(data["at"]),
             reason=str(data["reason"]),

@@ -8,9 +8,9 @@ from proctor.analysis.p_values import holm
 from proctor.analysis.times import Noise
 from proctor.model.facts import differences
 from proctor.model.outcome import Blame, Outcome
+from proctor.verdicts.gate.inputs import GateInput, is_broken
 from proctor.verdicts.gate.ratios import ratio_study
 from proctor.verdicts.gate.rules import NotWorse, Reasons, Rule, RuleSet, Threshold, Written, needs_baseline
-from proctor.verdicts.gate.side import Side, is_broken
 from proctor.verdicts.gate.statistical import Study, score_study, settle
 from proctor.verdicts.gate.thresholds import judge_reasons, judge_threshold
 from proctor.verdicts.gate.verdict import GateResult, GateVerdict, RuleResult, overall
@@ -18,8 +18,8 @@ from proctor.verdicts.gate.verdict import GateResult, GateVerdict, RuleResult, o
 
 def evaluate(
     rules: RuleSet,
-    side: Side,
-    baseline: Side | None = None,
+    run: GateInput,
+    baseline: GateInput | None = None,
     *,
     held_against: str = "",
     noise: Mapping[str, Noise] | None = None,
@@ -34,33 +34,33 @@ def evaluate(
         elif isinstance(rule, NotWorse):
             assert baseline is not None
             if rule.is_score:
-                studies[at] = score_study(rule, side, baseline, seed=seed)
+                studies[at] = score_study(rule, run, baseline, seed=seed)
             else:
-                studies[at] = ratio_study(rule, side, baseline, noise=noise or {}, seed=seed)
+                studies[at] = ratio_study(rule, run, baseline, noise=noise or {}, seed=seed)
         else:
-            judged[at] = _plain(rule, side, baseline)
-    adjusted = iter(holm([each.p_value for study in studies.values() for each in study.findings]))
+            judged[at] = _plain(rule, run, baseline)
+    adjusted = iter(holm([each.p_value for study in studies.values() for each in study.effects]))
     comparisons = 0
     for at, study in studies.items():
-        own = [next(adjusted) for _ in study.findings]
+        own = [next(adjusted) for _ in study.effects]
         comparisons += len(own)
         judged[at] = settle(study, own)
     results = [judged[at] for at in range(len(rules.rules))]
     return GateResult(
-        results=(*results, *_implied(rules, side, baseline)),
-        label=side.label,
-        run_id=side.results.run_id,
-        digest=side.digest,
+        results=(*results, *_implied(rules, run, baseline)),
+        label=run.label,
+        run_id=run.results.run_id,
+        digest=run.digest,
         baseline=held_against or (baseline.label if baseline else ""),
         comparisons=comparisons,
-        warnings=_warnings(side, baseline),
+        warnings=_warnings(run, baseline),
     )
 
 
-def _plain(rule: Threshold | Reasons, side: Side, baseline: Side | None) -> RuleResult:
+def _plain(rule: Threshold | Reasons, run: GateInput, baseline: GateInput | None) -> RuleResult:
     if isinstance(rule, Threshold):
-        return judge_threshold(rule, side, baseline)
-    return judge_reasons(rule, side, baseline)
+        return judge_threshold(rule, run, baseline)
+    return judge_reasons(rule, run, baseline)
 
 
 def _without_baseline(rule: Rule) -> RuleResult:
@@ -72,20 +72,20 @@ def _without_baseline(rule: Rule) -> RuleResult:
     )
 
 
-def _implied(rules: RuleSet, side: Side, baseline: Side | None) -> list[RuleResult]:
+def _implied(rules: RuleSet, run: GateInput, baseline: GateInput | None) -> list[RuleResult]:
     """The implied rules of every gate: all trials ended; none failed unless a rule allows it."""
     found = []
-    if side.missing:
+    if run.missing:
         found.append(
             RuleResult(
                 written=Written(text="every trial has a result"),
                 verdict=GateVerdict.INCONCLUSIVE,
-                sentence=f"{side.missing} of {side.trials} trials have no result.",
-                n=f"{side.trials} trials",
+                sentence=f"{run.missing} of {run.trials} trials have no result.",
+                n=f"{run.trials} trials",
                 change="finish the run: proctor resume",
             )
         )
-    unspoken = {} if rules.speaks_of_failures else _unspoken(side, baseline)
+    unspoken = {} if rules.speaks_of_failures else _unspoken(run, baseline)
     if unspoken:
         told = ", ".join(f"{name} ({count}×)" for name, count in list(unspoken.items())[:5])
         verdicts = [
@@ -96,28 +96,28 @@ def _implied(rules: RuleSet, side: Side, baseline: Side | None) -> list[RuleResu
                 written=Written(text="no trial fails (implied: no rule is about failures)"),
                 verdict=overall(verdicts),
                 sentence=f"trials failed: {told}.",
-                n=f"{side.trials} trials",
+                n=f"{run.trials} trials",
                 change="a rule such as 'failure_count <= 2' allows some failures",
             )
         )
     return found
 
 
-def _warnings(side: Side, baseline: Side | None) -> tuple[str, ...]:
-    notes: Sequence[str] = side.results.notes
+def _warnings(run: GateInput, baseline: GateInput | None) -> tuple[str, ...]:
+    notes: Sequence[str] = run.results.notes
     if baseline is None:
         return tuple(notes)
-    changed = differences(baseline.results.facts, side.results.facts)
+    changed = differences(baseline.results.facts, run.results.facts)
     return tuple(dict.fromkeys([*changed, *notes]))
 
 
-def _unspoken(side: Side, baseline: Side | None) -> dict[str, int]:
+def _unspoken(run: GateInput, baseline: GateInput | None) -> dict[str, int]:
     """Failures that no rule is about: an experiment must run, an agent may fail its task."""
-    agents = side.results.kind == "task"
+    agents = run.results.kind == "task"
     known = baseline.reasons if baseline else {}
     return {
         name: count
-        for name, count in side.reasons.items()
+        for name, count in run.reasons.items()
         if name not in known and not (agents and _is_agents(name))
     }
 

@@ -10,23 +10,23 @@ from proctor.analysis.compare import paired_ratio
 from proctor.analysis.distributions import two_sided_t
 from proctor.analysis.interval import Interval
 from proctor.analysis.tails import point_ratio, suite_ratio, widen
-from proctor.analysis.times import Noise, Samples, compare_times
+from proctor.analysis.times import Noise, compare_times
 from proctor.model.outcome import Blame
 from proctor.quantity import number, significant
 from proctor.spec.node import nearest
-from proctor.verdicts.compare.judge import default_noise, is_time
+from proctor.verdicts.compare.judge import default_noise, is_time, paired_samples
 from proctor.verdicts.compare.pairing import pair
 from proctor.verdicts.compare.results import ResultPoint
+from proctor.verdicts.gate.inputs import GateInput
 from proctor.verdicts.gate.rules import NotWorse, refuse
-from proctor.verdicts.gate.side import Side
 from proctor.verdicts.gate.statistical import (
-    Finding,
+    Effect,
     Problem,
     Study,
     lost,
     other_machine,
     ratio_detectable,
-    ratio_finding,
+    ratio_effect,
     ratio_margin,
     unlike_infrastructure,
 )
@@ -39,36 +39,36 @@ Pairs = Sequence[tuple[ResultPoint, ResultPoint]]
 
 @dataclass(slots=True)
 class _Gathered:
-    findings: list[Finding] = field(default_factory=list)
+    effects: list[Effect] = field(default_factory=list)
     errors: list[float] = field(default_factory=list)
     values: list[int] = field(default_factory=lambda: [0, 0])
 
-    def add(self, finding: Finding, error: float, count_a: int, count_b: int) -> None:
-        self.findings.append(finding)
+    def add(self, effect: Effect, error: float, count_a: int, count_b: int) -> None:
+        self.effects.append(effect)
         self.errors.append(error)
         self.values[0] += count_a
         self.values[1] += count_b
 
 
 def ratio_study(
-    rule: NotWorse, side: Side, baseline: Side, *, noise: Mapping[str, Noise], seed: int
+    rule: NotWorse, run: GateInput, baseline: GateInput, *, noise: Mapping[str, Noise], seed: int
 ) -> Study:
     """A metric against the baseline's, at each shared point, or over the shared tasks as a whole."""
-    if side.results.kind != baseline.results.kind:
-        raise refuse(rule.written, f"{side.label} and {baseline.label} are runs of different kinds")
-    tasks = side.results.kind == "task"
-    problem = unlike_infrastructure(side, baseline) if tasks else None
-    stops = (*other_machine(rule, side, baseline), *((problem,) if problem else ()))
+    if run.results.kind != baseline.results.kind:
+        raise refuse(rule.written, f"{run.label} and {baseline.label} are runs of different kinds")
+    tasks = run.results.kind == "task"
+    problem = unlike_infrastructure(run, baseline) if tasks else None
+    stops = (*other_machine(rule, run, baseline), *((problem,) if problem else ()))
     if stops:
-        return Study(rule=rule, problems=stops, n=f"{side.trials} trials against {baseline.trials}")
+        return Study(rule=rule, problems=stops, n=f"{run.trials} trials against {baseline.trials}")
     chosen = _noise(rule.metric, baseline, noise)
-    pairing = pair(baseline.results.points, side.results.points)
+    pairing = pair(baseline.results.points, run.results.points)
     usable = [(a, b) for a, b in pairing.pairs if not a.failed and not b.failed]
     having = [(a, b) for a, b in usable if a.samples.get(rule.metric) and b.samples.get(rule.metric)]
     problems = [*_failed(pairing.pairs), *lost("task" if tasks else "point", pairing.only_a)]
     if not having:
         if usable:
-            raise refuse(rule.written, _no_metric(rule.metric, side, baseline))
+            raise refuse(rule.written, _no_metric(rule.metric, run, baseline))
         problems.append((GateVerdict.INCONCLUSIVE, "no point has a result on both sides"))
         return Study(rule=rule, problems=tuple(problems))
     gather = _over_suite if tasks and len(having) > 1 else _at_points
@@ -76,7 +76,7 @@ def ratio_study(
     what = "tasks" if tasks else "points"
     return Study(
         rule=rule,
-        findings=tuple(found.findings),
+        effects=tuple(found.effects),
         margin=ratio_margin(rule),
         n=f"{len(having)} {what if len(having) > 1 else what[:-1]}, "
         f"{found.values[1]} values against {found.values[0]}",
@@ -86,7 +86,7 @@ def ratio_study(
     )
 
 
-def _noise(metric: str, baseline: Side, known: Mapping[str, Noise]) -> Noise:
+def _noise(metric: str, baseline: GateInput, known: Mapping[str, Noise]) -> Noise:
     """From this store's history, from the baseline's, or a default."""
     if metric in known:
         return known[metric]
@@ -104,20 +104,8 @@ def _at_points(rule: NotWorse, pairs: Pairs, noise: Noise, seed: int) -> _Gather
     found = _Gathered()
     metric, name = rule.metric, rule.statistic or "p50"
     if name == "p50":
-        # The CPU clock stands still while code waits; caches and cores that others use still cost it.
-        weight = 0.0 if not is_time(metric) else 0.65 if "cpu" in metric else 1.0
-        samples = [
-            Samples(
-                name=a.name,
-                a=a.samples[metric],
-                b=b.samples[metric],
-                waited_a=weight * a.waited,
-                waited_b=weight * b.waited,
-            )
-            for a, b in pairs
-        ]
         times = compare_times(
-            samples,
+            paired_samples(metric, pairs),
             noise=noise,
             margin=rule.margin,
             higher_is_better=not rule.higher_is_worse,
@@ -125,30 +113,30 @@ def _at_points(rule: NotWorse, pairs: Pairs, noise: Noise, seed: int) -> _Gather
             seed=seed,
         )
         for point in times.points:
-            finding = ratio_finding(rule, point.name, point.ratio, point.interval, point.p_value, point.note)
+            effect = ratio_effect(rule, point.name, point.ratio, point.interval, point.p_value, point.note)
             error = point.error if math.isfinite(point.ratio) else math.inf
-            found.add(finding, error, point.count_a, point.count_b)
+            found.add(effect, error, point.count_a, point.count_b)
         return found
     for a, b in pairs:
         ratio = point_ratio(
             a.samples[metric], b.samples[metric], name, noise=noise, level=rule.level, seed=seed
         )
-        finding = ratio_finding(rule, a.name, ratio.ratio, ratio.interval, ratio.p_value, ratio.note)
-        found.add(finding, ratio.error, ratio.count_a, ratio.count_b)
+        effect = ratio_effect(rule, a.name, ratio.ratio, ratio.interval, ratio.p_value, ratio.note)
+        found.add(effect, ratio.error, ratio.count_a, ratio.count_b)
     return found
 
 
 def _over_suite(rule: NotWorse, pairs: Pairs, noise: Noise, seed: int) -> _Gathered:
     before = {a.name: a.samples[rule.metric] for a, _ in pairs}
     after = {a.name: b.samples[rule.metric] for a, b in pairs}
-    counts = tuple(sum(map(len, side.values())) for side in (before, after))
+    counts = tuple(sum(map(len, run.values())) for run in (before, after))
     found = _Gathered()
     if rule.statistic not in {"", "mean"}:
         ratio = suite_ratio(before, after, rule.statistic, noise=noise, level=rule.level, seed=seed)
-        finding = ratio_finding(rule, "the suite", ratio.ratio, ratio.interval, ratio.p_value, ratio.note)
-        found.add(finding, ratio.error, *counts)
+        effect = ratio_effect(rule, "the suite", ratio.ratio, ratio.interval, ratio.p_value, ratio.note)
+        found.add(effect, ratio.error, *counts)
         return found
-    if min(value for side in (before, after) for values in side.values() for value in values) <= 0:
+    if min(value for run in (before, after) for values in run.values() for value in values) <= 0:
         found.add(_with_zeros(rule, before, after), math.inf, *counts)
         return found
     means = paired_ratio(before, after, seed=seed, level=rule.level)
@@ -156,19 +144,19 @@ def _over_suite(rule: NotWorse, pairs: Pairs, noise: Noise, seed: int) -> _Gathe
     interval, error = widen(means.interval, means.ratio, noise)
     # The sign-flip test has not heard of run-to-run noise; the wider interval has.
     p_value = max(means.p_value, two_sided_t(math.log(means.ratio) / error, noise.df) if error else 0.0)
-    found.add(ratio_finding(rule, "the suite", means.ratio, interval, p_value), error, *counts)
+    found.add(ratio_effect(rule, "the suite", means.ratio, interval, p_value), error, *counts)
     return found
 
 
 def _with_zeros(
     rule: NotWorse, before: Mapping[str, Sequence[float]], after: Mapping[str, Sequence[float]]
-) -> Finding:
+) -> Effect:
     """Without ratios only equality can be judged: both sides are zero."""
     if all(list(before[name]) == list(after[name]) for name in before):
-        return ratio_finding(rule, "the suite", 1.0, Interval(1.0, 1.0, rule.level, "equal"), 1.0)
+        return ratio_effect(rule, "the suite", 1.0, Interval(1.0, 1.0, rule.level, "equal"), 1.0)
     unknown = Interval(0.0, math.inf, rule.level, "none")
     note = "no ratio: a value is not above zero"
-    return ratio_finding(rule, "the suite", math.nan, unknown, 1.0, note)
+    return ratio_effect(rule, "the suite", math.nan, unknown, 1.0, note)
 
 
 def _failed(pairs: Pairs) -> list[Problem]:
@@ -187,9 +175,9 @@ def _failed(pairs: Pairs) -> list[Problem]:
     return found
 
 
-def _no_metric(metric: str, side: Side, baseline: Side) -> str:
-    names = {name for point in side.results.points for name, values in point.samples.items() if values}
-    known = {*names, *side.results.metrics, *baseline.results.metrics} - {metric}
+def _no_metric(metric: str, run: GateInput, baseline: GateInput) -> str:
+    names = {name for point in run.results.points for name, values in point.samples.items() if values}
+    known = {*names, *run.results.metrics, *baseline.results.metrics} - {metric}
     where = "neither side" if metric not in names else "the baseline"
     return f"'{metric}' was not measured: {where} has a value{nearest(metric, sorted(known)[:40])}"
 

@@ -21,8 +21,8 @@ from proctor.analysis.verdict import Verdict, judge
 from proctor.quantity import significant
 from proctor.verdicts.compare.judge import is_time
 from proctor.verdicts.compare.power import what_settles
+from proctor.verdicts.gate.inputs import GateInput
 from proctor.verdicts.gate.rules import NotWorse, refuse
-from proctor.verdicts.gate.side import Side
 from proctor.verdicts.gate.verdict import Estimate, GateVerdict, RuleResult, overall
 
 ALIKE = 0.05
@@ -37,7 +37,7 @@ _MEANING = {
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Finding:
+class Effect:
     """One comparison: a gain below zero is worse. In log ratios, or in shares of the score's scale."""
 
     name: str
@@ -54,11 +54,11 @@ class Study:
     """Everything that a rule's verdict uses."""
 
     rule: NotWorse
-    findings: tuple[Finding, ...] = ()
-    others: tuple[Finding, ...] = ()
+    effects: tuple[Effect, ...] = ()
+    others: tuple[Effect, ...] = ()
     """The same comparison with errors counted in other ways; if the verdicts differ, there is none."""
     margin: float = 0.0
-    """In the unit of the findings' gains."""
+    """In the unit of the effects' gains."""
     n: str = ""
     detectable: float | None = None
     settle: str = ""
@@ -72,14 +72,14 @@ class Study:
 Problem = tuple[GateVerdict, str]
 
 
-def score_study(rule: NotWorse, side: Side, baseline: Side, *, seed: int) -> Study:
+def score_study(rule: NotWorse, run: GateInput, baseline: GateInput, *, seed: int) -> Study:
     """Rewards against the baseline's, paired by task."""
-    for each in (side, baseline):
+    for each in (run, baseline):
         if each.results.kind != "task":
             raise refuse(rule.written, f"{each.label} is a run of experiments: it has times and no scores")
-    if problem := unlike_infrastructure(side, baseline):
-        return Study(rule=rule, problems=(problem,), n=f"{side.trials} trials against {baseline.trials}")
-    before, after = baseline.rewards(rule.metric), side.rewards(rule.metric)
+    if problem := unlike_infrastructure(run, baseline):
+        return Study(rule=rule, problems=(problem,), n=f"{run.trials} trials against {baseline.trials}")
+    before, after = baseline.rewards(rule.metric), run.rewards(rule.metric)
     headline, others = _readings(before, after, seed, rule.level)
     if headline is None:
         return Study(rule=rule, problems=((GateVerdict.INCONCLUSIVE, "no task was scored on both sides"),))
@@ -88,7 +88,7 @@ def score_study(rule: NotWorse, side: Side, baseline: Side, *, seed: int) -> Stu
     few = too_few(headline.tasks, rule.level)
     return Study(
         rule=rule,
-        findings=(_score(rule, headline, claim),),
+        effects=(_score(rule, headline, claim),),
         others=tuple(_score(rule, each, claim) for each in others),
         margin=rule.margin,
         n=f"{headline.tasks} tasks, {headline.rollouts_b} rollouts against {headline.rollouts_a}",
@@ -104,17 +104,17 @@ def _readings(
 ) -> tuple[PairedScores | None, list[PairedScores]]:
     """The comparison without the errors; where there are any, also with errors as zero and as full marks."""
     if not any(task.errors for task in (*before, *after)):
-        sides = ({task.name: task.scored for task in side} for side in (before, after))
+        sides = ({task.name: task.scored for task in run} for run in (before, after))
         return paired_scores(*sides, seed=seed, level=level), []
     bounds = missing_bounds(before, after, seed=seed, level=level)
     return bounds.excluded, [each for each in (bounds.as_zero, bounds.best_case) if each]
 
 
-def _score(rule: NotWorse, found: PairedScores, claim: Claim) -> Finding:
+def _score(rule: NotWorse, found: PairedScores, claim: Claim) -> Effect:
     interval = found.interval(claim)
     sign = -1.0 if rule.higher_is_worse else 1.0
     low, high = sorted((sign * interval.low, sign * interval.high))
-    return Finding(
+    return Effect(
         name=rule.metric,
         gain=sign * found.difference,
         low=low,
@@ -132,30 +132,30 @@ def _score(rule: NotWorse, found: PairedScores, claim: Claim) -> Finding:
     )
 
 
-def unlike_infrastructure(side: Side, baseline: Side) -> Problem | None:
-    """Why scores may not be compared: machines or providers broke more of one side than of the other."""
-    if side.judged and side.broken == side.judged:
+def unlike_infrastructure(run: GateInput, baseline: GateInput) -> Problem | None:
+    """Why scores may not be compared: machines or providers broke more of one run than of the other."""
+    if run.judged and run.broken == run.judged:
         return (
             GateVerdict.INFRASTRUCTURE,
-            f"all {side.broken} trials were broken by infrastructure or provider",
+            f"all {run.broken} trials were broken by infrastructure or provider",
         )
-    p_value = fisher(baseline.broken, baseline.judged, side.broken, side.judged)
+    p_value = fisher(baseline.broken, baseline.judged, run.broken, run.judged)
     if p_value >= ALIKE:
         return None
     rates = (
-        f"infrastructure or provider broke {side.broken} of {side.judged} trials "
+        f"infrastructure or provider broke {run.broken} of {run.judged} trials "
         f"against {baseline.broken} of {baseline.judged} in the baseline (p {p_value:.2g})"
     )
-    if side.broken * baseline.judged > baseline.broken * side.judged:
+    if run.broken * baseline.judged > baseline.broken * run.judged:
         return GateVerdict.INFRASTRUCTURE, f"{rates}, so scores are not compared"
     return GateVerdict.INCONCLUSIVE, f"{rates}: the errors are in the baseline; pin a new one"
 
 
-def other_machine(rule: NotWorse, side: Side, baseline: Side) -> tuple[Problem, ...]:
+def other_machine(rule: NotWorse, run: GateInput, baseline: GateInput) -> tuple[Problem, ...]:
     """Times from different hardware are not compared."""
     if not is_time(rule.metric):
         return ()
-    before, after = (each.results.facts.get("machine", {}) for each in (baseline, side))
+    before, after = (each.results.facts.get("machine", {}) for each in (baseline, run))
     changed = [
         f"{name} {before[name]} → {after[name]}"
         for name in HARDWARE
@@ -180,14 +180,14 @@ def lost(what: str, names: Sequence[str]) -> tuple[Problem, ...]:
     return ((GateVerdict.INCONCLUSIVE, f"{count} of the baseline missing in this run: {some}"),)
 
 
-def ratio_finding(
+def ratio_effect(
     rule: NotWorse, name: str, ratio: float, interval: Interval, p_value: float, note: str = ""
-) -> Finding:
-    """A ratio to the baseline as a finding."""
+) -> Effect:
+    """A ratio to the baseline as a effect."""
     logs = [math.log(each) if each > 0 else -math.inf for each in (ratio, interval.low, interval.high)]
     gain, low, high = (-logs[0], -logs[2], -logs[1]) if rule.higher_is_worse else logs
     estimate = Estimate(value=ratio, low=interval.low, high=interval.high, level=interval.level, unit="ratio")
-    return Finding(name=name, gain=gain, low=low, high=high, p_value=p_value, estimate=estimate, note=note)
+    return Effect(name=name, gain=gain, low=low, high=high, p_value=p_value, estimate=estimate, note=note)
 
 
 def ratio_margin(rule: NotWorse) -> float:
@@ -205,11 +205,11 @@ def ratio_detectable(rule: NotWorse, errors: Sequence[float], noise: Noise) -> f
 
 
 def settle(study: Study, adjusted: Sequence[float]) -> RuleResult:
-    """The verdict, from the findings and their p-values after correction."""
+    """The verdict, from the effects and their p-values after correction."""
     rule, alpha = study.rule, 1 - study.rule.level
     judged = [
-        (finding, _judge(finding, p_value, study.margin, alpha))
-        for finding, p_value in zip(study.findings, adjusted, strict=True)
+        (effect, _judge(effect, p_value, study.margin, alpha))
+        for effect, p_value in zip(study.effects, adjusted, strict=True)
     ]
     verdicts = [verdict for _, verdict in judged]
     straddled = _straddled(study, adjusted, alpha, verdicts)
@@ -230,14 +230,15 @@ def settle(study: Study, adjusted: Sequence[float]) -> RuleResult:
         detectable=study.detectable,
         p_value=min(adjusted, default=None),
         details=_details(study, judged),
+        tolerated=rule.margin,
     )
 
 
-def _judge(finding: Finding, p_value: float, margin: float, alpha: float) -> GateVerdict:
-    if math.isnan(finding.gain):
+def _judge(effect: Effect, p_value: float, margin: float, alpha: float) -> GateVerdict:
+    if math.isnan(effect.gain):
         return GateVerdict.INCONCLUSIVE
     found = judge(
-        gain=finding.gain, low=finding.low, high=finding.high, p_value=p_value, margin=margin, alpha=alpha
+        gain=effect.gain, low=effect.low, high=effect.high, p_value=p_value, margin=margin, alpha=alpha
     )
     return _MEANING.get(found, GateVerdict.PASS)
 
@@ -246,7 +247,7 @@ def _straddled(study: Study, adjusted: Sequence[float], alpha: float, verdicts: 
     """Which readings of the errors contradict each other; empty when none does."""
     if not study.others:
         return ""
-    first, p_value = study.findings[0], adjusted[0]
+    first, p_value = study.effects[0], adjusted[0]
     times = p_value / first.p_value if first.p_value > 0 else 1.0
     readings = [_judge(other, min(1.0, other.p_value * times), study.margin, alpha) for other in study.others]
     if set(readings) == {verdicts[0]}:
@@ -256,11 +257,11 @@ def _straddled(study: Study, adjusted: Sequence[float], alpha: float, verdicts: 
     return ", ".join(f"{name}: {verdict.value}" for name, verdict in zip(names, said, strict=False))
 
 
-Judged = Sequence[tuple[Finding, GateVerdict]]
+Judged = Sequence[tuple[Effect, GateVerdict]]
 
 
-def _worst(judged: Judged) -> tuple[Finding, GateVerdict] | None:
-    """The finding that decided: the lowest gain among those with the leading verdict."""
+def _worst(judged: Judged) -> tuple[Effect, GateVerdict] | None:
+    """The effect that decided: the lowest gain among those with the leading verdict."""
     leading = overall(verdict for _, verdict in judged)
     return min(
         (each for each in judged if each[1] is leading),
@@ -277,16 +278,16 @@ def _sentence(study: Study, judged: Judged, verdict: GateVerdict, straddled: str
     worst = _worst(judged)
     if worst is None:
         return f"{_subject(study.rule)}: nothing to compare."
-    finding, leading = worst
+    effect, leading = worst
     of = ""
     if len(judged) > 1:
         hits = sum(each is leading for _, each in judged)
-        of = f" at {hits} of {len(judged)} points, worst at {finding.name}:"
+        of = f" at {hits} of {len(judged)} points, worst at {effect.name}:"
         if leading is GateVerdict.PASS:
-            of = f" at each of {len(judged)} points, nearest to the margin {finding.name}:"
+            of = f" at each of {len(judged)} points, nearest to the margin {effect.name}:"
     why = f"; the verdict depends on how errors are counted ({straddled})" if straddled else ""
-    note = f" ({finding.note})" if finding.note else ""
-    return f"{_subject(study.rule)}{of} {said(finding.estimate)}{note}; {_tolerated(study.rule)}{why}."
+    note = f" ({effect.note})" if effect.note else ""
+    return f"{_subject(study.rule)}{of} {said(effect.estimate)}{note}; {_tolerated(study.rule)}{why}."
 
 
 def _subject(rule: NotWorse) -> str:
@@ -317,7 +318,7 @@ def _pp(value: float | None) -> str:
 
 
 def _change(study: Study, verdict: GateVerdict) -> str:
-    if not study.findings:
+    if not study.effects:
         return study.settle
     detected = ""
     if study.detectable is not None and math.isfinite(study.detectable):
@@ -342,6 +343,6 @@ def _details(study: Study, judged: Judged) -> tuple[str, ...]:
     if len(judged) > 1:
         bad = [each for each in ranked if each[1] is not GateVerdict.PASS] or ranked[:3]
         shown = bad[:MOST_DETAILS]
-        lines += [f"{verdict.value}: {finding.name} {said(finding.estimate)}" for finding, verdict in shown]
+        lines += [f"{verdict.value}: {effect.name} {said(effect.estimate)}" for effect, verdict in shown]
         lines += [f"and {len(bad) - len(shown)} more"] if len(bad) > len(shown) else []
     return tuple(lines)

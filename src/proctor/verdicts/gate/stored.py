@@ -1,4 +1,4 @@
-"""One side of a gate straight from the store: what most rules look at, without a whole run in memory.
+"""The input of a gate straight from the store: what most rules look at, without a whole run in memory.
 
 Rules that look at more than counts, times, scores and the values of metrics get the run in memory instead.
 """
@@ -11,31 +11,32 @@ from typing import TYPE_CHECKING
 from proctor.model.outcome import Outcome
 from proctor.runfolder.files import encode
 from proctor.verdicts.compare.stored import from_store
-from proctor.verdicts.gate.rules import RuleSet, Threshold
-from proctor.verdicts.gate.side import (
-    COUNTED,
-    Side,
+from proctor.verdicts.gate.inputs import (
+    GateInput,
     Tally,
     count_fields,
     renamed,
     score_fields,
     with_aliases,
 )
+from proctor.verdicts.gate.rules import RuleSet, Threshold
 
 if TYPE_CHECKING:
     from proctor.store.rows import Measured, ResultRow
     from proctor.store.store import Store
 
 
-def side_from_store(store: Store, ref: str, rules: RuleSet) -> Side | None:
-    """The side that these rules need; None when a rule looks at what only a run in memory can tell."""
-    if not all(_counted(rule.path) for rule in rules.rules if isinstance(rule, Threshold)):
-        return None
+def input_from_store(store: Store, ref: str, rules: RuleSet) -> GateInput | None:
+    """The input that these rules need; None when a rule looks at what only a run in memory can tell."""
     info = store.run(ref)
+    told = {*count_fields(info, Tally()), "score", "pass_rate"}
+    paths = [rule.path.partition(".")[0] for rule in rules.rules if isinstance(rule, Threshold)]
+    if not told.issuperset(paths):
+        return None
     watch = _Watch(info.plan_digest)
     results = renamed(from_store(store, info.id, with_aliases(rules.metrics), watch=watch.look))
     tally = watch.tally
-    return Side(
+    return GateInput(
         results=results,
         fields={**count_fields(info, tally), **(score_fields(results) if info.kind == "task" else {})},
         reasons=dict(sorted(tally.reasons.items())),
@@ -44,10 +45,6 @@ def side_from_store(store: Store, ref: str, rules: RuleSet) -> Side | None:
         broken=tally.broken,
         digest=watch.digest.hexdigest(),
     )
-
-
-def _counted(path: str) -> bool:
-    return path.partition(".")[0] in COUNTED
 
 
 class _Watch:

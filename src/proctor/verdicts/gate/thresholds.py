@@ -9,10 +9,22 @@ from dataclasses import dataclass
 from typing import Any
 
 from proctor.analysis.estimate import denominators
+from proctor.model.describe import describe
+from proctor.model.plan import Plan
+from proctor.model.run import RunInfo
 from proctor.quantity import number, show, significant
+from proctor.runfolder.read import RunData, TrialResult
 from proctor.spec.node import nearest
-from proctor.verdicts.gate.rules import OfBaseline, Reasons, Threshold, metric_and_statistic, refuse
-from proctor.verdicts.gate.side import Side, is_broken
+from proctor.verdicts.gate.inputs import GateInput, input_of_run, is_broken
+from proctor.verdicts.gate.rules import (
+    NotWorse,
+    OfBaseline,
+    Reasons,
+    RuleSet,
+    Threshold,
+    metric_and_statistic,
+    refuse,
+)
 from proctor.verdicts.gate.verdict import Estimate, GateVerdict, RuleResult, overall
 
 _COMPARE: dict[str, Callable[[Any, Any], bool]] = {
@@ -27,6 +39,9 @@ _FAILURES = {"failure_count": -1, "summary.failed": -1, "success_count": 1, "sum
 """Counts that a broken machine changes as a failure would, and the direction of the change."""
 READINGS = ("errors_excluded", "errors_as_zero", "best_case")
 MOST_DETAILS = 20
+STATISTICS = frozenset(describe([1.0, 2.0]))
+_OPEN = ("failure_reasons", "arms", "images", "subjects", "warnings")
+"""Fields whose inner names come with the results."""
 _UNITS = ("_s", "_ms", "_us", "_ns", "_bytes", "_usd")
 
 
@@ -39,33 +54,33 @@ class Reading:
     where: str = ""
 
 
-def judge_threshold(rule: Threshold, side: Side, baseline: Side | None) -> RuleResult:
+def judge_threshold(rule: Threshold, run: GateInput, baseline: GateInput | None) -> RuleResult:
     """A field against its limit. A `metrics.…` field must keep it at every point."""
     if rule.path.startswith("metrics."):
-        return _judge_points(rule, side, baseline)
-    value, limit = look_up(rule, side), _limit(rule, baseline)
+        return _judge_points(rule, run, baseline)
+    value, limit = look_up(rule, run), _limit(rule, baseline)
     if isinstance(value, Mapping) and "errors_excluded" in value:
-        return _judge_score(rule, side, value, _excluded(limit))
+        return _judge_score(rule, run, value, _excluded(limit))
     _check_kinds(rule, value)
     if value is None or limit is None:
-        who = f"{side.label} has" if value is None else "the baseline has"
+        who = f"{run.label} has" if value is None else "the baseline has"
         return _result(rule, GateVerdict.INCONCLUSIVE, f"{rule.path}: {who} no value")
     verdict = GateVerdict.PASS if holds(rule, value, limit) else GateVerdict.REGRESSION
     said = f"{rule.path} is {shown(rule.path, value)}, the rule requires {_wants(rule, limit)}"
     moves = _FAILURES.get(rule.path)
-    blamed = verdict is GateVerdict.REGRESSION and moves and side.broken
-    if blamed and moves and holds(rule, value + moves * side.broken, limit):
+    blamed = verdict is GateVerdict.REGRESSION and moves and run.broken
+    if blamed and moves and holds(rule, value + moves * run.broken, limit):
         verdict = GateVerdict.INFRASTRUCTURE
-        said += f"; {side.broken} trials were broken by infrastructure or provider"
+        said += f"; {run.broken} trials were broken by infrastructure or provider"
     return _result(
-        rule, verdict, said, n=f"{side.trials} trials" if side.trials else "", value=value, limit=limit
+        rule, verdict, said, n=f"{run.trials} trials" if run.trials else "", value=value, limit=limit
     )
 
 
-def _judge_points(rule: Threshold, side: Side, baseline: Side | None) -> RuleResult:
-    readings = list(_readings(rule, side, baseline))
+def _judge_points(rule: Threshold, run: GateInput, baseline: GateInput | None) -> RuleResult:
+    readings = list(_readings(rule, run, baseline))
     if not readings:
-        known = sorted({name for stats in side.stats.values() for name in stats})
+        known = sorted({name for stats in run.stats.values() for name in stats})
         metric = metric_and_statistic(rule.path)[0]
         if known and metric not in known:
             raise refuse(rule.written, f"no point has the metric '{metric}'{nearest(metric, known[:40])}")
@@ -97,12 +112,12 @@ def _judge_points(rule: Threshold, side: Side, baseline: Side | None) -> RuleRes
     )
 
 
-def _readings(rule: Threshold, side: Side, baseline: Side | None) -> Iterator[Reading]:
+def _readings(rule: Threshold, run: GateInput, baseline: GateInput | None) -> Iterator[Reading]:
     """The field at each point; a point that failed has none, and is not left out."""
-    found = {name: statistic(stats, rule.path) for name, stats in side.stats.items()}
+    found = {name: statistic(stats, rule.path) for name, stats in run.stats.items()}
     if all(value is None for value in found.values()):
         return
-    failed = {point.name: None for point in side.results.points if point.failed}
+    failed = {point.name: None for point in run.results.points if point.failed}
     for name, value in {**found, **failed}.items():
         limit: Any = rule.limit
         if isinstance(limit, OfBaseline):
@@ -130,14 +145,14 @@ def _worst(rule: Threshold, readings: list[Reading]) -> Reading | None:
     return min(readings, key=lambda each: each.value)
 
 
-def _judge_score(rule: Threshold, side: Side, value: Mapping[str, Any], limit: Any) -> RuleResult:
+def _judge_score(rule: Threshold, run: GateInput, value: Mapping[str, Any], limit: Any) -> RuleResult:
     """A score with errors counted in three ways; inconclusive when they disagree about the limit."""
     metric = "pass_rate" if rule.path == "pass_rate" else "reward"
-    found = denominators(side.rewards(metric)).excluded
+    found = denominators(run.rewards(metric)).excluded
     readings = [number(value.get(name)) for name in READINGS]
     headline = readings[0]
     if headline is None or found is None or number(limit) is None:
-        blame = GateVerdict.INFRASTRUCTURE if side.broken and found is None else GateVerdict.INCONCLUSIVE
+        blame = GateVerdict.INFRASTRUCTURE if run.broken and found is None else GateVerdict.INCONCLUSIVE
         return _result(rule, blame, f"{rule.path}: nothing was scored")
     verdicts = [
         GateVerdict.PASS if holds(rule, each, limit) else GateVerdict.REGRESSION
@@ -173,21 +188,21 @@ def _judge_score(rule: Threshold, side: Side, value: Mapping[str, Any], limit: A
     )
 
 
-def judge_reasons(rule: Reasons, side: Side, baseline: Side | None) -> RuleResult:
+def judge_reasons(rule: Reasons, run: GateInput, baseline: GateInput | None) -> RuleResult:
     """Failure reasons against those that are allowed, or that the baseline has."""
     allowed = rule.allowed if rule.allowed is not None else tuple(baseline.reasons if baseline else ())
     new = {
         name: count
-        for name, count in side.reasons.items()
+        for name, count in run.reasons.items()
         if name not in allowed and (rule.allowed is None or name.partition(":")[0].strip() not in allowed)
     }
     if not new:
-        some = ", ".join(side.reasons)
+        some = ", ".join(run.reasons)
         return RuleResult(
             written=rule.written,
             verdict=GateVerdict.PASS,
             sentence=f"only allowed failure reasons: {some}." if some else "no failures.",
-            n=f"{side.trials} trials",
+            n=f"{run.trials} trials",
             change=f"any {'other ' if allowed else ''}failure reason would fail it",
         )
     verdict = overall(
@@ -200,15 +215,15 @@ def judge_reasons(rule: Reasons, side: Side, baseline: Side | None) -> RuleResul
         written=rule.written,
         verdict=verdict,
         sentence=f"{word}: {told}{more}.",
-        n=f"{side.trials} trials",
+        n=f"{run.trials} trials",
         change=f"allowed failure reasons: {', '.join(allowed) or 'none'}",
         details=tuple(f"{name}: {count} trials" for name, count in list(new.items())[:MOST_DETAILS]),
     )
 
 
-def look_up(rule: Threshold, side: Side) -> Any:
+def look_up(rule: Threshold, run: GateInput) -> Any:
     """A field by its dotted path; an unknown one is an error of the rule, with similar names."""
-    found, rest = side.fields, rule.path
+    found, rest = run.fields, rule.path
     while True:
         if not isinstance(found, Mapping):
             break
@@ -223,39 +238,33 @@ def look_up(rule: Threshold, side: Side) -> Any:
         found, rest = found[longest], rest[len(longest) + 1 :]
         if found is None:
             return None
-    known = [*_paths(side.fields), *(f"metrics.{name}" for stats in side.stats.values() for name in stats)]
-    hint = nearest(rule.path, dict.fromkeys(known[:2000]))
+    metrics = (f"metrics.{name}" for stats in run.stats.values() for name in stats)
+    known = dict.fromkeys([*dict(_paths(run.fields)), *metrics][:2000])
+    hint = nearest(rule.path, known)
     if "did you mean" not in hint:
         hint = "; 'proctor gate RUN --fields' lists all fields"
-    raise refuse(rule.written, f"'{rule.path}' is not a field of {side.label}{hint}")
+    raise refuse(rule.written, f"'{rule.path}' is not a field of {run.label}{hint}")
 
 
-def _paths(fields: Mapping[str, Any], prefix: str = "") -> Iterator[str]:
+def _paths(fields: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, Any]]:
+    """Every name at every depth, with what it holds."""
     for name, value in fields.items():
-        yield f"{prefix}{name}"
+        yield f"{prefix}{name}", value
         if isinstance(value, Mapping) and prefix.count(".") < 4:
             yield from _paths(value, f"{prefix}{name}.")
 
 
-def known_fields(side: Side) -> Iterator[tuple[str, Any]]:
+def known_fields(run: GateInput) -> Iterator[tuple[str, Any]]:
     """Every path that a threshold may name, with its value."""
-
-    def walk(fields: Mapping[str, Any], prefix: str) -> Iterator[tuple[str, Any]]:
-        for name, value in fields.items():
-            if isinstance(value, Mapping) and value and prefix.count(".") < 4:
-                yield from walk(value, f"{prefix}{name}.")
-            elif not isinstance(value, list | tuple | Mapping):
-                yield f"{prefix}{name}", value
-
-    yield from walk(side.fields, "")
-    for metric in sorted({name for stats in side.stats.values() for name in stats}):
-        values = [
-            each for stats in side.stats.values() if (each := statistic(stats, f"metrics.{metric}.p50"))
-        ]
+    for path, value in _paths(run.fields):
+        if not isinstance(value, list | tuple | Mapping):
+            yield path, value
+    for metric in sorted({name for stats in run.stats.values() for name in stats}):
+        values = [each for stats in run.stats.values() if (each := statistic(stats, f"metrics.{metric}.p50"))]
         yield f"metrics.{metric}.p50", max(values, default=None)
 
 
-def _limit(rule: Threshold, baseline: Side | None) -> Any:
+def _limit(rule: Threshold, baseline: GateInput | None) -> Any:
     if not isinstance(rule.limit, OfBaseline):
         return rule.limit
     value = _excluded(look_up(rule, baseline)) if baseline else None
@@ -330,3 +339,38 @@ def _result(
         change=_distance(rule.path, value, limit) if rule.operator not in {"==", "!="} else "",
         details=details,
     )
+
+
+def check_fields(rules: RuleSet, info: RunInfo, plan: Plan) -> None:
+    """Before a run: UsageError, as after it, for a threshold on a field that no run of this kind has.
+
+    A run without results has the same fields as one with them. Only names that results bring along, the
+    metrics of experiments and the reasons of failures, cannot be known yet.
+    """
+    for rule in rules.rules:
+        if isinstance(rule, NotWorse) and rule.is_score and info.kind == "experiment":
+            raise refuse(rule.written, "this is a run of experiments: it has times and no scores")
+    thresholds = [rule for rule in rules.rules if isinstance(rule, Threshold)]
+    if not thresholds:
+        return
+    run = _without_results(info, plan)
+    for rule in thresholds:
+        if rule.path.startswith("metrics."):
+            _check_statistic(rule)
+        elif rule.path.partition(".")[0] not in _OPEN:
+            look_up(rule, run)
+
+
+def _check_statistic(rule: Threshold) -> None:
+    """The one metric that every point has is known, and so are its statistics."""
+    metric, statistic = metric_and_statistic(rule.path)
+    if metric == "duration_s" and statistic not in STATISTICS:
+        hint = nearest(statistic, STATISTICS)
+        raise refuse(rule.written, f"'{statistic}' is not a statistic of {metric}{hint}")
+
+
+def _without_results(info: RunInfo, plan: Plan) -> GateInput:
+    """The run as it will be, with one trial for each subject: fields do not depend on how many there are."""
+    first = {trial.subject: trial for trial in reversed(plan.trials)}
+    trials = tuple(TrialResult(planned=trial, attempts=(), counted=None) for trial in first.values())
+    return input_of_run(RunData(info=info, trials=trials))

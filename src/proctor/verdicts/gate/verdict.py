@@ -1,14 +1,20 @@
-"""The result of a gate: a verdict for each rule, and one for all of them by a fixed precedence."""
+"""The result of a gate: a verdict for each rule, and one for all of them by a fixed precedence.
+
+`to_dict` is `gate.json`, and what `proctor gate --json` prints. Additions only, once published.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from enum import StrEnum
 from typing import Any
 
 from proctor.errors import Exit
+from proctor.model.canonical import finite
 from proctor.verdicts.gate.rules import Written
+
+SCHEMA_VERSION = 1
 
 
 class GateVerdict(StrEnum):
@@ -73,6 +79,26 @@ class RuleResult:
     """After Holm over all comparisons of the gate."""
     details: tuple[str, ...] = ()
     """Points or reasons that decided, the worst first."""
+    tolerated: float | None = None
+    """The margin of a statistical rule as a fraction, for its picture."""
+
+    def to_dict(self) -> dict[str, Any]:
+        """Plain data."""
+        written = self.written
+        return {
+            "rule": written.text,
+            "name": written.title,
+            "place": f"{written.file}:{written.line}" if written.file and written.line else None,
+            "verdict": self.verdict.value,
+            "sentence": self.sentence,
+            "n": self.n or None,
+            "estimate": asdict(self.estimate) if self.estimate else None,
+            "margin": self.margin or None,
+            "p_holm": self.p_value,
+            "detectable": self.detectable,
+            "what_would_change_it": self.change or None,
+            "details": list(self.details),
+        }
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -113,6 +139,28 @@ class GateResult:
         hits = self.of(verdict)
         more = f" ({len(hits)} of {count} rules)" if count > 1 else ""
         return f"{verdict.value.capitalize()}{more}: {hits[0].sentence}"
+
+    def to_dict(self) -> dict[str, Any]:
+        """Plain data; what is not finite becomes null, so that any JSON parser reads it."""
+        plain: dict[str, Any] = finite(
+            {
+                "schema_version": SCHEMA_VERSION,
+                "verdict": self.verdict.value,
+                "exit_code": int(self.exit_code),
+                "sentence": self.sentence,
+                "run": self.label,
+                "run_id": self.run_id,
+                "digest": self.digest,
+                "baseline": self.baseline or None,
+                "baseline_facts": self.baseline_facts,
+                "comparisons": self.comparisons,
+                "correction": "Holm over all comparisons with the baseline",
+                "precedence": [each.value for each in PRECEDENCE],
+                "warnings": list(self.warnings),
+                "rules": [each.to_dict() for each in self.results],
+            }
+        )
+        return plain
 
 
 def overall(verdicts: Iterable[GateVerdict]) -> GateVerdict:

@@ -111,6 +111,7 @@ def _ran(info: RunInfo, reading: Reading, left_out: str, differs: str) -> Ran:
         broken=reading.broken,
         left_out=left_out,
         differs=differs,
+        folder=info.folder,
     )
 
 

@@ -6,7 +6,7 @@ from dataclasses import asdict
 from typing import Any
 
 from proctor.model.canonical import finite
-from proctor.verdicts.history.model import History, Line, Move
+from proctor.verdicts.history.model import History, Line, Move, Ran
 from proctor.verdicts.history.words import captions, sentence
 
 SCHEMA_VERSION = 1
@@ -21,12 +21,17 @@ def to_mapping(history: History) -> dict[str, Any]:
             "kind": history.kind,
             "metric": history.metric,
             "sentence": sentence(history),
-            "runs": [asdict(run) for run in history.runs],
+            "runs": [_run(run) for run in history.runs],
             "lines": [_line(line, history) for line in history.lines],
             "notes": [*history.notes, *captions(history)],
         }
     )
     return plain
+
+
+def _run(run: Ran) -> dict[str, Any]:
+    """Without its folder: that is a place on this machine, for links."""
+    return {name: value for name, value in asdict(run).items() if name != "folder"}
 
 
 def _line(line: Line, history: History) -> dict[str, Any]:

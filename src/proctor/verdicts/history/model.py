@@ -23,6 +23,8 @@ class Ran:
     """Why it is not in the statistics; empty when it is."""
     differs: str = ""
     """How the machine, Python or the tasks differ from the previous run in the statistics."""
+    folder: str = ""
+    """The run's folder, where its report is; for links only."""
 
     @property
     def version(self) -> str:

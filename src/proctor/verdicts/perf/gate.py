@@ -41,15 +41,15 @@ def judge(
 ) -> GateResult:
     """Hold a run to its rules; the baseline is another run's summary, from the option or the rule file."""
     from proctor.verdicts.gate.evaluate import evaluate
+    from proctor.verdicts.gate.inputs import input_of_document
     from proctor.verdicts.gate.rules import load_rules, read_rules
-    from proctor.verdicts.gate.side import side_of_document
 
     if rules_file:
         rules = load_rules(rules_file)
         baseline_file = baseline_file or _named(rules, rules_file)
     else:
         rules = read_rules(default_rules(int(summary["episodes"]), baseline=baseline_file is not None))
-    side = side_of_document(
+    side = input_of_document(
         summary,
         label=f"run {summary['run_id']}",
         samples={"duration_s": [float(row["wall_clock_s"]) for row in rows]},
@@ -57,7 +57,7 @@ def judge(
     before = None
     if baseline_file:
         document, walls = read_baseline(baseline_file)
-        before = side_of_document(document, label=baseline_file.name, samples={"duration_s": walls})
+        before = input_of_document(document, label=baseline_file.name, samples={"duration_s": walls})
     return evaluate(rules, side, before, held_against=str(baseline_file or ""))
 
 

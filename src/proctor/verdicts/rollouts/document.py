@@ -2,19 +2,19 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Any
-
-from msgspec.structs import asdict
 
 from proctor.analysis.estimate import AtK, Denominators, Score
 from proctor.analysis.interval import Interval
 from proctor.model.arms import arm_of, shown_options
+from proctor.model.describe import describe
 from proctor.model.place import attempt_folder
-from proctor.model.record import SCHEMA_VERSION
-from proctor.runfolder.read import RunData, TrialResult, count_outcomes
-from proctor.verdicts.rollouts import scores
-from proctor.verdicts.rollouts.scores import ArmScore, rollouts
-from proctor.verdicts.rollouts.table import Cell, Row
+from proctor.model.plan import PlannedTrial
+from proctor.model.record import SCHEMA_VERSION, Failure
+from proctor.runfolder.read import RunData, TrialResult
+from proctor.verdicts.rollouts.scores import ArmScore, described, middle, phases, rollouts
+from proctor.verdicts.rollouts.table import LEDGER, USAGE, Cell, Row
 
 
 def arms(data: RunData) -> list[dict[str, Any]]:
@@ -26,32 +26,28 @@ def _arm(arm: ArmScore) -> dict[str, Any]:
     return {
         "agent": arm.arm.agent,
         "model": arm.arm.model,
-        "agent_options": _options(arm),
+        "agent_options": dict(arm.arm.options),
         "environment_variables": dict(arm.arm.variables),
         "label": arm.arm.label,
         "tasks": len(arm.cells),
-        "rollouts": len(arm.trials),
+        "rollouts": arm.rollouts,
         "scored": arm.scored,
         "passed": arm.passed,
         "errors": arm.errors,
         "missing": arm.missing,
-        "outcomes": {each.value: count for each, count in count_outcomes(arm.trials).items()},
+        "outcomes": {each.value: count for each, count in arm.outcomes.items()},
         "pass_rate": _denominators(arm.passes),
         "mean_reward": _denominators(arm.rewards),
         "pass_at_k": [_at_k(each) for each in arm.at_k],
         "pass_hat_k": [_at_k(each) for each in arm.hat_k],
         "flaky_tasks": arm.flaky,
-        "duration_s": scores.durations(arm.trials),
-        "phases_s": scores.described(scores.phases(arm.trials)),
-        "ledger": scores.described(scores.ledger(arm.trials)),
-        **({"ledger_unknown": reasons} if (reasons := scores.unknown(arm.trials)) else {}),
-        "usage": scores.usage(arm.trials),
+        "duration_s": describe(arm.use.took),
+        "phases_s": described(phases(arm.use)),
+        "ledger": described({name: arm.use.ledger[name] for name in LEDGER if name in arm.use.ledger}),
+        **({"ledger_unknown": arm.use.unknown} if arm.use.unknown else {}),
+        "usage": arm.use.totals,
         "by_task": [_cell(cell, arm) for cell in arm.cells],
     }
-
-
-def _options(arm: ArmScore) -> dict[str, str]:
-    return shown_options(arm_of(arm.trials[0].planned).options)
 
 
 def _cell(cell: Cell, arm: ArmScore) -> dict[str, Any]:
@@ -59,7 +55,7 @@ def _cell(cell: Cell, arm: ArmScore) -> dict[str, Any]:
     return {
         "task": cell.row.task,
         "label": cell.row.label,
-        "rollouts": len(cell.trials),
+        "rollouts": len(cell.outcomes),
         "scored": len(cell.rewards),
         "passed": cell.passed,
         "errors": cell.errors,
@@ -69,7 +65,7 @@ def _cell(cell: Cell, arm: ArmScore) -> dict[str, Any]:
         "mean_reward": sum(cell.rewards) / len(cell.rewards) if cell.rewards else None,
         "stability": stability.stability.value,
         "disagreement": stability.disagreement,
-        "duration_s": scores.durations(cell.trials).get("p50"),
+        "duration_s": middle(cell.tally.took),
     }
 
 
@@ -135,31 +131,32 @@ def overview(data: RunData) -> dict[str, float | int | None]:
     }
 
 
-def task_results(data: RunData) -> dict[Row, dict[str, Any]]:
-    """One document per task: who did it, how often, and every rollout."""
+def task_results(data: RunData) -> Iterator[tuple[Row, dict[str, Any]]]:
+    """One document per task, one after the other: who did it, how often, and every rollout."""
     run = rollouts(data)
-    found: dict[Row, dict[str, Any]] = {}
     for row in run.table.rows:
         cells = [(arm, cell) for arm in run.arms if (cell := run.table.cells.get((row, arm.arm)))]
-        found[row] = {
-            "schema_version": SCHEMA_VERSION,
-            "run_id": data.info.id,
-            "task": row.task,
-            "task_dir": row.path,
-            "task_digest": cells[0][1].trials[0].planned.subject_digest,
-            "arms": [
-                {
-                    "agent": arm.arm.agent,
-                    "model": arm.arm.model,
-                    "agent_options": _options(arm),
-                    "environment_variables": dict(arm.arm.variables),
-                    **_cell(cell, arm),
-                    "results": [trial_row(trial, data.info.id) for trial in cell.trials],
-                }
-                for arm, cell in cells
-            ],
-        }
-    return found
+        yield (
+            row,
+            {
+                "schema_version": SCHEMA_VERSION,
+                "run_id": data.info.id,
+                "task": row.task,
+                "task_dir": row.path,
+                "task_digest": row.digest,
+                "arms": [
+                    {
+                        "agent": arm.arm.agent,
+                        "model": arm.arm.model,
+                        "agent_options": dict(arm.arm.options),
+                        "environment_variables": dict(arm.arm.variables),
+                        **_cell(cell, arm),
+                        "results": [trial_row(trial, data.info.id) for trial in cell.trials],
+                    }
+                    for arm, cell in cells
+                ],
+            },
+        )
 
 
 def trial_row(trial: TrialResult, run_id: str) -> dict[str, Any]:
@@ -173,7 +170,7 @@ def trial_row(trial: TrialResult, run_id: str) -> dict[str, Any]:
         "run_dir": attempt_folder(planned, record.number if record else 1),
         "model": planned.model,
         "agent": planned.agent,
-        "agent_options": shown_options(arm_of(planned).options),
+        "agent_options": agent_options(planned),
         "status": trial.outcome.value if trial.outcome else "pending",
         "launch_rc": launch_rc(trial),
         "task": planned.subject,
@@ -187,9 +184,19 @@ def trial_row(trial: TrialResult, run_id: str) -> dict[str, Any]:
         "attempts": len(trial.attempts),
         "started_at": record.started_at if record else None,
         "duration_s": record.took_s if record else None,
-        **{name: usage.get(name) for name in scores.USAGE},
-        "failure": asdict(record.failure) if record and record.failure else None,
+        **{name: usage.get(name) for name in USAGE},
+        "failure": failure_fields(record.failure) if record and record.failure else None,
     }
+
+
+def agent_options(planned: PlannedTrial) -> dict[str, str]:
+    """The options of a trial's agent, without what may be secret."""
+    return shown_options(arm_of(planned).options)
+
+
+def failure_fields(failure: Failure) -> dict[str, str]:
+    """A failure as plain data."""
+    return {name: getattr(failure, name) for name in ("phase", "type", "message", "traceback")}
 
 
 def launch_rc(trial: TrialResult) -> int | None:

@@ -1,19 +1,36 @@
-"""Rollouts as a table: a row per task, a column per agent, model and swept variables, trials in each cell."""
+"""Rollouts as a table: a row per task, a column per agent, model and swept variables, numbers in each cell.
+
+One pass over the trials: what is kept of each are numbers, and its place in the run.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from array import array
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import Any
 
-from proctor.model.arms import arm_of, distinct, options_apart, with_options
+from proctor.model.arms import arm_of, distinct, options_apart, shown_options, with_options
 from proctor.model.canonical import canonical_json
 from proctor.model.outcome import Blame, Outcome
+from proctor.model.plan import PlannedTrial
+from proctor.model.record import AttemptRecord
 from proctor.model.secret import shown
+from proctor.quantity import number
 from proctor.runfolder.read import RunData, TrialResult
+from proctor.verdicts.run.survey import Chosen
 
 _FOR_THE_AGENT = ("agent_options",)
 """Spec settings whose change makes another agent, not another task."""
+LEDGER = ("peak_memory_bytes", "cpu_s", "throttled_s", "oom_kills", "read_bytes", "write_bytes", "disk_bytes")
+UNKNOWN = "unknown"
+"""In place of a number that could not be measured, and in a ledger: quantity → why."""
+USAGE = ("prompt_tokens", "completion_tokens", "cost_usd", "requests", "steps", "tool_calls")
+UNKNOWN_COST = "unknown_cost"
+"""How many calls of models cost what nobody knows."""
+SPENT = ("cost_usd", "peak_memory_bytes", "cpu_s")
+"""What is kept of each scored rollout, besides its time."""
+Columns = dict[str, "array[float]"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,14 +41,10 @@ class Arm:
     model: str | None
     variables: tuple[tuple[str, str], ...]
     label: str
-    options: str = ""
-    """The agent's options in which it differs from another arm, as `temperature=0`."""
-
-    @property
-    def who(self) -> str:
-        """The agent, with what sets it apart but its model."""
-        swept = (f"{name}={value}" for name, value in self.variables)
-        return " ".join([with_options(self.agent, self.options), *swept])
+    who: str
+    """The agent, with what sets it apart but its model."""
+    options: tuple[tuple[str, str], ...] = ()
+    """All options of the agent, without what may be secret."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,6 +54,101 @@ class Row:
     task: str
     path: str
     label: str
+    digest: str = ""
+
+
+@dataclass(slots=True)
+class Tally:
+    """What some rollouts came to, in the order in which they were added."""
+
+    places: array[int] = field(default_factory=lambda: array("L"))
+    order: array[int] = field(default_factory=lambda: array("L"))
+    """The number of each rollout."""
+    outcomes: list[Outcome | None] = field(default_factory=list)
+    rewards: list[float | None] = field(default_factory=list)
+    """None for those that do not count in the score."""
+    took: array[float] = field(default_factory=lambda: array("d"))
+    """How long agent and verifier of the attempts that count worked."""
+    times: list[tuple[float, float]] = field(default_factory=list)
+    """When each scored rollout started, and how long it took."""
+    spent: Columns = field(default_factory=dict)
+    """What scored rollouts cost and used: `SPENT`, and `duration_s`."""
+    phases: Columns = field(default_factory=dict)
+    """How long each phase of the attempts that count took."""
+    ledger: Columns = field(default_factory=dict)
+    """What they used of the machine; only what was measured."""
+    unknown: dict[str, str] = field(default_factory=dict)
+    """What could not be measured, and why: the first reason for each quantity."""
+    enforced: dict[str, str] = field(default_factory=dict)
+    """How each limit was enforced, or why not: the first statement about each."""
+    usage: dict[str, float] = field(default_factory=dict)
+    """Tokens, money and calls of every attempt: what did not count was paid for too."""
+
+    @property
+    def totals(self) -> dict[str, float]:
+        """`usage`; where the cost of some calls is unknown there is no total cost, but how many these are."""
+        unknown = UNKNOWN_COST in self.usage
+        names = (*(name for name in USAGE if not (unknown and name == "cost_usd")), UNKNOWN_COST)
+        return {name: self.usage[name] for name in names if name in self.usage}
+
+    def add(self, place: int, trial: TrialResult) -> None:
+        """One rollout."""
+        record = trial.counted
+        self.places.append(place)
+        self.order.append(trial.planned.rollout)
+        self.outcomes.append(record.outcome if record else None)
+        self.rewards.append(reward_of(record))
+        for each in trial.attempts:
+            for name, amount in each.usage.items():
+                if name in (*USAGE, UNKNOWN_COST) and (known := number(amount)):
+                    self.usage[name] = self.usage.get(name, 0.0) + known
+        if record:
+            self._add_record(record)
+
+    def _add_record(self, record: AttemptRecord) -> None:
+        took, ledger = record.took_s, record.ledger
+        if took is not None:
+            self.took.append(took)
+        _append(self.phases, record.phases_s, record.phases_s)
+        _append(self.ledger, ledger, LEDGER)
+        if isinstance(reasons := ledger.get(UNKNOWN), Mapping):
+            self.unknown = {
+                **{name: str(reasons[name]) for name in LEDGER if name in reasons},
+                **self.unknown,
+            }
+        limits = ledger.get("enforced")
+        if isinstance(limits, Mapping) and not self.enforced.keys() >= limits.keys():
+            self.enforced = {**{str(name): str(how) for name, how in limits.items()}, **self.enforced}
+        if record.outcome.scored:
+            if took is not None:
+                self.times.append((record.started_at, took))
+                self.spent.setdefault("duration_s", array("d")).append(took)
+            _append(self.spent, {**ledger, **record.usage}, SPENT)
+
+    def merge(self, other: Tally) -> None:
+        """Those of another tally as well."""
+        self.places += other.places
+        self.order += other.order
+        self.outcomes += other.outcomes
+        self.rewards += other.rewards
+        self.took += other.took
+        self.times += other.times
+        for mine, others in ((getattr(self, name), getattr(other, name)) for name in _COLUMNS):
+            for name, values in others.items():
+                mine.setdefault(name, array("d")).extend(values)
+        self.unknown = {**other.unknown, **self.unknown}
+        self.enforced = {**other.enforced, **self.enforced}
+        for name, amount in other.usage.items():
+            self.usage[name] = self.usage.get(name, 0.0) + amount
+
+
+_COLUMNS = ("spent", "phases", "ledger")
+
+
+def _append(columns: Columns, row: Mapping[str, Any], names: Iterable[str]) -> None:
+    for name in names:
+        if (value := number(row.get(name))) is not None:
+            columns.setdefault(name, array("d")).append(value)
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,18 +157,17 @@ class Cell:
 
     row: Row
     arm: Arm
-    trials: tuple[TrialResult, ...]
+    trials: Chosen
+    outcomes: tuple[Outcome | None, ...]
     rewards: tuple[float, ...]
     """Rewards of the scored rollouts."""
     passed: int
     """How many passed."""
     errors: int
     """How many ended in an error not caused by the agent."""
-
-    @property
-    def missing(self) -> int:
-        """How many have no result: not run yet, skipped or cancelled."""
-        return len(self.trials) - len(self.rewards) - self.errors
+    missing: int
+    """How many have no result: not run yet, skipped or cancelled."""
+    tally: Tally
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,9 +184,8 @@ class Table:
         return [cell for cell in found if cell is not None]
 
 
-def reward_of(trial: TrialResult) -> float | None:
-    """A trial's value in the score; None when it does not count."""
-    record = trial.counted
+def reward_of(record: AttemptRecord | None) -> float | None:
+    """An attempt's value in the score; None when it does not count."""
     if record is None or not record.outcome.scored:
         return None
     return record.reward if record.reward is not None else float(record.outcome is Outcome.PASSED)
@@ -92,64 +198,61 @@ def is_error(outcome: Outcome | None) -> bool:
 
 def arrange(data: RunData) -> Table:
     """Put every trial in its cell. Tasks that most rollouts pass come first, then in plan order."""
-    seen = _Seen(data.trials)
-    varying = _varying([_variables(trial) for trial in seen.first])
-    arm_keys, row_keys = _Keys(), _Keys()
-    places = [
-        (row_keys.add(_row_identity(trial), trial), arm_keys.add(_arm_identity(trial, varying), trial))
-        for trial in seen.first
-    ]
-    cells: dict[tuple[str, str], list[TrialResult]] = {}
-    for trial, kind in zip(data.trials, seen.kinds, strict=True):
-        cells.setdefault(places[kind], []).append(trial)
-    arms = dict(zip(arm_keys.first, _arms(arm_keys.first, varying), strict=True))
-    rows = dict(zip(row_keys.first, _rows(row_keys.first), strict=True))
+    kinds = _kinds(data.trials)
+    varying = _varying([_variables(planned) for planned, _ in kinds])
+    arms: dict[str, PlannedTrial] = {}
+    rows: dict[str, PlannedTrial] = {}
+    cells: dict[tuple[str, str], Tally] = {}
+    for planned, tally in kinds:
+        row, arm = _row_identity(planned), _arm_identity(planned, varying)
+        rows.setdefault(row, planned)
+        arms.setdefault(arm, planned)
+        if (row, arm) in cells:
+            cells[row, arm].merge(tally)
+        else:
+            cells[row, arm] = tally
+    made_arms = dict(zip(arms, _arms(arms, varying), strict=True))
+    made_rows = dict(zip(rows, _rows(rows), strict=True))
     placed = {
-        (rows[row], arms[arm]): _cell(rows[row], arms[arm], trials) for (row, arm), trials in cells.items()
+        (made_rows[row], made_arms[arm]): _cell(made_rows[row], made_arms[arm], tally, data.trials)
+        for (row, arm), tally in cells.items()
     }
-    return Table(_by_success(list(rows.values()), placed), tuple(arms.values()), placed)
+    return Table(_by_success(list(made_rows.values()), placed), tuple(made_arms.values()), placed)
 
 
-class _Seen:
-    """Trials that differ in their rollout alone are of one kind, and looked at once."""
-
-    def __init__(self, trials: Sequence[TrialResult]) -> None:
-        self.first: list[TrialResult] = []
-        """One trial of each kind."""
-        self.kinds: list[int] = []
-        """The kind of every trial."""
-        known: dict[tuple[object, ...], int] = {}
-        for trial in trials:
-            planned = trial.planned
-            who = (planned.agent, planned.agent_version, planned.model)
-            what = (planned.subject, planned.subject_digest, planned.path, repr(planned.overrides))
-            kind = known.setdefault((*who, *what), len(self.first))
-            if kind == len(self.first):
-                self.first.append(trial)
-            self.kinds.append(kind)
+def _kinds(trials: Iterable[TrialResult]) -> list[tuple[PlannedTrial, Tally]]:
+    """Trials that differ in their rollout alone are of one kind: the first of each, and all in numbers."""
+    known: dict[tuple[object, ...], tuple[PlannedTrial, Tally]] = {}
+    for place, trial in enumerate(trials):
+        planned = trial.planned
+        who = (planned.agent, planned.agent_version, planned.model)
+        key = (*who, planned.subject, planned.subject_digest, planned.path, repr(planned.overrides))
+        if key not in known:
+            known[key] = planned, Tally()
+        known[key][1].add(place, trial)
+    return list(known.values())
 
 
-def _cell(row: Row, arm: Arm, trials: list[TrialResult]) -> Cell:
-    ordered = tuple(sorted(trials, key=lambda each: each.planned.rollout))
-    rewards = tuple([reward for trial in ordered if (reward := reward_of(trial)) is not None])
-    passed = sum(reward >= 1 for reward in rewards)
-    return Cell(row, arm, ordered, rewards, passed, sum(is_error(trial.outcome) for trial in ordered))
+def _cell(row: Row, arm: Arm, tally: Tally, trials: Sequence[TrialResult]) -> Cell:
+    order = sorted(range(len(tally.places)), key=tally.order.__getitem__)
+    outcomes = tuple([tally.outcomes[at] for at in order])
+    rewards = tuple([reward for at in order if (reward := tally.rewards[at]) is not None])
+    errors = sum(map(is_error, outcomes))
+    return Cell(
+        row=row,
+        arm=arm,
+        trials=Chosen(trials, array("L", [tally.places[at] for at in order])),
+        outcomes=outcomes,
+        rewards=rewards,
+        passed=sum(reward >= 1 for reward in rewards),
+        errors=errors,
+        missing=len(order) - len(rewards) - errors,
+        tally=tally,
+    )
 
 
-class _Keys:
-    """Identities in the order in which they were first seen, each with the first trial that has it."""
-
-    def __init__(self) -> None:
-        self.first: dict[str, TrialResult] = {}
-
-    def add(self, identity: Sequence[Any], trial: TrialResult) -> str:
-        key = canonical_json(identity)
-        self.first.setdefault(key, trial)
-        return key
-
-
-def _variables(trial: TrialResult) -> dict[str, str]:
-    found = trial.planned.overrides.get("environment_variables")
+def _variables(planned: PlannedTrial) -> dict[str, str]:
+    found = planned.overrides.get("environment_variables")
     return {str(name): str(shown(value)) for name, value in found.items()} if isinstance(found, dict) else {}
 
 
@@ -158,46 +261,42 @@ def _varying(rows: Sequence[Mapping[str, str]]) -> list[str]:
     return [name for name in names if len({row.get(name) for row in rows}) > 1]
 
 
-def _arm_identity(trial: TrialResult, varying: Sequence[str]) -> list[Any]:
-    planned, variables = trial.planned, _variables(trial)
+def _arm_identity(planned: PlannedTrial, varying: Sequence[str]) -> str:
+    variables = _variables(planned)
     options = [planned.overrides.get(name) for name in _FOR_THE_AGENT]
     swept = [variables.get(name) for name in varying]
-    return [planned.agent, planned.agent_version, planned.model, options, swept]
+    return canonical_json([planned.agent, planned.agent_version, planned.model, options, swept])
 
 
-def _row_identity(trial: TrialResult) -> list[Any]:
-    planned = trial.planned
+def _row_identity(planned: PlannedTrial) -> str:
     aside = {"environment_variables", *_FOR_THE_AGENT}
     changed = {name: value for name, value in planned.overrides.items() if name not in aside}
-    return [planned.subject, planned.subject_digest, changed]
+    return canonical_json([planned.subject, planned.subject_digest, changed])
 
 
-def _arms(found: Mapping[str, TrialResult], varying: Sequence[str]) -> list[Arm]:
+def _arms(found: Mapping[str, PlannedTrial], varying: Sequence[str]) -> list[Arm]:
     made = []
-    options = options_apart([trial.planned for trial in found.values()])
-    for trial in found.values():
-        planned, variables = trial.planned, _variables(trial)
+    apart = options_apart(found.values())
+    for planned in found.values():
+        variables, identity = _variables(planned), arm_of(planned)
         swept = tuple((name, variables[name]) for name in varying if name in variables)
-        own = options[arm_of(planned)]
-        parts = [
-            with_options(planned.agent or "no agent", own),
-            *([planned.model] if planned.model else []),
-            *(f"{name}={value}" for name, value in swept),
-        ]
-        made.append((planned, swept, own, " · ".join(parts)))
-    labels = distinct([label for *_, label in made])
+        agent = with_options(planned.agent or "no agent", apart[identity])
+        told = [f"{name}={value}" for name, value in swept]
+        label = " · ".join([agent, *([planned.model] if planned.model else []), *told])
+        options = tuple(shown_options(identity.options).items())
+        made.append((planned, swept, label, " ".join([agent, *told]), options))
+    labels = distinct([label for _, _, label, *_ in made])
     return [
-        Arm(planned.agent or "no agent", planned.model, swept, label, own)
-        for (planned, swept, own, _), label in zip(made, labels, strict=True)
+        Arm(planned.agent or "no agent", planned.model, swept, label, who, options)
+        for (planned, swept, _, who, options), label in zip(made, labels, strict=True)
     ]
 
 
-def _rows(found: Mapping[str, TrialResult]) -> list[Row]:
-    trials = list(found.values())
-    labels = distinct([trial.planned.subject for trial in trials])
+def _rows(found: Mapping[str, PlannedTrial]) -> list[Row]:
+    labels = distinct([planned.subject for planned in found.values()])
     return [
-        Row(trial.planned.subject, trial.planned.path or "", label)
-        for trial, label in zip(trials, labels, strict=True)
+        Row(planned.subject, planned.path or "", label, planned.subject_digest)
+        for planned, label in zip(found.values(), labels, strict=True)
     ]
 
 

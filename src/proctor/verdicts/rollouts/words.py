@@ -8,10 +8,10 @@ from proctor.analysis.claim import Claim, widest_claim
 from proctor.analysis.estimate import Score
 from proctor.analysis.flaky import Stability
 from proctor.analysis.interval import Interval
+from proctor.model.document import Look
 from proctor.model.outcome import Blame, Outcome
 from proctor.quantity import MISSING, show, significant
-from proctor.runfolder.read import TrialResult
-from proctor.verdicts.rollouts.reasons import ORACLE
+from proctor.verdicts.rollouts.evidence import ORACLE
 from proctor.verdicts.rollouts.scores import ArmScore, Rollouts
 from proctor.verdicts.rollouts.table import is_error
 
@@ -55,9 +55,27 @@ def meaning(outcome: Outcome | None) -> str:
     return outcome.value.replace("_", " ") if outcome else "no result yet"
 
 
-def outcomes_in_order(trials: list[TrialResult]) -> list[Outcome | None]:
-    """The outcomes that occur, as a legend lists them."""
-    found = {trial.outcome for trial in trials}
+def look(outcome: Outcome | None) -> Look:
+    """Which of six looks an outcome has in a matrix."""
+    if outcome is None or (not outcome.scored and not is_error(outcome)):
+        return "none"
+    if is_error(outcome):
+        return "error"
+    known: dict[Outcome, Look] = {
+        Outcome.PASSED: "pass",
+        Outcome.PARTIAL: "part",
+        Outcome.FAILED: "fail",
+    }
+    return known.get(outcome, "own")
+
+
+def outcomes_in_order(run: Rollouts) -> list[Outcome | None]:
+    """The outcomes that occur, as a legend lists them: errors last."""
+    found = {outcome for arm in run.arms for outcome in arm.use.outcomes}
+    return sorted(_in_order(found), key=is_error)
+
+
+def _in_order(found: set[Outcome | None]) -> list[Outcome | None]:
     return [*(outcome for outcome in Outcome if outcome in found), *([None] if None in found else [])]
 
 
@@ -139,20 +157,19 @@ def headline(run: Rollouts) -> str:
     return f"Pass rates over {plural(tasks, 'task')} (95 % intervals for {claim}): {listed}.{_left_out(run)}"
 
 
-def warnings(run: Rollouts) -> list[str]:
+def warnings(run: Rollouts, suspects: int = 0) -> list[str]:
     """What to know before quoting a score: losses, broken verifiers, flaky tasks, too few rollouts."""
-    trials = [trial for arm in run.arms for trial in arm.trials]
+    total = plural(sum(arm.rollouts for arm in run.arms), "rollout")
+    outcomes = _outcomes(run)
     found = []
     for blames, said in _LOSSES:
-        lost = Counter(
-            meaning(trial.outcome) for trial in trials if trial.outcome and trial.outcome.blame in blames
-        )
+        lost = Counter({meaning(each): count for each, count in outcomes.items() if each.blame in blames})
         if lost:
             ways = ", ".join(_several(count, name) for name, count in lost.most_common())
-            found.append(f"{said}: {lost.total()} of {plural(len(trials), 'rollout')} ({ways})")
-    if suspects := sum(bool(trial.counted and trial.counted.suspect) for trial in trials):
+            found.append(f"{said}: {lost.total()} of {total} ({ways})")
+    if suspects:
         found.append(
-            f"suspect: {suspects} of {plural(len(trials), 'rollout')} passed with changed system files and "
+            f"suspect: {suspects} of {total} passed with changed system files and "
             "could not be confirmed without them"
         )
     cells = [(arm, cell) for arm in run.arms for cell in arm.cells]
@@ -162,7 +179,7 @@ def warnings(run: Rollouts) -> list[str]:
     if flaky:
         shown = ", ".join(flaky[:5]) + (f" and {len(flaky) - 5} more" if len(flaky) > 5 else "")
         found.append(f"flaky: {plural(len(flaky), 'task')} both passed and failed by the same agent: {shown}")
-    if trials and all(len(cell.trials) == 1 for _, cell in cells):
+    if cells and all(len(cell.outcomes) == 1 for _, cell in cells):
         found.append("one rollout per task and agent: -n 5 would show which tasks pass only sometimes")
     return found + _unsolved(run)
 
@@ -174,7 +191,7 @@ def _unsolved(run: Rollouts) -> list[str]:
         for arm in run.arms
         if arm.arm.agent == ORACLE
         for cell in arm.cells
-        if any(_below(each.outcome) for each in cell.trials)
+        if any(map(_below, cell.outcomes))
     ]
     if not tasks:
         return []
@@ -198,12 +215,15 @@ _LOSSES: tuple[tuple[set[Blame], str], ...] = (
 
 
 def _left_out(run: Rollouts) -> str:
-    errors = [trial.outcome for arm in run.arms for trial in arm.trials if is_error(trial.outcome)]
-    if not errors:
+    ways = Counter({meaning(each): count for each, count in _outcomes(run).items() if is_error(each)})
+    if not ways:
         return ""
-    ways = Counter(meaning(outcome) for outcome in errors)
     listed = ", ".join(_several(count, name) for name, count in ways.most_common())
     return f" Left out, because the agent did not cause it: {listed}."
+
+
+def _outcomes(run: Rollouts) -> Counter[Outcome]:
+    return sum((Counter(arm.outcomes) for arm in run.arms), Counter())
 
 
 def _several(count: int, name: str) -> str:

@@ -2,29 +2,29 @@
 
 from __future__ import annotations
 
+import math
 from collections import Counter
 from collections.abc import Iterator
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
-from proctor.model.arms import arm_of, shown_options
 from proctor.model.record import SCHEMA_VERSION
-from proctor.runfolder.files import encode, write_atomic, write_json
-from proctor.runfolder.read import RunData, TrialResult, count_outcomes, metric_of
+from proctor.runfolder.files import encode, listed, write_atomic, write_json
+from proctor.runfolder.read import RunData, metric_of
 from proctor.runfolder.result import ResultWriter
 from proctor.runfolder.write import run_fields
-from proctor.verdicts.run.story import groups, headline, warnings
+from proctor.verdicts.rollouts.document import agent_options
+from proctor.verdicts.run.story import headline, warnings
+from proctor.verdicts.run.survey import Group, survey
 
 
 def summary(data: RunData) -> dict[str, Any]:
     """The run in a page: status, headline, outcomes, warnings and a line per subject."""
-    info = data.info
-    finished = len(data.finished)
-    outcomes = count_outcomes(data.trials)
+    info, seen = data.info, survey(data)
     blame: Counter[str] = Counter()
-    for outcome, count in outcomes.items():
+    for outcome, count in seen.outcomes.items():
         blame[outcome.blame.value] += count
-    attempts = sum(len(trial.attempts) for trial in data.trials)
     document: dict[str, Any] = {
         "schema_version": SCHEMA_VERSION,
         "run": run_fields(info),
@@ -32,34 +32,30 @@ def summary(data: RunData) -> dict[str, Any]:
         "headline": headline(data),
         "metric": metric_of(info.kind),
         "wall_s": info.finished_at - info.started_at if info.finished_at and info.started_at else None,
-        "trials": {
-            "total": len(data.trials),
-            "finished": finished,
-            "missing": len(data.trials) - finished,
-        },
-        "attempts": {"total": attempts, "not_counted": attempts - finished},
-        "outcomes": {outcome.value: count for outcome, count in outcomes.items()},
+        "trials": {"total": seen.total, "finished": seen.finished, "missing": seen.total - seen.finished},
+        "attempts": {"total": seen.attempts, "not_counted": seen.attempts - seen.finished},
+        "outcomes": {outcome.value: count for outcome, count in seen.outcomes.items()},
         "blame": dict(blame),
         "warnings": warnings(data),
-        "subjects": [_subject(group.subject, group.trials, metric_of(info.kind)) for group in groups(data)],
+        "subjects": [_subject(group) for group in seen.groups],
     }
     if info.kind == "task":
         from proctor.verdicts.rollouts import document as rolled_out
-        from proctor.verdicts.rollouts.images import images_of
+        from proctor.verdicts.rollouts.evidence import evidence
 
         document["score"] = rolled_out.overview(data)
         document["arms"] = rolled_out.arms(data)
-        document["suspects"] = sum(bool(trial.counted and trial.counted.suspect) for trial in data.trials)
-        document["images"] = [each.to_mapping() for each in images_of(data)]
+        document["suspects"] = seen.suspects
+        document["images"] = [each.to_mapping() for each in evidence(data).images]
     return document
 
 
-def _subject(subject: str, trials: tuple[TrialResult, ...], metric: str) -> dict[str, Any]:
-    medians = [value for trial in trials if (value := trial.stat(metric, "p50")) is not None]
+def _subject(group: Group) -> dict[str, Any]:
+    medians = [median for median in group.medians if not math.isnan(median)]
     return {
-        "subject": subject,
-        "trials": len(trials),
-        "outcomes": {outcome.value: count for outcome, count in count_outcomes(trials).items()},
+        "subject": group.subject,
+        "trials": len(group.trials),
+        "outcomes": {outcome.value: count for outcome, count in group.outcomes.items()},
         "median_min": min(medians, default=None),
         "median_max": max(medians, default=None),
     }
@@ -76,7 +72,7 @@ def metric_rows(data: RunData) -> Iterator[dict[str, Any]]:
             "parameters": trial.planned.params,
             "agent": trial.planned.agent,
             "model": trial.planned.model,
-            "agent_options": shown_options(arm_of(trial.planned).options),
+            "agent_options": agent_options(trial.planned),
             "rollout": trial.planned.rollout,
             "outcome": trial.outcome.value if trial.outcome else None,
             "attempts": len(trial.attempts),
@@ -92,11 +88,10 @@ def write(data: RunData, folder: Path) -> None:
     head = encode(
         {"schema_version": SCHEMA_VERSION, "run_id": info.id, "metric": metric_of(info.kind)}, indent=True
     )
-    rows = ",\n".join(f"  {encode(row)}" for row in metric_rows(data))
-    write_atomic(folder / "metrics.json", f'{head[:-2]},\n "trials": [\n{rows}\n ]\n}}\n')
-    if len(data.trials) == 1 and data.trials[0].counted and not data.trimmed:
-        only = data.trials[0]
-        write_atomic(folder / "result.json", ResultWriter(info).encode(only.planned, data.trials[0].counted))
+    rows = listed(encode(row) for row in metric_rows(data))
+    write_atomic(folder / "metrics.json", chain([f'{head[:-2]},\n "trials": [\n'], rows, ["\n ]\n}\n"]))
+    if len(data.trials) == 1 and not data.trimmed and (counted := (only := data.trials[0]).counted):
+        write_atomic(folder / "result.json", ResultWriter(info).encode(only.planned, counted))
     if info.resolved:
         write_json(folder / "spec.json", info.resolved)
     write_json(folder / "summary.json", summary(data))

@@ -83,7 +83,7 @@ class Tried:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Finding:
+class TaskFault:
     """One thing that is so, with the trials that show it."""
 
     verdict: TaskVerdict
@@ -99,7 +99,7 @@ class TaskCertificate:
     task: str
     digest: str
     path: str
-    findings: tuple[Finding, ...]
+    findings: tuple[TaskFault, ...]
     tried: Mapping[Check, Tried]
     notes: tuple[str, ...] = ()
     run_id: str = ""

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import asdict
 from typing import Any
 
-from proctor.verdicts.vet.certificate import Finding, TaskCertificate, Tried, exit_code
+from proctor.verdicts.vet.certificate import TaskCertificate, TaskFault, Tried, exit_code
 from proctor.verdicts.vet.words import sentence
 
 SCHEMA_VERSION = 1
@@ -58,7 +58,7 @@ def _tried(each: Tried) -> dict[str, Any]:
     }
 
 
-def _finding(each: Finding) -> dict[str, Any]:
+def _finding(each: TaskFault) -> dict[str, Any]:
     return {
         "verdict": each.verdict.value,
         "check": each.check.value,

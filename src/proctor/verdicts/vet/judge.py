@@ -9,7 +9,7 @@ from proctor.model.outcome import Blame, Outcome
 from proctor.model.place import attempt_folder
 from proctor.model.vetting import Check, check_of
 from proctor.runfolder.read import RunData, TrialResult
-from proctor.verdicts.vet.certificate import Evidence, Finding, TaskCertificate, TaskVerdict, Tried
+from proctor.verdicts.vet.certificate import Evidence, TaskCertificate, TaskFault, TaskVerdict, Tried
 
 NAMES = {
     Check.ORACLE: "the oracle",
@@ -119,7 +119,7 @@ def _is_wrong(check: Check, outcome: Outcome) -> bool:
     return outcome not in {Outcome.PASSED, Outcome.SKIPPED}
 
 
-def _findings(tried: Mapping[Check, Tried], trials: Sequence[TrialResult]) -> Iterator[Finding]:
+def _findings(tried: Mapping[Check, Tried], trials: Sequence[TrialResult]) -> Iterator[TaskFault]:
     if unread := _unread(trials):
         yield unread
         return
@@ -151,7 +151,7 @@ def _is_the_disturbance(plain: Tried, disturbed: Tried) -> bool:
     return rarer and fisher(plain.failed, counts[0], disturbed.failed, counts[1]) < ALIKE
 
 
-def _unsettled(tried: Mapping[Check, Tried]) -> Iterator[Finding]:
+def _unsettled(tried: Mapping[Check, Tried]) -> Iterator[TaskFault]:
     open_ones = [each for each in tried.values() if (each.errors or each.missing) and not each.settled]
     if open_ones:
         first = open_ones[0]
@@ -164,13 +164,13 @@ def _unsettled(tried: Mapping[Check, Tried]) -> Iterator[Finding]:
         yield _finding(TaskVerdict.UNSETTLED, first, f"nothing could be tried{why}")
 
 
-def _unread(trials: Sequence[TrialResult]) -> Finding | None:
+def _unread(trials: Sequence[TrialResult]) -> TaskFault | None:
     for trial in trials:
         if trial.counted and trial.outcome is Outcome.INVALID:
             failure = trial.counted.failure
             message = failure.message if failure else "the task is not valid"
             check = check_of(trial.planned)
-            return Finding(
+            return TaskFault(
                 verdict=TaskVerdict.BROKEN,
                 check=check,
                 sentence=f"it cannot be run: {message}",
@@ -179,7 +179,7 @@ def _unread(trials: Sequence[TrialResult]) -> Finding | None:
     return None
 
 
-def _of_nop(nop: Tried) -> Iterator[Finding]:
+def _of_nop(nop: Tried) -> Iterator[TaskFault]:
     count = nop.passed + nop.failed + nop.unjudged
     if nop.passed:
         yield _finding(
@@ -192,8 +192,8 @@ def _of_nop(nop: Tried) -> Iterator[Finding]:
         )
 
 
-def _finding(verdict: TaskVerdict, tried: Tried, sentence: str) -> Finding:
-    return Finding(verdict=verdict, check=tried.check, sentence=sentence, evidence=tried.evidence)
+def _finding(verdict: TaskVerdict, tried: Tried, sentence: str) -> TaskFault:
+    return TaskFault(verdict=verdict, check=tried.check, sentence=sentence, evidence=tried.evidence)
 
 
 def _why(tried: Tried) -> str:

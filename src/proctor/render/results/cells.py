@@ -1,0 +1,88 @@
+"""Cells that results have in common: times, amounts, shares, rewards, outcomes and links to trials."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from proctor.analysis.interval import Interval
+from proctor.model.document import Cell, Column, Look, Sign, Table, Tone
+from proctor.model.outcome import Blame, Outcome
+from proctor.model.place import attempt_folder, trial_folder
+from proctor.model.plan import PlannedTrial
+from proctor.quantity import MISSING, duration, metric_title, number, show
+from proctor.runfolder.read import TrialResult
+from proctor.verdicts.rollouts.words import glyph, look, rate, reward_text, span
+
+
+def time_cell(seconds: float | None, note: str = "") -> Cell:
+    """How long something took."""
+    return Cell(text=duration(seconds), value=seconds, note=note)
+
+
+def amount_cell(metric: str, value: float | None, note: str = "", *, strong: bool = False) -> Cell:
+    """A value of a metric, in the unit that fits."""
+    return Cell(text=show(metric, value), value=value, note=note, strong=strong)
+
+
+def rate_cell(value: float | None, *, strong: bool = False) -> Cell:
+    """A share of rollouts."""
+    return Cell(text=rate(value), value=value, strong=strong)
+
+
+def share_cell(found: Interval | None) -> Cell:
+    """An interval of shares."""
+    low, high = (found.low, found.high) if found else (None, None)
+    return Cell(text=span(found), low=low, high=high)
+
+
+def reward_cell(value: object) -> Cell:
+    """A reward or another score."""
+    known = number(value)
+    return Cell(text=reward_text(known), value=known)
+
+
+def outcome_cell(trial: TrialResult) -> Cell:
+    """How a trial ended, and after how many attempts."""
+    tries = f"{len(trial.attempts)} attempts" if len(trial.attempts) > 1 else ""
+    return outcome_of(trial.counted.outcome if trial.counted else None, tries)
+
+
+def outcome_of(ended: Outcome | None, note: str = "") -> Cell:
+    """An outcome as a badge. Red is for what somebody has to repair, or an agent did not do."""
+    if ended is None:
+        return Cell(text="no result", badge=True, note=note)
+    tone: Tone = "bad" if ended.blame in {Blame.AGENT, Blame.TASK, Blame.AUTHOR} else "warn"
+    known: dict[Outcome, Tone] = {Outcome.PASSED: "good", Outcome.PARTIAL: "warn"}
+    text = ended.value.replace("_", " ")
+    return Cell(text=text, tone=known.get(ended, tone), badge=True, note=note)
+
+
+def sign_of(ended: Outcome | None, reward: float | None = None, tooltip: str = "", href: str = "") -> Sign:
+    """An outcome in a matrix; a partial one is filled as far as it was rewarded."""
+    level = min(max(0.5 if reward is None else reward, 0.12), 0.88) if ended is Outcome.PARTIAL else None
+    shown: Look = look(ended)
+    return Sign(text=glyph(ended), look=shown, level=level, tooltip=tooltip, href=href)
+
+
+def result_of(planned: PlannedTrial, attempt: int) -> str:
+    """Where the result of an attempt is, inside the run folder."""
+    if planned.kind == "task":
+        return f"{attempt_folder(planned, attempt)}/evaluation_results.json"
+    return f"{trial_folder(planned)}/result.json"
+
+
+def linked(text: str, trial: TrialResult) -> Cell:
+    """A text that leads to the trial's result, if there is one."""
+    return Cell(text=text, href=result_of(trial.planned, trial.counted.number) if trial.counted else "")
+
+
+def columns(
+    first: str, rows: Mapping[str, Mapping[str, Cell | str]], *, title: str = "", caption: str = ""
+) -> list[Table]:
+    """A row per agent, a column for each quantity that one of them has."""
+    names = list(dict.fromkeys(name for each in rows.values() for name in each))
+    if not names:
+        return []
+    heads = (Column(metric_title(name), "number") for name in names)
+    cells = tuple((label, *(each.get(name, MISSING) for name in names)) for label, each in rows.items())
+    return [Table(columns=(Column(first, "prose"), *heads), rows=cells, title=title, caption=caption)]

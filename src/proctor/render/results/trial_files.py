@@ -1,0 +1,180 @@
+"""What a trial's folder says about its evaluation: `evaluation_results.json`, `scoring_results.md`, notes."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from proctor.model.document import Cell, Column, Document, Listed, Section, Table, Text
+from proctor.model.outcome import Outcome
+from proctor.model.place import attempt_folder
+from proctor.model.plan import PlannedTrial
+from proctor.model.record import SCHEMA_VERSION, AttemptRecord
+from proctor.quantity import MISSING, moment, number
+from proctor.render.document.markdown import markdown
+from proctor.render.results.cells import outcome_of, reward_cell, time_cell
+from proctor.runfolder.files import encode, write_once
+from proctor.runfolder.read import RunData
+from proctor.verdicts.rollouts.document import agent_options, failure_fields
+from proctor.verdicts.rollouts.evidence import changes_text
+
+EVAL_LOG = "eval.log"
+"""What the verifier printed; under `logs/` of each attempt."""
+
+
+def evaluation(run_id: str, trial: PlannedTrial, record: AttemptRecord) -> dict[str, Any]:
+    """The evaluation of one attempt, complete in itself."""
+    rubrics = rubrics_of(record)
+    return {
+        "schema_version": SCHEMA_VERSION,
+        "run_id": run_id,
+        "key": trial.key,
+        "task": trial.subject,
+        "task_digest": trial.subject_digest,
+        "agent": trial.agent,
+        "model": trial.model,
+        "agent_options": agent_options(trial),
+        "rollout": trial.rollout,
+        "attempt": record.number,
+        "outcome": record.outcome.value,
+        "blame": record.outcome.blame.value,
+        "scored": record.outcome.scored,
+        "passed": record.outcome.scored and (record.reward or 0.0) >= 1,
+        "reward": record.reward,
+        "unit_score": weighted(rubrics, "unit_score") if rubrics else record.reward,
+        "judge_score": weighted(rubrics, "judge_score"),
+        "rewards": _numbers(record.metrics.get("rewards")),
+        "steps": dict(record.metrics.get("steps") or {}),
+        "rubrics": rubrics,
+        "evaluated_at": record.ended_at,
+        "verify_s": number(record.phases_s.get("verify")),
+        "log": f"logs/{EVAL_LOG}",
+        "files": [each.name for each in record.artifacts if each.name.startswith("verifier/")],
+        "failure": failure_fields(record.failure) if record.failure else None,
+    }
+
+
+def rubrics_of(record: AttemptRecord) -> list[dict[str, Any]]:
+    """The rubrics of a prepared task; none for other tasks."""
+    found = record.metrics.get("rubrics")
+    return [dict(each) for each in found if isinstance(each, dict)] if isinstance(found, list | tuple) else []
+
+
+def weighted(rubrics: Sequence[Mapping[str, Any]], column: str) -> float | None:
+    """The weighted mean over the rubrics that have this score. The untested leave the denominator."""
+    known = [
+        (weight, score)
+        for each in rubrics
+        if (score := number(each.get(column))) is not None and (weight := number(each.get("weight")))
+    ]
+    total = sum(weight for weight, _ in known)
+    return sum(weight * score for weight, score in known) / total if total else None
+
+
+def scoring(trial: PlannedTrial, record: AttemptRecord) -> Document:
+    """The same for people: unit score and judge score side by side."""
+    rubrics = rubrics_of(record)
+    scores = (weighted(rubrics, "unit_score") if rubrics else record.reward, weighted(rubrics, "judge_score"))
+    columns = (Column("unit score", "number"), Column("judge score", "number"))
+    failure = record.failure
+    why = f"In {failure.phase}: {failure.type}: {failure.message}"[:2000] if failure else ""
+    return Document(
+        kind="trial",
+        title=trial.label,
+        headline=f"{outcome_of(record.outcome).text}, reward {reward_cell(record.reward).text}",
+        warnings=tuple(_cautions(record)),
+        sections=(
+            Section(blocks=(Table(columns=columns, rows=(tuple(map(reward_cell, scores)),)),)),
+            *([_rubric_section(rubrics)] if rubrics else []),
+            *_named("Rewards", _numbers(record.metrics.get("rewards")), least=2),
+            *_named("Steps", dict(record.metrics.get("steps") or {}), least=1),
+            *([Section(title="Why", blocks=(Text(text=why),))] if why else []),
+            Section(blocks=(Text(text=_evaluated(record)),)),
+        ),
+        links=(Cell(text=EVAL_LOG, href=f"logs/{EVAL_LOG}"),),
+    )
+
+
+def _cautions(record: AttemptRecord) -> Iterator[str]:
+    if not record.outcome.scored:
+        yield f"Not in the score: caused by the {record.outcome.blame.value}, not by the agent."
+    if record.suspect:
+        yield "Suspect: see artifacts/notes.md."
+
+
+def _evaluated(record: AttemptRecord) -> str:
+    took = f"agent and verifier took {time_cell(record.took_s).text}"
+    return f"Evaluated {moment(record.ended_at)}; {took}. The verifier's output is in logs/{EVAL_LOG}."
+
+
+def _rubric_section(rubrics: Sequence[Mapping[str, Any]]) -> Section:
+    rows: tuple[tuple[Cell | str, ...], ...] = tuple(
+        (
+            str(each.get("id", "")),
+            str(each.get("description", "") or MISSING),
+            *(reward_cell(each.get(name)) for name in ("weight", "unit_score", "judge_score")),
+            str(each.get("status", "")),
+        )
+        for each in rubrics
+    )
+    untested = sum(each.get("status") == "untested" for each in rubrics)
+    said = f"{untested} of {len(rubrics)} rubrics are untested: shown here, and not in the denominator."
+    numbers = (Column(name, "number") for name in ("weight", "unit", "judge"))
+    table = Table(columns=(Column("rubric"), Column("what", "prose"), *numbers, Column("status")), rows=rows)
+    return Section(title="Rubrics", blocks=(table,), note=said if untested else "")
+
+
+def _named(title: str, values: Mapping[str, Any], *, least: int) -> list[Section]:
+    if len(values) < least:
+        return []
+    rows = tuple((str(name), reward_cell(value)) for name, value in values.items())
+    table = Table(columns=(Column("name"), Column("reward", "number")), rows=rows)
+    return [Section(title=title, blocks=(table,))]
+
+
+def _numbers(value: object) -> dict[str, float]:
+    found = value.items() if isinstance(value, Mapping) else ()
+    return {str(name): amount for name, each in found if (amount := number(each)) is not None}
+
+
+def notes(trial: PlannedTrial, record: AttemptRecord) -> Document:
+    """What a reader of the result should know, and what the agent used."""
+    used = ", ".join(f"{name} {value:g}" for name, value in record.usage.items() if number(value))
+    said = [each[:2000] for each in record.notes] + [each[:4000] for each in changes_text(record)]
+    said += [f"used: {used}"] if used else []
+    if record.outcome is not Outcome.PASSED and record.failure:
+        said.append(f"{record.failure.phase}: {record.failure.message}"[:2000])
+    block = Listed(items=tuple(said)) if said else Text(text="No notes.")
+    return Document(
+        kind="trial", title=f"Notes on {trial.label}", headline="", sections=(Section(blocks=(block,)),)
+    )
+
+
+def write(data: RunData, folder: Path) -> None:
+    """These files for every attempt that counts; none that would be empty."""
+    for trial in data.trials:
+        record = trial.counted
+        if record is None:
+            continue
+        place = f"{folder}/{attempt_folder(trial.planned, record.number)}"
+        for name, text in files_of(data.info.id, trial.planned, record):
+            if text and (name not in _EMPTY or not os.path.lexists(f"{place}/{name}")):
+                write_once(f"{place}/{name}", text)
+
+
+def files_of(run_id: str, trial: PlannedTrial, record: AttemptRecord) -> Iterator[tuple[str, str]]:
+    """What the attempt's folder holds besides its artifacts: names inside it, and their text."""
+    yield "evaluation_results.json", encode(evaluation(run_id, trial, record), lines=True) + "\n"
+    yield "scoring_results.md", markdown(scoring(trial, record))
+    yield "artifacts/notes.md", markdown(notes(trial, record))
+    kept = {each.name for each in record.artifacts}
+    yield from ((name, empty) for name, empty in _EMPTY.items() if name not in kept)
+
+
+_EMPTY = {
+    "artifacts/diff.patch": "",
+    "artifacts/repo_info.json": '{"state": "not stored: the sandbox could not keep it"}\n',
+    f"logs/{EVAL_LOG}": "",
+}

@@ -1,0 +1,147 @@
+"""Open what a gate judges: a run folder, a summary file or a stored run, and its baseline."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import replace
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from proctor.analysis.times import Noise
+from proctor.errors import NotFoundError, UsageError
+from proctor.model.run import RunInfo
+from proctor.runfolder.files import read_document
+from proctor.runfolder.read import RunData, read_manifest
+from proctor.settings import Settings
+from proctor.store.open import open_store
+from proctor.verdicts.compare.judge import Comparison, compare
+from proctor.verdicts.compare.open import usual_noise
+from proctor.verdicts.gate.baselines import missing, read_baselines
+from proctor.verdicts.gate.evaluate import evaluate
+from proctor.verdicts.gate.inputs import GateInput, input_of_document, input_of_run
+from proctor.verdicts.gate.rules import NotWorse, RuleSet
+from proctor.verdicts.gate.stored import input_from_store
+from proctor.verdicts.gate.verdict import GateResult
+
+
+class ComparedWith(NamedTuple):
+    """The baseline of a run, its name, and where it came from."""
+
+    run: GateInput | None
+    label: str
+    facts: dict[str, Any]
+
+
+NOTHING = ComparedWith(None, "", {})
+
+
+def is_folder(ref: str) -> bool:
+    """Whether a run is named by its folder."""
+    return Path(ref, "manifest.json").is_file()
+
+
+@contextmanager
+def opened(ref: str, settings: Settings) -> Iterator[RunData | dict[str, Any]]:
+    """A run, or the content of a summary file. A large run streams: use it inside."""
+    if is_folder(ref):
+        yield RunData.from_folder(Path(ref))
+    elif Path(ref).is_file():
+        yield read_document(Path(ref).parent, Path(ref).name)
+    else:
+        with open_store(settings.store_url, create=False) as store:
+            yield RunData.from_store(store, ref)
+
+
+def whole_input(ref: str, settings: Settings, rules: RuleSet | None = None) -> GateInput:
+    """The values of all metrics, or of those that rules name, with every field."""
+    with opened(ref, settings) as found:
+        if isinstance(found, dict):
+            return input_of_document(found, label=Path(ref).name)
+        run = input_of_run(found, rules.metrics if rules else None)
+    return replace(run, results=replace(run.results, folder=ref)) if is_folder(ref) else run
+
+
+def open_input(ref: str, rules: RuleSet, settings: Settings) -> GateInput:
+    """As much of a run as the rules look at."""
+    if not is_folder(ref) and not Path(ref).is_file():
+        with open_store(settings.store_url, create=False) as store:
+            found = input_from_store(store, ref, rules)
+        if found:
+            return found
+    return whole_input(ref, settings, rules)
+
+
+def run_info(ref: str, settings: Settings) -> RunInfo | None:
+    """The run without its trials; None for a summary file."""
+    if is_folder(ref):
+        return read_manifest(Path(ref))[0]
+    if Path(ref).is_file():
+        return None
+    with open_store(settings.store_url, create=False) as store:
+        return store.run(ref)
+
+
+def open_baseline(
+    rules: RuleSet, settings: Settings, *, named: str | None = None, path: Path | None = None, name: str = ""
+) -> ComparedWith:
+    """The baseline that was named, that the rules name, or that has the run's own name."""
+    if not rules.needs_baseline and not named:
+        return NOTHING
+    path = path or settings.baselines
+    wanted = named or rules.baseline
+    known = read_baselines(path)
+    if found := known.get(wanted or name):
+        at = time.strftime("%Y-%m-%d %H:%M:%S UTC", time.gmtime(found.at))
+        label = f"baseline {found.name} ({found.run.label}, pinned {at}: {found.reason})"
+        facts = {"name": found.name, "run_id": found.run_id, "digest": found.run.digest, "at": found.at}
+        return ComparedWith(found.run, label, {**facts, "reason": found.reason, "file": str(path)})
+    if not wanted:
+        return NOTHING
+    try:
+        run = open_input(wanted, rules, settings)
+    except NotFoundError as error:
+        raise NotFoundError(f"{missing(wanted, known)} in {path}; {error}") from error
+    return ComparedWith(run, f"run {run.label}", {"run_id": run.results.run_id, "digest": run.digest})
+
+
+def judge(
+    run: GateInput, rules: RuleSet, baseline: ComparedWith, settings: Settings, *, seed: int = 0
+) -> GateResult:
+    """The verdict on the run, compared with its baseline."""
+    before = baseline.run
+    noise = _noise(run, before, rules, settings) if before else {}
+    found = evaluate(rules, run, before, held_against=baseline.label, noise=noise, seed=seed)
+    if before and before.results.run_id and before.results.run_id == run.results.run_id:
+        found = replace(found, warnings=("the baseline is this run itself", *found.warnings))
+    return replace(found, baseline_facts=baseline.facts)
+
+
+def comparison_behind(
+    run: GateInput, rules: RuleSet, baseline: ComparedWith, settings: Settings, *, seed: int = 0
+) -> Comparison | None:
+    """The comparison that the statistical rules rest on; None where there is none."""
+    margins: dict[str, float] = {}
+    for rule in rules.rules:
+        if isinstance(rule, NotWorse):
+            margins.setdefault("reward" if rule.is_score else rule.metric, rule.margin)
+    before = baseline.run
+    if not before or not margins:
+        return None
+    noise = _noise(run, before, rules, settings)
+    try:
+        studies = [
+            compare(before.results, run.results, metrics=(metric,), margin=margin, noise=noise, seed=seed)
+            for metric, margin in margins.items()
+        ]
+    except UsageError:
+        return None  # nothing in common: the rules have said so already
+    score = next((study.score for study in studies if study.score), None)
+    return replace(
+        studies[0], score=score, metrics=tuple(each for study in studies for each in study.metrics)
+    )
+
+
+def _noise(run: GateInput, baseline: GateInput, rules: RuleSet, settings: Settings) -> dict[str, Noise]:
+    return usual_noise(baseline.results, run.results, rules.metrics, settings)
