@@ -250,10 +250,11 @@ def known_models(settings: Settings) -> list[dict[str, Any]]:
         found.append(
             {
                 "name": name,
-                **{
-                    key: getattr(price, key, None)
-                    for key in ("input", "output", "cached", "cache_write", "as_of")
-                },
+                "input": price and price.input,
+                "output": price and price.output,
+                "cached": price and (price.input if price.cached is None else price.cached),
+                "cache_write": price and (price.input if price.cache_write is None else price.cache_write),
+                "as_of": price.as_of if price else "",
                 "requests": called.get(name, 0),
             }
         )
