@@ -126,7 +126,6 @@ def carry_out(job: ReadyRun, *, verbose: int, as_json: bool, done: int = 0, wait
     from proctor.cli.table import print_json
     from proctor.engine.stop import Stop
     from proctor.model.trial import RunStatus
-    from proctor.render.results.gate import gate
     from proctor.runfolder.read import RunData
     from proctor.verdicts.run.summary import summary
 
@@ -143,6 +142,8 @@ def carry_out(job: ReadyRun, *, verbose: int, as_json: bool, done: int = 0, wait
     if as_json:
         print_json(summary(data) | ({"gate": judged.to_dict()} if judged else {}))
     elif judged:
+        from proctor.render.results.gate import gate
+
         print()
         show(judged, gate(judged))
     if status is RunStatus.CANCELLED:
