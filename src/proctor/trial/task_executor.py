@@ -80,7 +80,7 @@ class TaskExecutor:
         await refuse_absent_programs(self.setting, self.plans, trials)
 
     async def close(self) -> None:
-        """End the gateway, what the back end keeps warm, and builds for trials that never came to need them."""
+        """End the gateway, what the back end keeps warm, and builds that no trial came to need."""
         await self._next_sandbox.close()
         if self.setting.models:
             await self.setting.models.close()
