@@ -137,6 +137,14 @@ def test_an_unknown_price_is_unknown_and_not_zero(project, monkeypatch, capsys):
     assert '"unknown_cost": 3' in text
 
 
+def test_a_receipt_is_verified_by_the_tape(project, monkeypatch, capsys):
+    with provided(monkeypatch):
+        assert main(["run", inside()]) == 0
+    assert main(["receipt", "latest", "r.zip"]) == 0
+    assert main(["verify", "r.zip"]) == 0
+    assert "not verified" not in capsys.readouterr().out
+
+
 def test_no_key_is_in_the_sandbox_the_folder_the_store_or_the_logs(project, monkeypatch, capfd):
     with provided(monkeypatch, commands(LOOK)):
         assert main(["run", inside(), "-vv"]) == 0
@@ -157,6 +165,8 @@ def test_no_key_is_in_the_sandbox_the_folder_the_store_or_the_logs(project, monk
 
             data = zstandard.ZstdDecompressor(max_window_size=1 << 27).stream_reader(data).read()
         assert not [shape for shape in shapes if shape in data], file
+        # Nor was it there and taken out: what the agents saw of their sandbox is on the tapes.
+        assert not [name for name in (b"MODEL_TOKEN", b"key of local") if name in data], file
     seen = next(each for each in files if each.name == "agent.txt").read_text(errors="replace")
     assert "proctor-" not in seen
 

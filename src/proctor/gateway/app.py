@@ -48,6 +48,8 @@ _NOT_PASSED_ON = frozenset({
     "cookie", "forwarded", "authorization", "x-api-key", "x-goog-api-key", "x-forwarded-for",
 })  # fmt: skip
 _CONNECT_S = 20.0
+_ACCEPTING = 3
+"""Turns of the loop until a connection that is being accepted is among those that can be closed."""
 
 
 class Upstream:
@@ -206,6 +208,8 @@ class Gateway:
     async def _close(self, access: Access | None) -> None:
         for listening, server in self._listeners.pop(access, ()):
             listening.close()
+            for _ in range(_ACCEPTING):
+                await asyncio.sleep(0)
             await server.shutdown(1.0)
 
     async def _handle(self, bound: Access | None, request: web.BaseRequest) -> web.StreamResponse:

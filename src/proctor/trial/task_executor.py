@@ -80,12 +80,12 @@ class TaskExecutor:
         await refuse_absent_programs(self.setting, self.plans, trials)
 
     async def close(self) -> None:
-        """End what the back end keeps warm, and builds for trials that never came to need them."""
+        """End the gateway, what the back end keeps warm, and builds that no trial came to need."""
         await self._next_sandbox.close()
+        if self.setting.models:
+            await self.setting.models.close()
         if self.controls:
             await self.controls.close()
         if self.setting.end_builds:
             await self.setting.end_builds()
         await self.setting.backend.close()
-        if self.setting.models:
-            await self.setting.models.close()

@@ -11,7 +11,6 @@ from collections import defaultdict
 from collections.abc import Awaitable, Callable, Coroutine, Sequence
 from contextlib import AbstractAsyncContextManager, AsyncExitStack
 from dataclasses import dataclass, field
-from statistics import fmean
 from typing import TYPE_CHECKING, Any
 
 from proctor.agents.base import Agent, AgentResult, AgentUnavailable, BudgetExhausted, ModelAccess
@@ -223,7 +222,7 @@ def _sums(calls: Sequence[Call]) -> dict[str, Any]:
         if value is not None and (value or name not in _ONLY_IF_ANY)
     }
     if first := [call.first_token_s for call in calls if call.first_token_s is not None]:
-        found["first_token_s"] = fmean(first)
+        found["first_token_s"] = sum(first) / len(first)
     return found
 
 
