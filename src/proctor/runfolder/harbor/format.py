@@ -133,8 +133,13 @@ _FOLDERS: Mapping[str, str] = {
 """Folders in a trial of Harbor's → in an attempt of a run; the first that fits."""
 
 
-def artifact_name(path: str) -> str:
-    """What a file of a trial is called in a run folder; Harbor's own documents go to `harbor/`."""
+def artifact_name(path: str, last_step: str = "") -> str:
+    """What a file of a trial is called in a run folder; Harbor's own documents go to `harbor/`.
+
+    Of a task with steps each step has such files: those of the last are the attempt's, as its state is.
+    """
+    if last_step:
+        path = path.removeprefix(f"steps/{last_step}/")
     if path in _PLACES:
         return _PLACES[path]
     for theirs, ours in _FOLDERS.items():

@@ -14,7 +14,7 @@ from proctor.errors import UsageError
 from proctor.model.canonical import canonical_json, digest
 from proctor.model.place import safe_name
 from proctor.model.plan import Plan, PlannedTrial, trial_key
-from proctor.model.run import RunInfo
+from proctor.model.run import RunInfo, written_import
 from proctor.model.trial import RunStatus
 from proctor.runfolder.check import checked
 from proctor.runfolder.files import read_document
@@ -25,7 +25,7 @@ from proctor.runfolder.read import TrialResult as Result
 from proctor.store.blobs import Blobs
 
 SOURCE = "harbor"
-"""The tag of an imported run, and what its spec says under `imported`."""
+"""The tag of an imported run, and where it says that it comes from."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -123,11 +123,10 @@ def _planned(found: list[Found]) -> list[PlannedTrial]:
             "model": each.model,
             "overrides": overrides,
         }
-        cell = canonical_json([each.result.task_name, same])
+        cell = canonical_json(same)
         rollout = rollouts[cell]
         rollouts[cell] += 1
-        # Two tasks of one content are two here: Harbor names them.
-        key = trial_key(**same, params={"task": each.result.task_name}, rollout=rollout)
+        key = trial_key(**same, rollout=rollout)
         planned.append(
             PlannedTrial(
                 key=key,
@@ -168,7 +167,7 @@ def _info(job: Job, trials: list[Result], *, cut_short: bool) -> RunInfo:
         counts=counts,
         tags=(SOURCE,),
         notes=f"imported from Harbor{version}: job {job.result.id or job.name}, {job.path.resolve()}",
-        spec={"imported": SOURCE, "job": dict(job.config)},
+        spec=written_import(SOURCE, job.config),
         versions={"harbor": job.version} if job.version else {},
         plan_digest=Plan(trials=tuple(each.planned for each in trials)).digest,
     )

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import os
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
 from mimetypes import guess_type
@@ -20,8 +20,9 @@ from proctor.model.secret import looks_secret
 from proctor.runfolder.files import regular_file
 from proctor.runfolder.harbor.format import (
     OWN,
-    AgentResult,
+    TRAJECTORY,
     ExceptionInfo,
+    StepResult,
     TrialResult,
     VerifierResult,
     artifact_name,
@@ -30,12 +31,6 @@ from proctor.runfolder.harbor.outcomes import outcome_of
 from proctor.store.blobs import Blobs
 
 _MAX_TRAJECTORY = 256 << 20
-_PHASES = {
-    "environment_setup": "start",
-    "agent_setup": "setup",
-    "agent_execution": "agent",
-    "verifier": "verify",
-}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -119,7 +114,9 @@ def _outcome(
     if isinstance(stated, str) and stated in Outcome.__members__.values():
         return Outcome(stated), ()
     if exception:
-        outcome, known = outcome_of(exception.exception_type, verifying=found.result.verifier is not None)
+        outcome, known = outcome_of(
+            exception.exception_type, verifying=_began(found.result)[-1:] == ["verify"]
+        )
         unknown = f"Harbor's {exception.exception_type} does not say whose fault it was: not in the score"
         return outcome, () if known else (unknown,)
     if reward is None:
@@ -136,7 +133,7 @@ def _reward(result: VerifierResult | None) -> tuple[dict[str, float], float | No
 
 
 def _failure(exception: ExceptionInfo, result: TrialResult) -> Failure:
-    began = [phase for name, phase in _PHASES.items() if getattr(result, name) is not None]
+    began = _began(result)
     return Failure(
         phase=began[-1] if began else "start",
         type=exception.exception_type,
@@ -145,16 +142,28 @@ def _failure(exception: ExceptionInfo, result: TrialResult) -> Failure:
     )
 
 
+def _began(result: TrialResult) -> list[str]:
+    """The phases that the trial came to, the last step's for a task with steps."""
+    last: TrialResult | StepResult = result.step_results[-1] if result.step_results else result
+    timings = {
+        "start": result.environment_setup,
+        "setup": result.agent_setup,
+        "agent": last.agent_execution,
+        "verify": last.verifier,
+    }
+    return [phase for phase, timing in timings.items() if timing is not None]
+
+
 def _phases(result: TrialResult) -> dict[str, float]:
+    """How long each took; of a task with steps all steps together."""
+    timings = [("start", result.environment_setup), ("setup", result.agent_setup)]
+    both: tuple[TrialResult | StepResult, ...] = (result, *(result.step_results or ()))
+    for each in both:
+        timings += [("agent", each.agent_execution), ("verify", each.verifier)]
     found: dict[str, float] = {}
-    for name, phase in _PHASES.items():
-        timing = getattr(result, name)
-        if timing is not None and timing.seconds is not None:
-            found[phase] = timing.seconds
-    for step in result.step_results or ():
-        for phase, timing in (("agent", step.agent_execution), ("verify", step.verifier)):
-            if timing is not None and timing.seconds is not None:
-                found[phase] = found.get(phase, 0.0) + timing.seconds
+    for phase, timing in timings:
+        if timing is not None and (took_s := timing.seconds) is not None:
+            found[phase] = found.get(phase, 0.0) + took_s
     return found
 
 
@@ -163,7 +172,7 @@ def _usage(found: Found) -> dict[str, Any]:
     result = found.result
     used = [result.agent_result] if result.agent_result else []
     used = used or [each.agent_result for each in result.step_results or () if each.agent_result]
-    recording = _recording(found.folder)
+    recordings = list(_recordings(found.folder))
     usage: dict[str, Any] = {}
     for name, theirs in (
         ("prompt_tokens", "n_input_tokens"),
@@ -171,35 +180,35 @@ def _usage(found: Found) -> dict[str, Any]:
         ("cached_tokens", "n_cache_tokens"),
         ("cost_usd", "cost_usd"),
     ):
-        value = _sum(used, theirs)
-        if value is None and recording:
-            value = recording.total(name)
+        value = _sum(getattr(each, theirs) for each in used)
+        value = _sum(each.total(name) for each in recordings) if value is None else value
         if value is not None:
             usage[name] = value if name == "cost_usd" else int(value)
-    if recording:
-        usage["tool_calls"] = recording.tool_calls
-        usage["steps"] = sum(step.source == "agent" for step in recording.done)
+    if recordings:
+        usage["tool_calls"] = sum(each.tool_calls for each in recordings)
+        usage["steps"] = sum(step.source == "agent" for each in recordings for step in each.done)
     return usage
 
 
-def _sum(used: list[AgentResult], name: str) -> float | None:
-    known = [value for each in used if (value := getattr(each, name)) is not None]
+def _sum(values: Iterable[float | None]) -> float | None:
+    known = [value for value in values if value is not None]
     return math.fsum(known) if known else None
 
 
-def _recording(folder: Path) -> atif.Recording | None:
-    """The trajectory that an agent left, if it can be read."""
-    for path in (folder / name for name in _paths(folder)):
-        if artifact_name(str(path.relative_to(folder))) == "trajectory.json":
+def _recordings(folder: Path) -> Iterator[atif.Recording]:
+    """The trajectories that can be read: one, or one for each step."""
+    for name in _paths(folder):
+        if name == TRAJECTORY or name.endswith(f"/{TRAJECTORY}"):
             with suppress(OSError, atif.NotATIF):
-                return atif.read(read_small(path, _MAX_TRAJECTORY))
-    return None
+                yield atif.read(read_small(folder / name, _MAX_TRAJECTORY))
 
 
 def _files(found: Found, blobs: Blobs) -> Iterator[Artifact]:
-    """Every plain file of the trial; of a task with steps, each step's under its name."""
+    """Every plain file of the trial."""
+    steps = found.result.step_results
+    last = steps[-1].step_name if steps else ""
     for path in _paths(found.folder):
-        name = artifact_name(path)
+        name = artifact_name(path, last)
         kind = guess_type(name)[0] or ("text/plain" if name.endswith(".log") else "application/octet-stream")
         yield blobs.put_file(regular_file(found.folder, path), name, kind)
 
