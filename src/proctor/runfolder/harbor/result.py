@@ -42,9 +42,9 @@ _BACKENDS = frozenset({"docker", "podman"})
 
 
 def trial_name(trial: PlannedTrial) -> str:
-    """As Harbor names them: the task, and seven letters that make it unique."""
+    """As Harbor names them, the task and seven letters; here they are the trial's number, which is unique."""
     task = trial.subject.rpartition("/")[2][:_NAME].rstrip("_-")
-    return f"{task}__{trial.key[:7]}"
+    return f"{task}__{trial.index:07d}"
 
 
 def trial_result(info: RunInfo, trial: PlannedTrial, record: AttemptRecord, job: Path) -> TrialResult:
