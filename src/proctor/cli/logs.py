@@ -53,8 +53,7 @@ def command(
 
     TRIAL is an index from the list, the beginning of a key, or task/agent#rollout, where the agent and the
     rollout may be left out if that leaves one trial. --log trajectory shows what the agent did, step by step.
-    On a terminal, control codes in a log are removed;
-    into a pipe or a file the bytes go unchanged.
+    On a terminal, control codes in a log are removed; into a pipe or a file the bytes go unchanged.
     """
     from proctor.render.trial_logs import latest_attempt
     from proctor.settings import load_settings
