@@ -31,6 +31,8 @@ def test_a_job_is_told_from_a_run_folder(tmp_path, job):
     (job / "manifest.json").write_text("{}")
     assert not is_job(job)
     assert not is_job(tmp_path / "absent")
+    (tmp_path / "config.json").write_text('{"debug": true}')
+    assert not is_job(tmp_path)
 
 
 def test_times_usage_files_and_names_are_kept(job, add_trial, blobs):

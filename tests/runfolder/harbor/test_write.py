@@ -103,3 +103,17 @@ def test_a_run_of_experiments_is_refused(tmp_path, blobs, runs):
     with pytest.raises(UsageError, match="experiments"):
         write_job(runs.failures(), blobs, tmp_path / "job")
     assert not (tmp_path / "job").exists()
+
+
+def test_names_of_an_agents_files_lead_nowhere_else(tmp_path, blobs):
+    names = ("logs/../../../out.txt", "logs/trajectory.json", "trajectory.json", "logs/../result.json")
+    kept = tuple(blobs.put_bytes(b"mine", name) for name in names)
+    trial = planned(0, "org/a")
+    write_job(run_of([(trial, [record(trial, artifacts=kept)])]), blobs, tmp_path / "job")
+    folder = tmp_path / "job" / "a__0000000"
+    found = {path.relative_to(folder).as_posix() for path in folder.rglob("*") if path.is_file()}
+    assert found == {
+        "config.json", "result.json", "verifier/reward.json", "agent/out.txt", "agent/result.json",
+        "proctor/logs/trajectory.json",
+    }  # fmt: skip
+    assert document(folder / "result.json")["task_name"] == "org/a"

@@ -153,7 +153,10 @@ def harbor_path(name: str) -> str:
     for theirs, ours in _PLACES.items():
         if name == ours:
             return theirs
+    inside = "/".join(part for part in name.split("/") if part not in {"", ".", ".."})
     for theirs, ours in _FOLDERS.items():
-        if name.startswith(ours):
-            return theirs + name.removeprefix(ours)
-    raise AssertionError("the last folder fits every name")
+        path = theirs + inside.removeprefix(ours)
+        # An agent may call its own log like a file of Harbor's.
+        if inside.startswith(ours) and path not in _PLACES:
+            return path
+    return f"{OWN}/{inside}"

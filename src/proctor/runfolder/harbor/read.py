@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from collections import Counter
 from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
@@ -26,6 +27,9 @@ from proctor.store.blobs import Blobs
 
 SOURCE = "harbor"
 """The tag of an imported run, and where it says that it comes from."""
+
+_THEIRS = {"n_total_trials", "job_name", "trial_name"}
+"""Keys that tell a document of a job, or of one of its trials."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,9 +57,14 @@ class Job:
 
 def is_job(path: Path) -> bool:
     """Whether a folder looks like a job of Harbor's, and not like a run of ours."""
-    if (path / "manifest.json").exists() or not path.is_dir():
+    if (path / "manifest.json").exists():
         return False
-    return any((path / name).is_file() for name in (CONFIG, RESULT))
+    for name in (RESULT, CONFIG):
+        if (path / name).is_file():
+            with suppress(UsageError):
+                if _THEIRS & read_document(path, name).keys():
+                    return True
+    return False
 
 
 def read_job(path: Path, blobs: Blobs) -> RunData:

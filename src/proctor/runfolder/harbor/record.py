@@ -31,6 +31,7 @@ from proctor.runfolder.harbor.outcomes import outcome_of
 from proctor.store.blobs import Blobs
 
 _MAX_TRAJECTORY = 256 << 20
+_BY_REWARD = {Outcome.PASSED, Outcome.PARTIAL, Outcome.FAILED}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -110,10 +111,10 @@ def _exception(result: TrialResult) -> ExceptionInfo | None:
 def _outcome(
     found: Found, exception: ExceptionInfo | None, reward: float | None
 ) -> tuple[Outcome, tuple[str, ...]]:
-    stated = found.exported.get("outcome")
-    if isinstance(stated, str) and stated in Outcome.__members__.values():
-        return Outcome(stated), ()
     if exception:
+        stated = found.exported.get("outcome")
+        if isinstance(stated, str) and stated in set(Outcome) - _BY_REWARD:
+            return Outcome(stated), ()
         outcome, known = outcome_of(
             exception.exception_type, verifying=_began(found.result)[-1:] == ["verify"]
         )

@@ -13,6 +13,7 @@ from typing import Any
 
 import msgspec
 
+from proctor.agents import atif
 from proctor.errors import UsageError
 from proctor.model.plan import PlannedTrial
 from proctor.model.record import AttemptRecord
@@ -82,8 +83,6 @@ def _write_trial(folder: Path, result: TrialResult, record: AttemptRecord, blobs
         if artifact.name in _LEFT_OUT or artifact.name.startswith("harbor/"):
             continue
         target = folder / harbor_path(artifact.name)
-        if not target.resolve().is_relative_to(folder.resolve()):
-            continue
         make_folder(target.parent)
         with blobs.open(artifact.digest) as source, target.open("wb") as copy:
             shutil.copyfileobj(source, copy, 1 << 20)
@@ -100,7 +99,10 @@ def _check_trajectory(path: Path) -> None:
     """Harbor refuses a trajectory without steps, and metrics that it does not know: those go to `extra`."""
     if not path.is_file():
         return
-    document = json.loads(path.read_bytes())
+    try:
+        document = dict(atif.read(path.read_bytes()).document)
+    except atif.NotATIF:
+        document = {}
     if not document.get("steps"):
         path.unlink()
         return
