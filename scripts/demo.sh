@@ -21,6 +21,16 @@ show "3. Two ways to encode JSON, measured in lockstep pairs" \
 
 if obstacle=$("$PWD/.venv/bin/python" -c 'from proctor.sandbox.userns import obstacle; print(obstacle())') && [ -z "$obstacle" ]; then
   show "4. Nine tasks in sandboxes, by the author's solution and by an agent that does nothing" run specs/sample_tasks.toml
+
+  # A model that follows a script, as a real server beside the gateway: free, offline, and metered like any other.
+  "$proctor" provider --script specs/replies/config-edit.toml > demo/provider.txt &
+  provider=$!
+  trap 'kill "$provider"' EXIT
+  until [ -s demo/provider.txt ]; do sleep 0.1; done
+  export PROCTOR_MODEL_BASE_URL="$(cat demo/provider.txt)/v1" PROCTOR_PRICES=specs/replies/prices.toml
+  show "5. An agent with a model and a shell, its calls counted by the gateway and kept on a tape" \
+    run -t tasks/config-edit -a terminal -m scripted --host-root --set budget_usd=0.10
+  show "6. The same agent again, answered from the tape: no model is asked" replay config-edit
 else
   printf '\nSandboxes do not work here, so the rollouts are left out: %s\n' "$obstacle"
 fi

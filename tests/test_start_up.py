@@ -52,6 +52,14 @@ def test_the_help_of_every_command_imports_nothing_heavy(name, tmp_path):
     assert not modules_after(name, "--help", cwd=tmp_path) & HEAVY
 
 
+@pytest.mark.needs("bubblewrap")
+def test_a_run_of_tasks_without_gates_imports_no_arrays_and_no_http_client(tmp_path):
+    task = Path(__file__).parents[1] / "tasks/config-edit"
+    run = ("run", "-t", str(task), "-a", "oracle", "-n", "1", "--host-root")
+    heavy = HEAVY - {"asyncio"}  # sandboxes need it
+    assert not modules_after(*run, cwd=tmp_path) & heavy
+
+
 def test_importing_the_package_imports_nothing_at_all():
     code = "import sys; before = set(sys.modules); import proctor; print(sorted(set(sys.modules) - before))"
     shown = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout
@@ -62,7 +70,7 @@ SHOWN = """
 import sys
 from proctor.cli.main import main
 code = main(sys.argv[1:])
-drawing = [name for name in sys.modules if name.startswith(("proctor.render.charts", "proctor.render.html"))]
+drawing = [name for name in sys.modules if name.startswith(("proctor.render.charts", "proctor.render.document.html"))]
 print(drawing, file=sys.stderr)
 """
 

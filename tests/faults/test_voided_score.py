@@ -41,7 +41,7 @@ def score(folder: Path, command: str):
     process = proctor("run", "spec.json", cwd=folder)
     output = process.communicate(timeout=200)[0]
     found = Path(output.rpartition("report: ")[2].strip()).parent
-    return rollouts(RunData.from_folder(found)).best, found, output, process.returncode
+    return rollouts(RunData.from_folder(found)).arms[0], found, output, process.returncode
 
 
 def test_breaking_the_sandbox_does_not_raise_the_score(tmp_path):

@@ -3,22 +3,28 @@
 from __future__ import annotations
 
 import re
+import tomllib
 from pathlib import Path
 
 import aiohttp
 import pytest
 from tests.gateway.conftest import RUN, says
 
+from proctor.agents.registry import make_agent
+from proctor.gateway.apis import Api
+from proctor.gateway.app import sdk_environment
+from proctor.gateway.meter import Sums
 from proctor.gateway.prices import Prices
 from proctor.gateway.provider.script import load
 from proctor.gateway.provider.server import FakeProvider
 from proctor.gateway.providers import Providers
 from proctor.gateway.replay import DROPPED, MASKS, NUMBERED
 from proctor.settings import Settings, load_settings
+from proctor.spec.load import from_mapping
 
 PAGE = (Path(__file__).parents[2] / "docs/how-to/model-gateway.md").read_text()
 BLOCKS = re.findall(r"^```(\w+)\n(.*?)^```", PAGE, re.MULTILINE | re.DOTALL)
-PROVIDERS, PRICES, SCRIPT = [body for language, body in BLOCKS if language == "toml"]
+SPEC, PROVIDERS, PRICES, SCRIPT = [body for language, body in BLOCKS if language == "toml"]
 (PYTHON,) = [body for language, body in BLOCKS if language == "python"]
 
 
@@ -35,7 +41,7 @@ def test_its_files_are_read(tmp_path: Path):
 def test_it_lists_every_known_provider_and_every_rule_of_replay():
     for provider in Providers.load(Settings(), {}):
         assert f"`{provider.name}/" in PAGE
-        assert ", ".join(sorted(provider.apis, key=PAGE.index)) in PAGE
+        assert ", ".join(sorted(provider.apis, key=list(Api).index)) in PAGE
     for word in {*DROPPED, *NUMBERED, *(name for name, _ in MASKS)}:
         assert f"`{word}`" in PAGE, word
 
@@ -59,3 +65,17 @@ async def test_its_program_works(store, monkeypatch: pytest.MonkeyPatch):
         sums, failure, tape = await names["work"](store, RUN, use)
     assert (sums.requests, sums.cost_usd, failure) == (1, None, None)
     assert tape
+
+
+def test_the_spec_of_the_page_can_be_read(tmp_path: Path):
+    spec = from_mapping(tomllib.loads(SPEC), base_dir=str(tmp_path))
+    assert spec.tasks[0].models == ("anthropic/claude-haiku-4-5",)
+    assert make_agent("command", spec.tasks[0].agent_options).apis == ("messages",)
+
+
+def test_every_variable_of_the_page_is_given():
+    assert all(f"`{name}`" in PAGE for name in sdk_environment("http://x", "t"))
+
+
+def test_every_field_of_usage_is_on_the_page():
+    assert all(f"`{name}`" in PAGE for name in Sums().to_dict())

@@ -19,7 +19,7 @@ import pytest
 
 from proctor import owner
 from proctor.errors import SandboxError
-from proctor.sandbox.base import Limits, Root, SandboxRequest, end_processes
+from proctor.sandbox.base import Limits, Root, SandboxRequest, end_processes, listen
 from proctor.sandbox.bubblewrap import Bubblewrap
 from proctor.sandbox.container import adjust
 from proctor.sandbox.container import engine as engines
@@ -523,3 +523,21 @@ def _sleeps(cmdline):
         return cmdline.read_bytes().startswith(b"sleep\x0012347")
     except OSError:
         return False
+
+
+async def test_a_socket_inside_is_served_from_outside_without_a_network(start):
+    sandbox = await start(network="none")
+    listener = await listen(sandbox, 41114)
+    port = listener.getsockname()[1]
+    said = b"from outside\n"
+
+    def answer(_: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        writer.write(said)
+        writer.close()
+
+    async with await asyncio.start_server(answer, sock=listener):
+        result = await sandbox.exec(["bash", "-c", f"cat < /dev/tcp/127.0.0.1/{port}"], timeout_s=30)
+    assert (port, result.stdout) == (41114, said)
+    again = await listen(sandbox, 41114)
+    assert again.getsockname()[1] > 0
+    again.close()

@@ -28,6 +28,7 @@ ROLLOUTS = "integration/test_rollouts.py"
 THERE = "integration/test_never_there.py"
 SCENARIO = "runs/perf/test_scenario.py"
 
+MODELS = "integration/test_models.py"
 PROOF: dict[str, dict[str, tuple[str, str]]] = {
     "shared": {
         "name": ("cli/test_run.py", "test_a_run_ends_with_a_table_and_the_path_of_its_report"),
@@ -45,7 +46,14 @@ PROOF: dict[str, dict[str, tuple[str, str]]] = {
             "test_a_hang_ends_with_its_whole_tree_at_the_time_limit",
         ),
         "retries": ("runs/test_worker.py", "test_retries_come_to_an_end"),
-        "budget_usd": ("spec/test_grammar.py", "test_it_is_refused_with_its_place"),
+        "budget_usd": (MODELS, "test_a_budget_in_dollars_without_a_price_is_refused_by_the_plan"),
+        "budget_tokens": (MODELS, "test_a_run_stops_at_its_budget_of_tokens_or_dollars"),
+        "budget_requests": (MODELS, "test_a_run_stops_at_its_budget_and_goes_on_with_a_larger_one"),
+        "attempt_budget_usd": (MODELS, "test_an_attempt_is_ended_at_its_budget_of_tokens_or_dollars"),
+        "attempt_budget_tokens": (MODELS, "test_an_attempt_is_ended_at_its_budget_of_tokens_or_dollars"),
+        "attempt_budget_requests": (MODELS, "test_an_attempt_is_ended_at_its_budget_and_judged"),
+        "tape": (MODELS, "test_a_tape_file_makes_a_run_free_and_offline"),
+        "tape_speed": (MODELS, "test_a_replay_can_be_as_slow_as_the_models_were"),
         "engine": ("spec/test_grammar.py", "test_it_is_refused_with_its_place"),
         "sandbox": ("runs/test_ready.py", "test_an_unknown_sandbox_is_refused"),
         "gates": (WRITTEN, "test_a_field_that_will_be_there_is_accepted"),
@@ -191,6 +199,7 @@ PROOF: dict[str, dict[str, tuple[str, str]]] = {
             "agents/test_command.py",
             "test_an_install_step_that_takes_too_long_ends_the_agent",
         ),
+        "command.apis": (MODELS, "test_an_agent_and_a_provider_that_do_not_fit_are_refused_by_the_plan"),
         "replay.trajectory": ("agents/test_replay.py", "test_a_recording_that_is_none_is_refused"),
         "replay.pause_s": (
             "agents/test_replay.py",

@@ -18,12 +18,11 @@ TASK = str(Path(__file__).parents[2] / "tasks" / "shell-quiz")
 @pytest.mark.parametrize(
     ("spec", "said"),
     [
-        ({"tasks": [TASK], "budget_usd": 5}, "'budget_usd' is not enforced yet"),
-        ({"tasks": [TASK], "budget_usd": 0}, "'budget_usd' is not enforced yet"),
         ({"tasks": [TASK], "engine": "celery"}, "'engine: celery' does not exist yet"),
         ({"tasks": [TASK], "sources": ["mine"]}, "'sources' and --experiments name experiments"),
         ({"experiment": "memory_db", "sandbox": "podman"}, "'sandbox' has no effect here"),
-        ({"experiment": "memory_db", "budget_usd": 5}, "'budget_usd' is not enforced yet"),
+        ({"experiment": "memory_db", "budget_usd": 5}, "'budget_usd' is about the models of agents"),
+        ({"experiment": "memory_db", "tape": "x"}, "'tape' is about the models of agents"),
     ],
 )
 def test_it_is_refused_with_its_place(tmp_path, monkeypatch, capsys, command, spec, said):

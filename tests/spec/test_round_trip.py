@@ -103,6 +103,13 @@ SHARED: dict[str, Any] = {
         max_backoff_s=AMOUNT,
     ),
     "budget_usd": st.none() | AMOUNT,
+    "budget_tokens": st.none() | COUNT,
+    "budget_requests": st.none() | COUNT,
+    "attempt_budget_usd": st.none() | AMOUNT,
+    "attempt_budget_tokens": st.none() | COUNT,
+    "attempt_budget_requests": st.none() | COUNT,
+    "tape": st.none() | WORD,
+    "tape_speed": st.sampled_from(["full", "recorded"]),
     "engine": st.sampled_from(["local", "celery"]),
     "sandbox": st.builds(
         SandboxSpec,

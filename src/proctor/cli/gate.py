@@ -98,12 +98,12 @@ def command(
 
 def gate_run(data: RunData, gates: Sequence[Any], settings: Settings) -> GateResult | None:
     """Judge a run that has just ended by the gates of its own spec, if it has any."""
+    if not gates:
+        return None
     from proctor.verdicts.gate.inputs import input_of_run
     from proctor.verdicts.gate.open import judge, open_baseline
     from proctor.verdicts.gate.rules import read_rules
 
-    if not gates:
-        return None
     rules = read_rules(gates)
     baseline = open_baseline(rules, settings, name=data.info.name)
     found = judge(input_of_run(data, rules.metrics), rules, baseline, settings)

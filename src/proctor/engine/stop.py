@@ -13,8 +13,10 @@ class Stop:
 
     def __init__(self, on_request: Callable[[int], None] | None = None) -> None:
         self.requests = 0
+        self.reason = ""
+        """Why no more trials begin, where no person asked for it."""
         self._changed = asyncio.Event()
-        self._on_request = on_request
+        self.on_request = on_request
 
     @property
     def draining(self) -> bool:
@@ -30,8 +32,14 @@ class Stop:
         """Ask once more."""
         self.requests += times
         self._changed.set()
-        if self._on_request:
-            self._on_request(self.requests)
+        if self.on_request:
+            self.on_request(self.requests)
+
+    def drain(self, reason: str) -> None:
+        """Start nothing new, for a reason of the run's own."""
+        if not self.draining:
+            self.reason = reason
+            self.request()
 
     async def changed(self) -> None:
         """Wait for the next request."""

@@ -88,7 +88,7 @@ class Providers:
         """Those that come with Proctor, `local`, and those of the `[providers]` table."""
         environ = os.environ if environ is None else environ
         tables: dict[str, dict[str, Any]] = {each.name: _table(each) for each in _BUILT_IN}
-        tables["local"] = {"base_url": settings.model_base_url, "apis": [Api.CHAT]}
+        tables["local"] = {"base_url": _without_user(settings.model_base_url), "apis": [Api.CHAT]}
         for name, table in settings.providers.items():
             if not isinstance(table, Mapping):
                 raise UsageError(f"[providers]: '{name}' is not a table such as [providers.{name}]")
@@ -180,6 +180,13 @@ def _provider(name: str, table: Mapping[str, Any], environ: Mapping[str, str]) -
         headers=dict(headers),
         concurrency=concurrency,
     )
+
+
+def _without_user(address: str) -> str:
+    """An address without the user and password that it may have: requests carry the key instead."""
+    scheme, separator, rest = address.partition("://")
+    host, slash, path = rest.partition("/")
+    return f"{scheme}{separator}{host.rpartition('@')[2]}{slash}{path}"
 
 
 def _check_address(where: str, base_url: str) -> None:

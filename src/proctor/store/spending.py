@@ -48,6 +48,7 @@ SELECT {columns}, count(*), sum(CASE WHEN settled = 0 THEN 1 ELSE 0 END),
   CAST(COALESCE(sum(reasoning_tokens), 0) AS BIGINT), CAST(COALESCE(sum(nano_usd), 0) AS BIGINT)
 FROM model_calls WHERE run_id = :run GROUP BY {columns} ORDER BY {columns}
 """
+_CALLS = "SELECT model, count(*) FROM model_calls GROUP BY model"
 _SUM_NAMES = (
     "requests", "unsettled", "unknown_usage", "unknown_cost", "prompt_tokens", "completion_tokens",
     "cached_tokens", "cache_write_tokens", "reasoning_tokens", "nano_usd",
@@ -116,6 +117,8 @@ class Reserved(NamedTuple):
     """Which budget does not allow it; empty: it is reserved."""
     waits: bool = False
     """Whether it may be allowed once others are settled below their estimates."""
+    scope: str = ""
+    """Whose budget refuses it: `attempt`, `run` or `day`."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -162,6 +165,10 @@ class Spending:
         names = (*columns, *_SUM_NAMES)
         found = self._db.read(_SUMS.replace("{columns}", ", ".join(columns)), {"run": run_id})
         return [dict(zip(names, row, strict=True)) for row in found]
+
+    def calls_by_model(self) -> dict[str, int]:
+        """How many calls of each model there were, in all runs."""
+        return {str(model): int(count) for model, count in self._db.read(_CALLS)}
 
     def apply(self, operations: Sequence[Operation]) -> list[Reserved | None]:
         """All of them in one transaction; the answer to each."""
@@ -233,7 +240,7 @@ class _Book:
             scope = Scope("day", self._day) if budget.scope == DAY else budget.scope
             refusal, waits = _refusal(budget, self._totals[scope], wanted)
             if refusal:
-                return Reserved(self._day, refusal, waits)
+                return Reserved(self._day, refusal, waits, budget.scope.kind)
         self._tx.change(
             _RESERVE,
             {

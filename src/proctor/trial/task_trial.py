@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import shutil
 from collections.abc import Mapping
 from contextlib import suppress
@@ -32,8 +31,9 @@ from proctor.sandbox.base import Limits, Root, Sandbox, SandboxRequest
 from proctor.trial.collect import base_of
 from proctor.trial.progress import LiveEvents, Logs, Phases
 from proctor.trial.task import blame
-from proctor.trial.task.agent import agent_context, begin_trajectory, check_program
+from proctor.trial.task.agent import begin_trajectory, work
 from proctor.trial.task.declared import run_hooks, services_missing
+from proctor.trial.task.models import AttemptModels, RunBudgetSpent, new_token
 from proctor.trial.task.prepare import TaskTrialPlan
 from proctor.trial.task.ready import Entrypoint, make_ready, wait_healthy
 from proctor.trial.task.record import added, build_record, limits_asked
@@ -84,10 +84,13 @@ class TaskAttempt:
         self.plan = plan
         self.task = plan.task
         self.trial = trial
-        self.access = setting.give_access(trial, lease)
         self.lease = lease
+        token = new_token()
+        self.models = AttemptModels(setting.models, trial, lease, plan.agent, token)
         self.folder = setting.collector.folder(trial, lease.attempt)
         self.redactor = setting.redactor
+        if self.models.used:
+            self.redactor = setting.redactor.also("ATTEMPT_TOKEN", token)
         live = LiveEvents(partial(setting.note, lease)) if setting.note else None
         heard = [partial(setting.on_log, trial)] if setting.on_log else []
         self.logs = Logs(self.folder / "logs", self.redactor, [*heard, live.log] if live else heard)
@@ -101,7 +104,8 @@ class TaskAttempt:
         self.rubrics: list[dict[str, object]] = []
         self.usage: dict[str, Any] = {}
         self.ledger: dict[str, Any] = {}
-        self.notes: list[str] = list(self.task.warnings)
+        self.notes: list[str] = [*self.task.warnings, *self.models.notes]
+        self.models.notes = self.notes
         self.state: list[Artifact] = []
         """The agent's changes, before the tests were added."""
         self.artifacts: list[Artifact] = []
@@ -133,6 +137,8 @@ class TaskAttempt:
             self._end(Outcome.IMAGE_ERROR, error)
         except ProviderError as error:
             self._end(Outcome.PROVIDER_ERROR, error)
+        except RunBudgetSpent as error:
+            self._end(Outcome.CANCELLED, error)
         except Exception as error:  # noqa: BLE001 - the harness's own fault is an outcome too, with its traceback
             self._end(Outcome.SANDBOX_ERROR, error)
         finally:
@@ -274,26 +280,13 @@ class TaskAttempt:
         )
 
     async def _run_agent(self, step: Step | None) -> None:
-        agent, model = self.plan.agent, self.trial.model
-        context = agent_context(
-            self.setting,
-            self.plan,
-            self.trial,
-            step,
-            self.workdir,
-            self.env,
-            self.access,
-            self.trajectory,
-            self.logs.write,
-        )
-        await check_program(agent, self.task, self.sandbox, model, context)
-        self.trajectory.add("user", context.instruction)
+        policy = for_agent(self.task, self.setting.sandbox, step)
         try:
-            async with asyncio.timeout(context.timeout_s):
-                result = await agent.run(self.task, self.sandbox, model, context)
+            result = await self.models.run(
+                partial(work, self, step), self.sandbox, hosted_tools=policy.network == "public"
+            )
         except TimeoutError as error:
-            message = f"the agent did not end within {context.timeout_s:g} s"
-            self._end(Outcome.AGENT_TIMEOUT, error, message)
+            self._end(Outcome.AGENT_TIMEOUT, error, f"the agent did not end within {error} s")
         except BudgetExhausted as error:
             self._end(Outcome.BUDGET_EXHAUSTED, error)
         except SandboxError as error:
@@ -301,7 +294,7 @@ class TaskAttempt:
                 raise
             self.interrupted = True
             self._end(Outcome.AGENT_ERROR, error)
-        except (ProviderError, TaskError):
+        except (ProviderError, TaskError, RunBudgetSpent):
             raise
         except Exception as error:  # noqa: BLE001 - it failed, or a bug of its own class is the agent's failure
             self._end(Outcome.AGENT_ERROR, error)

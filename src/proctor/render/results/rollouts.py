@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from functools import partial
+from typing import Any
 
 from proctor.analysis.flaky import Stability
 from proctor.model.document import (
@@ -34,7 +35,7 @@ from proctor.render.results.matrix import matrix
 from proctor.runfolder.read import RunData
 from proctor.verdicts.rollouts.evidence import Evidence, UsedImage, evidence, reasons
 from proctor.verdicts.rollouts.scores import ArmScore, Rollouts, middle, rollouts
-from proctor.verdicts.rollouts.table import USAGE
+from proctor.verdicts.rollouts.table import UNKNOWN_COST, USAGE
 from proctor.verdicts.rollouts.words import (
     STABILITY,
     claim_of,
@@ -257,7 +258,7 @@ def _trials(data: RunData, run: Rollouts) -> Section:
                 time_cell(record.took_s if record else None),
                 str(usage.get("tool_calls") or ""),
                 use_text("tokens", tokens) if tokens else "",
-                amount_cell("cost_usd", usage["cost_usd"]) if usage.get("cost_usd") else "",
+                _cost(usage),
             )
         )
     names = ("#", "outcome", "reward", "took", "tool calls", "tokens", "cost")
@@ -274,14 +275,23 @@ def _trials(data: RunData, run: Rollouts) -> Section:
     return Section(blocks=(table,) if rows else (), aside=True)
 
 
+def _cost(usage: Mapping[str, Any]) -> Cell | str:
+    if usage.get(UNKNOWN_COST):
+        return "unknown"
+    return amount_cell("cost_usd", usage["cost_usd"]) if usage.get("cost_usd") else ""
+
+
 def _model_use(run: Rollouts) -> Section:
     """Tokens, money and calls: every attempt's, for what did not count was paid for too."""
-    rows: dict[str, dict[str, Cell | str]] = {
-        arm.arm.label: {
-            name: Cell(text=use_text(name, arm.use.usage[name]), value=arm.use.usage[name])
+    rows: dict[str, dict[str, Cell | str]] = {}
+    for arm in run.arms:
+        totals = arm.use.totals
+        cells: dict[str, Cell | str] = {
+            name: Cell(text=use_text(name, totals[name]), value=totals[name])
             for name in USAGE
-            if name in arm.use.usage
+            if name in totals
         }
-        for arm in run.arms
-    }
+        if calls := totals.get(UNKNOWN_COST):
+            cells["cost_usd"] = Cell(text="unknown", note=f"{plural(int(calls), 'call')} without a price")
+        rows[arm.arm.label] = cells
     return Section(title="Model use", blocks=tuple(columns("total", rows)), name="usage")

@@ -6,12 +6,13 @@ nothing is looked up.
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
-from typing import Protocol, runtime_checkable
+from typing import TYPE_CHECKING, Protocol, runtime_checkable
 
-from proctor.agents.base import AgentContext, AgentUnavailable, LogWriter, ModelAccess
+from proctor.agents.base import AgentContext, AgentResult, AgentUnavailable, LogWriter, ModelAccess
 from proctor.agents.oracle import Oracle
 from proctor.agents.trajectory import Trajectory
 from proctor.errors import ProctorError, SandboxError, UsageError
@@ -23,6 +24,9 @@ from proctor.trial.task.prepare import TaskTrialPlan
 from proctor.trial.task.ready import starts_something
 from proctor.trial.task.sandboxes import sandbox_request, workdir_of
 from proctor.trial.task.setting import TaskSetting, environment, filled
+
+if TYPE_CHECKING:
+    from proctor.trial.task_trial import TaskAttempt
 
 
 def begin_trajectory(
@@ -69,6 +73,29 @@ def agent_context(
         trajectory=trajectory,
         log=log,
     )
+
+
+async def work(attempt: TaskAttempt, step: Step | None, access: ModelAccess) -> AgentResult:
+    """Let the agent work at its task or a step, within its time; TimeoutError with that time."""
+    agent, task, sandbox, model = attempt.plan.agent, attempt.task, attempt.sandbox, attempt.trial.model
+    context = agent_context(
+        attempt.setting,
+        attempt.plan,
+        attempt.trial,
+        step,
+        attempt.workdir,
+        attempt.env,
+        access,
+        attempt.trajectory,
+        attempt.logs.write,
+    )
+    await check_program(agent, task, sandbox, model, context)
+    attempt.trajectory.add("user", context.instruction)
+    try:
+        async with asyncio.timeout(context.timeout_s):
+            return await agent.run(task, sandbox, model, context)
+    except TimeoutError as error:
+        raise TimeoutError(f"{context.timeout_s:g}") from error
 
 
 def _solution_env(setting: TaskSetting, plan: TaskTrialPlan) -> dict[str, str]:

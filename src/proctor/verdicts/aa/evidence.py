@@ -68,5 +68,7 @@ def price(data: RunData) -> tuple[float | None, float | None]:
     counted = len(data.finished)
     took = [record.ended_at - record.started_at for record in attempts if record.ended_at > record.started_at]
     costs = [number(record.usage.get("cost_usd")) or 0.0 for record in attempts]
+    if any(record.usage.get("unknown_cost") for record in attempts):
+        costs = []
     seconds = sum(took) / counted if counted and took else None
     return seconds, sum(costs) / counted if counted and sum(costs) > 0 else None

@@ -334,6 +334,8 @@ def _totals(data: RunData) -> dict[str, float | None]:
     for name in _TOTALS:
         amounts = [value for record in records if (value := number(record.usage.get(name))) is not None]
         found[name] = math.fsum(amounts) if amounts else None
+    if any(record.usage.get("unknown_cost") for record in records):
+        found["cost_usd"] = None
     used = [found["prompt_tokens"], found["completion_tokens"]]
     found["tokens_used"] = (
         sum(each or 0.0 for each in used) if any(each is not None for each in used) else None

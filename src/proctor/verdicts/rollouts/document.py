@@ -45,7 +45,7 @@ def _arm(arm: ArmScore) -> dict[str, Any]:
         "phases_s": described(phases(arm.use)),
         "ledger": described({name: arm.use.ledger[name] for name in LEDGER if name in arm.use.ledger}),
         **({"ledger_unknown": arm.use.unknown} if arm.use.unknown else {}),
-        "usage": {name: arm.use.usage[name] for name in USAGE if name in arm.use.usage},
+        "usage": arm.use.totals,
         "by_task": [_cell(cell, arm) for cell in arm.cells],
     }
 

@@ -26,6 +26,8 @@ LEDGER = ("peak_memory_bytes", "cpu_s", "throttled_s", "oom_kills", "read_bytes"
 UNKNOWN = "unknown"
 """In place of a number that could not be measured, and in a ledger: quantity → why."""
 USAGE = ("prompt_tokens", "completion_tokens", "cost_usd", "requests", "steps", "tool_calls")
+UNKNOWN_COST = "unknown_cost"
+"""How many calls of models cost what nobody knows."""
 SPENT = ("cost_usd", "peak_memory_bytes", "cpu_s")
 """What is kept of each scored rollout, besides its time."""
 Columns = dict[str, "array[float]"]
@@ -82,6 +84,13 @@ class Tally:
     usage: dict[str, float] = field(default_factory=dict)
     """Tokens, money and calls of every attempt: what did not count was paid for too."""
 
+    @property
+    def totals(self) -> dict[str, float]:
+        """`usage`; where the cost of some calls is unknown there is no total cost, but how many these are."""
+        unknown = UNKNOWN_COST in self.usage
+        names = (*(name for name in USAGE if not (unknown and name == "cost_usd")), UNKNOWN_COST)
+        return {name: self.usage[name] for name in names if name in self.usage}
+
     def add(self, place: int, trial: TrialResult) -> None:
         """One rollout."""
         record = trial.counted
@@ -91,7 +100,7 @@ class Tally:
         self.rewards.append(reward_of(record))
         for each in trial.attempts:
             for name, amount in each.usage.items():
-                if name in USAGE and (known := number(amount)):
+                if name in (*USAGE, UNKNOWN_COST) and (known := number(amount)):
                     self.usage[name] = self.usage.get(name, 0.0) + known
         if record:
             self._add_record(record)
