@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from proctor.agents.base import AgentContext
-from proctor.agents.replay import Replay
+from proctor.agents.replay import Replay, recorded_commands
 from proctor.agents.trajectory import Trajectory
 from proctor.errors import UsageError
 from proctor.model.task import Task
@@ -81,3 +81,14 @@ async def test_a_recording_that_is_none_is_refused(tmp_path):
     (tmp_path / "org__t.json").rename(tmp_path / "other.json")
     with pytest.raises(UsageError, match="is missing"):
         await replayed(Replay(trajectory=str(tmp_path)))
+
+
+def test_what_sub_agents_did_is_repeated_and_what_is_only_remembered_is_not(tmp_path):
+    def step(command, **more):
+        return {"source": "agent", "tool_calls": [{"arguments": {"command": command}}], **more}
+
+    called = {"observation": {"results": [{"subagent_trajectory_ref": [{"trajectory_id": "s"}]}]}}
+    steps = [step("old", is_copied_context=True), step("one", **called), step("three")]
+    inside = {"trajectory_id": "s", "steps": [step("two")]}
+    (tmp_path / "t.json").write_text(json.dumps({"steps": steps, "subagent_trajectories": [inside]}))
+    assert recorded_commands(tmp_path / "t.json") == ["one", "two", "three"]

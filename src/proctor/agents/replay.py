@@ -7,10 +7,9 @@ from __future__ import annotations
 
 import asyncio
 import hashlib
-import json
 from pathlib import Path
-from typing import Any
 
+from proctor.agents import atif
 from proctor.agents.base import AgentContext, AgentResult, AgentUnavailable
 from proctor.agents.shell import run_shell
 from proctor.disk import read_small
@@ -93,15 +92,14 @@ class Replay:
 
 
 def recorded_commands(file: Path) -> list[str]:
-    """The shell commands of an ATIF trajectory."""
+    """The shell commands of an ATIF trajectory, those of sub-agents too."""
     try:
-        document = json.loads(read_small(file, _MAX_BYTES))
-        steps: list[dict[str, Any]] = document["steps"]
-        return [
-            str(call["arguments"]["command"])
-            for step in steps
-            for call in step.get("tool_calls", ())
-            if "command" in call.get("arguments", {})
-        ]
-    except (OSError, ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
-        raise UsageError(f"{file}: not an ATIF trajectory: {error!r}") from error
+        recording = atif.read(read_small(file, _MAX_BYTES))
+    except (OSError, atif.NotATIF) as error:
+        raise UsageError(f"{file}: {error}") from error
+    return [
+        str(call.arguments["command"])
+        for step in recording.done
+        for call in step.calls
+        if "command" in call.arguments
+    ]

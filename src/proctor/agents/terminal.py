@@ -8,6 +8,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+from proctor.agents import atif
 from proctor.agents.base import (
     AgentContext,
     AgentFailed,
@@ -220,29 +221,20 @@ def remembered(file: Path | None) -> list[dict[str, Any]]:
     if file is None:
         return []
     try:
-        steps = json.loads(read_small(file, _MAX_PRIOR_BYTES))["steps"]
-        return [message for step in steps for message in _messages(step)]
-    except (OSError, ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
-        raise TaskError(f"{file}: not an ATIF trajectory: {error!r}") from error
+        steps = atif.read(read_small(file, _MAX_PRIOR_BYTES)).steps
+    except (OSError, atif.NotATIF) as error:
+        raise TaskError(f"{file}: {error}") from error
+    # What a sub-agent did came back to the agent in a result.
+    return [message for step in steps if not step.depth for message in _messages(step)]
 
 
-def _messages(step: dict[str, Any]) -> list[dict[str, Any]]:
+def _messages(step: atif.Step) -> list[dict[str, Any]]:
     """A step's message, with its tool calls and their results as text."""
-    text = _text(step.get("message") or "")
-    source = step.get("source")
-    if source not in {"user", "agent", "system"}:
-        raise ValueError(f"a step has the source {source!r}")
-    if source != "agent":
-        return [{"role": source, "content": text}]
-    for call in step.get("tool_calls") or ():
-        text += f"\n[{call['function_name']} {json.dumps(call.get('arguments') or {})}]"
+    if step.source != "agent":
+        return [{"role": step.source, "content": step.message}]
+    text = step.message
+    for call in step.calls:
+        text += f"\n[{call.name} {json.dumps(call.arguments)}]"
     found = [{"role": "assistant", "content": text.strip()}]
-    results = (step.get("observation") or {}).get("results") or ()
-    seen = "\n".join(_text(each.get("content") or "") for each in results)
+    seen = "\n".join(step.results)
     return [*found, {"role": "user", "content": seen}] if seen else found
-
-
-def _text(content: Any) -> str:
-    if isinstance(content, str):
-        return content
-    return "\n".join(str(part.get("text", "")) for part in content)

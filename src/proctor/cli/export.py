@@ -1,4 +1,4 @@
-"""`proctor export`: a run out of the store, as a folder that needs no Proctor, or as flat tables."""
+"""`proctor export`: a run out of the store, as a folder that needs no Proctor, a Harbor job, or tables."""
 
 from __future__ import annotations
 
@@ -16,20 +16,24 @@ from proctor.errors import Exit
 @click.option(
     "--format",
     "format_",
-    type=click.Choice(["folder", "csv", "parquet"]),
+    type=click.Choice(["folder", "harbor", "csv", "parquet"]),
     default="folder",
     show_default=True,
-    help="The whole run, or its trials, attempts and iterations as tables.",
+    help="The whole run, a job folder for Harbor, or trials, attempts and iterations as tables.",
 )
 @click.option("--json", "as_json", is_flag=True, help="Print where it went as JSON.")
-def command(ref: str, path: Path | None, format_: Literal["folder", "csv", "parquet"], as_json: bool) -> int:
+def command(ref: str, path: Path | None, format_: str, as_json: bool) -> int:
     """Write RUN to a new folder PATH (default: <name>-<id> here) with its artifacts and reports.
 
-    With --format csv or parquet the folder holds tables, and RUN may also be a run folder or a receipt.
+    With --format harbor it is a job folder that Harbor's tools read. With --format csv or parquet the folder
+    holds tables, and RUN may also be a run folder or a receipt.
     """
     from proctor.cli.table import print_json, print_table, printable
 
-    done = _folder(ref, path) if format_ == "folder" else _tables(ref, path, format_)
+    if format_ in {"folder", "harbor"}:
+        done = _folder(ref, path, harbor=format_ == "harbor")
+    else:
+        done = _tables(ref, path, "csv" if format_ == "csv" else "parquet")
     if as_json:
         print_json(done)
         return Exit.OK
@@ -40,19 +44,27 @@ def command(ref: str, path: Path | None, format_: Literal["folder", "csv", "parq
     return Exit.OK
 
 
-def _folder(ref: str, path: Path | None) -> dict[str, Any]:
+def _folder(ref: str, path: Path | None, *, harbor: bool) -> dict[str, Any]:
     from proctor.model.place import safe_name
-    from proctor.render.reporters import write_reports
-    from proctor.runfolder.transfer import export_run
     from proctor.settings import load_settings
     from proctor.store.blobs import open_blobs
     from proctor.store.open import open_store
 
     settings = load_settings()
+    blobs = open_blobs(settings.blobs_url)
     with open_store(settings.store_url) as store:
         info = store.run(ref)
-        target = path or Path(f"{safe_name(info.name)}-{safe_name(info.id)}")
-        export_run(store, open_blobs(settings.blobs_url), info.id, target, write_reports)
+        target = path or Path(f"{safe_name(info.name)}-{safe_name(info.id)}{'-harbor' if harbor else ''}")
+        if harbor:
+            from proctor.runfolder.harbor.write import write_job
+            from proctor.runfolder.read import RunData
+
+            trials = write_job(RunData.from_store(store, info.id), blobs, target)
+            return {"run_id": info.id, "path": str(target), "trials": trials}
+        from proctor.render.reporters import write_reports
+        from proctor.runfolder.transfer import export_run
+
+        export_run(store, blobs, info.id, target, write_reports)
     return {"run_id": info.id, "path": str(target)}
 
 

@@ -24,13 +24,16 @@ _OVER = ("done", "interrupted", "cancelled")
 _SEQUENCE = re.compile(r"\x1b(?:\[[0-?]*[ -/]*[@-~]|\][^\x07\x1b]*(?:\x07|\x1b\\)|[@-Z\\-_])")
 _LONGEST_LINE = 1 << 16
 _LOOK_S = 0.2
+_MAX_TRAJECTORY = 256 << 20
 
 
 @click.command("logs")
 @click.argument("ref", metavar="RUN")
 @click.argument("trial", metavar="[TRIAL]", required=False)
 @click.option("-f", "--follow", is_flag=True, help="Print what is added until the attempt ends.")
-@click.option("--log", "log_name", metavar="NAME", help="Only this log: agent, verifier, or a file's name.")
+@click.option(
+    "--log", "log_name", metavar="NAME", help="Only this log: agent, verifier, trajectory, or a file's name."
+)
 @click.option("--attempt", type=click.IntRange(1), metavar="N", help="This attempt. [the newest]")
 @click.option("--tail", type=click.IntRange(0), metavar="N", help="Only the last N lines of each log.")
 @click.option("--raw", is_flag=True, help="Send the bytes unchanged, also to a terminal.")
@@ -49,8 +52,8 @@ def command(
     """Print the logs of one TRIAL of RUN; without TRIAL, list the trials and their logs.
 
     TRIAL is an index from the list, the beginning of a key, or task/agent#rollout, where the agent and the
-    rollout may be left out if that leaves one trial. On a terminal, control codes in a log are removed;
-    into a pipe or a file the bytes go unchanged.
+    rollout may be left out if that leaves one trial. --log trajectory shows what the agent did, step by step.
+    On a terminal, control codes in a log are removed; into a pipe or a file the bytes go unchanged.
     """
     from proctor.render.trial_logs import latest_attempt
     from proctor.settings import load_settings
@@ -67,6 +70,10 @@ def command(
     planned = find(run.trials, trial)
     number = attempt or max(latest_attempt(run.folder, planned), 1)
     wanted = _Wanted(planned, number, log_name, tail)
+    if log_name == "trajectory":
+        if follow:
+            raise UsageError("a trajectory is written when its attempt ends; there is nothing to --follow")
+        return _print_trajectory(run, wanted, _writer(raw=raw))
     return (_follow if follow else _print)(run, wanted, _writer(raw=raw))
 
 
@@ -229,6 +236,26 @@ def _print(run: _Run, wanted: _Wanted, show: Callable[[str, bytes], None]) -> in
     for log in picked:
         for piece in read(log, tail=wanted.tail):
             show(log.name if len(picked) > 1 else "", piece)
+    show("", b"")
+    return Exit.OK
+
+
+def _print_trajectory(run: _Run, wanted: _Wanted, show: Callable[[str, bytes], None]) -> int:
+    """What the agent did, step by step, from a trajectory in any version of ATIF."""
+    from proctor.agents import atif
+    from proctor.disk import read_small
+    from proctor.render.trial_logs import folder_of
+
+    path = folder_of(run.folder, wanted.trial, wanted.attempt) / "trajectory.json"
+    try:
+        recording = atif.read(read_small(path, _MAX_TRAJECTORY))
+    except OSError:
+        raise NotFoundError(f"{path}: the attempt left no trajectory") from None
+    except atif.NotATIF as error:
+        raise UsageError(f"{path}: {error}") from error
+    lines = "".join(atif.text_of(recording)).splitlines(keepends=True)
+    kept = lines if wanted.tail is None else lines[len(lines) - min(wanted.tail, len(lines)) :]
+    show("", "".join(kept).encode(errors="replace"))
     show("", b"")
     return Exit.OK
 

@@ -14,6 +14,7 @@ from proctor.model.trial import RunStatus
 
 HOST_ROOT = "host root: every sandbox used this machine's own system; results are not reproducible elsewhere"
 
+_IMPORTED = "imported"
 _REGRADES, _VETS, _PERF = "regrades", "vets", "perf"
 """Before a run said how it is executed, one of these was in the place of its written spec."""
 
@@ -68,6 +69,11 @@ class RunInfo(Struct, frozen=True, kw_only=True, gc=False):
         return str(self.spec.get(_REGRADES, ""))
 
     @property
+    def imported(self) -> str:
+        """Of a run that another tool executed: which; such a run cannot be continued or graded here."""
+        return str(self.spec.get(_IMPORTED, ""))
+
+    @property
     def host_root(self) -> bool:
         """Whether its sandboxes had the system of the machine as root, in place of the tasks' images."""
         sandbox = self.resolved.get("sandbox")
@@ -77,6 +83,11 @@ class RunInfo(Struct, frozen=True, kw_only=True, gc=False):
 def written_regrade(run_id: str, spec: Mapping[str, Any]) -> dict[str, Any]:
     """What stands in the place of a written spec when the workspaces of a run are judged again."""
     return {_REGRADES: run_id, "spec": dict(spec)}
+
+
+def written_import(tool: str, config: Mapping[str, Any]) -> dict[str, Any]:
+    """What stands in the place of a written spec of a run that another tool executed: its own."""
+    return {_IMPORTED: tool, "config": dict(config)}
 
 
 def written_vetting(tasks: Sequence[str]) -> dict[str, Any]:

@@ -185,6 +185,9 @@ class Evidence:
     def _usage(self, row: AttemptRow, by_name: Mapping[str, str]) -> None:
         """Tokens, money and tool calls from the trajectory's steps."""
         usage = row.record.usage
+        if "harbor/result.json" in by_name:
+            self._found.note("token counts of imported trials are those that their tool stated")
+            return
         path = by_name.get("trajectory.json")
         data = self._read(path) if path and usage else None
         document = _json(data) if data is not None else None

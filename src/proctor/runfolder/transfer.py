@@ -6,6 +6,7 @@ row, every name and every digest before the first write, so that a refused folde
 
 from __future__ import annotations
 
+import dataclasses
 import hashlib
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
@@ -23,7 +24,7 @@ from proctor.runfolder.files import decode, encode, new_folder, regular_file
 from proctor.runfolder.read import RunData, read_manifest
 from proctor.runfolder.result import artifact_paths
 from proctor.runfolder.series import read_series
-from proctor.runfolder.write import RunFolder
+from proctor.runfolder.write import RunFolder, claim_folder
 
 if TYPE_CHECKING:
     from proctor.store.blobs import Blobs
@@ -64,9 +65,8 @@ def import_folder(store: Store, blobs: Blobs, path: Path) -> Imported:
     _check_plan(path, info, planned)
     trials = {trial.key: trial for trial in planned}
     _check_rows(path, info, trials)
-    existing = _existing(store, info.id)
-    if existing is not None:
-        _check_same(store, existing, info, planned, path)
+    if existing := _existing(store, info.id):
+        _check_same(store, existing, info, planned, read_series(path, run_id=info.id), path)
         return Imported(existing, added=False)
     for row in read_series(path, run_id=info.id):
         for artifact, relative in zip(
@@ -78,6 +78,22 @@ def import_folder(store: Store, blobs: Blobs, path: Path) -> Imported:
                 raise UsageError(f"{path / relative}: changed while it was read")
     attempts = ((row.record, row.counts) for row in read_series(path, run_id=info.id))
     store.import_run(info, planned, attempts, warnings=warnings)
+    return Imported(store.run(info.id), added=True)
+
+
+def import_data(
+    store: Store, blobs: Blobs, data: RunData, base: Path, report: Report, source: Path
+) -> Imported:
+    """A run that was read from another tool's files, into the store and a folder of its own below `base`."""
+    info, planned = data.info, [trial.planned for trial in data.trials]
+    if existing := _existing(store, info.id):
+        _check_same(store, existing, info, planned, data.rows(), source)
+        return Imported(existing, added=False)
+    place = claim_folder(base, info.name, info.id).resolve()
+    data = dataclasses.replace(data, info=replace(info, folder=str(place)))
+    RunFolder(place, blobs=blobs).finish(data, report)
+    attempts = ((row.record, row.counts) for row in data.rows())
+    store.import_run(data.info, planned, attempts, warnings=data.warnings)
     return Imported(store.run(info.id), added=True)
 
 
@@ -134,12 +150,16 @@ def _existing(store: Store, run_id: str) -> RunInfo | None:
 
 
 def _check_same(
-    store: Store, existing: RunInfo, info: RunInfo, planned: list[PlannedTrial], path: Path
+    store: Store,
+    existing: RunInfo,
+    info: RunInfo,
+    planned: list[PlannedTrial],
+    rows: Iterable[AttemptRow],
+    path: Path,
 ) -> None:
     same = _identity(existing) == _identity(info) and planned == list(store.planned(info.id))
     if same:
-        ours = _attempts(store.attempts(info.id))
-        same = ours == _attempts(read_series(path, run_id=info.id))
+        same = _attempts(store.attempts(info.id)) == _attempts(rows)
     if not same:
         raise UsageError(
             f"{path}: the store already has run {info.id}, and it differs from this folder; "

@@ -10,7 +10,7 @@ from proctor.model.plan import PlannedTrial
 from proctor.model.record import AttemptRecord
 from proctor.model.run import Execution, RunInfo, written_regrade
 from proctor.runs.models import identity
-from proctor.runs.running import ReadyRun, create
+from proctor.runs.running import ReadyRun, create, refuse_imported
 from proctor.settings import Settings
 from proctor.spec.load import from_mapping
 from proctor.store.blobs import Blobs, local_file
@@ -30,6 +30,7 @@ def create_regrade(run_id: str, settings: Settings) -> ReadyRun:
         raise UsageError(
             f"run {info.id} measured experiments; only runs of agents on tasks can be graded again"
         )
+    refuse_imported(info)
     spec = from_mapping(info.resolved, file=f"run {info.id}")
     said = f"grades the workspaces of run {info.id} again; no agent ran"
     spec = replace(

@@ -155,10 +155,20 @@ def reopen(ref: str, settings: Settings, *, wait: bool = False) -> ReadyRun:
                 f"run {info.id} ({info.name}) was cancelled and cannot be continued; what had ended is kept. "
                 "Start a new run: 'proctor run' with the same spec"
             )
+        refuse_imported(info)
         if not wait:
             check_free(store, info.id, Path(info.folder))
         run = ready_here(store, info, settings)
         return replace(run, info=_with_folder(store, run))
+
+
+def refuse_imported(info: RunInfo) -> None:
+    """What another tool executed has neither a spec nor stored workspaces here."""
+    if info.imported:
+        raise UsageError(
+            f"run {info.id} ({info.name}) was imported from {info.imported}, where its trials ran; it cannot "
+            "be continued or graded here. 'proctor run' on the same tasks makes a run to compare it with"
+        )
 
 
 def with_budgets(run: ReadyRun, budgets: Mapping[str, Any]) -> ReadyRun:

@@ -1,0 +1,1 @@
+"""Job folders of Harbor, written from runs and read into runs."""
