@@ -70,7 +70,8 @@ SHOWN = """
 import sys
 from proctor.cli.main import main
 code = main(sys.argv[1:])
-drawing = [name for name in sys.modules if name.startswith(("proctor.render.charts", "proctor.render.document.html"))]
+pages = ("proctor.render.charts", "proctor.render.document.html")
+drawing = [name for name in sys.modules if name.startswith(pages)]
 print(drawing, file=sys.stderr)
 """
 
