@@ -18,6 +18,7 @@ ProctorError
 │       └── LastingImageError  and cannot be until something is changed
 ├── FetchError            a dataset could not be fetched from where it is: exit 4
 ├── ProviderError         the model's service refused or failed: exit 4
+│   └── LastingProviderError  and will again until something is changed: it is not tried again
 ├── CommandFailedError    a command that was to be timed ended with an error: exit 1
 └── Interrupted           a person stopped the work: exit 130
 """
@@ -183,6 +184,12 @@ class ProviderError(ProctorError):
 
     exit_code = Exit.INFRASTRUCTURE
     http_status = 502
+
+
+class LastingProviderError(ProviderError):
+    """The model's service has no such model; trying again does not help."""
+
+    lasting = True
 
 
 class CommandFailedError(ProctorError):

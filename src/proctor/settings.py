@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import os
 from collections.abc import Mapping
 from dataclasses import dataclass, field, fields
@@ -54,6 +55,12 @@ class Settings:
     """Table of model providers besides the known ones, `[providers.NAME]`; or a file of such tables."""
     prices: str = ""
     """File of model prices that extends the table of Proctor's own."""
+    day_budget_usd: float | None = None
+    """The most, in dollars, that all runs of the store may spend on models in a day (UTC)."""
+    day_budget_tokens: int | None = None
+    """The most tokens that all runs of the store may use in a day."""
+    day_budget_requests: int | None = None
+    """The most calls of models that all runs of the store may make in a day."""
 
     @property
     def store_url(self) -> str:
@@ -119,15 +126,22 @@ def _convert(name: str, value: Any) -> Any:
     try:
         if kind == "Path":
             return Path(value).expanduser()
-        if kind == "float":
-            return float(value)
+        if kind.startswith(("float", "int")):
+            return _amount(str(kind), value)
         if kind.startswith("tuple"):
             return _texts(value)
         if kind.startswith("Mapping"):
             return value if isinstance(value, Mapping) else _toml(Path(value).expanduser())
     except (TypeError, ValueError):
-        raise UsageError(f"setting '{name}': {value!r} is not a {kind.lower()}") from None
+        raise UsageError(f"setting '{name}': {value!r} is not a {kind.partition(' |')[0].lower()}") from None
     return str(value)
+
+
+def _amount(kind: str, value: Any) -> float | int:
+    found = int(value) if kind.startswith("int") else float(value)
+    if kind.endswith("None") and not 0 <= found < math.inf:
+        raise ValueError
+    return found
 
 
 def _texts(value: Any) -> tuple[str, ...]:

@@ -1,4 +1,4 @@
-"""What an agent is, what it is given, and what it gives back. It never sees a provider's key in a sandbox."""
+"""What an agent is, what it is given, and what it gives back. It never sees a provider's key."""
 
 from __future__ import annotations
 
@@ -12,6 +12,8 @@ from proctor.errors import ProctorError, TaskError
 from proctor.model.task import McpServer, Task
 from proctor.sandbox.base import Sandbox
 
+API_NAMES = ("chat", "responses", "messages", "gemini")
+"""The APIs that agents and providers may speak."""
 LogWriter = Callable[[str, bytes], None]
 """Takes (log name, bytes) as they come; complete, bounded by rotation."""
 
@@ -25,32 +27,28 @@ class AgentUnavailable(TaskError):  # noqa: N818 - same
 
 
 class BudgetExhausted(ProctorError):  # noqa: N818 - same
-    """The agent spent what it was allowed: steps, tokens, output or money."""
+    """The agent spent what it was allowed: steps, output, requests, tokens or money."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Allowance:
-    """What one attempt may use. The clock is kept by the trial."""
+    """What one attempt may use. The clock is kept by the trial, what models cost by the gateway."""
 
     steps: int = 100
-    tokens: int | None = None
     output_bytes: int = 64 << 20
     command_timeout_s: float = 180.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ModelAccess:
-    """How one attempt reaches its model, and what it may spend on it."""
+    """How one attempt reaches its model: the gateway's address, and a token for as long as it works."""
 
     model: str | None = None
     base_urls: Mapping[str, str] = field(default_factory=dict)
-    """The address for each API that the service speaks: `openai` and others."""
+    """The gateway's address as clients of `openai`, `anthropic` and `gemini` want it."""
     token: str = ""
-    """For agents outside the sandbox. Never passed inside."""
-    ca_bundle: str = ""
-    """File of certificates that the endpoint's may be signed by, besides those that this machine trusts."""
-    budget_usd: float | None = None
-    """What the attempt may cost; None where nothing is set."""
+    env: Mapping[str, str] = field(default_factory=dict)
+    """Address and token under the names that the providers' clients read."""
 
     @property
     def base_url(self) -> str:
@@ -108,6 +106,10 @@ class AgentResult:
 class Agent(Protocol):
     """Solves a task inside a sandbox."""
 
+    # An agent may say more of itself than the protocol asks for:
+    # `apis`: which of API_NAMES it speaks; () for none, and where it does not say it, any.
+    # `needs_model`: it cannot work without a model. `inside`: it calls models from within the sandbox.
+    # `pins_model`: calls of other models, for titles and the like, are made with the model of the attempt.
     name: str
     version: str
 

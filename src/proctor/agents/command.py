@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import json
 import shlex
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from string import Template
 
-from proctor.agents.base import AgentContext, AgentFailed, AgentResult
+from proctor.agents.base import API_NAMES, AgentContext, AgentFailed, AgentResult
 from proctor.agents.shell import first_program, missing, run_shell
 from proctor.errors import UsageError
 from proctor.model.canonical import digest
@@ -23,10 +23,13 @@ class Command:
 
     `command` may use `$instruction`, `$instruction_file`, `$model`, `$workdir`, `$seed` and `$task`; each is
     quoted for the shell. A dollar sign of the shell's own is written `$$`. What the task offers is in
-    `PROCTOR_MCP_SERVERS` (JSON), `PROCTOR_SKILLS_DIR` and `PROCTOR_TRAJECTORY` (a file).
+    `PROCTOR_MCP_SERVERS` (JSON), `PROCTOR_SKILLS_DIR` and `PROCTOR_TRAJECTORY` (a file). The way to its model
+    is in variables that the providers' clients read, such as `OPENAI_BASE_URL` and `OPENAI_API_KEY`. `apis`
+    says which APIs the program speaks, so that a model that it cannot use is refused.
     """
 
     name = "command"
+    inside = True
 
     def __init__(
         self,
@@ -35,6 +38,7 @@ class Command:
         install: str = "",
         env: Mapping[str, str] | None = None,
         install_timeout_s: float = 600.0,
+        apis: Sequence[str] = API_NAMES,
     ) -> None:
         self.command = Template(command)
         unknown = set(self.command.get_identifiers()) - set(_NAMES)
@@ -47,6 +51,9 @@ class Command:
         self.install = install
         self.env = dict(env or {})
         self.install_timeout_s = install_timeout_s
+        if wrong := sorted(set(apis) - set(API_NAMES)):
+            raise UsageError(f"agent command: apis are {', '.join(API_NAMES)}, not {', '.join(wrong)}")
+        self.apis = tuple(apis)
         self.version = digest([command, install, self.env])[:12]
         self._found: set[tuple[object, ...]] = set()
         """Places in which the program was found; sandboxes of one task start alike."""
@@ -92,7 +99,7 @@ class Command:
             context,
             keep + script,
             log="agent.txt",
-            env={**self.env, **offers, "PROCTOR_INSTRUCTION": context.instruction},
+            env={**context.access.env, **self.env, **offers, "PROCTOR_INSTRUCTION": context.instruction},
             timeout_s=context.timeout_s,
             copies=[(context.prior, _PRIOR)] if context.prior else (),
         )

@@ -26,6 +26,7 @@ class Replay:
     """
 
     name = "replay"
+    apis = ()
     path_options = ("trajectory",)
     """Options that name files of this machine: they are stored with a run."""
 

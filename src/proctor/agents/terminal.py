@@ -62,6 +62,7 @@ class Terminal:
 
     name = "terminal"
     needs_model = True
+    apis = ("chat",)
 
     def __init__(
         self,
@@ -87,13 +88,8 @@ class Terminal:
             raise AgentUnavailable("agent terminal needs a model: set 'model' in the spec")
         access = context.access
         if not access.base_url:
-            raise AgentUnavailable("agent terminal needs an endpoint: set PROCTOR_MODEL_BASE_URL")
-        async with Chat(
-            access.base_url,
-            access.token,
-            timeout_s=self.request_timeout_s,
-            ca_bundle=access.ca_bundle,
-        ) as chat:
+            raise AgentUnavailable("agent terminal needs a provider of models: see 'proctor models'")
+        async with Chat(access.base_url, access.token, timeout_s=self.request_timeout_s) as chat:
             return await self._loop(chat, sandbox, model, context)
 
     async def _loop(self, chat: Chat, sandbox: Sandbox, model: str, context: AgentContext) -> AgentResult:
@@ -105,14 +101,11 @@ class Terminal:
         ]
         silent = 0
         for number in range(context.limits.steps):
-            reply = await chat.ask(
-                model, messages, tools=TOOLS, options=self.options, seed=context.seed + number
-            )
+            reply = await chat.ask(model, messages, tools=TOOLS, options=self.options)
             messages.append(dict(reply.message) | {"role": "assistant"})
             calls = wanted(reply)
             done, results = await self._execute(sandbox, context, calls)
             self._note(context, reply, calls, results)
-            self._check_tokens(context)
             if done or finished(reply, calls):
                 return AgentResult(usage={"steps": number + 1, "requests": number + 1})
             silent = 0 if calls else silent + 1
@@ -163,12 +156,6 @@ class Terminal:
             results=results,
             metrics=reply.usage,
         )
-
-    def _check_tokens(self, context: AgentContext) -> None:
-        allowed = context.limits.tokens
-        used = context.trajectory.total("prompt_tokens") + context.trajectory.total("completion_tokens")
-        if allowed is not None and used > allowed:
-            raise BudgetExhausted(f"the agent used {used:.0f} tokens of {allowed}")
 
 
 def wanted(reply: Reply) -> list[ToolCall]:

@@ -13,6 +13,8 @@ class Stop:
 
     def __init__(self, on_request: Callable[[int], None] | None = None) -> None:
         self.requests = 0
+        self.reason = ""
+        """Why no more trials begin, where no person asked for it."""
         self._changed = asyncio.Event()
         self._on_request = on_request
 
@@ -32,6 +34,12 @@ class Stop:
         self._changed.set()
         if self._on_request:
             self._on_request(self.requests)
+
+    def drain(self, reason: str) -> None:
+        """Start nothing new, for a reason of the run's own."""
+        if not self.draining:
+            self.reason = reason
+            self.request()
 
     async def changed(self) -> None:
         """Wait for the next request."""

@@ -20,7 +20,11 @@ from proctor.store.spending import Operation, Release, Reserve, Reserved, Scope,
 
 
 class ExhaustedError(Exception):
-    """A budget does not allow the call; the message says which."""
+    """A budget does not allow the call; `scope` says whose: an attempt's, a run's or a day's."""
+
+    def __init__(self, message: str, scope: str) -> None:
+        super().__init__(message)
+        self.scope = scope
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,7 +75,7 @@ class Books:
                     return Reservation(wanted, answer.day)
                 others = change.done() or any(self._open[scope] for scope in wanted.scopes)
                 if not answer.waits or not others:
-                    raise ExhaustedError(answer.refusal)
+                    raise ExhaustedError(answer.refusal, answer.scope)
                 await change
             finally:
                 self._waiting.discard(change)

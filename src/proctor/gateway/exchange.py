@@ -118,7 +118,7 @@ class Exchange:
             self._fail("budget", message)
             # 400, because what clients take for a busy service they ask again and again.
             await self.client.fail(400, f"Proctor: {message}", "budget_exhausted")
-            asked.access.exhaust(message)
+            asked.access.exhaust(message, getattr(error, "scope", ""))
         except StoreError:
             self._fail("refused", "the books of the run cannot be written")
             await self.client.fail(503, "Proctor: the books of the run cannot be written", "store_failed")

@@ -23,6 +23,7 @@ async def play(
         entry = replay.answer(route.api, route.action, model, text.replace(access.token, "[redacted:token]"))
     except DivergedError as error:
         await client.fail(400, f"Proctor: {error}", "replay_diverged")
+        access.exhaust(str(error))
         return
     await _send(entry, client, started if replay.recorded_speed else None)
     if route.action != "generate":

@@ -49,6 +49,9 @@ class Access:
     failure: Failure | None = None
     """Of the last call; None when it went well, or failed by the agent's own doing."""
     exhausted: str = ""
+    """Why it is to be ended: the budget that is spent, or where it left its tape."""
+    exhausted_scope: str = ""
+    """Whose budget that is: `attempt`, `run` or `day`."""
     ended: bool = False
     bound: bool = False
     """Whether it is for listening sockets that were handed over, and for nobody else."""
@@ -75,11 +78,11 @@ class Access:
         """What it has used so far."""
         return Sums.of(self.calls)
 
-    def exhaust(self, message: str) -> None:
-        """A budget is spent: tell the owner, once."""
+    def exhaust(self, message: str, scope: str = "") -> None:
+        """A budget is spent, or a tape was left: tell the owner, once."""
         if self.exhausted:
             return
-        self.exhausted = message
+        self.exhausted, self.exhausted_scope = message, scope
         if self.on_exhausted:
             self.on_exhausted(message)
 

@@ -117,6 +117,16 @@ class Spec:
     """For an experiment: per iteration. For a task: overrides the agent's own limit."""
     retries: Retries = field(default_factory=Retries)
     budget_usd: float | None = None
+    """What the calls of models of all attempts together may cost."""
+    budget_tokens: int | None = None
+    budget_requests: int | None = None
+    attempt_budget_usd: float | None = None
+    """What the calls of models of one attempt may cost."""
+    attempt_budget_tokens: int | None = None
+    attempt_budget_requests: int | None = None
+    tape: str | None = None
+    """A recorded tape, or a run with tapes, that answers the agents in place of every provider."""
+    tape_speed: Literal["full", "recorded"] = "full"
     engine: str = "local"
     sandbox: SandboxSpec = field(default_factory=SandboxSpec)
     gates: tuple[Any, ...] = ()

@@ -3,9 +3,10 @@
 What enters a trial's key, besides what `trial_key` names: everything in `overrides`, which holds what the
 spec changes about how the subject is run. For an experiment that is how it is measured (iterations,
 instruments, isolation, loops, gc) where it differs from the default; for a task its environment variables,
-overrides, agent options, sandbox limits and the names in `pass_env`; for both the time limit. Of a
-secret its name enters the key, never its value. Paths, names, tags, notes, the engine, the sandbox's back
-end, `parallel`, `retries` and `budget_usd` never enter it.
+overrides, agent options, sandbox limits, the names in `pass_env` and what an
+attempt may spend on models; for both the time limit. Of a secret its name enters the key, never its value.
+Paths, names, tags, notes, the engine, the sandbox's back end, `parallel`, `retries`, the budgets of the run
+and its tape never enter it.
 """
 
 from __future__ import annotations
@@ -36,6 +37,7 @@ MAX_PLAN_BYTES = 64 << 20
 """Of parameters and overrides, which every trial has a copy of in the store and in the run folder."""
 _SHOWN_REPEATS = 20
 _MEASURING = ("iterations", "instrumentation", "isolation", "loops", "gc")
+_ATTEMPT_BUDGETS = ("attempt_budget_usd", "attempt_budget_tokens", "attempt_budget_requests")
 _NOTHING: Mapping[str, Any] = MappingProxyType({})
 
 
@@ -260,6 +262,7 @@ def _fixed_overrides(spec: Spec, entry: TaskEntry) -> dict[str, Any]:
         "sandbox": limits or None,
         "pass_env": sorted(spec.pass_env) or None,
         "timeout_s": spec.timeout_s,
+        **{name: getattr(spec, name) for name in _ATTEMPT_BUDGETS},
     }
     return _as_stored({key: value for key, value in changed.items() if value is not None})
 

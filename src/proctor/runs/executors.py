@@ -9,15 +9,12 @@ from typing import TYPE_CHECKING, Any
 from proctor.engine.base import Executor
 from proctor.model.plan import PlannedTrial
 from proctor.model.run import Execution
-from proctor.model.spec import Spec
 from proctor.model.trial import Lease
 from proctor.runs.planning import experiment_sources, network_allow
 from proctor.runs.ready import sandbox_name
 from proctor.runs.secrets import granted, known_secrets, redactor_for, values_of
-from proctor.settings import Settings
 
 if TYPE_CHECKING:
-    from proctor.agents.base import ModelAccess
     from proctor.runs.running import ReadyRun
     from proctor.sandbox.base import Backend
     from proctor.trial.task.prepare import TaskTrialPlan
@@ -36,6 +33,8 @@ class WorkerContext:
     name: str
     on_log: OnLog | None = None
     note: Note | None = None
+    on_spent: Callable[[str], None] = lambda _: None
+    """Hears that a budget of the run, or of the day, is spent: no more trials are to begin."""
 
 
 OpenExecutor = Callable[["ReadyRun", WorkerContext], Executor]
@@ -117,6 +116,7 @@ KINDS = {
 
 def task_setting(run: ReadyRun, worker: WorkerContext, backend: Backend | None = None) -> TaskSetting:
     """What all rollouts of a run share: its back end, its images, its secrets."""
+    from proctor.runs.models import model_gateway
     from proctor.sandbox.base import RootOptions
     from proctor.sandbox.choose import open_images
     from proctor.trial.collect import Collector
@@ -135,32 +135,15 @@ def task_setting(run: ReadyRun, worker: WorkerContext, backend: Backend | None =
         end_builds=images.close,
         collector=Collector(run.folder, run.inputs.blobs),
         timeout_s=spec.timeout_s,
-        give_access=model_access(spec, settings),
+        models=model_gateway(
+            spec, run.info.id, settings, run.inputs.blobs, redactor_for(spec, settings), worker.on_spent
+        ),
         given=granted(spec),
         secrets=known_secrets(spec, settings),
         worker=worker.name,
         on_log=worker.on_log,
         note=worker.note,
     )
-
-
-def model_access(spec: Spec, settings: Settings) -> Callable[[PlannedTrial, Lease], ModelAccess]:
-    """Gives each attempt its access to a model: here all have the key of the settings, and no gateway."""
-    from proctor.agents.base import ModelAccess
-
-    base_urls = {"openai": settings.model_base_url} if settings.model_base_url else {}
-
-    def access(trial: PlannedTrial, lease: Lease) -> ModelAccess:
-        del lease  # a gateway would give each attempt a token of its own
-        return ModelAccess(
-            model=trial.model,
-            base_urls=base_urls,
-            token=settings.model_api_key,
-            ca_bundle=settings.ca_bundle,
-            budget_usd=spec.budget_usd,
-        )
-
-    return access
 
 
 def _backend(run: ReadyRun) -> Backend:

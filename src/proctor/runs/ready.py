@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from proctor.errors import SandboxError, UsageError
 from proctor.model.plan import Plan
 from proctor.model.secret import without_values
-from proctor.model.spec import Spec, TaskEntry
+from proctor.model.spec import Spec
 from proctor.runs.secrets import check_secrets
 from proctor.settings import Settings
 
@@ -68,31 +68,17 @@ def _check_sandbox(name: str) -> None:
 
 
 def check_agents(spec: Spec, plan: Plan, settings: Settings) -> None:
-    """UsageError for what an agent needs on this machine and does not have: nothing would be tried."""
+    """UsageError for what an agent needs and does not have: nothing would be tried."""
     from proctor.agents.registry import make_agent
+    from proctor.gateway.check import check_models
+    from proctor.gateway.providers import Providers
+    from proctor.runs.models import check_fitting
 
-    models: dict[str, None] = {}
     for at, entry in enumerate(spec.tasks):
-        place = spec.place("tasks", at)
-        where = f"{place}: " if place else ""
         for name in entry.agents:
-            agent = make_agent(name, without_values(entry.agent_options))
-            _check_recordings(agent, plan, at, name)
-            if getattr(agent, "needs_model", False):
-                _check_model(name, entry, settings, where)
-                models |= dict.fromkeys(model for model in entry.models if model)
-    if models:
-        _check_service(tuple(models), settings)
-
-
-def _check_model(name: str, entry: TaskEntry, settings: Settings, where: str) -> None:
-    if None in entry.models:
-        raise UsageError(f"{where}agent '{name}' needs a model: set 'model' for it in the spec")
-    if not settings.model_base_url:
-        raise UsageError(
-            f"{where}agent '{name}' needs the address of a model's service: "
-            "set PROCTOR_MODEL_BASE_URL, or model_base_url in proctor.toml"
-        )
+            _check_recordings(make_agent(name, without_values(entry.agent_options)), plan, at, name)
+    if spec.tape is None and (models := check_fitting(spec, settings)):
+        check_models(models, Providers.load(settings), ca_bundle=settings.ca_bundle)
 
 
 def _check_recordings(agent: Agent, plan: Plan, at: int, name: str) -> None:
@@ -104,17 +90,3 @@ def _check_recordings(agent: Agent, plan: Plan, at: int, name: str) -> None:
     for task in tasks:
         if problem := absent(task):
             raise UsageError(problem)
-
-
-def _check_service(models: tuple[str, ...], settings: Settings) -> None:
-    """In a thread of its own: the caller may be inside an event loop, in a notebook for example."""
-    import asyncio
-    from concurrent.futures import ThreadPoolExecutor
-
-    from proctor.agents.service import Service
-
-    service = Service(
-        base_url=settings.model_base_url, key=settings.model_api_key, ca_bundle=settings.ca_bundle
-    )
-    with ThreadPoolExecutor(1) as thread:
-        thread.submit(asyncio.run, service.check(models)).result()

@@ -6,10 +6,10 @@ from dataclasses import replace
 from pathlib import Path
 
 from proctor.errors import UsageError
-from proctor.model.canonical import canonical_json
 from proctor.model.plan import PlannedTrial
 from proctor.model.record import AttemptRecord
 from proctor.model.run import Execution, RunInfo, written_regrade
+from proctor.runs.models import identity
 from proctor.runs.running import ReadyRun, create
 from proctor.settings import Settings
 from proctor.spec.load import from_mapping
@@ -61,12 +61,12 @@ class Workspaces:
         self.scratch = settings.cache_dir / "blobs"
         with open_store(settings.store_url) as store:
             self._records = {
-                _identity(row.trial): row.record for row in store.attempts(run_id, counted_only=True)
+                identity(row.trial): row.record for row in store.attempts(run_id, counted_only=True)
             }
 
     def of(self, trial: PlannedTrial) -> EarlierAttempt | str:
         """What to judge for a trial, or why there is nothing."""
-        record = self._records.get(_identity(trial))
+        record = self._records.get(identity(trial))
         if record is None:
             return f"run {self.run_id} has no result for this trial"
         state = self._state(record)
@@ -80,9 +80,3 @@ class Workspaces:
         if found is None or not self.blobs.has(found.digest):
             return None
         return local_file(self.blobs, found.digest, self.scratch)
-
-
-def _identity(trial: PlannedTrial) -> str:
-    return canonical_json(
-        [trial.body, trial.subject, trial.agent, trial.model, dict(trial.overrides), trial.rollout]
-    )

@@ -30,6 +30,7 @@ from proctor.runs.coordinator import Coordinator
 from proctor.runs.executors import OnLog, OpenExecutor, WorkerContext, kind_of
 from proctor.runs.holding import Hold, check_free
 from proctor.runs.inputs import RunInputs, has_changed
+from proctor.runs.models import with_tape
 from proctor.runs.pack import Packer
 from proctor.runs.planning import pin_datasets, plan_spec
 from proctor.runs.ready import check_gates, check_ready
@@ -78,6 +79,8 @@ def create(
     from proctor.trial.environment import capture_environment, capture_vcs
 
     refuse_unhonoured(spec)
+    blobs = open_blobs(settings.blobs_url)
+    spec = with_tape(spec, settings, blobs)
     if spec.tasks and not plan:
         spec = pin_datasets(spec, settings)
     plan = plan or plan_spec(spec, settings)
@@ -107,7 +110,6 @@ def create(
     info = structs.replace(
         info, folder=str(claim_folder(_base(spec, settings), info.name, info.id).resolve())
     )
-    blobs = open_blobs(settings.blobs_url)
     try:
         RunFolder(Path(info.folder)).begin(info, plan)
         with open_store(settings.store_url) as store:
@@ -242,7 +244,7 @@ async def execute(
             return RunStatus.INTERRUPTED
         keeping = asyncio.create_task(coordinator.keep())
         try:
-            context = WorkerContext(name, on_log, store.note)
+            context = WorkerContext(name, on_log, store.note, stop.drain)
             executor = await _ready(store, run, open_executor or kind_of(run).open, context)
             await coordinator.begin()
             worker = Worker(

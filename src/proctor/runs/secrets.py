@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator, Mapping
+from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 from proctor.errors import UsageError
+from proctor.gateway.providers import Providers
 from proctor.model.plan import Plan
 from proctor.model.secret import (
     LITERAL_PREFIX,
@@ -47,6 +49,7 @@ def known_secrets(spec: Spec, settings: Settings, environ: Mapping[str, str] = o
     named = {name: given[name] for name, _ in _needed(spec) if name in given}
     return {
         **secrets_in(environ),
+        **Providers.load(settings, environ).keys(),
         **_own(settings),
         **_in_addresses(spec),
         **_in_overrides(spec),
@@ -64,7 +67,7 @@ def redactor_for(spec: Spec, settings: Settings, environ: Mapping[str, str] = os
 def check_secrets(spec: Spec, settings: Settings, environ: Mapping[str, str] = os.environ) -> None:
     """Refuse a run whose secrets are missing, or that would hand on a credential of Proctor's own."""
     given = values_of(spec, environ)
-    own = set(_own(settings).values())
+    own = {*_own(settings).values(), *_used_keys(spec, settings, environ)}
     for name, has_default in _needed(spec):
         if name.startswith(OWN_PREFIX):
             raise UsageError(f"{name} is a setting of Proctor's own, which no spec can use")
@@ -112,6 +115,16 @@ def _own(settings: Settings) -> dict[str, str]:
         for each in (value,) if isinstance(value, str) else value:
             found |= addresses_in(name, each)
     return {_MODEL if name == "model_api_key" else name: value for name, value in found.items() if value}
+
+
+def _used_keys(spec: Spec, settings: Settings, environ: Mapping[str, str]) -> Iterator[str]:
+    """The keys of the providers of the spec's models: agents reach those by the gateway, without them."""
+    providers = Providers.load(settings, environ)
+    for entry in spec.tasks:
+        for model in entry.models:
+            with suppress(UsageError):
+                if model and (key := providers.of(model)[0].key):
+                    yield key
 
 
 def _in_addresses(spec: Spec) -> dict[str, str]:

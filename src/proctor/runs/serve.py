@@ -85,9 +85,17 @@ class Server:
         return None
 
     async def _work_at(self, store: Store, calls: StoreCalls, info: RunInfo) -> None:
+        own = Stop()
+
+        def spent(reason: str) -> None:
+            own.drain(reason)
+            self._refused.add(info.id)
+            self.say(f"run {info.id}: {reason}; no more trials of it are taken")
+
         try:
             run = await calls(self._ready, store, info)
-            executor = kind_of(run).open(run, WorkerContext(self.name, note=store.note))
+            context = WorkerContext(self.name, note=store.note, on_spent=spent)
+            executor = kind_of(run).open(run, context)
         except ProctorError as error:
             if self.run:
                 raise
@@ -95,7 +103,6 @@ class Server:
             self.say(f"run {info.id} is left to others: {error}")
             return
         self.say(f"run {info.id}: {info.name}")
-        own = Stop()
         worker = Worker(
             store=store,
             run_id=info.id,

@@ -165,6 +165,10 @@ class Worker:
 
     def _judged(self, lease: Lease, record: AttemptRecord) -> Ended:
         """Whether the attempt counts; if not, its trial is to be tried again."""
+        if (
+            record.outcome is Outcome.CANCELLED
+        ):  # what it was to spend is spent: it is to be done another time
+            return Ended(lease, record, counts=False)
         delay_s = retry_delay_s(record.outcome, lease.attempt, self.retries, record.failure)
         return Ended(lease, record, counts=delay_s is None, delay_s=delay_s or 0.0)
 

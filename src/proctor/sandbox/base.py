@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import socket
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cache
@@ -206,6 +207,18 @@ async def set_network(sandbox: Sandbox, network: Network, allowed_hosts: Sequenc
             "(--network)"
         )
     await change(network, allowed_hosts)
+
+
+async def listen(sandbox: Sandbox, port: int = 0) -> socket.socket:
+    """A listening socket on the inside's loopback, served out here; SandboxError when its kind has none.
+
+    It works without any network, and reaches nothing else. Where the port is taken, another one is chosen.
+    """
+    make = getattr(sandbox, "listen", None)
+    if make is None:
+        raise SandboxError(f"nothing outside can be reached from a {sandbox.info().backend} sandbox")
+    found: socket.socket = await make(port)
+    return found
 
 
 async def host_failure(sandbox: Sandbox) -> str:

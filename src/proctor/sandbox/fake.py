@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import posixpath
+import socket
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -182,6 +183,12 @@ class FakeSandbox:
         """There is nothing to reach; the request is remembered."""
         self._require()
         self.networks.append((network, tuple(allowed_hosts)))
+
+    async def listen(self, port: int = 0) -> socket.socket:
+        """A socket on this machine's own loopback: what runs in a fake runs here."""
+        self._require()
+        del port
+        return socket.create_server(("127.0.0.1", 0))
 
     async def stop(self) -> None:
         """End; commands in flight then fail."""

@@ -19,7 +19,9 @@ from proctor.spec.dialects import SYNONYMS
 from proctor.spec.node import Node, from_plain, plain
 
 _VARIABLE = re.compile(r"[A-Za-z_]\w*", re.ASCII)
-PLACES = ("budget_usd", "engine", "sandbox", "sources")
+BUDGETS = tuple(f"{of}budget_{unit}" for of in ("", "attempt_") for unit in ("usd", "tokens", "requests"))
+"""Keys about what models may cost: of the run, and of each attempt."""
+PLACES = (*BUDGETS, "tape", "engine", "sandbox", "sources")
 """Keys whose places errors found after loading point at."""
 _NAME = re.compile(r"\w[\w.+@=, -]{0,127}")
 
@@ -214,6 +216,13 @@ _SHARED: Mapping[str, Callable[[Node], Any]] = {
     "timeout_s": partial(read.number, above=0),
     "retries": _retries,
     "budget_usd": partial(read.number, minimum=0),
+    "budget_tokens": read.whole,
+    "budget_requests": read.whole,
+    "attempt_budget_usd": partial(read.number, minimum=0),
+    "attempt_budget_tokens": read.whole,
+    "attempt_budget_requests": read.whole,
+    "tape": partial(read.text, expected="a file with a tape, or a run"),
+    "tape_speed": partial(read.choice, options=("full", "recorded")),
     "engine": partial(read.choice, options=("local", "celery")),
     "sandbox": _sandbox,
     "gates": _gates,
@@ -237,11 +246,10 @@ def refuse_unhonoured(spec: Spec) -> None:
 
 def unhonoured(spec: Spec) -> Iterator[tuple[str, str]]:
     """Keys with no effect, each with a sentence for the person who wrote it."""
-    if spec.budget_usd is not None:
-        yield (
-            "budget_usd",
-            "'budget_usd' is not enforced yet; remove it, and bound the run by 'rollouts' and 'timeout_s'",
-        )
+    if spec.kind == "experiment":
+        for key in (*BUDGETS, "tape"):
+            if getattr(spec, key) is not None:
+                yield key, f"'{key}' is about the models of agents, and this spec has experiments; remove it"
     if spec.engine != "local":
         yield "engine", f"'engine: {spec.engine}' does not exist yet; remove it: runs execute on this machine"
     if spec.kind == "experiment" and spec.sandbox != SandboxSpec():

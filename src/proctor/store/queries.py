@@ -63,6 +63,7 @@ UPDATE runs SET status = :status,
 WHERE id = :run AND (status <> 'cancelled' OR :status = 'cancelled')
 """
 SET_FOLDER = "UPDATE runs SET folder = :folder, head = :head WHERE id = :id"
+SET_DETAIL = "UPDATE runs SET detail = :detail WHERE id = :id"
 STALLED = """
 SELECT id FROM runs WHERE status = 'running'
 AND NOT EXISTS (SELECT 1 FROM trials WHERE run_id = runs.id AND expires_at >= {now})

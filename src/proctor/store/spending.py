@@ -116,6 +116,8 @@ class Reserved(NamedTuple):
     """Which budget does not allow it; empty: it is reserved."""
     waits: bool = False
     """Whether it may be allowed once others are settled below their estimates."""
+    scope: str = ""
+    """Whose budget refuses it: `attempt`, `run` or `day`."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -233,7 +235,7 @@ class _Book:
             scope = Scope("day", self._day) if budget.scope == DAY else budget.scope
             refusal, waits = _refusal(budget, self._totals[scope], wanted)
             if refusal:
-                return Reserved(self._day, refusal, waits)
+                return Reserved(self._day, refusal, waits, budget.scope.kind)
         self._tx.change(
             _RESERVE,
             {

@@ -152,6 +152,12 @@ class Store(TrialLife):
             params = rows.run_params(info)
             tx.change(queries.SET_FOLDER, {name: params[name] for name in ("id", "folder", "head")})
 
+    def set_resolved(self, info: RunInfo) -> None:
+        """The run goes on with another resolved spec: other budgets."""
+        params = rows.run_params(info, self.warnings(info.id))
+        with self._db.write() as tx:
+            tx.change(queries.SET_DETAIL, {name: params[name] for name in ("id", "detail")})
+
     def stalled(self, quiet_s: float = 60.0) -> set[str]:
         """Runs that say they are running although nothing has moved in them and no lease holds."""
         return {str(row[0]) for row in self._db.read(queries.STALLED, {"quiet_s": quiet_s})}

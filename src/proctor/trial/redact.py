@@ -71,6 +71,10 @@ class Redactor:
         self.overlap = longest * STRETCH
         self.shortest = min((len(shape.needle) for shape in found), default=0)
 
+    def also(self, name: str, value: str) -> Redactor:
+        """One that takes out one more value."""
+        return Redactor({**self.secrets, name: value})
+
     def __bool__(self) -> bool:
         return bool(self.secrets)
 

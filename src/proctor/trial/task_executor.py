@@ -87,3 +87,5 @@ class TaskExecutor:
         if self.setting.end_builds:
             await self.setting.end_builds()
         await self.setting.backend.close()
+        if self.setting.models:
+            await self.setting.models.close()

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 from msgspec import structs
 
-from proctor.agents.base import BudgetExhausted
+from proctor.agents.base import AgentResult, BudgetExhausted, ModelAccess
 from proctor.agents.oracle import Nop
 from proctor.errors import (
     ImageError,
@@ -34,6 +34,7 @@ from proctor.trial.progress import LiveEvents, Logs, Phases
 from proctor.trial.task import blame
 from proctor.trial.task.agent import agent_context, begin_trajectory, check_program
 from proctor.trial.task.declared import run_hooks, services_missing
+from proctor.trial.task.models import AttemptModels, RunBudgetSpent, new_token
 from proctor.trial.task.prepare import TaskTrialPlan
 from proctor.trial.task.ready import Entrypoint, make_ready, wait_healthy
 from proctor.trial.task.record import added, build_record, limits_asked
@@ -84,10 +85,11 @@ class TaskAttempt:
         self.plan = plan
         self.task = plan.task
         self.trial = trial
-        self.access = setting.give_access(trial, lease)
         self.lease = lease
+        token = new_token()
+        self.models = AttemptModels(setting.models, trial, lease, plan.agent, token)
         self.folder = setting.collector.folder(trial, lease.attempt)
-        self.redactor = setting.redactor
+        self.redactor = setting.redactor.also("MODEL_TOKEN", token) if self.models.used else setting.redactor
         live = LiveEvents(partial(setting.note, lease)) if setting.note else None
         heard = [partial(setting.on_log, trial)] if setting.on_log else []
         self.logs = Logs(self.folder / "logs", self.redactor, [*heard, live.log] if live else heard)
@@ -101,7 +103,8 @@ class TaskAttempt:
         self.rubrics: list[dict[str, object]] = []
         self.usage: dict[str, Any] = {}
         self.ledger: dict[str, Any] = {}
-        self.notes: list[str] = list(self.task.warnings)
+        self.notes: list[str] = [*self.task.warnings, *self.models.notes]
+        self.models.notes = self.notes
         self.state: list[Artifact] = []
         """The agent's changes, before the tests were added."""
         self.artifacts: list[Artifact] = []
@@ -133,6 +136,8 @@ class TaskAttempt:
             self._end(Outcome.IMAGE_ERROR, error)
         except ProviderError as error:
             self._end(Outcome.PROVIDER_ERROR, error)
+        except RunBudgetSpent as error:
+            self._end(Outcome.CANCELLED, error)
         except Exception as error:  # noqa: BLE001 - the harness's own fault is an outcome too, with its traceback
             self._end(Outcome.SANDBOX_ERROR, error)
         finally:
@@ -274,6 +279,30 @@ class TaskAttempt:
         )
 
     async def _run_agent(self, step: Step | None) -> None:
+        policy = for_agent(self.task, self.setting.sandbox, step)
+        try:
+            result = await self.models.run(
+                partial(self._agent_works, step), self.sandbox, hosted_tools=policy.network == "public"
+            )
+        except TimeoutError as error:
+            self._end(Outcome.AGENT_TIMEOUT, error, f"the agent did not end within {error} s")
+        except BudgetExhausted as error:
+            self._end(Outcome.BUDGET_EXHAUSTED, error)
+        except SandboxError as error:
+            if self.controls is None or await blame.is_hosts(error, self.sandbox):
+                raise
+            self.interrupted = True
+            self._end(Outcome.AGENT_ERROR, error)
+        except (ProviderError, TaskError, RunBudgetSpent):
+            raise
+        except Exception as error:  # noqa: BLE001 - it failed, or a bug of its own class is the agent's failure
+            self._end(Outcome.AGENT_ERROR, error)
+        else:
+            self.notes.extend(result.notes)
+            self.usage = added(self.usage, result.usage, self.notes)
+
+    async def _agent_works(self, step: Step | None, access: ModelAccess) -> AgentResult:
+        """One leg of the agent, within its time."""
         agent, model = self.plan.agent, self.trial.model
         context = agent_context(
             self.setting,
@@ -282,7 +311,7 @@ class TaskAttempt:
             step,
             self.workdir,
             self.env,
-            self.access,
+            access,
             self.trajectory,
             self.logs.write,
         )
@@ -290,24 +319,9 @@ class TaskAttempt:
         self.trajectory.add("user", context.instruction)
         try:
             async with asyncio.timeout(context.timeout_s):
-                result = await agent.run(self.task, self.sandbox, model, context)
+                return await agent.run(self.task, self.sandbox, model, context)
         except TimeoutError as error:
-            message = f"the agent did not end within {context.timeout_s:g} s"
-            self._end(Outcome.AGENT_TIMEOUT, error, message)
-        except BudgetExhausted as error:
-            self._end(Outcome.BUDGET_EXHAUSTED, error)
-        except SandboxError as error:
-            if self.controls is None or await blame.is_hosts(error, self.sandbox):
-                raise
-            self.interrupted = True
-            self._end(Outcome.AGENT_ERROR, error)
-        except (ProviderError, TaskError):
-            raise
-        except Exception as error:  # noqa: BLE001 - it failed, or a bug of its own class is the agent's failure
-            self._end(Outcome.AGENT_ERROR, error)
-        else:
-            self.notes.extend(result.notes)
-            self.usage = added(self.usage, result.usage, self.notes)
+            raise TimeoutError(f"{context.timeout_s:g}") from error
 
     async def _verdict(self, step: Step | None) -> Verdict:
         """What the tests say. Where they break, a control decides whether the agent is the reason."""

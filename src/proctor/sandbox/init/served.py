@@ -8,6 +8,7 @@ from __future__ import annotations
 import asyncio
 import itertools
 import os
+import socket
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -218,6 +219,13 @@ class ServedSandbox:
         request, bundle = self._request, self._shared.ca_bundle
         trust = bundle.env if bundle else {}
         self._env = {"PATH": PATH, **trust, **self._network.env, **request.root.env, **request.env}
+
+    async def listen(self, port: int = 0) -> socket.socket:
+        """A socket on the inside's loopback, served out here; at another port where that one is taken."""
+        try:
+            return await self._session.listen(port)
+        except SandboxError:
+            return await self._session.listen(0)
 
     async def _connect(self) -> None:
         """Give it the network that was asked for, once it runs."""

@@ -13,6 +13,7 @@ from proctor.model.record import AttemptRecord
 from proctor.sandbox.base import Limits, Root
 
 if TYPE_CHECKING:
+    from proctor.trial.task.models import AttemptModels
     from proctor.trial.task_trial import TaskAttempt
 
 
@@ -56,15 +57,32 @@ def added(
     return total
 
 
-def usage_of(reported: Mapping[str, Any], trajectory: Trajectory) -> dict[str, Any]:
-    """What the agent reported stays; what it did not report is counted in its trajectory."""
+def usage_of(
+    reported: Mapping[str, Any], trajectory: Trajectory, models: AttemptModels | None = None
+) -> dict[str, Any]:
+    """What the gateway counted. What the agent says differently is `reported`, beside it.
+
+    Without a gateway the agent's report stays, and what it did not report is counted in its trajectory.
+    """
     counted = {
         "prompt_tokens": int(trajectory.total("prompt_tokens")),
         "completion_tokens": int(trajectory.total("completion_tokens")),
         "cost_usd": trajectory.total("cost_usd"),
         "tool_calls": trajectory.tool_calls,
     }
-    return {**counted, **reported}
+    said = {**counted, **reported}
+    if models is None or not models.used:
+        if models and models.missing:  # it may have reached its model by a way of its own: nobody counted
+            return {name: value for name, value in said.items() if value or name in reported}
+        return said
+    metered = models.usage()
+    differs = {name: value for name, value in said.items() if value and metered.get(name, value) != value}
+    own = {name: value for name, value in said.items() if name not in _METERED}
+    return {**own, **metered, **({"reported": differs} if differs else {})}
+
+
+_METERED = frozenset({"prompt_tokens", "completion_tokens", "cached_tokens", "cost_usd", "requests"})
+"""What an agent may report, and what the gateway alone decides."""
 
 
 def build_record(attempt: TaskAttempt, started_at: float) -> AttemptRecord:
@@ -76,6 +94,7 @@ def build_record(attempt: TaskAttempt, started_at: float) -> AttemptRecord:
     files = attempt.setting.collector.write(
         attempt.folder, redactor, trajectory=redactor.whole(trajectory.to_json()), rubrics=attempt.rubrics
     )
+    tapes = attempt.models.keep_tapes(attempt.setting.collector, attempt.folder)
     found = {"rewards": attempt.parts, "steps": attempt.steps, "rubrics": attempt.rubrics}
     record = AttemptRecord(
         key=attempt.trial.key,
@@ -85,11 +104,11 @@ def build_record(attempt: TaskAttempt, started_at: float) -> AttemptRecord:
         ended_at=attempt.setting.clock(),
         reward=attempt.reward if outcome.scored else None,
         failure=attempt.failure,
-        phases_s=attempt.phases.seconds,
+        phases_s=_phases(attempt),
         metrics={name: value for name, value in found.items() if value or name == "rewards"},
         ledger=attempt.ledger,
-        usage=usage_of(attempt.usage, trajectory),
-        artifacts=(*attempt.state, *attempt.artifacts, *files),
+        usage=usage_of(attempt.usage, trajectory, attempt.models),
+        artifacts=(*attempt.state, *attempt.artifacts, *tapes, *files),
         notes=tuple(attempt.notes),
         worker=attempt.setting.worker,
         image=image_of(attempt.root),
@@ -97,3 +116,12 @@ def build_record(attempt: TaskAttempt, started_at: float) -> AttemptRecord:
         suspect=attempt.suspect,
     )
     return redactor.record(record)
+
+
+def _phases(attempt: TaskAttempt) -> dict[str, float]:
+    """The seconds of each phase; what the agent waited for providers is not among those it worked."""
+    found = dict(attempt.phases.seconds)
+    if waited_s := min(attempt.models.waited_s, found.get("agent", 0.0)):
+        found["agent"] -= waited_s
+        found["provider_wait"] = waited_s
+    return found

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Protocol
 
-from proctor.agents.base import Allowance, ModelAccess
+from proctor.agents.base import Allowance
 from proctor.errors import TaskError
 from proctor.model.plan import PlannedTrial
 from proctor.model.spec import SandboxSpec
@@ -20,6 +20,7 @@ from proctor.processes import allowed_cpus
 from proctor.sandbox.base import Backend, Root
 from proctor.trial.collect import Collector
 from proctor.trial.redact import Redactor
+from proctor.trial.task.models import ModelGateway
 from proctor.trial.task.prepare import TaskTrialPlan
 
 STARTS = 4 * len(allowed_cpus())
@@ -51,10 +52,8 @@ class TaskSetting:
     collector: Collector
     timeout_s: float | None = None
     allowance: Allowance = field(default_factory=Allowance)
-    give_access: Callable[[PlannedTrial, Lease], ModelAccess] = lambda trial, _: ModelAccess(
-        model=trial.model
-    )
-    """Gives each attempt its own access to its model. The token is among the `secrets`."""
+    models: ModelGateway | None = None
+    """Gives each attempt its own access to its model; without it agents reach none."""
     given: Mapping[str, str] = field(default_factory=dict)
     """Where `${VAR}` of a task is looked up: what the spec grants of this machine's variables."""
     secrets: Mapping[str, str] = field(default_factory=dict)

@@ -1,0 +1,219 @@
+"""The models of a run's agents: whether they fit, what they may cost, and the gateway or tape."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Iterator, Sequence
+from contextlib import asynccontextmanager
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from proctor.agents.base import API_NAMES, Agent
+from proctor.errors import NotFoundError, UsageError
+from proctor.model.canonical import canonical_json
+from proctor.model.plan import PlannedTrial
+from proctor.model.secret import without_values
+from proctor.model.spec import Spec
+from proctor.model.trial import Lease
+from proctor.settings import Settings
+from proctor.store.blobs import Blobs
+from proctor.store.open import open_store
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from proctor.gateway.app import Gateway
+    from proctor.gateway.prices import Prices
+    from proctor.gateway.providers import Providers
+    from proctor.gateway.replay import Replay
+    from proctor.store.spending import Budget
+    from proctor.trial.redact import Redactor
+    from proctor.trial.task.models import ModelGateway
+
+_UNITS = ("usd", "tokens", "requests")
+_BLOB = "blob:"
+"""How a tape is named that was a file when the run was made."""
+
+
+def check_fitting(spec: Spec, settings: Settings) -> tuple[str, ...]:
+    """The models that agents of a spec reach by the gateway; UsageError for one that cannot be used so.
+
+    An agent that says nothing about the APIs it speaks may have a way of its own to its model.
+    """
+    from proctor.agents.registry import make_agent
+    from proctor.gateway.providers import Providers
+
+    found: dict[str, None] = {}
+    providers = Providers.load(settings)
+    prices = _prices(settings) if _in_dollars(spec, settings) else None
+    for at, entry in enumerate(spec.tasks):
+        place = spec.place("tasks", at)
+        where = f"{place}: " if place else ""
+        for name in entry.agents:
+            agent = make_agent(name, without_values(entry.agent_options))
+            if getattr(agent, "needs_model", False) and None in entry.models:
+                raise UsageError(f"{where}agent '{name}' needs a model: set 'model' for it in the spec")
+            for model in entry.models:
+                problem = speaks(agent, model, providers)
+                if problem and (getattr(agent, "needs_model", False) or _says(agent)):
+                    raise UsageError(f"{where}{problem}")
+                if model and problem == "":
+                    found[model] = None
+    for model in found:
+        if prices:
+            prices.check(model)
+    return tuple(found)
+
+
+def speaks(agent: Agent, model: str | None, providers: Providers) -> str | None:
+    """Why an agent cannot reach a model by the gateway; empty when it can, None when it wants no model."""
+    from proctor.gateway.apis import Api
+    from proctor.gateway.providers import check_fit
+
+    apis: Sequence[str] = getattr(agent, "apis", API_NAMES)
+    if not model or not apis:
+        return None
+    try:
+        check_fit({Api(each) for each in apis}, model, providers, agent=f"agent '{agent.name}'")
+    except UsageError as error:
+        return str(error)
+    return ""
+
+
+def _says(agent: Agent) -> bool:
+    """Whether an agent says which APIs it speaks, and not all of them."""
+    return set(getattr(agent, "apis", API_NAMES)) != set(API_NAMES)
+
+
+def _in_dollars(spec: Spec, settings: Settings) -> bool:
+    return not spec.tape and any(
+        each is not None for each in (spec.budget_usd, spec.attempt_budget_usd, settings.day_budget_usd)
+    )
+
+
+def _prices(settings: Settings) -> Prices:
+    from proctor.gateway.prices import Prices
+
+    return Prices.load(Path(settings.prices).expanduser() if settings.prices else None)
+
+
+def model_gateway(
+    spec: Spec,
+    run_id: str,
+    settings: Settings,
+    blobs: Blobs,
+    redactor: Redactor,
+    on_spent: Callable[[str], None],
+) -> ModelGateway:
+    """What gives the attempts of a run their models. Nothing is opened yet."""
+    from proctor.gateway.providers import Providers
+    from proctor.trial.task.models import ModelGateway
+
+    providers = Providers.load(settings)
+
+    @asynccontextmanager
+    async def opened() -> AsyncIterator[Gateway]:
+        from proctor.gateway.app import Gateway
+
+        with open_store(settings.store_url) as store:
+            async with Gateway(
+                providers,
+                _prices(settings),
+                spending=store.spending,
+                redact=redactor.whole if redactor else None,
+                ca_bundle=settings.ca_bundle,
+            ) as gateway:
+                yield gateway
+
+    def heard(agent: Agent, model: str | None) -> str | None:
+        found = speaks(agent, model, providers)
+        return "" if found is not None and spec.tape else found
+
+    return ModelGateway(
+        open=opened,
+        speaks=heard,
+        budgets=lambda trial, lease: tuple(_budgets(spec, run_id, settings, trial, lease)),
+        replay=Tapes(spec, settings, blobs).replay if spec.tape else None,
+        on_spent=on_spent,
+    )
+
+
+def _budgets(
+    spec: Spec, run_id: str, settings: Settings, trial: PlannedTrial, lease: Lease
+) -> Iterator[Budget]:
+    from proctor.store.spending import DAY, Budget, Scope
+
+    attempt = Scope("attempt", f"{run_id}/{trial.index}/{lease.attempt}")
+    for scope, source, prefix in (
+        (attempt, spec, "attempt_budget"),
+        (Scope("run", run_id), spec, "budget"),
+        (DAY, settings, "day_budget"),
+    ):
+        amounts: dict[str, Any] = {unit: getattr(source, f"{prefix}_{unit}") for unit in _UNITS}
+        if any(each is not None for each in amounts.values()):
+            yield Budget(scope=scope, **amounts)
+
+
+# Tapes
+
+
+def with_tape(spec: Spec, settings: Settings, blobs: Blobs) -> Spec:
+    """The spec, with its tape named so that it is found from anywhere: a blob, or the id of a run."""
+    if spec.tape is None or spec.tape.startswith(_BLOB):
+        return spec
+    from proctor.gateway.tape import MEDIA_TYPE, NAME, Tape
+
+    for file in (Path(spec.base_dir) / spec.tape, Path(spec.tape)):
+        if file.is_file():
+            Tape.read(file)
+            return replace(spec, tape=_BLOB + blobs.put_bytes(file.read_bytes(), NAME, MEDIA_TYPE).digest)
+    with open_store(settings.store_url, create=False) as store:
+        try:
+            return replace(spec, tape=store.run(spec.tape).id)
+        except NotFoundError as error:
+            raise UsageError(f"the tape '{spec.tape}' is neither a file nor a run: {error}") from error
+
+
+class Tapes:
+    """The tapes that the agents of a run are answered from, found by what a trial is."""
+
+    def __init__(self, spec: Spec, settings: Settings, blobs: Blobs) -> None:
+        assert spec.tape
+        self.source = spec.tape
+        self.recorded_speed = spec.tape_speed == "recorded"
+        self.blobs = blobs
+        self._digests: dict[str, dict[str, str]] = {}
+        if not self.source.startswith(_BLOB):
+            self._digests = recorded_tapes(self.source, settings)
+
+    def replay(self, trial: PlannedTrial, leg: int) -> Replay:
+        """The tape of one step of a trial, from its beginning."""
+        from proctor.gateway.replay import Replay
+        from proctor.gateway.tape import Tape
+        from proctor.trial.task.models import ReplayDiverged, tape_name
+
+        digest = self.source.removeprefix(_BLOB)
+        if digest == self.source:
+            digest = self._digests.get(identity(trial), {}).get(tape_name(leg), "")
+        if not digest or not self.blobs.has(digest):
+            raise ReplayDiverged(f"run {self.source} has no tape of this trial")
+        with self.blobs.open(digest) as file:
+            return Replay(Tape.read(file), recorded_speed=self.recorded_speed)
+
+
+def recorded_tapes(run_id: str, settings: Settings) -> dict[str, dict[str, str]]:
+    """The tapes of a run: what a trial is → the tape's name → its digest."""
+    with open_store(settings.store_url, create=False) as store:
+        return {
+            identity(row.trial): {
+                each.name: each.digest for each in row.record.artifacts if each.name.startswith("tape")
+            }
+            for row in store.attempts(run_id, counted_only=True)
+        }
+
+
+def identity(trial: PlannedTrial) -> str:
+    """What a trial is, whatever its task has become: the same in two runs of one spec."""
+    return canonical_json(
+        [trial.body, trial.subject, trial.agent, trial.model, dict(trial.overrides), trial.rollout]
+    )
