@@ -25,6 +25,14 @@ BUILT_IN = {
         "Terminal",
         "a model with a shell, over an OpenAI-compatible endpoint",
     ),
+    "claude-code": ("proctor.agents.installed.claude_code", "ClaudeCode", "Claude Code by Anthropic"),
+    "codex": ("proctor.agents.installed.codex", "Codex", "Codex by OpenAI"),
+    "qwen-code": ("proctor.agents.installed.qwen_code", "QwenCode", "Qwen Code by Alibaba"),
+    "mini-swe-agent": (
+        "proctor.agents.installed.mini_swe_agent",
+        "MiniSweAgent",
+        "mini-swe-agent by the makers of SWE-bench",
+    ),
 }
 """Name → module, class, one line of help."""
 
