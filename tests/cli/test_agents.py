@@ -10,7 +10,6 @@ import pytest
 from proctor.agents import registry
 from proctor.agents.registry import BUILT_IN, describe_all, make_agent
 from proctor.cli.main import main
-from proctor.settings import Settings
 
 
 @pytest.fixture
@@ -44,13 +43,14 @@ def test_every_built_in_agent_has_a_line_and_says_what_it_needs(capsys, monkeypa
     assert all(each["line"] for each in found.values())
     assert found["replay"]["needs"] == ["agent_options.trajectory"]
     assert "agent_options.command" in found["command"]["needs"]
-    assert found["terminal"]["missing"] == ["PROCTOR_MODEL_BASE_URL is not set"]
+    assert "no provider of chat is ready: set PROCTOR_MODEL_BASE_URL" in found["terminal"]["missing"][0]
+    assert (found["terminal"]["apis"], found["nop"]["apis"]) == (["chat"], [])
     assert found["terminal"]["ready"] is False
 
 
 def test_a_model_endpoint_makes_the_terminal_agent_ready(monkeypatch):
     monkeypatch.setattr(registry, "_a_sandbox", lambda: True)
-    found = {each.name: each for each in describe_all(Settings(model_base_url="http://x"))}
+    found = {each.name: each for each in describe_all({"chat"})}
     assert found["terminal"].ready
     assert found["nop"].needs == ()
 
@@ -58,7 +58,7 @@ def test_a_model_endpoint_makes_the_terminal_agent_ready(monkeypatch):
 def test_without_a_sandbox_no_agent_can_run(monkeypatch):
     monkeypatch.setattr("shutil.which", lambda name: None)
     monkeypatch.setattr("proctor.sandbox.userns.missing_program", lambda: "no keeper")
-    found = describe_all(Settings(model_base_url="http://x"))
+    found = describe_all({"chat"})
     assert {each.ready for each in found} == {False}
     assert "proctor doctor" in found[0].missing[0]
 
@@ -69,7 +69,7 @@ def test_agents_of_other_packages_are_listed_and_a_broken_one_says_why(outside, 
     assert "Looks twice (their_agents:Careful)" in shown
     assert "needs agent_options.patience" in shown
     assert "cannot be imported: ModuleNotFoundError" in shown
-    found = {each.name: each for each in describe_all(Settings())}
+    found = {each.name: each for each in describe_all(())}
     assert found["careful"].version == "7"
     assert found["nop"].source == "built in"
     assert make_agent("careful", {"patience": 3}).name == "careful"

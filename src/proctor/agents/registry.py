@@ -3,27 +3,30 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from importlib import import_module
 from importlib.metadata import EntryPoint, entry_points
 from types import NoneType, UnionType
 from typing import Any, Union, cast, get_args, get_origin, get_type_hints
 
-from proctor.agents.base import Agent
+from proctor.agents.base import API_NAMES, Agent
 from proctor.errors import NotFoundError, ProctorError, UsageError
-from proctor.settings import Settings
 from proctor.spec.node import nearest
 
 BUILT_IN = {
     "oracle": ("proctor.agents.oracle", "Oracle", "runs the task author's own solution"),
     "nop": ("proctor.agents.oracle", "Nop", "does nothing"),
     "command": ("proctor.agents.command", "Command", "installs and runs any command-line agent"),
-    "replay": ("proctor.agents.replay", "Replay", "repeats the commands of a recorded trajectory"),
+    "replay": (
+        "proctor.agents.replay",
+        "Replay",
+        "repeats the shell commands of a recorded trajectory, without a model",
+    ),
     "terminal": (
         "proctor.agents.terminal",
         "Terminal",
-        "a model with a shell, over an OpenAI-compatible endpoint",
+        "a model with a shell",
     ),
     "claude-code": ("proctor.agents.installed.claude_code", "ClaudeCode", "Claude Code by Anthropic"),
     "codex": ("proctor.agents.installed.codex", "Codex", "Codex by OpenAI"),
@@ -188,6 +191,8 @@ class AgentInfo:
     """What a spec or a person must give it."""
     missing: tuple[str, ...] = ()
     """What of that is not there; nothing: it can run here."""
+    apis: tuple[str, ...] = ()
+    """The APIs by which it calls models; nothing: it calls none."""
 
     @property
     def ready(self) -> bool:
@@ -195,14 +200,14 @@ class AgentInfo:
         return not self.missing
 
 
-def describe_all(settings: Settings) -> list[AgentInfo]:
-    """The built-in agents, then those of installed packages."""
+def describe_all(provided: Collection[str]) -> list[AgentInfo]:
+    """The built-in agents, then those of installed packages. `provided`: APIs of providers that are ready."""
     entries = [(name, "built in") for name in BUILT_IN]
     entries += [(entry.name, entry.value) for entry in installed()]
-    return [describe(name, source, settings) for name, source in entries]
+    return [describe(name, source, provided) for name, source in entries]
 
 
-def describe(name: str, source: str, settings: Settings) -> AgentInfo:
+def describe(name: str, source: str, provided: Collection[str]) -> AgentInfo:
     """One agent. What cannot be imported is described by why."""
     try:
         found = find_class(name)
@@ -211,12 +216,15 @@ def describe(name: str, source: str, settings: Settings) -> AgentInfo:
     except Exception as error:  # noqa: BLE001 - code of strangers, run while it is imported
         why = f"it cannot be imported: {type(error).__name__}: {error}"
         return AgentInfo(name=name, line="", source=source, missing=(why,))
+    apis = tuple(getattr(found, "apis", API_NAMES))
     needs = [*_NEEDS.get(name, ()), *(f"agent_options.{option}" for option in _required(found))]
     missing = [] if _a_sandbox() else ["a sandbox: 'proctor doctor' says what is in the way"]
     if getattr(found, "needs_model", False):
-        needs += ["a model", "PROCTOR_MODEL_BASE_URL, and PROCTOR_MODEL_API_KEY if the endpoint wants a key"]
-        if not settings.model_base_url:
-            missing.append("PROCTOR_MODEL_BASE_URL is not set")
+        needs.append(f"a model, of a provider that speaks {' or '.join(apis)}: see 'proctor models'")
+        if not set(apis) & set(provided):
+            missing.append(
+                f"no provider of {' or '.join(apis)} is ready: set PROCTOR_MODEL_BASE_URL or a key"
+            )
     version = getattr(found, "version", "")
     return AgentInfo(
         name=name,
@@ -225,6 +233,7 @@ def describe(name: str, source: str, settings: Settings) -> AgentInfo:
         version=version if isinstance(version, str) else "",
         needs=tuple(needs),
         missing=tuple(missing),
+        apis=apis,
     )
 
 

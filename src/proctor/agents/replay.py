@@ -1,4 +1,7 @@
-"""Do again what a recorded trajectory did: its shell commands, in order. No model is asked."""
+"""Do again what a recorded trajectory did: its shell commands, in order. No model is asked.
+
+`proctor replay` is something else: it runs the agent itself again, with its models' answers from a tape.
+"""
 
 from __future__ import annotations
 

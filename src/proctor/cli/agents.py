@@ -19,9 +19,11 @@ def command(as_json: bool) -> int:
 
     from proctor.agents.registry import describe_all
     from proctor.cli.table import bold, print_json, printable
+    from proctor.runs.models import known_providers
     from proctor.settings import load_settings
 
-    found = describe_all(load_settings())
+    ready = [each for each in known_providers(load_settings()) if not each["missing"]]
+    found = describe_all({api for each in ready for api in each["apis"]})
     if as_json:
         print_json([asdict(agent) | {"ready": agent.ready} for agent in found])
         return Exit.OK
@@ -30,6 +32,7 @@ def command(as_json: bool) -> int:
         origin = "" if agent.source == "built in" else f" ({agent.source})"
         lines = [
             "ready" if agent.ready else "cannot run here",
+            *([f"speaks {', '.join(agent.apis)}"] if agent.apis else []),
             *(f"needs {each}" for each in agent.needs),
             *(f"missing: {each}" for each in agent.missing),
         ]

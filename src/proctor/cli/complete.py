@@ -41,7 +41,8 @@ def _offer_for(command: str, param: click.Parameter) -> Offer | None:
     by_command: dict[tuple[str, str], Offer] = {
         ("compare", "a"): runs, ("compare", "b"): runs, ("eval", "name"): runs, ("summarize", "name"): runs,
         ("history", "series"): run_names, ("aa", "ref"): runs_and_specs, ("resume", "run"): runs,
-        ("logs", "trial"): trials, ("list", "slug"): experiments, ("ls", "name"): run_names,
+        ("logs", "trial"): trials,
+        ("replay", "trial"): trials, ("list", "slug"): experiments, ("ls", "name"): run_names,
         ("worker", "run"): runs,
     }  # fmt: skip
     for (owner, name), offer in by_command.items():

@@ -26,6 +26,8 @@ EXAMPLES = {
     "cancel": ("proctor cancel latest",),
     "perf": ("proctor perf --episodes 100 --workers 4",),
     "agents": ("proctor agents", "proctor agents --json"),
+    "models": ("proctor models", "proctor models --json"),
+    "replay": ("proctor replay latest", "proctor replay latest 0 --recorded-speed -v"),
     "provider": (
         "proctor provider --script replies.toml",
         "proctor provider --script replies.toml --port 8080 --ledger sold.jsonl",

@@ -33,6 +33,8 @@ GROUPS = {
     },
     "Agents and tasks": {
         "agents": "List agents, and whether each can run here.",
+        "models": "List providers, whether each is ready, and prices.",
+        "replay": "Run agents again from recorded model answers.",
         "provider": "Serve scripted models: for tests, free and offline.",
         "tasks": "Check and pack task folders.",
         "datasets": "List, fetch and remove datasets.",

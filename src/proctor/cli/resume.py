@@ -15,9 +15,16 @@ import click
 @click.option(
     "--wait", is_flag=True, help="If another process executes the run, wait and go on when it ends or dies."
 )
+@click.option(
+    "--budget-usd", type=click.FloatRange(0), help="What the run may spend on models in all, in dollars."
+)
+@click.option("--budget-tokens", type=click.IntRange(0), help="How many tokens the run may use in all.")
+@click.option(
+    "--budget-requests", type=click.IntRange(0), help="How many calls of models the run may make in all."
+)
 @click.option("-v", "--verbose", count=True, help="Print a line per trial.")
 @click.option("--json", "as_json", is_flag=True, help="Print the run's summary as JSON.")
-def command(run: str, errors: bool, wait: bool, verbose: int, as_json: bool) -> int:
+def command(run: str, errors: bool, wait: bool, verbose: int, as_json: bool, **budgets: float | None) -> int:
     """Finish RUN (an id, a name or 'latest') after an interruption or a crash: only what is missing runs.
 
     It goes on with the tasks, experiments and overrides that were stored when it was created, also where the
@@ -33,14 +40,14 @@ def command(run: str, errors: bool, wait: bool, verbose: int, as_json: bool) -> 
     """
     from proctor.cli.run import carry_out
     from proctor.runs.coordinator import unfinished
-    from proctor.runs.running import reopen
+    from proctor.runs.running import reopen, with_budgets
     from proctor.settings import load_settings
     from proctor.store.open import open_store
 
     settings = load_settings()
     if wait and errors:
         raise click.UsageError("--errors changes the run, so it cannot --wait for another process to end")
-    job = reopen(run, settings, wait=wait)
+    job = with_budgets(reopen(run, settings, wait=wait), budgets)
     with open_store(settings.store_url) as store:
         lost = store.reopen_lost(job.info.id) if errors else 0
         missing = unfinished(store, job.info.id)

@@ -11,6 +11,7 @@ from proctor.cli.spec_options import SpecRequest, show_spec, takes_spec
 from proctor.errors import Exit
 
 if TYPE_CHECKING:
+    from proctor.engine.stop import Stop
     from proctor.model.trial import RunStatus
     from proctor.runfolder.read import RunData
     from proctor.runs.running import ReadyRun
@@ -24,8 +25,15 @@ if TYPE_CHECKING:
 @click.option(
     "-v", "--verbose", count=True, help="Print a line per trial; twice: also what agents and tests print."
 )
+@click.option(
+    "--tape",
+    metavar="FILE_OR_RUN",
+    help="Answer the agents from this tape, or from a run's tapes, and ask no provider.",
+)
 @click.option("--json", "as_json", is_flag=True, help="Print the run's summary as JSON.")
-def command(request: SpecRequest, output_dir: Path | None, verbose: int, as_json: bool) -> int:
+def command(
+    request: SpecRequest, output_dir: Path | None, verbose: int, tape: str | None, as_json: bool
+) -> int:
     """Run a SPEC file, or tasks without one: proctor run -t tasks/hello -a oracle.
 
     Ctrl-C once finishes what runs and saves; twice stops now and still saves.
@@ -47,6 +55,8 @@ def command(request: SpecRequest, output_dir: Path | None, verbose: int, as_json
         read_rules(spec.gates, file=str(request.spec_file or ""))
     if output_dir:
         spec = replace(spec, output_dir=str(output_dir))
+    if tape:
+        spec = replace(spec, tape=tape)
     if request.print_spec:
         show_spec(spec)
         return Exit.OK
@@ -54,8 +64,16 @@ def command(request: SpecRequest, output_dir: Path | None, verbose: int, as_json
     return carry_out(job, verbose=verbose, as_json=as_json)
 
 
-def bring_to_end(job: ReadyRun, *, verbose: int, quiet: bool, done: int = 0, wait: bool = False) -> RunStatus:
-    """Execute a job with a live display and with signals heard."""
+def bring_to_end(
+    job: ReadyRun,
+    *,
+    verbose: int,
+    quiet: bool,
+    done: int = 0,
+    wait: bool = False,
+    stop: Stop | None = None,
+) -> RunStatus:
+    """Execute a job with a live display and with signals heard; `stop` then says why it ended early."""
     import asyncio
 
     from proctor.cli.live import Live
@@ -66,6 +84,7 @@ def bring_to_end(job: ReadyRun, *, verbose: int, quiet: bool, done: int = 0, wai
     from proctor.runs.running import execute
     from proctor.verdicts.rollouts.words import plural
 
+    asked = stop or Stop()
     shown: Live | TaskLive
     if job.spec.tasks:
         shown = TaskLive(job.plan.trials, done=done, verbose=verbose, quiet=quiet)
@@ -77,16 +96,19 @@ def bring_to_end(job: ReadyRun, *, verbose: int, quiet: bool, done: int = 0, wai
 
         def heard(requests: int) -> None:
             live.say(
-                "stopping after the running trials; press Ctrl-C again to stop now"
+                f"{asked.reason}; no more trials begin, those that run are finished"
+                if requests == 1 and asked.reason
+                else "stopping after the running trials; press Ctrl-C again to stop now"
                 if requests == 1
                 else "stopping now; finished trials are saved"
             )
 
+        asked.on_request = heard
+
         async def go() -> RunStatus:
-            stop = Stop(heard)
-            with stop.on_signals():
+            with asked.on_signals():
                 streams = live.logged if isinstance(live, TaskLive) and verbose > 1 and not quiet else None
-                return await execute(job, listener=live, stop=stop, on_log=streams, wait=wait)
+                return await execute(job, listener=live, stop=asked, on_log=streams, wait=wait)
 
         if job.info.host_root:
             live.say(HOST_ROOT)
@@ -102,12 +124,14 @@ def carry_out(job: ReadyRun, *, verbose: int, as_json: bool, done: int = 0, wait
 
     from proctor.cli.gate import gate_run, show
     from proctor.cli.table import print_json
+    from proctor.engine.stop import Stop
     from proctor.model.trial import RunStatus
     from proctor.render.results.gate import gate
     from proctor.runfolder.read import RunData
     from proctor.verdicts.run.summary import summary
 
-    status = bring_to_end(job, verbose=verbose, quiet=as_json, done=done, wait=wait)
+    stop = Stop()
+    status = bring_to_end(job, verbose=verbose, quiet=as_json, done=done, wait=wait, stop=stop)
     data = RunData.from_folder(job.folder)
     if not as_json:
         from proctor.cli.table import print_document
@@ -125,9 +149,19 @@ def carry_out(job: ReadyRun, *, verbose: int, as_json: bool, done: int = 0, wait
         print(f"run {job.info.id} was cancelled; finished trials are saved", file=sys.stderr)
         return Exit.INTERRUPTED
     if status is RunStatus.INTERRUPTED:
-        print(f"interrupted; continue with: proctor resume {job.info.id}", file=sys.stderr)
+        print(_how_to_go_on(job, stop), file=sys.stderr)
         return Exit.INTERRUPTED
     return judged.exit_code if judged else exit_code(data)
+
+
+def _how_to_go_on(job: ReadyRun, stop: Stop) -> str:
+    """What to do after an interruption, or when a budget is spent."""
+    if not stop.reason:
+        return f"interrupted; continue with: proctor resume {job.info.id}"
+    return (
+        f"stopped: {stop.reason}. Finished trials are saved. With a larger budget (for the run --budget-usd, "
+        f"--budget-tokens or --budget-requests) continue with: proctor resume {job.info.id}"
+    )
 
 
 def exit_code(data: RunData) -> Exit:

@@ -16,7 +16,7 @@ class Stop:
         self.reason = ""
         """Why no more trials begin, where no person asked for it."""
         self._changed = asyncio.Event()
-        self._on_request = on_request
+        self.on_request = on_request
 
     @property
     def draining(self) -> bool:
@@ -32,8 +32,8 @@ class Stop:
         """Ask once more."""
         self.requests += times
         self._changed.set()
-        if self._on_request:
-            self._on_request(self.requests)
+        if self.on_request:
+            self.on_request(self.requests)
 
     def drain(self, reason: str) -> None:
         """Start nothing new, for a reason of the run's own."""

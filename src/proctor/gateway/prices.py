@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import tomllib
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, fields
 from fnmatch import fnmatchcase
 from pathlib import Path
@@ -75,6 +75,10 @@ class Prices:
             more, named = _read(extra)
             models, version = more | models | more, f"{version}+{named or extra.name}"
         return cls(models, version)
+
+    def names(self) -> Iterable[str]:
+        """The models of the table."""
+        return self._models
 
     def of(self, model: str) -> Price | None:
         """The price of a model by its full name; None: unknown. A router's models cost what theirs cost."""

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import io
 import json
 import math
 from collections.abc import Callable, Mapping
 from typing import Any
 
+from proctor.errors import UsageError
 from proctor.model.outcome import ENVIRONMENT_BROKEN, Outcome, from_reward
 from proctor.model.record import Artifact, AttemptRecord, AttemptRow
 from proctor.quantity import number
@@ -193,13 +195,35 @@ class Evidence:
                 )
             return
         steps = [step for step in document["steps"] if isinstance(step, dict)]
-        for name in ("prompt_tokens", "completion_tokens", "cost_usd"):
+        if "models" in usage:
+            self._tapes(row, by_name)
+        for name in () if "models" in usage else ("prompt_tokens", "completion_tokens", "cost_usd"):
             total = math.fsum(
                 amount for step in steps if (amount := number(_mapping(step.get("metrics")).get(name)))
             )
             self._value(row, f"usage.{name}", usage.get(name), total, "the trajectory's steps give")
         calls = sum(len(made) for step in steps if isinstance(made := step.get("tool_calls"), list))
         self._value(row, "usage.tool_calls", usage.get("tool_calls"), calls, "the trajectory's steps give")
+
+    def _tapes(self, row: AttemptRow, by_name: Mapping[str, str]) -> None:
+        """Tokens that the gateway counted, from the answers on the attempt's tapes."""
+        from proctor.gateway.tape import Tape
+
+        names = [name for name in by_name if name.startswith("tape")]
+        read = [data for name in names if (data := self._read(by_name[name])) is not None]
+        if not read or len(read) < len(names):
+            self._found.note("some tapes were left out or cannot be read; token counts are not verified")
+            return
+        try:
+            used = [
+                entry.usage for data in read for entry in Tape.read(io.BytesIO(data)).entries if entry.usage
+            ]
+        except UsageError as error:
+            self._found.note(f"a tape cannot be read: {error}")
+            return
+        for name in ("prompt_tokens", "completion_tokens"):
+            total = sum(getattr(each, name) for each in used)
+            self._value(row, f"usage.{name}", row.record.usage.get(name), total, "the tape gives")
 
     def _value(self, row: AttemptRow, name: str, recorded: Any, expected: Any, source: str) -> None:
         self._found.value(

@@ -217,3 +217,44 @@ def identity(trial: PlannedTrial) -> str:
     return canonical_json(
         [trial.body, trial.subject, trial.agent, trial.model, dict(trial.overrides), trial.rollout]
     )
+
+
+# What there is
+
+
+def known_providers(settings: Settings) -> list[dict[str, Any]]:
+    """Every provider: its address, its APIs, where its key is and what is missing. Never the key."""
+    from proctor.gateway.providers import Providers
+
+    return [
+        {
+            "name": each.name,
+            "base_url": each.base_url,
+            "apis": sorted(each.apis),
+            "key": each.key_env or ("PROCTOR_MODEL_API_KEY" if each.name == "local" else ""),
+            "has_key": bool(each.key),
+            "missing": each.lacks(),
+        }
+        for each in Providers.load(settings)
+    ]
+
+
+def known_models(settings: Settings) -> list[dict[str, Any]]:
+    """Models with a price, and those that runs of the store have called; what is None is unknown."""
+    prices = _prices(settings)
+    with open_store(settings.store_url, create=False) as store:
+        called = store.spending.calls_by_model()
+    found = []
+    for name in sorted({*prices.names(), *called}):
+        price = prices.of(name)
+        found.append(
+            {
+                "name": name,
+                **{
+                    key: getattr(price, key, None)
+                    for key in ("input", "output", "cached", "cache_write", "as_of")
+                },
+                "requests": called.get(name, 0),
+            }
+        )
+    return found

@@ -161,6 +161,17 @@ def reopen(ref: str, settings: Settings, *, wait: bool = False) -> ReadyRun:
         return replace(run, info=_with_folder(store, run))
 
 
+def with_budgets(run: ReadyRun, budgets: Mapping[str, Any]) -> ReadyRun:
+    """The run with other budgets, for every worker that goes on with it; those that are None stay."""
+    given = {name: value for name, value in budgets.items() if value is not None}
+    if not given:
+        return run
+    changed = structs.replace(run.info, resolved={**run.info.resolved, **given})
+    with open_store(run.settings.store_url) as store:
+        store.set_resolved(changed)
+    return replace(run, info=changed, spec=replace(run.spec, **given))
+
+
 def _with_folder(store: Store, run: ReadyRun) -> RunInfo:
     """The run with a folder that can be written here: its own, or a new one where that cannot be made."""
     try:

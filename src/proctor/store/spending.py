@@ -48,6 +48,7 @@ SELECT {columns}, count(*), sum(CASE WHEN settled = 0 THEN 1 ELSE 0 END),
   CAST(COALESCE(sum(reasoning_tokens), 0) AS BIGINT), CAST(COALESCE(sum(nano_usd), 0) AS BIGINT)
 FROM model_calls WHERE run_id = :run GROUP BY {columns} ORDER BY {columns}
 """
+_CALLS = "SELECT model, count(*) FROM model_calls GROUP BY model"
 _SUM_NAMES = (
     "requests", "unsettled", "unknown_usage", "unknown_cost", "prompt_tokens", "completion_tokens",
     "cached_tokens", "cache_write_tokens", "reasoning_tokens", "nano_usd",
@@ -164,6 +165,10 @@ class Spending:
         names = (*columns, *_SUM_NAMES)
         found = self._db.read(_SUMS.replace("{columns}", ", ".join(columns)), {"run": run_id})
         return [dict(zip(names, row, strict=True)) for row in found]
+
+    def calls_by_model(self) -> dict[str, int]:
+        """How many calls of each model there were, in all runs."""
+        return {str(model): int(count) for model, count in self._db.read(_CALLS)}
 
     def apply(self, operations: Sequence[Operation]) -> list[Reserved | None]:
         """All of them in one transaction; the answer to each."""

@@ -1,0 +1,94 @@
+"""Run the agents of a stored run again, answered from their tapes: a run of its own, without any provider."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+from msgspec import structs
+
+from proctor.errors import UsageError
+from proctor.model.plan import PlannedTrial
+from proctor.runfolder.read import RunData
+from proctor.runs.models import identity, recorded_tapes
+from proctor.runs.planning import pin_datasets, plan_spec
+from proctor.runs.running import ReadyRun, create
+from proctor.settings import Settings
+from proctor.spec.load import from_mapping
+from proctor.store.open import open_store
+
+SUFFIX = ".replay"
+"""What the name of the new run adds to the name of the first."""
+
+
+def create_replay(
+    run_id: str, settings: Settings, *, trial: PlannedTrial | None = None, recorded_speed: bool = False
+) -> ReadyRun:
+    """A run of the trials that have a tape, or of one of them, with the tasks and agents as they are now."""
+    with open_store(settings.store_url, create=False) as store:
+        info = store.run(run_id)
+    if info.kind != "task":
+        raise UsageError(f"run {info.id} measured experiments; only runs of agents have tapes")
+    spec = from_mapping(info.resolved, file=f"run {info.id}")
+    spec = replace(
+        spec,
+        name=f"{info.name}{SUFFIX}",
+        notes=f"replays the tapes of run {info.id}; no provider was asked",
+        tags=tuple(dict.fromkeys((*info.tags, "replay"))),
+        gates=(),
+        tape=info.id,
+        tape_speed="recorded" if recorded_speed else "full",
+    )
+    spec = pin_datasets(spec, settings)
+    taped = {name for name, tapes in recorded_tapes(info.id, settings).items() if tapes}
+    plan = plan_spec(spec, settings)
+    kept = [
+        each
+        for each in plan.trials
+        if identity(each) in taped and (trial is None or identity(each) == identity(trial))
+    ]
+    if not kept:
+        what = (
+            f"the trial {trial.label} of run {info.id} has" if trial else f"the trials of run {info.id} have"
+        )
+        raise UsageError(f"{what} no tape: its agent did not call models through the gateway")
+    trials = tuple(structs.replace(each, index=at) for at, each in enumerate(kept))
+    written = {"replays": info.id, "spec": dict(info.spec)}
+    return create(spec, written, settings, plan=replace(plan, trials=trials))
+
+
+@dataclass(frozen=True, slots=True)
+class Repeated:
+    """How a trial ended the first time, and in the replay."""
+
+    label: str
+    before: float | None
+    after: float | None
+    divergence: str
+    """The first step at which the agent left its tape, with the difference; empty when it did not."""
+
+    @property
+    def same(self) -> bool:
+        """Whether it came to the same reward without leaving the tape."""
+        return not self.divergence and self.before == self.after
+
+
+def repeated(first: str, data: RunData, settings: Settings) -> Sequence[Repeated]:
+    """Every trial of a replay beside what it was."""
+    with open_store(settings.store_url, create=False) as store:
+        before = {identity(row.trial): row.record for row in store.attempts(first, counted_only=True)}
+    found = []
+    for trial in data.trials:
+        record = trial.counted
+        if record is None:
+            continue
+        diverged = record.failure is not None and record.failure.type == "ReplayDiverged"
+        found.append(
+            Repeated(
+                label=trial.planned.label,
+                before=before[identity(trial.planned)].reward,
+                after=record.reward,
+                divergence=record.failure.message if diverged and record.failure else "",
+            )
+        )
+    return found
