@@ -36,6 +36,9 @@ BUILT_IN = {
     "claude-code": ("proctor.agents.installed.claude_code", "ClaudeCode", "Claude Code by Anthropic"),
     "codex": ("proctor.agents.installed.codex", "Codex", "Codex by OpenAI"),
     "qwen-code": ("proctor.agents.installed.qwen_code", "QwenCode", "Qwen Code by Alibaba"),
+    "gemini-cli": ("proctor.agents.installed.gemini_cli", "GeminiCli", "Gemini CLI by Google"),
+    "aider": ("proctor.agents.installed.aider", "Aider", "Aider by Paul Gauthier"),
+    "opencode": ("proctor.agents.installed.opencode", "OpenCode", "OpenCode by Anomaly"),
     "mini-swe-agent": (
         "proctor.agents.installed.mini_swe_agent",
         "MiniSweAgent",

@@ -24,6 +24,7 @@ HOME = "/var/tmp/proctor-agent"  # noqa: S108 - inside the sandbox
 _LOG = "agent.txt"
 _LOOKUP_TIMEOUT_S = 60.0
 _MOST_RESULT = 64 << 20
+_MOST_TEXT = 1 << 20
 _LOOKUP = 'if [ -n "$1" ] && ! [ -e "$1" ]; then exit 125; fi; shift; exec "$@"'
 _START = """\
 mkdir -p "$PROCTOR_AGENT_HOME"
@@ -71,6 +72,11 @@ class Steps:
         ]
         self.measure(metrics or {})
 
+    def piece(self, text: str) -> None:
+        """More of what the last step says."""
+        if self._step is not None:
+            self._step["message"] += text
+
     def result(self, call: str | None, text: str) -> None:
         """What came of a call of the last step."""
         if self._step is not None:
@@ -104,6 +110,8 @@ class InstalledAgent:
     pins_model = True
     result_file: ClassVar[str] = ""
     """A file that the agent writes when it ends, for those that tell nothing while they work."""
+    tells_events: ClassVar[bool] = True
+    """Whether its output is JSON, a line each; if it is not, it becomes one step."""
 
     def __init__(
         self, *, version: str = "", args: Sequence[str] = (), env: Mapping[str, str] | None = None
@@ -132,8 +140,7 @@ class InstalledAgent:
         return {}
 
     def read(self, event: Event, steps: Steps) -> None:
-        """One line of its output, which is JSON."""
-        raise NotImplementedError
+        """One line of its output, or its result file, which is JSON."""
 
     # What all do alike
 
@@ -213,9 +220,11 @@ class InstalledAgent:
                 user=context.user,
                 timeout_s=context.timeout_s,
                 on_output=lines.output(context),
-                keep_bytes=4096,
+                keep_bytes=4096 if self.tells_events else _MOST_TEXT,
             )
             lines.end()
+            if not (self.tells_events or self.result_file):
+                steps.say(result.stdout.decode(errors="replace"))
             await self._read_result(sandbox, steps)
             await sandbox.exec(["rm", "-rf", HOME], user=context.user, timeout_s=_LOOKUP_TIMEOUT_S)
         finally:
@@ -261,7 +270,7 @@ class Lines:
                 self.too_much = True
                 return
             context.log(_LOG, data)
-            if stream == "stdout" and not self._agent.result_file:
+            if stream == "stdout" and self._agent.tells_events:
                 *lines, self._rest = (self._rest + data).split(b"\n")
                 for line in lines:
                     self._read(line)

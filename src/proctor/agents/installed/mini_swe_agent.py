@@ -18,6 +18,7 @@ class MiniSweAgent(InstalledAgent):
     recipe = PyPI(package="mini-swe-agent", module="minisweagent.run.mini", also=("mcp",))
     apis = ("chat",)
     result_file = f"{HOME}/trajectory.json"
+    tells_events = False
 
     def arguments(self, instruction: str, model: str, context: AgentContext) -> Sequence[str]:  # noqa: ARG002
         """Ask nobody, and end when the work is done."""

@@ -115,6 +115,10 @@ class PyPI:
         copy_python(python, folder / "python")
         say(f"pip installs {self.package} {version}")
         pip_install(folder / "packages", f"{self.package}=={version}", *self.also, python=python.program)
+        compiling = [python.program, "-m", "compileall", "-q", "-j0", str(folder)]
+        subprocess.run(
+            compiling, capture_output=True, check=False
+        )  # some packages have files of other Pythons
         program = folder / PROGRAM
         program.parent.mkdir(exist_ok=True)
         program.write_text(_LAUNCHER.format(module=self.module))
@@ -182,7 +186,7 @@ _C_LIBRARY = re.compile(
 
 
 def copy_python(python: Python, target: Path) -> None:
-    """Its interpreter, its library, and what both are linked to, but for the C library, which the root has."""
+    """Its interpreter, its library, and what both are linked to. The C library is the root's."""
     stdlib = target / "lib" / f"python{python.version}"
     shutil.copytree(python.stdlib, stdlib, ignore=_LEFT_OUT, symlinks=False, ignore_dangling_symlinks=True)
     program = target / "bin/python3"
