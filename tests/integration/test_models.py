@@ -86,7 +86,9 @@ def provided(
         yield served
 
 
-def spec(agent: str = "terminal", model: str = "priced", entry: dict[str, object] | None = None, **more) -> str:
+def spec(
+    agent: str = "terminal", model: str = "priced", entry: dict[str, object] | None = None, **more
+) -> str:
     tasks = [{"path": "task", "agent": agent, "model": model, **(entry or {})}]
     retries = {"provider": 1, "backoff_s": 0}
     data = {"name": "m", "sandbox": {"host_root": True}, "retries": retries, "tasks": tasks, **more}
@@ -231,7 +233,9 @@ def test_a_model_that_does_not_exist_stops_the_run_at_its_start(project, monkeyp
 
 
 def test_an_agent_and_a_provider_that_do_not_fit_are_refused_by_the_plan(project, monkeypatch, capsys):
-    Path("proctor.toml").write_text('[providers.house]\nbase_url = "http://127.0.0.1:9"\napis = ["messages"]\n')
+    Path("proctor.toml").write_text(
+        '[providers.house]\nbase_url = "http://127.0.0.1:9"\napis = ["messages"]\n'
+    )
     assert main(["plan", spec(model="house/large")]) == 2
     assert "agent 'terminal' speaks chat, and 'house/large' is reached by messages" in capsys.readouterr().err
     assert main(["plan", inside(model="house/large"), "--set", "tasks.0.agent_options.apis=[responses]"]) == 2
