@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import contextlib
 import json
-import tempfile
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
@@ -31,19 +30,19 @@ KEY = "sk-fake-key-that-nobody-may-see-0123456789"
 TASK = Path(__file__).parents[2] / "tasks/config-edit"
 SHELLS = ("run_shell_command", "exec_command", "bash", "Bash")
 LOOK = f"""\
-cat /proc/[0-9]*/environ /proc/[0-9]*/cmdline | tr '\0' '\n'
+cat /proc/[0-9]*/environ /proc/[0-9]*/cmdline | tr '\\0' '\\n'
 grep -rsl '{KEY[:6]}[{KEY[6]}]{KEY[7:]}' /app /etc /home /root /tmp /var/tmp | sed 's/^/leak: /'
 """
 """Prints the key where a process or a file has it, and does not have it itself."""
 
 
 @pytest.fixture
-def project(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+def project(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, pytestconfig: pytest.Config) -> Path:
     """A project whose agents are those that all tests of this machine share."""
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("PROCTOR_HOME", str(tmp_path / "home"))
     monkeypatch.setenv("FAKE_KEY", KEY)
-    shared = Path(tempfile.gettempdir()) / "proctor-test-agents"
+    shared = pytestconfig.cache.mkdir("agents")
     for name in AGENTS:
         agent = find_installable(name)
         install(shared, name, agent.version, agent.recipe, print)

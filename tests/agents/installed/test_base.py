@@ -28,11 +28,14 @@ ALL = [Aider, ClaudeCode, Codex, GeminiCli, MiniSweAgent, OpenCode, QwenCode]
 CLAUDE = [
     {"type": "system", "subtype": "init"},
     {"type": "assistant", "message": {
-        "id": "m1", "content": [{"type": "text", "text": "I look."}], "usage": {"input_tokens": 5, "output_tokens": 1}}},
-    {"type": "assistant", "message": {
-        "id": "m1", "content": [{"type": "tool_use", "id": "c1", "name": "shell", "input": {"command": "ls"}}],
+        "id": "m1", "content": [{"type": "text", "text": "I look."}],
         "usage": {"input_tokens": 5, "output_tokens": 1}}},
-    {"type": "user", "message": {"content": [{"type": "tool_result", "tool_use_id": "c1", "content": "a.txt"}]}},
+    {"type": "assistant", "message": {
+        "id": "m1",
+        "content": [{"type": "tool_use", "id": "c1", "name": "shell", "input": {"command": "ls"}}],
+        "usage": {"input_tokens": 5, "output_tokens": 1}}},
+    {"type": "user", "message": {
+        "content": [{"type": "tool_result", "tool_use_id": "c1", "content": "a.txt"}]}},
     {"type": "assistant", "message": {"id": "m2", "content": [{"type": "text", "text": "Done."}],
         "usage": {"input_tokens": 7, "cache_read_input_tokens": 3, "output_tokens": 1}}},
     {"type": "result", "usage": {"input_tokens": 12, "cache_read_input_tokens": 3, "output_tokens": 20}},
@@ -40,7 +43,8 @@ CLAUDE = [
 CODEX = [
     {"type": "item.completed", "item": {"id": "1", "type": "agent_message", "text": "I look."}},
     {"type": "item.completed", "item": {
-        "id": "c1", "type": "command_execution", "command": "ls", "aggregated_output": "a.txt", "exit_code": 0}},
+        "id": "c1", "type": "command_execution", "command": "ls",
+        "aggregated_output": "a.txt", "exit_code": 0}},
     {"type": "item.completed", "item": {"id": "3", "type": "agent_message", "text": "Done."}},
     {"type": "turn.completed", "usage": {"input_tokens": 15, "cached_input_tokens": 3, "output_tokens": 20}},
 ]  # fmt: skip

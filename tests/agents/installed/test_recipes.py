@@ -40,7 +40,7 @@ def test_a_package_of_npm_works_after_its_folder_was_moved(tmp_path, package):
 
 @pytest.mark.needs("npm")
 def test_a_package_without_the_program_is_refused(tmp_path, package):
-    with pytest.raises(FetchError, match="tiny-agent .* has no bin/other"):
+    with pytest.raises(FetchError, match=r"tiny-agent .* has no bin/other"):
         Npm(package="tiny-agent", program="bin/other").build(tmp_path, package, print)
 
 
@@ -61,7 +61,7 @@ def test_a_python_is_chosen_by_its_version(tmp_path):
     own = sys.version_info[:2]
     assert find_python(own, own).version == "{}.{}".format(*own)
     assert find_python((3, 98), (3, 99)) is None
-    with pytest.raises(UsageError, match="needs a Python from 3.98 to 3.99, and none was found here"):
+    with pytest.raises(UsageError, match=r"needs a Python from 3\.98 to 3\.99, and none was found here"):
         PyPI(package="p", module="p", pythons=((3, 98), (3, 99))).build(tmp_path, "1", print)
 
 

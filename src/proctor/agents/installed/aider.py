@@ -25,7 +25,7 @@ class Aider(InstalledAgent):
             "--yes-always", "--no-check-update", "--no-analytics", "--no-show-model-warnings", "--no-pretty",
             "--no-git", "--no-detect-urls", "--no-show-release-notes", "--no-gitignore",
             *(word for each in kept for word in (each, f"{HOME}/{each.strip('-')}.md")),
-            "--model", f"openai/{model}", f"--message={instruction}",
+            "--model", f"openai/{model}", "--weak-model", f"openai/{model}", f"--message={instruction}",
         ]  # fmt: skip
 
     def environment(self, model: str, context: AgentContext) -> Mapping[str, str]:  # noqa: ARG002
