@@ -7,8 +7,10 @@ import os
 import shutil
 import ssl
 import subprocess
+import sys
 import tempfile
 from collections.abc import AsyncIterator, Callable, Iterator
+from functools import cache
 from pathlib import Path
 
 import pytest
@@ -34,6 +36,18 @@ def _namespaces() -> bool:
     return not obstacle()
 
 
+@cache
+def _registries() -> bool:
+    """Whether npm and pip can fetch packages here."""
+    asked = (
+        ["npm", "view", "left-pad", "version"],
+        [sys.executable, "-m", "pip", "index", "versions", "six"],
+    )
+    return bool(shutil.which("npm")) and all(
+        not subprocess.run(each, capture_output=True, timeout=60, check=False).returncode for each in asked
+    )
+
+
 COMPONENTS: dict[str, Callable[[], bool]] = {
     "bubblewrap": _namespaces,
     "docker-registry": lambda: bool(shutil.which("docker-registry")),
@@ -41,6 +55,7 @@ COMPONENTS: dict[str, Callable[[], bool]] = {
     "chromium": lambda: bool(shutil.which("chromium")),
     "git": lambda: bool(shutil.which("git")),
     "memray": lambda: importlib.util.find_spec("memray") is not None,
+    "npm": lambda: bool(shutil.which("npm")),
     "pandas": lambda: importlib.util.find_spec("pandas") is not None,
     "podman": lambda: bool(shutil.which("podman")),
     "polars": lambda: importlib.util.find_spec("polars") is not None,
@@ -48,6 +63,7 @@ COMPONENTS: dict[str, Callable[[], bool]] = {
     "postgres": _postgres,
     "pyarrow": lambda: importlib.util.find_spec("pyarrow") is not None,
     "pyinstrument": lambda: importlib.util.find_spec("pyinstrument") is not None,
+    "registries": _registries,
     "root": lambda: os.geteuid() == 0,
     "slirp4netns": lambda: bool(shutil.which("slirp4netns")) and Path("/dev/net/tun").exists(),
     "tmux": lambda: bool(shutil.which("tmux")),

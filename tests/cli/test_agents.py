@@ -73,3 +73,36 @@ def test_agents_of_other_packages_are_listed_and_a_broken_one_says_why(outside, 
     assert found["careful"].version == "7"
     assert found["nop"].source == "built in"
     assert make_agent("careful", {"patience": 3}).name == "careful"
+
+
+def test_an_agent_is_installed_listed_and_removed(capsys, monkeypatch, tmp_path):
+    class Recipe:
+        def build(self, folder, version, say):
+            (folder / "agent").write_text("#!/bin/sh\n")
+
+        def argv(self, folder):
+            return [f"{folder}/agent"]
+
+    monkeypatch.setenv("PROCTOR_HOME", str(tmp_path))
+    monkeypatch.setattr("proctor.agents.installed.codex.Codex.recipe", Recipe())
+    assert main(["agents", "install", "codex"]) == 0
+    assert main(["agents", "install", "codex", "--version", "0.1.0"]) == 0
+    assert "codex 0.1.0 is installed" in capsys.readouterr().out
+    assert main(["agents", "--json"]) == 0
+    found = {each["name"]: each for each in json.loads(capsys.readouterr().out)}
+    assert sorted(each["version"] for each in found["codex"]["installed"]) == [
+        "0.1.0",
+        found["codex"]["version"],
+    ]
+    assert (found["codex"]["apis"], found["nop"]["installed"]) == (["responses"], [])
+    assert any("proctor agents install qwen-code" in each for each in found["qwen-code"]["missing"])
+    assert main(["agents", "remove", "codex", "--version", "0.1.0"]) == 0
+    assert main(["agents", "remove", "codex", "--version", "0.1.0"]) == 2
+    assert "codex 0.1.0 is not installed" in capsys.readouterr().err
+
+
+def test_only_agents_that_need_it_are_installed(capsys):
+    assert main(["agents", "install", "nop"]) == 2
+    assert "needs no installation; those that do are claude-code, codex" in capsys.readouterr().err
+    assert main(["agents", "install", "codex", "--version", "latest"]) == 2
+    assert "'latest' is not a version" in capsys.readouterr().err

@@ -24,7 +24,9 @@ def every_command():
 def parse(words: list[str]) -> click.Context:
     """Read a command line as click would, and execute nothing."""
     command, context = group, click.Context(group, info_name="proctor")
-    while isinstance(command, click.Group):
+    while isinstance(command, click.Group) and not (
+        command.invoke_without_command and (not words or words[0].startswith("-"))
+    ):
         name, *words = words
         command = command.get_command(context, name)
         assert command is not None, name

@@ -8,11 +8,16 @@ from dataclasses import dataclass
 from importlib import import_module
 from importlib.metadata import EntryPoint, entry_points
 from types import NoneType, UnionType
-from typing import Any, Union, cast, get_args, get_origin, get_type_hints
+from typing import TYPE_CHECKING, Any, Union, cast, get_args, get_origin, get_type_hints
 
 from proctor.agents.base import API_NAMES, Agent
 from proctor.errors import NotFoundError, ProctorError, UsageError
+from proctor.settings import load_settings
 from proctor.spec.node import nearest
+
+if TYPE_CHECKING:
+    from proctor.agents.installed.base import InstalledAgent
+    from proctor.agents.installed.folders import Installed
 
 BUILT_IN = {
     "oracle": ("proctor.agents.oracle", "Oracle", "runs the task author's own solution"),
@@ -27,6 +32,17 @@ BUILT_IN = {
         "proctor.agents.terminal",
         "Terminal",
         "a model with a shell",
+    ),
+    "claude-code": ("proctor.agents.installed.claude_code", "ClaudeCode", "Claude Code by Anthropic"),
+    "codex": ("proctor.agents.installed.codex", "Codex", "Codex by OpenAI"),
+    "qwen-code": ("proctor.agents.installed.qwen_code", "QwenCode", "Qwen Code by Alibaba"),
+    "gemini-cli": ("proctor.agents.installed.gemini_cli", "GeminiCli", "Gemini CLI by Google"),
+    "aider": ("proctor.agents.installed.aider", "Aider", "Aider by Paul Gauthier"),
+    "opencode": ("proctor.agents.installed.opencode", "OpenCode", "OpenCode by Anomaly"),
+    "mini-swe-agent": (
+        "proctor.agents.installed.mini_swe_agent",
+        "MiniSweAgent",
+        "mini-swe-agent by the makers of SWE-bench",
     ),
 }
 """Name → module, class, one line of help."""
@@ -185,6 +201,8 @@ class AgentInfo:
     """What of that is not there; nothing: it can run here."""
     apis: tuple[str, ...] = ()
     """The APIs by which it calls models; nothing: it calls none."""
+    installed: tuple[Installed, ...] = ()
+    """The versions of it on this machine, for one that `proctor agents install` installs."""
 
     @property
     def ready(self) -> bool:
@@ -217,6 +235,9 @@ def describe(name: str, source: str, provided: Collection[str]) -> AgentInfo:
             missing.append(
                 f"no provider of {' or '.join(apis)} is ready: set PROCTOR_MODEL_BASE_URL or a key"
             )
+    here = _installed_versions(found)
+    if here is not None and not any(each.version == found.version for each in here):
+        missing.append(f"{found.version} is not installed: run 'proctor agents install {name}'")
     version = getattr(found, "version", "")
     return AgentInfo(
         name=name,
@@ -226,7 +247,30 @@ def describe(name: str, source: str, provided: Collection[str]) -> AgentInfo:
         needs=tuple(needs),
         missing=tuple(missing),
         apis=apis,
+        installed=tuple(here or ()),
     )
+
+
+def find_installable(name: str) -> type[InstalledAgent]:
+    """An agent that can be installed; UsageError for another one."""
+    found = find_class(name)
+    if not _is_installable(found):
+        names = ", ".join(each for each in BUILT_IN if _is_installable(find_class(each)))
+        raise UsageError(f"agent '{name}' needs no installation; those that do are {names}")
+    return cast("type[InstalledAgent]", found)
+
+
+def _is_installable(found: Any) -> bool:
+    return hasattr(found, "recipe") and hasattr(found, "binds")
+
+
+def _installed_versions(found: Any) -> list[Installed] | None:
+    """The versions of an agent that are on this machine; None for one that is not installed at all."""
+    if not _is_installable(found):
+        return None
+    from proctor.agents.installed.folders import versions
+
+    return versions(load_settings().cache_dir, found.name)
 
 
 def _required(found: Any) -> list[str]:

@@ -25,7 +25,12 @@ EXAMPLES = {
     "worker": ("proctor worker --run latest --parallel 4", "proctor worker --until-idle"),
     "cancel": ("proctor cancel latest",),
     "perf": ("proctor perf --episodes 100 --workers 4",),
-    "agents": ("proctor agents", "proctor agents --json"),
+    "agents": ("proctor agents", "proctor agents --json", "proctor agents install claude-code"),
+    "agents install": (
+        "proctor agents install claude-code",
+        "proctor agents install codex --version 0.166.0",
+    ),
+    "agents remove": ("proctor agents remove codex",),
     "models": ("proctor models", "proctor models --json"),
     "replay": ("proctor replay latest", "proctor replay latest 0 --recorded-speed -v"),
     "provider": (

@@ -32,7 +32,7 @@ GROUPS = {
         "perf": "Measure Proctor itself on many small episodes.",
     },
     "Agents and tasks": {
-        "agents": "List agents, and whether each can run here.",
+        "agents": "List agents, whether each can run here, and install them.",
         "models": "List providers, whether each is ready, and prices.",
         "replay": "Run agents again from recorded model answers.",
         "provider": "Serve scripted models: for tests, free and offline.",

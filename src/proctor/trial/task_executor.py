@@ -11,7 +11,7 @@ from proctor.model.plan import PlannedTrial
 from proctor.model.record import AttemptRecord, Failure
 from proctor.model.trial import Lease
 from proctor.trial.control import Controls
-from proctor.trial.task.agent import refuse_absent_programs
+from proctor.trial.task.agent import refuse_absent_programs, with_agent
 from proctor.trial.task.prepare import TaskTrialPlan
 from proctor.trial.task.sandboxes import NextSandbox, Started, sandbox_request
 from proctor.trial.task.setting import TaskSetting, environment
@@ -67,7 +67,7 @@ class TaskExecutor:
     async def _start_ahead(self, trial: PlannedTrial) -> Started | None:
         setting, plan = self.setting, self.plans(trial)
         env = environment(setting, plan)  # first: without its variables no image is needed
-        root = await setting.make_root(plan.task)
+        root = with_agent(await setting.make_root(plan.task), plan.agent)
         if root.compose:  # its companions would run for as long as it waits
             return None
         request = sandbox_request(setting, plan.task, trial, root, env, suffix="next")

@@ -31,7 +31,7 @@ from proctor.sandbox.base import Limits, Root, Sandbox, SandboxRequest
 from proctor.trial.collect import base_of
 from proctor.trial.progress import LiveEvents, Logs, Phases
 from proctor.trial.task import blame
-from proctor.trial.task.agent import begin_trajectory, work
+from proctor.trial.task.agent import begin_trajectory, with_agent, work
 from proctor.trial.task.declared import run_hooks, services_missing
 from proctor.trial.task.models import AttemptModels, RunBudgetSpent, new_token
 from proctor.trial.task.prepare import TaskTrialPlan
@@ -148,7 +148,7 @@ class TaskAttempt:
     async def _work(self) -> None:
         self.env = environment(self.setting, self.plan)
         with self.phases.phase("image"):
-            root = await self.setting.make_root(self.task)
+            root = with_agent(await self.setting.make_root(self.task), self.plan.agent)
         with self.phases.phase("queue"):
             await self.setting.starts.acquire()
         try:

@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Protocol, runtime_checkable
 
@@ -19,7 +20,7 @@ from proctor.errors import ProctorError, SandboxError, UsageError
 from proctor.model.plan import PlannedTrial
 from proctor.model.task import Step, Task
 from proctor.model.trial import Lease
-from proctor.sandbox.base import Sandbox
+from proctor.sandbox.base import Root, Sandbox
 from proctor.trial.task.prepare import TaskTrialPlan
 from proctor.trial.task.ready import starts_something
 from proctor.trial.task.sandboxes import sandbox_request, workdir_of
@@ -111,6 +112,12 @@ def _prior(task: Task, step: Step | None) -> Path | None:
     return task.trajectory if first else None
 
 
+def with_agent(root: Root, agent: object) -> Root:
+    """The root with what the agent brings along, read-only: an agent that is installed on this machine."""
+    binds = getattr(agent, "binds", None)
+    return replace(root, binds={**root.binds, **binds()}) if binds else root
+
+
 _LOOKED_AT = 3
 """Tasks in whose sandboxes a program is looked for before a run starts; one that has it is enough."""
 
@@ -164,7 +171,7 @@ async def _missing(
 
 async def _look(setting: TaskSetting, plan: TaskTrialPlan, agent: NeedsProgram, trial: PlannedTrial) -> str:
     task, env = plan.task, environment(setting, plan)
-    root = await setting.make_root(task)
+    root = with_agent(await setting.make_root(task), agent)
     if root.compose or starts_something(root.entrypoint) or task.steps:
         return ""  # what is started or set up first may bring the program; each trial looks for itself
     workdir = workdir_of(task, root)
