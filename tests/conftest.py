@@ -54,7 +54,6 @@ COMPONENTS: dict[str, Callable[[], bool]] = {
     "chromium": lambda: bool(shutil.which("chromium")),
     "git": lambda: bool(shutil.which("git")),
     "memray": lambda: importlib.util.find_spec("memray") is not None,
-    "npm": lambda: bool(shutil.which("npm")),
     "pandas": lambda: importlib.util.find_spec("pandas") is not None,
     "podman": lambda: bool(shutil.which("podman")),
     "polars": lambda: importlib.util.find_spec("polars") is not None,
