@@ -232,3 +232,14 @@ def test_the_version_is_part_of_the_agent_and_must_be_one():
     assert (Codex().version, Codex(version="0.1.0").version) == (Codex.version, "0.1.0")
     with pytest.raises(UsageError, match="'latest' is not a version"):
         Codex(version="latest")
+
+
+async def test_a_line_without_an_end_is_passed_over_and_the_next_is_read():
+    context = context_for()
+    steps = Steps(context.trajectory)
+    heard = Lines(Codex(), steps).output(context)
+    for _ in range(10):
+        heard("stdout", b"x" * (1 << 20))
+    heard("stdout", b"the end of it\n" + json.dumps(CODEX[0]).encode() + b"\n")
+    steps.end()
+    assert steps.count == 1

@@ -25,6 +25,8 @@ _LOG = "agent.txt"
 _LOOKUP_TIMEOUT_S = 60.0
 _MOST_RESULT = 64 << 20
 _MOST_TEXT = 1 << 20
+_MOST_LINE = 8 << 20
+"""A longer line is no event; putting it together piece by piece would cost more and more."""
 _LOOKUP = 'if [ -n "$1" ] && ! [ -e "$1" ]; then exit 125; fi; shift; exec "$@"'
 _START = """\
 mkdir -p "$PROCTOR_AGENT_HOME"
@@ -258,6 +260,7 @@ class Lines:
     def __init__(self, agent: InstalledAgent, steps: Steps) -> None:
         self._agent, self._steps = agent, steps
         self._rest = b""
+        self._passes_over = False
         self._seen = 0
         self.too_much = False
 
@@ -271,15 +274,23 @@ class Lines:
                 return
             context.log(_LOG, data)
             if stream == "stdout" and self._agent.tells_events:
-                *lines, self._rest = (self._rest + data).split(b"\n")
-                for line in lines:
-                    self._read(line)
+                self._split(data)
 
         return on_output
 
+    def _split(self, data: bytes) -> None:
+        *lines, self._rest = (self._rest + data).split(b"\n")
+        for line in lines:
+            if not self._passes_over:
+                self._read(line)
+            self._passes_over = False
+        if len(self._rest) > _MOST_LINE:
+            self._rest, self._passes_over = b"", True
+
     def end(self) -> None:
         """The last line need not end."""
-        self._read(self._rest)
+        if not self._passes_over:
+            self._read(self._rest)
         self._rest = b""
 
     def _read(self, line: bytes) -> None:
