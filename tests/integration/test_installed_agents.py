@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import contextlib
 import json
+import re
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
@@ -31,7 +32,7 @@ TASK = Path(__file__).parents[2] / "tasks/config-edit"
 SHELLS = ("run_shell_command", "exec_command", "bash", "Bash")
 LOOK = f"""\
 cat /proc/[0-9]*/environ /proc/[0-9]*/cmdline | tr '\\0' '\\n'
-grep -rsl '{KEY[:6]}[{KEY[6]}]{KEY[7:]}' /app /etc /home /root /tmp /var/tmp | sed 's/^/leak: /'
+grep -rsl '{KEY[:6]}[{KEY[6]}]{KEY[7:]}' /app /etc /home /root /tmp /var/tmp | sed 's/^/leaked: /'
 """
 """Prints the key where a process or a file has it, and does not have it itself."""
 
@@ -95,37 +96,41 @@ def provided(agent: str, **options: Any) -> Iterator[FakeProvider]:
         yield provider
 
 
-def record() -> AttemptRecord:
+def result() -> tuple[AttemptRecord, Path]:
+    """The one attempt, and the folder of its run."""
     with open_store(load_settings().store_url) as store:
-        (row,) = store.attempts(store.run("latest").id)
-        return row.record
+        run = store.run("latest")
+        (row,) = store.attempts(run.id)
+        return row.record, Path(run.folder)
 
 
 @pytest.mark.parametrize("agent", AGENTS)
 def test_a_real_agent_solves_a_task_without_a_network_and_without_a_key(project, agent):
     with provided(agent) as provider:
         assert main(["run", "spec.json"]) == 0
-    found = record()
+    found, folder = result()
     assert (found.outcome, found.reward) == ("passed", 1.0)
     total = provider.total()
     assert found.usage["prompt_tokens"] == total.prompt_tokens > 0
     assert found.usage["completion_tokens"] == total.completion_tokens > 0
-    (trajectory,) = project.rglob("trajectory.json")
+    (trajectory,) = folder.rglob("trajectory.json")
     document = json.loads(trajectory.read_text())
     assert document["agent"]["version"] == find_installable(agent).version
     assert document["final_metrics"]["total_prompt_tokens"] == total.prompt_tokens
     assert [step for step in document["steps"] if step.get("tool_calls")]
-    files = [each for each in project.rglob("*") if each.is_file() and "agents" not in each.parts]
+    kept = (*project.rglob("*"), *folder.rglob("*"))
+    files = [each for each in kept if each.is_file() and "agents" not in each.parts]
+    assert files
     assert [each for each in files if KEY.encode() in each.read_bytes()] == []
     asked = json.dumps(provider.requests)
-    assert "leak: /" not in asked
+    assert re.findall(r"leaked: /\w+", asked) == []  # the script itself has a quote there
     assert KEY not in asked
 
 
 def test_a_provider_that_fails_is_not_the_agents_zero(project):
     with provided("qwen-code", faults=[Fault(status=500, times=10_000)]):
         assert main(["run", "spec.json"]) == 4
-    assert record().outcome == "provider_error"
+    assert result()[0].outcome == "provider_error"
 
 
 def test_an_agent_that_is_not_installed_starts_nothing(project, capsys):
