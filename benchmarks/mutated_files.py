@@ -68,7 +68,8 @@ TASKS = {
 
 def bases() -> list[Any]:
     """The specs that are damaged: those of the repository, and two with most keys."""
-    files = [*sorted((ROOT / "specs").iterdir()), *sorted((ROOT / "tests/spec/fixtures").iterdir())]
+    folders = (ROOT / "specs", ROOT / "tests/spec/fixtures")
+    files = [file for each in folders for file in sorted(each.iterdir()) if file.is_file()]
     return [FULL, TASKS] * 4 + files + [_tree(each) for each in files]
 
 

@@ -109,7 +109,7 @@ def test_agents_are_offered_where_an_option_takes_one(monkeypatch):
     command = click.Command("try", params=[click.Option(["-a", "--agent"])])
     with_completions(command, "try")
     (param,) = command.params
-    found = param.shell_complete(click.Context(command), "o")
+    found = param.shell_complete(click.Context(command), "or")
     assert [each.value for each in found] == ["oracle"]
 
 

@@ -218,6 +218,17 @@ PROOF: dict[str, dict[str, tuple[str, str]]] = {
 }
 
 
+INSTALLED = "agents/installed/test_base.py"
+GIVEN = "test_every_agent_is_given_the_instruction_the_model_and_no_key_on_its_command_line"
+for _name, (_module, _, _) in BUILT_IN.items():
+    if ".installed." in _module:
+        PROOF["agent options"] |= {
+            f"{_name}.args": (INSTALLED, GIVEN),
+            f"{_name}.env": (INSTALLED, GIVEN),
+            f"{_name}.version": (INSTALLED, "test_the_version_is_part_of_the_agent_and_must_be_one"),
+        }
+
+
 def _options() -> set[str]:
     return {
         f"{name}.{option}"

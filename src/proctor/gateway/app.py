@@ -208,9 +208,12 @@ class Gateway:
     async def _close(self, access: Access | None) -> None:
         for listening, server in self._listeners.pop(access, ()):
             listening.close()
-            for _ in range(_ACCEPTING):
-                await asyncio.sleep(0)
+            await _some_turns()
+            transports = [each.transport for each in server.connections if each.transport]
             await server.shutdown(1.0)
+            for each in transports:
+                each.abort()  # one with something left to say to an agent that is gone would wait for ever
+            await _some_turns()
 
     async def _handle(self, bound: Access | None, request: web.BaseRequest) -> web.StreamResponse:
         route = recognise(request.path)
@@ -341,6 +344,12 @@ def _listed(access: Access, api: Api, name: str) -> web.Response:
     if found is None:
         return error_response(api, 404, f"this attempt has no model '{name[:100]}'", "model_not_found")
     return web.json_response(model_entry(api, found))
+
+
+async def _some_turns() -> None:
+    """Let the event loop finish what it has begun: connections that it accepts or closes."""
+    for _ in range(_ACCEPTING):
+        await asyncio.sleep(0)
 
 
 def _without_key(query: str) -> str:
