@@ -15,6 +15,8 @@ from proctor.model.plan import PlannedTrial
 SCHEMA_VERSION = 1
 WORK = ("agent", "verify")
 """The phases that are a rollout's duration; image, queue, start and the others are the harness's."""
+UNKNOWN_COST = "unknown_cost"
+"""In the use of models: how many calls cost what nobody knows."""
 LATER_FIELDS = ("image", "system_changes", "suspect")
 """Left out where they are empty: rows of earlier versions have none, and must be written as they were."""
 _LASTING = "Lasting"

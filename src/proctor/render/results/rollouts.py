@@ -20,6 +20,7 @@ from proctor.model.document import (
     Text,
     Tone,
 )
+from proctor.model.record import UNKNOWN_COST
 from proctor.quantity import MISSING
 from proctor.render.results.cells import (
     amount_cell,
@@ -35,7 +36,7 @@ from proctor.render.results.matrix import matrix
 from proctor.runfolder.read import RunData
 from proctor.verdicts.rollouts.evidence import Evidence, UsedImage, evidence, reasons
 from proctor.verdicts.rollouts.scores import ArmScore, Rollouts, middle, rollouts
-from proctor.verdicts.rollouts.table import UNKNOWN_COST, USAGE
+from proctor.verdicts.rollouts.table import USAGE
 from proctor.verdicts.rollouts.words import (
     STABILITY,
     claim_of,

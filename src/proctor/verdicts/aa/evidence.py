@@ -9,6 +9,7 @@ from typing import Any
 from proctor.analysis.aa import GATE, Call, alarm_rate
 from proctor.analysis.compare import paired_scores
 from proctor.analysis.times import Noise
+from proctor.model.record import UNKNOWN_COST
 from proctor.quantity import number
 from proctor.runfolder.read import RunData
 from proctor.verdicts.aa.certificate import Trial
@@ -68,7 +69,7 @@ def price(data: RunData) -> tuple[float | None, float | None]:
     counted = len(data.finished)
     took = [record.ended_at - record.started_at for record in attempts if record.ended_at > record.started_at]
     costs = [number(record.usage.get("cost_usd")) or 0.0 for record in attempts]
-    if any(record.usage.get("unknown_cost") for record in attempts):
+    if any(record.usage.get(UNKNOWN_COST) for record in attempts):
         costs = []
     seconds = sum(took) / counted if counted and took else None
     return seconds, sum(costs) / counted if counted and sum(costs) > 0 else None

@@ -12,7 +12,7 @@ from typing import Any
 from proctor.analysis.estimate import Denominators, TaskRewards, denominators
 from proctor.model.describe import describe
 from proctor.model.outcome import Blame, Outcome
-from proctor.model.record import AttemptRecord
+from proctor.model.record import UNKNOWN_COST, AttemptRecord
 from proctor.model.run import RunInfo
 from proctor.quantity import number
 from proctor.runfolder.files import encode
@@ -334,7 +334,7 @@ def _totals(data: RunData) -> dict[str, float | None]:
     for name in _TOTALS:
         amounts = [value for record in records if (value := number(record.usage.get(name))) is not None]
         found[name] = math.fsum(amounts) if amounts else None
-    if any(record.usage.get("unknown_cost") for record in records):
+    if any(record.usage.get(UNKNOWN_COST) for record in records):
         found["cost_usd"] = None
     used = [found["prompt_tokens"], found["completion_tokens"]]
     found["tokens_used"] = (

@@ -14,7 +14,7 @@ from proctor.model.arms import arm_of, distinct, options_apart, shown_options, w
 from proctor.model.canonical import canonical_json
 from proctor.model.outcome import Blame, Outcome
 from proctor.model.plan import PlannedTrial
-from proctor.model.record import AttemptRecord
+from proctor.model.record import UNKNOWN_COST, AttemptRecord
 from proctor.model.secret import shown
 from proctor.quantity import number
 from proctor.runfolder.read import RunData, TrialResult
@@ -26,8 +26,6 @@ LEDGER = ("peak_memory_bytes", "cpu_s", "throttled_s", "oom_kills", "read_bytes"
 UNKNOWN = "unknown"
 """In place of a number that could not be measured, and in a ledger: quantity → why."""
 USAGE = ("prompt_tokens", "completion_tokens", "cost_usd", "requests", "steps", "tool_calls")
-UNKNOWN_COST = "unknown_cost"
-"""How many calls of models cost what nobody knows."""
 SPENT = ("cost_usd", "peak_memory_bytes", "cpu_s")
 """What is kept of each scored rollout, besides its time."""
 Columns = dict[str, "array[float]"]
