@@ -5,23 +5,29 @@ SHELL := /bin/bash
 unexport PYTHONDONTWRITEBYTECODE
 PY := .venv/bin/python
 SYSTEM_RUN := git iproute2 python3 python3-pytest slirp4netns sqlite3
-SYSTEM_TEST := $(SYSTEM_RUN) aardvark-dns chromium docker-registry hyperfine iptables mmdebstrap netavark podman podman-compose postgresql runc tmux uidmap valgrind
+SYSTEM_TEST := $(SYSTEM_RUN) aardvark-dns chromium docker-registry hyperfine iptables mmdebstrap netavark podman podman-compose postgresql redis-server runc tmux uidmap valgrind
 SYSTEM_BENCH := $(SYSTEM_TEST) bubblewrap
-JOBS ?= 2
+JOBS ?= 3
 
-.PHONY: help setup demo test coverage check bench bench-stats perf-baseline soak docs clean doctor lock keeper keeper-check
+.PHONY: help setup ui demo test coverage check bench bench-stats perf-baseline soak docs clean doctor lock keeper keeper-check
 
 help: ## list what can be made
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## (.*)/  make \1\t\2/' | expand -t 16
 
 setup: ## install what running needs, in .venv
 	@scripts/setup.sh run $(SYSTEM_RUN)
+	@$(PY) scripts/ui.py || true
+
+ui: ## build the web page; `make setup` does so too when ui/ has changed
+	@scripts/setup.sh run
+	@$(PY) scripts/ui.py
 
 demo: setup ## a sweep, a comparison, rollouts and their reports, in under a minute
 	@scripts/demo.sh
 
 test: ## install what the tests need, and run them; COVERAGE=1 holds the coverage bars too
 	@scripts/setup.sh dev $(SYSTEM_TEST)
+	@$(PY) scripts/ui.py packages && $(PY) scripts/ui.py
 	@$(PY) -m compileall -q src
 	@JOBS=$(JOBS) scripts/tests.sh $(if $(COVERAGE),--cov --cov-report=) $(PYTEST_ARGS)
 	@$(if $(COVERAGE),scripts/coverage.sh)
@@ -35,16 +41,18 @@ check: ## lint, types and import layers
 	@.venv/bin/ruff format --check
 	@.venv/bin/mypy
 	@.venv/bin/lint-imports --no-cache
+	@$(PY) scripts/ui.py check
 
 bench: ## Proctor's own benchmarks, side by side with peers
 	@scripts/setup.sh bench $(SYSTEM_BENCH)
 	@for each in harness_cost store_cost start_up precision sandbox_cycle first_rollout task_trials podman_overhead image_pull many_agents \
-	  perf_harness large_run comparison_quality command_timing; do \
+	  perf_harness large_run comparison_quality command_timing page_speed; do \
 	  echo "== benchmarks/$$each.py"; $(PY) benchmarks/$$each.py || exit 1; done
 
 bench-stats: ## what the statistics and the gate promise: simulated suites, and repeated runs on this machine
 	@scripts/setup.sh dev
 	@$(PY) benchmarks/simulated_studies.py
+	@$(PY) benchmarks/race_quality.py
 	@$(PY) benchmarks/gate_quality.py
 	@$(PY) benchmarks/gate_quality.py real
 
@@ -75,5 +83,5 @@ lock: ## pin dependencies anew
 	@scripts/lock.sh
 
 clean: ## remove everything that can be made again
-	rm -rf .venv .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache .coverage* build dist demo
+	rm -rf .venv .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache .coverage* build dist demo ui/node_modules src/proctor/server/static
 	find src tests -name __pycache__ -type d -prune -exec rm -rf {} +

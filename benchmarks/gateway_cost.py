@@ -12,6 +12,8 @@ import asyncio
 import json
 import multiprocessing
 import os
+import secrets
+import socket
 import subprocess
 import tempfile
 import time
@@ -114,25 +116,36 @@ def process(make: Any, *parts: str) -> Iterator[tuple[int, str, str, Connection]
 
 @contextmanager
 def litellm(python: str, upstream: str) -> Iterator[tuple[int, str, str]]:
+    """LiteLLM's proxy. It needs a key of its own; once it has ended it is not waited for."""
     with tempfile.TemporaryDirectory() as folder:
-        config = Path(folder) / "config.yaml"
+        config, said = Path(folder) / "config.yaml", Path(folder) / "said.txt"
         params = {"model": f"openai/{MODEL}", "api_base": upstream, "api_key": "sk-bench"}
         config.write_text(json.dumps({"model_list": [{"model_name": MODEL, "litellm_params": params}]}))
-        command = [str(Path(python).parent / "litellm"), "--config", str(config), "--port", "4199"]
+        with socket.create_server(("127.0.0.1", 0)) as free:
+            port = free.getsockname()[1]
+        token = f"sk-{secrets.token_hex(24)}"
+        command = [str(Path(python).parent / "litellm"), "--config", str(config), "--port", str(port)]
         env = {**os.environ, "LITELLM_LOCAL_MODEL_COST_MAP": "True", "LITELLM_LOG": "ERROR"}
-        child = subprocess.Popen(command, env=env, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+        env["LITELLM_MASTER_KEY"] = token
+        with said.open("wb") as output:
+            child = subprocess.Popen(
+                [*command, "--host", "127.0.0.1"], env=env, stdout=output, stderr=subprocess.STDOUT
+            )
         try:
-            url = "http://127.0.0.1:4199"
-            asyncio.run(answering(f"{url}/health/liveliness"))
-            yield child.pid, f"{url}/v1", "sk-any"
+            url = f"http://127.0.0.1:{port}"
+            asyncio.run(answering(f"{url}/health/liveliness", child, said))
+            yield child.pid, f"{url}/v1", token
         finally:
             child.terminate()
             child.wait(30)
 
 
-async def answering(url: str) -> None:
+async def answering(url: str, child: subprocess.Popen[bytes], said: Path) -> None:
+    """Wait until it does, or say why it never will."""
     async with asyncio.timeout(120), aiohttp.ClientSession() as http:
         while True:
+            if child.poll() is not None:
+                raise SystemExit(f"LiteLLM's proxy ended with {child.returncode}: {said.read_text()[-1000:]}")
             with suppress(aiohttp.ClientError):
                 async with http.get(url) as answer:
                     if answer.status == 200:

@@ -1,8 +1,9 @@
 """The harness against one that spawns a Python process per episode: the same episodes, side by side.
 
-Both run the default scenario, as many episodes at a time, with images built beforehand. The other harness
-starts `proctor run` on a spec of one trial for each episode, as scripts around a command line do. Rounds
-alternate, so that a machine that others use too treats both alike; the table shows medians.
+Both run the default scenario, or that of `--scenario` (step-by-step: specs/episodes/scenario.yaml), as many
+episodes at a time, with images built beforehand. The other harness starts `proctor run` on a spec of one
+trial for each episode, as scripts around a command line do. Rounds alternate, so that a machine that others
+use too treats both alike; the table shows medians.
 """
 
 from __future__ import annotations
@@ -33,9 +34,10 @@ def environment(home: Path) -> dict[str, str]:
     return {**kept, "PROCTOR_HOME": str(home / ".proctor"), "PROCTOR_ROLLOUTS_DIR": str(home / "rollouts")}
 
 
-def run_own(home: Path, episodes: int, workers: int, sandbox: str) -> dict[str, float]:
+def run_own(home: Path, episodes: int, workers: int, sandbox: str, scenario: Path | None) -> dict[str, float]:
     """One `proctor perf`, from the shell's point of view, and what it says of itself."""
     words = ["perf", "--episodes", str(episodes), "--workers", str(workers), "--sandbox", sandbox, "--json"]
+    words += ["--scenario", str(scenario)] if scenario else []
     began, used = time.perf_counter(), cpu_s()
     done = subprocess.run(
         [*PROCTOR, *words, "--output-dir", str(home / "perf")],
@@ -58,10 +60,10 @@ def run_own(home: Path, episodes: int, workers: int, sandbox: str) -> dict[str, 
     }
 
 
-def one_trial_specs(home: Path, episodes: int, sandbox: str) -> list[Path]:
-    """The default scenario's episodes as specs of one trial each."""
+def one_trial_specs(home: Path, episodes: int, sandbox: str, scenario: Path | None) -> list[Path]:
+    """The scenario's episodes as specs of one trial each."""
     planned = plan_episodes(
-        load_scenario(),
+        load_scenario(scenario),
         episodes=episodes,
         workers=1,
         timeout_s=180.0,
@@ -108,15 +110,16 @@ def main() -> None:
     parser.add_argument("--workers", type=int, default=4)
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--sandbox", default="bubblewrap")
+    parser.add_argument("--scenario", type=Path)
     options = parser.parse_args()
     own: list[dict[str, float]] = []
     spawning: list[dict[str, float]] = []
     with MachinePace() as pace, tempfile.TemporaryDirectory() as scratch:
         home = Path(scratch)
-        specs = one_trial_specs(home, options.episodes, options.sandbox)
-        run_own(home, 6, options.workers, options.sandbox)
+        specs = one_trial_specs(home, options.episodes, options.sandbox, options.scenario)
+        run_own(home, 6, options.workers, options.sandbox, options.scenario)
         for _ in range(options.rounds):
-            own.append(run_own(home, options.episodes, options.workers, options.sandbox))
+            own.append(run_own(home, options.episodes, options.workers, options.sandbox, options.scenario))
             spawning.append(run_spawning(home, specs, options.workers))
     middle = {name: median(each[name] for each in own) for name in own[0]}
     other = {name: median(each[name] for each in spawning) for name in spawning[0]}

@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 import math
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from functools import partial
 
 import numpy as np
@@ -15,7 +15,6 @@ from proctor.analysis.compare import paired_scores
 from proctor.analysis.estimate import score
 from proctor.analysis.naive import SCORE_RULES
 from proctor.analysis.power import Spread, detectable
-from proctor.analysis.sequential import Decision, run_sequence
 from proctor.analysis.times import Noise, Samples, compare_times
 from proctor.analysis.verdict import Verdict
 
@@ -132,28 +131,6 @@ def reach(studies: int, seed: int) -> None:
             print(f"| {tasks} | {rollouts} | {100 * gain:.1f} | {100 * hits / studies:.0f} |", flush=True)
 
 
-def paired_rollouts(
-    generator: np.random.Generator, chances: Array, after: Array, rollouts: int
-) -> Iterator[tuple[bool, bool]]:
-    for at in generator.permutation(np.repeat(np.arange(len(chances)), rollouts)):
-        yield bool(generator.random() < chances[at]), bool(generator.random() < after[at])
-
-
-def sequential(studies: int, seed: int) -> None:
-    print(f"\n## Sequential test, 89 tasks × 5 planned, {studies} studies\n")
-    print("| true change (pp) | called worse (%) | pairs used when worse (%) |\n|---|---|---|")
-    for gain in (0.0, -0.07, -0.14, -0.20):
-        generator = np.random.default_rng([seed, round(-100 * gain)])
-        looks = []
-        for _ in range(studies):
-            chances = chances_of(generator, 0.5, 0.9, 89)
-            after = chances * (1 + 2 * gain)
-            looks.append(run_sequence(paired_rollouts(generator, chances, after, 5), planned=445))
-        worse = [each for each in looks if each.decision is Decision.WORSE]
-        used = 100 * (1 - float(np.mean([each.saved for each in worse]))) if worse else math.nan
-        print(f"| {100 * gain:.0f} | {100 * len(worse) / studies:.1f} | {used:.0f} |", flush=True)
-
-
 def history_noise(generator: np.random.Generator, kind: str, count: int) -> Array:
     noise = generator.normal(0, 0.02, count)
     if kind == "heavy tails":
@@ -218,7 +195,6 @@ SECTIONS: dict[str, tuple[Callable[[int, int], None], int]] = {
     "coverage": (coverage, 2000),
     "comparisons": (comparisons, 1000),
     "reach": (reach, 400),
-    "sequential": (sequential, 1000),
     "changes": (changes, 1000),
     "times": (stored_times, 1000),
 }

@@ -34,3 +34,5 @@ if obstacle=$("$PWD/.venv/bin/python" -c 'from proctor.sandbox.userns import obs
 else
   printf '\nSandboxes do not work here, so the rollouts are left out: %s\n' "$obstacle"
 fi
+
+printf '\n%sAll of it on a page, where new runs are started and watched live:%s\n  PROCTOR_HOME=demo/.proctor .venv/bin/proctor serve --open\n' "$BOLD" "$PLAIN"

@@ -145,7 +145,8 @@ def result() -> type[Struct]:
 
 def manifest() -> type[Struct]:
     """`manifest.json`, with what rollouts add to it."""
-    said = [("execution", _described(Literal["regrade", "vet", "perf", "experiment", "task"] | UnsetType,
+    ways = Literal["regrade", "vet", "perf", "race", "judge", "experiment", "task"]
+    said = [("execution", _described(ways | UnsetType,
              "How its trials are executed, where that is not its kind."), UNSET)]  # fmt: skip
     run = published(
         "Run", ("kind", Kind), ("counts", dict[str, Count]), *said,

@@ -15,6 +15,10 @@ from pathlib import Path
 
 import pytest
 from hypothesis import HealthCheck, settings
+from tests.postgres import migrated_postgres, postgres_server, postgres_url, store_url
+
+__all__ = ["migrated_postgres", "postgres_server", "postgres_url", "store_url"]
+"""Fixtures of every test, kept in a file of their own."""
 
 # A busy machine must not fail a property: how long an example takes says nothing about it.
 settings.register_profile(
@@ -61,10 +65,12 @@ COMPONENTS: dict[str, Callable[[], bool]] = {
     "postgres": _postgres,
     "pyarrow": lambda: importlib.util.find_spec("pyarrow") is not None,
     "pyinstrument": lambda: importlib.util.find_spec("pyinstrument") is not None,
+    "redis": lambda: bool(shutil.which("redis-server")),
     "registries": _registries,
     "root": lambda: os.geteuid() == 0,
     "slirp4netns": lambda: bool(shutil.which("slirp4netns")) and Path("/dev/net/tun").exists(),
     "tmux": lambda: bool(shutil.which("tmux")),
+    "web-page": (Path(__file__).parents[1] / "src/proctor/server/static/index.html").is_file,
     "valgrind": lambda: bool(shutil.which("valgrind")),
 }
 

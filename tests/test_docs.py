@@ -8,6 +8,7 @@ import shlex
 import shutil
 import subprocess
 import sys
+import urllib.request
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -38,7 +39,7 @@ def commands_of(page: Path) -> Iterator[list[str]]:
 def workshop(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A project with two commits, some runs in its store and two result files, as a reader would have."""
     folder = tmp_path_factory.mktemp("workshop")
-    for name in ("specs", "experiments.d", "tasks", "deploy"):
+    for name in ("specs", "experiments.d", "tasks", "deploy", "examples/suites"):
         shutil.copytree(ROOT / name, folder / name)
     git = ["git", "-c", "user.name=t", "-c", "user.email=t@example.org"]
     subprocess.run([*git, "init", "-q", "."], cwd=folder, check=True)
@@ -72,6 +73,30 @@ def proctor(words: list[str], cwd: Path, codes: set[int]) -> str:
     return output
 
 
+def answers(words: list[str], cwd: Path) -> None:
+    """A command that serves: it prints its address, answers there, and ends when it is asked to."""
+    words = [each for each in words if each != "--open"]
+    closed = ["--no-open"] if words[0] == "view" else []
+    with subprocess.Popen(
+        [sys.executable, "-m", "proctor.cli.main", *words, *closed, "--port", "0"],
+        cwd=cwd,
+        env={key: value for key, value in os.environ.items() if not key.startswith("PROCTOR_")},
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+    ) as server:
+        try:
+            lines = iter(server.stdout.readline, "") if server.stdout else iter(())
+            line = next(each for each in lines if each.startswith("http"))
+            address = "/".join(line.strip().split("/")[:3])
+            direct = urllib.request.build_opener(urllib.request.ProxyHandler({}))
+            with direct.open(f"{address}/livez", timeout=30) as answer:
+                assert answer.status == 200
+        finally:
+            server.terminate()
+        assert server.wait(30) == 0
+
+
 @pytest.mark.parametrize(
     "page", [each for each in PAGES if list(commands_of(each))], ids=lambda page: page.stem
 )
@@ -79,6 +104,9 @@ def test_every_command_of_a_page_works(page: Path, workshop: Path, tmp_path: Pat
     folder = tmp_path / "project"
     shutil.copytree(workshop, folder, symlinks=True)
     for words in commands_of(page):
+        if words[0] in {"serve", "view"}:
+            answers(words, folder)
+            continue
         quick = QUICK if words[0] == "run" and words[1].endswith(("_baseline.yaml", "_sweep.yaml")) else ()
         proctor([*words, *quick], folder, codes={0, 1, 3})
 

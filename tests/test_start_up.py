@@ -14,7 +14,7 @@ from tests.cli.test_compare import store_run
 from proctor.cli.main import COMMANDS
 
 HEAVY = {"asyncio", "rich", "numpy", "scipy", "sklearn", "sqlalchemy", "alembic", "psutil", "yaml", "psycopg"}
-HEAVY |= {"cryptography", "aiohttp", "resvg_py"}
+HEAVY |= {"cryptography", "aiohttp", "resvg_py", "fastapi", "starlette", "uvicorn", "pydantic"}
 PROBE = """
 import json, sys
 from proctor.cli.main import main
@@ -41,7 +41,17 @@ def modules_after(*arguments: str, cwd: Path) -> set[str]:
 
 
 @pytest.mark.parametrize(
-    "arguments", [("--help",), ("--version",), ("list",), ("list", "--json"), ("ls",), ("ls", "--json")]
+    "arguments",
+    [
+        ("--help",),
+        ("--version",),
+        ("list",),
+        ("list", "--json"),
+        ("ls",),
+        ("ls", "--json"),
+        ("agents",),
+        ("models",),
+    ],
 )
 def test_a_reading_command_imports_nothing_heavy(arguments, tmp_path):
     assert not modules_after(*arguments, cwd=tmp_path) & HEAVY

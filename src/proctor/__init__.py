@@ -7,12 +7,16 @@ if TYPE_CHECKING:
     from proctor.api import Run as Run
     from proctor.api import TrialEvent as TrialEvent
     from proctor.api import compare as compare
+    from proctor.api import get_recommended_config as get_recommended_config
     from proctor.api import run as run
     from proctor.errors import ProctorError as ProctorError
     from proctor.experiments.base import REGISTRY as REGISTRY
     from proctor.experiments.base import Experiment as Experiment
     from proctor.experiments.base import ExperimentContext as ExperimentContext
     from proctor.experiments.base import register_experiment as register_experiment
+    from proctor.experiments.simulation.logged import (
+        configure_for_performance_with_persistence as configure_for_performance_with_persistence,
+    )
     from proctor.instruments.base import Instrument as Instrument
     from proctor.instruments.base import register_instrument as register_instrument
     from proctor.model.spec import Spec as Spec
@@ -33,6 +37,8 @@ _HOMES = {
     "Spec": "proctor.model.spec",
     "TrialEvent": "proctor.api",
     "compare": "proctor.api",
+    "configure_for_performance_with_persistence": "proctor.experiments.simulation.logged",
+    "get_recommended_config": "proctor.api",
     "load": "proctor.tables.frame",
     "register_experiment": "proctor.experiments.base",
     "register_instrument": "proctor.instruments.base",

@@ -1,4 +1,4 @@
-"""`proctor.run` and `proctor.compare`: what the commands of the same names do, for scripts and notebooks.
+"""`proctor.run`, `proctor.compare` and the recommended configuration, for scripts and notebooks.
 
 A run is executed in a thread of its own, because a notebook has an event loop already and a script has none.
 """
@@ -28,8 +28,10 @@ from proctor.settings import Settings, load_settings
 from proctor.tables.columns import Kind
 
 if TYPE_CHECKING:
+    from proctor.experiments.simulation.logged import LoggedSimulation
     from proctor.verdicts.compare.judge import Comparison
     from proctor.verdicts.gate.verdict import GateResult
+    from proctor.verdicts.recommended import Measurement
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -313,3 +315,36 @@ def compare(
 
 def _ref(side: Run | str | Path) -> str:
     return str(side.folder if isinstance(side, Run) else side)
+
+
+def get_recommended_config(
+    num_agents: int = 30,
+    num_steps: int = 100,
+    *,
+    explain: Callable[[str], object] | None = None,
+    settings: Settings | None = None,
+) -> LoggedSimulation:
+    """How to keep the log of a simulation of that size, as measured; UsageError outside what was measured.
+
+    The measurement is the newest complete run of `specs/recommended_config.yaml` in the store, otherwise the
+    one that comes with Proctor. `explain` gets the sentences that say what was chosen and from which run.
+    """
+    from proctor.verdicts.recommended import recommend
+
+    found = recommend(recommended_measurement(settings), num_agents, num_steps)
+    if explain is not None:
+        explain(found.text)
+    return found.config
+
+
+def recommended_measurement(settings: Settings | None = None) -> Measurement:
+    """The measurement that recommendations rest on here."""
+    from proctor.store.open import open_store
+    from proctor.verdicts.recommended import RUN_NAME, of_run, packaged
+
+    settings = settings or load_settings()
+    with open_store(settings.store_url, create=False) as store:
+        for info in store.runs(name=RUN_NAME, status=RunStatus.DONE):
+            with suppress(UsageError):
+                return of_run(RunData.from_store(store, info.id))
+    return packaged()

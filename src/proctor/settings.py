@@ -62,6 +62,42 @@ class Settings:
     day_budget_requests: int | None = None
     """The most calls of models that all runs of the store may make in a day."""
 
+    serve_parallel: int = 0
+    """How many trials `proctor serve` executes at a time, over all runs; 0: one for each processor."""
+    serve_rate: float = 100.0
+    """Requests a second that one token may make of a server, on average; bursts may be five times that."""
+    serve_hosts: tuple[str, ...] = ()
+    """Host names under which a server answers, besides its address and loopback's."""
+
+    serve_url: str = ""
+    """Address under which people reach the server, for links in webhooks and comments; empty: no links."""
+    webhook_allow: tuple[str, ...] = ()
+    """Addresses, ranges and names outside the internet that the webhooks of a server may reach."""
+
+    url: str = ""
+    """Address of a Proctor server that commands talk to; `local` or empty: the store of this machine."""
+    token: str = ""
+    """Token for that server."""
+    login_file: Path = Path("~/.config/proctor/servers.json")
+    """The file in which `proctor login` keeps servers and tokens; only its owner may read it."""
+
+    oidc_issuer: str = ""
+    """OpenID Connect issuer through which people sign in to a server; empty: with tokens only."""
+    oidc_client_id: str = ""
+    """The name under which the server is registered with the issuer."""
+    oidc_client_secret: str = ""
+    """The server's own secret with the issuer; empty for a public client."""
+    oidc_scopes: tuple[str, ...] = ("openid", "email", "profile")
+    """What the server asks the issuer for."""
+    oidc_user_claim: str = "email"
+    """The claim that names a user; `email` counts only when the issuer has verified it."""
+    oidc_groups_claim: str = "groups"
+    """The claim that lists a user's groups."""
+    oidc_projects: tuple[str, ...] = ()
+    """What groups may do: `GROUP=PROJECT:read+run`; `*=PROJECT` for everybody, `GROUP=*:admin` for admins."""
+    otel_endpoint: str = ""
+    """Address of an OpenTelemetry collector (OTLP over HTTP) to which a server sends traces; empty: none."""
+
     @property
     def store_url(self) -> str:
         """Where the store is."""
@@ -78,7 +114,7 @@ class Settings:
         return self.home / "cache"
 
 
-SECRET_FIELDS = frozenset({"model_api_key", "store"})
+SECRET_FIELDS = frozenset({"model_api_key", "oidc_client_secret", "store", "token"})
 _MOST_BYTES = 1 << 20
 _ALIASES = {"SANDBOX_BACKEND": "sandbox"}
 

@@ -7,7 +7,7 @@ import json
 import pytest
 
 from proctor.agents import atif
-from proctor.agents.terminal import remembered
+from proctor.agents.terminal.beginning import remembered
 from proctor.agents.trajectory import Trajectory
 
 CALL = {"tool_call_id": "c1", "function_name": "bash", "arguments": {"command": "ls"}}

@@ -50,7 +50,7 @@ async def test_commands_come_in_order_with_a_pause_before_each(recorded, monkeyp
         waits.append(seconds)
         await real(0)
 
-    monkeypatch.setattr("proctor.agents.replay.asyncio.sleep", sleep)
+    monkeypatch.setattr("asyncio.sleep", sleep)
     commands, result, trajectory = await replayed(Replay(trajectory=str(recorded), pause_s=pause_s))
     assert commands == ["echo a", "echo b", "false"]
     assert waits.count(0.25) == (3 if pause_s else 0)

@@ -16,6 +16,7 @@ from scipy import stats
 from proctor.analysis.lockstep import (
     DIFFERENT,
     LOOKS,
+    MOST_PAIRS,
     Rules,
     Verdict,
     centre,
@@ -99,6 +100,19 @@ def test_the_looks_spend_the_whole_error_and_little_of_it_early():
     assert sum(shares) == pytest.approx(1)
     assert shares[0] < 0.2
     assert shares[-1] == max(shares)
+
+
+def test_looks_without_an_end_never_spend_more_than_the_error():
+    shares = spent(looks_for(MOST_PAIRS), open_ended=True)
+    assert 0.8 < sum(shares) < 1
+    assert list(shares) == sorted(shares, reverse=True)
+
+
+def test_false_alarms_stay_below_what_was_asked_however_long_it_goes_on():
+    generator = random.Random(12)
+    rules = Rules(looks=looks_for(150), open_ended=True, margin=0.0005)
+    found = [verdict_of([generator.gauss(0, 0.01) for _ in range(150)], rules)[0] for _ in range(300)]
+    assert sum(each in DIFFERENT for each in found) / 300 <= rules.error + 0.005
 
 
 @pytest.mark.parametrize(

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from scipy import integrate, stats
 
-from proctor.analysis.sequential import PRIOR, Decision, Tally, log_e_value, look, run_sequence
+from proctor.analysis.sequential import PRIOR, Decision, Tally, fewest_pairs, log_e_value, look
 
 
 @pytest.mark.parametrize(("losses", "wins"), [(0, 0), (1, 0), (3, 2), (20, 4), (5, 30)])
@@ -34,6 +34,24 @@ def pairs(generator, chances, drop, rollouts):
             bool(generator.random() < chances[at]),
             bool(generator.random() < max(0.0, chances[at] - drop)),
         )
+
+
+def run_sequence(drawn, planned):
+    tally, largest = Tally(), -math.inf
+    state = look(tally, planned=planned)
+    for baseline, candidate in drawn:
+        if state.decision is not Decision.GO_ON:
+            break
+        tally = tally.add(baseline, candidate)
+        largest = max(largest, log_e_value(tally.losses, tally.wins))
+        state = look(tally, planned=planned, largest_log_e=largest)
+    return state
+
+
+def test_fewer_than_eight_pairs_prove_nothing_at_five_percent():
+    assert fewest_pairs(0.05) == 8
+    assert look(Tally(losses=7), planned=7).decision is Decision.NOT_WORSE
+    assert look(Tally(losses=8), planned=8).decision is Decision.WORSE
 
 
 def test_looking_after_every_pair_keeps_false_alarms_below_five_percent():

@@ -345,3 +345,20 @@ def test_a_page_shows_both_sides_of_every_pair(tmp_path, capsys):
     assert shown.count('class="forest"') == 1
     assert "A/A" in shown
     assert '<span class="badge bad">' in shown
+
+
+def test_until_settled_needs_no_number_of_pairs(capsys: pytest.CaptureFixture[str]):
+    assert main(["ab", "spec.yaml", "--until-settled", "--pairs", "40"]) == Exit.USAGE
+    assert "cannot be combined with --pairs" in capsys.readouterr().err
+    recorded = str(RECORDED / "slower-5-json.json.gz")
+    assert main(["ab", "--until-settled", "--replay", recorded]) == Exit.USAGE
+    assert "cannot be combined with --replay" in capsys.readouterr().err
+
+
+def test_until_settled_measures_without_a_planned_end(project: Path, capsys: pytest.CaptureFixture[str]):
+    sides = ["--a", "params:n=10", "--b", "params:n=4000"]
+    words = ["ab", "spec.yaml", "--experiments", "experiments", *sides, "--until-settled", "--json"]
+    assert main([*words, "--time-budget", "60s", "--no-confirm"]) == Exit.WORSE
+    found = json.loads(capsys.readouterr().out)
+    assert found["asked"]["rules"]["open_ended"] is True
+    assert found["asked"]["time_budget_s"] == 60.0

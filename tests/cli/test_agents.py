@@ -44,6 +44,7 @@ def test_every_built_in_agent_has_a_line_and_says_what_it_needs(capsys, monkeypa
     assert found["replay"]["needs"] == ["agent_options.trajectory"]
     assert "agent_options.command" in found["command"]["needs"]
     assert "no provider of chat is ready: set PROCTOR_MODEL_BASE_URL" in found["terminal"]["missing"][0]
+    assert "no provider of messages is ready: set a provider's key" in found["claude-code"]["missing"]
     assert (found["terminal"]["apis"], found["nop"]["apis"]) == (["chat"], [])
     assert found["terminal"]["ready"] is False
 

@@ -21,7 +21,7 @@ def test_the_built_in_experiments_are_listed_with_summary_tags_and_params(capsys
     (line,) = [line for line in lines if line.startswith("memory_db ")]
     assert "An agent simulation" in line
     assert "database, sqlite, simulation" in line
-    assert line.endswith("arm, num_agents, num_steps, commit_every, journal_mode")
+    assert line.endswith("arm, num_agents, num_steps, commit_every, journal_mode, rounds, parameters")
 
 
 def test_a_folder_of_ones_own_is_listed_too_and_a_tag_narrows(capsys):
@@ -74,6 +74,8 @@ def test_json_holds_everything(capsys, tmp_path):
         "maximum": None,
         "nullable": False,
         "description": "numbers to sort",
+        "each": "",
+        "aliases": [],
     }
     assert data["broken"] == [
         {

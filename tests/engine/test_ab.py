@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from proctor.analysis.both_clocks import Finding
-from proctor.analysis.lockstep import Rules, Verdict
+from proctor.analysis.lockstep import MOST_PAIRS, Rules, Verdict, looks_for
 from proctor.engine.ab import Asked, Order, Progress, Subpoint, compare, overall, rejudge
 from proctor.engine.ab_file import call_s, read, replay, save, to_mapping
 from proctor.engine.ab_run import Comparison, Contest, run
@@ -106,6 +106,25 @@ def test_noise_that_no_look_settles_ends_after_the_last_pair():
     (result,) = compare(points(), Asked(), bench)
     assert result.verdict is Verdict.INCONCLUSIVE
     assert len(bench.orders) == 20
+
+
+def test_an_open_ended_comparison_goes_on_until_noise_is_settled():
+    bench = Bench(0.0, spread=0.03)
+    assert compare(points(), Asked(), bench)[0].verdict is Verdict.INCONCLUSIVE
+    bench = Bench(0.0, spread=0.03)
+    rules = Rules(looks=looks_for(MOST_PAIRS), open_ended=True)
+    (result,) = compare(points(), Asked(rules=rules), bench)
+    assert result.verdict is Verdict.SAME
+    assert 20 < len(bench.orders) < 500
+    assert len(bench.orders) in rules.looks
+
+
+def test_an_open_ended_comparison_ends_with_its_time():
+    seconds = iter(range(1000))
+    asked = Asked(rules=Rules(looks=looks_for(MOST_PAIRS), open_ended=True), time_budget_s=60.0)
+    (result,) = compare(points(), asked, Bench(0.0, spread=0.2), clock=lambda: float(next(seconds)))
+    assert result.verdict is Verdict.INCONCLUSIVE
+    assert result.finding.reason == "the time budget was spent"
 
 
 def test_a_time_budget_ends_it_early_with_what_there_is():

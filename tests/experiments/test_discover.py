@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 import sys
 from collections.abc import Iterator
 from pathlib import Path
@@ -11,9 +12,10 @@ import pytest
 from proctor.errors import NotFoundError, UsageError
 from proctor.experiments.base import REGISTRY, ExperimentContext
 from proctor.experiments.describe import instantiate
-from proctor.experiments.discover import discover, find, shadowed
+from proctor.experiments.discover import BUILT_IN_MODULES, discover, find, shadowed
 
-BUILT_IN = {"memory_db", "pragma_profile", "spatial_comprehensive"}
+ROOM = Path(importlib.import_module("proctor.experiments").__file__).parent
+BUILT_IN = {name.rpartition(".")[2] for name in BUILT_IN_MODULES}
 
 EXPERIMENT = """
 from proctor import Experiment, register_experiment
@@ -58,6 +60,15 @@ def test_the_built_in_experiments_are_found_without_any_source():
     assert set(found.experiments) >= BUILT_IN
     assert found.broken == ()
     assert set(REGISTRY) >= BUILT_IN
+
+
+def test_the_list_of_built_in_modules_names_every_file_that_registers_an_experiment():
+    registering = {
+        file.relative_to(ROOM).with_suffix("").as_posix().replace("/", ".")
+        for file in ROOM.rglob("*.py")
+        if "\n@register_experiment(" in file.read_text()
+    }
+    assert registering == set(BUILT_IN_MODULES)
 
 
 def test_a_folder_gives_its_modules_and_packages(tmp_path):

@@ -37,17 +37,3 @@ def host_layer(tmp_path_factory):
         archive.extractall(folder / "layer", filter="fully_trusted")
     (folder / "image.tar").unlink()
     return folder / "layer"
-
-
-def _of_store_tests():
-    """The server of PostgreSQL that the store's tests start; a fixture of a folder beside this one."""
-    file = Path(__file__).parents[1] / "store" / "conftest.py"
-    found = importlib.util.spec_from_file_location("store_conftest", file)
-    module = importlib.util.module_from_spec(found)
-    found.loader.exec_module(module)
-    return module
-
-
-_store_tests = _of_store_tests()
-postgres_server = _store_tests.postgres_server
-postgres_url = _store_tests.postgres_url

@@ -16,7 +16,7 @@ import pytest
 from proctor.store.open import open_store
 
 pytestmark = pytest.mark.fault
-ROUNDS = 60 if os.environ.get("PROCTOR_SOAK") else 20
+ROUNDS = 60 if os.environ.get("PROCTOR_SOAK") else 6
 POINTS = 200
 EXPERIMENT = """
 from proctor import Experiment, register_experiment

@@ -24,7 +24,7 @@ from proctor.spec.load import from_mapping
 
 PAGE = (Path(__file__).parents[2] / "docs/how-to/model-gateway.md").read_text()
 BLOCKS = re.findall(r"^```(\w+)\n(.*?)^```", PAGE, re.MULTILINE | re.DOTALL)
-SPEC, PROVIDERS, PRICES, SCRIPT = [body for language, body in BLOCKS if language == "toml"]
+SPEC, PROVIDERS, TRANSLATED, PRICES, SCRIPT = [body for language, body in BLOCKS if language == "toml"]
 (PYTHON,) = [body for language, body in BLOCKS if language == "python"]
 
 
@@ -33,6 +33,10 @@ def test_its_files_are_read(tmp_path: Path):
         (tmp_path / name).write_text(text)
     providers = Providers.load(load_settings({}, tmp_path / "proctor.toml"), {})
     assert providers.of("house/x")[0].concurrency == 32
+    (tmp_path / "translated.toml").write_text(TRANSLATED)
+    translated = Providers.load(load_settings({}, tmp_path / "translated.toml"), {})
+    assert translated.of("anthropic/x")[0].translate == "litellm"
+    assert translated.of("house/x")[0].translate == "http://127.0.0.1:4000"
     assert Prices.load(tmp_path / "prices.toml").of("house/x").max_output == 16384
     scenario = load(tmp_path / "script.toml")
     assert (len(scenario.turns), len(scenario.faults)) == (2, 2)

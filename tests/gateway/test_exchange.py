@@ -58,6 +58,18 @@ async def test_a_provider_that_recovers_is_asked_again_and_the_agent_sees_nothin
         assert (access.calls[0].retries, access.failure) == (2, None)
 
 
+async def test_the_books_say_how_long_a_call_waited_and_worked(store):
+    books = {"spending": store.spending}
+    async with running(says("hi"), errors=[500], gateway=books) as setup, aiohttp.ClientSession() as http:
+        access = setup.access()
+        assert (await post(setup, http, access))[0] == 200
+        await setup.gateway.end(access)
+    (kept,) = store.views.fleet.calls(RUN, 0)
+    assert (kept["retries"], kept["status"]) == (1, 200)
+    assert kept["waited_s"] > 0
+    assert kept["waited_s"] + kept["worked_s"] >= kept["first_token_s"] > 0
+
+
 async def test_a_provider_that_does_not_recover_is_to_blame():
     async with running(says("hi"), errors=[500] * 99) as setup, aiohttp.ClientSession() as http:
         access = setup.access()

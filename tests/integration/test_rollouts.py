@@ -62,9 +62,11 @@ def outcomes(data: RunData) -> dict[tuple[str, str], str]:
 
 
 def test_every_sample_task_passes_with_its_oracle_and_fails_with_nop(tmp_path, capsys):
-    assert main(["run", str(write_spec(tmp_path, entry={"agent": ["oracle", "nop"]}, parallel=4))]) == 0
+    measured = ["faster-windows", "leaner-totals"]  # in test_performance.py
+    entry = {"agent": ["oracle", "nop"], "exclude": measured}
+    assert main(["run", str(write_spec(tmp_path, entry=entry, parallel=4))]) == 0
     found = outcomes(latest())
-    names = sorted(each.name for each in TASKS.iterdir())
+    names = sorted({each.name for each in TASKS.iterdir()} - set(measured))
     assert len(names) >= 8
     assert {name: found[name, "oracle"] for name in names} == dict.fromkeys(names, "passed")
     assert {name: found[name, "nop"] for name in names} == dict.fromkeys(names, "failed")

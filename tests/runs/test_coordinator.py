@@ -78,6 +78,29 @@ def make(store, folder: Path, *, lease_s: float = 60.0, holder: str = ""):
     return Coordinator(store, hold, RunFolder(folder), listener=Ear())
 
 
+class Once:
+    """A rule that one result satisfies."""
+
+    def answered(self, record: AttemptRecord) -> bool:
+        return record.outcome is Outcome.PASSED
+
+
+async def test_a_rule_that_another_workers_result_satisfies_cancels_the_rest(store, folder):
+    coordinator = make(store, folder)
+    coordinator.rule = Once()
+    stop = Stop()
+    assert await coordinator.lead(stop, wait=False)
+    await coordinator.begin()
+    answer(store)
+    held = store.take("r1", worker="elsewhere:1:1:abc", lease_s=60).begun
+    await coordinator.tick()
+    assert await coordinator.close(stop) is RunStatus.DONE
+    assert store.lost([lease for lease, _ in held])
+    ended = [(row.record.outcome, row.counts) for row in store.attempts("r1")]
+    assert ended == [(Outcome.PASSED, True), (Outcome.CANCELLED, True)]
+    assert len(list(read_series(folder, run_id="r1"))) == 2
+
+
 def answer(
     store, worker: str = "elsewhere:1:1:abc", count: int = 1
 ) -> list[tuple[PlannedTrial, AttemptRecord]]:

@@ -19,9 +19,10 @@ import pytest
 
 from proctor import owner
 from proctor.errors import SandboxError
+from proctor.sandbox import reaper
 from proctor.sandbox.base import Limits, Root, SandboxRequest, end_processes, listen
 from proctor.sandbox.bubblewrap import Bubblewrap
-from proctor.sandbox.container import adjust
+from proctor.sandbox.container import adjust, leftovers
 from proctor.sandbox.container import engine as engines
 from proctor.sandbox.container.engine import call
 from proctor.sandbox.network_rules import NetworkRules, own_addresses
@@ -55,9 +56,12 @@ async def sh(sandbox, script, **options):
     return await sandbox.exec(["sh", "-c", script], **options)
 
 
+def of_backend(backend):
+    return f"label={leftovers.LOCK}={reaper.lock_of(backend.folder)}"
+
+
 async def containers(backend, *more):
-    owner = backend.folder.name
-    command = ["podman", "ps", "--all", "--filter", f"label=proctor.owner={owner}", *more]
+    command = ["podman", "ps", "--all", "--filter", of_backend(backend), *more]
     return (await call([*command, "--format", "{{.Names}}"])).out.split()
 
 
@@ -200,7 +204,7 @@ async def test_a_start_that_is_cancelled_leaves_nothing(podman, podman_image):
     assert not await containers(podman)
     assert [each.name for each in podman.folder.iterdir()] == ["owner.json"]
     deadline = time.monotonic() + 10
-    while monitors_of(podman.folder.name):
+    while monitors_of(owner.owner_name()):
         assert time.monotonic() < deadline
         await asyncio.sleep(0.05)
 
@@ -432,9 +436,7 @@ async def test_the_services_of_a_compose_file_come_and_go_with_the_sandbox(
         await sandbox.stop()
     assert not await containers(podman)
     for kind in ("network", "volume"):
-        said = await call(
-            ["podman", kind, "ls", "-q", "--filter", f"label=proctor.owner={podman.folder.name}"]
-        )
+        said = await call(["podman", kind, "ls", "-q", "--filter", of_backend(podman)])
         assert said.out == "", kind
 
 

@@ -13,7 +13,7 @@ import pytest
 from proctor.agents.registry import BUILT_IN, find_class
 from proctor.model.spec import Iterations, Retries, SandboxSpec
 from proctor.runs.perf import scenario
-from proctor.spec import bodies, grammar
+from proctor.spec import bodies, grammar, judge
 from proctor.tasks import overrides, prepared
 
 TESTS = Path(__file__).parents[1]
@@ -28,6 +28,8 @@ ROLLOUTS = "integration/test_rollouts.py"
 THERE = "integration/test_never_there.py"
 SCENARIO = "runs/perf/test_scenario.py"
 
+JUDGES = "integration/test_judges.py"
+PREPARED = "tasks/test_prepared.py"
 MODELS = "integration/test_models.py"
 PROOF: dict[str, dict[str, tuple[str, str]]] = {
     "shared": {
@@ -75,6 +77,7 @@ PROOF: dict[str, dict[str, tuple[str, str]]] = {
         "isolation": (MEASURE, "test_without_isolation_points_share_a_process"),
         "loops": (MEASURE, "test_fixed_loops_are_made_as_often_as_asked"),
         "gc": (MEASURE, "test_the_collector_is_off_in_slots_unless_asked_for"),
+        "python": ("runs/test_suites.py", "test_an_interpreter_without_proctor_runs_a_suite"),
     },
     "iterations": {
         "warmup": (CALIBRATE, "test_warm_up_of_a_fixed_number_is_that_number"),
@@ -103,6 +106,7 @@ PROOF: dict[str, dict[str, tuple[str, str]]] = {
         "overrides": (WORKSPACE, "test_the_plan_sees_the_content_of_overrides_and_not_their_path"),
         "environment_variables": (TRIAL, "test_variables_come_from_the_run_and_the_machine"),
         "sweep": (EXPAND, "test_tasks_are_crossed_with_agents_models_variables_and_rollouts"),
+        "judge": (JUDGES, "test_unit_and_judge_scores_stand_side_by_side_and_the_reward_stays_the_tests"),
     },
     "retries": {
         "infrastructure": ("engine/test_retry.py", "test_no_retries_means_none"),
@@ -140,6 +144,13 @@ PROOF: dict[str, dict[str, tuple[str, str]]] = {
         "remove_repo_paths": (WORKSPACE, "test_files_are_laid_out_in_order_and_the_source_is_only_read"),
         "inject_files": (OVERRIDES, "test_files_come_as_content_or_from_beside_the_overrides"),
         "overlay_files": (OVERRIDES, "test_files_come_as_content_or_from_beside_the_overrides"),
+        "overlay_repo_files": (
+            PREPARED,
+            "test_overlays_go_around_and_into_the_repository_and_the_tests_stay_hidden",
+        ),
+        "prompt": (PREPARED, "test_overrides_change_the_prompt_the_rubrics_and_the_scripts"),
+        "rubrics": (PREPARED, "test_overrides_change_the_prompt_the_rubrics_and_the_scripts"),
+        "test_scripts": (PREPARED, "test_overrides_change_the_prompt_the_rubrics_and_the_scripts"),
         "repo": (OVERRIDES, "test_a_task_is_changed_in_a_copy"),
         "lm_instructions": (OVERRIDES, "test_a_task_is_changed_in_a_copy"),
         "environment_variables": (OVERRIDES, "test_a_task_is_changed_in_a_copy"),
@@ -148,6 +159,22 @@ PROOF: dict[str, dict[str, tuple[str, str]]] = {
     "evaluation of overrides": {
         "timeout_sec": (OVERRIDES, "test_a_task_is_changed_in_a_copy"),
         "environment_variables": (OVERRIDES, "test_a_task_is_changed_in_a_copy"),
+        "rubrics": (PREPARED, "test_rubrics_of_overrides_are_for_prepared_tasks"),
+        "test_scripts": (PREPARED, "test_overrides_change_the_prompt_the_rubrics_and_the_scripts"),
+    },
+    "judge": {
+        "model": (JUDGES, "test_unit_and_judge_scores_stand_side_by_side_and_the_reward_stays_the_tests"),
+        "rubrics": (JUDGES, "test_unit_and_judge_scores_stand_side_by_side_and_the_reward_stays_the_tests"),
+        "votes": (JUDGES, "test_what_the_agent_writes_stays_inside_its_fence"),
+        "reward": (JUDGES, "test_the_reward_is_the_judges_where_the_spec_says_so"),
+        "max_bytes": (
+            "trial/judge/test_prompt.py",
+            "test_what_is_cut_is_said_outside_of_the_fence_and_in_the_record",
+        ),
+        "timeout_s": ("trial/judge/test_ask.py", "test_a_vote_has_a_time_limit"),
+        "budget_usd": (JUDGES, "test_a_judge_that_cannot_be_asked_stops_the_run_before_it_starts"),
+        "budget_tokens": (JUDGES, "test_a_judge_has_a_budget_of_its_own"),
+        "budget_requests": (JUDGES, "test_a_judge_has_a_budget_of_its_own"),
     },
     "repo": {
         "git_url": (WORKSPACE, "test_a_repository_is_fetched_once_at_its_start_commit"),
@@ -167,6 +194,7 @@ PROOF: dict[str, dict[str, tuple[str, str]]] = {
         "repo": (OVERRIDES, "test_a_prepared_task_has_a_repository_and_rubrics"),
         "instructions": (OVERRIDES, "test_a_prepared_task_has_a_repository_and_rubrics"),
         "lm_instructions": (OVERRIDES, "test_a_prepared_task_has_a_repository_and_rubrics"),
+        "lm": (PREPARED, "test_the_dialect_is_read_whole"),
         "rubrics": (TRIAL, "test_a_prepared_task_is_scored_by_its_rubrics"),
         "test_scripts": (OVERRIDES, "test_test_scripts_may_stand_apart_from_the_rubrics"),
         "environment_variables": (TRIAL, "test_a_prepared_task_is_scored_by_its_rubrics"),
@@ -181,6 +209,10 @@ PROOF: dict[str, dict[str, tuple[str, str]]] = {
         "seed": (SCENARIO, "test_weights_and_own_seeds_are_kept"),
         "scenario": (SCENARIO, "test_weights_and_own_seeds_are_kept"),
         "task": (SCENARIO, "test_a_task_or_an_agent_that_is_not_there_stops_before_the_run"),
+        "task_ref": (
+            "runs/perf/test_stepwise.py",
+            "test_rows_of_agent_task_ref_and_seed_are_found_and_planned",
+        ),
         "agent": (SCENARIO, "test_a_task_or_an_agent_that_is_not_there_stops_before_the_run"),
         "model": (SCENARIO, ""),
         "options": (
@@ -205,19 +237,34 @@ PROOF: dict[str, dict[str, tuple[str, str]]] = {
             "agents/test_replay.py",
             "test_commands_come_in_order_with_a_pause_before_each",
         ),
-        "terminal.options": ("agents/test_terminal.py", ""),
+        "episode.file": ("agents/episodes/test_agent.py", "test_its_version_is_over_its_files"),
+        "terminal.options": ("agents/terminal/test_agent.py", ""),
         "terminal.system": (
-            "agents/test_terminal.py",
+            "agents/terminal/test_agent.py",
             "test_the_system_text_and_the_time_limit_of_a_request_are_options",
         ),
         "terminal.request_timeout_s": (
-            "agents/test_terminal.py",
+            "agents/terminal/test_agent.py",
             "test_the_system_text_and_the_time_limit_of_a_request_are_options",
+        ),
+        "terminal.context_tokens": (
+            "agents/terminal/test_agent.py",
+            "test_a_conversation_that_grows_is_shortened_and_the_trajectory_says_so",
         ),
     },
 }
 
 
+HARBOR = "agents/harbor/test_harbor_agent.py"
+PROOF["agent options"] |= {
+    "terminus-2.version": (HARBOR, "test_a_harbor_that_is_not_installed_is_missing"),
+    "terminus-2.env": (HARBOR, "test_variables_of_a_spec_reach_its_commands_and_not_its_process"),
+    "terminus-2.api": (HARBOR, "test_what_an_agent_says_of_itself"),
+    "terminus-2.setup_timeout_s": (
+        HARBOR,
+        "test_setting_up_that_does_not_end_is_ended_before_the_agent_begins",
+    ),
+}
 INSTALLED = "agents/installed/test_base.py"
 GIVEN = "test_every_agent_is_given_the_instruction_the_model_and_no_key_on_its_command_line"
 for _name, (_module, _, _) in BUILT_IN.items():
@@ -251,6 +298,7 @@ GRAMMAR: dict[str, Iterable[str]] = {
     "sandbox": _names(SandboxSpec),
     "overrides": overrides.KEYS,
     "evaluation of overrides": overrides.EVALUATION_KEYS,
+    "judge": judge.JUDGE,
     "repo": overrides.REPO_KEYS,
     "prepared task": prepared.KEYS,
     "scenario": {*scenario._KEYS, *scenario._ENTRY_KEYS},

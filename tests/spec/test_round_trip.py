@@ -67,6 +67,7 @@ def bodies(draw: st.DrawFn) -> ExperimentBody:
         isolation=draw(st.sampled_from(["process", "none"])),
         loops=draw(COUNT | st.just("auto")),
         gc=draw(st.sampled_from(["disabled", "enabled"])),
+        python=draw(st.none() | WORD),
     )
 
 

@@ -1,16 +1,9 @@
-"""Stores to test on: a SQLite file, and a PostgreSQL server of one's own that ends with the session."""
+"""Stores to test on, with a clock that a test sets; and plans, runs and records in few words."""
 
 from __future__ import annotations
 
-import os
-import shutil
-import signal
-import subprocess
-import tempfile
-import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
-from urllib.parse import quote
 
 import pytest
 from tests.taking import take
@@ -22,117 +15,6 @@ from proctor.model.run import RunInfo
 from proctor.model.trial import Lease, RunStatus
 from proctor.store.open import open_store
 from proctor.store.store import Store
-
-START_DEADLINE_S = 60.0
-
-
-@pytest.fixture(scope="session")
-def postgres_server() -> Iterator[Callable[[str], str]]:
-    """A PostgreSQL server on a unix socket; called with a database's name it gives the address."""
-    binaries = _postgres_binaries()
-    # Not below the folder of this session: another account must get there.
-    folder = Path(tempfile.mkdtemp(prefix="proctor-pg-", dir="/tmp"))
-    as_user = ["setpriv", "--pdeathsig", "INT"]
-    if os.geteuid() == 0:
-        shutil.chown(folder, "postgres", "postgres")
-        as_user += ["--reuid", "postgres", "--regid", "postgres", "--clear-groups"]
-    data = folder / "data"
-    initdb = [
-        binaries / "initdb",
-        "-D",
-        data,
-        "-U",
-        "postgres",
-        "-A",
-        "trust",
-        "-E",
-        "UTF8",
-        "--locale=C",
-        "--no-sync",
-    ]
-    subprocess.run([*as_user, *initdb], check=True, capture_output=True, cwd=folder)
-    quick = ["fsync=off", "synchronous_commit=off", "full_page_writes=off", "listen_addresses="]
-    options = [part for each in (*quick, f"unix_socket_directories={folder}") for part in ("-c", each)]
-    with (folder / "log").open("wb") as log:
-        server = subprocess.Popen(
-            [*as_user, binaries / "postgres", "-D", data, *options], stdout=log, stderr=log, cwd=folder
-        )
-
-    def address(database: str) -> str:
-        return f"postgresql://postgres@/{database}?host={quote(str(folder))}"
-
-    try:
-        _wait_until_it_answers(server, address("postgres"), folder / "log")
-        yield address
-    finally:
-        server.send_signal(signal.SIGINT)
-        try:
-            server.wait(30)
-        except subprocess.TimeoutExpired:
-            server.kill()
-            server.wait()
-        shutil.rmtree(folder, ignore_errors=True)
-
-
-def _postgres_binaries() -> Path:
-    packaged = sorted(Path("/usr/lib/postgresql").glob("*/bin/initdb"))
-    found = packaged[-1] if packaged else Path(shutil.which("initdb") or "initdb")
-    return found.resolve().parent
-
-
-def _wait_until_it_answers(server: subprocess.Popen[bytes], url: str, log: Path) -> None:
-    import psycopg
-
-    deadline = time.monotonic() + START_DEADLINE_S
-    while True:
-        try:
-            psycopg.connect(url).close()
-        except psycopg.OperationalError:
-            if server.poll() is not None or time.monotonic() > deadline:
-                pytest.fail(f"PostgreSQL did not start:\n{log.read_text()}")
-            time.sleep(0.02)
-        else:
-            return
-
-
-@pytest.fixture
-def postgres_url(postgres_server: Callable[[str], str]) -> Iterator[str]:
-    """The address of an empty database."""
-    import psycopg
-
-    name = f"t{time.monotonic_ns()}"
-    with psycopg.connect(postgres_server("postgres"), autocommit=True) as connection:
-        connection.execute(f"CREATE DATABASE {name}")
-        yield postgres_server(name)
-        connection.execute(f"DROP DATABASE {name} WITH (FORCE)")
-
-
-@pytest.fixture(scope="session")
-def migrated_postgres(postgres_server: Callable[[str], str]) -> str:
-    """The name of a database at the newest schema, to copy from."""
-    import psycopg
-
-    with psycopg.connect(postgres_server("postgres"), autocommit=True) as connection:
-        connection.execute("CREATE DATABASE migrated")
-    open_store(postgres_server("migrated")).close()
-    return "migrated"
-
-
-@pytest.fixture(params=["sqlite", pytest.param("postgres", marks=pytest.mark.needs("postgres"))])
-def store_url(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[str]:
-    """The address of an empty store of either kind."""
-    if request.param == "sqlite":
-        yield str(tmp_path / "proctor.db")
-        return
-    import psycopg
-
-    address: Callable[[str], str] = request.getfixturevalue("postgres_server")
-    template = request.getfixturevalue("migrated_postgres")
-    name = f"t{time.monotonic_ns()}"
-    with psycopg.connect(address("postgres"), autocommit=True) as connection:
-        connection.execute(f"CREATE DATABASE {name} TEMPLATE {template}")
-        yield address(name)
-        connection.execute(f"DROP DATABASE {name} WITH (FORCE)")
 
 
 class FakeClock:

@@ -136,8 +136,9 @@ class TestWrongFiles:
         with open_store(str(path)) as store:
             make.answered(store, size=300)
         with path.open("r+b") as file:
-            file.seek(4096 * 3)
-            file.write(os.urandom(4096 * 12))
+            pages = path.stat().st_size // 4096
+            file.seek(4096 * (pages // 2))
+            file.write(os.urandom(4096 * (pages // 2)))
         with open_store(str(path)) as store:
             found = " ".join(store.check())
             with pytest.raises(StoreError, match="damaged"):

@@ -176,3 +176,12 @@ def test_folders_in_the_archive_are_kept(tmp_path):
         opened.writestr("empty/", "")
     (tmp_path / "a.zip").write_bytes(buffer.getvalue())
     assert (unpack(tmp_path / "a.zip", tmp_path / "out") / "empty").is_dir()
+
+
+def test_an_entry_before_the_archive_itself_is_refused(tmp_path):
+    archive = make_zip(tmp_path / "a.zip", TASK)
+    data = bytearray(archive.read_bytes())
+    (offset,) = struct.unpack_from("<L", data, len(data) - 6)
+    struct.pack_into("<L", data, len(data) - 6, offset + 5)
+    archive.write_bytes(data)
+    assert "begin before the archive" in refused(tmp_path, archive)

@@ -12,6 +12,7 @@ from proctor.model.task import Task, VerifierSpec
 from proctor.tasks.read import read_runnable, read_task, refusals
 from proctor.tasks.toml_file import FILES, TABLES
 
+MEASURED = '[verifier.performance]\ncommand = "./run"\nreference = "best"\n'
 STEP = '[[steps]]\nname = "one"\n'
 FOLDERS = {
     "instruction.md": "Do it.\n",
@@ -19,10 +20,13 @@ FOLDERS = {
     "tests/test.sh": "true\n",
     "steps/one/instruction.md": "First.\n",
     "steps/two/instruction.md": "Second.\n",
+    "best/run": "echo 1\n",
+    "better/run": "echo 1\n",
 }
 BEFORE = {
     "[verifier]": "",
     "[[verifier.collect]]": '[[verifier.collect]]\ncommand = "true"\n',
+    "[verifier.performance]": MEASURED,
     "[environment.healthcheck]": '[environment.healthcheck]\ncommand = "true"\n',
     "[[environment.mcp_servers]]": '[[environment.mcp_servers]]\nname = "a"\nurl = "http://a"\n',
     "[environment.tpu]": '[environment.tpu]\ntype = "v4"\ntopology = "2x2"\n',
@@ -58,6 +62,22 @@ HONOURED = {
     ("[[verifier.collect]]", "service"): '[[verifier.collect]]\ncommand = "true"\nservice = "db"\n',
     ("[[verifier.collect]]", "timeout_sec"): '[[verifier.collect]]\ncommand = "true"\ntimeout_sec = 5\n',
     ("[[verifier.collect]]", "user"): '[[verifier.collect]]\ncommand = "true"\nuser = "judge"\n',
+    ("[verifier]", "performance"): MEASURED,
+    ("[verifier.performance]", "command"): MEASURED.replace("run", "walk"),
+    ("[verifier.performance]", "reference"): MEASURED.replace("best", "better"),
+    **{
+        ("[verifier.performance]", key): f"{MEASURED}{key} = {value}\n"
+        for key, value in {
+            "metric": '"memory"',
+            "direction": '"higher"\nmetric = "custom"',
+            "rounds": 20,
+            "target": 3,
+            "precision": 0.2,
+            "inputs": '"make"',
+            "check": '"diff"',
+            "timeout_sec": 5,
+        }.items()
+    },
     ("[environment]", "build_timeout_sec"): "[environment]\nbuild_timeout_sec = 5\n",
     ("[environment]", "docker_image"): '[environment]\ndocker_image = "debian:12"\n',
     ("[environment]", "cpus"): "[environment]\ncpus = 2\n",
@@ -181,6 +201,10 @@ def test_a_key_that_is_irrelevant_changes_nothing(tmp_path, table, key):
         ("[environment]\ncpu = 1\n", ":2: 'cpu' is not a key of [environment]; did you mean 'cpus'?"),
         ("[solution]\nenvironment = {}\n", "'environment' is not a key of [solution]"),
         ("[[verifier.collect]]\ncommand = 'x'\nservices = 'y'\n", "did you mean 'service'?"),
+        (
+            f"{MEASURED}round = 7\n",
+            ":4: 'round' is not a key of [verifier.performance]; did you mean 'rounds'?",
+        ),
         ("[environment.healthcheck]\ncommand = 'x'\nretry = 1\n", ":3: 'retry' is not a key of healthcheck"),
         ("[[environment.mcp_servers]]\nname = 'x'\nurl = 'y'\narg = 1\n", "did you mean 'args'?"),
         (f"{STEP}min_rewards = 1\n", ":3: 'min_rewards' is not a key of [[steps]] 1"),

@@ -324,4 +324,4 @@ def test_a_built_in_experiment_is_found_by_its_module(tmp_path):
     )
     place = SideCode(name="A", label="a", root=tmp_path, python="py")
     side = make_side(place, place, subject, {})
-    assert (side.file, side.module) == ("", "proctor.experiments.pragma_profile")
+    assert (side.file, side.module) == ("", "proctor.experiments.database.pragma_profile")

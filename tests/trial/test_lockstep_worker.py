@@ -11,6 +11,7 @@ import sys
 import time
 import types
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
@@ -37,6 +38,11 @@ def _as_before(monkeypatch: pytest.MonkeyPatch):
             os.close(_FDS.pop())
     gc.unfreeze()
     gc.enable()
+
+
+def running(call, **more) -> SimpleNamespace:
+    """An experiment that calls this."""
+    return SimpleNamespace(execute_once=call, **more)
 
 
 def job(tmp_path: Path, **changes) -> dict:
@@ -186,9 +192,9 @@ def test_what_cannot_be_loaded_is_told(tmp_path, changes, said):
 
 
 def test_an_experiment_is_found_by_its_module_or_by_searching(tmp_path):
-    built_in = {"slug": "pragma_profile", "file": "", "module": "proctor.experiments.pragma_profile"}
+    built_in = {"slug": "pragma_profile", "file": "", "module": "proctor.experiments.database.pragma_profile"}
     found, context, _ = worker.load(job(tmp_path, **built_in), worker.Seeds(7))
-    assert type(found).__module__ == "proctor.experiments.pragma_profile"
+    assert type(found).__module__ == "proctor.experiments.database.pragma_profile"
     assert (context.seed, context.run_id) == (7, "ab-a")
     sources = [str(HERE / "lockstep_experiments.py")]
     searched, _, _ = worker.load(job(tmp_path, file="", sources=sources), worker.Seeds(7))
@@ -320,7 +326,7 @@ def test_unreadable_scheduler_statistics_count_as_none(monkeypatch):
 
 def test_code_that_waits_is_calibrated_on_the_wall_clock():
     call = Counting(pause_s=0.001)
-    result = worker.probe(call, None, {"slot_ns": 200_000})
+    result = worker.probe(running(call), None, {"slot_ns": 200_000})
     assert result["loops"] == 1
     assert call.calls < 50
 
@@ -330,7 +336,7 @@ def test_a_worker_passes_the_turn_on_and_waits_for_its_own(tmp_path):
     os.write(mine[1], b".")
     order = turns_order(schedule=[0, 1, 0, 1], my_turn=mine[0], turns=[mine[1], theirs[1]])
     call = Counting()
-    result = worker.take_turns(call, ExperimentContext(), order)
+    result = worker.take_turns(running(call), ExperimentContext(), order)
     assert len(result["slots"]) == 2
     assert os.read(theirs[0], 10) == b".."
     assert call.calls == 2 * (4 + 1)
@@ -338,7 +344,7 @@ def test_a_worker_passes_the_turn_on_and_waits_for_its_own(tmp_path):
 
 def test_deliberate_slowness_is_more_calls():
     call = Counting()
-    worker.take_turns(call, ExperimentContext(), turns_order(schedule=[0], lead=0, extra_calls=3))
+    worker.take_turns(running(call), ExperimentContext(), turns_order(schedule=[0], lead=0, extra_calls=3))
     assert call.calls == 7
 
 
@@ -368,7 +374,7 @@ def test_a_turn_that_nobody_can_take_means_the_partner_has_gone():
     _FDS.remove(reader)
     order = turns_order(schedule=[0, 1], turns=[0, writer])
     with pytest.raises(worker.AbandonedError):
-        worker.take_turns(Counting(), ExperimentContext(), order)
+        worker.take_turns(running(Counting()), ExperimentContext(), order)
 
 
 def test_garbage_is_collected_between_slots_not_inside():
@@ -381,7 +387,7 @@ def test_garbage_is_collected_between_slots_not_inside():
             Cyclic()
 
     gc.disable()
-    result = worker.take_turns(litter, ExperimentContext(), turns_order(loops=1, lead=0))
+    result = worker.take_turns(running(litter), ExperimentContext(), turns_order(loops=1, lead=0))
     assert result["collected"] > 0
 
 
@@ -407,3 +413,14 @@ def test_pinning_is_tried_and_its_failure_is_no_failure(monkeypatch):
     assert not worker.pin(1)
     monkeypatch.delattr(os, "sched_setaffinity")
     assert not worker.pin(1)
+
+
+def test_an_experiment_that_prepares_each_slot_has_the_calls_it_asked_for_and_none_before_them():
+    events: list[str] = []
+    experiment = running(
+        lambda _: events.append("call"), before_slot=lambda _: events.append("ready"), slot_calls=2
+    )
+    assert worker.probe(experiment, None, {"slot_ns": 200_000})["loops"] == 2
+    events.clear()
+    worker.take_turns(experiment, ExperimentContext(), turns_order(schedule=[0, 0], loops=2, lead=1))
+    assert events == ["ready", "call", "call"] * 2

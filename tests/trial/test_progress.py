@@ -1,9 +1,12 @@
 from __future__ import annotations
 
+import json
+
 from hypothesis import given
 from hypothesis import strategies as st
 
-from proctor.trial.progress import LiveEvents, LogFile, Logs, Phases
+from proctor.agents.trajectory import Trajectory
+from proctor.trial.progress import LiveEvents, LiveSteps, LogFile, Logs, Phases
 from proctor.trial.redact import Redactor, secrets_in
 
 NOTHING = Redactor({})
@@ -103,3 +106,18 @@ def test_a_log_that_grows_is_told_at_most_once_a_second_with_its_whole_length():
         ("attempt.log", "tests.log", 10),
         ("attempt.log", "agent.log", 30),
     ]
+
+
+def test_steps_are_lines_of_a_file_as_they_happen_without_secrets(tmp_path):
+    trajectory = Trajectory(session_id="s", agent="terminal", version="1")
+    trajectory.on_step = LiveSteps(tmp_path / "attempt", Redactor({"KEY": "s3cret-value-1234"})).add
+    trajectory.add("agent", "look", results=[(None, "KEY=s3cret-value-1234")])
+    trajectory.add("agent", "done")
+    text = (tmp_path / "attempt" / LiveSteps.FILE).read_text()
+    assert [json.loads(line)["message"] for line in text.splitlines()] == ["look", "done"]
+    assert "s3cret" not in text
+
+
+def test_steps_that_cannot_be_written_do_not_end_the_attempt(tmp_path):
+    (tmp_path / "file").write_text("")
+    LiveSteps(tmp_path / "file", NOTHING).add({"message": "x"})

@@ -204,6 +204,24 @@ async def test_tests_that_write_nothing_are_the_tasks_fault_whatever_their_exit_
     assert "exit code 0" in record.failure.message
 
 
+@pytest.mark.parametrize(
+    ("program", "outcome"), [("/bin/bash", Outcome.VERIFIER_ERROR), ("/bin/sh", Outcome.INVALID)]
+)
+async def test_an_image_without_a_shell_is_the_tasks_fault_and_said_so(tmp_path, program, outcome):
+    def without(command: FakeCommand) -> FakeResult:
+        said = f"proctor: cannot run {program}: No such file or directory\n".encode()
+        return FakeResult(exit_code=127, stderr=said) if command.argv[0] == program else FakeResult()
+
+    async def elsewhere(task, environment=None):
+        return Root(host=True, workdir="/")
+
+    record = await attempt(
+        tmp_path, handler=without, toml='[environment]\nworkdir = "/app"\n', make_root=elsewhere
+    )
+    assert record.outcome is outcome
+    assert f"the image has no {program}" in record.failure.message
+
+
 async def test_a_reward_written_before_the_verifier_does_not_count(tmp_path):
     def forge(command: FakeCommand) -> FakeResult:
         if "mkdir" in command.argv[-1]:

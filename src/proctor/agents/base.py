@@ -5,12 +5,14 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Literal, Protocol
+from typing import TYPE_CHECKING, Any, Literal, Protocol
 
 from proctor.agents.trajectory import Trajectory
 from proctor.errors import ProctorError, TaskError
-from proctor.model.task import McpServer, Task
-from proctor.sandbox.base import Sandbox
+
+if TYPE_CHECKING:
+    from proctor.model.task import McpServer, Task
+    from proctor.sandbox.base import Sandbox
 
 API_NAMES = ("chat", "responses", "messages", "gemini")
 """The APIs that agents and providers may speak."""
@@ -109,6 +111,8 @@ class Agent(Protocol):
     # An agent may say more of itself than the protocol asks for:
     # `apis`: which of API_NAMES it speaks; () for none, and where it does not say it, any.
     # `needs_model`: it cannot work without a model. `inside`: it calls models from within the sandbox.
+    # `opened(task, sandbox, model, context)`: a context that sets it up before its time starts; what it gives
+    # is called in place of `run`.
     # `pins_model`: calls of other models, for titles and the like, are made with the model of the attempt.
     name: str
     version: str

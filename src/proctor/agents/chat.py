@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-import asyncio
 import json
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Self
@@ -15,6 +15,15 @@ if TYPE_CHECKING:
     import aiohttp
 
 _SHOWN = 300
+_TOO_LONG = re.compile(
+    r"context[ _](length|window|size)|maximum context|(prompt|input) is too long|too many (input )?tokens",
+    re.IGNORECASE,
+)
+"""What services say to a conversation that a model cannot read as a whole."""
+
+
+class ContextTooLong(AgentFailed):
+    """The model cannot read so much."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -34,6 +43,7 @@ class Reply:
     message: Mapping[str, Any]
     tool_calls: tuple[ToolCall, ...] = ()
     usage: Mapping[str, float] = field(default_factory=dict)
+    reasoning: str = ""
     finish_reason: str = ""
 
 
@@ -73,10 +83,15 @@ class Chat:
             payload["tools"] = list(tools)
         status, body = await self._post(payload)
         if status != 200:
-            raise AgentFailed(f"the model's service refused: status {status}: {_refusal(body)}")
+            why = refusal(body)
+            too_long = status in {400, 413, 422} and _TOO_LONG.search(why)
+            kind = ContextTooLong if too_long else AgentFailed
+            raise kind(f"the model's service refused: status {status}: {why}")
         return _reply(body)
 
     async def _post(self, payload: Any) -> tuple[int, bytes]:
+        import asyncio
+
         import aiohttp
 
         assert self._session
@@ -96,7 +111,7 @@ class Chat:
             ) from error
 
 
-def _refusal(body: bytes) -> str:
+def refusal(body: bytes) -> str:
     """Why a service said no, in its own words, cut short."""
     try:
         error = json.loads(body)["error"]
@@ -122,6 +137,7 @@ def _reply(answer: bytes) -> Reply:
         return Reply(
             text=str(message.get("content") or ""),
             message=message,
+            reasoning=str(message.get("reasoning_content") or message.get("reasoning") or ""),
             tool_calls=calls,
             usage={
                 "prompt_tokens": int(usage.get("prompt_tokens", 0)),

@@ -6,13 +6,15 @@ import json
 import shlex
 from collections.abc import Mapping, Sequence
 from string import Template
+from typing import TYPE_CHECKING
 
 from proctor.agents.base import API_NAMES, AgentContext, AgentFailed, AgentResult
 from proctor.agents.shell import first_program, missing, run_shell
 from proctor.errors import UsageError
-from proctor.model.canonical import digest
-from proctor.model.task import Task
-from proctor.sandbox.base import Sandbox
+
+if TYPE_CHECKING:
+    from proctor.model.task import Task
+    from proctor.sandbox.base import Sandbox
 
 _PRIOR = "/tmp/trajectory.json"  # noqa: S108 - inside the sandbox
 _NAMES = ("instruction", "instruction_file", "model", "workdir", "seed", "task")
@@ -40,6 +42,8 @@ class Command:
         install_timeout_s: float = 600.0,
         apis: Sequence[str] = API_NAMES,
     ) -> None:
+        from proctor.model.canonical import digest
+
         self.command = Template(command)
         unknown = set(self.command.get_identifiers()) - set(_NAMES)
         if unknown or not self.command.is_valid():

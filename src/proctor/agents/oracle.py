@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from proctor.agents.base import AgentContext, AgentResult
 from proctor.agents.shell import run_shell
 from proctor.errors import TaskError
-from proctor.model.task import Task
-from proctor.sandbox.base import Sandbox
+
+if TYPE_CHECKING:
+    from proctor.model.task import Task
+    from proctor.sandbox.base import Sandbox
 
 
 class Oracle:

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Collection, Mapping
+import sys
+from collections.abc import Collection, Iterable, Iterator, Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from importlib import import_module
-from importlib.metadata import EntryPoint, entry_points
+from pathlib import Path
 from types import NoneType, UnionType
 from typing import TYPE_CHECKING, Any, Union, cast, get_args, get_origin, get_type_hints
 
@@ -16,6 +18,8 @@ from proctor.settings import load_settings
 from proctor.spec.node import nearest
 
 if TYPE_CHECKING:
+    from importlib.metadata import EntryPoint
+
     from proctor.agents.installed.base import InstalledAgent
     from proctor.agents.installed.folders import Installed
 
@@ -28,8 +32,13 @@ BUILT_IN = {
         "Replay",
         "repeats the shell commands of a recorded trajectory, without a model",
     ),
+    "episode": (
+        "proctor.agents.episodes.agent",
+        "EpisodeAgent",
+        "a Python file with reset, observe and act, for step-by-step tasks",
+    ),
     "terminal": (
-        "proctor.agents.terminal",
+        "proctor.agents.terminal.agent",
         "Terminal",
         "a model with a shell",
     ),
@@ -44,12 +53,40 @@ BUILT_IN = {
         "MiniSweAgent",
         "mini-swe-agent by the makers of SWE-bench",
     ),
+    "openhands": ("proctor.agents.installed.openhands", "OpenHands", "OpenHands by All Hands AI"),
+    "terminus-2": (
+        "proctor.agents.harbor.agent",
+        "Terminus2",
+        "Terminus 2 by the makers of Terminal-Bench; harbor:NAME is any other agent of Harbor",
+    ),
 }
 """Name → module, class, one line of help."""
 
 
+TOOLS = {"litellm": ("proctor.agents.installed.litellm", "LiteLLM")}
+"""What is installed as agents are and is none: name → module, class."""
+HARBOR = "harbor:"
+"""How the names of Harbor's agents begin."""
 GROUP = "proctor.agents"
 """Entry points under which packages register agents of their own."""
+
+
+def entry_points(*, group: str, name: str | None = None) -> Iterable[EntryPoint]:
+    """Those of a group. What reads them is slow to import, so that is done only where there are some."""
+    if not any(f"[{group}]" in text for text in _entry_texts()):
+        return ()
+    from importlib import metadata
+
+    return (
+        metadata.entry_points(group=group) if name is None else metadata.entry_points(group=group, name=name)
+    )
+
+
+def _entry_texts() -> Iterator[str]:
+    for folder in sys.path:
+        for file in Path(folder or ".").glob("*.*-info/entry_points.txt"):
+            with suppress(OSError, ValueError):
+                yield file.read_text()
 
 
 def installed() -> tuple[EntryPoint, ...]:
@@ -87,6 +124,10 @@ def find_class(name: str) -> Any:
         return getattr(import_module(module), attribute)
     for entry in entry_points(group=GROUP, name=name):
         return entry.load()
+    if name.startswith(HARBOR):
+        from proctor.agents.harbor.agent import named
+
+        return named(name)
     if ":" in name:
         return _import(name)
     raise NotFoundError(
@@ -227,17 +268,20 @@ def describe(name: str, source: str, provided: Collection[str]) -> AgentInfo:
         why = f"it cannot be imported: {type(error).__name__}: {error}"
         return AgentInfo(name=name, line="", source=source, missing=(why,))
     apis = tuple(getattr(found, "apis", API_NAMES))
-    needs = [*_NEEDS.get(name, ()), *(f"agent_options.{option}" for option in _required(found))]
+    needs = [
+        *_NEEDS.get(name, ()),
+        *getattr(found, "needs", ()),
+        *(f"agent_options.{option}" for option in _required(found)),
+    ]
     missing = [] if _a_sandbox() else ["a sandbox: 'proctor doctor' says what is in the way"]
     if getattr(found, "needs_model", False):
         needs.append(f"a model, of a provider that speaks {' or '.join(apis)}: see 'proctor models'")
         if not set(apis) & set(provided):
-            missing.append(
-                f"no provider of {' or '.join(apis)} is ready: set PROCTOR_MODEL_BASE_URL or a key"
-            )
+            local = "PROCTOR_MODEL_BASE_URL or " if "chat" in apis else ""
+            missing.append(f"no provider of {' or '.join(apis)} is ready: set {local}a provider's key")
     here = _installed_versions(found)
     if here is not None and not any(each.version == found.version for each in here):
-        missing.append(f"{found.version} is not installed: run 'proctor agents install {name}'")
+        missing.append(f"{found.version} is not installed: run 'proctor agents install {package_of(found)}'")
     version = getattr(found, "version", "")
     return AgentInfo(
         name=name,
@@ -253,9 +297,12 @@ def describe(name: str, source: str, provided: Collection[str]) -> AgentInfo:
 
 def find_installable(name: str) -> type[InstalledAgent]:
     """An agent that can be installed; UsageError for another one."""
-    found = find_class(name)
+    if name in TOOLS:
+        module, attribute = TOOLS[name]
+        return cast("type[InstalledAgent]", getattr(import_module(module), attribute))
+    found = find_class(f"{HARBOR}terminus-2" if f"{name}:" == HARBOR else name)
     if not _is_installable(found):
-        names = ", ".join(each for each in BUILT_IN if _is_installable(find_class(each)))
+        names = ", ".join((*(each for each in BUILT_IN if _is_installable(find_class(each))), *TOOLS))
         raise UsageError(f"agent '{name}' needs no installation; those that do are {names}")
     return cast("type[InstalledAgent]", found)
 
@@ -270,7 +317,12 @@ def _installed_versions(found: Any) -> list[Installed] | None:
         return None
     from proctor.agents.installed.folders import versions
 
-    return versions(load_settings().cache_dir, found.name)
+    return versions(load_settings().cache_dir, package_of(found))
+
+
+def package_of(found: Any) -> str:
+    """What is installed for an agent: several may need the same."""
+    return str(getattr(found, "package", "") or found.name)
 
 
 def _required(found: Any) -> list[str]:

@@ -5,20 +5,25 @@
 
 from __future__ import annotations
 
-import asyncio
 import hashlib
+from collections.abc import Mapping
 from pathlib import Path
+from typing import TYPE_CHECKING, NamedTuple
 
 from proctor.agents import atif
 from proctor.agents.base import AgentContext, AgentResult, AgentUnavailable
 from proctor.agents.shell import run_shell
+from proctor.agents.terminal.session import Session
 from proctor.disk import read_small
 from proctor.errors import UsageError
-from proctor.model.task import Task
-from proctor.sandbox.base import Sandbox
+
+if TYPE_CHECKING:
+    from proctor.model.task import Task
+    from proctor.sandbox.base import Sandbox
 
 _MAX_BYTES = 256 << 20
 _MAX_PAUSE_S = 3600
+_INTERRUPT = b"\x03"
 
 
 class Replay:
@@ -43,7 +48,7 @@ class Replay:
                 f"agent replay: pause_s is {pause_s!r}, not a number of seconds up to {_MAX_PAUSE_S}"
             )
         self.pause_s = pause_s
-        self._commands: dict[Path, list[str]] = {}
+        self._recorded: dict[Path, Recorded] = {}
         if not self.source.exists():
             raise UsageError(f"agent replay: {trajectory}: no such file or folder")
         files = [self.source] if self.source.is_file() else sorted(self.source.glob("*.json"))
@@ -59,20 +64,25 @@ class Replay:
         context: AgentContext,
     ) -> AgentResult:
         """Run each recorded command; go on after one that fails, as the recorded agent did."""
+        import asyncio
+
         file = self._file(task)
-        commands = self._commands.get(file)
-        if commands is None:
-            commands = self._commands[file] = recorded_commands(file)
-        for number, script in enumerate(commands, 1):
+        recorded = self._recorded.get(file)
+        if recorded is None:
+            recorded = self._recorded[file] = read_recorded(file)
+        session = Session(sandbox, context) if recorded.stays else None
+        if session:
+            await session.open()
+        for number, script in enumerate(recorded.commands, 1):
             if self.pause_s:
                 await asyncio.sleep(self.pause_s)
-            result, text = await run_shell(
-                sandbox, context, script, log="agent.txt", timeout_s=context.limits.command_timeout_s
-            )
+            shown = await _run(sandbox, context, session, script)
             call = {"tool_call_id": str(number), "function_name": "shell", "arguments": {"command": script}}
-            shown = f"{text}\n[exit code {result.exit_code}]"
             context.trajectory.add("agent", "", tool_calls=[call], results=[(str(number), shown)])
-        return AgentResult(usage={"steps": len(commands), "tool_calls": len(commands)})
+        if session:
+            await session.close()
+        count = len(recorded.commands)
+        return AgentResult(usage={"steps": count, "tool_calls": count})
 
     def _file(self, task: Task) -> Path:
         if self.source.is_file():
@@ -91,15 +101,42 @@ class Replay:
         return f"agent replay: {self._recording(task)} is missing: there is no recording of task '{task}'"
 
 
+async def _run(sandbox: Sandbox, context: AgentContext, session: Session | None, script: str) -> str:
+    """What came of a command; one that does not end in the shell that stays is interrupted."""
+    limit_s = context.limits.command_timeout_s
+    if session is None:
+        result, text = await run_shell(sandbox, context, script, log="agent.txt", timeout_s=limit_s)
+        return f"{text}\n[exit code {result.exit_code}]"
+    seen = await session.run(script, limit_s)
+    if session.running:
+        seen = await session.type(_INTERRUPT, limit_s)
+    return f"{seen.text}\n[exit code {seen.exit_code}]"
+
+
+class Recorded(NamedTuple):
+    """The shell commands of a trajectory."""
+
+    commands: list[str]
+    stays: bool
+    """Whether they were given to one shell that stayed, as `terminal` has it, or to a new one each."""
+
+
 def recorded_commands(file: Path) -> list[str]:
     """The shell commands of an ATIF trajectory, those of sub-agents too."""
+    return read_recorded(file).commands
+
+
+def read_recorded(file: Path) -> Recorded:
+    """The same, and how they were run."""
     try:
         recording = atif.read(read_small(file, _MAX_BYTES))
     except (OSError, atif.NotATIF) as error:
         raise UsageError(f"{file}: {error}") from error
-    return [
+    commands = [
         str(call.arguments["command"])
         for step in recording.done
         for call in step.calls
         if "command" in call.arguments
     ]
+    agent = recording.document.get("agent")
+    return Recorded(commands, isinstance(agent, Mapping) and agent.get("name") == "terminal")

@@ -30,6 +30,8 @@ class Trajectory:
         self.agent = {"name": agent, "version": version, **({"model_name": model} if model else {})}
         self.steps: list[dict[str, Any]] = []
         self.tool_calls = 0
+        self.on_step: Callable[[Mapping[str, Any]], None] | None = None
+        """Hears of each step as it is added."""
         self._totals: dict[str, float] = {}
         self._clock = clock
 
@@ -42,11 +44,15 @@ class Trajectory:
         results: Sequence[tuple[str | None, str]] = (),
         metrics: Mapping[str, float] | None = None,
         reasoning: str = "",
+        timestamp: str = "",
     ) -> None:
-        """One step. A tool call has `tool_call_id`, `function_name`, `arguments`; results name their call."""
+        """One step. A tool call has `tool_call_id`, `function_name`, `arguments`; results name their call.
+
+        `timestamp` is for steps that are read after they were made; otherwise it is now.
+        """
         step: dict[str, Any] = {
             "step_id": len(self.steps) + 1,
-            "timestamp": datetime.fromtimestamp(self._clock(), UTC).isoformat(),
+            "timestamp": timestamp or datetime.fromtimestamp(self._clock(), UTC).isoformat(),
             "source": source,
             "message": cut(message),
         }
@@ -64,6 +70,8 @@ class Trajectory:
                 self._totals[name] = self._totals.get(name, 0) + value
         self.steps.append(step)
         self.tool_calls += len(tool_calls)
+        if self.on_step:
+            self.on_step(step)
 
     def total(self, metric: str) -> float:
         """The sum of one metric over the steps."""

@@ -30,7 +30,9 @@ _HALF = 0.5
 _POWER = 0.8
 FEWEST_PAIRS = 4
 """No verdict with fewer pairs."""
-_MOST_PAIRS = 2000
+MOST_PAIRS = 2000
+_OPEN = 4
+"""How evenly looks without a planned end share the error: the larger, the less the first ones get."""
 
 
 class Verdict(StrEnum):
@@ -67,6 +69,9 @@ class Rules:
     looks: tuple[int, ...] = LOOKS
     points: int = 1
     """Parameter points compared together."""
+    open_ended: bool = False
+    """Whether the pairs go on until there is a verdict: then the last look is only a limit, and the error is
+    shared so that it would last for any number of looks."""
 
     def margin_on(self, clock: Clock, busy: float = 1.0) -> float:
         """The margin, as a logarithm. Code that computes little may change that little by more."""
@@ -162,12 +167,16 @@ def looks_for(pairs: int) -> tuple[int, ...]:
     return tuple(looks)
 
 
-def spent(looks: Sequence[int]) -> tuple[float, ...]:
+def spent(looks: Sequence[int], *, open_ended: bool = False) -> tuple[float, ...]:
     """Which share of the error each look may use; together they use all of it.
+
+    Without a planned end look k of any number gets 4/((k+4)(k+5)), counted from 0: the sum never exceeds 1.
 
     The total after n of N pairs is (n/N)^1.5: little at first, most near the end. The shares are added up as
     if the looks were independent, which they are not, so the true error is smaller still.
     """
+    if open_ended:
+        return tuple(_OPEN / ((at + _OPEN) * (at + _OPEN + 1)) for at in range(len(looks)))
     totals = [(look / looks[-1]) ** 1.5 for look in looks]
     return tuple(total - before for total, before in zip(totals, [0.0, *totals[:-1]], strict=True))
 
@@ -202,7 +211,7 @@ def judge_values(
     values: Sequence[float], rules: Rules, *, clock: Clock = "cpu", busy: float = 1.0, final: bool = False
 ) -> ClockFinding:
     """Look at the pairs' numbers so far. Between looks the answer is to go on, unless these are all."""
-    count, shares = len(values), dict(zip(rules.looks, spent(rules.looks), strict=True))
+    count, shares = len(values), dict(zip(rules.looks, _shares(rules.looks, rules), strict=True))
     last = is_last(count, rules, final=final)
     # A comparison that is cut short uses the share of the look it did not reach.
     share = shares[next((look for look in rules.looks if look >= count), rules.looks[-1])]
@@ -234,6 +243,10 @@ def judge_values(
     )
 
 
+def _shares(looks: Sequence[int], rules: Rules) -> tuple[float, ...]:
+    return spent(looks, open_ended=rules.open_ended)
+
+
 def is_last(count: int, rules: Rules, *, final: bool) -> bool:
     """Whether there must be an answer now."""
     return final or count >= rules.looks[-1]
@@ -255,12 +268,12 @@ def pairs_needed(now: Centre, margin: float, rules: Rules, mine: float = MAIN_SH
     def settles(count: int) -> bool:
         degrees = count - 2 * int(TRIM * count) - 1
         one = now.spread / math.sqrt(count)
-        share, luck = spent(looks_for(count))[-1], t_quantile((1 + _POWER) / 2, degrees)
+        share, luck = _shares(looks_for(count), rules)[-1], t_quantile((1 + _POWER) / 2, degrees)
         certain = (t_quantile(1 - error * share / 2, degrees) + luck) * one < size
         same = (t_quantile(1 - rules.same_error * share / 2, degrees) + luck) * one < margin - size
         return certain or same
 
-    low, high = now.count, _MOST_PAIRS
+    low, high = now.count, MOST_PAIRS
     if not settles(high):
         return None
     while high - low > 1:

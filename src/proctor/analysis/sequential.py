@@ -10,9 +10,10 @@ and it is sound because they are paired by chance within one task and the null i
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable
 from dataclasses import dataclass
 from enum import StrEnum
+from functools import lru_cache
+from itertools import count
 
 from proctor.analysis.distributions import log_beta, log_beta_cdf
 
@@ -64,6 +65,7 @@ class Look:
     """Share of the planned pairs that need not be run."""
 
 
+@lru_cache(maxsize=1 << 16)
 def log_e_value(losses: int, wins: int, prior: float = PRIOR) -> float:
     """Logarithm of the evidence that the candidate loses more than half of the disagreements."""
     tosses = losses + wins
@@ -76,6 +78,11 @@ def log_e_value(losses: int, wins: int, prior: float = PRIOR) -> float:
         + above
         + math.log(2)
     )
+
+
+def fewest_pairs(alpha: float = 0.05, prior: float = PRIOR) -> int:
+    """With fewer pairs than this nothing can be proven, even if the candidate loses all of them."""
+    return next(pairs for pairs in count(1) if log_e_value(pairs, 0, prior) >= -math.log(alpha))
 
 
 def look(
@@ -103,19 +110,3 @@ def look(
         p_value=min(1.0, math.exp(-largest)),
         saved=left / planned if planned and decision is not Decision.GO_ON else 0.0,
     )
-
-
-def run_sequence(
-    pairs: Iterable[tuple[bool, bool]], *, planned: int, alpha: float = 0.05, prior: float = PRIOR
-) -> Look:
-    """Feed pairs (baseline, candidate) in the order they ended, and stop at the first decision."""
-    tally = Tally()
-    largest = -math.inf
-    state = look(tally, planned=planned, alpha=alpha, prior=prior)
-    for baseline, candidate in pairs:
-        if state.decision is not Decision.GO_ON:
-            break
-        tally = tally.add(baseline, candidate)
-        state = look(tally, planned=planned, alpha=alpha, largest_log_e=largest, prior=prior)
-        largest = max(largest, log_e_value(tally.losses, tally.wins, prior))
-    return state

@@ -12,14 +12,10 @@ from proctor.cli.quantities import Share
 
 if TYPE_CHECKING:
     from proctor.model.spec import Spec
-    from proctor.runfolder.read import RunData
     from proctor.settings import Settings
-    from proctor.store.store import Store
     from proctor.verdicts.aa.certificate import NoiseCertificate
-    from proctor.verdicts.aa.scores import Asked
 
 _SPECS = {".yaml", ".yml", ".toml", ".json"}
-_MOST_REPEATS = 20
 
 
 @click.command(name="aa")
@@ -79,6 +75,7 @@ def command(
     from proctor.render.results.aa import certificate
     from proctor.runfolder.files import make_folder, write_json
     from proctor.settings import load_settings
+    from proctor.verdicts.aa.open import certify
     from proctor.verdicts.aa.scores import Asked
 
     settings = load_settings()
@@ -109,61 +106,6 @@ def command(
     elif out and out not in files:
         print(f"\nwritten: {out}")
     return int(found.exit_code)
-
-
-def certify(ref: str, asked: Asked, settings: Settings) -> NoiseCertificate:
-    """The certificate of a stored run or of a run folder."""
-    from proctor.runfolder.read import RunData
-    from proctor.store.open import open_store
-
-    folder = Path(ref)
-    if folder.is_dir() and (folder / "manifest.json").is_file():
-        return _certificate(RunData.from_folder(folder), asked, None)
-    with open_store(settings.store_url, create=False) as store:
-        return _certificate(RunData.from_store(store, ref), asked, store)
-
-
-def _certificate(data: RunData, asked: Asked, store: Store | None) -> NoiseCertificate:
-    from proctor.errors import UsageError
-    from proctor.verdicts.aa.scores import certify_scores
-    from proctor.verdicts.aa.times import METRIC, certify_times
-
-    repeats = _repeats(data, store) if store else []
-    if data.info.kind == "task":
-        return certify_scores(data, asked, repeats=repeats)
-    if asked.rollouts is not None or asked.these_tasks is not None:
-        raise UsageError(
-            f"run {data.info.id} measured experiments: it has iterations, but no rollouts or tasks; "
-            "remove --rollouts, --these-tasks and --tasks-like-these"
-        )
-    from proctor.verdicts.compare.open import noise_from_store
-    from proctor.verdicts.compare.results import from_run
-
-    side = from_run(data, (METRIC,))
-    noise = noise_from_store(store, side, side, METRIC) if store else None
-    return certify_times(data, asked, noise=noise, repeats=repeats)
-
-
-def _repeats(data: RunData, store: Store) -> list[RunData]:
-    """Other whole runs of the very same plan on the same machine, oldest first."""
-    from proctor.model.facts import run_facts, same_machine
-    from proctor.model.trial import RunStatus
-    from proctor.runfolder.read import RunData
-
-    info = data.info
-    own = run_facts(info)
-    found = []
-    for brief in store.runs(name=info.name, limit=_MOST_REPEATS):
-        if brief.id == info.id or brief.name != info.name or brief.status is not RunStatus.DONE:
-            continue
-        other = store.run(brief.id)
-        if (
-            other.plan_digest
-            and other.plan_digest == info.plan_digest
-            and same_machine(run_facts(other), own)
-        ):
-            found.append(RunData.from_store(store, brief.id))
-    return sorted(found, key=lambda each: (each.info.created_at, each.info.id))
 
 
 def _run(file: Path, rollouts: int | None, settings: Settings, *, verbose: int, quiet: bool) -> str | None:

@@ -11,16 +11,19 @@ import click
 
 from proctor.cli.outputs import takes_outputs
 from proctor.cli.quantities import Duration, Share
-from proctor.cli.spec_options import takes_sources
+from proctor.cli.spec_options import takes_sources, takes_suites
 from proctor.errors import Exit
 
 if TYPE_CHECKING:
     from proctor.analysis.lockstep import Rules
     from proctor.engine.ab import Asked, Progress
-    from proctor.engine.ab_run import Comparison
+    from proctor.engine.ab_run import Comparison, Contest
+    from proctor.runs.suites import SuiteRequest
 
 
 USUAL_PAIRS = 20
+SETTLING_S = 600.0
+"""How long `--until-settled` goes on at most, when no budget is given."""
 
 
 _JUDGING = (
@@ -73,11 +76,17 @@ def judging_options(function: Callable[..., Any]) -> Callable[..., Any]:
 @click.argument("spec_file", metavar="SPEC", type=click.Path(path_type=Path), required=False)
 @click.option("--a", "a", multiple=True, metavar="SIDE", help="The version to compare with. [HEAD]")
 @click.option("--b", "b", multiple=True, metavar="SIDE", help="The new version. [. (the working tree)]")
+@takes_suites
 @judging_options
 @click.option(
     "--confirm/--no-confirm",
     default=True,
     help="Confirm a difference with new processes before reporting it. [confirm]",
+)
+@click.option(
+    "--until-settled",
+    is_flag=True,
+    help="Go on with pairs until there is a verdict, or the time budget is spent. [10 min]",
 )
 @click.option("--output", type=click.Path(path_type=Path), help="File to save all measurements in.")
 @takes_outputs
@@ -102,23 +111,34 @@ def command(spec_file: Path | None, *, replay: Path | None, **asked: Any) -> int
     """  # noqa: D301 - click wants the character itself
     from proctor.errors import UsageError
 
+    source = click.get_current_context().get_parameter_source
+    if asked["until_settled"] and (replay or source("pairs") is click.core.ParameterSource.COMMANDLINE):
+        raise UsageError(
+            f"--until-settled takes as many pairs as it needs, so it cannot be combined with "
+            f"{'--replay' if replay else '--pairs'}; limit it with --time-budget"
+        )
     if replay:
         return _answer(_replayed(replay, asked), asked, saved=None)
-    if spec_file is None:
-        raise UsageError("name a spec, or a saved comparison with --replay")
-    comparison = _measured(spec_file, asked)
+    suites = _suites(asked)
+    if spec_file is None and suites is None:
+        raise UsageError("name a spec, a suite with --pytest or --asv, or a saved comparison with --replay")
+    if spec_file is not None and suites is not None:
+        raise UsageError(f"{suites.option} cannot be combined with the file {spec_file}")
+    comparison = _measured(spec_file, asked, suites)
     return _answer(comparison, asked, saved=_save(comparison, asked["output"]))
 
 
 def rules_from(asked: dict[str, Any]) -> Rules:
     """The rules that the options mean."""
-    from proctor.analysis.lockstep import Rules, looks_for
+    from proctor.analysis.lockstep import MOST_PAIRS, Rules, looks_for
 
     margin = asked["margin"]
+    settling = bool(asked.get("until_settled"))
     return Rules(
         margin=margin,
         wall_margin=asked["wall_margin"] or min(3 * margin, 0.9),
-        looks=looks_for(asked["pairs"]),
+        looks=looks_for(MOST_PAIRS if settling else asked["pairs"]),
+        open_ended=settling,
     )
 
 
@@ -129,28 +149,93 @@ def asked_from(asked: dict[str, Any], **more: Any) -> Asked:
     return Asked(
         rules=rules_from(asked),
         cpu_budget_s=asked["cpu_budget"],
-        thrifty=asked["pairs"] <= USUAL_PAIRS,
+        thrifty=asked["pairs"] <= USUAL_PAIRS and not asked.get("until_settled"),
         **more,
     )
 
 
-def _measured(spec_file: Path, asked: dict[str, Any]) -> Comparison:
-    from proctor.engine.ab_run import Contest, run
+def _suites(asked: dict[str, Any]) -> SuiteRequest | None:
+    names = ("pytest_paths", "asv_paths", "python", "include", "exclude")
+    given = [asked.pop(name) for name in names]
+    if not any(given):
+        return None
+    from proctor.errors import UsageError
+    from proctor.runs.suites import request_from
+
+    found = request_from(*given)
+    if found is None:
+        raise UsageError("--include and --exclude go with --pytest or --asv")
+    return found
+
+
+def _measured(spec_file: Path | None, asked: dict[str, Any], suites: SuiteRequest | None) -> Comparison:
+    from contextlib import ExitStack
+
+    from proctor.engine.ab_run import run
+
+    with ExitStack() as stack:
+        if suites:
+            from proctor.runs.suites import cache_of_setup
+
+            stack.enter_context(cache_of_setup())
+        contest = _suite_contest(suites, asked) if suites else _contest(spec_file, asked)
+        budget_s = asked["time_budget"] or (SETTLING_S if asked["until_settled"] else None)
+        how = asked_from(asked, confirm=asked["confirm"], time_budget_s=budget_s)
+        if suites and asked["cpu_budget"] is None:
+            from dataclasses import replace
+
+            # Most of a process's CPU time goes into importing the suite, which the usual budget is not for.
+            how = replace(how, thrifty=False)
+        stack.enter_context(stopping())
+        tell = stack.enter_context(progress_line(quiet=asked["as_json"]))
+        return run(contest, how, on_progress=tell)
+
+
+def _contest(spec_file: Path | None, asked: dict[str, Any]) -> Contest:
+    from proctor.engine.ab_run import Contest
     from proctor.runs.planning import experiment_sources, with_sources
     from proctor.spec.load import load
     from proctor.trial.lockstep.sides import parse
 
+    assert spec_file is not None
     spec = with_sources(load(spec_file, overrides=asked["overrides"]), asked["sources"])
-    contest = Contest(
+    return Contest(
         spec=spec,
         sources=experiment_sources(spec),
         a=parse(asked["a"], "--a"),
         b=parse(asked["b"], "--b"),
         pin=asked["pin"],
     )
-    how = asked_from(asked, confirm=asked["confirm"], time_budget_s=asked["time_budget"])
-    with stopping(), progress_line(quiet=asked["as_json"]) as tell:
-        return run(contest, how, on_progress=tell)
+
+
+def _suite_contest(suites: SuiteRequest, asked: dict[str, Any]) -> Contest:
+    from dataclasses import replace
+
+    from proctor.engine.ab_run import Contest
+    from proctor.errors import UsageError
+    from proctor.runs.suites import read_suite
+    from proctor.trial.lockstep.sides import parse
+
+    if asked["overrides"] or asked["sources"]:
+        raise UsageError(f"--set and --experiments go with a spec, not with {suites.option}")
+    a, b = parse(asked["a"], "--a"), parse(asked["b"], "--b")
+    # Two environments with the project installed are compared by what is in them, not by the folder around.
+    installed = bool(a.python or b.python) and not (a.has_code or b.has_code)
+    asked_for = suites.python or a.python or b.python or None
+    suite = read_suite(replace(suites, python=asked_for, installed=installed)).timed()
+    for each in (*suite.broken, *suite.notes):
+        click.echo(f"note: {each}", err=True)
+    return Contest(
+        spec=suite.spec(),
+        sources=(),
+        a=a,
+        b=b,
+        pin=asked["pin"],
+        project=suite.project,
+        installed=installed,
+        goes_on=True,
+        python=suite.python if suites.python else None,
+    )
 
 
 def _replayed(path: Path, asked: dict[str, Any]) -> Comparison:
@@ -165,7 +250,7 @@ def _replayed(path: Path, asked: dict[str, Any]) -> Comparison:
     if source("margin") is click.core.ParameterSource.COMMANDLINE:
         rules = replace(rules, margin=chosen.margin, wall_margin=chosen.wall_margin)
     if source("pairs") is click.core.ParameterSource.COMMANDLINE:
-        rules = replace(rules, looks=chosen.looks)
+        rules = replace(rules, looks=chosen.looks, open_ended=False)
     return replay(comparison, rules)
 
 
@@ -199,7 +284,7 @@ def exit_code(comparison: Comparison) -> Exit:
         "inconclusive": Exit.INCONCLUSIVE,
         "same computing": Exit.INCONCLUSIVE,
     }
-    return codes.get(comparison.verdict.value, Exit.OK)
+    return codes.get(comparison.verdict.value, Exit.INCONCLUSIVE if comparison.lost else Exit.OK)
 
 
 @contextmanager

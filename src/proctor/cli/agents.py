@@ -60,13 +60,13 @@ def install_agent(name: str, version: str) -> int:
     Exit code 2: there is no such agent. Exit code 4: a registry does not give it.
     """
     from proctor.agents.installed.folders import install
-    from proctor.agents.registry import find_installable
+    from proctor.agents.registry import find_installable, package_of
     from proctor.cli.show import size_text
     from proctor.cli.table import say
     from proctor.settings import load_settings
 
     agent = find_installable(name)
-    found = install(load_settings().cache_dir, agent.name, version or agent.version, agent.recipe, say)
+    found = install(load_settings().cache_dir, package_of(agent), version or agent.version, agent.recipe, say)
     print(f"{found.name} {found.version} is installed: {size_text(found.size_bytes)}.")
     return Exit.OK
 
@@ -77,9 +77,9 @@ def install_agent(name: str, version: str) -> int:
 def remove_agent(name: str, version: str) -> int:
     """Remove an installed agent from this machine. Runs that use it fail."""
     from proctor.agents.installed.folders import remove
-    from proctor.agents.registry import find_installable
+    from proctor.agents.registry import find_installable, package_of
     from proctor.settings import load_settings
 
-    for each in remove(load_settings().cache_dir, find_installable(name).name, version):
+    for each in remove(load_settings().cache_dir, package_of(find_installable(name)), version):
         print(f"{each.name} {each.version} is removed.")
     return Exit.OK

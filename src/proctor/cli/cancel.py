@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -10,6 +11,7 @@ import click
 from proctor.errors import Exit
 
 if TYPE_CHECKING:
+    from proctor.client.client import Client
     from proctor.model.run import RunInfo
     from proctor.settings import Settings
     from proctor.store.store import Store
@@ -23,12 +25,13 @@ def command(ref: str, as_json: bool) -> int:
 
     No further trial starts; trials that are running are stopped within seconds.
     """
-    from proctor.cli.table import print_json
+    from proctor.cli.remote import find_server
     from proctor.model.trial import RunStatus
-    from proctor.settings import load_settings
     from proctor.store.open import open_store
 
-    settings = load_settings()
+    settings, client = find_server()
+    if client:
+        return _remotely(client, ref, as_json=as_json)
     with open_store(settings.store_url, create=False) as store:
         info = store.run(ref)
         over = info.status in {RunStatus.DONE, RunStatus.CANCELLED}
@@ -39,14 +42,44 @@ def command(ref: str, as_json: bool) -> int:
             ended = store.cancel(info.id)
             if not running:
                 _close_books(store, info, settings)
+    status = info.status if over else RunStatus.CANCELLED
+    said = _Said(info.id, info.name, status.value, ended, list(running), over=over)
+    return _say(said, as_json=as_json)
+
+
+@dataclass(frozen=True, slots=True)
+class _Said:
+    """What a cancellation did."""
+
+    run: str
+    name: str
+    status: str
+    cancelled_trials: int
+    workers: list[str]
+    over: bool
+
+
+def _remotely(client: Client, ref: str, *, as_json: bool) -> int:
+    before = client.run(ref)
+    over = before["status"] in {"done", "cancelled"}
+    after = before if over else client.cancel(before["id"])
+    ended = after["counts"].get("cancelled", 0) - before["counts"].get("cancelled", 0)
+    workers = [] if over or not before["running"] else [str((before["coordinator"] or {}).get("holder", ""))]
+    said = _Said(before["id"], before["name"], after["status"], max(0, ended), workers, over=over)
+    return _say(said, as_json=as_json)
+
+
+def _say(said: _Said, *, as_json: bool) -> int:
+    from proctor.cli.table import print_json
+
     if as_json:
-        status = info.status if over else RunStatus.CANCELLED
-        print_json({"run": info.id, "status": status.value, "cancelled_trials": ended, "workers": running})
-    elif over:
-        print(f"run {info.id} is already {info.status.value}; nothing was changed")
+        found = asdict(said)
+        print_json({name: found[name] for name in ("run", "status", "cancelled_trials", "workers")})
+    elif said.over:
+        print(f"run {said.run} is already {said.status}; nothing was changed")
     else:
-        said = f"cancelled run {info.id} ({info.name}): {ended} trials will not run"
-        print(said + ("; running trials are being stopped" if running else ""))
+        text = f"cancelled run {said.run} ({said.name}): {said.cancelled_trials} trials will not run"
+        print(text + ("; running trials are being stopped" if said.workers else ""))
     return Exit.OK
 
 

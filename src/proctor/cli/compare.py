@@ -50,13 +50,13 @@ def command(
     Files may be RunResult, pyperf, pytest-benchmark, hyperfine or asv JSON. Exit code: 0 no worse,
     1 worse, 2 bad input, 3 inconclusive.
     """
-    from proctor.settings import load_settings
+    from proctor.cli.remote import reading_settings
     from proctor.verdicts.compare.by_task import SPENT
     from proctor.verdicts.compare.open import compare_refs
 
     found, side_a, side_b = compare_refs(
         (a, b),
-        load_settings(),
+        reading_settings(),
         metrics=metrics,
         also=SPENT if any(outputs) else (),
         margin=margin,

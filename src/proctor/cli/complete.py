@@ -43,7 +43,7 @@ def _offer_for(command: str, param: click.Parameter) -> Offer | None:
         ("history", "series"): run_names, ("aa", "ref"): runs_and_specs, ("resume", "run"): runs,
         ("logs", "trial"): trials,
         ("replay", "trial"): trials, ("list", "slug"): experiments, ("ls", "name"): run_names,
-        ("worker", "run"): runs,
+        ("worker", "run"): runs, ("race", "baseline"): runs, ("publish", "refs"): runs,
     }  # fmt: skip
     for (owner, name), offer in by_command.items():
         if owner == command and name == param.name:

@@ -223,6 +223,18 @@ def _sandboxes(settings: Settings) -> Iterator[Finding]:
         assert isinstance(backend, Containers)
         for check in asyncio.run(probe_containers(backend)):
             yield found(name, check)
+    yield _harbor(settings)
+
+
+def _harbor(settings: Settings) -> Finding:
+    """Harbor's environments: they need accounts of others, so none is made here."""
+    from proctor.sandbox.harbor.place import find_all
+
+    for place in find_all(settings.cache_dir):
+        untried = f"not tried: {', '.join(place.environments)}"
+        return Finding("sandbox harbor:NAME", "ok", f"Harbor {place.version} is installed; {untried}")
+    missing = "not installed: 'proctor agents install harbor' for sandboxes such as harbor:modal"
+    return Finding("sandbox harbor:NAME", "missing", missing)
 
 
 _EXTRAS = {

@@ -1,4 +1,4 @@
-"""`proctor export`: a run out of the store, as a folder that needs no Proctor, a Harbor job, or tables."""
+"""`proctor export`: a run as a folder that needs no Proctor, in the formats of other tools, or as tables."""
 
 from __future__ import annotations
 
@@ -16,22 +16,23 @@ from proctor.errors import Exit
 @click.option(
     "--format",
     "format_",
-    type=click.Choice(["folder", "harbor", "csv", "parquet"]),
+    type=click.Choice(["folder", "harbor", "runresult", "csv", "parquet"]),
     default="folder",
     show_default=True,
-    help="The whole run, a job folder for Harbor, or trials, attempts and iterations as tables.",
+    help="The whole run, a job folder for Harbor, a file per parameter point, or tables.",
 )
 @click.option("--json", "as_json", is_flag=True, help="Print where it went as JSON.")
 def command(ref: str, path: Path | None, format_: str, as_json: bool) -> int:
     """Write RUN to a new folder PATH (default: <name>-<id> here) with its artifacts and reports.
 
-    With --format harbor it is a job folder that Harbor's tools read. With --format csv or parquet the folder
-    holds tables, and RUN may also be a run folder or a receipt.
+    With --format harbor it is a job folder that Harbor's tools read. With --format runresult it has a
+    RunResult of each parameter point in the layout of older tools. With --format csv or parquet the folder
+    holds tables of trials, attempts and iterations, and RUN may also be a run folder or a receipt.
     """
     from proctor.cli.table import print_json, print_table, printable
 
-    if format_ in {"folder", "harbor"}:
-        done = _folder(ref, path, harbor=format_ == "harbor")
+    if format_ in {"folder", "harbor", "runresult"}:
+        done = _folder(ref, path, format_)
     else:
         done = _tables(ref, path, "csv" if format_ == "csv" else "parquet")
     if as_json:
@@ -44,18 +45,25 @@ def command(ref: str, path: Path | None, format_: str, as_json: bool) -> int:
     return Exit.OK
 
 
-def _folder(ref: str, path: Path | None, *, harbor: bool) -> dict[str, Any]:
+def _folder(ref: str, path: Path | None, format_: str) -> dict[str, Any]:
     from proctor.model.place import safe_name
     from proctor.settings import load_settings
     from proctor.store.blobs import open_blobs
     from proctor.store.open import open_store
 
+    ending = "" if format_ == "folder" else f"-{format_}"
     settings = load_settings()
     blobs = open_blobs(settings.blobs_url)
     with open_store(settings.store_url) as store:
         info = store.run(ref)
-        target = path or Path(f"{safe_name(info.name)}-{safe_name(info.id)}{'-harbor' if harbor else ''}")
-        if harbor:
+        target = path or Path(f"{safe_name(info.name)}-{safe_name(info.id)}{ending}")
+        if format_ == "runresult":
+            from proctor.runfolder.older_result import write_results
+            from proctor.runfolder.read import RunData
+
+            points = write_results(RunData.from_store(store, info.id), blobs, target)
+            return {"run_id": info.id, "path": str(target), "points": points}
+        if format_ == "harbor":
             from proctor.runfolder.harbor.write import write_job
             from proctor.runfolder.read import RunData
 

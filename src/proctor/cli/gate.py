@@ -100,14 +100,11 @@ def gate_run(data: RunData, gates: Sequence[Any], settings: Settings) -> GateRes
     """Judge a run that has just ended by the gates of its own spec, if it has any."""
     if not gates:
         return None
-    from proctor.verdicts.gate.inputs import input_of_run
-    from proctor.verdicts.gate.open import judge, open_baseline
-    from proctor.verdicts.gate.rules import read_rules
+    from proctor.runs.gating import judge_run
 
-    rules = read_rules(gates)
-    baseline = open_baseline(rules, settings, name=data.info.name)
-    found = judge(input_of_run(data, rules.metrics), rules, baseline, settings)
-    keep(found, data.info)
+    found = judge_run(data, gates, settings)
+    if found:
+        keep(found, data.info)
     return found
 
 
@@ -142,18 +139,10 @@ def keep(found: GateResult, info: RunInfo) -> None:
     """Put the verdict into the run's folder and its page, when they are there and can be written."""
     import sys
 
-    from proctor.errors import StoreError
-    from proctor.render.results.run import put_gate
-    from proctor.runfolder.files import write_json
+    from proctor.runs.gating import keep_verdict
 
-    folder = Path(info.folder) if info.folder else None
-    if folder is None or not (folder / "manifest.json").is_file():
-        return
-    try:
-        write_json(folder / "gate.json", found.to_dict())
-        put_gate(info, folder)
-    except StoreError as error:
-        print(f"note: the verdict could not be saved in the run's folder: {error}", file=sys.stderr)
+    if note := keep_verdict(found, info):
+        print(f"note: {note}", file=sys.stderr)
 
 
 def show(found: GateResult, document: Document | None, *, github: bool = False) -> None:

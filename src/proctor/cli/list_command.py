@@ -79,7 +79,7 @@ def _print_in_full(chosen: Iterable[Registered]) -> None:
         say(title, heading=True)
         say(f"defined at {each.place}" + (f"; tags {', '.join(each.tags)}" if each.tags else ""))
         if params:
-            rows = [(p.name, p.type, _default(p), _range(p), p.description) for p in params.values()]
+            rows = [(p.name, _type(p), _default(p), _range(p), _meaning(p)) for p in params.values()]
             print_table(("param", "type", "default", "values", "meaning"), rows, whole=(2,), wrap=(3, 4))
         print("other parameters are accepted too" if takes_others else "no other parameters")
 
@@ -121,9 +121,19 @@ def _params_as_json(params: Mapping[str, ParamInfo]) -> dict[str, Any]:
             "maximum": param.maximum,
             "nullable": param.nullable,
             "description": param.description,
+            "each": param.each,
+            "aliases": list(param.aliases),
         }
         for name, param in params.items()
     }
+
+
+def _type(param: ParamInfo) -> str:
+    return f"list of {param.each}" if param.each else param.type
+
+
+def _meaning(param: ParamInfo) -> str:
+    return param.description + (f"; older name: {', '.join(param.aliases)}" if param.aliases else "")
 
 
 def _default(param: ParamInfo) -> str:

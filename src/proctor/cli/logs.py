@@ -5,16 +5,17 @@ from __future__ import annotations
 import re
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import click
 
 from proctor.errors import Exit, NotFoundError, UsageError
 
 if TYPE_CHECKING:
+    from proctor.client.client import Client
     from proctor.model.plan import PlannedTrial
     from proctor.render.trial_logs import Log
     from proctor.settings import Settings
@@ -55,15 +56,20 @@ def command(
     rollout may be left out if that leaves one trial. --log trajectory shows what the agent did, step by step.
     On a terminal, control codes in a log are removed; into a pipe or a file the bytes go unchanged.
     """
+    from proctor.cli.remote import find_server
     from proctor.render.trial_logs import latest_attempt
-    from proctor.settings import load_settings
 
-    run = _open(ref, load_settings())
+    if follow and (as_json or trial is None):
+        raise UsageError(
+            "--follow needs a TRIAL, and cannot be combined with --json; 'proctor logs RUN' lists trials"
+        )
+    if follow and log_name == "trajectory":
+        raise UsageError("a trajectory is written when its attempt ends; there is nothing to --follow")
+    settings, client = find_server()
+    if client and not (Path(ref) / "manifest.json").is_file():
+        return _remotely(client, ref, trial, _Options(follow, log_name, attempt, tail, raw, as_json))
+    run = _open(ref, settings)
     if as_json or trial is None:
-        if follow:
-            raise UsageError(
-                "--follow needs a TRIAL, and cannot be combined with --json; 'proctor logs RUN' lists trials"
-            )
         picked = run.trials if trial is None else [find(run.trials, trial)]
         _list(run, picked, as_json=as_json)
         return Exit.OK
@@ -71,10 +77,33 @@ def command(
     number = attempt or max(latest_attempt(run.folder, planned), 1)
     wanted = _Wanted(planned, number, log_name, tail)
     if log_name == "trajectory":
-        if follow:
-            raise UsageError("a trajectory is written when its attempt ends; there is nothing to --follow")
         return _print_trajectory(run, wanted, _writer(raw=raw))
     return (_follow if follow else _print)(run, wanted, _writer(raw=raw))
+
+
+class _Options(NamedTuple):
+    """What a person asked for, besides run and trial."""
+
+    follow: bool
+    log_name: str | None
+    attempt: int | None
+    tail: int | None
+    raw: bool
+    as_json: bool
+
+
+def _remotely(client: Client, ref: str, trial: str | None, asked: _Options) -> int:
+    from proctor.cli.remote_logs import RemoteLogs, listing
+
+    run_id = str(client.run(ref)["id"])
+    trials = list(client.planned(run_id))
+    picked = trials if trial is None else [find(trials, trial)]
+    if asked.as_json or trial is None:
+        shown = picked if asked.as_json else picked[:SHOWN]
+        _show_list(listing(client, run_id, shown), len(picked), as_json=asked.as_json)
+        return Exit.OK
+    logs = RemoteLogs(client, run_id, picked[0], asked.attempt, asked.log_name, asked.tail)
+    return logs.print(_writer(raw=asked.raw), follow=asked.follow)
 
 
 @dataclass(frozen=True, slots=True)
@@ -177,18 +206,25 @@ def _names(trial: PlannedTrial) -> set[str]:
 
 
 def _list(run: _Run, trials: list[PlannedTrial], *, as_json: bool) -> None:
-    from proctor.cli.show import size_text
-    from proctor.cli.table import print_json, print_table, printable
     from proctor.render.trial_logs import folder_of, latest_attempt, logs_in
 
-    rows = []
-    for trial in trials if as_json else trials[:SHOWN]:
-        attempts = latest_attempt(run.folder, trial)
-        logs = logs_in(folder_of(run.folder, trial, max(attempts, 1)))
-        state = run.outcomes.get(trial.key) or ("running" if attempts else "pending")
-        rows.append((trial, state, attempts, logs))
+    def rows() -> Iterator[Sequence[Any]]:
+        for trial in trials if as_json else trials[:SHOWN]:
+            attempts = latest_attempt(run.folder, trial)
+            found = logs_in(folder_of(run.folder, trial, max(attempts, 1)))
+            state = run.outcomes.get(trial.key) or ("running" if attempts else "pending")
+            yield trial, state, attempts, [(log.name, str(log.path), log.size_bytes) for log in found]
+
+    _show_list(rows(), len(trials), as_json=as_json)
+
+
+def _show_list(found: Iterator[Sequence[Any]], total: int, *, as_json: bool) -> None:
+    """Print rows of (trial, how it ended, attempts, logs with name, place and size)."""
+    from proctor.cli.show import size_text
+    from proctor.cli.table import print_json, print_table, printable
+
     if as_json:
-        print_json([_as_json(*row) for row in rows])
+        print_json([_as_json(*row) for row in found])
         return
     print_table(
         ("#", "outcome", "logs", "trial"),
@@ -196,25 +232,25 @@ def _list(run: _Run, trials: list[PlannedTrial], *, as_json: bool) -> None:
             (
                 trial.index,
                 state,
-                ", ".join(f"{printable(log.name)} {size_text(log.size_bytes)}" for log in logs) or "–",
+                ", ".join(f"{printable(name)} {size_text(size)}" for name, _, size in logs) or "–",
                 printable(trial.label) + (f" (attempt {attempts})" if attempts > 1 else ""),
             )
-            for trial, state, attempts, logs in rows
+            for trial, state, attempts, logs in found
         ],
         right=(0,),
     )
-    if len(trials) > SHOWN:
-        print(f"… and {len(trials) - SHOWN} more; --json lists them all")
+    if total > SHOWN:
+        print(f"… and {total - SHOWN} more; --json lists them all")
 
 
-def _as_json(trial: PlannedTrial, state: str, attempts: int, logs: list[Log]) -> dict[str, object]:
+def _as_json(trial: PlannedTrial, state: str, attempts: int, logs: Sequence[Any]) -> dict[str, object]:
     return {
         "index": trial.index,
         "key": trial.key,
         "label": trial.label,
         "outcome": state,
         "attempts": attempts,
-        "logs": [{"name": log.name, "path": str(log.path), "size_bytes": log.size_bytes} for log in logs],
+        "logs": [{"name": name, "path": place, "size_bytes": size} for name, place, size in logs],
     }
 
 

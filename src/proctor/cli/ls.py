@@ -25,10 +25,10 @@ STATUSES = ("pending", "running", "done", "interrupted", "cancelled")
 @click.option("--json", "as_json", is_flag=True, help="Print JSON.")
 def command(limit: int, name: str | None, status: str | None, as_json: bool) -> int:
     """List runs, newest first."""
-    from proctor.settings import load_settings
+    from proctor.cli.remote import reading_settings
     from proctor.store.open import open_store
 
-    url = load_settings().store_url
+    url = reading_settings().store_url
     with open_store(url, create=False) as store:
         runs = store.runs(limit=limit, name=name, status=status)
         running = any(run.status == "running" for run in runs)

@@ -26,6 +26,7 @@ GROUPS = {
         "plan": "Show what a spec would run, and how long it would take.",
         "time": "Time commands or Python statements, and compare them.",
         "ab": "Compare two versions of your code in lockstep pairs.",
+        "race": "Run baseline and candidate until it is known which is worse.",
         "resume": "Finish an interrupted run: only what is missing.",
         "worker": "Execute trials of runs that other processes coordinate.",
         "cancel": "Stop a run for good; results so far are kept.",
@@ -49,6 +50,7 @@ GROUPS = {
         "aa": "Certify noise: false alarms, and what can be detected.",
         "selftest": "Prove that a slowdown of your code is detected.",
         "history": "Show runs over time, with lasting changes marked.",
+        "leaderboard": "Rank the agents of stored runs, ties included.",
     },
     "Look at results": {
         "ls": "List runs.",
@@ -59,9 +61,17 @@ GROUPS = {
         "report": "Write a run's report again.",
         "rm": "Remove runs.",
     },
+    "Serve": {
+        "serve": "Serve the API and the web page, and execute submitted runs.",
+        "login": "Use a server: commands then work on its runs.",
+        "logout": "Forget the server and use this machine's store again.",
+        "load": "Put a server under load, and report rates and losses.",
+        "view": "Show the results of this store in a browser, read-only.",
+    },
     "Share": {
         "export": "Write a run to a portable folder, or to tables.",
         "import": "Read run folders into the store.",
+        "publish": "Write runs as a site of static pages.",
         "receipt": "Pack a run with its digests, for others to verify.",
         "verify": "Recompute every number of a receipt.",
         "keys": "Make and list the keys that sign receipts.",

@@ -126,11 +126,12 @@ def command(
 
 
 def _write_page(result: PerfResult) -> tuple[Path, Document]:
-    """The result as a page beside its files, which hold everything that it shows."""
+    """The result as a page beside its files, which hold everything that it shows; kept with the run too."""
+    from proctor.model.document import to_mapping
     from proctor.model.trial import RunStatus
     from proctor.render.document.html import write
     from proctor.render.results.perf import perf
-    from proctor.runfolder.files import read_document
+    from proctor.runfolder.files import read_document, write_json
 
     named = {path.name.split("-")[1]: path for path in result.files if path.suffix == ".json"}
     folder, manifest = named["manifest"].parent, named["manifest"].name
@@ -147,6 +148,8 @@ def _write_page(result: PerfResult) -> tuple[Path, Document]:
     )
     page = folder / manifest.replace("perf-manifest-", "perf-report-").replace(".json", ".html")
     write(document, page)
+    if result.folder.is_dir():
+        write_json(result.folder / "perf.json", to_mapping(document, drawn=True))
     return page, document
 
 

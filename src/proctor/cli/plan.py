@@ -33,7 +33,7 @@ def command(request: SpecRequest, everything: bool, as_json: bool) -> int:
     """
     from proctor.plan.estimate import estimate
     from proctor.runs.planning import pin_datasets, plan_spec
-    from proctor.runs.ready import check_agents, check_gates
+    from proctor.runs.ready import check_agents, check_gates, check_judges
     from proctor.settings import load_settings
     from proctor.spec.grammar import refuse_unhonoured
 
@@ -53,6 +53,7 @@ def command(request: SpecRequest, everything: bool, as_json: bool) -> int:
     check_gates(spec, plan, file=str(request.spec_file or ""))
     if spec.tasks:
         check_agents(spec, plan, settings)
+        check_judges(spec, settings)
     return Exit.OK
 
 

@@ -38,15 +38,25 @@ def command(run: str, errors: bool, wait: bool, verbose: int, as_json: bool, **b
     that breaks). 3: a gate is inconclusive. 4: trials were lost to the infrastructure or a provider. 130:
     interrupted. With gates the gate decides; otherwise 1 comes before 4.
     """
+    from proctor.cli.remote import find_server
     from proctor.cli.run import carry_out
     from proctor.runs.coordinator import unfinished
     from proctor.runs.running import reopen, with_budgets
-    from proctor.settings import load_settings
     from proctor.store.open import open_store
 
-    settings = load_settings()
+    settings, client = find_server()
     if wait and errors:
         raise click.UsageError("--errors changes the run, so it cannot --wait for another process to end")
+    if client:
+        from proctor.cli.remote_run import follow
+
+        if wait:
+            raise click.UsageError("--wait is for runs of this machine; a server's runs go on by themselves")
+        known = client.run(run)
+        going = client.resume(known["id"], errors=errors, **budgets)
+        return follow(
+            client, settings, going, verbose=verbose, as_json=as_json, after=int(known["last_event"])
+        )
     job = with_budgets(reopen(run, settings, wait=wait), budgets)
     with open_store(settings.store_url) as store:
         lost = store.reopen_lost(job.info.id) if errors else 0

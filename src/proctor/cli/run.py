@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import click
 
@@ -11,10 +12,13 @@ from proctor.cli.spec_options import SpecRequest, show_spec, takes_spec
 from proctor.errors import Exit
 
 if TYPE_CHECKING:
+    from contextlib import AbstractContextManager
+
     from proctor.engine.stop import Stop
     from proctor.model.trial import RunStatus
     from proctor.runfolder.read import RunData
     from proctor.runs.running import ReadyRun
+    from proctor.settings import Settings
 
 
 @click.command(name="run")
@@ -36,7 +40,8 @@ def command(
 ) -> int:
     """Run a SPEC file, or tasks without one: proctor run -t tasks/hello -a oracle.
 
-    Ctrl-C once finishes what runs and saves; twice stops now and still saves.
+    Ctrl-C once finishes what runs and saves; twice stops now and still saves. With a server ('proctor login')
+    the run is executed there, its tasks are uploaded, and Ctrl-C ends only the showing.
 
     Exit code 0: every trial was judged or measured; an agent that fails a task is a result. 1: a gate says
     regression, or an author has something to repair (an experiment that raises, an invalid task, a verifier
@@ -45,8 +50,8 @@ def command(
     """
     from dataclasses import replace
 
+    from proctor.cli.remote import find_server
     from proctor.runs.running import create
-    from proctor.settings import load_settings
     from proctor.verdicts.gate.rules import read_rules
 
     spec = request.spec()
@@ -60,8 +65,28 @@ def command(
     if request.print_spec:
         show_spec(spec)
         return Exit.OK
-    job = create(spec, request.written(spec), load_settings())
-    return carry_out(job, verbose=verbose, as_json=as_json)
+    settings, client = find_server()
+    if client:
+        from proctor.cli.remote_run import submit
+
+        if request.suites:
+            raise click.UsageError("a suite runs where its project is; unset the server to run it here")
+        return submit(spec, client, settings, verbose=verbose, as_json=as_json)
+    with sharing_setups(request):
+        job = create(spec, request.written(spec), settings)
+        code = carry_out(job, verbose=verbose, as_json=as_json)
+    return code or (Exit.WORSE if request.suites and "not loaded: " in spec.notes else Exit.OK)
+
+
+def sharing_setups(request: SpecRequest) -> AbstractContextManager[None]:
+    """Where the processes of an asv suite share what `setup_cache` made."""
+    from contextlib import nullcontext
+
+    if not request.asv_paths:
+        return nullcontext()
+    from proctor.runs.suites import cache_of_setup
+
+    return cache_of_setup()
 
 
 def bring_to_end(
@@ -120,25 +145,48 @@ def bring_to_end(
 
 def carry_out(job: ReadyRun, *, verbose: int, as_json: bool, done: int = 0, wait: bool = False) -> int:
     """Execute a job with everything a terminal needs around it; the exit code."""
+    from proctor.engine.stop import Stop
+    from proctor.runfolder.read import RunData
+
+    if job.info.race:
+        from proctor.cli.outputs import Outputs
+        from proctor.cli.race import carry_out_race
+
+        return carry_out_race(job, Outputs(), verbose=verbose, as_json=as_json, done=done, wait=wait)
+    stop = Stop()
+    status = bring_to_end(job, verbose=verbose, quiet=as_json, done=done, wait=wait, stop=stop)
+    data = RunData.from_folder(job.folder)
+    report = str(job.folder / "report.html")
+    return conclude(
+        data, status, job.spec.gates, job.settings, report=report, reason=stop.reason, as_json=as_json
+    )
+
+
+def conclude(
+    data: RunData,
+    status: RunStatus,
+    gates: Sequence[Any],
+    settings: Settings,
+    *,
+    report: str,
+    reason: str,
+    as_json: bool,
+) -> int:
+    """Say what a run came to, judge it by its gates, and say how to go on; the exit code."""
     import sys
 
     from proctor.cli.gate import gate_run, show
     from proctor.cli.table import print_json
-    from proctor.engine.stop import Stop
     from proctor.model.trial import RunStatus
-    from proctor.runfolder.read import RunData
     from proctor.verdicts.run.summary import summary
 
-    stop = Stop()
-    status = bring_to_end(job, verbose=verbose, quiet=as_json, done=done, wait=wait, stop=stop)
-    data = RunData.from_folder(job.folder)
     if not as_json:
         from proctor.cli.table import print_document
         from proctor.render.results.run import brief
 
         print_document(brief(data))
-        print(f"report: {job.folder / 'report.html'}")
-    judged = gate_run(data, job.spec.gates, job.settings) if status is RunStatus.DONE else None
+        print(f"report: {report}")
+    judged = gate_run(data, gates, settings) if status is RunStatus.DONE else None
     if as_json:
         print_json(summary(data) | ({"gate": judged.to_dict()} if judged else {}))
     elif judged:
@@ -147,21 +195,21 @@ def carry_out(job: ReadyRun, *, verbose: int, as_json: bool, done: int = 0, wait
         print()
         show(judged, gate(judged))
     if status is RunStatus.CANCELLED:
-        print(f"run {job.info.id} was cancelled; finished trials are saved", file=sys.stderr)
+        print(f"run {data.info.id} was cancelled; finished trials are saved", file=sys.stderr)
         return Exit.INTERRUPTED
-    if status is RunStatus.INTERRUPTED:
-        print(_how_to_go_on(job, stop), file=sys.stderr)
+    if status is not RunStatus.DONE:
+        print(how_to_go_on(data.info.id, reason), file=sys.stderr)
         return Exit.INTERRUPTED
     return judged.exit_code if judged else exit_code(data)
 
 
-def _how_to_go_on(job: ReadyRun, stop: Stop) -> str:
+def how_to_go_on(run_id: str, reason: str) -> str:
     """What to do after an interruption, or when a budget is spent."""
-    if not stop.reason:
-        return f"interrupted; continue with: proctor resume {job.info.id}"
+    if not reason:
+        return f"interrupted; continue with: proctor resume {run_id}"
     return (
-        f"stopped: {stop.reason}. Finished trials are saved. With a larger budget (for the run --budget-usd, "
-        f"--budget-tokens or --budget-requests) continue with: proctor resume {job.info.id}"
+        f"stopped: {reason}. Finished trials are saved. With a larger budget (for the run --budget-usd, "
+        f"--budget-tokens or --budget-requests) continue with: proctor resume {run_id}"
     )
 
 

@@ -33,10 +33,10 @@ MOST_LABELS = 5_000
 @click.option("--json", "as_json", is_flag=True, help="Print JSON.")
 def command(ref: str, all_trials: bool, as_json: bool) -> int:
     """Show one RUN: an id, the beginning of one, a name, 'latest', 'latest~1' or a run folder."""
-    from proctor.settings import load_settings
+    from proctor.cli.remote import reading_settings
     from proctor.store.open import open_store
 
-    with open_store(load_settings().store_url, create=False) as store:
+    with open_store(reading_settings().store_url, create=False) as store:
         info = store.run(ref)
         trials = store.attempts(info.id, counted_only=True)
         shown = trials if all_trials else islice(trials, FIRST_TRIALS)

@@ -14,6 +14,7 @@ import click
 if TYPE_CHECKING:
     from proctor.model.spec import Spec
     from proctor.model.task import Network
+    from proctor.runs.suites import SuiteRequest
 
 EXAMPLE = "proctor run -t tasks/hello -a oracle"
 
@@ -23,6 +24,9 @@ class SpecRequest:
     """What the person asked to have run."""
 
     spec_file: Path | None
+    pytest_paths: tuple[str, ...]
+    asv_paths: tuple[str, ...]
+    python: str | None
     tasks: tuple[str, ...]
     datasets: tuple[str, ...]
     agents: tuple[str, ...]
@@ -53,6 +57,8 @@ class SpecRequest:
         if self.spec_file:
             read = load(self.spec_file, overrides=self.overrides, granted=self.pass_env)
             loaded = with_pass_env(read, self.pass_env) if self.pass_env else read
+        elif self.suites:
+            return self._suite()
         else:
             loaded = self._one_line()
         spec = with_sources(loaded, self.sources)
@@ -70,6 +76,28 @@ class SpecRequest:
 
         return hidden(written(self.spec_file), spec.secrets) if self.spec_file else short_mapping(spec)
 
+    @property
+    def suites(self) -> SuiteRequest | None:
+        """The suites of other tools that are to be run."""
+        if not (self.pytest_paths or self.asv_paths or self.python):
+            return None
+        from proctor.runs.suites import request_from
+
+        return request_from(self.pytest_paths, self.asv_paths, self.python, self.include, self.exclude)
+
+    def _suite(self) -> Spec:
+        from dataclasses import replace
+
+        from proctor.runs.suites import read_suite
+
+        assert self.suites is not None
+        suite = read_suite(self.suites)
+        for each in (*suite.broken, *suite.notes):
+            click.echo(f"note: {each}", err=True)
+        spec = suite.spec(self.name or "", self.overrides)
+        timeout_s = self.timeout_s or spec.timeout_s
+        return replace(spec, timeout_s=timeout_s, parallel=self.parallel or spec.parallel)
+
     def _check(self) -> None:
         one_line = [each for each in _ONE_LINE if getattr(self, each)]
         if self.spec_file and self.tasks and self.spec_file.exists() and not self.spec_file.is_file():
@@ -80,6 +108,9 @@ class SpecRequest:
                 "give a SPEC file or -t/-d" if option in {"-t", "-d"} else "change a file's keys with --set"
             )
             raise click.UsageError(f"{option} cannot be combined with the file {self.spec_file}; {hint}")
+        if self.suites:
+            self._check_suite()
+            return
         if self.spec_file:
             return
         if not self.tasks and not self.datasets:
@@ -88,6 +119,15 @@ class SpecRequest:
             from proctor.agents.registry import known_agents
 
             raise click.UsageError(f"-a is missing: which agent? Known agents: {', '.join(known_agents())}")
+
+    def _check_suite(self) -> None:
+        allowed = {"include", "exclude", "name", "timeout_s"}
+        others = ["a SPEC file"] if self.spec_file else []
+        others += [
+            option for field, option in _ONE_LINE.items() if getattr(self, field) and field not in allowed
+        ]
+        if others:
+            raise click.UsageError(f"--pytest and --asv cannot be combined with {others[0]}")
 
     def _one_line(self) -> Spec:
         from proctor.spec.command_line import pairs, spec_mapping
@@ -138,6 +178,18 @@ takes_pass_env = _many(
     metavar="NAME",
     help="An environment variable of this machine that the tasks may use as ${NAME}.",
 )
+SUITE_OPTIONS = (
+    _many(
+        "--pytest",
+        "pytest_paths",
+        metavar="PATH",
+        help="Tests that use pytest-benchmark's fixture: a file, a folder, or FILE::TEST.",
+    ),
+    _many(
+        "--asv", "asv_paths", metavar="PATH", help="An asv suite: its folder, a file of it, or asv.conf.json."
+    ),
+    click.option("--python", metavar="PATH", help="The suite's interpreter or environment. [Proctor's own]"),
+)
 takes_datasets = _many(
     *("-d", "--dataset", "datasets"),
     metavar="NAME@VERSION",
@@ -145,6 +197,7 @@ takes_datasets = _many(
 )
 _OPTIONS = (
     click.argument("spec_file", metavar="[SPEC]", required=False, type=click.Path(path_type=Path)),
+    *SUITE_OPTIONS,
     _many("-t", "--tasks", metavar="PATH", help="A task folder, a folder of tasks, or a ZIP."),
     takes_datasets,
     _many("-a", "--agent", "agents", metavar="AGENT", help="Agent to run."),
@@ -152,8 +205,8 @@ _OPTIONS = (
     click.option(
         "-n", "--rollouts", type=click.IntRange(1), help="Rollouts of each task, agent and model. [1]"
     ),
-    _many("--include", metavar="PATTERN", help="Only tasks whose name matches."),
-    _many("--exclude", metavar="PATTERN", help="Leave out tasks whose name matches."),
+    _many("--include", metavar="PATTERN", help="Only tasks, or benchmarks of a suite, whose name matches."),
+    _many("--exclude", metavar="PATTERN", help="Leave out tasks or benchmarks whose name matches."),
     _many("--env", metavar="KEY=VALUE", help="An environment variable of the tasks."),
     _many("--agent-option", "agent_options", metavar="KEY=VALUE", help="An agent option."),
     takes_pass_env,
@@ -182,6 +235,17 @@ _OPTIONS = (
     takes_sources,
     click.option("--print-spec", is_flag=True, help="Print the spec as TOML and run nothing."),
 )
+
+
+def takes_suites(function: Callable[..., Any]) -> Callable[..., Any]:
+    """Give a command the options that name a suite of another tool and choose from it."""
+    choosing = (
+        _many("--include", metavar="PATTERN", help="Only benchmarks of the suite whose name matches."),
+        _many("--exclude", metavar="PATTERN", help="Leave out benchmarks of the suite whose name matches."),
+    )
+    for option in reversed((*SUITE_OPTIONS, *choosing)):
+        function = option(function)
+    return function
 
 
 def takes_spec(function: Callable[..., int]) -> Callable[..., int]:

@@ -100,8 +100,10 @@ def command(
     from proctor.errors import Exit
     from proctor.model.trial import RunStatus
     from proctor.processes import allowed_cpus
+    from proctor.runs.vet.certificates import certificates_of
     from proctor.runs.vet.planning import VetRequest
     from proctor.settings import load_settings
+    from proctor.store.open import open_store
 
     if not (paths or tasks or datasets):
         raise click.UsageError("nothing to vet: give tasks, for example: proctor vet tasks/hello")
@@ -125,7 +127,8 @@ def command(
     ):
         print(f"interrupted; continue with: proctor vet {job.info.id}", file=sys.stderr)
         return Exit.INTERRUPTED
-    found = certificates_of(job.info.id, settings)
+    with open_store(settings.store_url, create=False) as store:
+        found = certificates_of(store, job.info.id)
     return report(found, job.info.id, out or job.folder / FOLDER, outputs, as_json=as_json)
 
 
@@ -170,22 +173,6 @@ def _job(request: VetRequest, settings: Settings) -> tuple[ReadyRun, int]:
         raise UsageError(f"{ref}: no such task; run {info.id} of that name was not made by 'proctor vet'")
     job = reopen(info.id, settings)
     return job, len(job.plan) - missing
-
-
-def certificates_of(run_id: str, settings: Settings) -> tuple[TaskCertificate, ...]:
-    """The certificates that a stored vetting means."""
-    from proctor.runfolder.read import RunData
-    from proctor.runs.vet.planning import checks_of, left_out
-    from proctor.store.open import open_store
-    from proctor.verdicts.vet.judge import certificates
-
-    with open_store(settings.store_url, create=False) as store:
-        data = RunData.from_store(store, run_id)
-    written = data.info.spec
-    digests = {trial.planned.subject_digest for trial in data.trials}
-    return certificates(
-        data, checks=checks_of(written), left_out={each: left_out(written, each) for each in digests}
-    )
 
 
 def report(

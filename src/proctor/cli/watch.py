@@ -35,10 +35,10 @@ _PAGE = 1000
 @click.option("--json", "as_json", is_flag=True, help="Print a JSON object per line.")
 def command(ref: str, after: int, interval: float, no_follow: bool, as_json: bool) -> int:
     """Follow RUN (an id, a name, 'latest') until it ends. Events are numbered; --after continues from one."""
-    from proctor.settings import load_settings
+    from proctor.cli.remote import reading_settings
     from proctor.store.open import open_store
 
-    with open_store(load_settings().store_url, create=False) as store:
+    with open_store(reading_settings().store_url, create=False) as store:
         run_id = store.run(ref).id
         last = after
         try:

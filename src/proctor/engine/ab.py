@@ -22,6 +22,7 @@ from proctor.analysis.lockstep import (
     Verdict,
 )
 from proctor.analysis.p_values import holm
+from proctor.errors import SideError
 from proctor.model.lockstep import Calibration, Pair
 
 USUAL_CPU_S = 6.0
@@ -123,23 +124,33 @@ def compare(
     *,
     on_progress: Callable[[Progress], None] = lambda _: None,
     clock: Callable[[], float] = time.monotonic,
+    on_lost: Callable[[Subpoint, SideError], None] | None = None,
 ) -> list[PointResult]:
-    """The whole comparison, point by point; then Holm over the points; then the confirmations."""
+    """The whole comparison, point by point; then Holm over the points; then the confirmations.
+
+    With `on_lost` a point that cannot be measured is told there, and the others go on.
+    """
     asked = replace(asked, rules=replace(asked.rules, points=len(points)))
     started = clock()
-    results = []
+    results, places = list[PointResult](), list[int]()
     for index, point in enumerate(points):
         deadline = None
         if asked.time_budget_s is not None:
             left_s = asked.time_budget_s - (clock() - started)
             deadline = clock() + left_s / (len(points) - index)
         driver = _Driver(index, len(points), point, asked, measure, on_progress, clock)
-        results.append(driver.run(deadline))
+        try:
+            results.append(driver.run(deadline))
+            places.append(index)
+        except SideError as error:
+            if on_lost is None:
+                raise
+            on_lost(point, error)
     results = corrected(results, asked.rules)
     if asked.confirm:
-        for index, result in enumerate(results):
+        for at, (index, result) in enumerate(zip(places, results, strict=True)):
             driver = _Driver(index, len(points), points[index], asked, measure, on_progress, clock)
-            results[index] = driver.confirm(result)
+            results[at] = driver.confirm(result)
     return results
 
 

@@ -61,7 +61,7 @@ def comparison(found: Comparison, *, saved: Path | None = None) -> Document:
         verdict=found.verdict.value,
         tone=TONES[found.verdict],
         about=tuple(about),
-        warnings=found.notes,
+        warnings=(*found.notes, *(f"not compared: {each}" for each in found.lost)),
         sections=filled(
             [*([_point(found)] if single else [_points(found)]), _pictures(found.results), _method(found)]
         ),
@@ -231,11 +231,14 @@ def _pairs(results: Sequence[PointResult]) -> partial[str]:
 
 def _method(found: Comparison) -> Section:
     rules = found.asked.rules
+    most = max((result.finding.pairs for result in found.results), default=0)
+    seen = [look for look in rules.looks if not rules.open_ended or look <= most] or [most]
+    looks = ", ".join(map(str, seen)) + (" (open-ended)" if rules.open_ended else "")
     return Section(
         title="What was tested",
         blocks=(
             Text(
-                text=f"Pairs of processes that take turns, judged after {', '.join(map(str, rules.looks))} "
+                text=f"Pairs of processes that take turns, judged after {looks} "
                 f"pairs; margins ±{rules.margin:.1%} for computing and ±{rules.wall_margin:.1%} for the "
                 "elapsed time. 'Same' needs both clocks.",
                 quiet=True,

@@ -37,6 +37,7 @@ def to_mapping(comparison: Comparison, *, slots: bool = True) -> dict[str, Any]:
         "verdict": comparison.verdict.value,
         "asked": asdict(comparison.asked),
         "notes": list(comparison.notes),
+        "lost": list(comparison.lost),
         "cpu_s": comparison.cpu_s,
         "wall_s": comparison.wall_s,
         "points": [_point(result, slots=slots) for result in comparison.results],
@@ -163,6 +164,7 @@ def _comparison(data: Mapping[str, Any]) -> Comparison:
         asked=Asked(**{**asked, "rules": rules}),
         results=tuple(_result(point) for point in data["points"]),
         notes=tuple(data["notes"]),
+        lost=tuple(data.get("lost", ())),
         cpu_s=data["cpu_s"],
         wall_s=data["wall_s"],
     )

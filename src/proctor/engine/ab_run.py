@@ -8,7 +8,7 @@ import resource
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -16,9 +16,11 @@ from typing import Any
 
 from proctor.analysis.lockstep import Verdict
 from proctor.engine.ab import Asked, Order, PointResult, Progress, Subpoint, compare, overall
-from proctor.errors import UsageError
+from proctor.errors import SideError, UsageError
+from proctor.experiments.base import Registered
 from proctor.experiments.describe import info
 from proctor.experiments.discover import find
+from proctor.experiments.suites.suite import SuiteBenchmark
 from proctor.model.lockstep import AT_ONCE, Calibration, Pair
 from proctor.model.spec import Spec
 from proctor.processes import allowed_cpus
@@ -26,7 +28,9 @@ from proctor.spec.sweep import points
 from proctor.trial.lockstep.measure import DEFAULT_TIMEOUT_S, Turn, measure_pair, probe
 from proctor.trial.lockstep.process import Side
 from proctor.trial.lockstep.sides import ComparedExperiment, SideCode, SideRequest, make_side, placed
-from proctor.trial.lockstep.worktree import find_project
+from proctor.trial.lockstep.worktree import Project, find_project
+
+_TRACEBACK = "\nTraceback (most recent call last)"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -39,6 +43,8 @@ class Comparison:
     asked: Asked
     results: tuple[PointResult, ...]
     notes: tuple[str, ...] = ()
+    lost: tuple[str, ...] = ()
+    """Points that could not be compared, each with the reason."""
     cpu_s: float = 0.0
     wall_s: float = 0.0
 
@@ -61,6 +67,14 @@ class Contest:
     """Deliberate slowness of side B."""
     pin: bool = True
     first_point_only: bool = False
+    project: Project | None = None
+    """Whose code is compared, if it is not the project around the spec."""
+    goes_on: bool = False
+    """Whether a point that fails is only told, as one benchmark of many."""
+    python: str | None = None
+    """The interpreter of a side that names none."""
+    installed: bool = False
+    """Whether the code is what each side's interpreter has installed, and not the project's folder."""
 
 
 def run(
@@ -73,8 +87,10 @@ def run(
     """Check out, calibrate, compare; afterwards no process and no worktree is left."""
     started, spent = time.monotonic(), _cpu_s()
     with opened(contest, rng) as (bench, notes):
-        subpoints = [bench.calibrate(number) for number in range(len(bench.duels))]
-        results = compare(subpoints, asked, bench.measure, on_progress=on_progress)
+        lost = _Lost(goes_on=contest.goes_on)
+        subpoints = _calibrated(bench, lost)
+        results = compare(subpoints, asked, bench.measure, on_progress=on_progress, on_lost=lost)
+        lost.refuse_nothing(results)
     return Comparison(
         name=contest.spec.name,
         a=bench.duels[0].a.label,
@@ -82,17 +98,50 @@ def run(
         asked=asked,
         results=tuple(results),
         notes=(*notes, *bench.notes),
+        lost=tuple(lost.said),
         cpu_s=_cpu_s() - spent,
         wall_s=time.monotonic() - started,
     )
 
 
+class _Lost:
+    """Hears of points that cannot be compared; where none may be lost, that ends the comparison."""
+
+    def __init__(self, *, goes_on: bool) -> None:
+        self.goes_on = goes_on
+        self.said: list[str] = []
+
+    def __call__(self, point: Subpoint, error: SideError) -> None:
+        if not self.goes_on:
+            raise error
+        self.said.append(f"{point.label}: {str(error).partition(_TRACEBACK)[0].strip()}")
+
+    def refuse_nothing(self, results: Sequence[PointResult | Subpoint]) -> None:
+        """A comparison of nothing has no verdict."""
+        if not results:
+            raise SideError("nothing could be compared:\n" + "\n".join(f"  {each}" for each in self.said))
+
+
+def _calibrated(bench: Bench, lost: _Lost) -> list[Subpoint]:
+    """Every point that runs on both sides; the others are taken out."""
+    subpoints = list[Subpoint]()
+    while len(subpoints) < len(bench.duels):
+        number = len(subpoints)
+        try:
+            subpoints.append(bench.calibrate(number))
+        except SideError as error:
+            lost(Subpoint(label=bench.duels[number].label), error)
+            del bench.duels[number]
+    lost.refuse_nothing(subpoints)
+    return subpoints
+
+
 @contextmanager
 def opened(contest: Contest, rng: random.Random | None = None) -> Iterator[tuple[Bench, list[str]]]:
     """Where the pairs of a contest are measured, with what was checked out for it; and remarks about it."""
-    project = find_project(Path(contest.spec.base_dir))
+    project = contest.project or find_project(Path(contest.spec.base_dir))
     with ExitStack() as stack:
-        (a, b), notes = stack.enter_context(placed(contest.a, contest.b, project))
+        (a, b), notes = stack.enter_context(placed(contest.a, contest.b, project, contest.python))
         pycache = ""
         if os.environ.get("PYTHONDONTWRITEBYTECODE"):
             pycache = stack.enter_context(tempfile.TemporaryDirectory(prefix="proctor-pyc-"))
@@ -119,16 +168,20 @@ def _duels(contest: Contest, a: SideCode, b: SideCode, pycache: str) -> list[_Du
             f"{spec.name}: only experiments can be compared in lockstep, but this spec has tasks"
         )
     duels = []
-    project = find_project(Path(spec.base_dir))
+    project = contest.project or find_project(Path(spec.base_dir))
+    known: dict[str, Registered] = {}
     for body in spec.experiments:
-        with _importable(project.root, a.root):
-            registered = find(body.experiment, contest.sources)
+        if body.experiment not in known:
+            with _importable(project.root, a.root):
+                known[body.experiment] = find(body.experiment, contest.sources)
+        registered = known[body.experiment]
         subject = ComparedExperiment(
             registered=registered,
             sources=contest.sources,
             project=project,
             seed=spec.seed,
             gc=body.gc == "enabled",
+            installed=contest.installed,
         )
         # Defaults are left to each side: they may be what changed. What both sides set does not vary.
         written = {*body.params, *body.sweep} - (a.params.keys() & b.params.keys())
@@ -138,16 +191,23 @@ def _duels(contest: Contest, a: SideCode, b: SideCode, pycache: str) -> list[_Du
             if params in seen:
                 continue
             seen.append(params)
-            inside = ", ".join(f"{name}={value}" for name, value in params.items())
             duels.append(
                 _Duel(
-                    label=f"{body.experiment}({inside})" if inside else body.experiment,
+                    label=_label(registered, params),
                     params=params,
                     a=make_side(a, b, subject, params, pycache),
                     b=replace(make_side(b, a, subject, params, pycache), slow=contest.slow),
                 )
             )
     return duels[:1] if contest.first_point_only else duels
+
+
+def _label(registered: Registered, params: Mapping[str, Any]) -> str:
+    """A benchmark of a suite has the name that its suite gives it."""
+    if issubclass(registered.cls, SuiteBenchmark):
+        return registered.cls.label_of(params)
+    inside = ", ".join(f"{name}={value}" for name, value in params.items())
+    return f"{registered.slug}({inside})" if inside else registered.slug
 
 
 @contextmanager
@@ -193,6 +253,7 @@ class Bench:
             self.spread.add(number)
             self.notes.append(f"{duel.label} runs in parallel: its pairs are not pinned to one CPU")
         self.duels[number] = replace(duel, a=a, b=b)
+        self.notes += [f"{duel.label}: {each}" for each in calibration.notes]
         self.calibrations.append(calibration)
         return Subpoint(label=duel.label, params=duel.params, calibration=calibration)
 

@@ -44,6 +44,13 @@ class Preflight(Protocol):
         """UsageError that says what is missing."""
 
 
+class StoppingRule(Protocol):
+    """Decides after each result whether the question of a run is answered."""
+
+    def answered(self, record: AttemptRecord) -> bool:
+        """Hear the attempt that counts for a trial; True when no more trials are needed."""
+
+
 class Listener(Protocol):
     """Is called for every change, in the worker's own thread; must be quick."""
 

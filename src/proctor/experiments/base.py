@@ -72,6 +72,15 @@ class Experiment(ABC):
     param_schema: ClassVar[Mapping[str, Any] | None] = None
     """Its parameters; without it, they are read from the constructor's signature."""
     params: dict[str, Any]
+    around_measuring: Callable[[ExperimentContext, Callable[[], None]], None] | None = None
+    """In place of `setup` and `teardown`, where what was prepared lives on the stack of somebody else's code:
+    it prepares, calls its second argument, in which everything is measured, and cleans up."""
+    before_slot: Callable[[ExperimentContext], None] | None = None
+    """Called before every timed slot, never timed: for code that changes what it works on."""
+    slot_calls: int = 0
+    """How many calls one slot has; 0: found by measuring. A `before_slot` needs it."""
+    reader_notes: Sequence[str] = ()
+    """What a reader of the numbers should know, found out while it ran."""
 
     def __new__(cls, *_args: Any, **named: Any) -> Self:
         """Give every experiment its `params`, also those whose constructor never calls ours."""

@@ -23,6 +23,24 @@ from proctor.experiments.importing import home_of, import_below, importable, mod
 from proctor.settings import load_settings
 
 BUILT_IN = "proctor.experiments"
+BUILT_IN_MODULES = (
+    "statement",
+    "database.database_profiler",
+    "database.memory_db",
+    "database.pragma_profile",
+    "perception.observation_flow",
+    "perception.observation_profiler",
+    "perception.perception_metrics",
+    "redis.redis_memory",
+    "simulation.system_profiler",
+    "spatial.spatial_comprehensive",
+    "spatial.spatial_index_profiler",
+    "spatial.spatial_memory_profiler",
+    "spatial.spatial_performance_analyzer",
+    "suites.asv_benchmark",
+    "suites.pytest_benchmark",
+)
+"""The modules with an experiment; what they are made from stands beside them and is not looked through."""
 PACKED = "packed:"
 """Begins a source that was stored with a run: a folder, a file, or `FOLDER::MODULE`."""
 _OURS = {__file__, importing.__file__, contextlib.__file__, import_module.__code__.co_filename}
@@ -108,16 +126,14 @@ def find(slug: str, sources: Sequence[str] = ()) -> Registered:
 def shadowed(entry: Registered) -> tuple[str, ...]:
     """A note when a person's own experiment has the name of a built-in one."""
     if is_built_in(entry) or not any(
-        each.slug == entry.slug and is_built_in(each)
-        for loaded in load_module(BUILT_IN)
-        for each in loaded.registered
+        each.slug == entry.slug and is_built_in(each) for loaded in _built_in() for each in loaded.registered
     ):
         return ()
     return (f"'{entry.slug}' is your own experiment at {entry.place}; the built-in one is not used",)
 
 
 def _load_all(sources: Sequence[str]) -> Iterator[Loaded]:
-    yield from load_module(BUILT_IN)
+    yield from _built_in()
     yield from load_entry_points("proctor.experiments")
     # A run that brings its sources has those of its settings among them, as they were.
     brought = any(source.startswith(PACKED) for source in sources)
@@ -128,6 +144,11 @@ def _load_all(sources: Sequence[str]) -> Iterator[Loaded]:
             yield Loaded(source=source, error=f"setting 'experiments': {error}")
     for source in sources:
         yield from _load(source)
+
+
+def _built_in() -> Iterator[Loaded]:
+    for name in BUILT_IN_MODULES:
+        yield _load_module(f"{BUILT_IN}.{name}")
 
 
 def _load(source: str) -> Iterator[Loaded]:

@@ -35,7 +35,7 @@ _TYPE_NAMES = {
 }
 _FIELDS = {
     *("type", "default", "description", "help", "title", "choices", "enum", "minimum", "min", "maximum"),
-    *("max", "exclusiveMinimum", "exclusiveMaximum", "nullable", "required"),
+    *("max", "exclusiveMinimum", "exclusiveMaximum", "nullable", "required", "each", "aliases"),
 }
 _PASSED_OVER = {
     *("additionalProperties", "deprecated", "examples", "format", "items", "maxItems", "maxLength"),
@@ -165,16 +165,19 @@ def _from_fields(name: str, fields: Mapping[str, Any], required: bool | None) ->
     if default is REQUIRED and optional:
         default = None
     choices = tuple(fields.get("choices") or fields.get("enum") or kind.choices)
+    each = _named_or_annotated(name, fields["each"]).type if "each" in fields else ""
     return ParamInfo(
         name=name,
         type=kind.type,
         default=default,
         description=str(fields.get("description") or fields.get("help") or ""),
         choices=choices,
-        minimum=_bound(fields, "minimum", "min", "exclusiveMinimum", kind.type, 1),
-        maximum=_bound(fields, "maximum", "max", "exclusiveMaximum", kind.type, -1),
+        minimum=_bound(fields, "minimum", "min", "exclusiveMinimum", each or kind.type, 1),
+        maximum=_bound(fields, "maximum", "max", "exclusiveMaximum", each or kind.type, -1),
         nullable=bool(fields.get("nullable")) or kind.nullable or default is None,
         holds_list=kind.holds_list,
+        each=each,
+        aliases=tuple(fields.get("aliases") or ()),
     )
 
 

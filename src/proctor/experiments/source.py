@@ -9,9 +9,9 @@ from pathlib import Path
 
 from proctor.experiments.base import Registered
 
+_BUILT_IN = Path(__file__).parent
 _FRAMEWORK = frozenset(
-    Path(__file__).with_name(name)
-    for name in ("base.py", "describe.py", "discover.py", "schema.py", "source.py")
+    _BUILT_IN / name for name in ("base.py", "describe.py", "discover.py", "schema.py", "source.py")
 )
 
 
@@ -19,8 +19,10 @@ def source_digest(registered: Registered) -> str:
     """Changes when the class's file, or a file beside it that it imports, does. The same on any machine."""
     whole = hashlib.sha256(f"{registered.slug}\0{registered.cls.__qualname__}\0".encode())
     start = Path(registered.file)
-    for file in sorted(source_files(start, start.parent)):
-        name = file.relative_to(start.parent).as_posix()
+    # Built-in experiments of one room use what is in another: the world, its log.
+    root = _BUILT_IN if start.is_relative_to(_BUILT_IN) else start.parent
+    for file in sorted(source_files(start, root)):
+        name = file.relative_to(root).as_posix()
         content = file.read_bytes().replace(b"\r\n", b"\n")
         whole.update(f"{name}\0{len(content)}\0".encode() + content)
     return whole.hexdigest()

@@ -8,7 +8,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import socket
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager
 from functools import partial
 from pathlib import Path
@@ -33,6 +33,7 @@ from proctor.gateway.replay import Replay
 from proctor.gateway.replayed import play
 from proctor.gateway.tape import Recorder, Redact
 from proctor.gateway.tokens import PREFIX, Access, Tokens
+from proctor.gateway.translator import Translators
 from proctor.outgoing import proxy_for, trusted
 from proctor.store.spending import Spending
 
@@ -106,6 +107,7 @@ class Gateway:
         redact: Redact | None = None,
         retry: Retry | None = None,
         ca_bundle: str = "",
+        litellm: Sequence[str] = (),
         grace_s: float = 5.0,
         beat_s: float = 5.0,
         drain_s: float = 60.0,
@@ -122,6 +124,7 @@ class Gateway:
         self._recorders: dict[Access, Recorder] = {}
         self._limiters: dict[tuple[str, str], Limiter] = {}
         self._upstream = Upstream(ca_bundle)
+        self._translators = Translators(litellm, ca_bundle)
         self._spending = spending
         self._books: Books | None = None
         self._listeners: dict[Access | None, list[tuple[asyncio.Server, web.Server]]] = {}
@@ -143,6 +146,7 @@ class Gateway:
             await self.end(access)
         await self._close(None)
         await self._upstream.close()
+        await self._translators.close()
         if self._books:
             await self._books.close()
         for recorder in self._recorders.values():
@@ -167,6 +171,12 @@ class Gateway:
             secrets = {"token": access.token, **self.providers.keys()}
             self._recorders[access] = Recorder(head, secrets, self._spool, self._redact)
         return access
+
+    async def prepare(self, model: str, apis: Collection[Api]) -> None:
+        """Have a LiteLLM ready where an agent with these APIs needs one; UsageError when that cannot be."""
+        provider, _ = self.providers.of(model)
+        if provider.translates_for(apis):
+            await self._translators.open(provider)
 
     def recorder(self, access: Access) -> Recorder | None:
         """The tape of an attempt, to be saved after its end."""
@@ -279,7 +289,8 @@ class Gateway:
             work = play(access.replay, access, route, asks, model, body.text, client)
             return await self._carry(access, client, route.api, asyncio.create_task(work), None)
         provider, provider_model = self.providers.of(model)
-        if route.api not in provider.apis:
+        translated = None if route.api in provider.apis else self._translators.of(provider, route.api)
+        if route.api not in provider.apis and translated is None:
             message = f"'{model}' is reached by {', '.join(sorted(provider.apis))}, and this is {route.api}"
             await client.quiet()
             return error_response(
@@ -291,7 +302,8 @@ class Gateway:
             route=route,
             wanted=asks,
             model=model,
-            provider=provider,
+            provider=translated or provider,
+            translated=translated is not None,
             provider_model=provider_model,
             text=body.text,
             body=body.changed(changes) if changes else data,

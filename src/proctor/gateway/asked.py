@@ -29,6 +29,8 @@ class Asked:
     """The body as the provider gets it."""
     query: str
     headers: Mapping[str, str]
+    translated: bool = False
+    """Whether a LiteLLM stands before the provider."""
 
     def address(self) -> URL:
         """Where the provider's call goes."""

@@ -13,10 +13,10 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import dataclass
 
+from proctor.gateway.meter import Call
 from proctor.gateway.prices import Prices
 from proctor.gateway.tokens import Access
-from proctor.gateway.usage import Usage
-from proctor.store.spending import Operation, Release, Reserve, Reserved, Scope, Settle, Spending
+from proctor.store.spending import Operation, Release, Reserve, Reserved, Scope, Settle, Spending, Timing
 
 
 class ExhaustedError(Exception):
@@ -80,8 +80,9 @@ class Books:
             finally:
                 self._waiting.discard(change)
 
-    async def settle(self, made: Reservation, usage: Usage | None, nano_usd: int | None) -> None:
-        """Say what a call used; None: nobody knows, and its upper estimate stays."""
+    async def settle(self, made: Reservation, call: Call) -> None:
+        """Say what a call used and how it went; usage None: nobody knows, and its upper estimate stays."""
+        usage = call.usage
         tokens = usage and {
             "prompt": usage.prompt_tokens,
             "completion": usage.completion_tokens,
@@ -89,9 +90,11 @@ class Books:
             "cache_write": usage.cache_write_tokens,
             "reasoning": usage.reasoning_tokens,
         }
-        await self._done(
-            made, Settle(reserve=made.reserve, day=made.day, tokens=tokens or None, nano_usd=nano_usd)
+        timing = Timing(call.waited_s, call.first_token_s, call.worked_s, call.retries, call.status)
+        settled = Settle(
+            reserve=made.reserve, day=made.day, tokens=tokens or None, nano_usd=call.nano_usd, timing=timing
         )
+        await self._done(made, settled)
 
     async def release(self, made: Reservation) -> None:
         """The call was never made."""

@@ -164,7 +164,7 @@ class Exchange:
                     if self.answer.failure:
                         self._fail("provider_failed", self.answer.failure)
                     return None
-                body = _without(await response.content.read(1 << 20), self.asked.provider.key)
+                body = self.asked.provider.without_keys(await response.content.read(1 << 20))
                 headers = {name.lower(): value for name, value in response.headers.items()}
                 refusal = Refusal(response.status, headers, body, said(body))
         except (aiohttp.ClientError, OSError, TimeoutError, ValueError) as error:
@@ -219,8 +219,9 @@ class Exchange:
         nano_usd = None if usage is None else self.prices.nano_usd(self.asked.model, usage)
         if usage == Usage():
             nano_usd = 0
+        call = self._call(usage, nano_usd)
         if self.asked.route.action == "generate":
-            self._record(usage, nano_usd)
+            self._record(call)
         self._tape()
         if not reservation or not self.books:
             return
@@ -228,18 +229,19 @@ class Exchange:
             if never and not self.retries:
                 await self.books.release(reservation)
             else:
-                await self.books.settle(reservation, usage, nano_usd)
+                await self.books.settle(reservation, call)
         except StoreError:
             # It goes on counting at its upper estimate.
             _LOG.error("a call could not be settled: the store cannot be written")
 
-    def _record(self, usage: Usage | None, nano_usd: int | None) -> None:
+    def _call(self, usage: Usage | None, nano_usd: int | None) -> Call:
         asked, elapsed_s = self.asked, time.monotonic() - self.started
         made = self.failure not in {"budget", "refused"}
-        call = Call(
+        return Call(
             model=asked.model,
             api=asked.route.api,
             streamed=asked.wanted.streamed,
+            translated=asked.translated,
             status=self.client.status,
             usage=usage if made else None,
             nano_usd=nano_usd if made else None,
@@ -254,12 +256,15 @@ class Exchange:
             failure=self.failure,
             message=self.message,
         )
-        asked.access.calls.append(call)
+
+    def _record(self, call: Call) -> None:
+        access = self.asked.access
+        access.calls.append(call)
         if self.failure in {"provider_failed", "model_missing"}:
             missing = self.failure == "model_missing"
-            asked.access.failure = Failure("model_missing" if missing else "provider_failed", self.message)
-        elif made and self.failure != "given_up":
-            asked.access.failure = None
+            access.failure = Failure("model_missing" if missing else "provider_failed", self.message)
+        elif self.failure not in {"budget", "refused", "given_up"}:
+            access.failure = None
 
     def _tape(self) -> None:
         if self.recorder is None or not self.answer.status:
@@ -295,11 +300,6 @@ def blame(asked: Asked, refusal: Refusal) -> tuple[str, str]:
     if refusal.status in {402, 404, 408, 429} or refusal.status >= 500 or refusal.status < 400:
         return "provider_failed", f"{name} answered {refusal.status}{detail}"
     return "", ""
-
-
-def _without(body: bytes, key: str) -> bytes:
-    """A provider's error without the key, should it quote it."""
-    return body.replace(key.encode(), b"[redacted]") if key else body
 
 
 def _on_loop(deadline: float) -> float:

@@ -36,6 +36,8 @@ class Call:
     retries: int
     lost: int = 0
     """Tries that broke off after the provider had begun to answer: what they used nobody knows."""
+    translated: bool = False
+    """LiteLLM stood between the agent's API and the provider's; tokens are those that it told."""
     failure: str = ""
     """`provider_failed`, `model_missing`, `budget`, `refused`, `given_up`; empty when all went well."""
     message: str = ""
@@ -73,6 +75,8 @@ class Sums:
     """Calls whose tokens nobody knows; they are not in the sums."""
     unknown_cost: int = 0
     """Calls whose cost nobody knows."""
+    translated: int = 0
+    """Calls that LiteLLM translated between the agent's API and the provider's."""
 
     @property
     def cost_usd(self) -> float | None:
@@ -100,6 +104,7 @@ class Sums:
             nano_usd=sum(each.nano_usd or 0 for each in found),
             unknown_usage=sum(each.usage is None for each in found),
             unknown_cost=sum(each.nano_usd is None for each in found),
+            translated=sum(each.translated for each in found),
         )
 
     def to_dict(self) -> dict[str, Any]:

@@ -13,7 +13,10 @@ from proctor.gateway.apis import Api
 from proctor.settings import Settings
 
 Auth = Literal["bearer", "x-api-key", "x-goog-api-key"]
-_FIELDS = ("base_url", "key_env", "apis", "auth", "headers", "concurrency")
+_FIELDS = (
+    "base_url", "key_env", "apis", "auth", "headers", "concurrency", "translate", "translate_key_env",
+)  # fmt: skip
+LITELLM = "litellm"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -31,6 +34,13 @@ class Provider:
     headers: Mapping[str, str] = field(default_factory=dict)
     concurrency: int = 256
     """The most calls of one model at a time."""
+    translate: str = ""
+    """What stands between an agent and an API that it does not speak: `litellm`, or the address of one."""
+    translate_key_env: str = ""
+    translate_key: str = field(default="", repr=False)
+    """The key of a LiteLLM that runs already."""
+    hidden: tuple[str, ...] = field(default=(), repr=False)
+    """Further keys that an answer might quote."""
 
     def credentials(self) -> dict[str, str]:
         """The headers that carry the key."""
@@ -44,7 +54,20 @@ class Provider:
             return "it has no address: set PROCTOR_MODEL_BASE_URL, or base_url in its [providers] table"
         if self.key_env and not self.key:
             return f"its key is not set: put it into the environment variable {self.key_env}"
+        if self.translate_key_env and not self.translate_key:
+            variable = self.translate_key_env
+            return f"the key of its LiteLLM is not set: put it into the environment variable {variable}"
         return ""
+
+    def translates_for(self, agent_apis: Collection[Api]) -> bool:
+        """Whether calls of an agent with these APIs are translated: only when it speaks none of ours."""
+        return bool(self.translate and not self.apis & set(agent_apis))
+
+    def without_keys(self, body: bytes) -> bytes:
+        """What it answered, without its keys, should it quote them."""
+        for key in filter(None, (self.key, *self.hidden)):
+            body = body.replace(key.encode(), b"[redacted]")
+        return body
 
 
 _BUILT_IN = (
@@ -104,7 +127,8 @@ class Providers:
 
     def keys(self) -> dict[str, str]:
         """The keys of all of them under the names of their variables: what no log may have."""
-        return {each.key_env or f"key of {each.name}": each.key for each in self if each.key}
+        keys = {each.key_env or f"key of {each.name}": each.key for each in self if each.key}
+        return keys | {each.translate_key_env: each.translate_key for each in self if each.translate_key}
 
     def of(self, model: str) -> tuple[Provider, str]:
         """The provider of a model, and the model's name there. A name without a prefix is `local`'s."""
@@ -122,21 +146,28 @@ class Providers:
 
 
 def check_fit(
-    agent_apis: Collection[Api], model: str, providers: Providers, *, agent: str = "the agent"
+    agent_apis: Collection[Api],
+    model: str,
+    providers: Providers,
+    *,
+    agent: str = "the agent",
+    may_translate: bool = True,
 ) -> None:
-    """UsageError unless an agent that speaks these APIs can use the model. Nothing is translated."""
+    """UsageError unless an agent that speaks these APIs can use the model, if need be by a LiteLLM."""
     provider, _ = providers.of(model)
     if missing := provider.lacks():
         raise UsageError(
             f"the model '{model}' cannot be used: the provider '{provider.name}' is not ready; {missing}"
         )
-    if provider.apis & set(agent_apis):
+    if provider.apis & set(agent_apis) or (may_translate and provider.translate):
         return
     fitting = sorted(f"{each.name}/…" for each in providers if each.apis & set(agent_apis))
     fits = f"models that fit: {', '.join(fitting)}" if fitting else "no provider fits"
+    or_so = f'. Or let LiteLLM translate: translate = "litellm" in [providers.{provider.name}]'
     raise UsageError(
         f"{agent} speaks {_words(agent_apis)}, and '{model}' is reached by {_words(provider.apis)}; the "
         f"gateway does not translate. Choose another agent or another model; {fits}"
+        f"{or_so if may_translate else ''}"
     )
 
 
@@ -169,7 +200,12 @@ def _provider(name: str, table: Mapping[str, Any], environ: Mapping[str, str]) -
         raise UsageError(f"{where}: headers is a table of texts")
     if not isinstance(concurrency, int) or concurrency < 1:
         raise UsageError(f"{where}: concurrency is a whole number of at least 1")
-    key_env = str(table.get("key_env") or "")
+    key_env, translate = str(table.get("key_env") or ""), str(table.get("translate") or "").rstrip("/")
+    translate_key_env = str(table.get("translate_key_env") or "")
+    if translate != LITELLM:
+        _check_address(where, translate, "translate")
+    if translate_key_env and translate in {"", LITELLM}:
+        raise UsageError(f"{where}: translate_key_env is for a LiteLLM that runs: translate is its address")
     return Provider(
         name=name,
         base_url=base_url,
@@ -179,6 +215,9 @@ def _provider(name: str, table: Mapping[str, Any], environ: Mapping[str, str]) -
         auth=table.get("auth", "bearer"),
         headers=dict(headers),
         concurrency=concurrency,
+        translate=translate,
+        translate_key_env=translate_key_env,
+        translate_key=environ.get(translate_key_env, "") if translate_key_env else "",
     )
 
 
@@ -189,15 +228,16 @@ def _without_user(address: str) -> str:
     return f"{scheme}{separator}{host.rpartition('@')[2]}{slash}{path}"
 
 
-def _check_address(where: str, base_url: str) -> None:
-    if not base_url:
+def _check_address(where: str, address: str, name: str = "base_url") -> None:
+    if not address:
         return
+    also = f" or {LITELLM}" if name == "translate" else ""
     try:
-        parts = urlsplit(base_url)
+        parts = urlsplit(address)
         _ = parts.port
     except ValueError as error:
-        raise UsageError(f"{where}: base_url is not an address: {error}") from None
+        raise UsageError(f"{where}: {name} is not an address: {error}") from None
     if parts.scheme not in {"http", "https"} or not parts.hostname:
-        raise UsageError(f"{where}: base_url is not an http(s) address")
+        raise UsageError(f"{where}: {name} is not an http(s) address{also}")
     if parts.username or parts.password or parts.query:
-        raise UsageError(f"{where}: base_url holds a user, a password or a query; name a key with key_env")
+        raise UsageError(f"{where}: {name} holds a user, a password or a query; name a key with key_env")

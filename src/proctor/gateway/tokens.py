@@ -45,13 +45,15 @@ class Access:
     """Whether a call of any other model is made with the first of `models`, instead of being refused."""
     hosted_tools: bool = True
     """Whether tools that the provider runs, such as a web search, may be used."""
+    purse: Scope | None = None
+    """What its calls are booked on in place of the attempt and the run: a judge's are not the agent's."""
     calls: list[Call] = field(default_factory=list)
     failure: Failure | None = None
     """Of the last call; None when it went well, or failed by the agent's own doing."""
     exhausted: str = ""
     """Why it is to be ended: the budget that is spent, or where it left its tape."""
     exhausted_scope: str = ""
-    """Whose budget that is: `attempt`, `run` or `day`."""
+    """Whose budget that is: `attempt`, `run`, `judge` or `day`."""
     ended: bool = False
     bound: bool = False
     """Whether it is for listening sockets that were handed over, and for nobody else."""
@@ -61,6 +63,8 @@ class Access:
     def scopes(self) -> tuple[Scope, ...]:
         """What its calls are booked on; the day comes with the booking."""
         extra = tuple(each.scope for each in self.budgets if each.scope != DAY)
+        if self.purse:
+            return tuple(dict.fromkeys((self.purse, *extra)))
         own = Scope("attempt", f"{self.run_id}/{self.trial}/{self.attempt}")
         return tuple(dict.fromkeys((own, Scope("run", self.run_id), *extra)))
 

@@ -232,7 +232,7 @@ class Document:
     """One result."""
 
     kind: str
-    """run, perf, ab, time, vet, history, aa, gate or compare"""
+    """run, perf, ab, time, vet, history, aa, gate, compare, race, leaderboard, site or trials"""
     title: str
     headline: str
     """What came out, in a sentence."""
@@ -260,29 +260,30 @@ def filled(sections: Iterable[Section]) -> tuple[Section, ...]:
     return tuple(section for section in sections if section)
 
 
-def to_mapping(document: Document) -> dict[str, Any]:
-    """Plain data for JSON. Parts have a `type`; what is empty is left out."""
-    return {"schema_version": SCHEMA_VERSION, **dict(_fields(document))}
+def to_mapping(document: Document, *, drawn: bool = False) -> dict[str, Any]:
+    """Plain data for JSON. Parts have a `type`; what is empty is left out. `drawn`: charts have their SVG."""
+    return {"schema_version": SCHEMA_VERSION, **dict(_fields(document, drawn))}
 
 
-def _plain(value: Any) -> Any:
+def _plain(value: Any, drawn: bool) -> Any:
     if is_dataclass(value):
         kind = {"type": type(value).__name__.lower()} if isinstance(value, Block) else {}
-        return {**kind, **dict(_fields(value))}
+        return {**kind, **dict(_fields(value, drawn))}
     if callable(value):
         call = value if isinstance(value, partial) else value()
-        return {"chart": call.func.__name__, "data": _plain(call.keywords)}
+        picture = {"svg": call()} if drawn else {}
+        return {"chart": call.func.__name__, "data": _plain(call.keywords, drawn), **picture}
     if isinstance(value, Mapping):
-        return {str(name): _plain(each) for name, each in value.items()}
+        return {str(name): _plain(each, drawn) for name, each in value.items()}
     if isinstance(value, float) and not math.isfinite(value):
         return None
     if isinstance(value, str) or not isinstance(value, Iterable):
         return value
-    return [_plain(each) for each in value]
+    return [_plain(each, drawn) for each in value]
 
 
-def _fields(part: Any) -> Iterator[tuple[str, Any]]:
+def _fields(part: Any, drawn: bool) -> Iterator[tuple[str, Any]]:
     for each in fields(part):
         value = getattr(part, each.name)
         if value is not None and value is not False and value not in ("", ()):
-            yield each.name, _plain(value)
+            yield each.name, _plain(value, drawn)

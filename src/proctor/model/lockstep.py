@@ -133,3 +133,5 @@ class Calibration:
     call_cpu_s: float
     at_once: float = 0.0
     """For which share of its CPU time more than one of its threads and processes ran or wanted to."""
+    notes: tuple[str, ...] = ()
+    """What the experiment has to say about itself."""

@@ -20,7 +20,12 @@ UNKNOWN_COST = "unknown_cost"
 LATER_FIELDS = ("image", "system_changes", "suspect")
 """Left out where they are empty: rows of earlier versions have none, and must be written as they were."""
 _LASTING = "Lasting"
-_SENTENCES = frozenset({"AgentFailed", "ImageError", "ProviderError", "SandboxError", "TaskError"})
+_SENTENCES = frozenset(
+    {
+        *("AgentFailed", "ImageError", "ProviderError", "SandboxError", "TaskError"),
+        *("Inconclusive", "ProgramFailed", "ReferenceFailed"),
+    }
+)
 
 
 class Failure(Struct, frozen=True, kw_only=True, gc=False):

@@ -15,7 +15,8 @@ from proctor.model.trial import RunStatus
 HOST_ROOT = "host root: every sandbox used this machine's own system; results are not reproducible elsewhere"
 
 _IMPORTED = "imported"
-_REGRADES, _VETS, _PERF = "regrades", "vets", "perf"
+_RACES = "races"
+_REGRADES, _VETS, _PERF, _JUDGES = "regrades", "vets", "perf", "judges"
 """Before a run said how it is executed, one of these was in the place of its written spec."""
 
 
@@ -27,6 +28,8 @@ class Execution(StrEnum):
     REGRADE = "regrade"
     VET = "vet"
     PERF = "perf"
+    RACE = "race"
+    JUDGE = "judge"
 
 
 class RunInfo(Struct, frozen=True, kw_only=True, gc=False):
@@ -65,8 +68,14 @@ class RunInfo(Struct, frozen=True, kw_only=True, gc=False):
 
     @property
     def graded_run(self) -> str:
-        """Of a regrade: the run whose stored workspaces are judged again."""
-        return str(self.spec.get(_REGRADES, ""))
+        """Of a run that grades or judges again: the run whose stored work that is."""
+        return str(self.spec.get(_REGRADES) or self.spec.get(_JUDGES) or "")
+
+    @property
+    def race(self) -> Mapping[str, Any]:
+        """Of a race: its two sides and its error, as `verdicts.race.design` writes them; else empty."""
+        found = self.spec.get(_RACES) if self.execution is Execution.RACE else None
+        return found if isinstance(found, Mapping) else {}
 
     @property
     def imported(self) -> str:
@@ -85,9 +94,19 @@ def written_regrade(run_id: str, spec: Mapping[str, Any]) -> dict[str, Any]:
     return {_REGRADES: run_id, "spec": dict(spec)}
 
 
+def written_judging(run_id: str, spec: Mapping[str, Any]) -> dict[str, Any]:
+    """What stands in the place of a written spec when a judge scores the stored work of a run."""
+    return {_JUDGES: run_id, "spec": dict(spec)}
+
+
 def written_import(tool: str, config: Mapping[str, Any]) -> dict[str, Any]:
     """What stands in the place of a written spec of a run that another tool executed: its own."""
     return {_IMPORTED: tool, "config": dict(config)}
+
+
+def written_race(design: Mapping[str, Any], spec: Mapping[str, Any]) -> dict[str, Any]:
+    """What stands in the place of a written spec when two sides race: who they are, and the tasks' spec."""
+    return {_RACES: dict(design), "spec": dict(spec)}
 
 
 def written_vetting(tasks: Sequence[str]) -> dict[str, Any]:

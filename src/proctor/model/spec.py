@@ -51,6 +51,37 @@ class ExperimentBody:
     """Calls per timed slot; `auto` calibrates for functions too short for the clock. Results are per call."""
     gc: Literal["disabled", "enabled"] = "disabled"
     """Whether the garbage collector may run inside a timed slot. Disabled: collected and frozen before it."""
+    python: str | None = None
+    """The interpreter in which it runs, if not the one that Proctor runs in."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Criterion:
+    """One thing that a judge scores."""
+
+    id: str
+    criterion: str
+    weight: float = 1.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class JudgeSpec:
+    """A model that scores what agents left, rubric by rubric."""
+
+    model: str
+    rubrics: tuple[Criterion, ...] = ()
+    """What it scores; empty: the task's own rubrics."""
+    votes: int = 3
+    reward: Literal["verifier", "judge"] = "verifier"
+    """Whose score is the reward of a trial."""
+    max_bytes: int = 60_000
+    """The most that it is shown of one trial; what is longer is cut, and that is said."""
+    timeout_s: float = 300.0
+    """Of one answer."""
+    budget_usd: float | None = None
+    """What the judge's calls of a run may cost, apart from what agents may spend."""
+    budget_tokens: int | None = None
+    budget_requests: int | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -72,6 +103,7 @@ class TaskEntry:
     """Texts, or references to secrets (`model.secret`)."""
     sweep: Mapping[str, tuple[Any, ...]] = field(default_factory=dict)
     """Environment variables to vary, crossed with everything else."""
+    judge: JudgeSpec | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -25,6 +25,10 @@ class ParamInfo:
     nullable: bool = False
     holds_list: bool = False
     """Whether a list is one of its values, beside others: `int | list[int]`. It is not swept then."""
+    each: str = ""
+    """Of a list: the type of its items, which choices and limits are about. One value is a list of one."""
+    aliases: tuple[str, ...] = ()
+    """Older names of it, which specs may use."""
 
     @property
     def required(self) -> bool:

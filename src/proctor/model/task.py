@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 Network = Literal["none", "public", "allowlist"]
+PerformanceMetric = Literal["time", "cpu", "memory", "custom"]
 MAIN_SERVICE = "main"
 """The service of a compose file that is the agent's sandbox."""
 
@@ -106,6 +107,31 @@ class AgentLimits:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class PerformanceSpec:
+    """How the program that an agent wrote is measured against the author's, once the tests pass."""
+
+    command: str
+    """A command line for the shell, run in the working folder of both."""
+    reference: Path
+    """The folder with the author's program: laid over the working folder as the image has it."""
+    metric: PerformanceMetric = "time"
+    direction: Literal["lower", "higher"] = "lower"
+    """What is better."""
+    rounds: int = 15
+    """Most rounds; they end as soon as the reward is settled."""
+    target: float = 2.0
+    """How many times better than the reference gives the whole reward."""
+    precision: float = 0.1
+    """The widest interval of a reward that counts as settled."""
+    inputs: str = ""
+    """A command that fills `/inputs` for a round, in the sandbox of the reference."""
+    check: str = ""
+    """A command that accepts an output; without one it must be the same as the reference's."""
+    timeout_s: float = 60.0
+    """Of one execution."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class VerifierSpec:
     """How the final state becomes a reward."""
 
@@ -122,6 +148,7 @@ class VerifierSpec:
     network: Network | None = None
     """While the tests run; None: the environment's."""
     allowed_hosts: tuple[str, ...] = ()
+    performance: PerformanceSpec | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -143,6 +170,16 @@ class Step:
     artifacts: tuple[TaskArtifact, ...] = ()
 
 
+@dataclass(frozen=True, slots=True)
+class TestScript:
+    """A test that is written into the working folder after the agent has ended, and run there."""
+
+    __test__ = False
+    path: str
+    content: str | None
+    """None: it is run as it is there, which the agent may have changed."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Rubric:
     """One thing a prepared task is judged on."""
@@ -151,6 +188,13 @@ class Rubric:
     description: str = ""
     weight: float = 1.0
     tests: tuple[str, ...] = ()
+    """Scripts below the task's `tests/`, which run from `/tests`."""
+    scripts: tuple[TestScript, ...] = ()
+
+    @property
+    def is_tested(self) -> bool:
+        """Whether anything tests it."""
+        return bool(self.tests or self.scripts)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -165,6 +209,34 @@ class Repository:
     sparse_checkout: tuple[str, ...] = ()
     path: Path | None = None
     """A copy that lies in the task folder."""
+    in_image: bool = False
+    """Whether the task's Dockerfile fetches it: then it is in the working folder already."""
+    nested: bool = False
+    """Whether the working folder is a part of a larger one, which `overlay_files` are laid into."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class EpisodeSpec:
+    """A step-by-step task: which actions there are, how many may be made, and what judges them."""
+
+    id: str
+    """The package of the task's modules: `tasks.<id>`."""
+    steps: int
+    """How often the agent may act."""
+    tool_calls: int
+    """How many of its actions are executed."""
+    setup: tuple[str, str] = ("setup.py", "setup")
+    """File and function that make the environment from a seed."""
+    actions: str = "actions.py"
+    """The file whose functions are the actions."""
+    validator: tuple[str, str] = ("validate.py", "validate")
+    """File and function that judge the environment."""
+    filesystem_roots: tuple[str, ...] = ()
+    """Folders of the environment that actions may use."""
+    network_hosts: tuple[str, ...] = ()
+    """Hosts that actions may reach."""
+    deterministic: bool = True
+    """Whether the same seed and the same actions give the same results; then hashing has a fixed seed too."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -174,7 +246,7 @@ class Task:
     name: str
     path: Path
     digest: str
-    kind: Literal["harbor", "prepared"] = "harbor"
+    kind: Literal["harbor", "prepared", "episode"] = "harbor"
     schema_version: str = "1.0"
     version: str = ""
     description: str = ""
@@ -194,4 +266,11 @@ class Task:
     reward_strategy: Literal["mean", "final"] = "mean"
     repository: Repository | None = None
     rubrics: tuple[Rubric, ...] = ()
+    episode: EpisodeSpec | None = None
+    """Of a task of the kind `episode`."""
     warnings: tuple[str, ...] = ()
+
+    @property
+    def needs_judge(self) -> bool:
+        """Whether it has rubrics and no test for any that counts: only a judge can score it."""
+        return bool(self.rubrics) and not any(each.is_tested and each.weight for each in self.rubrics)

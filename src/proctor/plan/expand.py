@@ -3,10 +3,10 @@
 What enters a trial's key, besides what `trial_key` names: everything in `overrides`, which holds what the
 spec changes about how the subject is run. For an experiment that is how it is measured (iterations,
 instruments, isolation, loops, gc) where it differs from the default; for a task its environment variables,
-overrides, agent options, sandbox limits, the names in `pass_env` and what an
-attempt may spend on models; for both the time limit. Of a secret its name enters the key, never its value.
-Paths, names, tags, notes, the engine, the sandbox's back end, `parallel`, `retries`, the budgets of the run
-and its tape never enter it.
+overrides, agent options, sandbox limits, the names in `pass_env`, what an attempt may spend on models and a
+judge whose score is the reward; for both the time limit. Of a secret its name enters the key, never its
+value. Paths, names, tags, notes, the engine, the sandbox's back end, `parallel`, `retries`, the budgets of
+the run, its tape and a judge beside the tests never enter it.
 """
 
 from __future__ import annotations
@@ -38,6 +38,7 @@ MAX_PLAN_BYTES = 64 << 20
 _SHOWN_REPEATS = 20
 _MEASURING = ("iterations", "instrumentation", "isolation", "loops", "gc")
 _ATTEMPT_BUDGETS = ("attempt_budget_usd", "attempt_budget_tokens", "attempt_budget_requests")
+_JUDGING = ("model", "rubrics", "votes", "max_bytes")
 _NOTHING: Mapping[str, Any] = MappingProxyType({})
 
 
@@ -263,8 +264,16 @@ def _fixed_overrides(spec: Spec, entry: TaskEntry) -> dict[str, Any]:
         "pass_env": sorted(spec.pass_env) or None,
         "timeout_s": spec.timeout_s,
         **{name: getattr(spec, name) for name in _ATTEMPT_BUDGETS},
+        "judge": _deciding(entry),
     }
     return _as_stored({key: value for key, value in changed.items() if value is not None})
+
+
+def _deciding(entry: TaskEntry) -> dict[str, Any] | None:
+    """The judge whose score is the reward. One that stands beside the tests changes nothing about a trial."""
+    if entry.judge is None or entry.judge.reward != "judge":
+        return None
+    return {name: value for name, value in asdict(entry.judge).items() if name in _JUDGING}
 
 
 def _namesakes(tasks: Sequence[Sequence[TaskLike]]) -> list[str]:

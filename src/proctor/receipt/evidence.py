@@ -5,16 +5,17 @@ from __future__ import annotations
 import io
 import json
 import math
+import statistics
 from collections.abc import Callable, Mapping
 from typing import Any
 
 from proctor.errors import UsageError
 from proctor.model.outcome import ENVIRONMENT_BROKEN, Outcome, from_reward
 from proctor.model.record import Artifact, AttemptRecord, AttemptRow
+from proctor.model.rubrics import judge_of, rubrics_of, weighted
 from proctor.quantity import number
 from proctor.receipt.differences import Difference, Findings, said, same
 from proctor.receipt.document import File
-from proctor.render.results.trial_files import rubrics_of, weighted
 from proctor.runfolder.result import artifact_paths
 from proctor.runfolder.series import NAME as SERIES
 from proctor.trial.point.calibrate import aggregate
@@ -48,7 +49,12 @@ class Evidence:
             artifact.name: path
             for path, artifact in zip(artifact_paths(row.trial, record), record.artifacts, strict=True)
         }
-        if rubrics_of(record):
+        judge = judge_of(record)
+        if judge:
+            self._judge(row, by_name)
+        if judge.get("decides"):
+            pass  # the tests have not given the reward
+        elif any(each.get("status") == "tested" for each in rubrics_of(record)):
             self._rubrics(row, by_name)
         elif record.metrics.get("steps"):
             self._steps(row, by_name)
@@ -181,6 +187,26 @@ class Evidence:
             if score is None and record.outcome in _BY_AGENT:
                 score = 0.0
             self._value(row, "reward", record.reward, score, "the rubrics' weighted mean is")
+
+    def _judge(self, row: AttemptRow, by_name: Mapping[str, str]) -> None:
+        """The judge's scores from the votes that are in its file; the reward too where it decides."""
+        record, rubrics = row.record, rubrics_of(row.record)
+        judge = judge_of(record)
+        path = by_name.get("judge.json")
+        data = self._read(path) if path else None
+        given = _mapping(_json(data)).get("votes") if data is not None else None
+        votes: list[Any] = given if isinstance(given, list) and judge.get("score") is not None else []
+        for each in rubrics if votes else ():
+            name = str(each.get("id"))
+            found = [number(_mapping(_mapping(vote).get("scores")).get(name)) for vote in votes]
+            known = [score for score in found if score is not None]
+            median = statistics.median(known) if known else None
+            field = f"metrics.rubrics.{name}.judge_score"
+            self._value(row, field, each.get("judge_score"), median, "the judge's votes give")
+        score = weighted(rubrics, "judge_score")
+        self._value(row, "metrics.judge.score", judge.get("score"), score, "the rubrics' weighted mean is")
+        if judge.get("decides") and record.outcome in _BY_VERIFIER | _BY_AGENT:
+            self._value(row, "reward", record.reward, score, "the judge, who decides, gives")
 
     def _usage(self, row: AttemptRow, by_name: Mapping[str, str]) -> None:
         """Tokens, money and tool calls from the trajectory's steps."""

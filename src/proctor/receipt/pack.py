@@ -38,7 +38,7 @@ if TYPE_CHECKING:
     from proctor.store.store import Store
 
 SUFFIX = ".receipt.zip"
-_EVIDENCE = re.compile(r"verifier/(.+/)?reward\.(json|txt)|rubrics\.json")
+_EVIDENCE = re.compile(r"verifier/(.+/)?reward\.(json|txt)|rubrics\.json|judge\.json")
 """Small artifacts that prove rewards; they are packed even when the others are not."""
 
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 import asyncio
 import time
 
-from proctor.engine.base import Listener
+from proctor.engine.base import Listener, StoppingRule
 from proctor.engine.lease import is_dead
 from proctor.engine.stop import Stop
 from proctor.model.plan import PlannedTrial
@@ -23,6 +23,7 @@ from proctor.runs.holding import Hold
 from proctor.store.calls import StoreCalls
 from proctor.store.store import Store
 
+ANSWERED = "the run's question was answered before this trial ended"
 TICK_S = 1.0
 """How often it renews, reaps and looks for what other workers have committed."""
 
@@ -38,15 +39,22 @@ class Coordinator:
         *,
         listener: Listener,
         again: bool = False,
+        rule: StoppingRule | None = None,
         calls: StoreCalls | None = None,
     ) -> None:
-        """`again`: a lost trial is always tried again, whatever the run's policy says."""
+        """`again`: a lost trial is always tried again, whatever the run's policy says.
+
+        `rule`: hears every result; when it is satisfied, what has not ended is cancelled.
+        """
         self.store = store
         self.run_id = hold.run_id
         self.hold = hold
         self.folder = folder
         self.listener = listener
         self.again = again
+        self.rule = rule
+        self._answer: asyncio.Task[int] | None = None
+        """Cancels the rest, once the run's question is answered."""
         self._calls = calls or StoreCalls(store)
         self._alone = asyncio.Lock()
         """Held by whoever brings folder and store together: a tick, the beginning or the end."""
@@ -127,7 +135,13 @@ class Coordinator:
         mine = self.hold.ours and not self._catching_up
         if mine and not self.folder.has(record.key, record.number):
             self.folder.append(trial, record, counts)
+        self._hear(record, counts=counts)
         self.listener.ended(trial, record, counts)
+
+    def _hear(self, record: AttemptRecord, *, counts: bool) -> None:
+        """Tell the rule; when no more trials are needed, cancel what has not ended."""
+        if self.rule and counts and self.rule.answered(record) and not self._answer:
+            self._answer = asyncio.create_task(self._calls(self.store.cancel, self.run_id, ANSWERED))
 
     async def close(self, stop: Stop, *, goes_on: bool = False) -> RunStatus:
         """Close the books: status in the store, then summary and report in the folder.
@@ -141,6 +155,8 @@ class Coordinator:
         while not await self._calls(self.hold.renew) and not await self._calls(self.hold.take):
             if stop.draining or await _stopped(stop, within_s=TICK_S):
                 return RunStatus.INTERRUPTED  # the other coordinator has the run and goes on with it
+        if self._answer:
+            await self._answer
         status = await self._calls(end_of, self.store, self.run_id)
         if goes_on and status is RunStatus.INTERRUPTED:
             self.folder.close()
@@ -156,6 +172,15 @@ class Coordinator:
             self._seen = await self._calls(self._reconcile)
         finally:
             self._catching_up = False
+        if self.rule:
+            for record in await self._calls(self._results):
+                self._hear(record, counts=True)
+            if self._answer:  # before a worker begins what nobody needs
+                await self._answer
+
+    def _results(self) -> list[AttemptRecord]:
+        """What earlier coordinators and other workers have committed."""
+        return [row.record for row in self.store.attempts(self.run_id) if row.counts]
 
     def _reconcile(self) -> int:
         """Bring the folder up to date; the event up to which it is."""
@@ -177,6 +202,7 @@ class Coordinator:
 
     def _write_other(self, row: AttemptRow) -> None:
         self.folder.append(row.trial, row.record, row.counts)
+        self._hear(row.record, counts=row.counts)
         if row.record.worker != self.hold.holder:  # our own worker tells the listener itself
             self.listener.ended(row.trial, row.record, row.counts)
 

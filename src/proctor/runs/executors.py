@@ -4,14 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from proctor.engine.base import Executor
+from proctor.engine.base import Executor, StoppingRule
 from proctor.model.plan import PlannedTrial
 from proctor.model.run import Execution
 from proctor.model.trial import Lease
+from proctor.runs.backends import Kept, SharedBackends, open_backend_of
 from proctor.runs.planning import experiment_sources, network_allow
-from proctor.runs.ready import sandbox_name
 from proctor.runs.secrets import granted, known_secrets, redactor_for, values_of
 
 if TYPE_CHECKING:
@@ -35,6 +36,8 @@ class WorkerContext:
     note: Note | None = None
     on_spent: Callable[[str], None] = lambda _: None
     """Hears that a budget of the run, or of the day, is spent: no more trials are to begin."""
+    backends: SharedBackends | None = None
+    """The back ends that several runs of one process share; None: an executor opens and closes its own."""
 
 
 OpenExecutor = Callable[["ReadyRun", WorkerContext], Executor]
@@ -50,6 +53,8 @@ class Kind:
     """Whether a trial whose workers are lost again and again ends as the retry policy says."""
     shared: bool = True
     """Whether workers of other processes may take its trials."""
+    rule: Callable[[ReadyRun], StoppingRule] | None = None
+    """What may answer the run's question before its last trial."""
 
 
 def kind_of(run: ReadyRun) -> Kind:
@@ -72,8 +77,9 @@ def _experiment(run: ReadyRun, worker: WorkerContext) -> Executor:
         blobs=run.inputs.blobs,
         worker=worker.name,
         home=run.settings.home,
-        secrets=values_of(spec),
-        redactor=redactor_for(spec, run.settings),
+        project=str(Path(spec.base_dir).absolute()),
+        secrets=values_of(spec, run.environ),
+        redactor=redactor_for(spec, run.settings, run.environ),
     )
 
 
@@ -91,6 +97,26 @@ def _regrade(run: ReadyRun, worker: WorkerContext) -> Executor:
     return RegradeExecutor(task_setting(run, worker), task_plans(run), workspaces.of)
 
 
+def _judge(run: ReadyRun, worker: WorkerContext) -> Executor:
+    from proctor.runs.judging import StoredTrials
+    from proctor.runs.models import model_gateway
+    from proctor.trial.collect import Collector
+    from proctor.trial.judge.stored import JudgeExecutor
+    from proctor.trial.task.setting import JudgeSetting
+
+    blobs, redactor = run.inputs.blobs, redactor_for(run.spec, run.settings, run.environ)
+    setting = JudgeSetting(
+        collector=Collector(run.folder, blobs),
+        redactor=redactor,
+        models=model_gateway(
+            run.spec, run.info.id, run.settings, blobs, redactor, worker.on_spent, run.environ
+        ),
+        worker=worker.name,
+    )
+    trials = StoredTrials(run.info.graded_run, run.settings, blobs)
+    return JudgeExecutor(setting, task_plans(run), trials.of)
+
+
 def _vet(run: ReadyRun, worker: WorkerContext) -> Executor:
     from proctor.runs.vet.executor import VetExecutor
 
@@ -104,13 +130,21 @@ def _perf(run: ReadyRun, worker: WorkerContext) -> Executor:
     return perf_executor(run, worker)
 
 
+def _race_rule(run: ReadyRun) -> StoppingRule:
+    from proctor.runs.race.rule import RaceRule
+
+    return RaceRule(run.info, run.plan)
+
+
 KINDS = {
     Execution.EXPERIMENT: Kind(_experiment),
     Execution.TASK: Kind(_task),
     Execution.REGRADE: Kind(_regrade),
+    Execution.JUDGE: Kind(_judge),
     Execution.VET: Kind(_vet),
     # The guard finds out which episode ended a process; and a harness that is measured works alone.
     Execution.PERF: Kind(_perf, lost_may_end=False, shared=False),
+    Execution.RACE: Kind(_task, rule=_race_rule),
 }
 
 
@@ -123,38 +157,33 @@ def task_setting(run: ReadyRun, worker: WorkerContext, backend: Backend | None =
     from proctor.trial.task.setting import TaskSetting
 
     spec, settings = run.spec, run.settings
-    backend = backend or _backend(run)
+    shared = worker.backends.of(run) if worker.backends and not backend else None
+    backend = shared or backend or open_backend_of(run)
     options = RootOptions(host_root=spec.sandbox.host_root, network_allow=network_allow(spec, settings))
     images = open_images(backend, settings.cache_dir / "images", options)
     return TaskSetting(
         run_id=run.info.id,
         run_dir=run.folder,
         sandbox=spec.sandbox,
-        backend=backend,
+        backend=Kept(backend) if shared else backend,
         make_root=images.root,
         end_builds=images.close,
         collector=Collector(run.folder, run.inputs.blobs),
         timeout_s=spec.timeout_s,
         models=model_gateway(
-            spec, run.info.id, settings, run.inputs.blobs, redactor_for(spec, settings), worker.on_spent
+            spec,
+            run.info.id,
+            settings,
+            run.inputs.blobs,
+            redactor_for(spec, settings, run.environ),
+            worker.on_spent,
+            run.environ,
         ),
-        given=granted(spec),
-        secrets=known_secrets(spec, settings),
+        given=granted(spec, run.environ),
+        secrets=known_secrets(spec, settings, run.environ),
         worker=worker.name,
         on_log=worker.on_log,
         note=worker.note,
-    )
-
-
-def _backend(run: ReadyRun) -> Backend:
-    from proctor.sandbox.certificates import read_ca_bundle
-    from proctor.sandbox.choose import open_backend
-
-    return open_backend(
-        sandbox_name(run.spec, run.settings),
-        run.settings.home / "sandboxes",
-        network_allow=network_allow(run.spec, run.settings),
-        ca_bundle=read_ca_bundle(run.settings.ca_bundle),
     )
 
 
@@ -162,4 +191,6 @@ def task_plans(run: ReadyRun) -> Callable[[PlannedTrial], TaskTrialPlan]:
     """How a rollout is done: its task, its agent and its variables."""
     from proctor.trial.task.prepare import Preparation
 
-    return Preparation(run.spec, run.settings.cache_dir, values_of(run.spec), run.inputs.task).plan
+    return Preparation(
+        run.spec, run.settings.cache_dir, values_of(run.spec, run.environ), run.inputs.task
+    ).plan

@@ -2,22 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Iterator, Sequence
+from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import replace
+from itertools import product
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from proctor.agents.base import API_NAMES, Agent
 from proctor.errors import NotFoundError, UsageError
-from proctor.model.canonical import canonical_json
-from proctor.model.plan import PlannedTrial
-from proctor.model.secret import without_values
-from proctor.model.spec import Spec
-from proctor.model.trial import Lease
 from proctor.settings import Settings
-from proctor.store.blobs import Blobs
-from proctor.store.open import open_store
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -26,6 +20,10 @@ if TYPE_CHECKING:
     from proctor.gateway.prices import Prices
     from proctor.gateway.providers import Providers
     from proctor.gateway.replay import Replay
+    from proctor.model.plan import PlannedTrial
+    from proctor.model.spec import Spec
+    from proctor.model.trial import Lease
+    from proctor.store.blobs import Blobs
     from proctor.store.spending import Budget
     from proctor.trial.redact import Redactor
     from proctor.trial.task.models import ModelGateway
@@ -35,16 +33,19 @@ _BLOB = "blob:"
 """How a tape is named that was a file when the run was made."""
 
 
-def check_fitting(spec: Spec, settings: Settings) -> tuple[str, ...]:
+def check_fitting(
+    spec: Spec, settings: Settings, environ: Mapping[str, str] | None = None
+) -> tuple[str, ...]:
     """The models that agents of a spec reach by the gateway; UsageError for one that cannot be used so.
 
     An agent that says nothing about the APIs it speaks may have a way of its own to its model.
     """
     from proctor.agents.registry import make_agent
     from proctor.gateway.providers import Providers
+    from proctor.model.secret import without_values
 
     found: dict[str, None] = {}
-    providers = Providers.load(settings)
+    providers = Providers.load(settings, environ)
     prices = _prices(settings) if _in_dollars(spec, settings) else None
     for at, entry in enumerate(spec.tasks):
         place = spec.place("tasks", at)
@@ -62,6 +63,59 @@ def check_fitting(spec: Spec, settings: Settings) -> tuple[str, ...]:
     for model in found:
         if prices:
             prices.check(model)
+    return tuple(found)
+
+
+def check_translators(spec: Spec, settings: Settings, environ: Mapping[str, str] | None = None) -> None:
+    """UsageError when calls of an agent are to be translated and LiteLLM is not installed."""
+    from proctor.agents.installed.litellm import LiteLLM, litellm_command
+    from proctor.agents.registry import make_agent
+    from proctor.gateway.apis import Api
+    from proctor.gateway.providers import LITELLM, Providers
+    from proctor.model.secret import without_values
+
+    providers = Providers.load(settings, environ)
+    if all(each.translate != LITELLM for each in providers) or litellm_command(settings.cache_dir):
+        return
+    for entry in spec.tasks:
+        for name, model in product(entry.agents, filter(None, entry.models)):
+            agent = make_agent(name, without_values(entry.agent_options))
+            provider, _ = providers.of(model)
+            apis = {Api(each) for each in getattr(agent, "apis", API_NAMES)}
+            if apis and provider.translate == LITELLM and provider.translates_for(apis):
+                raise UsageError(
+                    f"calls of agent '{name}' to '{model}' are to be translated by LiteLLM "
+                    f"{LiteLLM.version}, which is not installed on this machine: run 'proctor agents install "
+                    "litellm'. Nothing was started"
+                )
+
+
+def fitting_judges(
+    spec: Spec, settings: Settings, environ: Mapping[str, str] | None = None
+) -> tuple[str, ...]:
+    """The models of a spec's judges; UsageError for one that cannot be used, or not within its budget."""
+    from proctor.gateway.apis import Api
+    from proctor.gateway.providers import Providers, check_fit
+    from proctor.trial.judge.ask import APIS
+
+    found: dict[str, None] = {}
+    for at, entry in enumerate(spec.tasks):
+        if (judge := entry.judge) is None:
+            continue
+        place = spec.place("tasks", at)
+        try:
+            check_fit(
+                {Api(each) for each in APIS},
+                judge.model,
+                Providers.load(settings, environ),
+                agent="the judge",
+                may_translate=False,
+            )
+            if judge.budget_usd is not None or settings.day_budget_usd is not None:
+                _prices(settings).check(judge.model)
+        except UsageError as error:
+            raise UsageError(f"{place}: judge: {error}" if place else f"judge: {error}") from error
+        found[judge.model] = None
     return tuple(found)
 
 
@@ -104,16 +158,19 @@ def model_gateway(
     blobs: Blobs,
     redactor: Redactor,
     on_spent: Callable[[str], None],
+    environ: Mapping[str, str] | None = None,
 ) -> ModelGateway:
     """What gives the attempts of a run their models. Nothing is opened yet."""
     from proctor.gateway.providers import Providers
     from proctor.trial.task.models import ModelGateway
 
-    providers = Providers.load(settings)
+    providers = Providers.load(settings, environ)
 
     @asynccontextmanager
     async def opened() -> AsyncIterator[Gateway]:
+        from proctor.agents.installed.litellm import litellm_command
         from proctor.gateway.app import Gateway
+        from proctor.store.open import open_store
 
         with open_store(settings.store_url) as store:
             async with Gateway(
@@ -122,6 +179,7 @@ def model_gateway(
                 spending=store.spending,
                 redact=redactor.whole if redactor else None,
                 ca_bundle=settings.ca_bundle,
+                litellm=litellm_command(settings.cache_dir),
             ) as gateway:
                 yield gateway
 
@@ -162,6 +220,7 @@ def with_tape(spec: Spec, settings: Settings, blobs: Blobs) -> Spec:
     if spec.tape is None or spec.tape.startswith(_BLOB):
         return spec
     from proctor.gateway.tape import MEDIA_TYPE, NAME, Tape
+    from proctor.store.open import open_store
 
     for file in (Path(spec.base_dir) / spec.tape, Path(spec.tape)):
         if file.is_file():
@@ -203,6 +262,8 @@ class Tapes:
 
 def recorded_tapes(run_id: str, settings: Settings) -> dict[str, dict[str, str]]:
     """The tapes of a run: what a trial is → the tape's name → its digest."""
+    from proctor.store.open import open_store
+
     with open_store(settings.store_url, create=False) as store:
         return {
             identity(row.trial): {
@@ -214,9 +275,10 @@ def recorded_tapes(run_id: str, settings: Settings) -> dict[str, dict[str, str]]
 
 def identity(trial: PlannedTrial) -> str:
     """What a trial is, whatever its task has become: the same in two runs of one spec."""
-    return canonical_json(
-        [trial.body, trial.subject, trial.agent, trial.model, dict(trial.overrides), trial.rollout]
-    )
+    from proctor.model.canonical import canonical_json
+
+    overrides = {name: value for name, value in trial.overrides.items() if name != "judge"}
+    return canonical_json([trial.body, trial.subject, trial.agent, trial.model, overrides, trial.rollout])
 
 
 # What there is
@@ -234,16 +296,19 @@ def known_providers(settings: Settings) -> list[dict[str, Any]]:
             "key": each.key_env or ("PROCTOR_MODEL_API_KEY" if each.name == "local" else ""),
             "has_key": bool(each.key),
             "missing": each.lacks(),
+            **({"translate": each.translate} if each.translate else {}),
         }
         for each in Providers.load(settings)
     ]
 
 
-def known_models(settings: Settings) -> list[dict[str, Any]]:
-    """Models with a price, and those that runs of the store have called; what is None is unknown."""
+def known_models(settings: Settings, project: str | None = None) -> list[dict[str, Any]]:
+    """Models with a price, and those that runs have called, of a project or all; what is None is unknown."""
+    from proctor.store.open import open_store
+
     prices = _prices(settings)
     with open_store(settings.store_url, create=False) as store:
-        called = store.spending.calls_by_model()
+        called = store.spending.calls_by_model(project)
     found = []
     for name in sorted({*prices.names(), *called}):
         price = prices.of(name)

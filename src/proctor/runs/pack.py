@@ -79,22 +79,25 @@ class Packer:
         if not entry.apply_overrides or entry.overrides is None:
             return
         from proctor.spec.secrets import concealed
-        from proctor.tasks.overrides import additions
+        from proctor.tasks.overrides import overlay_sources
         from proctor.trial.task.prepare import config_overrides
 
         content, base = config_overrides(entry, base_dir)
         members: dict[str, Path | bytes] = {OVERRIDES: canonical_json(concealed(content)[0]).encode()}
-        for _, source in additions({"overlay_files": content.get("overlay_files", {})}, base):
-            if isinstance(source, Path):
-                members |= _below(source, base)
+        for source in overlay_sources(content, base).values():
+            members |= _below(source, base)
         self._add(overrides_name(at), members, OVERRIDES)
 
     def _agents(self, at: int, entry: TaskEntry) -> None:
-        from proctor.agents.registry import find_class
+        from proctor.agents.registry import HARBOR, find_class
 
         for name in entry.agents:
             found = find_class(name)
-            if ":" in name and (files := _module_files(module := name.partition(":")[0])):
+            if (
+                ":" in name
+                and not name.startswith(HARBOR)
+                and (files := _module_files(module := name.partition(":")[0]))
+            ):
                 self._add(f"agent/{at}/{name}", files, module)
             for option in getattr(found, "path_options", ()):
                 given = without_values(entry.agent_options).get(option)

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+import os
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
@@ -17,15 +18,17 @@ from proctor.plan.expand import expand
 from proctor.settings import Settings, load_settings
 
 if TYPE_CHECKING:
+    from proctor.agents.base import Agent
     from proctor.tasks.dataset import Found
 
 
-def plan_spec(spec: Spec, settings: Settings | None = None) -> Plan:
+def plan_spec(spec: Spec, settings: Settings | None = None, environ: Mapping[str, str] = os.environ) -> Plan:
     """Expand a spec with what is installed and discoverable here."""
     from proctor.runs.secrets import with_advice
 
     settings = settings or load_settings()
-    return with_advice(_plan_tasks(spec, settings) if spec.tasks else _plan_experiments(spec), spec)
+    plan = _plan_tasks(spec, settings, environ) if spec.tasks else _plan_experiments(spec)
+    return with_advice(plan, spec, environ)
 
 
 def _plan_experiments(spec: Spec) -> Plan:
@@ -57,7 +60,7 @@ def named(spec: Spec, *keys: str | int) -> Iterator[None]:
         raise type(error)(f"{place}: {error}" if place else str(error)) from error
 
 
-def _plan_tasks(spec: Spec, settings: Settings) -> Plan:
+def _plan_tasks(spec: Spec, settings: Settings, environ: Mapping[str, str]) -> Plan:
     """Agents are made here once, so that a wrong name or option stops the run before it starts."""
     from proctor.agents.registry import make_agent
     from proctor.tasks.dataset import find_tasks
@@ -67,12 +70,16 @@ def _plan_tasks(spec: Spec, settings: Settings) -> Plan:
     base = Path(spec.base_dir)
     registries = settings.dataset_registries
     found = [find_tasks(entry, base, settings.cache_dir, registries) for entry in spec.tasks]
-    versions = [
-        {name: make_agent(name, without_values(entry.agent_options)).version for name in entry.agents}
+    agents = [
+        {name: make_agent(name, without_values(entry.agent_options)) for name in entry.agents}
         for entry in spec.tasks
     ]
+    versions = [{name: agent.version for name, agent in each.items()} for each in agents]
     _refuse_nothing_but_broken(found)
-    found = [_granted(spec, entry, each) for entry, each in zip(spec.tasks, found, strict=True)]
+    for made, each in zip(agents, found, strict=True):
+        _refuse_other_kinds(made, each)
+    found = [_granted(spec, entry, each, environ) for entry, each in zip(spec.tasks, found, strict=True)]
+    found = [_judged(entry, each) for entry, each in zip(spec.tasks, found, strict=True)]
     _refuse_nothing_but_broken(found)
     by_content = replace(spec, tasks=tuple(with_content(entry, base) for entry in spec.tasks))
     plan = expand(by_content, tasks=[(*each.tasks, *each.broken) for each in found], agent_versions=versions)
@@ -89,7 +96,41 @@ def _plan_tasks(spec: Spec, settings: Settings) -> Plan:
     return replace(plan, warnings=(*plan.warnings, *complaints), memory_bytes=memory)
 
 
-def _granted(spec: Spec, entry: TaskEntry, found: Found) -> Found:
+def _refuse_other_kinds(agents: Mapping[str, Agent], found: Found) -> None:
+    """UsageError for an agent and a task that cannot come together: one works in a sandbox, one in steps."""
+    for name, agent in agents.items():
+        for task in found.tasks:
+            stepwise = "episode" in getattr(agent, "kinds", ())
+            if stepwise and task.kind != "episode":
+                raise UsageError(f"agent '{name}' is for step-by-step tasks, and {task.name} is none")
+            if not stepwise and task.kind == "episode":
+                raise UsageError(
+                    f"{task.name} is a step-by-step task, which agent '{name}' cannot do; use the agent "
+                    "'episode' with agent_options.file, a Python file with reset, observe and act"
+                )
+
+
+def _judged(entry: TaskEntry, found: Found) -> Found:
+    """A task whose own rubrics cannot be read, or that nothing would score, cannot run; the others can."""
+    if entry.judge is None and not any(task.needs_judge for task in found.tasks):
+        return found
+    from proctor.tasks.dataset import BrokenTask
+    from proctor.trial.judge.criteria import check_scored, criteria_of
+
+    tasks, broken = [], list(found.broken)
+    for task in found.tasks:
+        try:
+            check_scored(task, entry.judge)
+            if entry.judge:
+                criteria_of(task, entry.judge)
+        except TaskError as error:
+            broken.append(BrokenTask(name=task.name, path=task.path, digest=task.digest, error=str(error)))
+        else:
+            tasks.append(task)
+    return replace(found, tasks=tuple(tasks), broken=tuple(broken))
+
+
+def _granted(spec: Spec, entry: TaskEntry, found: Found, environ: Mapping[str, str]) -> Found:
     """A task that wants variables which it does not get cannot run here; the others can."""
     from proctor.runs.grants import check_grants
     from proctor.tasks.dataset import BrokenTask
@@ -97,7 +138,7 @@ def _granted(spec: Spec, entry: TaskEntry, found: Found) -> Found:
     tasks, broken = [], list(found.broken)
     for task in found.tasks:
         try:
-            check_grants(spec, entry, task)
+            check_grants(spec, entry, task, environ)
         except TaskError as error:
             broken.append(BrokenTask(name=task.name, path=task.path, digest=task.digest, error=str(error)))
         else:

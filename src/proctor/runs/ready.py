@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import os
+from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
 from proctor.errors import SandboxError, UsageError
 from proctor.model.plan import Plan
+from proctor.model.run import Execution
 from proctor.model.secret import without_values
 from proctor.model.spec import Spec
 from proctor.runs.secrets import check_secrets
@@ -15,16 +18,25 @@ if TYPE_CHECKING:
     from proctor.agents.base import Agent
 
 
-def check_ready(spec: Spec, plan: Plan, settings: Settings, *, agents_run: bool = True) -> None:
+def check_ready(
+    spec: Spec,
+    plan: Plan,
+    settings: Settings,
+    execution: Execution | None = Execution.TASK,
+    environ: Mapping[str, str] = os.environ,
+) -> None:
     """Raise for what would stop every trial: no such sandbox, an agent without its model or endpoint.
 
-    `agents_run` is False where stored work is graded again and no agent is asked.
+    Where stored work is graded or judged again no agent is asked, and a judge needs no sandbox.
     """
-    check_secrets(spec, settings)
+    check_secrets(spec, settings, environ)
     if not spec.tasks:
         return
-    if agents_run:
-        check_agents(spec, plan, settings)
+    if execution not in {Execution.REGRADE, Execution.JUDGE}:
+        check_agents(spec, plan, settings, environ)
+    check_judges(spec, settings, environ)
+    if execution is Execution.JUDGE:
+        return
     if settings.ca_bundle:
         from proctor.sandbox.certificates import read_ca_bundle
 
@@ -35,6 +47,18 @@ def check_ready(spec: Spec, plan: Plan, settings: Settings, *, agents_run: bool 
 
         check_host_root(name)
     _check_sandbox(name)
+
+
+def check_judges(spec: Spec, settings: Settings, environ: Mapping[str, str] = os.environ) -> None:
+    """UsageError when a judge could not be asked: nobody wants to learn that after an hour of agents."""
+    if not any(entry.judge for entry in spec.tasks) or spec.tape is not None:
+        return
+    from proctor.gateway.check import check_models
+    from proctor.gateway.providers import Providers
+    from proctor.runs.models import fitting_judges
+
+    models = fitting_judges(spec, settings, environ)
+    check_models(models, Providers.load(settings, environ), ca_bundle=settings.ca_bundle)
 
 
 def check_gates(spec: Spec, plan: Plan, *, file: str = "") -> None:
@@ -58,27 +82,28 @@ def sandbox_name(spec: Spec, settings: Settings) -> str:
 
 
 def _check_sandbox(name: str) -> None:
-    from proctor.sandbox.choose import BACKENDS, choose
+    from proctor.sandbox.choose import choose, kind_of
 
     chosen = choose(name)
-    if obstacle := BACKENDS[chosen].obstacle():
+    if obstacle := kind_of(chosen).obstacle():
         raise SandboxError(
             f"sandboxes of the kind '{chosen}' do not work here: {obstacle}; 'proctor doctor' says more"
         )
 
 
-def check_agents(spec: Spec, plan: Plan, settings: Settings) -> None:
+def check_agents(spec: Spec, plan: Plan, settings: Settings, environ: Mapping[str, str] = os.environ) -> None:
     """UsageError for what an agent needs and does not have: nothing would be tried."""
     from proctor.agents.registry import make_agent
     from proctor.gateway.check import check_models
     from proctor.gateway.providers import Providers
-    from proctor.runs.models import check_fitting
+    from proctor.runs.models import check_fitting, check_translators
 
     for at, entry in enumerate(spec.tasks):
         for name in entry.agents:
             _check_recordings(make_agent(name, without_values(entry.agent_options)), plan, at, name)
-    if spec.tape is None and (models := check_fitting(spec, settings)):
-        check_models(models, Providers.load(settings), ca_bundle=settings.ca_bundle)
+    if spec.tape is None and (models := check_fitting(spec, settings, environ)):
+        check_translators(spec, settings, environ)
+        check_models(models, Providers.load(settings, environ), ca_bundle=settings.ca_bundle)
 
 
 def _check_recordings(agent: Agent, plan: Plan, at: int, name: str) -> None:

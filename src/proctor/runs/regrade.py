@@ -9,6 +9,7 @@ from proctor.errors import UsageError
 from proctor.model.plan import PlannedTrial
 from proctor.model.record import AttemptRecord
 from proctor.model.run import Execution, RunInfo, written_regrade
+from proctor.model.spec import Spec
 from proctor.runs.models import identity
 from proctor.runs.running import ReadyRun, create, refuse_imported
 from proctor.settings import Settings
@@ -25,7 +26,7 @@ SUFFIX = ".eval"
 def create_regrade(run_id: str, settings: Settings) -> ReadyRun:
     """A run that judges what the agents of an earlier one left, with the tasks as they are now."""
     with open_store(settings.store_url, create=False) as store:
-        info = _original(store, store.run(run_id))
+        info = original(store, store.run(run_id))
     if info.kind != "task":
         raise UsageError(
             f"run {info.id} measured experiments; only runs of agents on tasks can be graded again"
@@ -39,15 +40,25 @@ def create_regrade(run_id: str, settings: Settings) -> ReadyRun:
         notes=f"{said}. {info.notes}".rstrip(". ") + ".",
         tags=tuple(dict.fromkeys((*info.tags, "eval"))),
     )
+    spec = _without_judges(spec, info.id)
     written = written_regrade(info.id, info.spec)
     return create(spec, written, settings, execution=Execution.REGRADE)
 
 
-def _original(store: Store, info: RunInfo) -> RunInfo:
-    """A run that graded again stored no workspaces; the one it graded did."""
+def original(store: Store, info: RunInfo) -> RunInfo:
+    """A run that graded or judged again stored no workspaces; the one it began with did."""
     while info.graded_run:
         info = store.run(info.graded_run)
     return info
+
+
+def _without_judges(spec: Spec, run_id: str) -> Spec:
+    """Tests alone grade again; a judge has a run of its own."""
+    if any(entry.judge and entry.judge.reward == "judge" for entry in spec.tasks):
+        raise UsageError(
+            f"the rewards of run {run_id} are its judge's, which tests cannot give again: use --judge"
+        )
+    return replace(spec, tasks=tuple(replace(entry, judge=None) for entry in spec.tasks))
 
 
 class Workspaces:

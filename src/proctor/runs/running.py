@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import os
 import secrets
 import shutil
 import time
 from collections.abc import Callable, Coroutine, Mapping
 from contextlib import suppress
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -42,6 +44,7 @@ from proctor.spec.secrets import hidden
 from proctor.store.blobs import open_blobs
 from proctor.store.calls import StoreCalls
 from proctor.store.open import open_store
+from proctor.store.service.ownership import Owner
 from proctor.store.store import Store
 from proctor.tasks.address import without_secrets
 
@@ -60,11 +63,19 @@ class ReadyRun:
     plan: Plan
     settings: Settings
     inputs: RunInputs
+    environ: Mapping[str, str] = field(default_factory=lambda: os.environ, repr=False)
+    """Where keys and other secrets are looked up; a server has other ones for each project."""
 
     @property
     def folder(self) -> Path:
         """Where its files are."""
         return Path(self.info.folder)
+
+
+def _python_of(spec: Spec) -> str | None:
+    """The interpreter of a run's experiments, where all have the same one of their own."""
+    pythons = {body.python for body in spec.experiments}
+    return pythons.pop() if len(pythons) == 1 else None
 
 
 def create(
@@ -74,8 +85,13 @@ def create(
     *,
     plan: Plan | None = None,
     execution: Execution | None = None,
+    owner: Owner | None = None,
+    environ: Mapping[str, str] = os.environ,
 ) -> ReadyRun:
-    """Plan a run, or take a plan made elsewhere, write it to the store and begin its folder."""
+    """Plan a run, or take a plan made elsewhere, write it to the store and begin its folder.
+
+    `owner`: to whom it belongs on a server.
+    """
     from proctor.trial.environment import capture_environment, capture_vcs
 
     refuse_unhonoured(spec)
@@ -83,11 +99,11 @@ def create(
     spec = with_tape(spec, settings, blobs)
     if spec.tasks and not plan:
         spec = pin_datasets(spec, settings)
-    plan = plan or plan_spec(spec, settings)
+    plan = plan or plan_spec(spec, settings, environ)
     if not plan.trials:
         raise UsageError(f"{spec.name}: the spec has no trials")
     check_gates(spec, plan)
-    check_ready(spec, plan, settings, agents_run=execution is not Execution.REGRADE)
+    check_ready(spec, plan, settings, execution, environ)
     created_at = time.time()
     info = RunInfo(
         id=new_run_id(created_at),
@@ -101,8 +117,9 @@ def create(
         notes=spec.notes,
         spec=hidden(without_secrets(written), spec.secrets),
         resolved=spec.to_mapping(),
-        environment=capture_environment(),
-        vcs=capture_vcs(Path(spec.base_dir)),
+        environment=capture_environment(_python_of(spec)),
+        # What is submitted to a server has no working copy there.
+        vcs={} if owner else capture_vcs(Path(spec.base_dir)),
         versions=versions(),
         plan_digest=plan.digest,
         execution=execution or Execution(spec.kind),
@@ -116,12 +133,12 @@ def create(
             # A measured harness works alone, where its tasks are.
             packer = None if execution is Execution.PERF else Packer(store.inputs, blobs, settings)
             stored = packer.pack(spec, plan) if packer else []
-            store.create_run(info, plan, stored)
+            store.create_run(info, plan, stored, owner)
     except BaseException:
         _remove_folder(Path(info.folder))
         raise
     inputs = RunInputs(blobs, settings.cache_dir, {each.name: each for each in stored})
-    return ReadyRun(info, spec, plan, settings, inputs)
+    return ReadyRun(info, spec, plan, settings, inputs, environ)
 
 
 def _base(spec: Spec, settings: Settings) -> Path:
@@ -143,7 +160,9 @@ def _withdraw(store: Store, run: ReadyRun) -> None:
         _remove_folder(run.folder)
 
 
-def reopen(ref: str, settings: Settings, *, wait: bool = False) -> ReadyRun:
+def reopen(
+    ref: str, settings: Settings, *, wait: bool = False, environ: Mapping[str, str] = os.environ
+) -> ReadyRun:
     """A run that stopped before its end, ready to go on: with what it was made from, wherever that is now.
 
     With `wait` another process may still execute it.
@@ -158,7 +177,7 @@ def reopen(ref: str, settings: Settings, *, wait: bool = False) -> ReadyRun:
         refuse_imported(info)
         if not wait:
             check_free(store, info.id, Path(info.folder))
-        run = ready_here(store, info, settings)
+        run = ready_here(store, info, settings, environ)
         return replace(run, info=_with_folder(store, run))
 
 
@@ -196,7 +215,9 @@ def _with_folder(store: Store, run: ReadyRun) -> RunInfo:
     return run.info
 
 
-def ready_here(store: Store, info: RunInfo, settings: Settings) -> ReadyRun:
+def ready_here(
+    store: Store, info: RunInfo, settings: Settings, environ: Mapping[str, str] = os.environ
+) -> ReadyRun:
     """A run of the store that this process can execute; UsageError when its subject is another one here."""
     plan = Plan(trials=tuple(store.planned(info.id)))
     spec = from_mapping(info.resolved, file=f"run {info.id}")
@@ -204,9 +225,9 @@ def ready_here(store: Store, info: RunInfo, settings: Settings) -> ReadyRun:
     if inputs.stored:
         spec = inputs.spec(spec, plan)
     else:
-        _refuse_another(info, plan, plan_spec(spec, settings))
-    check_ready(spec, plan, settings, agents_run=info.execution is not Execution.REGRADE)
-    return ReadyRun(info, spec, plan, settings, inputs)
+        _refuse_another(info, plan, plan_spec(spec, settings, environ))
+    check_ready(spec, plan, settings, info.execution, environ)
+    return ReadyRun(info, spec, plan, settings, inputs, environ)
 
 
 def _refuse_another(info: RunInfo, plan: Plan, here: Plan) -> None:
@@ -244,21 +265,25 @@ async def execute(
     parallel: int | None = None,
     open_executor: OpenExecutor | None = None,
     goes_on: Callable[[], bool] = lambda: False,
+    keep: bool = False,
 ) -> RunStatus:
     """Execute a run here: one coordinator and one worker in this process. Results are saved after errors too.
 
     `wait`: until another process that coordinates the run has ended or died; else that is a RunHeldError.
     `goes_on`: after a stop, whether the caller goes on at once, so that the books stay open.
+    `keep`: a run that cannot begin stays in the store; else it is taken back.
     """
     name = worker_id()
     with open_store(run.settings.store_url) as store, StoreCalls(store) as calls:
         hold = Hold(store, run.info.id, run.folder, holder=name, lease_s=run.settings.lease_s)
+        kind = kind_of(run)
         coordinator = Coordinator(
             store,
             hold,
             RunFolder(run.folder, blobs=run.inputs.blobs),
             listener=listener,
-            again=not kind_of(run).lost_may_end,
+            again=not kind.lost_may_end,
+            rule=kind.rule(run) if kind.rule else None,
             calls=calls,
         )
         if not await coordinator.lead(stop, wait=wait):
@@ -266,7 +291,7 @@ async def execute(
         keeping = asyncio.create_task(coordinator.keep())
         try:
             context = WorkerContext(name, on_log, store.note, stop.drain)
-            executor = await _ready(store, run, open_executor or kind_of(run).open, context)
+            executor = await _ready(store, run, open_executor or kind.open, context, keep=keep)
             await coordinator.begin()
             worker = Worker(
                 store=store,
@@ -307,21 +332,22 @@ async def _until_either_ends(working: Coroutine[Any, Any, None], keeping: asynci
 
 
 async def _ready(
-    store: Store, run: ReadyRun, open_executor: OpenExecutor, context: WorkerContext
+    store: Store, run: ReadyRun, open_executor: OpenExecutor, context: WorkerContext, *, keep: bool
 ) -> Executor:
     """The executor, with everything made ready; a run that cannot begin is taken back."""
     try:
         executor = open_executor(run, context)
     except BaseException:
-        _withdraw(store, run)
+        if not keep:
+            _withdraw(store, run)
         raise
-    await _preflight(store, run, executor)
+    await _preflight(store, run, executor, keep=keep)
     if isinstance(executor, WarmsUp):
         await executor.warm_up(run.plan.trials)
     return executor
 
 
-async def _preflight(store: Store, run: ReadyRun, executor: Executor) -> None:
+async def _preflight(store: Store, run: ReadyRun, executor: Executor, *, keep: bool) -> None:
     """What an executor finds missing before the first trial; the run is taken back then."""
     if not isinstance(executor, Preflight) or store.counts(run.info.id):
         return
@@ -329,7 +355,8 @@ async def _preflight(store: Store, run: ReadyRun, executor: Executor) -> None:
         await executor.preflight(run.plan.trials)
     except BaseException:
         await executor.close()
-        _withdraw(store, run)
+        if not keep:
+            _withdraw(store, run)
         raise
 
 
@@ -341,6 +368,13 @@ def new_run_id(now: float) -> str:
 def versions() -> dict[str, str]:
     """What made the numbers: Proctor and Python."""
     import platform
+
+    return {"proctor": _own_version(), "python": platform.python_version()}
+
+
+@cache
+def _own_version() -> str:
+    """Read from the package's metadata, which takes longer than planning a small run."""
     from importlib.metadata import version
 
-    return {"proctor": version("proctor-bench"), "python": platform.python_version()}
+    return version("proctor-bench")

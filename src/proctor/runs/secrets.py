@@ -127,7 +127,7 @@ def _used_keys(spec: Spec, settings: Settings, environ: Mapping[str, str]) -> It
     """The keys of the providers of the spec's models: agents reach those by the gateway, without them."""
     providers = Providers.load(settings, environ)
     for entry in spec.tasks:
-        for model in entry.models:
+        for model in (*entry.models, entry.judge.model if entry.judge else None):
             with suppress(UsageError):
                 if model and (key := providers.of(model)[0].key):
                     yield key

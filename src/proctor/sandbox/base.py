@@ -52,6 +52,8 @@ class Root:
     """For podman and docker: the file whose main service the sandbox is, with its companions beside it."""
     service: str = "main"
     """The service of that file that the sandbox is, which it need not mention."""
+    definition: Path | None = None
+    """For Harbor's environments: the folder with what they are built from."""
     digest: str = ""
     image_name: str = ""
     """Full name of the image it is or is built on, as `docker.io/library/debian:12`; empty for the host."""

@@ -15,7 +15,6 @@ import socket
 from collections.abc import Sequence
 from pathlib import Path
 
-from proctor import owner
 from proctor.disk import opened, spread
 from proctor.errors import SandboxError
 from proctor.sandbox import limits as limiting
@@ -125,7 +124,7 @@ class Bubblewrap(ServedBackend):
             for folder in (self.state_dir, self.folder):
                 os.chown(folder, ids.keeper_uid, ids.keeper_gid)
         if self.cgroups is None:
-            self.cgroups = limiting.find_cgroups(f"proctor-{owner.owner_name()}")
+            self.cgroups = limiting.find_cgroups(f"proctor-{self.folder.name}")
         groups = sorted({str(path) for path in self.cgroups.parents.values()}) if self.cgroups else []
         keeper = await Keeper.launch(str(program), ids)
         reaper.write_owner(self.folder, keeper=keeper.pid, cgroups=groups)
@@ -155,7 +154,6 @@ class BubblewrapSandbox(ServedSandbox):
         self._unique_name = ""
         self._state: Path | None = None
         self._removing: asyncio.Task[None] | None = None
-        self.init_pid = 0
         self.standing: tuple[str, ...] = ()
         self._lower: Lower | None = None
 

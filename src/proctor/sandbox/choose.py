@@ -89,18 +89,48 @@ def _containers(name: str) -> Kind:
     return Kind(open=opened, obstacle=obstacle, images=images, host_root=False)
 
 
+def _harbor(name: str) -> Kind:
+    """Sandboxes that are environments of Harbor's."""
+
+    def opened(home: Path, network_allow: Sequence[str], ca_bundle: CaBundle | None) -> Backend:
+        from proctor.sandbox.harbor.backend import HarborBackend
+
+        del home, network_allow, ca_bundle
+        return HarborBackend(name)
+
+    def obstacle() -> str:
+        from proctor.sandbox.harbor.backend import obstacle
+
+        return obstacle(name)
+
+    def images(cache_dir: Path, backend: Backend, options: RootOptions) -> Images:
+        from proctor.sandbox.harbor.backend import HarborImages
+
+        del cache_dir, backend, options
+        return HarborImages()
+
+    return Kind(open=opened, obstacle=obstacle, images=images, host_root=False)
+
+
 BACKENDS: dict[str, Kind] = {
     "bubblewrap": Kind(open=_open_bubblewrap, obstacle=_bubblewrap_obstacle, images=_layered_images),
     "podman": _containers("podman"),
     "docker": _containers("docker"),
     "fake": Kind(open=_open_fake, obstacle=lambda: "", images=_no_images),
 }
+HARBOR = "harbor:"
+"""How the names of Harbor's environments begin."""
 AUTO = ("bubblewrap", "podman", "docker")
 """What `auto` tries, in this order."""
 
 
+def kind_of(name: str) -> Kind:
+    """The kind of a chosen back end."""
+    return _harbor(name.removeprefix(HARBOR)) if name.startswith(HARBOR) else BACKENDS[name]
+
+
 def choose(name: str) -> str:
-    """The back end with this name; `auto` is the first that works here."""
+    """The back end with this name; `auto` is the first that works here, `modal` means `harbor:modal`."""
     if name == "auto":
         reasons = []
         for each in AUTO:  # one after the other: each look imports its back end
@@ -108,13 +138,18 @@ def choose(name: str) -> str:
                 return each
             reasons.append(f"{each}: {obstacle}")
         raise SandboxError(f"no kind of sandbox works here ({'; '.join(reasons)}); see `proctor doctor`")
-    if name not in BACKENDS:
-        import difflib
+    if name in BACKENDS or (name.startswith(HARBOR) and name != HARBOR):
+        return name
+    from proctor.sandbox.harbor.backend import KNOWN
 
-        near = difflib.get_close_matches(name, [*BACKENDS, "auto"], n=1)
-        hint = f"; did you mean '{near[0]}'?" if near else ""
-        raise UsageError(f"'{name}' is not a sandbox; there are auto, {', '.join(sorted(BACKENDS))}{hint}")
-    return name
+    if name in KNOWN:
+        return f"{HARBOR}{name}"
+    import difflib
+
+    near = difflib.get_close_matches(name, [*BACKENDS, *KNOWN, "auto"], n=1)
+    hint = f"; did you mean '{near[0]}'?" if near else ""
+    known = ", ".join(sorted(BACKENDS))
+    raise UsageError(f"'{name}' is not a sandbox; there are auto, {known} and harbor:NAME{hint}")
 
 
 def open_backend(
@@ -124,18 +159,18 @@ def open_backend(
 
     Its networks reach the internet and what `network_allow` opens beyond it; its sandboxes trust `ca_bundle`.
     """
-    return BACKENDS[choose(name)].open(home, network_allow, ca_bundle)
+    return kind_of(choose(name)).open(home, network_allow, ca_bundle)
 
 
 def open_images(backend: Backend, cache_dir: Path, options: RootOptions | None = None) -> Images:
     """What makes the roots of a back end's sandboxes."""
-    return BACKENDS[backend.name].images(cache_dir, backend, options or RootOptions())
+    return kind_of(backend.name).images(cache_dir, backend, options or RootOptions())
 
 
 def check_host_root(name: str) -> None:
     """UsageError when the sandboxes of a back end cannot have this machine's own system as root."""
     chosen = choose(name)
-    if not BACKENDS[chosen].host_root:
+    if not kind_of(chosen).host_root:
         raise UsageError(
             f"host root works with bubblewrap only, and the sandbox is {chosen}: remove --host-root and "
             f"sandbox.host_root, or choose bubblewrap"

@@ -131,14 +131,23 @@ class Group:
         found["host_oom"] = bool(found["oom_kills"] and not reached)
         if found["host_oom"]:
             found["memory_free_bytes"] = self._free_at_start()
-        stat = _keyed(self.read("cpu", "cpu.stat"))
-        if "throttled_usec" in stat:
-            found["throttled_s"] = stat["throttled_usec"] / 1e6
-        elif "throttled_time" in stat:
-            found["throttled_s"] = stat["throttled_time"] / 1e9
+        if (throttled_s := self.throttled_s()) is not None:
+            found["throttled_s"] = throttled_s
         if (cpu_s := self.cpu_s()) is not None:
             found["cpu_s"] = cpu_s
         return found
+
+    def memory_bytes(self) -> int | None:
+        """What it uses now; None where that is not counted."""
+        used = self.read("memory", "memory.current" if self.version == 2 else "memory.usage_in_bytes").strip()
+        return int(used) if used.isdigit() else None
+
+    def throttled_s(self) -> float | None:
+        """How long it had to wait for its share of the processors; None where it has none."""
+        stat = _keyed(self.read("cpu", "cpu.stat"))
+        if "throttled_usec" in stat:
+            return stat["throttled_usec"] / 1e6
+        return stat["throttled_time"] / 1e9 if "throttled_time" in stat else None
 
     def cpu_s(self) -> float | None:
         """CPU time of all that ran in the group, also of what was killed; None where it is not counted."""

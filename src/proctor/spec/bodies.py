@@ -10,9 +10,19 @@ from proctor.model.secret import is_reference
 from proctor.model.spec import ExperimentBody, InstrumentSpec, Iterations, TaskEntry
 from proctor.spec import node as read
 from proctor.spec.dialects import SYNONYMS
+from proctor.spec.judge import judge
 from proctor.spec.node import Node, plain
 
-EXPERIMENT_DEFAULTS = ("strategy", "samples", "iterations", "instrumentation", "isolation", "loops", "gc")
+EXPERIMENT_DEFAULTS = (
+    "strategy",
+    "samples",
+    "iterations",
+    "instrumentation",
+    "isolation",
+    "loops",
+    "gc",
+    "python",
+)
 """Keys of an experiment that may be given once at the top for all experiments of a list."""
 EXPERIMENT_KEYS = ("experiment", "params", "sweep", *EXPERIMENT_DEFAULTS)
 TASK_SOURCES = ("path", "prepared_dir", "dataset", "zip")
@@ -27,6 +37,7 @@ TASK_DEFAULTS = (
     "overrides",
     "environment_variables",
     "sweep",
+    "judge",
 )
 """Keys of a task entry that may be given once at the top for all entries."""
 TASK_KEYS = (*TASK_SOURCES, *TASK_DEFAULTS)
@@ -199,6 +210,7 @@ _EXPERIMENT: Mapping[str, Callable[[Node], Any]] = {
     "isolation": partial(read.choice, options=("process", "none")),
     "loops": partial(_count_or_auto, minimum=1),
     "gc": partial(read.choice, options=("disabled", "enabled")),
+    "python": partial(read.text, expected="the path of a Python interpreter"),
 }
 _TASK: Mapping[str, Callable[[Node], Any]] = {
     "include": partial(texts, expected="a glob or a list of globs"),
@@ -211,4 +223,5 @@ _TASK: Mapping[str, Callable[[Node], Any]] = {
     "overrides": _overrides,
     "environment_variables": _environment,
     "sweep": _environment_sweep,
+    "judge": judge,
 }

@@ -8,13 +8,13 @@ from __future__ import annotations
 import hashlib
 import math
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from proctor.errors import ParamError, SpecError
 from proctor.model.canonical import canonical_json, derive_seed
 from proctor.model.secret import is_reference
-from proctor.model.subject import ExperimentInfo, ParamInfo
+from proctor.model.subject import REQUIRED, ExperimentInfo, ParamInfo
 from proctor.spec.node import NO, YES, found, nearest
 
 if TYPE_CHECKING:
@@ -44,9 +44,24 @@ def validate_params(
     info: ExperimentInfo, params: Mapping[str, Any], *, place: PlaceOf = nowhere
 ) -> dict[str, Any]:
     """Every parameter with its value, in declared order; a ParamError says which one does not fit and why."""
+    renamed = present_names(info, params, place=place)
+    params = {renamed.get(name, name): value for name, value in params.items()}
     check_names(info, params, place=place)
     given = {name: check_value(info, name, value, place=place) for name, value in params.items()}
     return complete(info, given)
+
+
+def present_names(info: ExperimentInfo, names: Iterable[str], *, place: PlaceOf = nowhere) -> dict[str, str]:
+    """Of the names given, those that are older ones, with the present one of each."""
+    given = set(names)
+    older = {alias: param.name for param in info.params.values() for alias in param.aliases}
+    found = {name: older[name] for name in older if name in given and name not in info.params}
+    for name, present in found.items():
+        if present in given or list(found.values()).count(present) > 1:
+            raise _refused(
+                place(name), f"'{name}' is an older name of '{present}', which is given too; keep one"
+            )
+    return found
 
 
 def check_names(info: ExperimentInfo, names: Iterable[str], *, place: PlaceOf = nowhere) -> None:
@@ -55,7 +70,8 @@ def check_names(info: ExperimentInfo, names: Iterable[str], *, place: PlaceOf = 
     if not info.open_params:
         for name in given:
             if name not in info.params:
-                hint = nearest(name, info.params) or "; it has no parameters"
+                known = (*info.params, *(each for param in info.params.values() for each in param.aliases))
+                hint = nearest(name, known) or "; it has no parameters"
                 raise _refused(place(name), f"'{name}' is not a parameter of '{info.slug}'{hint}")
     missing = [name for name, param in info.params.items() if param.required and name not in given]
     if missing:
@@ -110,23 +126,44 @@ def _refused(place: str, message: str) -> ParamError:
     return ParamError(f"{place}: {message}" if place else message)
 
 
-def _fit(param: ParamInfo, value: Any) -> tuple[str, Any]:
+def _fit(param: ParamInfo, value: Any) -> tuple[str, Any]:  # noqa: PLR0911 - one line per reason
     """What is wrong, or nothing, and the value in the declared type."""
     if value is None:
         allowed = param.nullable or param.default is None or param.type not in _EXPECTED
         return ("" if allowed else f"expected {_EXPECTED[param.type]}, found nothing"), None
+    if param.type == "list" and param.each:
+        return _fit_each(param, value)
     fits, value = _convert(param.type, value)
     if not fits:
         hint = "; put it in quotes" if param.type == "str" and isinstance(value, int | float) else ""
         return f"expected {_EXPECTED[param.type]}, found {found(value)}{hint}", value
     if param.choices and not any(_same(value, choice) for choice in param.choices):
-        return _not_a_choice(param, value), value
+        chosen = _respelt(param, value)
+        return ("", chosen) if chosen is not None else (_not_a_choice(param, value), value)
     if isinstance(value, int | float) and not isinstance(value, bool):
         if param.minimum is not None and value < param.minimum:
             return f"expected at least {param.minimum:g}, found {value}", value
         if param.maximum is not None and value > param.maximum:
             return f"expected at most {param.maximum:g}, found {value}", value
     return "", value
+
+
+def _fit_each(param: ParamInfo, value: Any) -> tuple[str, Any]:
+    """A list whose items fit; a single value is a list of one, which is what a sweep over it gives."""
+    items = list(value) if isinstance(value, list | tuple) else [value]
+    if not items:
+        return "expected at least one value, found an empty list", value
+    item = replace(param, type=param.each, each="", nullable=False, default=REQUIRED)
+    fitted = [_fit(item, each) for each in items]
+    return next((problem for problem, _ in fitted if problem), ""), [each for _, each in fitted]
+
+
+def _respelt(param: ParamInfo, value: Any) -> Any:
+    """The choice that differs from the value in hyphens and underscores alone."""
+    if not isinstance(value, str):
+        return None
+    folded = {each.replace("-", "_"): each for each in param.choices if isinstance(each, str)}
+    return folded.get(value.replace("-", "_"))
 
 
 def _same(value: Any, choice: Any) -> bool:
@@ -198,17 +235,19 @@ def grid(body: ExperimentBody, info: ExperimentInfo, *, place: PlaceOf = nowhere
     A list under `params` varies unless the declared type of the parameter can hold a list. `sweep` always
     varies, and wins over a fixed value of the same name.
     """
-    warnings: list[str] = []
     axes: dict[str, Sequence[Any]] = {}
     fixed: dict[str, Any] = {}
-    for name, value in body.params.items():
+    written = present_names(info, (*body.params, *body.sweep), place=place)
+    warnings = [f"{info.slug}: '{name}' is called '{present}' now" for name, present in written.items()]
+    place = _place_by_present_name(place, written)
+    for name, value in _by_present_name(body.params, written):
         known = info.params.get(name)
         takes_list = known is not None and (known.type == "list" or known.holds_list)
         if isinstance(value, list | tuple) and not takes_list:
             axes[name] = value
         else:
             fixed[name] = value
-    for name, values in body.sweep.items():
+    for name, values in _by_present_name(body.sweep, written):
         if name in axes:
             raise _error(place(name), f"'{name}' is swept twice: under 'params' and under 'sweep'; keep one")
         if name in fixed:
@@ -222,6 +261,16 @@ def grid(body: ExperimentBody, info: ExperimentInfo, *, place: PlaceOf = nowhere
         axes={name: _axis(info, name, values, warnings, place) for name, values in axes.items()},
         warnings=tuple(warnings),
     )
+
+
+def _place_by_present_name(place: PlaceOf, renamed: Mapping[str, str]) -> PlaceOf:
+    older = {present: name for name, present in renamed.items()}
+    return lambda name: place(older.get(name, name))
+
+
+def _by_present_name(given: Mapping[str, Any], renamed: Mapping[str, str]) -> Iterator[tuple[str, Any]]:
+    for name, value in given.items():
+        yield renamed.get(name, name), value
 
 
 def _axis(

@@ -165,13 +165,13 @@ class TrialLife(Reader):
         """Who holds leases of a run now."""
         return list(self.holders(run_id))
 
-    def cancel(self, run_id: str) -> int:
+    def cancel(self, run_id: str, why: str = "the run was cancelled") -> int:
         """End every trial that has not ended; what runs loses its lease. How many that were.
 
         The run's status is the caller's to set.
         """
         held_of_run = queries.HELD.format(where=queries.OF_RUN, tail="ORDER BY t.idx {wait_lock}")
-        failure = steps.failure("Cancelled", "the run was cancelled")
+        failure = steps.failure("Cancelled", why)
         number = 0
         with self._db.write() as tx:
             # Again until nothing is left: in PostgreSQL others claim and give back between two statements.

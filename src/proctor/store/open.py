@@ -2,12 +2,21 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
 from urllib.parse import unquote
 
 from proctor.errors import UsageError
 from proctor.store.database import Clock
 from proctor.store.store import Store
+
+_SERVERS: dict[str, Callable[[], Store]] = {}
+"""Addresses of servers whose runs are read as if they were in a store here."""
+
+
+def register(url: str, opener: Callable[[], Store]) -> None:
+    """Let an address of HTTP be one of a store; the client of servers does."""
+    _SERVERS[url] = opener
 
 
 def open_store(url: str, *, create: bool = True, busy_s: float = 30.0, clock: Clock | None = None) -> Store:
@@ -27,6 +36,8 @@ def open_store(url: str, *, create: bool = True, busy_s: float = 30.0, clock: Cl
         from proctor.store.postgres import PostgresDatabase
 
         return Store(PostgresDatabase(f"postgresql+psycopg://{rest}", busy_s=busy_s, clock=clock))
+    if url in _SERVERS:
+        return _SERVERS[url]()
     raise UsageError(
         f"'{scheme}://' is not a store: give a file, sqlite:///FILE or postgresql://USER@HOST/DATABASE"
     )

@@ -44,6 +44,7 @@ GROUP BY run_id, state, outcome
 ONE_NAME = "lower(name) LIKE lower(:name) ESCAPE '!'"
 ONE_STATUS = "status = :status"
 BEFORE = "(created_at, id) < (SELECT created_at, id FROM runs WHERE id = :before)"
+OF_PROJECT = "COALESCE((SELECT s.project FROM run_service s WHERE s.run_id = runs.id), 'default') = :project"
 RUN = f"SELECT {RUN_COLUMNS}, detail FROM runs WHERE id = :run"
 RUN_IDS_FROM = "SELECT id FROM runs WHERE id >= :low AND id < :high ORDER BY id LIMIT 6"
 NTH_NEWEST = "SELECT id FROM runs ORDER BY created_at DESC, id DESC LIMIT 1 OFFSET :nth"
@@ -63,6 +64,7 @@ UPDATE runs SET status = :status,
 WHERE id = :run AND (status <> 'cancelled' OR :status = 'cancelled')
 """
 SET_FOLDER = "UPDATE runs SET folder = :folder, head = :head WHERE id = :id"
+SET_WORDS = "UPDATE runs SET name = :name, head = :head WHERE id = :id"
 SET_DETAIL = "UPDATE runs SET detail = :detail WHERE id = :id"
 STALLED = """
 SELECT id FROM runs WHERE status = 'running'
@@ -197,9 +199,10 @@ WHERE run_id = :run AND key = :key RETURNING idx
 ORPHANS = """
 SELECT digest FROM blob_refs WHERE run_id = :run
 AND NOT EXISTS (SELECT 1 FROM blob_refs other WHERE other.digest = blob_refs.digest AND other.run_id <> :run)
+AND NOT EXISTS (SELECT 1 FROM uploads WHERE uploads.blob = blob_refs.digest)
 ORDER BY digest
 """
-REFERRED = "SELECT DISTINCT digest FROM blob_refs"
+REFERRED = "SELECT digest FROM blob_refs UNION SELECT blob FROM uploads"
 BYTES_OF_RUN = "SELECT COALESCE(sum(size_bytes), 0) FROM blob_refs WHERE run_id = :run"
 
 # Events

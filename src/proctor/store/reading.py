@@ -80,6 +80,18 @@ class Reader:
             place = last[0], last[queries.TRIAL_WIDTH]
             limit = _next_limit([len(row[-1]) for row in page])
 
+    def attempts_page(
+        self, run_id: str, after: tuple[int, int], limit: int, *, counted_only: bool = False
+    ) -> list[AttemptRow]:
+        """Attempts in plan order after one of them, named by its trial's index and its number."""
+        place = {"idx": after[0], "number": after[1], "counts": int(counted_only), "limit": limit}
+        return [_attempt_row(row) for row in self._db.read(queries.ATTEMPTS_PAGE, {"run": run_id, **place})]
+
+    def planned_page(self, run_id: str, after: int, limit: int) -> list[PlannedTrial]:
+        """Trials in plan order after one of them, named by its index."""
+        found = self._db.read(queries.TRIALS_PAGE, {"run": run_id, "idx": after, "limit": limit})
+        return [rows.planned_trial(row) for row in found]
+
     def records(self, run_id: str, keys: Sequence[str]) -> Iterator[tuple[int, AttemptRecord, bool]]:
         """Every attempt as (index of its trial, record, whether it counts), without the trials themselves.
 

@@ -134,6 +134,13 @@ def column(text: str) -> str:
     return text.replace("\0", "\ufffd").encode("utf-8", "replace").decode()
 
 
+def pattern(text: str) -> str:
+    """Text with `*` for SQL's LIKE, with `!` as its escape."""
+    for special in "!%_":
+        text = text.replace(special, f"!{special}")
+    return column(text).replace("*", "%")
+
+
 def run_params(info: RunInfo, warnings: tuple[str, ...] = ()) -> dict[str, Any]:
     """The columns of a run."""
     return {

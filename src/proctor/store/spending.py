@@ -36,7 +36,8 @@ VALUES (:id, :run, :idx, :number, :at, :model, :tokens, :nano_usd, 0)
 _SETTLE = """
 UPDATE model_calls SET settled = 1, prompt_tokens = :prompt, completion_tokens = :completion,
   cached_tokens = :cached, cache_write_tokens = :cache_write, reasoning_tokens = :reasoning,
-  nano_usd = :nano_usd
+  nano_usd = :nano_usd, waited_s = :waited_s, first_token_s = :first_token_s, worked_s = :worked_s,
+  retries = :retries, status = :status
 WHERE id = :id AND settled = 0
 """
 _RELEASE = "DELETE FROM model_calls WHERE id = :id AND settled = 0"
@@ -48,7 +49,11 @@ SELECT {columns}, count(*), sum(CASE WHEN settled = 0 THEN 1 ELSE 0 END),
   CAST(COALESCE(sum(reasoning_tokens), 0) AS BIGINT), CAST(COALESCE(sum(nano_usd), 0) AS BIGINT)
 FROM model_calls WHERE run_id = :run GROUP BY {columns} ORDER BY {columns}
 """
-_CALLS = "SELECT model, count(*) FROM model_calls GROUP BY model"
+_CALLS = """
+SELECT c.model, count(*) FROM model_calls c LEFT JOIN run_service s ON s.run_id = c.run_id
+WHERE CAST(:project AS text) IS NULL OR COALESCE(s.project, 'default') = CAST(:project AS text)
+GROUP BY c.model
+"""
 _SUM_NAMES = (
     "requests", "unsettled", "unknown_usage", "unknown_cost", "prompt_tokens", "completion_tokens",
     "cached_tokens", "cache_write_tokens", "reasoning_tokens", "nano_usd",
@@ -121,6 +126,23 @@ class Reserved(NamedTuple):
     """Whose budget refuses it: `attempt`, `run` or `day`."""
 
 
+class Timing(NamedTuple):
+    """How a call went; what is None nobody knows."""
+
+    waited_s: float | None = None
+    """In the queue, at the limiter and between retries."""
+    first_token_s: float | None = None
+    """From the call's arrival until the first data of an answer."""
+    worked_s: float | None = None
+    """While the provider had the call."""
+    retries: int | None = None
+    status: int | None = None
+    """What the agent got; 0 when it went away before."""
+
+
+UNTIMED = Timing()
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Settle:
     """Say what a reserved call used; `tokens` None: nobody knows, the estimate stays."""
@@ -130,6 +152,7 @@ class Settle:
     tokens: Mapping[str, int] | None
     """prompt, completion, cached, cache_write and reasoning; the first two are what budgets count."""
     nano_usd: int | None
+    timing: Timing = UNTIMED
 
 
 @dataclass(frozen=True, slots=True)
@@ -166,9 +189,10 @@ class Spending:
         found = self._db.read(_SUMS.replace("{columns}", ", ".join(columns)), {"run": run_id})
         return [dict(zip(names, row, strict=True)) for row in found]
 
-    def calls_by_model(self) -> dict[str, int]:
-        """How many calls of each model there were, in all runs."""
-        return {str(model): int(count) for model, count in self._db.read(_CALLS)}
+    def calls_by_model(self, project: str | None = None) -> dict[str, int]:
+        """How many calls of each model there were, in all runs or in those of a project."""
+        found = self._db.read(_CALLS, {"project": project})
+        return {str(model): int(count) for model, count in found}
 
     def apply(self, operations: Sequence[Operation]) -> list[Reserved | None]:
         """All of them in one transaction; the answer to each."""
@@ -299,10 +323,11 @@ def _refusal(budget: Budget, total: Total, wanted: Reserve) -> tuple[str, bool]:
     return "", False
 
 
-def _columns(settle: Settle) -> dict[str, int | None]:
+def _columns(settle: Settle) -> dict[str, float | None]:
     tokens = settle.tokens
     names = ("prompt", "completion", "cached", "cache_write", "reasoning")
-    return {**{name: None if tokens is None else tokens[name] for name in names}, "nano_usd": settle.nano_usd}
+    used = {name: None if tokens is None else tokens[name] for name in names}
+    return {**used, "nano_usd": settle.nano_usd, **settle.timing._asdict()}
 
 
 def _total(row: Sequence[int]) -> Total:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from types import MappingProxyType
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from proctor.errors import NotFoundError, UsageError
 from proctor.model.outcome import Outcome
@@ -18,7 +18,13 @@ from proctor.store.coordination import Coordination, RunLease
 from proctor.store.database import ConflictError, Row, Transaction
 from proctor.store.inputs import Input, Inputs
 from proctor.store.leases import TrialLife
+from proctor.store.service import ownership
+from proctor.store.service.ownership import Owner
 from proctor.store.spending import Spending
+
+if TYPE_CHECKING:
+    from proctor.store.service.service import Service
+    from proctor.store.views.views import Views
 
 _STATUS_EVENTS = {
     RunStatus.PENDING: "run.pending",
@@ -47,6 +53,20 @@ class Store(TrialLife):
         """What calls of models cost, and the budgets' books."""
         return Spending(self._db)
 
+    @property
+    def service(self) -> Service:
+        """What a server keeps: projects, tokens, uploads, the queue."""
+        from proctor.store.service.service import Service
+
+        return Service(self._db)
+
+    @property
+    def views(self) -> Views:
+        """What a server reads of runs, trials and events."""
+        from proctor.store.views.views import Views
+
+        return Views(self._db)
+
     def check(self) -> list[str]:
         """What is wrong with the store; empty when it is sound."""
         found = self._db.check()
@@ -61,12 +81,16 @@ class Store(TrialLife):
 
     # Runs
 
-    def create_run(self, info: RunInfo, plan: Plan, inputs: Sequence[Input] = ()) -> None:
-        """A run, all its trials, what they are made from, and the event, in one transaction."""
+    def create_run(
+        self, info: RunInfo, plan: Plan, inputs: Sequence[Input] = (), owner: Owner | None = None
+    ) -> None:
+        """A run, all its trials, what they are made from, its owner and the event, in one transaction."""
         with self._new_run(info.id) as tx:
             self._insert_run(tx, info, plan.trials, plan.warnings, len(plan), plan.memory_bytes)
             self.inputs.add(tx, info.id, inputs)
             steps.refer(tx, info.id, inputs)
+            if owner:
+                ownership.own(tx, info.id, owner)
             steps.write_event(tx, info.id, "run.created", {"name": info.name, "trials": len(plan)})
 
     def import_run(
@@ -94,18 +118,21 @@ class Store(TrialLife):
         name: str | None = None,
         status: RunStatus | str | None = None,
         before: str | None = None,
+        project: str | None = None,
     ) -> list[RunInfo]:
         """The newest runs, without spec and environment. `name` may have `*`; `before` is a run's id."""
         where = [queries.ANY]
         where += [queries.ONE_NAME] if name is not None else []
         where += [queries.ONE_STATUS] if status is not None else []
         where += [queries.BEFORE] if before is not None else []
+        where += [queries.OF_PROJECT] if project is not None else []
         page = " AND ".join(where)
         params = {
             "limit": limit,
-            "name": _pattern(name or ""),
+            "name": rows.pattern(name or ""),
             "status": RunStatus(status).value if status is not None else "",
             "before": before,
+            "project": project,
         }
         found = self._db.read(queries.RUNS.format(where=page), params)
         counts: dict[str, dict[tuple[str, str], int]] = {}
@@ -151,6 +178,13 @@ class Store(TrialLife):
         with self._db.write() as tx:
             params = rows.run_params(info)
             tx.change(queries.SET_FOLDER, {name: params[name] for name in ("id", "folder", "head")})
+
+    def set_words(self, info: RunInfo) -> None:
+        """What people say about a run: its name, notes and tags."""
+        params = rows.run_params(info)
+        with self._db.write() as tx:
+            tx.change(queries.SET_WORDS, {name: params[name] for name in ("id", "name", "head")})
+            steps.write_event(tx, info.id, "run.changed", {"name": info.name})
 
     def set_resolved(self, info: RunInfo) -> None:
         """The run goes on with another resolved spec: other budgets."""
@@ -231,10 +265,3 @@ class Store(TrialLife):
         body = rows.record_body(record)
         steps.insert_attempt(tx, run_id, found[0][0], record, body, number=record.number, counts=counts)
         steps.tally(tx, run_id, "", [(record, counts)])
-
-
-def _pattern(name: str) -> str:
-    """A name with `*` for SQL's LIKE."""
-    for special in "!%_":
-        name = name.replace(special, f"!{special}")
-    return rows.column(name).replace("*", "%")

@@ -218,6 +218,11 @@ model_calls = Table(
     Column("cache_write_tokens", BigId),
     Column("reasoning_tokens", BigId),
     Column("nano_usd", BigId),
+    Column("waited_s", Real),
+    Column("first_token_s", Real),
+    Column("worked_s", Real),
+    Column("retries", Integer),
+    Column("status", Integer),
     Index("model_calls_of_run", "run_id", "idx", "number"),
     sqlite_strict=True,
 )
@@ -241,6 +246,7 @@ spending = Table(
 def sqlite_schema() -> str:
     """The schema as SQLite statements, with the revision that they amount to."""
     from proctor.store.database import HEAD, VERSION_TABLE
+    from proctor.store.service import tables as _service  # noqa: F401 - adds its tables to the metadata
 
     dialect = sqlite.dialect()
     parts: list[str] = []
@@ -250,6 +256,7 @@ def sqlite_schema() -> str:
             str(CreateIndex(index).compile(dialect=dialect))
             for index in sorted(table.indexes, key=lambda each: str(each.name))
         ]
+    parts.append("INSERT INTO projects (id, title, created_at) VALUES ('default', 'Default', 0)")
     parts.append(f"CREATE TABLE {VERSION_TABLE} (version_num VARCHAR(32) NOT NULL PRIMARY KEY)")
     parts.append(f"INSERT INTO {VERSION_TABLE} VALUES ('{HEAD}')")
     return "".join(f"{_tidy(part)};\n\n" for part in parts)
@@ -260,4 +267,7 @@ def _tidy(statement: str) -> str:
 
 
 if __name__ == "__main__":
-    Path(__file__).with_name("schema.sql").write_text(sqlite_schema())
+    # The metadata is that of the imported module, not of this one as a script.
+    from proctor.store import tables  # noqa: PLW0406
+
+    Path(__file__).with_name("schema.sql").write_text(tables.sqlite_schema())

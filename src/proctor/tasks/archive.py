@@ -91,6 +91,8 @@ def inspect_entries(
     entries: dict[str, zipfile.ZipInfo] = {}
     for info in infos:
         name = _clean_name(archive, info)
+        if info.header_offset < 0:
+            raise zipfile.BadZipFile(f"'{name}' would begin before the archive")
         if name in entries:
             raise TaskError(f"{archive.name}: '{name}' is in the archive twice")
         _refuse_special(archive, info, name)

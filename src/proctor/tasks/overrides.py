@@ -8,33 +8,39 @@ from __future__ import annotations
 import errno
 import json
 import math
-from collections.abc import Mapping
+import re
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path, PurePosixPath
 from typing import Any
 
 from proctor.disk import read_small
 from proctor.errors import TaskError
-from proctor.model.task import Repository, Task
+from proctor.model.task import Repository, Rubric, Task
 from proctor.spec.node import nearest
+from proctor.tasks import rubrics
 
 _SHAPES: Mapping[str, type | tuple[type, ...]] = {
     "remove_repo_paths": list,
     "inject_files": (dict, list),
     "overlay_files": (dict, list),
+    "overlay_repo_files": (dict, list),
     "repo": dict,
+    "prompt": str,
     "lm_instructions": str,
     "environment_variables": dict,
     "evaluation": dict,
+    "rubrics": list,
+    "test_scripts": (dict, list),
 }
 KEYS = frozenset(_SHAPES)
 REPO_KEYS = frozenset(
     {"git_url", "branch", "start_commit_sha", "end_commit_sha", "subdir", "sparse_checkout"}
 )
-EVALUATION_KEYS = frozenset({"timeout_sec", "environment_variables"})
-_NOT_YET = {
-    "test_scripts": "cannot change which scripts judge a task yet; name them in the task's own tb_meta.json"
-}
+EVALUATION_KEYS = frozenset({"timeout_sec", "environment_variables", "rubrics", "test_scripts"})
+OVERLAYS = ("overlay_files", "overlay_repo_files")
+_PATH = re.compile(r"\S*/\S*|\S+\.[A-Za-z]\w{0,5}")
+"""One word that looks like a path: as the content of a file it would be a mistake."""
 _MAX_BYTES = 16 << 20
 
 
@@ -62,16 +68,17 @@ def check_overrides(data: object, where: str) -> dict[str, Any]:
     _check_evaluation(data.get("evaluation", {}), f"{where}: evaluation")
     for path in data.get("remove_repo_paths", ()):
         _inside(path, f"{where}: remove_repo_paths")
-    for key in ("inject_files", "overlay_files"):
+    for key in ("inject_files", *OVERLAYS):
         for target in _pairs(data.get(key, {}), where):
             _inside(target[0], f"{where}: {key}")
     return data
 
 
 def _check_evaluation(evaluation: Mapping[str, Any], where: str) -> None:
-    for key in evaluation.keys() & _NOT_YET.keys():
-        raise TaskError(f"{where}: '{key}' {_NOT_YET[key]}")
     _known(evaluation, EVALUATION_KEYS, where)
+    for key in ("rubrics", "test_scripts"):
+        if key in evaluation and not isinstance(evaluation[key], _SHAPES[key]):
+            raise TaskError(f"{where}: '{key}' is a {type(evaluation[key]).__name__}")
     seconds(evaluation, "timeout_sec", where)
     if not isinstance(evaluation.get("environment_variables", {}), dict):
         raise TaskError(f"{where}: 'environment_variables' must be a mapping")
@@ -112,33 +119,97 @@ def apply(task: Task, overrides: Mapping[str, Any]) -> Task:
     repo = overrides.get("repo")
     repository = task.repository
     if repo:
-        changed = {**repo, "sparse_checkout": tuple(repo.get("sparse_checkout", ()))}
-        repository = replace(task.repository or Repository(), path=None, **changed)
+        known = task.repository or Repository()
+        changed = {**repo, "sparse_checkout": tuple(repo.get("sparse_checkout", known.sparse_checkout))}
+        repository = replace(known, path=None, in_image=False, **changed)
+    words = (overrides.get("prompt"), overrides.get("lm_instructions"), task.instruction)
     return replace(
         task,
-        instruction=str(overrides.get("lm_instructions", task.instruction)),
+        instruction=str(next(each for each in words if each is not None)),
+        rubrics=_rubrics(task, {**overrides, **evaluation}),
         verifier=verifier,
         environment=environment,
         repository=repository,
     )
 
 
+def _rubrics(task: Task, changed: Mapping[str, Any]) -> tuple[Rubric, ...]:
+    """The rubrics under some overrides: what is not given stays, the tests of a rubric that stays too."""
+    given = {key: changed[key] for key in ("rubrics", "test_scripts") if changed.get(key)}
+    if not given:
+        return task.rubrics
+    if task.kind != "prepared":
+        raise TaskError(f"overrides: '{next(iter(given))}' is for prepared tasks, and {task.name} is not one")
+    if "rubrics" not in given:
+        scripts = rubrics.written_scripts(given["test_scripts"], task.path, "overrides")
+        if scripts is not None:
+            bare = [replace(each, tests=()) for each in task.rubrics]
+            return rubrics.with_scripts(bare, scripts, "overrides")
+        given["rubrics"] = [
+            {"id": each.id, "criterion": each.description, "weight": each.weight} for each in task.rubrics
+        ]
+    found = rubrics.rubrics(given, task.path, "overrides")
+    if "test_scripts" in given:
+        return found
+    before = {each.id: each for each in task.rubrics}
+    return tuple(
+        replace(each, tests=each.tests or before[each.id].tests, scripts=before[each.id].scripts)
+        if each.id in before
+        else each
+        for each in found
+    )
+
+
 def removals(overrides: Mapping[str, Any]) -> tuple[str, ...]:
-    """Paths to remove from the workspace, relative to it."""
+    """Paths and patterns to remove from the workspace, relative to it."""
     return tuple(overrides.get("remove_repo_paths", ()))
 
 
-def additions(overrides: Mapping[str, Any], base: Path) -> list[tuple[str, bytes | Path]]:
-    """What to put into the workspace: (relative target, content or a file or folder beside the overrides)."""
+def additions(
+    overrides: Mapping[str, Any], base: Path, keys: Sequence[str] = ("inject_files", *OVERLAYS)
+) -> list[tuple[str, bytes | Path]]:
+    """What these keys put into the workspace: (relative target, content or a file beside the overrides)."""
     result: list[tuple[str, bytes | Path]] = []
-    for target, value in _pairs(overrides.get("inject_files", {}), "inject_files"):
-        result.append((target, value.encode() if isinstance(value, str) else json.dumps(value).encode()))
-    for target, value in _pairs(overrides.get("overlay_files", {}), "overlay_files"):
-        source = base / str(value)
-        if not source.resolve().is_relative_to(base.resolve()) or not source.exists():
-            raise TaskError(f"overlay_files: '{value}' is not in {base}")
-        result.append((target, source))
+    for key in keys:
+        for target, value in _pairs(overrides.get(key, {}), key):
+            result.append((target, _injected(value) if key == "inject_files" else _overlay(value, base, key)))
     return result
+
+
+def overlay_sources(overrides: Mapping[str, Any], base: Path) -> dict[str, Path]:
+    """The files and folders beside the overrides that are laid over the workspace, by how they are named."""
+    found = {}
+    for key in OVERLAYS:
+        for _, value in _pairs(overrides.get(key, {}), key):
+            if isinstance(place := _overlay(value, base, key), Path):
+                found[str(value)] = place
+    return found
+
+
+def _injected(value: Any) -> bytes:
+    return value.encode() if isinstance(value, str) else json.dumps(value).encode()
+
+
+def _overlay(value: Any, base: Path, key: str) -> bytes | Path:
+    """A file or folder beside the overrides, or else the content of the file itself."""
+    if isinstance(value, _Content):
+        return value.encode()
+    text = str(value)
+    source = base / text if len(text) < 1024 and "\0" not in text and "\n" not in text else None
+    if source is not None and source.resolve().is_relative_to(base.resolve()) and source.exists():
+        return source
+    if not isinstance(value, str) or _PATH.fullmatch(text):
+        raise TaskError(
+            f"{key}: '{text[:100]}' is not in {base}; for a file with this content write "
+            "{path: …, content: …}"
+        )
+    return text.encode()
+
+
+class _Content(str):
+    """Text that was written as the content of a file, whatever it looks like."""
+
+    __slots__ = ()
 
 
 def _pairs(value: Any, where: str) -> list[tuple[str, Any]]:
@@ -151,7 +222,9 @@ def _pairs(value: Any, where: str) -> list[tuple[str, Any]]:
             pairs.append((row, row))
             continue
         target = row.get("path", row.get("target")) if isinstance(row, dict) else None
-        content = row.get("content", row.get("source")) if isinstance(row, dict) else None
+        content = row.get("source", row.get("content")) if isinstance(row, dict) else None
+        if isinstance(content, str) and "source" not in row:
+            content = _Content(content)
         if target is None or content is None:
             raise TaskError(f"{where}: each file needs 'path' and 'content' or 'source'")
         pairs.append((str(target), content))

@@ -3,29 +3,33 @@
 from __future__ import annotations
 
 import json
-import math
-from collections.abc import Mapping
+import re
+from collections.abc import Iterator, Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 from proctor.disk import read_small
 from proctor.errors import TaskError
-from proctor.model.task import AgentLimits, Repository, Rubric, Task, TaskEnvironment, VerifierSpec
+from proctor.model.task import AgentLimits, Repository, Task, TaskEnvironment, VerifierSpec
 from proctor.spec.node import nearest
 from proctor.tasks import overrides
 from proctor.tasks.digest import task_digest
+from proctor.tasks.rubrics import RUBRIC_KEYS, rubrics
 
 KEYS = frozenset(
     {
         *("task_id", "name", "description", "repo", "instructions", "lm_instructions", "rubrics", "metadata"),
         *("test_scripts", "environment_variables", "docker_image", "workdir", "timeout_sec", "evaluation"),
+        "lm",
     }
 )
-EVALUATION_KEYS = overrides.EVALUATION_KEYS | {"test_scripts"}
+EVALUATION_KEYS = overrides.EVALUATION_KEYS
 _REPO_KEYS = overrides.REPO_KEYS | {"path"}
-_RUBRIC_KEYS = frozenset(
-    {"id", "name", "weight", "tests", "test_scripts", "description", "text", "category", "metadata"}
-)
+_LM_KEYS = frozenset({"instructions"})
+_OLD_RUNNERS = ("codex-files", ".env")
+"""What another runner puts beside a Dockerfile before it builds, and no archive of a task has."""
+INSTRUCTIONS = "overlay_files/LM_INSTRUCTIONS.md"
 _MOST_BYTES = 16 << 20
 
 
@@ -41,14 +45,13 @@ def read_prepared(folder: Path, cache_dir: Path | None = None) -> Task:
     if not isinstance(data, dict):
         raise TaskError(f"{file}: expected a mapping")
     warnings = _unknown(data, KEYS, str(file))
-    instruction = data.get("instructions", data.get("lm_instructions"))
-    if not isinstance(instruction, str) or not instruction.strip():
-        raise TaskError(f"{file}: 'instructions' is missing; the agent would not know what to do")
     evaluation = _mapping(data, "evaluation", file)
     warnings += _unknown(evaluation, EVALUATION_KEYS, f"{file}: evaluation")
-    rubrics = data.get("rubrics")
-    for number, row in enumerate(rubrics if isinstance(rubrics, list) else (), 1):
-        warnings += _unknown(row if isinstance(row, dict) else {}, _RUBRIC_KEYS, f"{file}: rubric {number}")
+    warnings += _unknown(_mapping(data, "lm", file), _LM_KEYS, f"{file}: lm")
+    judged = {**evaluation, **data}
+    rows = judged.get("rubrics")
+    for number, row in enumerate(rows if isinstance(rows, list) else (), 1):
+        warnings += _unknown(row if isinstance(row, dict) else {}, RUBRIC_KEYS, f"{file}: rubric {number}")
     task = Task(
         name=str(data.get("name") or data.get("task_id") or folder.resolve().name),
         path=folder,
@@ -56,7 +59,7 @@ def read_prepared(folder: Path, cache_dir: Path | None = None) -> Task:
         kind="prepared",
         description=str(data.get("description", "")),
         metadata=_mapping(data, "metadata", file),
-        instruction=instruction,
+        instruction=_instruction(data, folder, file),
         environment=_environment(data, folder, file),
         agent=AgentLimits(timeout_s=overrides.seconds(data, "timeout_sec", str(file))),
         verifier=VerifierSpec(
@@ -66,11 +69,53 @@ def read_prepared(folder: Path, cache_dir: Path | None = None) -> Task:
         tests=folder / "tests" if (folder / "tests").is_dir() else None,
         solution=folder / "solution" if (folder / "solution/solve.sh").is_file() else None,
         repository=_repository(data, folder, file),
-        rubrics=_rubrics({**evaluation, **data}, folder, file),
+        rubrics=rubrics(judged, folder, str(file)),
         warnings=warnings,
     )
     _check_judged(task, file)
-    return task
+    return replace(task, warnings=(*warnings, *_advice(task, file)))
+
+
+def _instruction(data: Mapping[str, Any], folder: Path, file: Path) -> str:
+    """What the agent is to do: `instructions`, `lm_instructions`, `lm.instructions`, or a file for it."""
+    own = _mapping(data, "lm", file).get("instructions")
+    found = data.get("instructions", data.get("lm_instructions", own))
+    if not found and (folder / INSTRUCTIONS).is_file():
+        found = read_small(folder / INSTRUCTIONS, _MOST_BYTES).decode(errors="replace")
+    if not isinstance(found, str) or not found.strip():
+        raise TaskError(f"{file}: 'instructions' is missing; the agent would not know what to do")
+    return found
+
+
+def _advice(task: Task, file: Path) -> Iterator[str]:
+    """What an author should know."""
+    for rubric in task.rubrics:
+        for script in rubric.scripts:
+            if script.content is None:
+                yield f"{file}: rubric '{rubric.id}': {script.path} has no content; the agent can change it"
+    dockerfile = task.environment.dockerfile
+    text = _dockerfile(dockerfile) if dockerfile and dockerfile.parent == task.path else ""
+    for name in _OLD_RUNNERS:
+        if (
+            re.search(rf"^\s*COPY\s+{re.escape(name)}/?\s", text, re.MULTILINE)
+            and not (task.path / name).exists()
+        ):
+            yield (
+                f"{dockerfile}: it copies {name}, which is not in the folder; remove that line: agents are "
+                "installed by Proctor, and no key enters an image"
+            )
+
+
+def _dockerfile(file: Path) -> str:
+    try:
+        return read_small(file, _MOST_BYTES).decode(errors="replace")
+    except OSError:
+        return ""
+
+
+def _is_nested(data: Mapping[str, Any], folder: Path) -> bool:
+    """Whether the repository is `/app/repo` inside of `/app`: with `lm`, or a Dockerfile beside the file."""
+    return "workdir" not in data and ("lm" in data or (folder / "Dockerfile").is_file())
 
 
 def _unknown(data: Mapping[str, Any], known: frozenset[str], where: str) -> tuple[str, ...]:
@@ -82,8 +127,8 @@ def _unknown(data: Mapping[str, Any], known: frozenset[str], where: str) -> tupl
 def _check_judged(task: Task, file: Path) -> None:
     """A task that nothing judges is the author's mistake, known before anything runs."""
     if task.rubrics:
-        if not any(each.tests and each.weight for each in task.rubrics):
-            raise TaskError(f"{file}: no rubric with a weight has a test script; nothing would be judged")
+        if not any(each.weight for each in task.rubrics):
+            raise TaskError(f"{file}: every rubric has the weight 0; nothing would be judged")
     elif not (task.path / "tests/test.sh").is_file():
         raise TaskError(f"{file}: no rubrics with tests and no tests/test.sh; nothing would be judged")
 
@@ -97,9 +142,11 @@ def _variables(data: Mapping[str, Any], file: Path) -> dict[str, str]:
 
 
 def _environment(data: Mapping[str, Any], folder: Path, file: Path) -> TaskEnvironment:
-    place = folder / "environment"
+    own = folder / "environment"
+    place = folder if not own.is_dir() and (folder / "Dockerfile").is_file() else own
     dockerfile = place / "Dockerfile"
-    image, workdir = data.get("docker_image"), data.get("workdir", "/app")
+    usual = "/app/repo" if _is_nested(data, folder) else "/app"
+    image, workdir = data.get("docker_image"), data.get("workdir", usual)
     if image is not None and (not isinstance(image, str) or not image):
         raise TaskError(f"{file}: docker_image is {image!r}, not the name of an image")
     if not isinstance(workdir, str) or not workdir.startswith("/") or "\0" in workdir:
@@ -129,7 +176,8 @@ def _repository(data: Mapping[str, Any], folder: Path, file: Path) -> Repository
     if not path.resolve().is_relative_to(folder.resolve()):
         raise TaskError(f"{file}: repo.path points outside the task")
     here = path if path.is_dir() else None
-    if here is None and not repo.get("git_url"):
+    in_image = here is None and "git clone" in _dockerfile(folder / "Dockerfile")
+    if here is None and not in_image and not repo.get("git_url"):
         raise TaskError(f"{file}: no folder {path.name}/ and no repo.git_url: there is nothing to work on")
     return Repository(
         git_url=str(repo.get("git_url", "")),
@@ -139,43 +187,9 @@ def _repository(data: Mapping[str, Any], folder: Path, file: Path) -> Repository
         subdir=str(repo.get("subdir", "")),
         sparse_checkout=tuple(sparse),
         path=here,
+        in_image=in_image,
+        nested=_is_nested(data, folder),
     )
-
-
-def _rubrics(data: Mapping[str, Any], folder: Path, file: Path) -> tuple[Rubric, ...]:
-    """Rubrics with weights; one without tests is kept and shown as untested."""
-    rows = data.get("rubrics", [])
-    scripts = data.get("test_scripts", {})
-    if not isinstance(rows, list):
-        raise TaskError(f"{file}: 'rubrics' must be a list")
-    if isinstance(scripts, list):
-        scripts = {"all": scripts}
-    if not isinstance(scripts, dict):
-        raise TaskError(f"{file}: 'test_scripts' must be a mapping of rubric to scripts, or a list")
-    if not rows:
-        rows = [{"id": name} for name in scripts]
-    return tuple(_rubric(row, number, scripts, folder, file) for number, row in enumerate(rows, 1))
-
-
-def _rubric(row: object, number: int, scripts: Mapping[str, Any], folder: Path, file: Path) -> Rubric:
-    if isinstance(row, str):
-        row = {"description": row}
-    if not isinstance(row, dict):
-        raise TaskError(f"{file}: rubric {number} must be a mapping or a sentence")
-    name = str(row.get("id", row.get("name", f"rubric-{number}")))
-    weight = row.get("weight", 1.0)
-    if isinstance(weight, bool) or not isinstance(weight, int | float) or not 0 <= weight < math.inf:
-        raise TaskError(f"{file}: rubric '{name}': weight {weight!r} is not a number, zero or more")
-    tests = row.get("tests", row.get("test_scripts", scripts.get(name, ())))
-    tests = [tests] if isinstance(tests, str) else tests
-    if not isinstance(tests, list | tuple) or not all(isinstance(each, str) for each in tests):
-        raise TaskError(f"{file}: rubric '{name}': tests must be a list of scripts below tests/")
-    for each in tests:
-        script = folder / "tests" / str(each)
-        if not script.resolve().is_relative_to(folder.resolve()) or not script.is_file():
-            raise TaskError(f"{file}: rubric '{name}': tests/{each} is missing")
-    description = str(row.get("description", row.get("text", "")))
-    return Rubric(id=name, description=description, weight=float(weight), tests=tuple(map(str, tests)))
 
 
 def _mapping(data: Mapping[str, Any], key: str, file: Path) -> dict[str, Any]:

@@ -17,6 +17,7 @@ from proctor.errors import TaskError
 from proctor.model.task import MAIN_SERVICE, AgentLimits, Step, Task, TaskEnvironment, VerifierSpec
 from proctor.tasks import parts
 from proctor.tasks.digest import task_digest
+from proctor.tasks.performance import performance_of
 from proctor.tasks.toml_file import KNOWN_SCHEMAS, Table, TomlFile
 
 _MAX_INSTRUCTION_BYTES = 4 << 20
@@ -35,6 +36,10 @@ def read_task(folder: Path, cache_dir: Path | None = None) -> Task:
 
             return read_prepared(folder, cache_dir)
         raise TaskError(f"{folder}: no task.toml; `proctor new task` creates one")
+    if (folder / "actions.py").is_file() and not (folder / "instruction.md").exists():
+        from proctor.tasks.episodes import read_episode
+
+        return read_episode(folder, cache_dir)
     return _Reader(folder, file).task(task_digest(folder, cache_dir))
 
 
@@ -54,6 +59,9 @@ class _Reader(TomlFile):
         environment = self.environment(self.table(data, "environment"), folder / "environment")
         steps = self.steps(environment)
         verifier = self.verifier(self.table(data, "verifier"), environment)
+        if steps and verifier.performance:
+            place = self.place("performance", self.table(data, "verifier"))
+            raise TaskError(f"{place}: [verifier.performance] is for tasks without steps; remove one of them")
         tests = folder / "tests"
         if not steps and not verifier.bundled and not (tests / "test.sh").is_file():
             raise TaskError(f"{tests / 'test.sh'}: missing; without it nothing can be graded")
@@ -182,6 +190,7 @@ class _Reader(TomlFile):
             collect=(*parts.collect(self, above), *parts.collect(self, own)),
             network=network.network,
             allowed_hosts=network.allowed_hosts,
+            performance=None if step else performance_of(self, own, self.folder),
         )
 
     def own_environment(self, definition: parts.Definition, task: TaskEnvironment) -> TaskEnvironment | None:
@@ -286,6 +295,8 @@ def refusals(task: Task) -> Iterator[str]:
     environments = [task.environment, *(each.environment for each in verifiers if each.environment)]
     for reason in dict.fromkeys(each for place in environments for each in _lacking(place)):
         yield f"{file}: {reason}"
+    if task.verifier.performance and task.environment.compose:
+        yield f"{file}: [verifier.performance] needs sandboxes that can be made again, not compose services"
     services = {
         *(each.service for each in (*task.artifacts, *(a for step in task.steps for a in step.artifacts))),
         *(hook.service for each in verifiers for hook in each.collect),

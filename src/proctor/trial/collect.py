@@ -28,7 +28,7 @@ from proctor.trial.redact import Redactor
 from proctor.trial.redact_files import clean_folder, clean_state
 from proctor.trial.task.declared import copy_out, wanted
 from proctor.trial.task.state import Base, diff_state
-from proctor.trial.task.workspace import Workspace
+from proctor.trial.task.workspace import Workspace, is_removed
 
 MAX_STATE_BYTES = 256 << 20
 MOST_FILES = 10_000
@@ -129,12 +129,17 @@ class Collector:
         """What Proctor itself knows of the attempt, and the logs that were streamed."""
         place = str(folder)
         kept = [self._keep_bytes(place, "trajectory.json", trajectory)]
-        if rubrics:
-            text = json.dumps(redactor.value(rubrics), indent=2) + "\n"
-            kept.append(self._keep_bytes(place, "rubrics.json", text.encode()))
+        kept += self.write_rubrics(folder, redactor, rubrics)
         # Logs were redacted as they were written.
         kept += self._keep_all(place, "logs", None)
         return kept + self._keep_all(place, "verifier", redactor)
+
+    def write_rubrics(
+        self, folder: Path, redactor: Redactor, rubrics: list[dict[str, Any]]
+    ) -> list[Artifact]:
+        """The scores by rubric, where there are any."""
+        text = json.dumps(redactor.value(rubrics), indent=2) + "\n"
+        return [self._keep_bytes(str(folder), "rubrics.json", text.encode())] if rubrics else []
 
     def keep(self, folder: Path, name: str, data: bytes) -> Artifact:
         """One more file of an attempt."""
@@ -170,7 +175,7 @@ class Collector:
             try:
                 _write(place, data)
             except FileNotFoundError:
-                make_folders(folder)
+                make_folders(place.rpartition("/")[0])
                 _write(place, data)
         except OSError as error:
             raise StoreError(f"{place}: cannot be written: {error.strerror or error}") from error
@@ -233,21 +238,36 @@ def _valid(folder: str, name: str) -> str:
 def base_of(root: Root, workspace: Workspace, workdir: str) -> Base:
     """A path's content before the agent started: added files, then the workspace, then the image's layers."""
     prefix = workdir.strip("/") + "/"
-    added = {target: content for target, content in workspace.add if isinstance(content, bytes)}
+    added = list(reversed(workspace.add))
 
     def content(path: str) -> bytes | None:
         if path.startswith(prefix):
             inner = path[len(prefix) :]
-            if inner in added:
-                return added[inner]
+            for target, each in added:
+                if (found := _added(inner, target, each)) is not None:
+                    return found
+            if workspace.remove and is_removed(inner, workspace.remove):
+                return None
             if workspace.source and (found := _read_below(workspace.source, inner)) is not None:
                 return found
+            if workspace.replaces:
+                return None
         for layer in reversed(root.layers):
             if (found := _read_below(layer, path)) is not None:
                 return found
         return None
 
     return content
+
+
+def _added(path: str, target: str, content: bytes | Path) -> bytes | None:
+    """What an added file, or a file of an added folder, has at a path."""
+    if isinstance(content, bytes):
+        return content if path == target else None
+    if path == target:
+        return _read_below(content.parent, content.name)
+    below = f"{target}/" if target else ""
+    return _read_below(content, path[len(below) :]) if path.startswith(below) and content.is_dir() else None
 
 
 def _read_below(folder: Path, relative: str) -> bytes | None:

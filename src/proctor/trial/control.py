@@ -194,6 +194,9 @@ class ControlAttempt(TaskAttempt):
             await self._run_hooks(step)
         return await self._verify(step)
 
+    async def _judge(self) -> None:
+        """A control says whether the tests work; no model is asked."""
+
     async def _run_steps(self) -> None:
         """Everything up to the step is laid out; a set-up may need work that was not done, which is noted."""
         for number, step in enumerate(self.task.steps):

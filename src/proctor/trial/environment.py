@@ -5,39 +5,57 @@ Reads files and asks git once per run. What cannot be found out is None, never a
 
 from __future__ import annotations
 
+import json
 import os
 import platform
 import re
 import subprocess
 import sys
 import sysconfig
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from functools import cache
 from pathlib import Path
 from typing import Any
 
 _GIT_TIMEOUT_S = 10.0
+_ASKING_TIMEOUT_S = 60.0
 _DIST_INFO = re.compile(r"(?P<name>[^-]+)-(?P<version>[^-]+)\.(?:dist|egg)-info")
 
 
-def capture_environment() -> dict[str, Any]:
-    """Everything about this process and its machine that a reader of the numbers may ask for."""
-    system = os.uname()
+def capture_environment(python: str | None = None) -> dict[str, Any]:
+    """Everything about this process and its machine that a reader of the numbers may ask for.
+
+    `python` is the interpreter that measures, if it is not the one of this process.
+    """
+    system, cpu = os.uname(), _cpuinfo()
+    own = {"python": _python(), "packages": dict(sorted(packages()))}
     return {
         "hostname": system.nodename,
         "platform": f"{system.sysname} {system.release} {system.machine}",
         "kernel": system.release,
         "distribution": _distribution(),
         "machine": system.machine,
-        **_cpu(),
+        **_cpu(cpu),
         "memory_bytes": _meminfo("MemTotal"),
         "memory_available_bytes": _meminfo("MemAvailable"),
         "load": [round(each, 2) for each in os.getloadavg()],
         "container": _container(),
-        "virtual_machine": "hypervisor" in _cpuinfo().get("flags", "").split(),
+        "virtual_machine": "hypervisor" in cpu.get("flags", "").split(),
         "cpu_quota": _cpu_quota(),
-        "python": _python(),
-        "packages": dict(sorted(packages())),
+        **(_of_another(python) if python else own),
     }
+
+
+def _of_another(python: str) -> dict[str, Any]:
+    """What another interpreter says of itself; only its path, when it does not say."""
+    try:
+        said = subprocess.run(
+            [python, "-P", __file__], capture_output=True, timeout=_ASKING_TIMEOUT_S, check=True, text=True
+        )
+        found: dict[str, Any] = json.loads(said.stdout)
+    except (OSError, ValueError, subprocess.SubprocessError):
+        return {"python": {"executable": python}, "packages": {}}
+    return found
 
 
 def capture_vcs(path: Path) -> dict[str, Any]:
@@ -70,10 +88,22 @@ def capture_vcs(path: Path) -> dict[str, Any]:
     }
 
 
-def packages() -> Iterator[tuple[str, str]]:
-    """Installed packages and versions, from the names of their metadata folders: no file is parsed."""
+def packages() -> Sequence[tuple[str, str]]:
+    """Installed packages and versions, from the names of their metadata folders: no file is parsed.
+
+    A process looks once for each path it imports from: what it has imported does not change after that.
+    """
+    return _packages(tuple(sys.path))
+
+
+@cache
+def _packages(folders: tuple[str, ...]) -> Sequence[tuple[str, str]]:
+    return tuple(_installed(folders))
+
+
+def _installed(folders: Iterable[str]) -> Iterator[tuple[str, str]]:
     seen = set()
-    for folder in sys.path:
+    for folder in folders:
         try:
             names = os.listdir(folder or ".")  # noqa: PTH208 - names only, in every folder of the path
         except OSError:
@@ -95,8 +125,7 @@ def processor(info: Mapping[str, str] | None = None) -> str:
     return platform.machine()
 
 
-def _cpu() -> dict[str, Any]:
-    info = _cpuinfo()
+def _cpu(info: Mapping[str, str]) -> dict[str, Any]:
     allowed = len(os.sched_getaffinity(0))
     folder = "/sys/devices/system/cpu"
     return {
@@ -191,3 +220,7 @@ def _number(text: str | None) -> float | None:
         return float(text) if text else None
     except ValueError:
         return None
+
+
+if __name__ == "__main__":
+    sys.stdout.write(json.dumps({"python": _python(), "packages": dict(sorted(packages()))}))

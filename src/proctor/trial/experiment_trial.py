@@ -49,6 +49,8 @@ class ExperimentExecutor:
     blobs: Blobs
     worker: str
     home: Path | None = None
+    project: str = ""
+    """The folder of what is measured, for experiments that run code of it."""
     secrets: Mapping[str, str] | None = None
     redactor: Redactor = NOTHING_SECRET
     clock: Callable[[], float] = time.time
@@ -62,8 +64,8 @@ class ExperimentExecutor:
             self._ask(body, resolved.riding)
             for body, resolved in zip(self.bodies, self._resolved, strict=True)
         )
-        self._servers: dict[str, ForkServer] = {}
-        self._broken: dict[str, Mapping[str, Any]] = {}
+        self._servers: dict[tuple[str, str | None], ForkServer] = {}
+        self._broken: dict[tuple[str, str | None], Mapping[str, Any]] = {}
         self._starting = asyncio.Lock()
 
     async def execute(self, trial: PlannedTrial, lease: Lease) -> AttemptRecord:
@@ -74,7 +76,7 @@ class ExperimentExecutor:
         body = self.bodies[trial.body]
         started_at, began_ns = self.clock(), time.monotonic_ns()
         try:
-            server = await self._server(body.experiment)
+            server = await self._server(body.experiment, body.python)
             try:
                 passes = await self._passes(server, trial, lease, body)
             finally:
@@ -114,32 +116,35 @@ class ExperimentExecutor:
         await asyncio.gather(*(server.close() for server in servers.values()))
         await asyncio.to_thread(clean_folder, self.run_dir, self.redactor, OWN)
 
-    async def _server(self, slug: str) -> ForkServer:
+    async def _server(self, slug: str, python: str | None) -> ForkServer:
         """The warm server of an experiment, started again when need be; the caller is its user now."""
         async with self._starting:
-            if slug in self._broken:
-                raise ImportFailedError(self._broken[slug])
-            server = self._servers.pop(slug, None)
+            which = slug, python
+            if which in self._broken:
+                raise ImportFailedError(self._broken[which])
+            server = self._servers.pop(which, None)
             if server is not None and not server.alive:
                 await server.close()
                 server = None
             if server is None:
                 await self._retire()
-                server = ForkServer(slug=slug, sources=self.sources, preload=self._preload(slug))
+                server = ForkServer(
+                    slug=slug, sources=self.sources, preload=self._preload(slug), python=python
+                )
                 try:
                     await server.start()
                 except ImportFailedError as error:
-                    self._broken[slug] = error.failure
+                    self._broken[which] = error.failure
                     raise
-            self._servers[slug] = server
+            self._servers[which] = server
             server.users += 1
             return server
 
     async def _retire(self) -> None:
         """End the servers that were idle for longest, so that many experiments do not fill the memory."""
-        idle = [slug for slug, server in self._servers.items() if not server.users]
-        for slug in idle[: max(0, len(self._servers) - KEPT_SERVERS + 1)]:
-            await self._servers.pop(slug).close()
+        idle = [which for which, server in self._servers.items() if not server.users]
+        for which in idle[: max(0, len(self._servers) - KEPT_SERVERS + 1)]:
+            await self._servers.pop(which).close()
 
     def _preload(self, slug: str) -> list[str]:
         """The instruments that work inside the measured process."""
@@ -199,15 +204,25 @@ class ExperimentExecutor:
 
     def _request(self, trial: PlannedTrial, folder: str) -> dict[str, Any]:
         """The same, for one point."""
-        calm = self._pace if _waits_for_calm(self.bodies[trial.body]) else None
+        body, params = self.bodies[trial.body], resolved(trial.params, self.secrets or {})
+        calm = self._pace if _waits_for_calm(body) else None
         return self._asked[trial.body] | {
             "pace": calm.to_mapping() if calm else None,
-            "params": resolved(trial.params, self.secrets or {}),
+            "params": params,
+            "fitted": self._fitted(body, params) if body.python else None,
+            "project": self.project,
             "seed": trial.seed,
             "run_dir": folder,
             "folder": folder,
             "instruments_dir": folder,
         }
+
+    def _fitted(self, body: ExperimentBody, params: Mapping[str, Any]) -> Any:
+        """The parameters, checked here: another interpreter may lack what checks them."""
+        from proctor.experiments.describe import fitted
+        from proctor.experiments.discover import find
+
+        return fitted(find(body.experiment, self.sources), params)
 
     def _own_request(
         self, request: Mapping[str, Any], spec: InstrumentSpec, instrument: Instrument, timed: Pass
@@ -233,6 +248,8 @@ class ExperimentExecutor:
         self, instrument: Wrapper, trial: PlannedTrial, body: ExperimentBody, folder: Path
     ) -> dict[str, Any]:
         """Run the point in processes of their own under another program."""
+        if body.python:
+            return {"error": f"{instrument.name} cannot measure in another interpreter"}
         instrument.open(folder / instrument.name)
         instrument.folder.mkdir(parents=True, exist_ok=True)
         request = {
@@ -241,6 +258,7 @@ class ExperimentExecutor:
             "params": resolved(trial.params, self.secrets or {}),
             "seed": trial.seed,
             "run_id": self.run_id,
+            "project": self.project,
         }
         command = [sys.executable, "-m", "proctor.trial.point.once"]
         runs = [(instrument.wrap(command, calls), {**request, "calls": calls}) for calls in instrument.runs()]

@@ -6,10 +6,11 @@ limits is counted and left out, so a two-gigabyte log costs a few megabytes and 
 
 from __future__ import annotations
 
+import json
 import os
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -75,6 +76,29 @@ class LiveEvents:
             self._note("attempt.log", {"name": name, "bytes": self._bytes[name]})
 
 
+class LiveSteps:
+    """The steps of a trajectory in a file, a line each, while the attempt runs; at its end it is removed."""
+
+    FILE = "trajectory.jsonl"
+
+    def __init__(self, folder: Path, redactor: Redactor) -> None:
+        self._path = folder / self.FILE
+        self._redactor = redactor
+        self._bytes = 0
+
+    def add(self, step: Mapping[str, Any]) -> None:
+        """Append a step. A disk that refuses it ends the showing, not the attempt."""
+        line = self._redactor.whole(json.dumps(self._redactor.value(dict(step))).encode()) + b"\n"
+        self._bytes += len(line)
+        if self._bytes > MOST_LIVE_BYTES:
+            return
+        with suppress(OSError):
+            self._path.parent.mkdir(parents=True, exist_ok=True)
+            with self._path.open("ab") as file:
+                file.write(line)
+
+
+MOST_LIVE_BYTES = 64 << 20
 HEAD_BYTES = 4 << 20
 TAIL_BYTES = 4 << 20
 

@@ -11,6 +11,7 @@ from proctor.model.plan import PlannedTrial
 from proctor.model.record import AttemptRecord, Failure
 from proctor.model.trial import Lease
 from proctor.trial.control import Controls
+from proctor.trial.episode.attempt import EpisodeAttempt
 from proctor.trial.task.agent import refuse_absent_programs, with_agent
 from proctor.trial.task.prepare import TaskTrialPlan
 from proctor.trial.task.sandboxes import NextSandbox, Started, sandbox_request
@@ -58,7 +59,8 @@ class TaskExecutor:
         return await self._attempt(plan, trial, lease).run()
 
     def _attempt(self, plan: TaskTrialPlan, trial: PlannedTrial, lease: Lease) -> TaskAttempt:
-        return TaskAttempt(self.setting, plan, trial, lease, self._next_sandbox, self.controls)
+        kind = EpisodeAttempt if plan.task.kind == "episode" else TaskAttempt
+        return kind(self.setting, plan, trial, lease, self._next_sandbox, self.controls)
 
     def expect(self, trial: PlannedTrial) -> None:
         """This trial comes next: its sandbox is started while others run."""

@@ -29,6 +29,8 @@ from proctor.model.task import Step, VerifierSpec
 from proctor.model.trial import Lease
 from proctor.sandbox.base import Limits, Root, Sandbox, SandboxRequest
 from proctor.trial.collect import base_of
+from proctor.trial.judge.attempt import judge_attempt
+from proctor.trial.performance.attempt import measure, obstacle
 from proctor.trial.progress import LiveEvents, Logs, Phases
 from proctor.trial.task import blame
 from proctor.trial.task.agent import begin_trajectory, with_agent, work
@@ -37,6 +39,7 @@ from proctor.trial.task.models import AttemptModels, RunBudgetSpent, new_token
 from proctor.trial.task.prepare import TaskTrialPlan
 from proctor.trial.task.ready import Entrypoint, make_ready, wait_healthy
 from proctor.trial.task.record import added, build_record, limits_asked
+from proctor.trial.task.resources import ResourceLog
 from proctor.trial.task.sandboxes import (
     NextSandbox,
     Policy,
@@ -49,8 +52,8 @@ from proctor.trial.task.sandboxes import (
 from proctor.trial.task.second_look import judge as second_look
 from proctor.trial.task.setting import TaskSetting, environment
 from proctor.trial.task.state import Base
-from proctor.trial.task.workspace import commits
-from proctor.trial.verify import Verdict, combine, judge_in, open_separate, too_low
+from proctor.trial.task.workspace import commits, lay_out
+from proctor.trial.verify import Verdict, combine, judge_in, left_to_judge, open_separate, too_low
 
 if TYPE_CHECKING:
     from proctor.trial.control import Controls
@@ -95,13 +98,15 @@ class TaskAttempt:
         heard = [partial(setting.on_log, trial)] if setting.on_log else []
         self.logs = Logs(self.folder / "logs", self.redactor, [*heard, live.log] if live else heard)
         self.phases = Phases(entered=live.phase if live else None)
-        self.trajectory = begin_trajectory(setting, plan, trial, lease)
+        self.trajectory = begin_trajectory(self)
         self.outcome: Outcome | None = None
         self.failure: Failure | None = None
         self.reward: float | None = None
         self.parts: dict[str, float] = {}
         self.steps: dict[str, float | None] = {}
         self.rubrics: list[dict[str, object]] = []
+        self.judge: Mapping[str, Any] = {}
+        self.performance: Mapping[str, Any] = {}
         self.usage: dict[str, Any] = {}
         self.ledger: dict[str, Any] = {}
         self.notes: list[str] = [*self.task.warnings, *self.models.notes]
@@ -110,6 +115,7 @@ class TaskAttempt:
         """The agent's changes, before the tests were added."""
         self.artifacts: list[Artifact] = []
         self.system_changes: Mapping[str, Any] = {}
+        self.changes: second_look.SystemChanges | None = None
         self.suspect = False
         self.redacted_state = False
         """Secrets were taken out of the saved state: it is not what the agent left."""
@@ -117,6 +123,7 @@ class TaskAttempt:
         """A folder that goes when the attempt ends."""
         self._sandbox: Sandbox | None = None
         self.entrypoint = Entrypoint(self.logs.write)
+        self.resources = ResourceLog()
         self.root: Root | None = None
         self.limits: Limits | None = None
 
@@ -143,7 +150,13 @@ class TaskAttempt:
             self._end(Outcome.SANDBOX_ERROR, error)
         finally:
             await self._close()
+        await self._judge()
         return build_record(self, started_at)
+
+    _agent_works = work
+
+    async def _judge(self) -> None:
+        await judge_attempt(self)
 
     async def _work(self) -> None:
         self.env = environment(self.setting, self.plan)
@@ -173,6 +186,7 @@ class TaskAttempt:
             sandbox = self.setting.backend.sandbox(request)
             await sandbox.start()
             self._sandbox = sandbox
+        self.resources.begin(self.sandbox, request.limits)
         begun = Policy(request.limits.network, request.limits.allowed_hosts)
         self.network = SandboxNetwork(self.sandbox, begun)
         if root.host:
@@ -192,12 +206,9 @@ class TaskAttempt:
         return "-".join(str(part) for part in parts if part != "")
 
     async def _set_up(self, root: Root) -> None:
-        if missing := services_missing(self.sandbox, self.task):
+        if missing := services_missing(self.sandbox, self.task) or obstacle(self.sandbox, self.task):
             raise LastingSandboxError(missing)
-        made = self.workdir == root.workdir
-        await self.plan.workspace.lay_out(self.sandbox, self.workdir, made=made)
-        if loose := self.task.environment.loose_files:
-            await self.sandbox.upload(loose, self.workdir)
+        await lay_out(self.sandbox, self.plan.workspace, self.task, root, self.workdir)
         check = self.task.environment.healthcheck
         self.notes += await self.entrypoint.start(self.sandbox, root, checked=check is not None)
         if check:
@@ -283,7 +294,7 @@ class TaskAttempt:
         policy = for_agent(self.task, self.setting.sandbox, step)
         try:
             result = await self.models.run(
-                partial(work, self, step), self.sandbox, hosted_tools=policy.network == "public"
+                partial(self._agent_works, step), self.sandbox, hosted_tools=policy.network == "public"
             )
         except TimeoutError as error:
             self._end(Outcome.AGENT_TIMEOUT, error, f"the agent did not end within {error} s")
@@ -304,6 +315,8 @@ class TaskAttempt:
 
     async def _verdict(self, step: Step | None) -> Verdict:
         """What the tests say. Where they break, a control decides whether the agent is the reason."""
+        if self.task.needs_judge:
+            return left_to_judge(self)
         try:
             verdict = await self._verify(step)
         except (TaskError, ProviderError):
@@ -313,6 +326,8 @@ class TaskAttempt:
                 raise
             failure = blame.failure_of(error, "verify", self.redactor)
             verdict = Verdict(outcome=Outcome.VERIFIER_ERROR, failure=failure)
+        if verdict.reward is not None and (performance := self.verifier_of(step).performance):
+            return await measure(self, performance, verdict)
         if verdict.reward is not None or self.controls is None:
             return verdict
         if self.outcome is not None and not self.interrupted:
@@ -334,7 +349,7 @@ class TaskAttempt:
         if not self.verifier_of(step).separate:
             await self.network.enter_quiet(policy)
             with self.phases.phase("verify"):
-                found = await second_look.look(self, step, policy)
+                found = self.changes = await second_look.look(self, step, policy)
                 self.system_changes = found.summary
                 verdict = await judge_in(self, self.sandbox, self.workdir, step, fresh=found.fresh)
             return await second_look.confirm(self, found, verdict, step, policy)
@@ -376,6 +391,7 @@ class TaskAttempt:
 
     async def _close(self) -> None:
         """Stop the sandbox; then it knows all that it has used."""
+        self.resources.end()
         await self.entrypoint.stop()
         if self._sandbox is not None:
             with self.phases.phase("stop"), suppress(SandboxError):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import tempfile
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -11,7 +12,7 @@ from typing import TYPE_CHECKING, Literal
 from proctor.errors import HostError, SandboxError
 from proctor.model.outcome import Outcome, from_reward
 from proctor.model.record import Failure
-from proctor.model.task import Rubric, Step, VerifierSpec
+from proctor.model.task import Rubric, Step, TestScript, VerifierSpec
 from proctor.sandbox.base import Before, Sandbox, end_processes, exec_after
 from proctor.trial.progress import Logs
 from proctor.trial.task.declared import PUBLISHED, copy_in, copy_out, wanted
@@ -83,7 +84,11 @@ async def verify(sandbox: Sandbox, given: VerifierInputs, tests: Sequence[Path],
     if result.timed_out:
         message = f"the tests did not end within {given.spec.timeout_s:g} s"
         return _broken(Outcome.VERIFIER_TIMEOUT, "VerifierTimeout", message)
-    return judge(keep, result.exit_code)
+    verdict = judge(keep, result.exit_code)
+    if verdict.reward is None and b"cannot run /bin/bash" in result.stderr:
+        message = "the image has no /bin/bash, which tests/test.sh is run by; install bash in the image"
+        return _broken(Outcome.VERIFIER_ERROR, "BashMissing", message)
+    return verdict
 
 
 def judge(folder: Path, exit_code: int) -> Verdict:
@@ -100,38 +105,101 @@ def judge(folder: Path, exit_code: int) -> Verdict:
 async def verify_rubrics(
     sandbox: Sandbox, given: VerifierInputs, tests: Path, rubrics: Sequence[Rubric]
 ) -> tuple[Verdict, list[dict[str, object]]]:
-    """Run each rubric's scripts. A rubric that nothing tests is untested and leaves the denominator."""
+    """Run each rubric's scripts; its score is the share that succeeds.
+
+    A rubric that nothing tests is untested and leaves the denominator.
+    """
     await end_processes(sandbox, fresh=[*FRESH, *given.fresh])
-    await sandbox.upload(tests, "/tests")
+    if tests.is_dir():
+        await sandbox.upload(tests, "/tests")
+    await _write_scripts(sandbox, given.cwd, [each for rubric in rubrics for each in rubric.scripts])
     rows: list[dict[str, object]] = []
     for rubric in rubrics:
-        scores = []
-        for script in rubric.tests:
-            given.logs.write(LOG, f"== {rubric.id}: {script}\n".encode())
-            result = await sandbox.exec(
-                ["/bin/sh", "-c", _RUN_SCRIPT, interpreter_of(tests / script), f"/tests/{script}"],
-                env=given.env,
-                cwd=given.cwd,
-                user=given.spec.user,
-                timeout_s=given.spec.timeout_s,
-                on_output=lambda _, data: given.logs.write(LOG, data),
-                keep_bytes=4096,
+        commands = {
+            **{each: [interpreter_of(tests / each), f"/tests/{each}"] for each in rubric.tests},
+            **{each.path: _command(each) for each in rubric.scripts},
+        }
+        if any(command[0] == _PYTEST for command in commands.values()) and not await _has_pytest(
+            sandbox, given
+        ):
+            said = (
+                f"the image has no pytest, which '{rubric.id}' is tested with; install it in the Dockerfile"
             )
-            await end_processes(sandbox)
-            scores.append(0.0 if result.exit_code or result.timed_out else 1.0)
-        rows.append(
-            {
-                "id": rubric.id,
-                "description": rubric.description,
-                "weight": rubric.weight,
-                "unit_score": min(scores) if scores else None,
-                "judge_score": None,
-                "status": "tested" if scores else "untested",
-            }
-        )
+            return _broken(Outcome.VERIFIER_ERROR, "PytestMissing", said), rows
+        scores = [
+            await _passes(sandbox, given, f"{rubric.id}: {name}", command)
+            for name, command in commands.items()
+        ]
+        rows.append(_row(rubric, sum(scores) / len(scores) if scores else None))
     return rubric_verdict(rows), rows
 
 
+def _row(rubric: Rubric, unit_score: float | None) -> dict[str, object]:
+    return {
+        "id": rubric.id,
+        "description": rubric.description,
+        "weight": rubric.weight,
+        "unit_score": unit_score,
+        "judge_score": None,
+        "status": "untested" if unit_score is None else "tested",
+    }
+
+
+def left_to_judge(attempt: TaskAttempt) -> Verdict:
+    """Of a task without tests: the rubrics for its judge, and no reward yet."""
+    attempt.rubrics = [_row(each, None) for each in attempt.task.rubrics]
+    return Verdict(outcome=Outcome.FAILED)
+
+
+async def _passes(sandbox: Sandbox, given: VerifierInputs, name: str, command: list[str]) -> bool:
+    given.logs.write(LOG, f"== {name}\n".encode())
+    result = await sandbox.exec(
+        ["/bin/sh", "-c", _RUN_PYTEST if command[0] == _PYTEST else _RUN_SCRIPT, *command],
+        env=given.env,
+        cwd=given.cwd,
+        user=given.spec.user,
+        timeout_s=given.spec.timeout_s,
+        on_output=lambda _, data: given.logs.write(LOG, data),
+        keep_bytes=4096,
+    )
+    await end_processes(sandbox)
+    return not (result.exit_code or result.timed_out)
+
+
+async def _has_pytest(sandbox: Sandbox, given: VerifierInputs) -> bool:
+    found = await sandbox.exec(
+        ["python3", "-c", "import pytest"], env=given.env, cwd="/", user=given.spec.user, timeout_s=60
+    )
+    return found.exit_code == 0
+
+
+async def _write_scripts(sandbox: Sandbox, cwd: str, scripts: Sequence[TestScript]) -> None:
+    """Put scripts into the working folder, over whatever the agent left in their place."""
+    known = {each.path: each.content for each in scripts if each.content is not None}
+    if not known:
+        return
+    with tempfile.TemporaryDirectory(prefix="proctor-tests-") as scratch:
+        for path, content in known.items():
+            place = Path(scratch, path)
+            place.parent.mkdir(parents=True, exist_ok=True)
+            place.write_text(content)
+        await sandbox.upload(Path(scratch), cwd)
+
+
+_PYTEST = "pytest"
+_RUN_PYTEST = 'exec python3 -m pytest -v --tb=short -p no:cacheprovider "$1"'
+
+
+def _command(script: TestScript) -> list[str]:
+    """What runs a script of the working folder: pytest for Python with tests, else by its name."""
+    content, suffix = script.content, Path(script.path).suffix
+    if suffix == ".py" and (content is None or _HAS_TESTS.search(content)):
+        return [_PYTEST, script.path]
+    executable = content is not None and content.startswith("#!")
+    return ["" if executable else _INTERPRETERS.get(suffix.lower(), ""), f"./{script.path}"]
+
+
+_HAS_TESTS = re.compile(r"^\s*(async\s+)?def\s+test|^\s*class\s+Test|\bimport\s+pytest\b", re.MULTILINE)
 _RUN_SCRIPT = 'chmod +x "$1"; if [ -n "$0" ]; then exec "$0" "$1"; fi; exec "$1"'
 _INTERPRETERS = {
     ".sh": "/bin/sh",

@@ -16,6 +16,7 @@ from proctor.agents.installed.folders import Installed, place_of
 from proctor.agents.installed.gemini_cli import GeminiCli
 from proctor.agents.installed.mini_swe_agent import MiniSweAgent
 from proctor.agents.installed.opencode import OpenCode
+from proctor.agents.installed.openhands import OpenHands
 from proctor.agents.installed.qwen_code import QwenCode
 from proctor.agents.trajectory import Trajectory
 from proctor.errors import UsageError
@@ -24,7 +25,7 @@ from proctor.sandbox.base import ExecResult
 
 pytestmark = pytest.mark.anyio
 TASK = Task(name="t", path=Path(), digest="d")
-ALL = [Aider, ClaudeCode, Codex, GeminiCli, MiniSweAgent, OpenCode, QwenCode]
+ALL = [Aider, ClaudeCode, Codex, GeminiCli, MiniSweAgent, OpenCode, OpenHands, QwenCode]
 CLAUDE = [
     {"type": "system", "subtype": "init"},
     {"type": "assistant", "message": {
@@ -167,6 +168,34 @@ def test_the_file_of_mini_swe_agent_becomes_steps():
     assert step["observation"]["results"] == [{"source_call_id": "c1", "content": "a.txt"}]
 
 
+async def test_the_events_of_openhands_become_steps():
+    def event(kind, **more):
+        return {"kind": kind, "source": "agent" if kind != "ObservationEvent" else "environment", **more}
+
+    def call(number, answer, thought=()):
+        tool_call = {"arguments": '{"command": "ls"}'}
+        named = {"tool_call_id": f"c{number}", "tool_name": "terminal", "tool_call": tool_call}
+        return event("ActionEvent", llm_response_id=answer, thought=list(thought), **named)
+
+    text = [{"type": "text", "text": "I look."}]
+    seen = {"content": [{"type": "text", "text": "a.txt"}]}
+    events = [
+        {**event("MessageEvent", llm_message={"content": [{"text": "Do it."}]}), "source": "user"},
+        call(1, "r1", text),
+        call(2, "r1"),
+        event("ObservationEvent", tool_call_id="c1", observation=seen),
+        event("AgentErrorEvent", tool_call_id="c2", error="no such tool"),
+        event("MessageEvent", llm_message={"content": [{"text": "Done."}]}),
+    ]
+    lines = "".join(f"{json.dumps(each)}\n" for each in events)
+    context = context_for()
+    await OpenHands().run(TASK, Machine(f"Agent is working\n{lines}".encode()), "fake/m", context)
+    first, last = context.trajectory.steps
+    assert (first["message"], last["message"]) == ("I look.", "Done.")
+    assert [each["tool_call_id"] for each in first["tool_calls"]] == ["c1", "c2"]
+    assert [each["content"] for each in first["observation"]["results"]] == ["a.txt", "no such tool"]
+
+
 @pytest.mark.parametrize("agent", ALL)
 async def test_every_agent_is_given_the_instruction_the_model_and_no_key_on_its_command_line(agent):
     machine, context = Machine(), context_for()
@@ -174,7 +203,8 @@ async def test_every_agent_is_given_the_instruction_the_model_and_no_key_on_its_
     await made.run(TASK, machine, "fake/some/model", context)
     argv = machine.commands[0]
     assert any(word.endswith("-x: do it.") and word != "-x: do it." for word in argv) or "--" in argv
-    assert any("some/model" in word for word in argv)
+    assert any("some/model" in word for word in (*argv, *machine.env.values()))
+    assert "t" not in argv
     assert (argv[-1], machine.env["OWN"], machine.env["OPENAI_API_KEY"]) == ("--more", "1", "t")
     assert made.folder in " ".join(argv)
     assert machine.commands[-1][:2] == ["rm", "-rf"]

@@ -24,6 +24,8 @@ from proctor.runs.perf.run import PerfResult, Quiet
 from proctor.settings import Settings
 from proctor.store.open import open_store
 
+REPEATS = 20 if os.environ.get("PROCTOR_SOAK") else 6
+
 Run = Callable[..., PerfResult]
 Rows = Callable[[PerfResult], list[dict[str, Any]]]
 Document = Callable[[PerfResult, str], dict[str, Any]]
@@ -82,10 +84,10 @@ def test_what_an_agent_reads_writes_and_pays_is_counted(run: Run, rows: Rows):
     assert result.summary["telemetry_verbosity"]["tokens_used_total"] == 42
 
 
-def test_twenty_runs_in_one_folder_leave_twenty_sets_of_the_same_size(run: Run, tmp_path: Path):
-    results = [run("oracle", "nop", episodes=2, strict_spec=True) for _ in range(20)]
-    assert len({path.name for result in results for path in result.files}) == 20 * 12
-    assert [result.problems for result in results] == [()] * 20
+def test_many_runs_in_one_folder_leave_as_many_sets_of_the_same_size(run: Run, tmp_path: Path):
+    results = [run("oracle", "nop", episodes=2, strict_spec=True) for _ in range(REPEATS)]
+    assert len({path.name for result in results for path in result.files}) == REPEATS * 12
+    assert [result.problems for result in results] == [()] * REPEATS
     counts = {result.summary["run_artifacts"]["file_count"] for result in results}
     assert len(counts) == 1
     sizes = [result.summary["run_artifacts"]["total_bytes"] for result in results]

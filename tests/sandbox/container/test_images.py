@@ -13,6 +13,7 @@ import pytest
 
 from proctor.errors import ImageError, TaskError
 from proctor.model.task import Task, TaskEnvironment
+from proctor.owner import owner_name
 from proctor.sandbox import reaper
 from proctor.sandbox.base import SandboxRequest
 from proctor.sandbox.choose import open_images
@@ -89,7 +90,7 @@ async def test_a_dockerfile_that_fails_says_its_last_lines_and_is_not_tried_for_
     for _ in range(4):
         with pytest.raises(ImageError, match=r"podman build ended with exit code(?s:.)*\| the-reason"):
             await images.root(wanted)
-    assert not await working_containers(podman, podman.folder.name)
+    assert not await working_containers(podman, owner_name())
 
 
 async def test_what_cannot_be_had_is_a_typed_error(images, tmp_path):
@@ -135,7 +136,7 @@ async def test_commands_run_as_the_compose_file_says(images, task):
 async def test_a_build_that_takes_too_long_is_ended_and_leaves_nothing(images, task, podman):
     with pytest.raises(ImageError, match="not built within 3 s"):
         await images.root(task("RUN sleep 54321", build_timeout_s=3.0))
-    assert not await working_containers(podman, podman.folder.name)
+    assert not await working_containers(podman, owner_name())
     assert not [path for path in Path("/proc").glob("[0-9]*/cmdline") if b"sleep\x0054321" in read(path)]
     assert not list(podman.folder.glob("builds/*"))
     assert not build_steps(podman.folder)

@@ -15,13 +15,16 @@ TASKS = Path(__file__).parents[3] / "tasks"
 NAMES = sorted(each.name for each in TASKS.iterdir() if (each / "task.toml").is_file())
 HOST_NEEDS = {
     "git-surgery": ["git", "--version"],
+    "faster-windows": ["/usr/bin/python3", "--version"],
+    "leaner-totals": ["/usr/bin/python3", "--version"],
     "median-bug": ["/usr/bin/python3", "-m", "pytest", "--version"],
     "slow-build": ["make", "--version"],
     "sqlite-report": ["sqlite3", "--version"],
     "start-service": ["/usr/bin/python3", "--version"],
 }
 EXPECTED = {
-    "config-edit": "server.ini", "git-surgery": "project", "log-forensics": "access.log", "median-bug": "stats.py",
+    "config-edit": "server.ini", "faster-windows": "busiest.py", "git-surgery": "project",
+    "leaner-totals": "totals.py", "log-forensics": "access.log", "median-bug": "stats.py",
     "shell-quiz": "filters", "slow-build": "bin/compile", "sqlite-report": "shop.db", "start-service": "counter.py",
     "two-steps": "addresses.txt",
 }  # fmt: skip

@@ -53,7 +53,7 @@ def test_a_killed_server_costs_one_point_and_nothing_is_left_of_it(bench, run, m
             )
             # Server, lane, zygote, child and its own sleeper; the daemon has no environment at all.
             await soon(lambda: len(marked(mark)) >= 5)
-            os.kill(executor._servers["subject"]._process.pid, signal.SIGKILL)
+            os.kill(executor._servers["subject", None]._process.pid, signal.SIGKILL)
             lost = await job
             fine = await executor.execute(bench.trial(1, {}, slug="subject"), bench.lease(1))
             return lost, fine
@@ -75,8 +75,8 @@ def test_a_cancelled_attempt_has_ended_its_processes_before_the_cancellation_pas
                     bench.trial(0, {"what": "hang_with_children"}, slug="subject"), bench.lease(0)
                 )
             )
-            await soon(lambda: "subject" in executor._servers)
-            server = executor._servers["subject"]._process.pid
+            await soon(lambda: ("subject", None) in executor._servers)
+            server = executor._servers["subject", None]._process.pid
             await soon(lambda: len(descendants(server)) >= 5)
             job.cancel()
             with pytest.raises(asyncio.CancelledError):
@@ -124,7 +124,7 @@ def test_nothing_outlives_a_controller_that_was_killed(tmp_path, monkeypatch):
 
 
 def test_a_server_that_does_not_start_says_so(tmp_path, run, monkeypatch):
-    monkeypatch.setattr(client, "__package__", "proctor.no_such_module")
+    monkeypatch.setattr(client, "_HERE", (sys.executable, "-P", "-m", "proctor.no_such_module"))
     server = ForkServer(slug="counting", sources=[])
     with pytest.raises(SandboxError, match="No module named"):
         run(server.start)

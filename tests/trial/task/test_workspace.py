@@ -14,7 +14,7 @@ from proctor.sandbox.base import Root, SandboxRequest
 from proctor.sandbox.fake import Fake, FakeResult
 from proctor.trial.collect import base_of
 from proctor.trial.task.prepare import with_content
-from proctor.trial.task.workspace import Workspace, fetch, workspace_for
+from proctor.trial.task.workspace import Workspace, fetch, is_removed, removal, workspace_for
 
 
 @pytest.fixture
@@ -120,3 +120,58 @@ def test_the_plan_sees_the_content_of_overrides_and_not_their_path(tmp_path):
     (tmp_path / "extra.txt").unlink()
     with pytest.raises(TaskError, match=r"extra\.txt"):
         with_content(entry, tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("pattern", "gone"),
+    [
+        ("a.log", {"a.log"}),
+        ("*.log", {"a.log"}),
+        ("**/*.log", {"a.log", "sub/b.log", "sub/deep/c.log"}),
+        ("sub/", {"sub/b.log", "sub/deep/c.log", "sub/x y.txt"}),
+        ("sub/*", {"sub/b.log", "sub/deep/c.log", "sub/x y.txt"}),
+        ("sub/x y.txt", {"sub/x y.txt"}),
+        ("s?b/[bc].log", {"sub/b.log"}),
+        (".*", {".env"}),
+        ("$(touch owned)", set()),
+        ("'; touch owned; '*", set()),
+    ],
+)
+def test_patterns_remove_what_they_match_and_the_base_knows_it(tmp_path, pattern, gone):
+    place = tmp_path / "a folder"
+    names = {"a.log", "sub/b.log", "sub/deep/c.log", "sub/x y.txt", ".env", "keep.txt"}
+    for name in names:
+        (place / name).parent.mkdir(parents=True, exist_ok=True)
+        (place / name).touch()
+    subprocess.run(["/bin/sh", "-c", removal(str(place), [pattern])], check=True, cwd=tmp_path)
+    left = {str(each.relative_to(place)) for each in place.rglob("*") if each.is_file()}
+    assert names - left == gone
+    assert {name for name in names if is_removed(name, [pattern])} == gone
+    assert not list(tmp_path.rglob("owned"))
+
+
+def test_overlays_are_not_the_agents_diff(tmp_path):
+    layer, overlay, source = (tmp_path / name for name in ("layer/app/repo", "overlay", "source"))
+    for folder in (layer, overlay / "docs", source):
+        folder.mkdir(parents=True)
+    (layer / "old.txt").write_text("image")
+    (source / "main.py").write_text("source")
+    (overlay / "docs/a.md").write_text("overlay")
+    (tmp_path / "one.txt").write_text("one")
+    space = Workspace(
+        source=source,
+        remove=("main.*",),
+        add=(("", overlay), ("one.txt", tmp_path / "one.txt"), ("two.txt", b"two")),
+        replaces=True,
+    )
+    base = base_of(Root(layers=(tmp_path / "layer",)), space, "/app/repo")
+    found = {
+        name: base(f"app/repo/{name}") for name in ("docs/a.md", "one.txt", "two.txt", "main.py", "old.txt")
+    }
+    assert found == {
+        "docs/a.md": b"overlay",
+        "one.txt": b"one",
+        "two.txt": b"two",
+        "main.py": None,
+        "old.txt": None,
+    }

@@ -6,16 +6,18 @@ import json
 import tempfile
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any, ClassVar, Literal
+from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
 from proctor.agents.base import AgentContext, AgentResult, BudgetExhausted
 from proctor.agents.installed.folders import find, place_of
 from proctor.agents.installed.recipes import Recipe
 from proctor.agents.trajectory import Trajectory
 from proctor.errors import SandboxError
-from proctor.model.task import Task
-from proctor.sandbox.base import Sandbox
 from proctor.settings import load_settings
+
+if TYPE_CHECKING:
+    from proctor.model.task import Task
+    from proctor.sandbox.base import Sandbox
 
 INSIDE = "/opt/proctor/agents"
 """Where agents are in a sandbox."""

@@ -6,6 +6,7 @@ A recipe fills an empty folder that can be moved afterwards, and says how its pr
 from __future__ import annotations
 
 import json
+import os
 import re
 import shutil
 import subprocess
@@ -160,19 +161,39 @@ print(json.dumps([sys._base_executable, "%d.%d" % sys.version_info[:2], sys.base
 """
 
 
-def find_python(first: tuple[int, int], last: tuple[int, int]) -> Python | None:
-    """One within these versions: the one that runs this, else one on the search path."""
+def find_python(first: tuple[int, int], last: tuple[int, int], also: Sequence[str] = ()) -> Python | None:
+    """One within these versions: of `also`, the one that runs this, on the search path, of pyenv, of uv."""
     names = [f"python3.{minor}" for minor in range(last[1], first[1] - 1, -1)]
-    for program in (sys.executable, *filter(None, map(shutil.which, names))):
-        asked = subprocess.run(
-            [program, "-I", "-c", _FACTS], capture_output=True, text=True, check=False, timeout=60
-        )
+    found = (*filter(None, also), sys.executable, *filter(None, map(shutil.which, names)), *_kept_pythons())
+    for program in found:
+        try:
+            asked = subprocess.run(
+                [program, "-I", "-c", _FACTS], capture_output=True, text=True, check=False, timeout=60
+            )
+        except OSError:
+            continue
         if asked.returncode:
             continue
         base, version, prefix, stdlib, library = json.loads(asked.stdout)
         if first <= tuple(map(int, version.split("."))) <= last:
             return Python(base, version, Path(prefix), Path(stdlib), library)
     return None
+
+
+def _kept_pythons() -> Iterator[str]:
+    """Those that pyenv and uv have installed for this account, the newest first."""
+    data = Path(os.environ.get("XDG_DATA_HOME") or Path.home() / ".local/share")
+    places = (
+        (os.environ.get("PYENV_ROOT") or Path.home() / ".pyenv", "versions/3.*/bin/python3"),
+        (os.environ.get("UV_PYTHON_INSTALL_DIR") or data / "uv/python", "*-3.*/bin/python3"),
+    )
+    for place, pattern in places:
+        yield from sorted(map(str, Path(place).glob(pattern)), key=_minor_version, reverse=True)
+
+
+def _minor_version(path: str) -> int:
+    found = re.search(r"\b3\.(\d+)", path)
+    return int(found[1]) if found else 0
 
 
 _LEFT_OUT = shutil.ignore_patterns(
@@ -224,6 +245,8 @@ def _pip(python: str) -> list[str]:
     has_pip = subprocess.run([python, "-I", "-m", "pip", "--version"], capture_output=True, check=False)
     if not has_pip.returncode:
         return [python, "-I", "-m", "pip", "install", *quiet]
+    if uv := shutil.which("uv", path=str(Path(sys.executable).parent)):
+        return [uv, "pip", "install", "--quiet", f"--python={python}"]
     raise UsageError(f"neither uv nor the pip of {python} is there to install with; install one of them")
 
 

@@ -52,17 +52,27 @@ def write(document: Document, path: Path) -> None:
     write_atomic(path, html(document))
 
 
-def html(document: Document) -> str:
-    """The whole page."""
+def html(document: Document, *, script: str = "") -> str:
+    """The whole page. `script`: the only one that may run in it; usually there is none."""
+    policy = f"{POLICY}; script-src '{_digest(script)}'" if script else POLICY
+    kept = "without network access" if script else "without scripts or network access"
     body = _head(document) + _notice(document) + sections(document.sections) + _links(document)
     return (
         '<!doctype html><html lang="en"><head><meta charset="utf-8">'
-        f'<meta http-equiv="Content-Security-Policy" content="{escape(POLICY)}">'
+        f'<meta http-equiv="Content-Security-Policy" content="{escape(policy)}">'
         '<meta name="viewport" content="width=device-width,initial-scale=1">'
         f"<title>{escape(document.title)} · Proctor</title><style>{CSS}</style></head><body><main>{body}"
-        f"<footer>{escape(document.footer)} A single file without scripts or network "
-        "access.</footer></main></body></html>\n"
+        f"<footer>{escape(document.footer)} A single file {kept}.</footer></main>"
+        + (f"<script>{script}</script>" if script else "")
+        + "</body></html>\n"
     )
+
+
+def _digest(script: str) -> str:
+    from base64 import b64encode
+    from hashlib import sha256
+
+    return f"sha256-{b64encode(sha256(script.encode()).digest()).decode()}"
 
 
 def sections(parts: tuple[Section, ...]) -> str:

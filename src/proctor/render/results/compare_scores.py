@@ -175,7 +175,7 @@ def cost_section(a: ResultSet, b: ResultSet) -> Section:
     claim = widest_claim(min(each.score.tasks for each in (*before, *after)))
     sides = [("A", each) for each in before] + [("B", each) for each in after]
     chart = Chart(
-        title="Cost and score of a rollout",
+        title="Cost and score of a rollout" if metric == "cost_usd" else "Time and score of a rollout",
         draw=lambda: _scatter(before, after, metric, claim),
         caption=f"Mean {what} of a rollout and mean reward, both over tasks, with 95 % intervals for "
         f"{claim}. Dashed: from A to B. Further up is better, further left is cheaper; overlapping intervals "

@@ -27,14 +27,19 @@ from proctor.runfolder.files import (
 from proctor.runfolder.read import RunData
 from proctor.verdicts.rollouts.document import task_results, trial_row
 
-_SUMMARY = ("matrix", "score", "reasons", "suspects", "usage", "tasks", "resources")
+_SUMMARY = ("matrix", "score", "performance", "reasons", "suspects", "usage", "tasks", "resources")
 """Sections of `summary.md`, for a pull request or a chat."""
 _PLAN = ' "plan": {'
 
 
 def write_page(data: RunData, folder: Path) -> None:
-    """Write `report.html`."""
+    """Write `report.html`, and of a race `race.html`."""
     write_atomic(folder / "report.html", html(run_document(data)))
+    if data.info.race:
+        from proctor.render.results.race import race_document
+        from proctor.verdicts.race.judge import judge_race
+
+        write_atomic(folder / "race.html", html(race_document(judge_race(data), data.info)))
 
 
 def write_markdown(data: RunData, folder: Path) -> None:

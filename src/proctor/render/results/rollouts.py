@@ -22,6 +22,7 @@ from proctor.model.document import (
 )
 from proctor.model.record import UNKNOWN_COST
 from proctor.quantity import MISSING
+from proctor.render.results import judging, performance
 from proctor.render.results.cells import (
     amount_cell,
     columns,
@@ -73,6 +74,8 @@ def first(data: RunData) -> list[Section]:
         matrix(run),
         _look_first(data.info.id, found),
         _suspects(found),
+        performance.section(data),
+        judging.section(data),
         _model_use(run),
     ]
 

@@ -124,6 +124,8 @@ def _links(data: RunData) -> list[Cell]:
     names = ["report.md", "summary.md"] if data.info.kind == "task" else ["report.md"]
     if data.info.kind == "experiment" and len(data.trials) > 1:
         names.append("SWEEP_SUMMARY.md")
+    if data.info.race:
+        names.insert(0, "race.html")
     return [Cell(text=name, href=name) for name in (*names, "summary.json", "metrics.json", "README.md")]
 
 

@@ -9,11 +9,14 @@ from typing import Any
 
 from proctor.model.document import Cell, Column, Document, Listed, Section, Table, Text
 from proctor.model.outcome import Outcome
+from proctor.model.performance import performance_of
 from proctor.model.place import attempt_folder
 from proctor.model.plan import PlannedTrial
 from proctor.model.record import SCHEMA_VERSION, AttemptRecord
+from proctor.model.rubrics import judge_of, judge_score, rubrics_of, unit_score
 from proctor.quantity import MISSING, moment, number
 from proctor.render.document.markdown import markdown
+from proctor.render.results import performance
 from proctor.render.results.cells import outcome_of, reward_cell, time_cell
 from proctor.runfolder.files import encode, write_once
 from proctor.runfolder.read import RunData
@@ -26,7 +29,7 @@ EVAL_LOG = "eval.log"
 
 def evaluation(run_id: str, trial: PlannedTrial, record: AttemptRecord) -> dict[str, Any]:
     """The evaluation of one attempt, complete in itself."""
-    rubrics = rubrics_of(record)
+    judge, measured = judge_of(record), performance_of(record)
     return {
         "schema_version": SCHEMA_VERSION,
         "run_id": run_id,
@@ -43,11 +46,15 @@ def evaluation(run_id: str, trial: PlannedTrial, record: AttemptRecord) -> dict[
         "scored": record.outcome.scored,
         "passed": record.outcome.scored and (record.reward or 0.0) >= 1,
         "reward": record.reward,
-        "unit_score": weighted(rubrics, "unit_score") if rubrics else record.reward,
-        "judge_score": weighted(rubrics, "judge_score"),
+        "total_score": record.reward,
+        "max_score": 1.0,
+        "unit_score": unit_score(record),
+        "judge_score": judge_score(record),
         "rewards": _numbers(record.metrics.get("rewards")),
         "steps": dict(record.metrics.get("steps") or {}),
-        "rubrics": rubrics,
+        "rubrics": rubrics_of(record),
+        **({"judge": judge} if judge else {}),
+        **({"performance": measured} if measured else {}),
         "evaluated_at": record.ended_at,
         "verify_s": number(record.phases_s.get("verify")),
         "log": f"logs/{EVAL_LOG}",
@@ -56,27 +63,10 @@ def evaluation(run_id: str, trial: PlannedTrial, record: AttemptRecord) -> dict[
     }
 
 
-def rubrics_of(record: AttemptRecord) -> list[dict[str, Any]]:
-    """The rubrics of a prepared task; none for other tasks."""
-    found = record.metrics.get("rubrics")
-    return [dict(each) for each in found if isinstance(each, dict)] if isinstance(found, list | tuple) else []
-
-
-def weighted(rubrics: Sequence[Mapping[str, Any]], column: str) -> float | None:
-    """The weighted mean over the rubrics that have this score. The untested leave the denominator."""
-    known = [
-        (weight, score)
-        for each in rubrics
-        if (score := number(each.get(column))) is not None and (weight := number(each.get("weight")))
-    ]
-    total = sum(weight for weight, _ in known)
-    return sum(weight * score for weight, score in known) / total if total else None
-
-
 def scoring(trial: PlannedTrial, record: AttemptRecord) -> Document:
     """The same for people: unit score and judge score side by side."""
     rubrics = rubrics_of(record)
-    scores = (weighted(rubrics, "unit_score") if rubrics else record.reward, weighted(rubrics, "judge_score"))
+    scores = (unit_score(record), judge_score(record))
     columns = (Column("unit score", "number"), Column("judge score", "number"))
     failure = record.failure
     why = f"In {failure.phase}: {failure.type}: {failure.message}"[:2000] if failure else ""
@@ -88,6 +78,8 @@ def scoring(trial: PlannedTrial, record: AttemptRecord) -> Document:
         sections=(
             Section(blocks=(Table(columns=columns, rows=(tuple(map(reward_cell, scores)),)),)),
             *([_rubric_section(rubrics)] if rubrics else []),
+            *performance.of_attempt(performance_of(record)),
+            *_judge_section(judge_of(record)),
             *_named("Rewards", _numbers(record.metrics.get("rewards")), least=2),
             *_named("Steps", dict(record.metrics.get("steps") or {}), least=1),
             *([Section(title="Why", blocks=(Text(text=why),))] if why else []),
@@ -110,20 +102,45 @@ def _evaluated(record: AttemptRecord) -> str:
 
 
 def _rubric_section(rubrics: Sequence[Mapping[str, Any]]) -> Section:
+    voted = any(each.get("votes") for each in rubrics)
     rows: tuple[tuple[Cell | str, ...], ...] = tuple(
         (
             str(each.get("id", "")),
             str(each.get("description", "") or MISSING),
             *(reward_cell(each.get(name)) for name in ("weight", "unit_score", "judge_score")),
+            *([" ".join(f"{vote:g}" for vote in each.get("votes") or ()) or MISSING] if voted else []),
             str(each.get("status", "")),
         )
         for each in rubrics
     )
     untested = sum(each.get("status") == "untested" for each in rubrics)
     said = f"{untested} of {len(rubrics)} rubrics are untested: shown here, and not in the denominator."
-    numbers = (Column(name, "number") for name in ("weight", "unit", "judge"))
+    numbers = (Column(name, "number") for name in ("weight", "unit", "judge", *(["votes"] if voted else [])))
     table = Table(columns=(Column("rubric"), Column("what", "prose"), *numbers, Column("status")), rows=rows)
     return Section(title="Rubrics", blocks=(table,), note=said if untested else "")
+
+
+def _judge_section(judge: Mapping[str, Any]) -> list[Section]:
+    """Who judged, how the votes fell, and what is missing."""
+    if not judge:
+        return []
+    votes = ", ".join(f"{judge.get(name, 0)} {name}" for name in ("asked", "valid", "void", "lost"))
+    said = [f"{judge.get('model', '')}, prompt {judge.get('prompt', '')}; votes: {votes}."]
+    if judge.get("missing"):
+        said.append(f"There is no score of the judge: {judge['missing']}"[:2000])
+    if (agreed := number(judge.get("agreement"))) is not None:
+        said.append(f"{agreed:.0%} of the pairs of votes say the same about a rubric.")
+    both = judge.get("with_tests") or {}
+    if both.get("of"):
+        said.append(f"Judge and tests say the same about {both['same']} of {both['of']} rubrics.")
+    said += [
+        f"The judge saw {sizes['shown']:,} of {sizes['of']:,} bytes of the {name}."
+        for name, sizes in (judge.get("cut") or {}).items()
+    ]
+    said.append(
+        "The reward is the judge's score." if judge.get("decides") else "The reward is the tests' alone."
+    )
+    return [Section(title="Judge", blocks=(Listed(items=tuple(said)),))]
 
 
 def _named(title: str, values: Mapping[str, Any], *, least: int) -> list[Section]:

@@ -123,7 +123,7 @@ def metrics(run: PerfRun) -> dict[str, Any]:
 def _group(task_ref: str, arm: Arm, episodes: Sequence[Episode]) -> dict[str, Any]:
     walls = sorted(each.wall_clock_s for each in episodes)
     sizes = [each.artifact_bytes for each in episodes]
-    count = len(episodes)
+    count, allowed = len(episodes), episodes[0].ceilings
     return {
         "task_ref": task_ref,
         "agent": arm.agent,
@@ -132,8 +132,8 @@ def _group(task_ref: str, arm: Arm, episodes: Sequence[Episode]) -> dict[str, An
         "run_count": count,
         "success_rate": round(sum(each.success for each in episodes) / count, 6),
         "determinism_rate": determinism_rate(episodes),
-        "steps": _spread([each.trace.steps for each in episodes]),
-        "tool_calls": _spread([each.trace.tool_calls for each in episodes]),
+        "steps": _spread([each.trace.steps for each in episodes], allowed.get("steps")),
+        "tool_calls": _spread([each.trace.tool_calls for each in episodes], allowed.get("tool_calls")),
         "failure_taxonomy": _counted(each.reason for each in episodes if each.reason),
         "termination_taxonomy": _counted(each.outcome.value for each in episodes),
         "avg_wall_clock_s": round(math.fsum(walls) / count, 6),
@@ -198,9 +198,11 @@ def manifest(run: PerfRun, artifact_set: Sequence[Mapping[str, Any]]) -> dict[st
     }
 
 
-def _spread(values: Sequence[float]) -> dict[str, float]:
+def _spread(values: Sequence[float], allowed: int | None = None) -> dict[str, float]:
+    """`ceiling` is what the task allows, and the most that was used where it allows any number."""
     ordered = sorted(values)
-    return {"p50": _at(ordered, 50), "p95": _at(ordered, 95), "ceiling": ordered[-1]}
+    ceiling = ordered[-1] if allowed is None else allowed
+    return {"p50": _at(ordered, 50), "p95": _at(ordered, 95), "ceiling": ceiling}
 
 
 def _at(ordered: Sequence[float], percent: float) -> float:

@@ -62,6 +62,8 @@ class Episode:
     phases_s: Mapping[str, float] = field(default_factory=dict)
     artifact_bytes: int = 0
     trace: Trace = field(default_factory=Trace)
+    ceilings: Mapping[str, int] = field(default_factory=dict)
+    """The steps and tool calls that its task allows, where it says so."""
 
     @property
     def group(self) -> tuple[str, Arm]:
@@ -107,6 +109,7 @@ def episode(
     trace: Trace,
     attempts: int = 1,
     artifact_bytes: int = 0,
+    ceilings: Mapping[str, int] | None = None,
 ) -> Episode:
     """An episode from the attempt that counts. Its wait for a free worker is added by `with_queue`."""
     success = record.outcome in expect
@@ -129,6 +132,7 @@ def episode(
         phases_s=_phases(record.phases_s, wall_s),
         artifact_bytes=artifact_bytes,
         trace=trace,
+        ceilings=ceilings or {},
     )
 
 

@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
+import json
 import time
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from proctor.engine.base import Listener
 from proctor.errors import Exit
+from proctor.model.arms import options_text
 from proctor.model.outcome import Outcome
 from proctor.model.place import attempt_folder, trial_folder
 from proctor.model.plan import PlannedTrial
@@ -28,7 +30,7 @@ from proctor.runs.perf.guard import Guard, MakeListener
 from proctor.runs.perf.scenario import Episodes, Scenario, load_scenario, plan_episodes
 from proctor.runs.perf.system import SystemSampler
 from proctor.runs.running import ReadyRun, create
-from proctor.sandbox.choose import BACKENDS, choose
+from proctor.sandbox.choose import choose, kind_of
 from proctor.settings import Settings
 from proctor.store.open import open_store
 from proctor.verdicts.perf.growth import growth_checks
@@ -66,6 +68,8 @@ class PerfResult:
     gate: GateResult | None
     """None when a person stopped or cancelled the run: an incomplete run is not judged."""
     status: RunStatus
+    folder: Path
+    """The run's own folder."""
 
     @property
     def exit_code(self) -> Exit:
@@ -104,7 +108,7 @@ def run_perf(
         workers=request.workers,
         timeout_s=request.timeout_s,
         sandbox=chosen,
-        host_root=request.host_root or (request.scenario is None and BACKENDS[chosen].host_root),
+        host_root=request.host_root or (_imageless(request, scenario) and kind_of(chosen).host_root),
         settings=settings,
     )
     _check_early(request)
@@ -122,7 +126,12 @@ def run_perf(
     problems = check_set(taken, run_root=ready.folder) if request.strict_spec else []
     summary = documents.summary(run)
     gate = _judge(request, summary, run) if status is RunStatus.DONE else None
-    return PerfResult(summary, tuple(files), tuple(problems), gate, status)
+    return PerfResult(summary, tuple(files), tuple(problems), gate, status, ready.folder)
+
+
+def _imageless(request: PerfRequest, scenario: Scenario) -> bool:
+    """Whether this machine's own system is meant: by the built-in scenario, or as no task has an image."""
+    return request.scenario is None or scenario.imageless
 
 
 def _check_early(request: PerfRequest) -> None:
@@ -163,6 +172,7 @@ def gather(
         info = store.run(ready.info.id)
         started = info.started_at or began
         found = _episodes(store.attempts(info.id), episodes, ready, left, started)
+        found = [replace(each, options=_portable_options(each.options, scenario)) for each in found]
     gathered = tuple(with_queue(found, request.workers))
     system = sampler.to_mapping()
     return PerfRun(
@@ -212,6 +222,7 @@ def _episodes(
                 began=started,
                 trace=read_trace(ready.folder / folder / "trajectory.json", record),
                 attempts=tries[trial.key],
+                ceilings=episodes.ceilings.get(trial.subject_digest, {}),
                 artifact_bytes=sum(left.trials.get(each, 0) for each in {folder, trial_folder(trial)}),
             )
         )
@@ -220,12 +231,18 @@ def _episodes(
 
 def _shown(entry: dict[str, Any], scenario: Scenario) -> dict[str, Any]:
     """An entry without the folders of this machine."""
-    base = f"{scenario.base_dir}/"
-    options = {
-        name: value.removeprefix(base) if isinstance(value, str) else value
-        for name, value in entry["options"].items()
-    }
+    options = json.loads(_portable_options(options_text(entry["options"]), scenario))
     return {**entry, "options": options}
+
+
+def _portable_options(options: str, scenario: Scenario) -> str:
+    """Options without the folders of this machine: those of the scenario, or of where it was started."""
+    found = json.loads(options)
+    for base in (f"{scenario.base_dir}/", f"{Path.cwd()}/"):
+        for name, value in found.items():
+            if isinstance(value, str):
+                found[name] = value.removeprefix(base)
+    return options_text(found)
 
 
 def _portable(environment: Mapping[str, Any]) -> dict[str, Any]:

@@ -7,7 +7,8 @@ as a long one, and seeds come back, so that episodes with the same seed can be c
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -19,6 +20,7 @@ from proctor.model.canonical import derive_seed
 from proctor.model.outcome import Outcome
 from proctor.model.plan import Plan, PlannedTrial, trial_key
 from proctor.model.spec import Retries, SandboxSpec, Spec, TaskEntry
+from proctor.runs.perf import stepwise
 from proctor.runs.planning import plan_spec
 from proctor.settings import Settings
 from proctor.spec import node
@@ -29,7 +31,7 @@ DEFAULT = Path(__file__).parents[2] / "perf_tasks" / "scenario.yaml"
 SEEDS = 2
 """Number of seeds that an entry without its own seed uses in turn."""
 MAX_EPISODES = 100_000
-_ENTRY_KEYS = ("task", "agent", "model", "options", "seed", "weight", "repeat", "expect")
+_ENTRY_KEYS = ("task", "task_ref", "agent", "model", "options", "seed", "weight", "repeat", "expect")
 _KEYS = ("name", "seed", "scenario")
 _SYNONYMS = {"tasks": "task", "episodes": "scenario", "entries": "scenario", "agent_options": "options"}
 
@@ -69,6 +71,11 @@ class Scenario:
     base_dir: Path
     seed: int = 0
 
+    @property
+    def imageless(self) -> bool:
+        """Whether none of its tasks names an image: they are step by step and need no more than a Python."""
+        return all(stepwise.needs_no_image(each.task, self.base_dir) for each in self.entries)
+
 
 @dataclass(frozen=True, slots=True)
 class Episodes:
@@ -80,6 +87,8 @@ class Episodes:
     """Trial key → outcomes that are expected."""
     pass_length: int
     """Episodes in one pass over the scenario."""
+    ceilings: Mapping[str, Mapping[str, int]] = field(default_factory=dict)
+    """Digest of a step-by-step task → the steps and tool calls that it allows."""
 
 
 def load_scenario(path: Path | None = None) -> Scenario:
@@ -105,8 +114,10 @@ def load_scenario(path: Path | None = None) -> Scenario:
 
 def _entry(line: Node, base: Path) -> Entry:
     items = node.fields(line, _ENTRY_KEYS, synonyms=_SYNONYMS, what="a mapping with 'task' and 'agent'")
-    if "task" not in items:
+    if "task" not in items and "task_ref" not in items:
         raise line.mark.error("'task' is missing: a task folder, a dataset or a ZIP")
+    if "task" in items and "task_ref" in items:
+        raise items["task_ref"].place.error("'task_ref' and 'task' both name the task; give one of them")
     if "weight" in items and "repeat" in items:
         raise items["repeat"].place.error("'repeat' is another name for 'weight'; give one of them")
     readers: dict[str, Callable[[Node], Any]] = {
@@ -117,20 +128,37 @@ def _entry(line: Node, base: Path) -> Entry:
         "expect": _expect,
     }
     found = node.each(items, readers)
+    if reference := items.get("task_ref"):
+        with _placed(reference):
+            found["task"] = stepwise.find_task(node.text(reference), base)
     options = node.plain(items["options"]) if "options" in items else {}
     if not isinstance(options, dict):
         raise node.wrong(items["options"], "a mapping")
     weight = items.get("weight") or items.get("repeat")
     if weight:
         found["weight"] = node.whole(weight, minimum=1, maximum=MAX_EPISODES)
+    if stepwise.is_file_agent(found.get("agent", "")):
+        with _placed(items["agent"]):
+            options = {**options, "file": str(stepwise.find_agent(found["agent"], base))}
+        found["agent"] = stepwise.AGENT
     return Entry(**found, options=_with_places(found.get("agent", ""), options, base))
 
 
+@contextmanager
+def _placed(item: Node) -> Iterator[None]:
+    """Errors about a value begin with the place where it was written."""
+    try:
+        yield
+    except UsageError as error:
+        raise item.mark.error(str(error)) from error
+
+
 def _with_places(agent: str, options: dict[str, Any], base: Path) -> dict[str, Any]:
-    """Paths of recordings are relative to the scenario file."""
-    recording = options.get("trajectory")
-    if agent == "replay" and isinstance(recording, str) and (base / recording).exists():
-        return {**options, "trajectory": str(base / recording)}
+    """Paths of recordings and of agents' files are relative to the scenario file."""
+    option = {"replay": "trajectory", stepwise.AGENT: "file"}.get(agent, "")
+    place = options.get(option)
+    if isinstance(place, str) and (base / place).exists():
+        return {**options, option: str(base / place)}
     return options
 
 
@@ -178,7 +206,8 @@ def plan_episodes(
         cells += [(entry, structs.replace(trial, body=at)) for trial in alone.trials] * entry.weight
     trials = [_episode(spec, cells[number % len(cells)], number, len(cells)) for number in range(episodes)]
     expect = {trial.key: cells[number % len(cells)][0].expect for number, trial in enumerate(trials)}
-    return Episodes(spec, Plan(trials=tuple(trials), warnings=tuple(warnings)), expect, len(cells))
+    ceilings = stepwise.ceilings({trial.subject_digest: str(trial.path) for trial in trials})
+    return Episodes(spec, Plan(trials=tuple(trials), warnings=tuple(warnings)), expect, len(cells), ceilings)
 
 
 def _task_entry(entry: Entry) -> TaskEntry:

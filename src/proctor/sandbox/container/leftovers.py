@@ -51,7 +51,7 @@ async def reap(engine: Engine, fit: Adjustment, state_dir: Path) -> tuple[str, .
         await remove(engine, fit, [each.removeprefix("container ") for each in done])
     for folder, _ in reaper.orphans(state_dir):
         if any(folder.glob("s*.json")):
-            done += await remove_project_parts(engine, fit, f"{OWNER}={folder.name}")
+            done += await remove_project_parts(engine, fit, f"{LOCK}={reaper.lock_of(folder)}")
         for place in sorted(build_folder(folder).glob("*")):
             done += await end_build_of(engine, fit, place.name, place)
         shutil.rmtree(folder, ignore_errors=True)

@@ -190,6 +190,7 @@ class ContainerSandbox(ServedSandbox):
         """Find where the kernel counts for this container and where its changes go, and watch those."""
         limits, backend = self._request.limits, self._backend
         self._group = usage.group_of(pid) if pid else None
+        self.init_pid = pid
         enter = backend.as_root()
         self._changes = await usage.find_changes(pid, enter) if pid and enter is not None else ()
         self._given = {file: _content(file) for file in self._changes[1:] if file.name in _READ_FIRST}

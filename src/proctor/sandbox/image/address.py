@@ -61,7 +61,7 @@ async def fetch(
 
     shown = _shown(address)
     timeout = aiohttp.ClientTimeout(total=None, sock_connect=_CONNECT_S, sock_read=_SILENCE_S)
-    connector = aiohttp.TCPConnector(resolver=_resolver(allow), use_dns_cache=False)
+    connector = aiohttp.TCPConnector(resolver=checked_resolver(allow), use_dns_cache=False)
     try:
         async with aiohttp.ClientSession(connector=connector, timeout=timeout) as session:
             response = await _answer(session, address, allow, f"{where}: {shown}")
@@ -107,16 +107,21 @@ async def _written(response: aiohttp.ClientResponse, target: Path, most_bytes: i
 
 def _check_literal(host: str, allow: Sequence[str], where: str) -> None:
     """An address written in place of a name is not looked up, and must be checked here."""
-    try:
-        ipaddress.ip_address(host)
-    except ValueError:
-        return
-    if not permitted(host, host, allow):
+    if literal(host) and not permitted(host, host, allow):
         raise ImageError(f"{where}: {_refusal(host)}")
 
 
-def _refusal(host: str) -> str:
-    return f"{host} is not an address of the internet; `network_allow` can permit it"
+def literal(host: str) -> bool:
+    """Whether a host is written as an address."""
+    try:
+        ipaddress.ip_address(host)
+    except ValueError:
+        return False
+    return True
+
+
+def _refusal(host: str, opened_by: str = "`network_allow`") -> str:
+    return f"{host} is not an address of the internet; {opened_by} can permit it"
 
 
 def _shown(address: str) -> str:
@@ -126,7 +131,8 @@ def _shown(address: str) -> str:
     return f"{parts.scheme}://{host}{parts.path}"
 
 
-def _resolver(allow: Sequence[str]) -> AbstractResolver:
+def checked_resolver(allow: Sequence[str], opened_by: str = "`network_allow`") -> AbstractResolver:
+    """Looks names up for a client, and finds only addresses that may be reached."""
     from aiohttp.abc import AbstractResolver
     from aiohttp.resolver import ThreadedResolver
 
@@ -142,7 +148,7 @@ def _resolver(allow: Sequence[str]) -> AbstractResolver:
             found = await self._inner.resolve(host, port, family)
             kept = [each for each in found if permitted(each["host"], host, allow)]
             if not kept:
-                raise OSError(None, _refusal(host))
+                raise OSError(None, _refusal(host, opened_by))
             return kept
 
         async def close(self) -> None:

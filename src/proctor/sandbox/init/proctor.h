@@ -90,6 +90,9 @@ void offer_tun(void);
 /* container.c */
 _Noreturn void run_in_container(const char *path);
 
+/* terminal.c */
+int run_terminal(int argc, char **argv);
+
 /* keeper.c */
 void read_request(const struct message *message, struct request *request);
 

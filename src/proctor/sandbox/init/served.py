@@ -23,16 +23,19 @@ from proctor.sandbox.init.session import Session, last_line
 from proctor.sandbox.limits import Group
 from proctor.sandbox.network import SandboxNetwork
 from proctor.sandbox.network_rules import NetworkRules
+from proctor.sandbox.sample import Sample, sample_of
 from proctor.sandbox.seccomp import build_filter
 from proctor.sandbox.storage import StorageWatch, Watched
 from proctor.sandbox.transfer import Unpacker, packed
 
 NOT_COUNTED = "no control group counts the CPU time of this sandbox"
 _TRANSFER_S = 600.0
+_made = itertools.count()
+"""Back ends of this process: each has a folder of its own, because each removes it when it closes."""
 
 
 class ServedBackend:
-    """What the sandboxes of one back end share in this process: a folder, a filter, a watch over the disk."""
+    """What the sandboxes of one back end share: a folder, a filter, a watch over the disk."""
 
     def __init__(
         self,
@@ -47,7 +50,9 @@ class ServedBackend:
         self.network_rules = NetworkRules(allow=tuple(network_allow))
         self.cache_dir = (cache_dir or home / "cache").absolute()
         self.state_dir = home.absolute() / folder
-        self.folder = self.state_dir / owner.owner_name()
+        number = next(_made)
+        name = owner.owner_name()
+        self.folder = self.state_dir / (f"{name}-{number}" if number else name)
         self.watch = StorageWatch(Path("/"))
         self.running: set[ServedSandbox] = set()
         """Those that must be stopped."""
@@ -98,6 +103,9 @@ class ServedSandbox:
         self._shared = backend
         self._session = Session(request.name)
         self._group: Group | None = None
+        self.init_pid = 0
+        """A process of the sandbox as this machine sees it; 0 where that is not known."""
+        self._watched: Watched | None = None
         self._oom_seen = 0
         self._env: dict[str, str] = {}
         self._network: SandboxNetwork | None = None
@@ -249,9 +257,15 @@ class ServedSandbox:
     def _watch(self, name: str, measure: Callable[[], Awaitable[tuple[int, int]]]) -> None:
         """Keep an eye on the disk that it uses."""
         limit_bytes = self._request.limits.storage_bytes
-        self._shared.watch.add(
-            name, Watched(limit_bytes=limit_bytes, measure=measure, end=self._end_for_storage)
-        )
+        self._watched = Watched(limit_bytes=limit_bytes, measure=measure, end=self._end_for_storage)
+        self._shared.watch.add(name, self._watched)
+
+    def sample(self) -> Sample | None:
+        """What it uses now; None where no control group counts, or when it has ended."""
+        if self._group is None:
+            return None
+        disk_bytes = self._watched.used_bytes if self._watched else 0
+        return sample_of(self._group, pid=self.init_pid, disk_bytes=disk_bytes)
 
     def _with_oom(self, result: ExecResult) -> ExecResult:
         """Whether the kernel killed a process for memory while the command ran."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 from alembic import context
 
 from proctor.store.database import VERSION_TABLE
+from proctor.store.service import tables as _service  # noqa: F401 - adds its tables to the metadata
 from proctor.store.tables import metadata
 
 context.configure(

@@ -8,6 +8,7 @@ from typing import Literal
 
 from proctor.errors import TaskError
 from proctor.tasks.lint import content, image, scripts
+from proctor.tasks.lint.performance import performance
 from proctor.tasks.lint.problems import (
     LEVELS,
     ImageContent,
@@ -30,11 +31,15 @@ _RULES = (
     image.base_images,
     image.leaks,
     content.sizes,
+    performance,
     content.overrides,
     content.files,
     content.variables,
     content.literals,
 )
+
+_EPISODE_RULES = (image.base_images, content.sizes, content.files, content.literals)
+"""What a step-by-step task can be checked for: it has no instruction, tests or solution."""
 
 
 def check_folders(
@@ -64,13 +69,15 @@ def check_task(
     except TaskError as error:
         return TaskReport(name=folder.name, path=folder, findings=(from_text("error", str(error), folder),))
     subject = ReviewedTask(task, look_inside(task.environment) if look_inside else ImageContent())
+    stepwise = task.kind == "episode"
+    rules = _EPISODE_RULES if stepwise else _RULES
     findings = [
         *(from_text("warning", warning, folder) for warning in task.warnings),
         *(from_text("error", reason, folder) for reason in refusals(task)),
-        *(finding for rule in _RULES for finding in rule(subject)),
+        *(finding for rule in rules for finding in rule(subject)),
     ]
     unproven: Unproven = ()
-    if proofs:
+    if proofs and not stepwise:
         known = proofs(task.name, task.digest)
         findings += _shown_wrong(folder, known)
         unproven = _unproven(known)

@@ -124,12 +124,12 @@ def tests(subject: ReviewedTask) -> Iterator[Problem]:
     if not task.steps:  # a step that only prepares the next may well reward whatever happens
         yield from _always_rewarded(subject, found)
     for rubric in task.rubrics:
-        if not rubric.tests:
+        if not rubric.is_tested:
             yield Problem(
                 "warning",
                 str(task.path / "tb_meta.json"),
                 f"rubric '{rubric.id}' has no test: it is shown as untested and does not count",
-                hint="name a script under tests/",
+                hint="name a script under tests/, or let a judge score it",
             )
 
 

@@ -49,7 +49,8 @@ def main(handle: int, parent: int) -> None:
 
 def _prepare(control: socket.socket, hello: Message) -> Registered | None:
     """Import the experiment and what will be needed beside it, then freeze the heap for cheap forks."""
-    sys.path[:] = hello["path"]
+    if hello["path"] is not None:
+        sys.path[:] = hello["path"]
     send(control, {"importing": hello["slug"]})
     began = time.monotonic()
     try:

@@ -25,6 +25,20 @@ from proctor.trial.forkserver.wire import Message
 START_TIMEOUT_S = 300.0
 CLOSE_TIMEOUT_S = 10.0
 MARKER = "PROCTOR_FORKSERVER"
+_PROCTOR = str(Path(__file__).parents[2])
+_ELSEWHERE = f"""
+import sys
+sys.path.insert(0, {str(Path(__file__).parents[2] / "experiments" / "suites")!r})
+from listing import provide_proctor
+del sys.path[0], sys.modules["listing"]
+provide_proctor({_PROCTOR!r})
+from proctor.trial.forkserver.__main__ import main
+main(int(sys.argv[1]), int(sys.argv[2]))
+"""
+"""Starts the server in an interpreter that need not have Proctor."""
+
+
+_HERE = (sys.executable, "-P", "-m", __package__ or "")
 
 
 class ImportFailedError(Exception):
@@ -38,8 +52,11 @@ class ImportFailedError(Exception):
 class ForkServer:
     """A warm server for one experiment, and its idle lanes."""
 
-    def __init__(self, *, slug: str, sources: Sequence[str], preload: Sequence[str] = ()) -> None:
+    def __init__(
+        self, *, slug: str, sources: Sequence[str], preload: Sequence[str] = (), python: str | None = None
+    ) -> None:
         self.slug = slug
+        self.python = python
         self.import_s = 0.0
         self._token = secrets.token_hex(8)
         self._scratch = Path(tempfile.mkdtemp(prefix="proctor-"))
@@ -49,7 +66,7 @@ class ForkServer:
             "module": known.cls.__module__ if known else "",
             "file": known.file if known else "",
             "sources": list(sources),
-            "path": sys.path,
+            "path": None if python else sys.path,
             "preload": list(preload),
             "scratch": str(self._scratch),
         }
@@ -83,7 +100,10 @@ class ForkServer:
     def _spawn(self, handle: int) -> None:
         """A process of its own session: Ctrl-C in the terminal is for the controller alone."""
         self._process = subprocess.Popen(
-            [sys.executable, "-P", "-m", __package__, str(handle), str(os.getpid())],
+            [
+                *([self.python, "-P", "-c", _ELSEWHERE] if self.python else _HERE),
+                *(str(handle), str(os.getpid())),
+            ],
             stdin=subprocess.DEVNULL,
             stdout=self._output.writer,
             stderr=self._output.writer,

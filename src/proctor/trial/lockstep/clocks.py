@@ -210,6 +210,32 @@ class Clocks:
             return 0
 
 
+class PreparedClocks(Clocks):
+    """Slots that begin with an untimed preparation. No call goes before them: it would use that up."""
+
+    def __init__(self, prepare: Callable[[Any], Any]) -> None:
+        super().__init__()
+        self.prepare = prepare
+
+    def slot(
+        self,
+        call: Callable[[Any], Any],
+        context: Any,
+        loops: int,
+        spins: int = 0,
+        lead: int = 0,  # noqa: ARG002 - as the docstring says
+    ) -> list[int]:
+        """As of any clocks."""
+        self.prepare(context)
+        return super().slot(call, context, loops, spins)
+
+
+def clocks_for(experiment: Any) -> Clocks:
+    """What times the slots of an experiment."""
+    prepare = getattr(experiment, "before_slot", None)
+    return PreparedClocks(prepare) if prepare else Clocks()
+
+
 def _threads() -> int:
     try:
         return os.stat("/proc/self/task").st_nlink

@@ -67,6 +67,7 @@ def probe(side: Side, *, cpu: int | None, timeout_s: float = DEFAULT_TIMEOUT_S) 
         call_wall_s=wall_ns / loops / 1e9,
         call_cpu_s=cpu_ns / loops / 1e9,
         at_once=result["at_once"],
+        notes=tuple(result["notes"]),
     )
     return calibration, replace(side, recipe=ready["recipe"])
 

@@ -23,7 +23,7 @@ _WORKER = Path(__file__).with_name("worker.py")
 _PROCTOR = str(Path(__file__).parents[2])
 _LAST_WORDS = 2000
 _EXIT_GRACE_S = 5.0
-_MARSHAL = 2
+MARSHAL = 2
 """A version that every interpreter of a side reads."""
 _ITS_OWN_WORDS = frozenset({"NotFoundError", "ParamError", "UsageError"})
 """Errors of ours that a worker meets while loading; they are whole sentences."""
@@ -56,6 +56,8 @@ class Side:
     """Folders from which this side must not import."""
     shared: tuple[str, ...] = ()
     """Folders inside those from which it may."""
+    installed: bool = False
+    """Whether the code is what the interpreter has installed, wherever that is."""
     pycache: str = ""
     recipe: str = ""
     """How a worker of this side made the experiment, for the next one to repeat; only it can read that."""
@@ -111,7 +113,17 @@ class Worker:
         return {
             **{
                 name: getattr(side, name)
-                for name in ("slug", "root", "cwd", "file", "module", "seed", "pycache", "recipe")
+                for name in (
+                    "slug",
+                    "root",
+                    "cwd",
+                    "file",
+                    "module",
+                    "seed",
+                    "installed",
+                    "pycache",
+                    "recipe",
+                )
             },
             "sources": list(side.sources),
             "params": dict(side.params),
@@ -124,7 +136,7 @@ class Worker:
 
     def send(self, order: Mapping[str, Any]) -> None:
         """Give an order; a worker that is gone is noticed when its answer is read."""
-        data = marshal.dumps(dict(order), _MARSHAL).hex().encode() + b"\n"
+        data = marshal.dumps(dict(order), MARSHAL).hex().encode() + b"\n"
         with suppress(BrokenPipeError):
             while data:
                 data = data[os.write(self._orders, data) :]

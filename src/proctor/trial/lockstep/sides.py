@@ -7,6 +7,7 @@ that folder at the same relative place; whatever lies outside the project is sha
 from __future__ import annotations
 
 import json
+import marshal
 import os
 import subprocess
 import sys
@@ -18,7 +19,9 @@ from typing import Any
 
 from proctor.errors import ParamError, UsageError
 from proctor.experiments.base import Registered
-from proctor.trial.lockstep.process import Side
+from proctor.experiments.describe import fitted
+from proctor.experiments.suites.suite import SuiteBenchmark
+from proctor.trial.lockstep.process import MARSHAL, Side
 from proctor.trial.lockstep.worktree import Project, commit_of, is_clean, worktrees
 
 _KINDS = ("rev", "path", "python", "params")
@@ -127,9 +130,12 @@ def complete(a: SideRequest, b: SideRequest) -> tuple[SideRequest, SideRequest]:
 
 @contextmanager
 def placed(
-    a: SideRequest, b: SideRequest, project: Project
+    a: SideRequest, b: SideRequest, project: Project, python: str | None = None
 ) -> Iterator[tuple[tuple[SideCode, SideCode], list[str]]]:
-    """Check out what must be checked out, and say what the person should know."""
+    """Check out what must be checked out, and say what the person should know.
+
+    `python` is the interpreter of a side that names none.
+    """
     a, b = complete(a, b)
     notes: list[str] = []
     with worktrees(project) as trees:
@@ -141,7 +147,9 @@ def placed(
                 root = trees.check_out(commit, name.lower())
             elif request.folder != ".":
                 root = _folder(request.folder, name)
-            python = _interpreter(request.python, name) if request.python else sys.executable
+            python = (
+                interpreter(request.python, f"side {name}") if request.python else python or sys.executable
+            )
             label = request.label + (f" ({commit[:10]})" if commit else "")
             places.append(
                 SideCode(
@@ -169,7 +177,8 @@ def _folder(text: str, name: str) -> Path:
     return folder
 
 
-def _interpreter(text: str, name: str) -> str:
+def interpreter(text: str, asked: str) -> str:
+    """The path of an interpreter, or of an environment's, that can run a side; `asked` begins the errors."""
     path = Path(text).expanduser()
     if path.is_dir():
         path = path / "bin" / "python"
@@ -185,9 +194,9 @@ def _interpreter(text: str, name: str) -> str:
         )
         major, minor = map(int, done.stdout.split())
     except (OSError, ValueError, subprocess.SubprocessError) as error:
-        raise UsageError(f"side {name}: {text} is not a Python interpreter: {error}") from error
+        raise UsageError(f"{asked}: {text} is not a Python interpreter: {error}") from error
     if (major, minor) < _OLDEST:
-        raise UsageError(f"side {name}: {text} is Python {major}.{minor}; 3.11 or later is needed")
+        raise UsageError(f"{asked}: {text} is Python {major}.{minor}; 3.11 or later is needed")
     return python
 
 
@@ -200,6 +209,8 @@ class ComparedExperiment:
     project: Project
     seed: int = 0
     gc: bool = False
+    installed: bool = False
+    """Whether a side's code is what its interpreter has installed."""
 
 
 def make_side(
@@ -212,6 +223,7 @@ def make_side(
     """A side at one parameter point."""
     project, registered = subject.project, subject.registered
     module = registered.cls.__module__
+    is_suite = issubclass(registered.cls, SuiteBenchmark)
     in_folder = module.startswith(_FOLDER_PACKAGE)
     sources = [moved(source, project, place.root) for source in subject.sources]
     file = moved(registered.file, project, place.root) if in_folder else ""
@@ -224,7 +236,7 @@ def make_side(
         root=str(place.root),
         slug=registered.slug,
         cwd=cwd if Path(cwd).is_relative_to(place.root) else str(place.root),
-        path=tuple(_import_path(project, place.root)),
+        path=() if subject.installed else _path(project, place.root, is_suite=is_suite),
         file=file if direct else "",
         module="" if in_folder else module,
         sources=tuple(sources),
@@ -234,7 +246,19 @@ def make_side(
         foreign=tuple(_foreign(place, other, project)),
         shared=tuple(sorted({str(Path(each).parent) if each.endswith(".py") else each for each in sources})),
         pycache=pycache,
+        installed=subject.installed,
+        recipe=_recipe(registered, {**params, **place.params}) if is_suite else "",
     )
+
+
+def _path(project: Project, root: Path, *, is_suite: bool) -> tuple[str, ...]:
+    """Folders to import from first. A suite's project may have its package right in its folder."""
+    return (*_import_path(project, root), *([str(root)] if is_suite else ()))
+
+
+def _recipe(registered: Registered, params: Mapping[str, Any]) -> str:
+    """How a worker makes the experiment, found out here: the suite's interpreter may lack what checks it."""
+    return marshal.dumps(fitted(registered, params), MARSHAL).hex()
 
 
 def moved(path: str, project: Project, root: Path) -> str:

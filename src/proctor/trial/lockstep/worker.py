@@ -47,7 +47,7 @@ def beside(name: str) -> Any:
 
 
 clocks_of = beside("clocks")
-Clocks, spin = clocks_of.Clocks, clocks_of.spin
+Clocks, clocks_for, spin = clocks_of.Clocks, clocks_of.clocks_for, clocks_of.spin
 Seeds = beside("seeds").Seeds
 
 
@@ -77,25 +77,33 @@ def read_order(orders: TextIO) -> dict[str, Any]:
 
 def serve(orders: TextIO, answer: Callable[..., None]) -> int:
     """The worker's life: 0 when all went well."""
-    phase, experiment, context = "load", None, None
+    phase, experiment, context, result = "load", None, None, {}
+
+    def work() -> None:
+        nonlocal phase, result
+        seeds.sow()
+        phase = "execute_once"
+        _first_call(experiment, context)
+        seeds.sow()
+        seeds.close()
+        stray = [] if job.get("installed") else strangers(job["root"], job["foreign"], job["shared"])
+        answer(ready=True, strangers=stray, recipe=recipe)
+        order = read_order(orders)
+        result = obey(order, experiment, context) if order else {}
+        phase = "teardown"
+
     try:
         job = read_order(orders)
         seeds = Seeds(job["seed"])
         seeds.watch()
         experiment, context, recipe = load(job, seeds)
         phase = "setup"
-        experiment.setup(context)
-        seeds.sow()
-        phase = "execute_once"
-        experiment.execute_once(context)
-        seeds.sow()
-        seeds.close()
-        stray = strangers(job["root"], job["foreign"], job["shared"])
-        answer(ready=True, strangers=stray, recipe=recipe)
-        order = read_order(orders)
-        result = obey(order, experiment.execute_once, context) if order else {}
-        phase = "teardown"
-        experiment.teardown(context)
+        if around := getattr(experiment, "around_measuring", None):
+            around(context, work)
+        else:
+            experiment.setup(context)
+            work()
+            experiment.teardown(context)
         answer(result=result)
     except AbandonedError:
         answer(abandoned=True)
@@ -107,6 +115,12 @@ def serve(orders: TextIO, answer: Callable[..., None]) -> int:
             _tear_down(experiment, context)
         return 1
     return 0
+
+
+def _first_call(experiment: Any, context: Any) -> None:
+    if prepare := getattr(experiment, "before_slot", None):
+        prepare(context)
+    experiment.execute_once(context)
 
 
 def load(job: dict[str, Any], seeds: Any) -> tuple[Any, Any, str]:
@@ -124,6 +138,7 @@ def load(job: dict[str, Any], seeds: Any) -> tuple[Any, Any, str]:
     context = ExperimentContext(
         run_id=job["run_id"], output_dir=run_dir, run_dir=run_dir, seed=job["seed"] % 2**32
     )
+    context.extras |= {"project": job["root"], "installed": job.get("installed", False)}
     return experiment, context, recipe
 
 
@@ -219,7 +234,7 @@ def _inside(file: str, folders: Iterable[str]) -> bool:
     return any(file.startswith(folder.rstrip("/") + "/") for folder in folders)
 
 
-def obey(order: dict[str, Any], call: Call, context: Any) -> dict[str, Any]:
+def obey(order: dict[str, Any], experiment: Any, context: Any) -> dict[str, Any]:
     """Carry out the one order after loading."""
     pinned = pin(order["cpu"])
     gc.collect()
@@ -227,7 +242,8 @@ def obey(order: dict[str, Any], call: Call, context: Any) -> dict[str, Any]:
         gc.freeze()
         gc.disable()
     work = probe if order["do"] == "probe" else take_turns
-    return {**work(call, context, order), "pinned": pinned}
+    notes = list(getattr(experiment, "reader_notes", ()))
+    return {**work(experiment, context, order), "pinned": pinned, "notes": notes}
 
 
 def pin(cpu: int | None) -> bool:
@@ -242,26 +258,27 @@ def pin(cpu: int | None) -> bool:
     return True
 
 
-def probe(call: Call, context: Any, order: dict[str, Any]) -> dict[str, Any]:
+def probe(experiment: Any, context: Any, order: dict[str, Any]) -> dict[str, Any]:
     """How many calls make a slot, and what a slot costs.
 
     A slot is measured in CPU time; code that mostly waits is measured in wall time, or it would never end.
     """
-    clocks, target_ns = Clocks(), order["slot_ns"]
+    call, clocks, target_ns = experiment.execute_once, clocks_for(experiment), order["slot_ns"]
+    fixed = getattr(experiment, "slot_calls", 0)
 
     def cost(loops: int, looks: int = 1) -> tuple[int, list[int]]:
         slot = min(clocks.slot(call, context, loops) for _ in range(looks))
         wall, cpu, waited = slot[0], slot[1], slot[5]
         return (cpu if cpu >= (wall - waited) / 2 else wall), slot
 
-    loops = 1
+    loops = fixed or 1
     spent, slot = cost(loops)
-    while spent < target_ns / 2 and loops < _MOST_LOOPS:
+    while not fixed and spent < target_ns / 2 and loops < _MOST_LOOPS:
         loops = min(_MOST_LOOPS, loops * 10, max(loops * 2, loops * target_ns // max(spent, 1)))
         spent, slot = cost(loops)
     if spent < _LOOKS * target_ns * 10:
         spent, slot = cost(loops, _LOOKS)
-    if loops > 1:
+    if loops > 1 and not fixed:
         loops = max(1, round(loops * target_ns / spent))
         spent, slot = cost(loops, _LOOKS)
     share = at_once(slot)
@@ -276,12 +293,13 @@ def at_once(slot: list[int]) -> float:
     return max(0.0, (cpu + waited - wall - _READING_NS) / max(cpu, 1))
 
 
-def take_turns(call: Call, context: Any, order: dict[str, Any]) -> dict[str, Any]:
+def take_turns(experiment: Any, context: Any, order: dict[str, Any]) -> dict[str, Any]:
     """Run my slots of the schedule, and hand the turn to the next worker."""
     me, schedule, loops = order["me"], order["schedule"], order["loops"] + order["extra_calls"]
     for fd in (order["my_turn"], *(turn for number, turn in enumerate(order["turns"]) if number != me)):
         os.set_inheritable(fd, False)
-    clocks, slowness = Clocks(), Slowness(order["spun_calls"], order["warmup"])
+    call, clocks = experiment.execute_once, clocks_for(experiment)
+    slowness = Slowness(order["spun_calls"], order["warmup"])
     slots: list[list[int]] = []
     collected = 0
     for step, owner in enumerate(schedule):

@@ -12,9 +12,9 @@ import time
 from itertools import repeat
 from time import perf_counter_ns, process_time_ns
 
-from proctor.experiments.base import ExperimentContext
 from proctor.trial.forkserver.page import PHASES
 from proctor.trial.point.calibrate import StopRule, WarmupRule, calibrate_loops
+from proctor.trial.point.context import PointContext
 from proctor.trial.point.instruments import InstrumentSet, read_end
 from proctor.trial.point.pace import LONGEST_SLOT_S, Pace
 from proctor.trial.point.values import Checker, RefusedError, describe_failure
@@ -22,10 +22,9 @@ from proctor.trial.point.values import Checker, RefusedError, describe_failure
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
-    from pathlib import Path
     from typing import Any
 
-    from proctor.experiments.base import Experiment
+    from proctor.experiments.base import Experiment, ExperimentContext
     from proctor.trial.forkserver.page import RowWriter, SharedPage
 
 CONSTRUCT, SETUP, WARMUP, EXECUTE, TEARDOWN, INSTRUMENT, END = map(PHASES.index, PHASES[1:8])
@@ -60,25 +59,6 @@ def time_calls(
     return result, wall_ns, cpu() - cpu_ns
 
 
-class PointContext(ExperimentContext):
-    """A context whose `run_dir` comes into being when it is first asked for: most points never do."""
-
-    __slots__ = ("_made",)
-
-    def __init__(self, **named: Any) -> None:
-        super().__init__(**named)
-        self._made = False
-
-    @property
-    def run_dir(self) -> Path:
-        """The folder for this parameter point alone."""
-        folder = super().run_dir
-        if not self._made:
-            folder.mkdir(parents=True, exist_ok=True)
-            self._made = True
-        return folder
-
-
 class Point:
     """One parameter point from construction to teardown. Every row and the report go through the writer."""
 
@@ -99,7 +79,7 @@ class Point:
             run_dir=request["run_dir"],
             seed=request["seed"] % 2**32,
             instruments=tuple(request["instrument_names"]),
-            extras={},
+            extras={"project": request["project"]} if request.get("project") else {},
         )
         self.instruments.context = self.context
         self.loops = 1
@@ -107,6 +87,8 @@ class Point:
         self.report: dict[str, Any] = {"notes": [], "phases_s": {}}
         self._collections = 0
         self._in_slots = 0
+        self._experiment: Experiment | None = None
+        self._prepare: Callable[[ExperimentContext], None] | None = None
 
     def run(self, make: Callable[[], Experiment], writer: RowWriter) -> None:
         """Setup, iterations, teardown. Teardown always runs once setup has begun."""
@@ -118,6 +100,10 @@ class Point:
         try:
             experiment = self._guarded("construct", CONSTRUCT, make)
             if experiment is None:
+                return
+            self._experiment = experiment
+            if experiment.around_measuring:
+                self._run_inside(experiment, experiment.around_measuring)
                 return
             try:
                 if self._guarded("setup", SETUP, lambda: experiment.setup(self.context) or True):
@@ -131,6 +117,40 @@ class Point:
             self.report["instruments"] = self.instruments.close()
             self.page.mark(END)
             self._send_report(before)
+
+    def _run_inside(
+        self, experiment: Experiment, around: Callable[[ExperimentContext, Callable[[], None]], None]
+    ) -> None:
+        """The same with an experiment that calls us: its setup ends where our work begins."""
+        began = ended = time.monotonic()
+        phase, escaped = "setup", list[BaseException]()
+
+        def work() -> None:
+            nonlocal phase, ended
+            self.writer.end_if_forked()
+            self.report["phases_s"]["setup"] = time.monotonic() - began
+            try:
+                self._measure(experiment)
+            except BaseException as error:
+                escaped.append(error)
+                raise
+            finally:
+                self._restore_gc()
+                phase, ended = "teardown", time.monotonic()
+                self.page.mark(TEARDOWN)
+
+        self.page.mark(SETUP)
+        try:
+            around(self.context, work)
+        except BaseException as error:  # noqa: BLE001 - as in `_guarded`
+            self.writer.end_if_forked()
+            if escaped:
+                raise escaped[0] from None
+            self.failures.append(describe_failure(phase, error))
+        finally:
+            self.writer.end_if_forked()
+            self.page.clear()
+            self.report["phases_s"][phase] = time.monotonic() - ended
 
     def _count_collection(self, phase: str, _: Mapping[str, int]) -> None:
         self._collections += phase == "start"
@@ -152,9 +172,10 @@ class Point:
 
     def _measure(self, experiment: Experiment) -> None:
         call = experiment.execute_once
+        self._prepare = experiment.before_slot
         began = time.monotonic()
         self._freeze_gc()
-        self._calibrate(call)
+        self._calibrate(call, experiment.slot_calls)
         self._warm_up(call)
         if self.loops > 1 or self.request["iterations"]["warmup"]:
             self._freeze_gc()
@@ -173,8 +194,8 @@ class Point:
         if self.request.get("samplers"):
             self.report.setdefault("ends", {})[name] = read_end()
 
-    def _calibrate(self, call: Callable[[Any], Any]) -> None:
-        asked = self.request["loops"]
+    def _calibrate(self, call: Callable[[Any], Any], fixed: int) -> None:
+        asked = fixed or self.request["loops"]
         if asked != "auto":
             self.loops = int(asked)
             return
@@ -182,6 +203,7 @@ class Point:
 
         def time_slot(loops: int) -> float:
             self._before_slot()
+            self._make_ready()
             self.page.mark(WARMUP, -1)
             wall_ns = time_calls(call, self.context, loops)[1]
             self.writer.end_if_forked()
@@ -208,6 +230,7 @@ class Point:
             self._before_slot()
             self.page.mark(WARMUP, index)
             try:
+                self._make_ready()
                 _, wall_ns, _ = time_calls(call, self.context, self.loops)
             except BaseException as error:  # noqa: BLE001 - as in every slot
                 self.writer.end_if_forked()
@@ -267,6 +290,11 @@ class Point:
         """One slot and its row. Instruments are entered last and left first: they see little but the code."""
         self.context.iteration_index = index
         self._before_slot()
+        try:
+            self._make_ready()
+        except BaseException as error:  # noqa: BLE001 - measured code may raise anything
+            self.writer.end_if_forked()
+            return self._failed(index, error)
         used = resource.getrusage(resource.RUSAGE_SELF)
         children = resource.getrusage(resource.RUSAGE_CHILDREN)
         collections = self._collections
@@ -312,6 +340,11 @@ class Point:
             return {"iteration": index, "error": text, "traceback": failure["traceback"]}
         return {"iteration": index, "error": text[:_SHORT_ERROR]}
 
+    def _make_ready(self) -> None:
+        """Let the experiment get ready for a slot; never timed."""
+        if self._prepare is not None:
+            self._prepare(self.context)
+
     def _before_slot(self) -> None:
         """With the collector off, cyclic garbage is collected here, between slots, when there is enough."""
         if self.request["gc"] == "disabled":
@@ -335,6 +368,7 @@ class Point:
 
     def _send_report(self, before: tuple[Any, Any]) -> None:
         self.report["failures"] = self.failures
+        self.report["notes"] += self._experiment.reader_notes if self._experiment else ()
         self.report["loops"] = self.loops
         self.report["not_finite"] = self.checker.not_finite
         self.report["used"] = [*map(tuple, before), *map(tuple, _used())]

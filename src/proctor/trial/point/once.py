@@ -33,13 +33,23 @@ def run(request: Mapping[str, Any]) -> None:
             run_dir=Path(folder),
             seed=request["seed"] % 2**32,
         )
-        experiment.setup(context)
-        try:
+        context.extras["project"] = request.get("project", "")
+
+        def work() -> None:
             gc.collect()
             gc.disable()
             for index in range(request["calls"]):
                 context.iteration_index = index
+                if experiment.before_slot:
+                    experiment.before_slot(context)
                 experiment.execute_once(context)
+
+        if experiment.around_measuring:
+            experiment.around_measuring(context, work)
+            return
+        experiment.setup(context)
+        try:
+            work()
         finally:
             experiment.teardown(context)
 

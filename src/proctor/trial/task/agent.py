@@ -8,8 +8,9 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Mapping, Sequence
-from contextlib import suppress
+from contextlib import AsyncExitStack, suppress
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Protocol, runtime_checkable
 
@@ -19,8 +20,8 @@ from proctor.agents.trajectory import Trajectory
 from proctor.errors import ProctorError, SandboxError, UsageError
 from proctor.model.plan import PlannedTrial
 from proctor.model.task import Step, Task
-from proctor.model.trial import Lease
 from proctor.sandbox.base import Root, Sandbox
+from proctor.trial.progress import LiveSteps
 from proctor.trial.task.prepare import TaskTrialPlan
 from proctor.trial.task.ready import starts_something
 from proctor.trial.task.sandboxes import sandbox_request, workdir_of
@@ -30,17 +31,19 @@ if TYPE_CHECKING:
     from proctor.trial.task_trial import TaskAttempt
 
 
-def begin_trajectory(
-    setting: TaskSetting, plan: TaskTrialPlan, trial: PlannedTrial, lease: Lease
-) -> Trajectory:
-    """An empty trajectory for one attempt."""
-    return Trajectory(
-        session_id=f"{setting.run_id}/{trial.key[:16]}/{lease.attempt}",
-        agent=plan.agent.name,
+def begin_trajectory(attempt: TaskAttempt) -> Trajectory:
+    """An empty trajectory for one attempt; of an agent with a model its steps are shown while it works."""
+    trial, agent = attempt.trial, attempt.plan.agent
+    trajectory = Trajectory(
+        session_id=f"{attempt.setting.run_id}/{trial.key[:16]}/{attempt.lease.attempt}",
+        agent=agent.name,
         # As planned: the agent itself knows its secrets, and may have made its version from them.
-        version=trial.agent_version or plan.agent.version,
+        version=trial.agent_version or agent.version,
         model=trial.model,
     )
+    if attempt.models.used:
+        trajectory.on_step = LiveSteps(attempt.folder, attempt.redactor).add
+    return trajectory
 
 
 def agent_context(
@@ -92,9 +95,14 @@ async def work(attempt: TaskAttempt, step: Step | None, access: ModelAccess) -> 
     )
     await check_program(agent, task, sandbox, model, context)
     attempt.trajectory.add("user", context.instruction)
+    opened = getattr(agent, "opened", None)
     try:
-        async with asyncio.timeout(context.timeout_s):
-            return await agent.run(task, sandbox, model, context)
+        async with AsyncExitStack() as stack:
+            working = partial(agent.run, task, sandbox, model, context)
+            if opened:  # what it sets up first is not its time
+                working = await stack.enter_async_context(opened(task, sandbox, model, context))
+            async with asyncio.timeout(context.timeout_s):
+                return await working()
     except TimeoutError as error:
         raise TimeoutError(f"{context.timeout_s:g}") from error
 

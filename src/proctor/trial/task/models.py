@@ -13,8 +13,15 @@ from contextlib import AbstractAsyncContextManager, AsyncExitStack
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from proctor.agents.base import Agent, AgentResult, AgentUnavailable, BudgetExhausted, ModelAccess
-from proctor.errors import LastingProviderError, ProctorError, ProviderError, SandboxError, TaskError
+from proctor.agents.base import API_NAMES, Agent, AgentResult, AgentUnavailable, BudgetExhausted, ModelAccess
+from proctor.errors import (
+    LastingProviderError,
+    ProctorError,
+    ProviderError,
+    SandboxError,
+    TaskError,
+    UsageError,
+)
 from proctor.model.plan import PlannedTrial
 from proctor.model.record import Artifact
 from proctor.model.trial import Lease
@@ -33,7 +40,7 @@ if TYPE_CHECKING:
 PORT = 41114
 """Where the gateway is inside sandboxes, if that is free: what agents tell of it stays the same."""
 TAPE = "tape.jsonl.zst"
-_ONLY_IF_ANY = frozenset({"unknown_usage", "unknown_cost", "lost"})
+_ONLY_IF_ANY = frozenset({"unknown_usage", "unknown_cost", "lost", "translated"})
 
 
 class RunBudgetSpent(ProctorError):  # noqa: N818 - says what happened
@@ -111,6 +118,7 @@ class AttemptModels:
             return await work(ModelAccess(model=self.trial.model))
         assert self.shared
         gateway = await self.shared.opened()
+        await self._prepare(gateway)
         spent = asyncio.Event()
         access = self._issue(gateway, spent, hosted_tools=hosted_tools)
         try:
@@ -127,6 +135,19 @@ class AttemptModels:
         if (word := self._word(access)) or result is None:
             raise word or BudgetExhausted(access.exhausted)
         return result
+
+    async def _prepare(self, gateway: Gateway) -> None:
+        from proctor.gateway.apis import Api
+
+        assert self.shared
+        assert self.trial.model
+        if self.shared.replay:
+            return
+        try:
+            apis = {Api(each) for each in getattr(self.agent, "apis", API_NAMES)}
+            await gateway.prepare(self.trial.model, apis)
+        except UsageError as error:
+            raise AgentUnavailable(str(error)) from error
 
     def _issue(self, gateway: Gateway, spent: asyncio.Event, *, hosted_tools: bool) -> Access:
         assert self.shared
@@ -169,6 +190,8 @@ class AttemptModels:
     async def _end(self, gateway: Gateway, access: Access) -> None:
         await gateway.end(access)
         self.calls += access.calls
+        if (count := sum(call.translated for call in access.calls)) and not access.replay:
+            self.notes.append(f"LiteLLM translated {count} calls between the agent's API and the provider's")
         if recorder := gateway.recorder(access):
             data = await asyncio.to_thread(recorder.compressed)
             self.tapes.append((tape_name(len(self.tapes)), data))
@@ -204,8 +227,8 @@ class AttemptModels:
         for call in self.calls:
             by_model[call.model].append(call)
         return {
-            **_sums(self.calls),
-            "models": {model: _sums(calls) for model, calls in sorted(by_model.items())},
+            **sums(self.calls),
+            "models": {model: sums(calls) for model, calls in sorted(by_model.items())},
         }
 
     def keep_tapes(self, collector: Collector, folder: Path) -> list[Artifact]:
@@ -213,7 +236,8 @@ class AttemptModels:
         return [collector.keep(folder, name, data) for name, data in self.tapes if name]
 
 
-def _sums(calls: Sequence[Call]) -> dict[str, Any]:
+def sums(calls: Sequence[Call]) -> dict[str, Any]:
+    """What some calls used; what is unknown is not there, and is counted."""
     from proctor.gateway.meter import Sums
 
     found = {

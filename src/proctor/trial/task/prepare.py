@@ -14,12 +14,13 @@ from proctor.errors import TaskError
 from proctor.model.canonical import canonical_json
 from proctor.model.plan import PlannedTrial
 from proctor.model.secret import resolved
-from proctor.model.spec import Spec, TaskEntry
+from proctor.model.spec import Criterion, JudgeSpec, Spec, TaskEntry
 from proctor.model.task import Task
 from proctor.spec.secrets import concealed
 from proctor.tasks.digest import task_digest
-from proctor.tasks.overrides import apply, check_overrides, load_overrides, merge
+from proctor.tasks.overrides import apply, check_overrides, load_overrides, merge, overlay_sources
 from proctor.tasks.read import read_runnable
+from proctor.trial.judge.criteria import check_scored, criteria_of
 from proctor.trial.task.workspace import Workspace, workspace_for
 
 
@@ -33,6 +34,9 @@ class TaskTrialPlan:
     workspace: Workspace
     env: Mapping[str, str] = field(default_factory=dict)
     """The run's own variables, beside the task's."""
+    judge: JudgeSpec | None = None
+    criteria: tuple[Criterion, ...] = ()
+    """What the judge scores."""
 
 
 class Preparation:
@@ -74,12 +78,15 @@ class Preparation:
             **own.get("environment_variables", {}),
         }
         task = apply(task, changed)
+        check_scored(task, entry.judge)
         places = (task.path, base) if own else (base, task.path)
         return TaskTrialPlan(
             task=task,
             agent=self._agent(trial, entry),
             workspace=workspace_for(task, changed, places[0], self.cache_dir),
             env={str(name): str(value) for name, value in variables.items()},
+            judge=entry.judge,
+            criteria=criteria_of(task, entry.judge) if entry.judge else (),
         )
 
     def _task(self, trial: PlannedTrial) -> Task:
@@ -127,16 +134,8 @@ def with_content(entry: TaskEntry, base_dir: Path) -> TaskEntry:
         return entry
     content, base = config_overrides(entry, base_dir)
     content, _ = concealed(content)
-    overlays = content.get("overlay_files")
-    if overlays:
-        values = overlays.values() if isinstance(overlays, dict) else [_source(row) for row in overlays]
-        digests = {str(value): _digest(base / str(value)) for value in values}
-        content = {**content, "overlay_digests": digests}
-    return replace(entry, overrides=content)
-
-
-def _source(row: Any) -> str:
-    return str(row.get("source", row.get("content"))) if isinstance(row, dict) else str(row)
+    digests = {name: _digest(place) for name, place in overlay_sources(content, base).items()}
+    return replace(entry, overrides={**content, "overlay_digests": digests} if digests else content)
 
 
 def _digest(path: Path) -> str:

@@ -11,6 +11,7 @@ from proctor.agents.trajectory import Trajectory
 from proctor.model.outcome import Outcome
 from proctor.model.record import AttemptRecord
 from proctor.sandbox.base import Limits, Root
+from proctor.trial.progress import LiveSteps
 
 if TYPE_CHECKING:
     from proctor.trial.task.models import AttemptModels
@@ -94,8 +95,12 @@ def build_record(attempt: TaskAttempt, started_at: float) -> AttemptRecord:
     files = attempt.setting.collector.write(
         attempt.folder, redactor, trajectory=redactor.whole(trajectory.to_json()), rubrics=attempt.rubrics
     )
+    if attempt.models.used:
+        (attempt.folder / LiveSteps.FILE).unlink(missing_ok=True)
+    series = attempt.resources.keep(attempt.setting.collector, attempt.folder)
     tapes = attempt.models.keep_tapes(attempt.setting.collector, attempt.folder)
     found = {"rewards": attempt.parts, "steps": attempt.steps, "rubrics": attempt.rubrics}
+    found |= {"judge": attempt.judge, "performance": attempt.performance}
     record = AttemptRecord(
         key=attempt.trial.key,
         number=attempt.lease.attempt,
@@ -108,7 +113,7 @@ def build_record(attempt: TaskAttempt, started_at: float) -> AttemptRecord:
         metrics={name: value for name, value in found.items() if value or name == "rewards"},
         ledger=attempt.ledger,
         usage=usage_of(attempt.usage, trajectory, attempt.models),
-        artifacts=(*attempt.state, *attempt.artifacts, *tapes, *files),
+        artifacts=(*attempt.state, *attempt.artifacts, *tapes, *files, *series),
         notes=tuple(attempt.notes),
         worker=attempt.setting.worker,
         image=image_of(attempt.root),

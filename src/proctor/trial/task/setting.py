@@ -38,6 +38,17 @@ class MakeRoot(Protocol):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class JudgeSetting:
+    """What the trials of a run share in which a judge is all that works."""
+
+    collector: Collector
+    redactor: Redactor
+    models: ModelGateway | None = None
+    worker: str = ""
+    clock: Callable[[], float] = time.time
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class TaskSetting:
     """What all trials of a run share."""
 
@@ -67,6 +78,8 @@ class TaskSetting:
     redactor: Redactor = field(init=False)
     starts: asyncio.Semaphore = field(default_factory=lambda: asyncio.Semaphore(STARTS))
     """Limits how many sandboxes start at the same time."""
+    measuring: asyncio.Lock = field(default_factory=asyncio.Lock)
+    """Held while the performance of a program is measured: two measurements would disturb each other."""
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "redactor", Redactor({**self.secrets, **self.given}))

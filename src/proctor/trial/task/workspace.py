@@ -6,17 +6,20 @@ import shlex
 import shutil
 import subprocess
 import tempfile
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from pathlib import Path
+from fnmatch import fnmatchcase
+from pathlib import Path, PurePosixPath
 from typing import Any
 
 from proctor.errors import SandboxError, TaskError
 from proctor.model.canonical import digest
 from proctor.model.task import Repository, Task
-from proctor.sandbox.base import Sandbox, end_processes, standing
+from proctor.sandbox.base import Root, Sandbox, end_processes, standing
 from proctor.tasks.overrides import additions, removals
 
+META = "tb_meta.json"
+"""Holds the tests of a prepared task."""
 _GIT_TIMEOUT_S = 600
 _LOGS = ("/logs/agent", "/logs/artifacts")
 """Folders that agents and tests expect; made without running anything inside."""
@@ -29,7 +32,14 @@ class Workspace:
     source: Path | None = None
     """A folder whose content is the workspace."""
     remove: tuple[str, ...] = ()
+    """Paths and patterns: `*`, `?` and `[…]` as in a shell, `**` for any depth."""
     add: tuple[tuple[str, bytes | Path], ...] = field(default=())
+    above: tuple[tuple[str, bytes | Path], ...] = field(default=())
+    """What is laid into the folder that the working folder is in."""
+    hide: tuple[str, ...] = ()
+    """What the agent must not find there: the task's own tests."""
+    replaces: bool = False
+    """Whether it takes the place of what the image has in the working folder."""
 
     async def lay_out(self, sandbox: Sandbox, workdir: str, *, made: bool = False) -> None:
         """Put everything in its place. `made`: the image already has the working folder."""
@@ -40,42 +50,121 @@ class Workspace:
             await _must(
                 sandbox, f"mkdir -p {shlex.quote(workdir)}", ("the working folder could not be created")
             )
+        if self.replaces:
+            await _must(sandbox, removal(workdir, ["*", ".[!.]*", "..?*"]), "files could not be removed")
         if self.source:
             await sandbox.upload(self.source, workdir)
         if self.remove:
-            targets = " ".join(shlex.quote(f"{workdir}/{path}") for path in self.remove)
-            await _must(sandbox, f"rm -rf -- {targets}", "files could not be removed")
-        if self.add:
-            with tempfile.TemporaryDirectory(prefix="proctor-add-") as scratch:
-                await self._add(sandbox, workdir, Path(scratch))
+            await _must(sandbox, removal(workdir, self.remove), "files could not be removed")
+        parent = str(PurePosixPath(workdir).parent)
+        await _add(sandbox, self.add, workdir)
+        await _add(sandbox, self.above, parent)
+        if self.hide:
+            await _must(sandbox, removal(parent, self.hide), "files could not be removed")
 
-    async def _add(self, sandbox: Sandbox, workdir: str, scratch: Path) -> None:
-        for target, content in self.add:
-            place = scratch / target
+
+async def lay_out(sandbox: Sandbox, workspace: Workspace, task: Task, root: Root, workdir: str) -> None:
+    """Put into a sandbox all that a task and its run add to the image."""
+    await workspace.lay_out(sandbox, workdir, made=workdir == root.workdir)
+    if loose := task.environment.loose_files:
+        await sandbox.upload(loose, workdir)
+
+
+async def _add(sandbox: Sandbox, files: Sequence[tuple[str, bytes | Path]], folder: str) -> None:
+    """Lay files over a folder. Links are copied as links: none is followed on this machine."""
+    if not files:
+        return
+    with tempfile.TemporaryDirectory(prefix="proctor-add-") as scratch:
+        for target, content in files:
+            place = Path(scratch, target)
             place.parent.mkdir(parents=True, exist_ok=True)
             if isinstance(content, bytes):
                 place.write_bytes(content)
             elif content.is_dir():
-                shutil.copytree(content, place, dirs_exist_ok=True)
+                shutil.copytree(content, place, symlinks=True, dirs_exist_ok=True)
             else:
-                shutil.copy2(content, place)
-        await sandbox.upload(scratch, workdir)
+                shutil.copy2(content, place, follow_symlinks=False)
+        await sandbox.upload(Path(scratch), folder)
+
+
+def removal(folder: str, patterns: Sequence[str]) -> str:
+    """The shell's line that removes what matches from a folder."""
+    lines = []
+    for pattern in patterns:
+        known = pattern.rstrip("/") or "."
+        if "**" in known:
+            flat = known.replace("**/", "").replace("**", "*")
+            paths = " -o ".join(f"-path {shlex.quote(start + flat)}" for start in ("./", "./*/"))
+            lines.append(
+                f"(cd {shlex.quote(folder)} && find . -depth \\( {paths} \\) -exec rm -rf -- {{}} +)"
+            )
+        elif any(each in known for each in "*?["):
+            each = 'case "${f##*/}" in .|..) ;; *) rm -rf -- "$f" || exit 1;; esac'
+            lines.append(f"for f in {_globbed(f'{folder}/{known}')}; do {each}; done")
+        else:
+            lines.append(f"rm -rf -- {shlex.quote(f'{folder}/{known}')}")
+    return " && ".join(lines)
+
+
+def _globbed(pattern: str) -> str:
+    """A pattern for the shell, in which nothing but wildcards means anything."""
+    return "".join(each if each in "*?[]" else shlex.quote(each) for each in pattern)
+
+
+def is_removed(path: str, patterns: Sequence[str]) -> bool:
+    """Whether one of the patterns removes a path, or a folder that it is in."""
+    parts = PurePosixPath(path).parts
+    return any(
+        _matches(parts[:length], pattern) for pattern in patterns for length in range(1, len(parts) + 1)
+    )
+
+
+def _matches(parts: Sequence[str], pattern: str) -> bool:
+    known = PurePosixPath(pattern.rstrip("/") or ".").parts
+    if "**" in pattern:
+        return fnmatchcase("/".join(parts), pattern.replace("**/", "*").replace("**", "*"))
+    if len(parts) != len(known):
+        return False
+    return all(
+        fnmatchcase(part, each) and (each.startswith(".") or not part.startswith("."))
+        for part, each in zip(parts, known, strict=True)
+    )
 
 
 async def _must(sandbox: Sandbox, script: str, what: str) -> None:
     result = await sandbox.exec(["/bin/sh", "-c", script], cwd="/", user="root", timeout_s=60)
+    if b"cannot run /bin/sh" in result.stderr:
+        raise TaskError("the image has no /bin/sh, which every task needs; use an image with a shell")
     if result.exit_code:
         raise SandboxError(f"{what}: {result.stderr.decode(errors='replace').strip()}")
 
 
 def workspace_for(task: Task, overrides: Mapping[str, Any], base: Path, cache_dir: Path) -> Workspace:
     """The workspace of a task under some overrides; a repository is fetched once per commit."""
-    source = None
-    if task.repository:
-        source = task.repository.path or fetch(task.repository, cache_dir)
-        if task.repository.subdir:
-            source = _below(source, task.repository.subdir)
-    return Workspace(source=source, remove=removals(overrides), add=tuple(additions(overrides, base)))
+    repository = task.repository
+    nested = bool(repository and repository.nested)
+    inside = additions(overrides, base, ("inject_files", "overlay_repo_files"))
+    above = additions(overrides, base, ("overlay_files",))
+    own: list[tuple[str, bytes | Path]] = []
+    if nested and (folder := task.path / "overlay_files").is_dir():
+        own = [(each.name, each) for each in sorted(folder.iterdir()) if each.name != META]
+    if repository and (folder := task.path / "overlay_repo_files").is_dir():
+        inside.insert(0, ("", folder))
+    return Workspace(
+        source=_source(repository, cache_dir) if repository else None,
+        remove=removals(overrides),
+        add=tuple(inside if nested else [*inside, *above]),
+        above=tuple([*own, *above] if nested else []),
+        hide=(META,) if nested else (),
+        replaces=nested and "repo" in overrides,
+    )
+
+
+def _source(repository: Repository, cache_dir: Path) -> Path | None:
+    if repository.in_image:
+        return None
+    source = repository.path or fetch(repository, cache_dir)
+    return _below(source, repository.subdir) if repository.subdir else source
 
 
 def commits(task: Task) -> dict[str, str]:
@@ -102,7 +191,7 @@ def fetch(repository: Repository, cache_dir: Path) -> Path:
         _git("clone", "--quiet", "--no-checkout", "--", repository.git_url, str(scratch))
         if repository.sparse_checkout:
             _git("-C", str(scratch), "sparse-checkout", "set", "--", *repository.sparse_checkout)
-        commit = repository.start_commit_sha or repository.branch or "HEAD"
+        commit = repository.start_commit_sha.replace("HEAD", "") or repository.branch or "HEAD"
         _git("-C", str(scratch), "checkout", "--quiet", commit)
         try:
             scratch.rename(target)

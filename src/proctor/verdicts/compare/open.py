@@ -43,13 +43,15 @@ def open_side(
         return from_store(store, info.id, with_spent(info, metrics, also))
 
 
-def usual_noise(a: ResultSet, b: ResultSet, metrics: tuple[str, ...], settings: Settings) -> dict[str, Noise]:
+def usual_noise(
+    a: ResultSet, b: ResultSet, metrics: tuple[str, ...], settings: Settings, *, project: str | None = None
+) -> dict[str, Noise]:
     """How much each metric moves from run to run, where earlier runs of the same code tell."""
     times = [metric for metric in metrics if is_time(metric)]
     if not times:
         return {}
     with open_store(settings.store_url, create=False) as store:
-        found = {metric: noise_from_store(store, a, b, metric) for metric in times}
+        found = {metric: noise_from_store(store, a, b, metric, project=project) for metric in times}
     return {metric: noise for metric, noise in found.items() if noise}
 
 
@@ -81,10 +83,34 @@ def compare_refs(
     return found, a, b
 
 
-def noise_from_store(store: Store, a: ResultSet, b: ResultSet, metric: str) -> Noise | None:
+def compare_stored(
+    store: Store,
+    runs: tuple[str, str],
+    *,
+    metrics: tuple[str, ...] = (),
+    also: tuple[str, ...] = (),
+    margin: float | None = None,
+    these_tasks: bool | None = None,
+    project: str | None = None,
+) -> tuple[Comparison, ResultSet, ResultSet]:
+    """As `compare_refs` for two runs of an open store, by their ids; files are not looked at."""
+    a, b = (from_store(store, run, with_spent(store.run(run), metrics, also)) for run in runs)
+    wanted = metrics or (a.metric,)
+    times = {
+        metric: noise_from_store(store, a, b, metric, project=project) for metric in wanted if is_time(metric)
+    }
+    noise = {metric: each for metric, each in times.items() if each}
+    found = compare(a, b, metrics=wanted, margin=margin, noise=noise, these_tasks=these_tasks)
+    return found, a, b
+
+
+def noise_from_store(
+    store: Store, a: ResultSet, b: ResultSet, metric: str, *, project: str | None = None
+) -> Noise | None:
     """Noise from runs of the same name with points of the same key; None when there are too few.
 
-    The two runs that are being compared are left out: their difference is the question.
+    The two runs that are being compared are left out: their difference is the question. `project`: only runs
+    of it count.
     """
     keys = {point.key for side in (a, b) for point in side.points if point.key}
     if not keys:
@@ -92,7 +118,7 @@ def noise_from_store(store: Store, a: ResultSet, b: ResultSet, metric: str) -> N
     found: dict[str, list[float]] = {}
     runs = attempts = 0
     for name in sorted({side.name for side in (a, b) if side.name}):
-        for brief in store.runs(name=name, limit=MAX_RUNS):
+        for brief in store.runs(name=name, limit=MAX_RUNS, project=project):
             # A name with an asterisk matches others too.
             if brief.name != name or brief.id in {a.run_id, b.run_id}:
                 continue

@@ -70,10 +70,18 @@ def _record(document: Mapping[str, Any], key: str) -> AttemptRecord:
         failure=_failure(failure) if failure else None,
         phases_s=_mapping(document.get("phases_s")),
         metrics=_mapping(document.get("metrics")),
-        iterations=tuple(_mapping(row) for row in document["iteration_metrics"]),
+        iterations=tuple(_row(_mapping(row)) for row in document["iteration_metrics"]),
         ledger=_mapping(document.get("ledger")),
         usage=_mapping(document.get("usage")),
         image=_mapping(document.get("image")),
+    )
+
+
+def _row(found: Mapping[str, Any]) -> Mapping[str, Any]:
+    """One iteration; older files have its metrics one level deeper."""
+    inner = _mapping(found.get("metrics"))
+    return (
+        {**inner, **{name: value for name, value in found.items() if name != "metrics"}} if inner else found
     )
 
 

@@ -107,11 +107,17 @@ def open_baseline(
 
 
 def judge(
-    run: GateInput, rules: RuleSet, baseline: ComparedWith, settings: Settings, *, seed: int = 0
+    run: GateInput,
+    rules: RuleSet,
+    baseline: ComparedWith,
+    settings: Settings,
+    *,
+    seed: int = 0,
+    project: str | None = None,
 ) -> GateResult:
-    """The verdict on the run, compared with its baseline."""
+    """The verdict on the run, compared with its baseline; with a `project` only its runs tell the noise."""
     before = baseline.run
-    noise = _noise(run, before, rules, settings) if before else {}
+    noise = _noise(run, before, rules, settings, project) if before else {}
     found = evaluate(rules, run, before, held_against=baseline.label, noise=noise, seed=seed)
     if before and before.results.run_id and before.results.run_id == run.results.run_id:
         found = replace(found, warnings=("the baseline is this run itself", *found.warnings))
@@ -143,5 +149,7 @@ def comparison_behind(
     )
 
 
-def _noise(run: GateInput, baseline: GateInput, rules: RuleSet, settings: Settings) -> dict[str, Noise]:
-    return usual_noise(baseline.results, run.results, rules.metrics, settings)
+def _noise(
+    run: GateInput, baseline: GateInput, rules: RuleSet, settings: Settings, project: str | None = None
+) -> dict[str, Noise]:
+    return usual_noise(baseline.results, run.results, rules.metrics, settings, project=project)

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from typing import TYPE_CHECKING
 
-from proctor.errors import UsageError
+from proctor.errors import NotFoundError, UsageError
 from proctor.model.facts import Facts, differences, run_facts
 from proctor.model.trial import RunStatus
 from proctor.runfolder.read import metric_of
@@ -22,9 +22,21 @@ MOST_BROKEN = 0.2
 """A run with a larger share of infrastructure or provider errors is left out of the statistics."""
 
 
-def collect(store: Store, series: str, *, metric: str = "", last: int = LAST_RUNS, only: str = "") -> History:
-    """The history of a series: a run's name, or any run of it. `only`: lines whose name has this text."""
-    briefs = _runs(store, series, last)
+def collect(
+    store: Store,
+    series: str,
+    *,
+    metric: str = "",
+    last: int = LAST_RUNS,
+    only: str = "",
+    project: str | None = None,
+    among: Collection[str] | None = None,
+) -> History:
+    """The history of a series: a run's name, or any run of it. `only`: lines whose name has this text.
+
+    `project`: only runs of it. `among`: of these runs alone, by id; some of the series must be among them.
+    """
+    briefs = [run for run in _runs(store, series, last, project) if among is None or run.id in among]
     newest = briefs[-1]
     if metric in SHARES and newest.kind != "task":
         raise UsageError(f"{newest.name} is a series of experiments: it has times and no rewards")
@@ -73,13 +85,19 @@ def _lines(readings: Sequence[Reading], metric: str) -> list[Line]:
     ]
 
 
-def _runs(store: Store, series: str, last: int) -> list[RunInfo]:
+def _runs(store: Store, series: str, last: int, project: str | None) -> list[RunInfo]:
     """The newest runs of that name, oldest first."""
-    found = [run for run in store.runs(name=series, limit=last) if run.name == series]
+    found = _named(store, series, last, project)
     if not found:
-        name = store.run(series).name
-        found = [run for run in store.runs(name=name, limit=last) if run.name == name]
+        run = store.service.ownership.find(series, project) if project is not None else None
+        if project is not None and run is None:
+            raise NotFoundError(f"no runs named '{series}' in your project")
+        found = _named(store, store.run(run or series).name, last, project)
     return found[::-1]
+
+
+def _named(store: Store, name: str, last: int, project: str | None) -> list[RunInfo]:
+    return [run for run in store.runs(name=name, limit=last, project=project) if run.name == name]
 
 
 def _left_out(info: RunInfo, kind: str, broken: int) -> str:

@@ -12,17 +12,24 @@ from proctor.model.describe import describe
 from proctor.model.place import attempt_folder
 from proctor.model.plan import PlannedTrial
 from proctor.model.record import SCHEMA_VERSION, Failure
+from proctor.model.rubrics import judge_of, judge_score, unit_score
 from proctor.runfolder.read import RunData, TrialResult
+from proctor.verdicts.rollouts.judging import JudgedArm, judging
+from proctor.verdicts.rollouts.performance import MeasuredArm, gain_fields, performance
 from proctor.verdicts.rollouts.scores import ArmScore, described, middle, phases, rollouts
 from proctor.verdicts.rollouts.table import LEDGER, USAGE, Cell, Row
 
 
 def arms(data: RunData) -> list[dict[str, Any]]:
     """One object per agent, model and swept variables."""
-    return [_arm(each) for each in rollouts(data).arms]
+    judged = {each.arm.arm: {"judge": _judged(each)} for each in judging(data)}
+    measured = {each.arm.arm: {"performance": _measured(each)} for each in performance(data)}
+    return [
+        _arm(each, {**judged.get(each.arm, {}), **measured.get(each.arm, {})}) for each in rollouts(data).arms
+    ]
 
 
-def _arm(arm: ArmScore) -> dict[str, Any]:
+def _arm(arm: ArmScore, more: dict[str, Any]) -> dict[str, Any]:
     return {
         "agent": arm.arm.agent,
         "model": arm.arm.model,
@@ -46,7 +53,36 @@ def _arm(arm: ArmScore) -> dict[str, Any]:
         "ledger": described({name: arm.use.ledger[name] for name in LEDGER if name in arm.use.ledger}),
         **({"ledger_unknown": arm.use.unknown} if arm.use.unknown else {}),
         "usage": arm.use.totals,
+        **more,
         "by_task": [_cell(cell, arm) for cell in arm.cells],
+    }
+
+
+def _judged(each: JudgedArm) -> dict[str, Any]:
+    return {
+        "models": list(each.models),
+        "prompts": list(each.prompts),
+        "decides": each.decides,
+        "judged": each.judged,
+        "missing": each.missing,
+        "reasons": dict(each.reasons),
+        "votes": dict(each.votes),
+        "unit_score": _score(each.unit),
+        "judge_score": _score(each.judge),
+        "agreement": _score(each.agreement),
+        "agreement_with_tests": _score(each.with_tests),
+        "usage": dict(each.usage),
+    }
+
+
+def _measured(each: MeasuredArm) -> dict[str, Any]:
+    return {
+        "rollouts": each.rollouts,
+        "measured": each.measured,
+        "inconclusive": each.inconclusive,
+        "place": list(each.ranks),
+        "reward": _score(each.reward),
+        **gain_fields(each.gain),
     }
 
 
@@ -181,6 +217,11 @@ def trial_row(trial: TrialResult, run_id: str) -> dict[str, Any]:
         "blame": trial.outcome.blame.value if trial.outcome else None,
         "reward": record.reward if record else None,
         **({"suspect": True} if record and record.suspect else {}),
+        **(
+            {"unit_score": unit_score(record), "judge_score": judge_score(record)}
+            if record and judge_of(record)
+            else {}
+        ),
         "attempts": len(trial.attempts),
         "started_at": record.started_at if record else None,
         "duration_s": record.took_s if record else None,

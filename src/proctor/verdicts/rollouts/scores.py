@@ -81,7 +81,11 @@ class Rollouts:
 @once
 def rollouts(data: RunData) -> Rollouts:
     """The numbers of a run of task trials."""
-    table = arrange(data)
+    return scored(arrange(data))
+
+
+def scored(table: Table) -> Rollouts:
+    """The numbers of a table of rollouts."""
     arms = tuple(_score(arm, tuple(table.of(arm))) for arm in table.arms)
     known = [{at.k for at, _ in arm.curve} for arm in arms if arm.scored]
     return Rollouts(table, arms, max(set.intersection(*known), default=0) if known else 0)

@@ -212,10 +212,10 @@ def arrange(data: RunData) -> Table:
     made_arms = dict(zip(arms, _arms(arms, varying), strict=True))
     made_rows = dict(zip(rows, _rows(rows), strict=True))
     placed = {
-        (made_rows[row], made_arms[arm]): _cell(made_rows[row], made_arms[arm], tally, data.trials)
+        (made_rows[row], made_arms[arm]): cell_of(made_rows[row], made_arms[arm], tally, data.trials)
         for (row, arm), tally in cells.items()
     }
-    return Table(_by_success(list(made_rows.values()), placed), tuple(made_arms.values()), placed)
+    return Table(by_success(list(made_rows.values()), placed), tuple(made_arms.values()), placed)
 
 
 def _kinds(trials: Iterable[TrialResult]) -> list[tuple[PlannedTrial, Tally]]:
@@ -231,7 +231,8 @@ def _kinds(trials: Iterable[TrialResult]) -> list[tuple[PlannedTrial, Tally]]:
     return list(known.values())
 
 
-def _cell(row: Row, arm: Arm, tally: Tally, trials: Sequence[TrialResult]) -> Cell:
+def cell_of(row: Row, arm: Arm, tally: Tally, trials: Sequence[TrialResult]) -> Cell:
+    """What a tally comes to, in order of rollout."""
     order = sorted(range(len(tally.places)), key=tally.order.__getitem__)
     outcomes = tuple([tally.outcomes[at] for at in order])
     rewards = tuple([reward for at in order if (reward := tally.rewards[at]) is not None])
@@ -298,7 +299,8 @@ def _rows(found: Mapping[str, PlannedTrial]) -> list[Row]:
     ]
 
 
-def _by_success(rows: list[Row], cells: Mapping[tuple[Row, Arm], Cell]) -> tuple[Row, ...]:
+def by_success(rows: Sequence[Row], cells: Mapping[tuple[Row, Arm], Cell]) -> tuple[Row, ...]:
+    """The tasks, those that most rollouts pass first."""
     passed = dict.fromkeys(rows, 0)
     scored = dict.fromkeys(rows, 0)
     for (row, _), cell in cells.items():

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
 from proctor.model.outcome import Outcome
-from proctor.model.run import HOST_ROOT
+from proctor.model.run import HOST_ROOT, RunInfo
 from proctor.model.trial import RunStatus
 from proctor.quantity import MISSING, show, significant, span
 from proctor.runfolder.read import RunData, TrialResult, metric_of, once
@@ -91,23 +91,27 @@ def ratio_text(trial: TrialResult, best: TrialResult, metric: str) -> str:
 @once
 def headline(data: RunData) -> str:
     """One sentence: what was measured and what came out; before it, on what, if that is not usual."""
-    return f"{HOST_ROOT.capitalize()}. {_sentence(data)}" if data.info.host_root else _sentence(data)
-
-
-def _sentence(data: RunData) -> str:
     seen = survey(data)
-    finished, total = seen.finished, seen.total
-    if not finished:
-        return f"Nothing of {data.info.name} has been measured yet: no trial of {total} has a result."
-    if data.info.kind == "experiment":
-        text = _measured(data, seen)
-    else:
-        from proctor.verdicts.rollouts.scores import rollouts
-        from proctor.verdicts.rollouts.words import headline as said
 
-        text = said(rollouts(data))
-    if data.info.status in {RunStatus.INTERRUPTED, RunStatus.CANCELLED, RunStatus.RUNNING}:
-        text += f" The run is {data.info.status.value}: {finished} of {total} trials have a result."
+    def said() -> str:
+        if data.info.kind == "experiment":
+            return _measured(data, seen)
+        from proctor.verdicts.rollouts.scores import rollouts
+        from proctor.verdicts.rollouts.words import headline as said_of
+
+        return said_of(rollouts(data))
+
+    return sentence(data.info, said, finished=seen.finished, total=seen.total)
+
+
+def sentence(info: RunInfo, said: Callable[[], str], *, finished: int, total: int) -> str:
+    """What was said of the results, with how far the run has come and on what it was made."""
+    host = f"{HOST_ROOT.capitalize()}. " if info.host_root else ""
+    if not finished:
+        return f"{host}Nothing of {info.name} has been measured yet: no trial of {total} has a result."
+    text = host + said()
+    if info.status in {RunStatus.INTERRUPTED, RunStatus.CANCELLED, RunStatus.RUNNING}:
+        text += f" The run is {info.status.value}: {finished} of {total} trials have a result."
     elif finished < total:
         text += f" {total - finished} of {total} trials have no result."
     return text

@@ -41,10 +41,13 @@ def summary(data: RunData) -> dict[str, Any]:
     }
     if info.kind == "task":
         from proctor.verdicts.rollouts import document as rolled_out
+        from proctor.verdicts.rollouts import performance
         from proctor.verdicts.rollouts.evidence import evidence
 
         document["score"] = rolled_out.overview(data)
         document["arms"] = rolled_out.arms(data)
+        if measured := performance.overview(data):
+            document["performance"] = measured
         document["suspects"] = seen.suspects
         document["images"] = [each.to_mapping() for each in evidence(data).images]
     return document

@@ -85,12 +85,12 @@ async def _state(attempt: TaskAttempt) -> Path | None:
     """The state that is kept, or a copy that is not: the kept one is smaller, and has no secrets."""
     if (known := attempt.state_file()) is not None:
         return known
-    whole = _scratch(attempt, _WHOLE)
+    whole = scratch(attempt, _WHOLE)
     saved = await cast("KeepsState", attempt.sandbox).save_state(whole, max_bytes=MAX_LARGE_BYTES)
     return whole if saved else None
 
 
-def _scratch(attempt: TaskAttempt, name: str) -> Path:
+def scratch(attempt: TaskAttempt, name: str) -> Path:
     """A file for as long as the attempt; outside of the run folder where it may hold secrets."""
     if attempt.scratch is None:
         attempt.folder.mkdir(parents=True, exist_ok=True)
@@ -142,18 +142,29 @@ def _reason(again: Mapping[str, Any], second: Verdict | None, problem: str) -> s
     return f"the reward was {first:g} with changed system files and {second.reward:g} without them ({files})"
 
 
+async def clean_state(attempt: TaskAttempt, found: SystemChanges) -> Path | None:
+    """The agent's state less the changes that can help a verdict; None when more changed than can be seen.
+
+    `found` is what `look` said of it.
+    """
+    if _UNSEEN in found.undone:
+        return None
+    state = attempt.state_file() or scratch(attempt, _WHOLE)
+    clean = scratch(attempt, _CLEAN)
+    await asyncio.to_thread(write_clean, state, clean, found.undone)
+    return clean
+
+
 async def _second(
     attempt: TaskAttempt, found: SystemChanges, step: Step | None, policy: Policy
 ) -> tuple[Verdict | None, str]:
     """The second verdict, or why there is none."""
     if attempt.root is None or attempt.root.compose:
         return None, "the services beside it hold a state that cannot be made again"
-    if _UNSEEN in found.undone:
+    clean = await clean_state(attempt, found)
+    if clean is None:
         return None, f"{_NOT_CONFIRMED}: {_UNSEEN.why}"
-    state = attempt.state_file() or _scratch(attempt, _WHOLE)
-    clean = _scratch(attempt, _CLEAN)
     attempt.logs.write(LOG, b"== judged again, without changed system files\n")
-    await asyncio.to_thread(write_clean, state, clean, found.undone)
     suffix = attempt.sandbox_name("again", step)
     request = attempt.request(attempt.root, suffix=suffix, state=clean, policy=policy)
     sandbox = attempt.setting.backend.sandbox(request)

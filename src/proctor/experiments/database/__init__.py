@@ -1,0 +1,1 @@
+"""Experiments on SQLite: pragmas, where a log is kept, and where its time goes."""

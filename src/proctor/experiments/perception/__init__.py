@@ -1,0 +1,1 @@
+"""Experiments on what agents see: throughput, stages, and the price of storage and interpolation."""

@@ -1,0 +1,1 @@
+"""Harbor beside Proctor: its agents in our sandboxes, and its environments as sandboxes of ours."""

@@ -1,0 +1,1 @@
+"""The service: the REST API, what executes submitted runs, and the page."""

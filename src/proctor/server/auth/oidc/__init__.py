@@ -1,0 +1,1 @@
+"""Signing in through an OpenID Connect issuer: authorization code with PKCE."""

@@ -1,0 +1,60 @@
+"""The engine's process: `python -m proctor.server.engine`. Its server is at the other end of its input.
+
+A line on the input wakes it, the end of the input ends it: so it never outlives its server.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import os
+import signal
+import sys
+
+from proctor.errors import ProctorError
+from proctor.processes import allow_open_files
+from proctor.server.auth.vault import VARIABLE, open_vault
+from proctor.server.engine.engine import Engine
+from proctor.server.tracing.tracing import HEADERS, open_tracing
+from proctor.settings import load_settings
+
+
+async def _run(total: int) -> None:
+    settings = load_settings()
+    vault = open_vault(settings)
+    os.environ.pop(VARIABLE, None)  # experiments see the environment
+    tracing = open_tracing(settings, "engine")
+    for name in (*HEADERS, "PROCTOR_OIDC_CLIENT_SECRET"):
+        os.environ.pop(name, None)
+    engine = Engine(settings, vault, total, tracing=tracing)
+    loop = asyncio.get_running_loop()
+    for each in (signal.SIGTERM, signal.SIGINT):
+        loop.add_signal_handler(each, lambda: engine.stop.request(times=2))
+
+    def heard() -> None:
+        if os.read(sys.stdin.fileno(), 4096):
+            engine.woken.set()
+        else:
+            loop.remove_reader(sys.stdin.fileno())
+            engine.stop.request(times=2)
+
+    loop.add_reader(sys.stdin.fileno(), heard)
+    await engine.run()
+    if tracing:
+        tracing.close()
+
+
+def main() -> int:
+    """Execute runs until the server ends."""
+    logging.basicConfig(level=logging.WARNING, format="%(asctime)s %(name)s %(levelname)s: %(message)s")
+    allow_open_files()
+    try:
+        asyncio.run(_run(int(sys.argv[1])))
+    except ProctorError as error:
+        logging.getLogger("proctor.engine").error("%s", error)  # noqa: TRY400 - a sentence is enough
+        return int(error.exit_code)
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

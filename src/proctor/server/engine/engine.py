@@ -1,0 +1,228 @@
+"""The engine: executes queued runs of the store, several at a time, until it is told to stop.
+
+It keeps nothing that a restart would lose: the queue is in the store, and a run that was cut off goes on
+where its lease ended. Told to stop, it ends what runs at once; the attempts are kept as cancelled, and their
+trials are done when the next engine goes on.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import os
+from collections.abc import Collection, Mapping
+from contextlib import suppress
+from dataclasses import dataclass, field, replace
+from functools import partial
+from time import monotonic
+from typing import NamedTuple
+
+from proctor.engine.base import Executor
+from proctor.engine.stop import Stop
+from proctor.errors import NotFoundError, ProctorError, RunHeldError, StoreError
+from proctor.model.plan import PlannedTrial
+from proctor.model.trial import Lease, RunStatus
+from proctor.runs.backends import SharedBackends
+from proctor.runs.executors import WorkerContext, kind_of
+from proctor.runs.running import ReadyRun, execute, reopen
+from proctor.server.auth.vault import Vault, environ_of
+from proctor.server.engine.choice import choose
+from proctor.server.engine.slots import InTurn, Slots
+from proctor.server.tracing.tracing import Tracing
+from proctor.settings import Settings
+from proctor.store.open import open_store
+from proctor.store.service.queue import Queued
+from proctor.store.store import Store
+
+_log = logging.getLogger("proctor.engine")
+
+HELD_BACK = "the other trials are held back"
+"""Why a run stops of which only one trial was asked for: no failure."""
+QUOTAS_S = 5.0
+"""How often to look at what projects have spent."""
+POLL_S = 0.5
+"""How often to look for runs; the server wakes the engine when it has one."""
+
+
+class _Silent:
+    """Listens to a worker: the page reads what happens from the store."""
+
+    def started(self, trial: PlannedTrial, lease: Lease) -> None:
+        """Nothing to do."""
+
+    def ended(self, *_: object) -> None:
+        """Nothing to do."""
+
+
+class Active(NamedTuple):
+    """A run that is being executed."""
+
+    queued: Queued
+    stop: Stop
+    task: asyncio.Task[None]
+
+
+@dataclass(slots=True)
+class Engine:
+    """One process that executes queued runs."""
+
+    settings: Settings
+    vault: Vault
+    total: int
+    """Trials at a time, over all runs."""
+    environ: Mapping[str, str] = field(default_factory=lambda: os.environ, repr=False)
+    stop: Stop = field(default_factory=Stop)
+    woken: asyncio.Event = field(default_factory=asyncio.Event)
+    backends: SharedBackends = field(default_factory=SharedBackends)
+    tracing: Tracing | None = None
+    _active: dict[str, Active] = field(default_factory=dict)
+    _quotas_at: float = 0.0
+    _held: dict[str, float] = field(default_factory=dict)
+    """Runs that another process executes, and when to look again."""
+
+    async def run(self) -> None:
+        """Return when asked to stop and everything is saved."""
+        slots = Slots(self.total)
+        with open_store(self.settings.store_url) as store:
+            stopping = asyncio.create_task(self.stop.changed())
+            while not self.stop.draining:
+                with suppress(StoreError):
+                    await self._look(store)
+                    await self._begin(store, slots)
+                waking = asyncio.create_task(self.woken.wait())
+                await asyncio.wait({waking, stopping}, timeout=POLL_S, return_when=asyncio.FIRST_COMPLETED)
+                waking.cancel()
+                self.woken.clear()
+            stopping.cancel()
+            for active in self._active.values():
+                active.stop.request(times=2)
+            tasks = [active.task for active in self._active.values()]
+            await asyncio.gather(*tasks, return_exceptions=True)
+            await self.backends.close()
+
+    async def _look(self, store: Store) -> None:
+        """Stop what is not to be executed any more; what runs of it is finished."""
+        if not self._active:
+            return
+        reasons = await asyncio.to_thread(self._reasons, store, dict(self._active))
+        for run_id, reason in reasons.items():
+            if run_id in self._active and not (stop := self._active[run_id][1]).draining:
+                stop.drain(reason)
+
+    def _reasons(self, store: Store, active: Mapping[str, Active]) -> dict[str, str]:
+        """The runs to stop, each with the reason; empty: a person asked for it."""
+        wanted = store.service.queue.wanted(active)
+        held = store.service.rollouts.only_held(active)
+        spent = self._overspent(store, {each.queued.project for each in active.values()})
+        found = {
+            run_id: spent[each.queued.project]
+            for run_id, each in active.items()
+            if each.queued.project in spent
+        }
+        found |= dict.fromkeys(held, HELD_BACK)
+        return found | {run_id: "" for run_id in active if run_id not in wanted}
+
+    def _overspent(self, store: Store, projects: Collection[str]) -> dict[str, str]:
+        """Projects that have spent what they may spend in a day; looked at now and then."""
+        if monotonic() < self._quotas_at:
+            return {}
+        self._quotas_at = monotonic() + QUOTAS_S
+        accounts = store.service.accounts
+        found = {}
+        for project in projects:
+            limit = accounts.project(project).day_usd
+            if limit is not None and accounts.spent_today_usd(project) >= limit:
+                found[project] = f"the project '{project}' has spent its ${limit:.2f} of today"
+        return found
+
+    async def _begin(self, store: Store, slots: Slots) -> None:
+        now = asyncio.get_running_loop().time()
+        self._held = {run: at for run, at in self._held.items() if at > now}
+        waiting = [
+            each
+            for each in await asyncio.to_thread(store.service.queue.waiting)
+            if each.run_id not in self._held
+        ]
+        for each in choose(waiting, [active.queued for active in self._active.values()], self.total):
+            stop = Stop()
+            task = asyncio.create_task(self._carry_out(each, stop, slots))
+            self._active[each.run_id] = Active(each, stop, task)
+            task.add_done_callback(partial(self._ended, each.run_id))
+
+    def _ended(self, run_id: str, _: asyncio.Task[None]) -> None:
+        self._active.pop(run_id, None)
+        self.woken.set()
+
+    async def _carry_out(self, queued: Queued, stop: Stop, slots: Slots) -> None:
+        """Execute one run; whatever stops it is written to its place in the queue."""
+        try:
+            status = await self._execute(queued, stop, slots)
+        except RunHeldError:
+            self._held[queued.run_id] = asyncio.get_running_loop().time() + 2.0
+        except NotFoundError:
+            _log.info("run %s was deleted", queued.run_id)
+        except ProctorError as error:
+            await asyncio.to_thread(self._give_up, queued, str(error))
+        except Exception as error:  # noqa: BLE001 - one run must not end the others; it is told in the queue
+            _log.exception("run %s", queued.run_id)
+            await asyncio.to_thread(self._give_up, queued, f"{type(error).__name__}: {error}")
+        else:
+            over = status in {RunStatus.DONE, RunStatus.CANCELLED} or bool(stop.reason)
+            if status is RunStatus.DONE:
+                await asyncio.to_thread(self._judge, queued)
+            if over:
+                await asyncio.to_thread(self._leave_queue, queued, stop.reason)
+
+    async def _execute(self, queued: Queued, stop: Stop, slots: Slots) -> RunStatus:
+        run = await asyncio.to_thread(self._ready, queued)
+
+        def in_turn(ready: ReadyRun, context: WorkerContext) -> Executor:
+            shared = replace(context, backends=self.backends)
+            return InTurn(kind_of(ready).open(ready, shared), slots, queued.owner)
+
+        parallel = min(self.total, queued.parallel or run.spec.parallel)
+        traced = self.tracing.run(queued.run_id, project=queued.project) if self.tracing else None
+        status, problem = "", "it was cut off"
+        try:
+            found = await execute(
+                run,
+                listener=traced or _Silent(),
+                stop=stop,
+                parallel=1 if queued.alone else parallel,
+                open_executor=kind_of(run).open if queued.alone else in_turn,
+                keep=True,
+            )
+            status, problem = found.value, ""
+        finally:
+            if traced:
+                traced.finish(status, problem)
+        return found
+
+    def _judge(self, queued: Queued) -> None:
+        """A run whose gates cannot be judged is done all the same; why is in the log."""
+        from proctor.server.engine.judging import judge_ended
+
+        try:
+            with open_store(self.settings.store_url) as store:
+                judge_ended(store, queued.run_id, queued.project, self.settings)
+        except ProctorError as error:
+            _log.warning("run %s: its gates could not be judged: %s", queued.run_id, error)
+
+    def _ready(self, queued: Queued) -> ReadyRun:
+        with open_store(self.settings.store_url) as store:
+            environ = environ_of(store, self.vault, queued.project, self.environ, queued.run_id)
+        return reopen(queued.run_id, self.settings, environ=environ)
+
+    def _give_up(self, queued: Queued, why: str) -> None:
+        _log.warning("run %s: %s", queued.run_id, why)
+        with suppress(ProctorError), open_store(self.settings.store_url) as store:
+            store.service.queue.want(queued.run_id, wanted=False, failure=why, event="run.failed")
+            if store.run(queued.run_id).status not in {RunStatus.DONE, RunStatus.CANCELLED}:
+                store.set_status(queued.run_id, RunStatus.INTERRUPTED)
+
+    def _leave_queue(self, queued: Queued, reason: str) -> None:
+        with suppress(ProctorError), open_store(self.settings.store_url) as store:
+            failure = "" if reason == HELD_BACK else reason
+            store.service.queue.want(queued.run_id, wanted=False, failure=failure)
+            if not reason:
+                store.service.keys.forget_run(queued.project, queued.run_id)

@@ -1,0 +1,95 @@
+"""`Idempotency-Key`: a request that is sent again has the answer of the first one, and is not done twice."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Callable, Coroutine
+from typing import Annotated, Any
+
+from fastapi import Depends, Header, Request
+from starlette.responses import Response
+
+from proctor.server.auth.caller import Caller
+from proctor.server.problem import Problem
+from proctor.server.state import State
+from proctor.store.service.answers import Answer
+from proctor.store.store import Store
+
+HEADER = "idempotency-key"
+_MOST = 200
+
+
+async def idempotency_key(
+    idempotency_key: Annotated[
+        str | None,
+        Header(
+            max_length=_MOST,
+            description="Any text of yours. For 24 hours the same request with the same key has the same "
+            "answer and is not done again; another request with it is 422.",
+        ),
+    ] = None,
+) -> str | None:
+    """The header, for the documentation; `once` reads it."""
+    return idempotency_key
+
+
+Keyed = Annotated[str | None, Depends(idempotency_key)]
+"""For routes that change something and honour the header."""
+
+
+async def once(
+    request: Request,
+    state: State,
+    caller: Caller,
+    handler: Callable[[Request], Coroutine[Any, Any, Response]],
+) -> Response:
+    """Handle a request, or answer as it was answered before."""
+    key = request.headers.get(HEADER, "")
+    if not key:
+        return await handler(request)
+    if len(key) > _MOST:
+        raise Problem("bad_request", f"An Idempotency-Key has at most {_MOST} characters")
+    owner = caller.token or caller.user
+    fingerprint = await _fingerprint(request)
+    known = await state.store(_claim, owner, key, fingerprint)
+    if known is not None:
+        return _again(known, fingerprint)
+    try:
+        answer = await handler(request)
+    except BaseException:
+        await state.store(_drop, owner, key)
+        raise
+    body = bytes(getattr(answer, "body", b""))
+    await state.store(_keep, owner, key, answer.status_code, answer.headers.get("content-type", ""), body)
+    return answer
+
+
+def _again(known: Answer, fingerprint: str) -> Response:
+    if known.fingerprint != fingerprint:
+        raise Problem("idempotency_mismatch", "This Idempotency-Key was used for another request")
+    if not known.status:
+        raise Problem("conflict", "The same request is being worked on", headers={"Retry-After": "1"})
+    kind = {"content-type": known.kind} if known.kind else {}
+    return Response(known.body, known.status, headers={**kind, "idempotency-replayed": "true"})
+
+
+async def _fingerprint(request: Request) -> str:
+    """What a request is. Of an upload without its bytes: they are not held in memory."""
+    digest = hashlib.sha256(f"{request.method} {request.url.path}?{request.url.query}\n".encode())
+    if request.headers.get("content-type", "").startswith("multipart/"):
+        digest.update(request.headers.get("content-length", "").encode())
+    else:
+        digest.update(await request.body())
+    return digest.hexdigest()
+
+
+def _claim(store: Store, owner: str, key: str, fingerprint: str) -> Answer | None:
+    return store.service.answers.claim(owner, key, fingerprint)
+
+
+def _keep(store: Store, owner: str, key: str, status: int, kind: str, body: bytes) -> None:
+    store.service.answers.keep(owner, key, status=status, kind=kind, body=body)
+
+
+def _drop(store: Store, owner: str, key: str) -> None:
+    store.service.answers.drop(owner, key)

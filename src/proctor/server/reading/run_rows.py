@@ -1,0 +1,212 @@
+"""Runs as rows of a list: found, sorted and written out. Of a run that has ended the row is kept as bytes."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from proctor.model.run import RunInfo
+from proctor.model.trial import RunStatus
+from proctor.server.reading.kept import Kept
+from proctor.server.reading.summaries import Summaries, gate_of, reported
+from proctor.store.store import Store
+from proctor.store.views.runs import Listed, Spent
+
+MOST_ROWS = 5_000
+"""Rows that are kept; also how many of the newest runs are looked at for a filter or an order of its own."""
+SPARK = 20
+"""Runs of a series that a spark line shows."""
+WARMED = 100
+"""Rows that are made when the server starts."""
+OVER = frozenset({RunStatus.DONE, RunStatus.CANCELLED, RunStatus.INTERRUPTED})
+
+
+@dataclass(frozen=True, slots=True)
+class Row:
+    """A run of a list: as data, and as it is sent."""
+
+    data: dict[str, Any]
+    written: msgspec.Raw
+
+
+@dataclass(slots=True)
+class RunRows:
+    """Makes rows, and keeps those that cannot change."""
+
+    summaries: Summaries = field(default_factory=Summaries)
+    _rows: Kept[Row] = field(default_factory=lambda: Kept(MOST_ROWS))
+    _sparks: Kept[list[float]] = field(default_factory=lambda: Kept(MOST_ROWS))
+
+    def of(self, store: Store, runs: Sequence[Listed], *, spark: bool = True) -> list[Row]:
+        """A row for each run, in their order."""
+        found: dict[str, Row] = {}
+        for each in runs:
+            if kept := self._rows.get((each.id, spark), self._stamp(each)):
+                found[each.id] = kept
+        left = [each for each in runs if each.id not in found]
+        if left:
+            views = store.views.runs
+            held, spent = views.held(left), views.spent(left)
+            running = any(each.status == RunStatus.RUNNING for each in left)
+            stalled = store.stalled() if running else set()
+            for each, info in zip(left, views.infos(left), strict=True):
+                found[each.id] = self._row(store, each, info, held, spent, spark=spark, stalled=stalled)
+        return [found[each.id] for each in runs]
+
+    def _row(
+        self,
+        store: Store,
+        listed: Listed,
+        info: RunInfo,
+        held: Mapping[str, int],
+        spent: Mapping[str, Spent],
+        *,
+        spark: bool,
+        stalled: set[str],
+    ) -> Row:
+        over = info.status in OVER and not held.get(info.id)
+        stamp = self._stamp(listed)
+        summary = self.summaries.make(store, info) if over else self.summaries.live(store, info)
+        cost = spent.get(info.id) or (reported(store, info, summary.models) if over else Spent())
+        running = held.get(info.id, 0)
+        data: dict[str, Any] = {
+            "id": info.id,
+            "name": info.name,
+            "kind": info.kind,
+            "execution": info.execution,
+            "status": info.status,
+            "stalled": info.id in stalled,
+            "created_at": info.created_at,
+            "started_at": info.started_at,
+            "finished_at": info.finished_at,
+            "total": info.total,
+            "done": info.done,
+            "counts": info.counts,
+            "running": running,
+            "pending": max(0, info.total - sum(info.counts.values()) - running),
+            "tags": info.tags,
+            "notes": info.notes,
+            "seed": info.seed,
+            "owner": listed.owner,
+            "project": listed.project,
+            "wanted": listed.wanted,
+            "queued_at": listed.queued_at,
+            "priority": listed.priority,
+            "failure": listed.failure,
+            "agents": summary.agents,
+            "models": summary.models,
+            "headline": summary.headline,
+            "score": summary.score,
+            "scores": summary.scores,
+            "cost_usd": cost.cost_usd,
+            "unknown_cost": cost.unknown_cost,
+            "tokens": cost.tokens,
+            "requests": cost.requests,
+            "gate": gate_of(info.folder) if over else None,
+            "spark": self._spark(store, listed, summary.score) if spark else [],
+        }
+        row = Row(data, msgspec.Raw(msgspec.json.encode(data)))
+        return self._rows.put((info.id, spark), row, stamp=stamp) if over else row
+
+    def _spark(self, store: Store, listed: Listed, score: Mapping[str, Any] | None) -> list[float]:
+        """The scores of the last runs of the series up to this one; nothing where there is only one."""
+        if score is None:
+            return []
+        name = str(listed.row[2])
+        runs = store.views.runs.listed(limit=SPARK, series=name, until=listed.id, project=listed.project)
+        stamp = tuple((each.id, each.last_event) for each in runs[1:])
+        earlier = self._sparks.get(listed.id, stamp)
+        if earlier is None:
+            rows = self.of(store, [each for each in runs[1:] if each.status in OVER], spark=False)
+            earlier = [row.data["score"]["value"] for row in reversed(rows) if row.data["score"]]
+            self._sparks.put(listed.id, earlier, stamp=stamp)
+        return [*earlier, score["value"]] if earlier else []
+
+    def _stamp(self, listed: Listed) -> tuple[Any, ...]:
+        """A verdict is a file beside the run, which no event tells of."""
+        folder = _folder(str(listed.row[8]))
+        try:
+            written = Path(folder, "gate.json").stat().st_mtime_ns if folder else 0
+        except OSError:
+            written = 0
+        return (*listed.stamp, written)
+
+
+def _folder(head: str) -> str:
+    found = msgspec.json.decode(head, type=_Head)
+    return found.folder
+
+
+class _Head(msgspec.Struct):
+    folder: str = ""
+
+
+SORTS: Mapping[str, Callable[[dict[str, Any]], Any]] = {
+    "created": lambda row: row["created_at"],
+    "name": lambda row: row["name"].lower(),
+    "status": lambda row: row["status"],
+    "score": lambda row: row["scores"][0]["value"] if row["scores"] else None,
+    "cost": lambda row: row["cost_usd"],
+    "tokens": lambda row: row["tokens"] or None,
+    "took": lambda row: (
+        row["finished_at"] - row["started_at"] if row["finished_at"] and row["started_at"] else None
+    ),
+    "done": lambda row: row["done"],
+    "total": lambda row: row["total"],
+}
+"""What runs may be sorted by; those without a value come last."""
+
+
+def in_order(rows: Sequence[Row], sort: str) -> list[Row]:
+    """Rows sorted by one of `SORTS`, with `-` the other way."""
+    key = SORTS[sort.removeprefix("-")]
+    known = [row for row in rows if key(row.data) is not None]
+    unknown = [row for row in rows if key(row.data) is None]
+    return sorted(known, key=lambda row: key(row.data), reverse=sort.startswith("-")) + unknown
+
+
+_WORDS = {
+    "agent": "agents",
+    "model": "models",
+    "tag": "tags",
+}
+_TEXTS = ("id", "name", "notes", "owner", "kind", "status", "execution", "project")
+
+
+def fits(row: Mapping[str, Any], words: Sequence[tuple[str, str]]) -> bool:
+    """Whether a row has all these words: `(field, text)`, or `("", text)` for anywhere."""
+    return all(_has(row, name, text) for name, text in words)
+
+
+def _has(row: Mapping[str, Any], name: str, text: str) -> bool:
+    if name in _WORDS:
+        return any(text == each.lower() for each in row[_WORDS[name]])
+    if name == "gate":
+        return bool(row["gate"]) and text == row["gate"]["verdict"].lower()
+    if name:
+        return text == str(row[name]).lower()
+    everywhere = [str(row[each]) for each in _TEXTS]
+    everywhere += [each for field_ in _WORDS.values() for each in row[field_]]
+    return any(text in each.lower() for each in everywhere)
+
+
+def words_of(q: str) -> list[tuple[str, str]]:
+    """What somebody looks for: `agent:oracle nightly` is a field and a text."""
+    found = []
+    for word in q.lower().split():
+        name, colon, text = word.partition(":")
+        known = name in _WORDS or name in _TEXTS or name == "gate"
+        found.append((name, text) if colon and known and text else ("", word))
+    return found
+
+
+def warm(store: Store, rows: RunRows, stopped: Callable[[], bool]) -> None:
+    """Work out the newest rows before anybody asks: a large run takes a while the first time."""
+    for each in store.views.runs.listed(limit=WARMED):
+        if stopped():
+            return
+        rows.of(store, [each])

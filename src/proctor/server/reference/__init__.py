@@ -1,0 +1,1 @@
+"""The API described: OpenAPI with examples, and a page of it."""

@@ -1,0 +1,201 @@
+"""Submit runs, and change what becomes of them."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any, Literal
+
+from fastapi import APIRouter
+from pydantic import BaseModel, ConfigDict, Field
+from starlette.responses import Response
+
+from proctor.server.auth.caller import Caller, Runner, Shared, VisibleRun
+from proctor.server.idempotency import Keyed
+from proctor.server.route import Route, answer
+from proctor.server.routes.detail import run_detail
+from proctor.server.state import State
+from proctor.server.submit import changing, making
+from proctor.server.submit.reading import Submission
+from proctor.store.store import Store
+
+router = APIRouter(prefix="/api", tags=["runs"], route_class=Route)
+
+_SPEC: dict[str, Any] = {
+    "name": "hello",
+    "tasks": [{"path": {"upload": "up_3f2a9c"}, "agent": "oracle", "rollouts": 3}],
+}
+_Name = Annotated[str, Field(min_length=1, max_length=128)]
+_Tags = Annotated[list[Annotated[str, Field(max_length=200)]], Field(max_length=100)]
+_Notes = Annotated[str, Field(max_length=20_000)]
+_Priority = Annotated[
+    int,
+    Field(ge=-100, le=100, description="A queued run with a higher one begins first; above 0: for admins."),
+]
+
+
+class SubmitBody(BaseModel):
+    """A spec, and how to run it."""
+
+    model_config = ConfigDict(extra="forbid", json_schema_extra={"examples": [{"spec": _SPEC}]})
+
+    spec: dict[str, Any] | str = Field(
+        description="The spec as an object, or as the text of a file. Its tasks are `{upload: ID}` or "
+        "`{task: NAME}` in `path`; no key may reach the server's machine."
+    )
+    format: Literal["yaml", "toml", "json"] = Field(default="yaml", description="What the text is.")
+    name: _Name | None = None
+    tags: _Tags | None = None
+    notes: _Notes | None = None
+    parallel: int | None = Field(default=None, ge=1, le=10_000, description="Trials of this run at a time.")
+    set: dict[str, Any] | None = Field(
+        default=None,
+        description="Values of the spec to change, by their place.",
+        examples=[{"tasks.0.rollouts": 5}],
+    )
+    project: str | None = Field(default=None, max_length=64, description="For callers of all projects.")
+
+    def submission(self) -> Submission:
+        """As the rest of the server knows it."""
+        return Submission(
+            spec=self.spec,
+            format=self.format,
+            name=self.name,
+            tags=None if self.tags is None else tuple(self.tags),
+            notes=self.notes,
+            parallel=self.parallel,
+            changes=self.set,
+        )
+
+
+class RunBody(SubmitBody):
+    """A spec to run now."""
+
+    start: bool = Field(default=True, description="Whether to queue it now; else a resume does.")
+    priority: _Priority = 0
+
+
+class PatchBody(BaseModel):
+    """What people say about a run, and how soon it begins."""
+
+    model_config = ConfigDict(extra="forbid", json_schema_extra={"examples": [{"notes": "after the fix"}]})
+
+    name: _Name | None = None
+    tags: _Tags | None = None
+    notes: _Notes | None = None
+    priority: _Priority | None = None
+
+
+class ResumeBody(BaseModel):
+    """How to go on."""
+
+    model_config = ConfigDict(extra="forbid", json_schema_extra={"examples": [{"budget_usd": 20.0}]})
+
+    errors: bool = Field(default=False, description="Also do again what was lost.")
+    budget_usd: float | None = Field(default=None, ge=0, allow_inf_nan=False)
+    budget_tokens: int | None = Field(default=None, ge=0, le=1 << 53)
+    budget_requests: int | None = Field(default=None, ge=0, le=1 << 53)
+
+
+@router.post("/runs", status_code=201, summary="Submit a run")
+async def submit_run(body: RunBody, caller: Runner, shared: Shared, _: Keyed) -> Response:
+    """Plan a spec, store what it is made from, and queue it."""
+    found = await shared.store(_submit, shared, caller, body)
+    shared.wake()
+    return answer(found, 201, location=f"/api/runs/{found['id']}")
+
+
+def _submit(store: Store, state: State, caller: Caller, body: RunBody) -> dict[str, Any]:
+    run_id = making.submit(
+        store,
+        state,
+        caller,
+        body.submission(),
+        project=body.project,
+        start=body.start,
+        priority=body.priority,
+    )
+    _note(store, caller, "run.submit", run_id)
+    return run_detail(store, run_id, state.reading, code=caller.on_machine)
+
+
+@router.post("/plan", summary="Say what a spec would run, how long and at what price")
+async def plan_run(body: SubmitBody, caller: Runner, shared: Shared) -> Response:
+    """Nothing is written and nothing is executed."""
+    return answer(await shared.store(making.preview, shared, caller, body.submission(), project=body.project))
+
+
+@router.patch("/runs/{run}", summary="Change a run's name, notes, tags or priority")
+async def patch_run(run: VisibleRun, body: PatchBody, caller: Runner, shared: Shared) -> Response:
+    """What is not given stays as it is."""
+
+    def change(store: Store) -> dict[str, Any]:
+        if body.priority is not None:
+            making.check_priority(caller, body.priority)
+            store.service.queue.set_priority(run, body.priority)
+        changing.describe(store, run, name=body.name, notes=body.notes, tags=body.tags)
+        _note(store, caller, "run.describe", run)
+        return run_detail(store, run, shared.reading, code=caller.on_machine)
+
+    return answer(await shared.store(change))
+
+
+@router.delete("/runs/{run}", status_code=204, summary="Delete a run")
+async def delete_run(run: VisibleRun, caller: Runner, shared: Shared, _: Keyed) -> Response:
+    """Rows, files and folder. A run that is being executed is refused: cancel it first."""
+
+    def remove(store: Store) -> None:
+        changing.delete(store, shared, run)
+        _note(store, caller, "run.delete", run)
+
+    await shared.store(remove)
+    return Response(status_code=204)
+
+
+@router.post("/runs/{run}/cancel", summary="Cancel a run for good")
+async def cancel_run(run: VisibleRun, caller: Runner, shared: Shared, _: Keyed) -> Response:
+    """Trials that run are stopped within seconds; what has ended is kept."""
+
+    def cancel(store: Store) -> dict[str, Any]:
+        changing.cancel(store, shared, run)
+        _note(store, caller, "run.cancel", run)
+        return run_detail(store, run, shared.reading, code=caller.on_machine)
+
+    found = await shared.store(cancel)
+    shared.wake()
+    return answer(found)
+
+
+@router.post("/runs/{run}/pause", summary="Pause a run")
+async def pause_run(run: VisibleRun, caller: Runner, shared: Shared, _: Keyed) -> Response:
+    """Trials that run are finished; no other begins until the run is resumed."""
+
+    def pause(store: Store) -> dict[str, Any]:
+        changing.pause(store, run)
+        _note(store, caller, "run.pause", run)
+        return run_detail(store, run, shared.reading, code=caller.on_machine)
+
+    found = await shared.store(pause)
+    shared.wake()
+    return answer(found)
+
+
+@router.post("/runs/{run}/resume", summary="Go on with a run")
+async def resume_run(
+    run: VisibleRun, caller: Runner, shared: Shared, _: Keyed, body: ResumeBody | None = None
+) -> Response:
+    """After a pause, an interruption or a spent budget; with `errors` lost trials are done again."""
+    asked = body or ResumeBody()
+    budgets = asked.model_dump(exclude={"errors"})
+
+    def resume(store: Store) -> dict[str, Any]:
+        making.check_quota(store, store.service.ownership.place(run).project)
+        changing.resume(store, run, owner=caller.user, errors=asked.errors, budgets=budgets)
+        _note(store, caller, "run.resume", run, **asked.model_dump(exclude_none=True))
+        return run_detail(store, run, shared.reading, code=caller.on_machine)
+
+    found = await shared.store(resume)
+    shared.wake()
+    return answer(found)
+
+
+def _note(store: Store, caller: Caller, action: str, run_id: str, **detail: Any) -> None:
+    store.service.audit.add(caller.user, action, run_id, token=caller.token, project=caller.home, **detail)

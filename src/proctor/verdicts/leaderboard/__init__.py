@@ -1,0 +1,1 @@
+"""Who is ahead of whom, over chosen runs."""

@@ -1,0 +1,119 @@
+"""The shell stays between commands, in a real sandbox."""
+
+from __future__ import annotations
+
+import pytest
+
+from proctor.agents.base import Allowance, BudgetExhausted
+from proctor.agents.terminal.keys import keys_of
+from proctor.agents.terminal.session import FOLDER, Session
+
+pytestmark = [pytest.mark.anyio, pytest.mark.needs("bubblewrap")]
+LONG_S = 60
+
+
+@pytest.fixture
+async def shell(sandbox, context):
+    made = Session(sandbox, context(env={"FROM_TASK": "yes"}))
+    await made.open()
+    return made
+
+
+async def test_folder_variables_and_jobs_stay(shell):
+    first = await shell.run("cd /tmp; X='a b'; f() { echo \"f $1\"; }; sleep 300 &", LONG_S)
+    assert (first.text, first.exit_code) == ("", 0)
+    seen = await shell.run('pwd; echo "$X $FROM_TASK"; f 1; jobs | grep -c sleep; false', LONG_S)
+    assert (seen.text, seen.exit_code) == ("/tmp\na b yes\nf 1\n1", 1)
+
+
+async def test_a_script_of_many_lines_is_one_command(shell):
+    lines = "\n".join(f"line {n} " + "x" * 50 for n in range(400))
+    seen = await shell.run(f"cat > /tmp/file <<'END'\n{lines}\nEND\nwc -l < /tmp/file", LONG_S)
+    assert (seen.text, seen.exit_code) == ("400", 0)
+
+
+async def test_a_mistake_of_the_command_ends_it_and_not_the_shell(shell):
+    seen = await shell.run("echo 'open", LONG_S)
+    assert seen.exit_code == 2
+    assert FOLDER not in seen.text
+    assert (await shell.run("echo on", LONG_S)).text == "on"
+
+
+async def test_a_command_that_does_not_end_can_be_waited_for_answered_and_interrupted(shell):
+    seen = await shell.run("read name; echo hello $name; sleep 300", 0.2)
+    assert (seen.exit_code, shell.running) == (None, True)
+    seen = await shell.type(keys_of("you<Enter>"), 0.2)
+    while "hello" not in seen.text:
+        seen = await shell.type(b"", 0.2)
+    assert (seen.text, seen.exit_code) == ("hello you", None)
+    seen = await shell.type(keys_of("<C-c>"), LONG_S)
+    assert (seen.exit_code, shell.running) == (130, False)
+
+
+async def test_an_end_that_came_while_nobody_listened_is_told_to_the_next_one(shell, sandbox):
+    await shell.run("until [ -e /tmp/go ]; do sleep 0.05; done; echo went; (exit 7)", 0.1)
+    await sandbox.exec(["touch", "/tmp/go"])
+    seen = await shell.type(b"", LONG_S)
+    assert (seen.text, seen.exit_code) == ("went", 7)
+
+
+async def test_a_prompt_that_is_left_over_is_not_the_end_of_the_next_command(shell):
+    await shell.type(keys_of("<C-c><C-c><C-c>"), 1)
+    seen = await shell.run("sleep 0.3; echo now", LONG_S)
+    assert (seen.text.strip(), seen.exit_code) == ("now", 0)
+
+
+async def test_a_file_that_sets_another_prompt_does_not_hide_the_end(shell):
+    await shell.run("PS1='$ '", LONG_S)
+    assert (await shell.run("echo found; (exit 3)", LONG_S)).exit_code == 3
+
+
+async def test_a_full_screen_program_shows_its_page(shell):
+    page = (
+        r"printf '\033[?1049h\033[2J\033[3;5Hpage one\033[1;1Htop'; read x; printf '\033[?1049l'; echo after"
+    )
+    seen = await shell.run(page, 1)
+    assert seen.full_screen
+    assert seen.text == "top\n\n    page one"
+    seen = await shell.type(keys_of("<Enter>"), LONG_S)
+    assert seen.exit_code == 0
+    assert seen.text.endswith("after")
+
+
+async def test_a_shell_that_ends_is_started_again(shell):
+    seen = await shell.run("echo bye; exit 3", LONG_S)
+    assert (seen.text, seen.restarted) == ("bye", True)
+    assert (await shell.run("pwd", LONG_S)).text == "/"
+
+
+async def test_a_long_output_keeps_both_ends_counts_the_rest_and_is_whole_in_the_log(shell, logged):
+    seen = await shell.run("seq 1 100000", LONG_S)
+    assert seen.text.startswith("1\n2\n3")
+    assert seen.text.endswith("\n99999\n100000")
+    assert "bytes of the output left out" in seen.text
+    assert len(seen.text) < 17_000
+    assert b"\n54321\r\n" in logged
+    assert b"\x1e" not in logged
+
+
+async def test_output_beyond_the_limit_ends_the_attempt(sandbox, context):
+    shell = Session(sandbox, context(limits=Allowance(output_bytes=1000)))
+    await shell.open()
+    with pytest.raises(BudgetExhausted, match="bytes of output"):
+        await shell.run("seq 1 1000", LONG_S)
+
+
+async def test_a_shell_without_bash_stays_too(sandbox, context):
+    shell = Session(sandbox, context(env={"PATH": "/tmp/bin"}))
+    links = "for p in sleep rm chmod; do ln -s $(command -v $p) /tmp/bin/; done"
+    script = f"mkdir -p /tmp/bin; {links}; ln -s $(command -v dash) /tmp/bin/sh"
+    await sandbox.exec(["/bin/sh", "-c", script])
+    await shell.open()
+    await shell.run("cd /tmp; X=1", LONG_S)
+    seen = await shell.run('echo "$X $PWD ${BASH_VERSION:-none}"; (exit 4)', LONG_S)
+    assert (seen.text, seen.exit_code) == ("1 /tmp none", 4)
+
+
+async def test_nothing_is_left_inside(shell, sandbox):
+    await shell.close()
+    assert (await sandbox.exec(["test", "-e", FOLDER])).exit_code == 1

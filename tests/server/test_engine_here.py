@@ -1,0 +1,136 @@
+"""The engine itself, in the process of the tests: what it takes, what it leaves, why it gives up."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+from msgspec import structs
+from tests.server import tasks
+
+from proctor.model.trial import RunStatus
+from proctor.server.auth.authenticate import LOCAL
+from proctor.server.auth.vault import Vault
+from proctor.server.engine.engine import Engine
+from proctor.server.state import Mode, State, open_state
+from proctor.server.submit import changing, making, older, older_logs
+from proctor.server.submit.reading import Submission
+from proctor.server.upload import Uploading, keep
+from proctor.settings import Settings
+from proctor.store.service.accounts import Project
+from proctor.store.service.uploads import Upload
+
+pytestmark = [pytest.mark.anyio, pytest.mark.needs("bubblewrap")]
+
+
+@pytest.fixture
+def state(tmp_path: Path):
+    settings = Settings(
+        home=tmp_path / "home", output_dir=tmp_path / "results", rollouts_dir=tmp_path / "rollouts"
+    )
+    found = open_state(settings, Mode.LOCAL)
+    yield found
+    found.close()
+
+
+def uploaded(state: State, name: str = "hello", seconds: float = 0.0, **more: Any) -> Upload:
+    archive = state.settings.home.parent / f"{name}.zip"
+    archive.write_bytes(tasks.packed(tasks.files(name, seconds)))
+    given = Uploading(filename=f"{name}.zip", agent="oracle", **more)
+    return state.store.now(keep, state, LOCAL, archive, given)[0]
+
+
+def submitted(state: State, upload: Upload, **more: Any) -> str:
+    spec = tasks.spec(upload.id, **more)
+    return state.store.now(making.submit, state, LOCAL, Submission(spec=spec))
+
+
+async def until(state: State, run: str, *statuses: RunStatus, within_s: float = 30.0) -> None:
+    await happens(lambda: state.store.store.run(run).status in statuses, within_s)
+
+
+async def happens(look: Callable[[], bool], within_s: float = 30.0) -> None:
+    async with asyncio.timeout(within_s):
+        while not look():  # noqa: ASYNC110 - what is awaited is in a store
+            await asyncio.sleep(0.05)
+
+
+@asynccontextmanager
+async def engine_of(state: State, total: int = 2) -> AsyncIterator[Engine]:
+    engine = Engine(state.settings, Vault(b"test"), total, {})
+    task = asyncio.create_task(engine.run())
+    try:
+        yield engine
+    finally:
+        engine.stop.request(times=2)
+        await asyncio.wait_for(task, 20)
+
+
+async def test_runs_of_one_process_share_a_back_end_and_all_end(state: State):
+    upload = uploaded(state)
+    runs = [submitted(state, upload, rollouts=2) for _ in range(3)]
+    async with engine_of(state) as engine:
+        for run in runs:
+            await until(state, run, RunStatus.DONE)
+            assert state.store.store.run(run).counts == {"passed": 2}
+        assert len(engine.backends._open) == 1
+    assert [state.store.store.service.ownership.place(run).wanted for run in runs] == [False] * 3
+
+
+async def test_a_stop_leaves_a_run_to_be_done_later(state: State):
+    run = submitted(state, uploaded(state, "long", 30))
+    async with engine_of(state):
+        await until(state, run, RunStatus.RUNNING)
+    store = state.store.store
+    assert store.run(run).status is RunStatus.INTERRUPTED
+    assert store.service.ownership.place(run).wanted
+    changing.cancel(store, state, run)
+
+
+async def test_a_run_that_cannot_begin_leaves_the_queue_with_the_reason(state: State):
+    run = submitted(state, uploaded(state))
+    store = state.store.store
+    info = store.run(run)
+    sandbox = {**info.resolved["sandbox"], "backend": "nonsense"}
+    store.set_resolved(structs.replace(info, resolved={**info.resolved, "sandbox": sandbox}))
+    async with engine_of(state):
+        await until(state, run, RunStatus.INTERRUPTED)
+        await happens(lambda: not store.service.ownership.place(run).wanted)
+    assert "nonsense" in store.service.ownership.place(run).failure
+
+
+async def test_a_project_that_spends_its_day_is_stopped(state: State):
+    store = state.store.store
+    run = submitted(state, uploaded(state, "slow", 0.4), rollouts=6)
+    store.service.accounts.put_project(Project("default", "Default", day_usd=0.0))
+    async with engine_of(state, 1):
+        await until(state, run, RunStatus.INTERRUPTED)
+        await happens(lambda: bool(store.service.ownership.place(run).failure))
+    assert "has spent" in store.service.ownership.place(run).failure
+
+
+async def test_one_rollout_of_a_task_is_done_and_the_others_wait(state: State):
+    """The older API's way to execute one run; here on this machine's own system."""
+    upload = uploaded(state, num_runs=3)
+    store = state.store.store
+    run = submitted(state, upload, rollouts=3)
+    store.service.queue.want(run, wanted=False)
+    store.service.uploads.set_run(upload.id, run)
+    known = store.service.uploads.find(upload.id, None)
+    assert known
+    assert older.execute(store, state, LOCAL, known, index=1) == 1
+    async with engine_of(state):
+        await until(state, run, RunStatus.INTERRUPTED)
+        found = store.service.rollouts.of(run)
+        assert [each.state for each in found] == ["pending", "done", "pending"]
+        await happens(lambda: not store.service.ownership.place(run).wanted)
+        assert older.execute(store, state, LOCAL, known) == 2
+        await until(state, run, RunStatus.DONE)
+    assert store.run(run).counts == {"passed": 3}
+    assert "judged" in older_logs.text(store, known, 1)
+    assert older_logs.text(store, known, 1, tail=4) == older_logs.text(store, known, 1)[-4:]
+    assert older_logs.text(store, known, 9) == ""

@@ -1,0 +1,85 @@
+// The first visit: nothing has run here yet, three ways to start.
+import { useResource } from "../api";
+import { Command } from "../parts/controls";
+import { Glyph } from "../parts/marks";
+import { mayWrite, Page } from "../shell";
+
+interface Check {
+  name: string;
+  ok: boolean | null;
+  text: string;
+}
+
+export const Checks = ({ checks }: { checks: Check[] }) => (
+  <ul class="checks">
+    {checks.map((each) => (
+      <li key={each.name} class={each.ok === true ? "ok" : each.ok === false ? "no" : "wa"}>
+        <Glyph name={each.ok === true ? "check" : each.ok === false ? "cross" : "bang"} />
+        <span>
+          <span class="vh">{each.ok === true ? "good: " : each.ok === false ? "wrong: " : "warning: "}</span>
+          <b>{each.name}</b>
+          {each.text}
+        </span>
+      </li>
+    ))}
+  </ul>
+);
+
+export function FirstVisit() {
+  const health = useResource<{ checks?: Check[] }>("/health");
+  return (
+    <Page title="Runs, first visit">
+      <div class="head">
+        <div>
+          <h1>Runs</h1>
+          <p class="lead">Nothing has run here yet. Three ways to start; the first needs no key and takes about 20 seconds.</p>
+        </div>
+      </div>
+      <div class="ways">
+        <article class="box way">
+          <div class="in">
+            <h2>Watch it work</h2>
+            <p>Nine sample tasks, solved by their authors’ own solutions and by an agent that does nothing. The first must pass all, the second none.</p>
+            <Command text="proctor run specs/sample_tasks.toml" />
+          </div>
+          <footer>90 trials · about 20 s · $0.00</footer>
+        </article>
+        <article class="box way">
+          <div class="in">
+            <h2>Evaluate an agent</h2>
+            <p>Add a task: a Harbor or Terminal-Bench folder as a ZIP. Proctor checks it, runs its solution first, and tells you the cost before it spends anything.</p>
+            <Command text="proctor run my_tasks.toml" />
+            {mayWrite() && (
+              <p class="acts">
+                <a class="btn" href="/tasks">
+                  Add tasks
+                </a>
+                <a class="btn quiet" href="/settings#keys">
+                  Add a model key
+                </a>
+              </p>
+            )}
+          </div>
+          <footer>needs a key for the model’s provider</footer>
+        </article>
+        <article class="box way">
+          <div class="in">
+            <h2>Measure your code</h2>
+            <p>
+              Write one class with <code>execute_once</code>. Proctor repeats it, warns when the machine is too noisy, and compares two versions in lockstep pairs.
+            </p>
+            <Command text="proctor run specs/json_encode.yaml" />
+          </div>
+          <footer>no key, no container</footer>
+        </article>
+      </div>
+      <section>
+        <h2>This machine</h2>
+        {health.data?.checks && <Checks checks={health.data.checks} />}
+        <p class="cap">
+          <code>proctor doctor</code> says what works here. Results from elsewhere: <code>proctor import FOLDER</code>.
+        </p>
+      </section>
+    </Page>
+  );
+}

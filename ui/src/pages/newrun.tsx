@@ -1,0 +1,286 @@
+// A new run: the spec from a form or by hand, and what it will take before anything is spent.
+import { useEffect, useMemo, useState } from "preact/hooks";
+import { asProblem, send, useResource, type Listed, type Problem } from "../api";
+import { about, count, dollars, duration, many } from "../format";
+import { Act, copy, Trouble } from "../parts/controls";
+import { Terminal } from "../parts/terminal";
+import { part, query } from "../router";
+import { Page } from "../shell";
+import type { RunDetail } from "../types";
+
+interface Plan {
+  trials: number;
+  by?: Record<string, Record<string, number>>;
+  seconds: { low: number; mid: number; high: number } | null;
+  cost_usd: { low: number; mid: number; high: number } | null;
+  unknown_prices: string[];
+  warnings: string[];
+  errors: { where: string; message: string }[] | string[];
+}
+
+interface Form {
+  name: string;
+  tasks: string[];
+  agents: string[];
+  models: string[];
+  rollouts: string;
+  budget: string;
+  parallel: string;
+}
+
+interface Named {
+  name: string;
+  id?: string;
+  about?: string;
+}
+
+const named = (found: unknown): Named[] => {
+  const list = Array.isArray(found) ? found : ((found as { items?: unknown[] } | undefined)?.items ?? []);
+  return (list as (string | Named)[]).map((each) => (typeof each === "string" ? { name: each } : { ...each, name: each.id ?? each.name, about: each.id ? each.name : "" }));
+};
+
+function specOf(form: Form, upload: string): Record<string, unknown> {
+  const one = (list: string[]): string | string[] => (list.length === 1 ? (list[0] ?? "") : list);
+  const places: unknown[] = upload ? [{ upload }] : form.tasks.map((task) => ({ task }));
+  const body = (path: unknown): Record<string, unknown> => ({
+    path,
+    agent: one(form.agents),
+    ...(form.models.length ? { model: one(form.models) } : {}),
+    rollouts: Number(form.rollouts) || 1,
+  });
+  return {
+    name: form.name || "new-run",
+    ...(Number(form.budget) ? { budget_usd: Number(form.budget) } : {}),
+    ...(Number(form.parallel) ? { parallel: Number(form.parallel) } : {}),
+    tasks: places.map(body),
+  };
+}
+
+export function NewRun() {
+  const upload = query.value.get("upload") ?? "";
+  const from = query.value.get("from") ?? "";
+  const [form, set] = useState<Form>({ name: "", tasks: query.value.get("task") ? [query.value.get("task") ?? ""] : [], agents: ["oracle"], models: [], rollouts: "1", budget: "", parallel: "" });
+  const [text, write] = useState<string | null>(null);
+  const old = useResource<RunDetail>(from ? `/api/runs/${part(from)}` : "");
+  useEffect(() => {
+    if (old.data) write(typeof old.data.spec === "string" ? old.data.spec : JSON.stringify(old.data.spec, null, 2));
+  }, [old.data]);
+  const spec = useMemo(() => (text === null ? specOf(form, upload) : text), [form, text, upload]);
+  const ready = text !== null ? text.trim() !== "" : (!!upload || form.tasks.length > 0) && form.agents.length > 0;
+  const { plan, problem } = usePlan(ready ? spec : null);
+  const shown = text ?? JSON.stringify(spec, null, 2);
+  return (
+    <Page title="New run" css="mid">
+      <div class="head">
+        <div>
+          <h1>New run</h1>
+          <p class="lead">{sentence(plan, ready)}</p>
+        </div>
+        <div class="acts">
+          <span class="seg" role="group" aria-label="How to write the spec">
+            <button type="button" aria-pressed={text === null} onClick={() => write(null)}>
+              Form
+            </button>
+            <button type="button" aria-pressed={text !== null} onClick={() => write(shown)}>
+              Spec
+            </button>
+          </span>
+        </div>
+      </div>
+      <div class="nr">
+        <div>
+          {text === null ? (
+            <FormFields form={form} set={set} upload={upload} />
+          ) : (
+            <div class="field">
+              <label for="spec">Spec, as JSON, YAML or TOML</label>
+              <textarea id="spec" class="spec" spellcheck={false} value={text} onInput={(event) => write(event.currentTarget.value)} />
+              <p class="hint">
+                Tasks are named as <code>{'{"upload": ID}'}</code> or <code>{'{"task": NAME}'}</code> in <code>path</code>. Experiments are code of this machine and need a token that may run code.
+              </p>
+            </div>
+          )}
+          {problem && <Trouble problem={problem} />}
+          <div class="fend">
+            <Act css="main" act={() => send<RunDetail>("POST", "/api/runs", { spec }).then((run) => history.replaceState(null, "", `/runs/${part(run.id)}`))} then={() => location.assign(location.pathname)}>
+              Start run
+            </Act>
+            <span class="dim">Nothing is spent before you start.</span>
+          </div>
+        </div>
+        <Estimate plan={plan} shown={shown} budget={Number(form.budget) || null} />
+      </div>
+    </Page>
+  );
+}
+
+function usePlan(spec: unknown): { plan: Plan | undefined; problem: Problem | undefined } {
+  const [state, set] = useState<{ plan: Plan | undefined; problem: Problem | undefined }>({ plan: undefined, problem: undefined });
+  const key = JSON.stringify(spec);
+  useEffect(() => {
+    if (spec === null) {
+      set({ plan: undefined, problem: undefined });
+      return;
+    }
+    let gone = false;
+    const timer = setTimeout(() => {
+      send<Plan>("POST", "/api/plan", { spec }).then(
+        (plan) => !gone && set({ plan, problem: undefined }),
+        (error: unknown) => !gone && set({ plan: undefined, problem: asProblem(error) }),
+      );
+    }, 350);
+    return () => {
+      gone = true;
+      clearTimeout(timer);
+    };
+  }, [key]);
+  return state;
+}
+
+function spanOf(found: { low: number; high: number }, show: (value: number) => string, between = " – "): string {
+  const [low, high] = [show(found.low), show(found.high)];
+  return low === high ? low : low + between + high;
+}
+
+function sentence(plan: Plan | undefined, ready: boolean): string {
+  if (!ready) return "Choose tasks and agents; the estimate follows as you choose.";
+  if (!plan) return "Working out what it takes.";
+  const time = plan.seconds ? `about ${about(plan.seconds.mid)}` : "a time that is not known yet";
+  const cost = plan.cost_usd ? (plan.cost_usd.high > 0 ? spanOf(plan.cost_usd, dollars, " to ") : "no cost") : plan.unknown_prices.length ? "a cost that is not known" : "no cost";
+  return `${many(plan.trials, "trial")}: ${time}, and ${cost}. Nothing is spent before you start.`;
+}
+
+function FormFields({ form, set, upload }: { form: Form; set: (form: Form) => void; upload: string }) {
+  const tasks = useResource<Listed<Named>>("/api/stored-tasks");
+  const agents = useResource<unknown>("/api/agents");
+  const models = useResource<unknown>("/api/models");
+  const change = (more: Partial<Form>): void => set({ ...form, ...more });
+  const toggle = (list: string[], name: string): string[] => (list.includes(name) ? list.filter((each) => each !== name) : [...list, name]);
+  const input = (name: "name" | "rollouts" | "budget" | "parallel", label: string, hint: string, wrong = false) => (
+    <div class={`field ${wrong ? "err" : ""}`}>
+      <label for={`f-${name}`}>{label}</label>
+      <input id={`f-${name}`} value={form[name]} inputMode={name === "name" ? "text" : "decimal"} aria-invalid={wrong} onInput={(event) => change({ [name]: event.currentTarget.value })} />
+      <p class="hint">{hint}</p>
+    </div>
+  );
+  const bad = (text: string): boolean => text !== "" && !(Number(text) > 0);
+  const known = named(tasks.data);
+  return (
+    <form onSubmit={(event) => event.preventDefault()}>
+      <fieldset>
+        <legend>What to run</legend>
+        {input("name", "Name", "Runs of the same name are one series in the history.")}
+        <div class="f2">
+          <div class="field">
+            <span class="lab">Tasks</span>
+            {upload ? (
+              <p>
+                the upload <code>{upload}</code>
+              </p>
+            ) : (
+              <div class="picks">
+                {known.map((each) => (
+                  <label key={each.name} class="pick">
+                    <input type="checkbox" checked={form.tasks.includes(each.name)} onChange={() => change({ tasks: toggle(form.tasks, each.name) })} /> {each.name}
+                  </label>
+                ))}
+                {tasks.data && !known.length && (
+                  <p class="hint">
+                    None is stored yet. <a href="/tasks">Add one</a>.
+                  </p>
+                )}
+              </div>
+            )}
+          </div>
+          {input("rollouts", "Rollouts of each task", "More tell smaller differences apart.", bad(form.rollouts))}
+        </div>
+        <div class="f2">
+          <div class="field">
+            <span class="lab">Agents</span>
+            <div class="picks">
+              {named(agents.data).map((each) => (
+                <label key={each.name} class="pick">
+                  <input type="checkbox" checked={form.agents.includes(each.name)} onChange={() => change({ agents: toggle(form.agents, each.name) })} /> <span class="nm">{each.name}</span> <small>{each.about}</small>
+                </label>
+              ))}
+            </div>
+          </div>
+          <div class="field">
+            <label for="f-models">Models</label>
+            <input id="f-models" list="known-models" value={form.models.join(", ")} onInput={(event) => change({ models: event.currentTarget.value.split(",").map((each) => each.trim()).filter(Boolean) })} placeholder="openai/gpt-5.2, …" />
+            <datalist id="known-models">
+              {named(models.data).map((each) => (
+                <option key={each.name} value={each.name} />
+              ))}
+            </datalist>
+            <p class="hint">Empty for agents that need none, such as the oracle.</p>
+          </div>
+        </div>
+      </fieldset>
+      <fieldset>
+        <legend>Limits</legend>
+        <div class="f2">
+          {input("budget", "Budget, dollars", bad(form.budget) ? `A number of dollars, such as 80. “${form.budget}” is none.` : "The run stops there and keeps what it has.", bad(form.budget))}
+          {input("parallel", "At a time", bad(form.parallel) ? "A whole number." : "Empty: as many as the machine has cores for.", bad(form.parallel))}
+        </div>
+      </fieldset>
+    </form>
+  );
+}
+
+function Estimate({ plan, shown, budget }: { plan: Plan | undefined; shown: string; budget: number | null }) {
+  return (
+    <aside class="est" aria-label="Estimate">
+      <div class="box">
+        <header>
+          <h2>Estimate</h2>
+        </header>
+        <div class="in">
+          {!plan ? (
+            <p class="dim">Known when tasks and agents are chosen.</p>
+          ) : (
+            <dl class="el">
+              <div>
+                <dt>trials</dt>
+                <dd>
+                  <b>{count(plan.trials)}</b>
+                </dd>
+              </div>
+              <div>
+                <dt>time</dt>
+                <dd>
+                  <b>{plan.seconds ? spanOf(plan.seconds, duration) : "not known"}</b>
+                  <small>{plan.seconds ? "from earlier runs" : "these tasks have not run here yet"}</small>
+                </dd>
+              </div>
+              <div>
+                <dt>cost</dt>
+                <dd>
+                  <b>{plan.cost_usd ? spanOf(plan.cost_usd, dollars) : "not known"}</b>
+                  {plan.unknown_prices.length > 0 && <small>no price is known for {plan.unknown_prices.join(", ")}</small>}
+                  {budget && plan.cost_usd && plan.cost_usd.high > budget && <small class="warn-t">may reach the budget of {dollars(budget)}</small>}
+                </dd>
+              </div>
+            </dl>
+          )}
+          {plan?.warnings.map((each) => (
+            <p class="hint" key={each}>
+              {each}
+            </p>
+          ))}
+        </div>
+      </div>
+      <div class="box">
+        <header>
+          <h2>Spec</h2>
+          <span class="end">
+            <button type="button" class="btn quiet sm" onClick={() => void copy(shown)}>
+              Copy
+            </button>
+          </span>
+        </header>
+        <Terminal id="plan" text={shown} bare />
+      </div>
+    </aside>
+  );
+}
