@@ -16,6 +16,7 @@ import pytest
 from proctor import owner
 from proctor.errors import SandboxError, TaskError
 from proctor.model.task import Task, TaskEnvironment
+from proctor.sandbox import reaper
 from proctor.sandbox.base import Limits, Root, SandboxRequest
 from proctor.sandbox.choose import choose, open_backend
 from proctor.sandbox.container import engine as engines
@@ -138,7 +139,7 @@ async def test_networks_and_volumes_of_dead_projects_are_removed(notes, backend)
     (dead / "s0.json").write_text("{}")
     removed = await backend.reap()
     for kind in ("network", "volume"):
-        name = f"{kind}-of-label=proctor.owner={dead.name}"
+        name = f"{kind}-of-label=proctor.lock={reaper.lock_of(dead)}"
         assert f"{kind} {name}" in removed
         assert [kind, "rm", name] in notes()
     assert not dead.exists()
