@@ -14,14 +14,7 @@ from msgspec import structs
 
 from proctor.agents.base import BudgetExhausted
 from proctor.agents.oracle import Nop
-from proctor.errors import (
-    ImageError,
-    LastingSandboxError,
-    ProviderError,
-    SandboxError,
-    TaskError,
-    is_lasting,
-)
+from proctor.errors import LastingSandboxError, ProviderError, SandboxError, TaskError, is_lasting
 from proctor.model.outcome import Outcome
 from proctor.model.plan import PlannedTrial
 from proctor.model.record import Artifact, AttemptRecord, Failure
@@ -138,16 +131,8 @@ class TaskAttempt:
         started_at = self.setting.clock()
         try:
             await self._work()
-        except TaskError as error:
-            self._end(Outcome.INVALID, error)
-        except ImageError as error:
-            self._end(Outcome.IMAGE_ERROR, error)
-        except ProviderError as error:
-            self._end(Outcome.PROVIDER_ERROR, error)
-        except RunBudgetSpent as error:
-            self._end(Outcome.CANCELLED, error)
         except Exception as error:  # noqa: BLE001 - the harness's own fault is an outcome too, with its traceback
-            self._end(Outcome.SANDBOX_ERROR, error)
+            self._end(blame.outcome_of(error), error)
         finally:
             await self._close()
         await self._judge()

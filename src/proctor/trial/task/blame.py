@@ -14,12 +14,21 @@ from typing import TYPE_CHECKING, Any
 
 from msgspec.structs import replace
 
-from proctor.errors import HostError, ImageError, ProctorError, SandboxError, StoreError
+from proctor.errors import (
+    HostError,
+    ImageError,
+    ProctorError,
+    ProviderError,
+    SandboxError,
+    StoreError,
+    TaskError,
+)
 from proctor.model.outcome import ENVIRONMENT_BROKEN, Outcome
 from proctor.model.record import Failure
 from proctor.model.task import Step
 from proctor.sandbox.base import Sandbox, end_processes, host_failure
 from proctor.trial.redact import Redactor
+from proctor.trial.task.models import RunBudgetSpent
 from proctor.trial.verify import Verdict
 
 if TYPE_CHECKING:
@@ -31,6 +40,20 @@ _OF_THE_HOST = frozenset(
     {errno.ENOSPC, errno.EDQUOT, errno.EIO, errno.EROFS, errno.EMFILE, errno.ENFILE, errno.ENOMEM}
 )
 """What the machine lacks or has lost. All of them are about files of the host: inside, errors are results."""
+
+
+_ENDINGS = (
+    (TaskError, Outcome.INVALID),
+    (ImageError, Outcome.IMAGE_ERROR),
+    (ProviderError, Outcome.PROVIDER_ERROR),
+    (RunBudgetSpent, Outcome.CANCELLED),
+)
+"""What errors mean that end an attempt; any other is the sandbox's, or the harness's own."""
+
+
+def outcome_of(error: Exception) -> Outcome:
+    """How an attempt ended that an error cut off."""
+    return next((outcome for kind, outcome in _ENDINGS if isinstance(error, kind)), Outcome.SANDBOX_ERROR)
 
 
 async def is_hosts(error: BaseException, sandbox: Sandbox) -> bool:
