@@ -15,6 +15,7 @@ from pathlib import Path
 
 import pytest
 from hypothesis import HealthCheck, settings
+from tests.brokers import rabbitmq_program
 from tests.postgres import migrated_postgres, postgres_server, postgres_url, store_url
 
 __all__ = ["migrated_postgres", "postgres_server", "postgres_url", "store_url"]
@@ -65,6 +66,7 @@ COMPONENTS: dict[str, Callable[[], bool]] = {
     "postgres": _postgres,
     "pyarrow": lambda: importlib.util.find_spec("pyarrow") is not None,
     "pyinstrument": lambda: importlib.util.find_spec("pyinstrument") is not None,
+    "rabbitmq": lambda: rabbitmq_program() is not None,
     "redis": lambda: bool(shutil.which("redis-server")),
     "registries": _registries,
     "root": lambda: os.geteuid() == 0,
