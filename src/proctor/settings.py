@@ -22,7 +22,9 @@ class Settings:
     store: str = ""
     """Address of the store; empty: SQLite at `<home>/proctor.db`."""
     blobs: str = ""
-    """Address of the blobs, a folder or `file:///FOLDER`; empty: the folder `<home>/blobs`."""
+    """Address of the blobs: a folder, `file:///FOLDER` or `s3://BUCKET/PREFIX`; empty: `<home>/blobs`."""
+    blob_cache_bytes: int = 10_000_000_000
+    """The most that copies of blobs from S3 may take at `<home>/cache/blobs`; 0: none are kept."""
     output_dir: Path = Path("results")
     """Default folder for the run folders of experiments."""
     rollouts_dir: Path = Path("data/rollouts")

@@ -119,9 +119,9 @@ def _store(settings: Settings) -> Iterator[Finding]:
 
 def _blobs(settings: Settings, wanted: set[str]) -> Iterator[Finding]:
     """Whether the files that runs refer to are there. Their content is not read: there may be very many."""
-    from proctor.store.blobs import open_blobs
+    from proctor.store.blobs import blobs_of
 
-    blobs = open_blobs(settings.blobs_url)
+    blobs = blobs_of(settings)
     missing = sorted(digest for digest in wanted if not blobs.has(digest))
     if missing:
         some = ", ".join(digest[:12] for digest in missing[:3]) + (" …" if len(missing) > 3 else "")

@@ -41,7 +41,7 @@ from proctor.settings import Settings
 from proctor.spec.grammar import refuse_unhonoured
 from proctor.spec.load import from_mapping
 from proctor.spec.secrets import hidden
-from proctor.store.blobs import open_blobs
+from proctor.store.blobs import blobs_of
 from proctor.store.calls import StoreCalls
 from proctor.store.open import open_store
 from proctor.store.service.ownership import Owner
@@ -95,7 +95,7 @@ def create(
     from proctor.trial.environment import capture_environment, capture_vcs
 
     refuse_unhonoured(spec)
-    blobs = open_blobs(settings.blobs_url)
+    blobs = blobs_of(settings)
     spec = with_tape(spec, settings, blobs)
     if spec.tasks and not plan:
         spec = pin_datasets(spec, settings)
@@ -221,7 +221,7 @@ def ready_here(
     """A run of the store that this process can execute; UsageError when its subject is another one here."""
     plan = Plan(trials=tuple(store.planned(info.id)))
     spec = from_mapping(info.resolved, file=f"run {info.id}")
-    inputs = RunInputs(open_blobs(settings.blobs_url), settings.cache_dir, store.inputs.of(info.id))
+    inputs = RunInputs(blobs_of(settings), settings.cache_dir, store.inputs.of(info.id))
     if inputs.stored:
         spec = inputs.spec(spec, plan)
     else:

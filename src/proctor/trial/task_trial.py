@@ -150,8 +150,13 @@ class TaskAttempt:
             self._end(Outcome.SANDBOX_ERROR, error)
         finally:
             await self._close()
-        await self._judge()
-        return build_record(self, started_at)
+        try:
+            await self._judge()
+            record = build_record(self, started_at)
+            await self.setting.collector.settle(self.folder)
+        finally:
+            self.setting.collector.forget(self.folder)
+        return record
 
     _agent_works = work
 
