@@ -56,6 +56,7 @@ COMPONENTS: dict[str, Callable[[], bool]] = {
     "bubblewrap": _namespaces,
     "docker-registry": lambda: bool(shutil.which("docker-registry")),
     "mmdebstrap": lambda: bool(shutil.which("mmdebstrap")),
+    "cc": lambda: bool(shutil.which("cc")),
     "chromium": lambda: bool(shutil.which("chromium")),
     "git": lambda: bool(shutil.which("git")),
     "memray": lambda: importlib.util.find_spec("memray") is not None,
