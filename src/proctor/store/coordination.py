@@ -9,6 +9,7 @@ import json
 from dataclasses import dataclass
 
 from proctor.errors import FenceError
+from proctor.store.again import repeatable
 from proctor.store.database import Database, Transaction
 
 _FIRST = """
@@ -42,6 +43,7 @@ class RunLease:
     expires_at: float
 
 
+@repeatable
 class Coordination:
     """The leases of coordinators, and what a coordinator or a worker asks of a run again and again."""
 

@@ -17,6 +17,7 @@ from proctor.model.outcome import Outcome
 from proctor.model.record import AttemptRecord
 from proctor.model.trial import Lease, Offers, TrialState
 from proctor.store import queries, steps
+from proctor.store.again import repeatable
 from proctor.store.database import Database, Transaction
 from proctor.store.reading import Reader
 from proctor.store.rows import dump, record_body
@@ -54,6 +55,7 @@ class Notes:
             tx.events(queries.INSERT_NOTE, events)
 
 
+@repeatable
 class TrialLife(Reader):
     """Everything that moves a trial from `pending` to its end."""
 

@@ -14,6 +14,7 @@ from proctor.model.record import AttemptRecord
 from proctor.model.run import RunInfo
 from proctor.model.trial import RunStatus, TrialState
 from proctor.store import coordination, queries, refs, rows, steps
+from proctor.store.again import repeatable
 from proctor.store.coordination import Coordination, RunLease
 from proctor.store.database import ConflictError, Row, Transaction
 from proctor.store.inputs import Input, Inputs
@@ -35,6 +36,7 @@ _STATUS_EVENTS = {
 }
 
 
+@repeatable
 class Store(TrialLife):
     """Runs, trials, attempts and events. Safe between threads and between processes."""
 

@@ -3,13 +3,14 @@ from __future__ import annotations
 import logging
 import os
 import socket
+import socketserver
 import threading
 import time
-from pathlib import Path
-from urllib.parse import quote
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from urllib.parse import quote, urlsplit
 
 import pytest
-from tests.s3 import s3_server
 
 from proctor.errors import StoreError
 from proctor.store.s3.address import parse
@@ -23,10 +24,45 @@ def free_port() -> int:
         return int(probe.getsockname()[1])
 
 
-def test_callers_wait_for_a_store_that_is_away_and_say_so(url, tmp_path: Path, caplog):
-    """The server starts only after the writers began: nothing is lost, and they say what they wait for."""
+@contextmanager
+def way_to(url: str, port: int) -> Iterator[None]:
+    """A port from which connections are led on to the server, while the block lasts."""
+    target = urlsplit(parse(url).endpoint)
+
+    class Lead(socketserver.BaseRequestHandler):
+        def handle(self) -> None:
+            with socket.create_connection((target.hostname, target.port)) as server:
+                back = threading.Thread(target=_pour, args=(server, self.request))
+                back.start()
+                _pour(self.request, server)
+                back.join()
+
+    class Way(socketserver.ThreadingTCPServer):
+        allow_reuse_address = True
+        daemon_threads = True
+        block_on_close = False
+
+    with Way(("127.0.0.1", port), Lead) as way:
+        serving = threading.Thread(target=way.serve_forever, kwargs={"poll_interval": 0.02})
+        serving.start()
+        try:
+            yield
+        finally:
+            way.shutdown()
+            serving.join()
+
+
+def _pour(source: socket.socket, target: socket.socket) -> None:
+    with suppress(OSError):
+        while piece := source.recv(1 << 16):
+            target.sendall(piece)
+        target.shutdown(socket.SHUT_WR)
+
+
+def test_callers_wait_for_a_store_that_is_away_and_say_so(url: str, caplog):
+    """The way to the server opens only after the writers began: nothing is lost, and they say so."""
     port = free_port()
-    away = f"s3://proctor-tests/blobs?endpoint={quote(f'http://127.0.0.1:{port}')}&region=us-east-1"
+    away = url.replace(quote(parse(url).endpoint, safe=""), quote(f"http://127.0.0.1:{port}", safe=""))
     digests: list[str] = []
 
     def write(number: int) -> None:
@@ -37,15 +73,16 @@ def test_callers_wait_for_a_store_that_is_away_and_say_so(url, tmp_path: Path, c
         for each in writers:
             each.start()
         deadline = time.monotonic() + 60
-        while not caplog.records and time.monotonic() < deadline:
+        while len(caplog.records) < 3 and time.monotonic() < deadline:
             time.sleep(0.02)
-        with s3_server(tmp_path / "late", port=port):
+        assert not digests
+        with way_to(url, port):
             for each in writers:
                 each.join(60)
-            blobs = S3Blobs(Bucket(parse(away)))
+            blobs = S3Blobs(Bucket(parse(url)))
             assert len(digests) == 3
             assert all(blobs.has(digest) for digest in digests)
-    assert "s3://proctor-tests/blobs does not answer" in caplog.text
+    assert f"{parse(url).where} does not answer" in caplog.text
     assert "waiting up to 120 s to" in caplog.text
 
 
@@ -57,7 +94,7 @@ def test_after_the_stated_time_the_error_says_what_and_where(url):
 
 def test_what_the_store_refuses_is_not_tried_again(url):
     blobs = S3Blobs(Bucket(parse(url.replace("proctor-tests", "no-such-bucket"))))
-    with pytest.raises(StoreError, match="404|no such bucket"):
+    with pytest.raises(StoreError, match=r"404|no such bucket"):
         blobs.put_bytes(b"x", "x")
 
 
