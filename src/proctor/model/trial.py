@@ -46,4 +46,10 @@ class Offers(Struct, frozen=True, kw_only=True):
     backends: tuple[str, ...] = ()
     """Sandboxes it has; trials that name none are for everybody."""
     memory_mb: int = 0
+    """What all trials that it takes may need together; trials that do not say need 0."""
+    cpus: float = 0.0
     """The most that one trial may need; trials that do not say need 0."""
+    labels: tuple[str, ...] = ()
+    """Words it has; a trial goes to a worker that has all of its own."""
+    runs: tuple[str, ...] | None = None
+    """Of these runs only; None: of any."""

@@ -223,7 +223,8 @@ _SHARED: Mapping[str, Callable[[Node], Any]] = {
     "attempt_budget_requests": read.whole,
     "tape": partial(read.text, expected="a file with a tape, or a run"),
     "tape_speed": partial(read.choice, options=("full", "recorded")),
-    "engine": partial(read.choice, options=("local", "celery")),
+    "engine": partial(read.choice, options=("auto", "local", "celery")),
+    "labels": _labels,
     "sandbox": _sandbox,
     "gates": _gates,
     "sources": partial(bodies.texts, expected="a folder or module with experiments, or a list of them"),
@@ -250,8 +251,6 @@ def unhonoured(spec: Spec) -> Iterator[tuple[str, str]]:
         for key in (*BUDGETS, "tape"):
             if getattr(spec, key) is not None:
                 yield key, f"'{key}' is about the models of agents, and this spec has experiments; remove it"
-    if spec.engine != "local":
-        yield "engine", f"'engine: {spec.engine}' does not exist yet; remove it: runs execute on this machine"
     if spec.kind == "experiment" and spec.sandbox != SandboxSpec():
         yield "sandbox", "'sandbox' has no effect here: experiments run in processes of their own; remove it"
     if spec.kind == "task" and spec.sources:
