@@ -23,6 +23,8 @@ class Settings:
     """Address of the store; empty: SQLite at `<home>/proctor.db`."""
     blobs: str = ""
     """Address of the blobs, a folder or `file:///FOLDER`; empty: the folder `<home>/blobs`."""
+    broker: str = ""
+    """Address of a message broker (`redis://`, `rediss://`, `amqp://`): with one, workers execute all runs."""
     output_dir: Path = Path("results")
     """Default folder for the run folders of experiments."""
     rollouts_dir: Path = Path("data/rollouts")
@@ -114,7 +116,7 @@ class Settings:
         return self.home / "cache"
 
 
-SECRET_FIELDS = frozenset({"model_api_key", "oidc_client_secret", "store", "token"})
+SECRET_FIELDS = frozenset({"broker", "model_api_key", "oidc_client_secret", "store", "token"})
 _MOST_BYTES = 1 << 20
 _ALIASES = {"SANDBOX_BACKEND": "sandbox"}
 

@@ -37,6 +37,8 @@ class Lease(Struct, frozen=True, gc=False):
     fence: int
     attempt: int
     expires_at: float
+    memory_mb: int = 0
+    """What the trial may use of its worker's memory; 0 where nobody asked."""
 
 
 class Offers(Struct, frozen=True, kw_only=True):

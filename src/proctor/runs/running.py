@@ -36,6 +36,7 @@ from proctor.runs.models import with_tape
 from proctor.runs.pack import Packer
 from proctor.runs.planning import pin_datasets, plan_spec
 from proctor.runs.ready import check_gates, check_ready
+from proctor.runs.sources import OneRun
 from proctor.runs.worker import Worker
 from proctor.settings import Settings
 from proctor.spec.grammar import refuse_unhonoured
@@ -230,6 +231,13 @@ def ready_here(
     return ReadyRun(info, spec, plan, settings, inputs, environ)
 
 
+def refuse_other_version(info: RunInfo) -> None:
+    """UsageError where another Proctor made a run: what it planned may mean something else here."""
+    made_by, own = info.versions.get("proctor", ""), own_version()
+    if made_by and made_by.split(".")[:2] != own.split(".")[:2]:
+        raise UsageError(f"Proctor {made_by} made it, and this worker is Proctor {own}; upgrade the older one")
+
+
 def _refuse_another(info: RunInfo, plan: Plan, here: Plan) -> None:
     """Of a run that brought nothing, the project must be here as it was planned."""
     now = {trial.key for trial in here.trials}
@@ -240,8 +248,11 @@ def _refuse_another(info: RunInfo, plan: Plan, here: Plan) -> None:
 
 def room_for(run: ReadyRun, parallel: int) -> int:
     """How many trials run in parallel: as many as requested, unless the limit of open files is too low."""
-    if run.info.kind != "task":
-        return parallel
+    return parallel if run.info.kind != "task" else room_of_files(parallel)
+
+
+def room_of_files(parallel: int) -> int:
+    """As many trials of tasks as were requested, or as the limit of open files allows."""
     allowed = allow_open_files()
     room = max(1, (allowed - _OWN_FILES) // _FILES_PER_TRIAL)
     if room < parallel:
@@ -295,15 +306,21 @@ async def execute(
             await coordinator.begin()
             worker = Worker(
                 store=store,
-                run_id=run.info.id,
-                executor=executor,
+                source=OneRun(
+                    store,
+                    run.info.id,
+                    executor,
+                    worker=name,
+                    lease_s=run.settings.lease_s,
+                    retries=run.spec.retries,
+                    more=coordinator.unfinished,
+                    calls=calls,
+                ),
                 listener=coordinator,
                 stop=stop,
                 name=name,
                 parallel=room_for(run, parallel or run.spec.parallel),
-                retries=run.spec.retries,
                 lease_s=run.settings.lease_s,
-                more=coordinator.unfinished,
                 calls=calls,
             )
             try:
@@ -369,11 +386,11 @@ def versions() -> dict[str, str]:
     """What made the numbers: Proctor and Python."""
     import platform
 
-    return {"proctor": _own_version(), "python": platform.python_version()}
+    return {"proctor": own_version(), "python": platform.python_version()}
 
 
 @cache
-def _own_version() -> str:
+def own_version() -> str:
     """Read from the package's metadata, which takes longer than planning a small run."""
     from importlib.metadata import version
 

@@ -23,6 +23,7 @@ BUDGETS = tuple(f"{of}budget_{unit}" for of in ("", "attempt_") for unit in ("us
 """Keys about what models may cost: of the run, and of each attempt."""
 PLACES = (*BUDGETS, "tape", "engine", "sandbox", "sources")
 """Keys whose places errors found after loading point at."""
+_LABEL = re.compile(r"[\w.=/:-]{1,63}", re.ASCII)
 _NAME = re.compile(r"\w[\w.+@=, -]{0,127}")
 
 
@@ -136,6 +137,22 @@ def _tags(item: Node) -> tuple[str, ...]:
     if isinstance(item.value, list):
         return tuple(read.scalar_text(each) for each in item.value)
     return (read.scalar_text(item),)
+
+
+def _labels(item: Node) -> tuple[str, ...]:
+    found = bodies.texts(item, "a label of workers or a list of labels")
+    for number, label in enumerate(found):
+        if problem := wrong_label(label):
+            place = item if isinstance(item.value, str) else item.value[number]
+            raise place.mark.error(f"'labels': {problem}")
+    return tuple(dict.fromkeys(found))
+
+
+def wrong_label(label: str) -> str:
+    """What is wrong with a label of workers; empty when nothing is."""
+    if _LABEL.fullmatch(label):
+        return ""
+    return f"'{label[:40]}' is not a label: letters, digits and . _ - = / :, such as gpu or arch=aarch64"
 
 
 def granted_names(names: Sequence[str]) -> tuple[str, ...]:

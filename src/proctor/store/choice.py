@@ -6,7 +6,7 @@ then the one that has waited longest.
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, NamedTuple
 
 from proctor.model.trial import Offers
 from proctor.store import queries, steps
@@ -15,6 +15,15 @@ from proctor.store.rows import words
 from proctor.store.steps import Taken
 
 _MOST_RUNS = 200
+
+
+class OpenRun(NamedTuple):
+    """A run with trials for a worker."""
+
+    id: str
+    kind: str
+    held: int
+    """How many of its trials are under way, with whatever worker."""
 
 
 def within(sql: str, offers: Offers) -> tuple[str, dict[str, Any]]:
@@ -28,11 +37,14 @@ def within(sql: str, offers: Offers) -> tuple[str, dict[str, Any]]:
     return sql.replace("{labels}", left), params
 
 
-def runs_for(db: Database, offers: Offers) -> list[str]:
-    """The runs with trials that a worker can execute, in the order in which they are served."""
+def runs_for(db: Database, offers: Offers, soon_s: float = 0.0) -> list[OpenRun]:
+    """The runs with trials that a worker can execute, in the order in which they are served.
+
+    `soon_s`: also those whose trials wait that long after an error.
+    """
     sql, params = within(queries.RUNS_TO_WORK_ON, offers)
-    found = [str(row[0]) for row in db.read(sql, {**params, "runs": _MOST_RUNS})]
-    return [each for each in found if offers.runs is None or each in offers.runs]
+    found = [OpenRun(*row) for row in db.read(sql, {**params, "runs": _MOST_RUNS, "soon_s": soon_s})]
+    return [each for each in found if offers.runs is None or each.id in offers.runs]
 
 
 def take(
@@ -43,7 +55,10 @@ def take(
     found = tx.execute(sql, {**params, "run": run_id, "limit": limit + 1})
     left_mb, fitting = offers.memory_mb, list[Row]()
     for row in found:
-        if (memory_mb := row[queries.TRIAL_WIDTH]) <= left_mb:
-            left_mb -= memory_mb
+        if row[queries.TRIAL_WIDTH] <= left_mb:
+            left_mb -= row[queries.TRIAL_WIDTH]
             fitting.append(row)
-    return steps.begin(tx, run_id, fitting, worker=worker, lease_s=lease_s, limit=limit)
+    memory_mb = [row[queries.TRIAL_WIDTH] for row in fitting]
+    return steps.begin(
+        tx, run_id, fitting, worker=worker, lease_s=lease_s, limit=limit, memory_mb=memory_mb
+    )

@@ -17,6 +17,7 @@ from proctor.model.outcome import Outcome
 from proctor.model.record import AttemptRecord
 from proctor.model.trial import Lease, Offers, TrialState
 from proctor.store import choice, queries, steps
+from proctor.store.choice import OpenRun
 from proctor.store.database import Database, Transaction
 from proctor.store.reading import Reader
 from proctor.store.rows import dump, record_body
@@ -73,15 +74,15 @@ class TrialLife(Reader):
 
     def take_any(self, offers: Offers, *, worker: str, lease_s: float, limit: int = 1) -> Taken:
         """As `take`, of the run that `choice.runs_for` puts first and that still has something."""
-        for run_id in self.runs_for(offers):
-            taken = self.take_within(run_id, offers, worker=worker, lease_s=lease_s, limit=limit)
+        for run in self.runs_for(offers):
+            taken = self.take_within(run.id, offers, worker=worker, lease_s=lease_s, limit=limit)
             if taken.begun:  # else others were quicker, and the next run may have some
                 return taken
         return Taken([], None)
 
-    def runs_for(self, offers: Offers) -> list[str]:
+    def runs_for(self, offers: Offers, soon_s: float = 0.0) -> list[OpenRun]:
         """Runs with trials for a worker, the one first from which to take next."""
-        return choice.runs_for(self._db, offers)
+        return choice.runs_for(self._db, offers, soon_s)
 
     def take_within(self, run_id: str, offers: Offers, *, worker: str, lease_s: float, limit: int) -> Taken:
         """As `take`, of trials that a worker can execute; together they need no more memory than it has."""

@@ -90,13 +90,13 @@ FROM trials t WHERE {_READY} AND {_WITHIN} {_IN_ORDER}
 """
 RUNS_TO_WORK_ON = f"""
 WITH open AS (
-  SELECT r.id, COALESCE(s.priority, 0) AS priority, COALESCE(s.owner, '') AS owner,
+  SELECT r.id, r.kind, COALESCE(s.priority, 0) AS priority, COALESCE(s.owner, '') AS owner,
     COALESCE(s.queued_at, r.created_at) AS since,
     (SELECT count(*) FROM trials h WHERE h.run_id = r.id AND h.expires_at IS NOT NULL) AS held
   FROM runs r LEFT JOIN run_service s ON s.run_id = r.id WHERE r.status = 'running'
 ), owners AS (SELECT owner, sum(held) AS held FROM open GROUP BY owner)
-SELECT o.id FROM open o JOIN owners w ON w.owner = o.owner WHERE EXISTS (
-  SELECT 1 FROM trials t WHERE t.run_id = o.id AND t.state = 'pending' AND t.ready_at <= {{now}} AND {_WITHIN}
+SELECT o.id, o.kind, o.held FROM open o JOIN owners w ON w.owner = o.owner WHERE EXISTS (
+  SELECT 1 FROM trials t WHERE t.run_id = o.id AND t.state = 'pending' AND t.ready_at <= {{now}} + :soon_s AND {_WITHIN}
 ) ORDER BY o.priority DESC, w.held, o.held, o.since, o.id LIMIT :runs
 """
 COUNT_WITHIN = f"""

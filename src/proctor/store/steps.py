@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from functools import lru_cache
+from itertools import repeat
 from typing import Any, NamedTuple
 from zlib import crc32
 
@@ -46,14 +47,21 @@ def take(
 
 
 def begin(
-    tx: Transaction, run_id: str, found: Sequence[Row], *, worker: str, lease_s: float, limit: int
+    tx: Transaction,
+    run_id: str,
+    found: Sequence[Row],
+    *,
+    worker: str,
+    lease_s: float,
+    limit: int,
+    memory_mb: Sequence[int] = (),
 ) -> Taken:
     """Lease and begin the first rows; each ends with fence, attempts and the moment."""
     worker = column(worker)
     trials = [planned_trial(row) for row in found]
     begun = [
-        (Lease(run_id, trial.key, trial.index, worker, row[-3] + 1, row[-2] + 1, row[-1] + lease_s), trial)
-        for row, trial in zip(found[:limit], trials, strict=False)
+        (Lease(run_id, trial.key, trial.index, worker, row[-3] + 1, row[-2] + 1, row[-1] + lease_s, mb), trial)
+        for row, trial, mb in zip(found[:limit], trials, memory_mb or repeat(0), strict=False)
     ]
     for lease, _ in begun:
         tx.change(
