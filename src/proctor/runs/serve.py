@@ -117,13 +117,16 @@ class Server:
             worker.wake()
 
         source.woken = opened
-        beating = asyncio.create_task(self._beat(store, calls, worker, capacity, only))
         listening = self._listen(broker, tickets, capacity) if tickets else None
+        releasing = asyncio.create_task(self._release(listening)) if listening else None
+        beating = asyncio.create_task(self._beat(store, calls, worker, capacity, only))
         try:
             await worker.run()
         finally:
-            beating.cancel()
-            await asyncio.gather(beating, return_exceptions=True)
+            helpers = [each for each in (beating, releasing) if each]
+            for each in helpers:
+                each.cancel()
+            await asyncio.gather(*helpers, return_exceptions=True)
             if tickets and listening:
                 tickets.close()
                 await asyncio.to_thread(listening.stop)
@@ -143,6 +146,12 @@ class Server:
         listening.start(asyncio.get_running_loop())
         return listening
 
+    async def _release(self, listening: Listening) -> None:
+        """Asked to stop, leave what the broker has to others."""
+        while not self.stop.draining:
+            await self.stop.changed()
+        await asyncio.to_thread(listening.release)
+
     def _open(self, store: Store, run_id: str, source: AnyRun) -> Opened:
         """All that is needed to execute a run, from the store; called in a thread."""
         # The folder is its coordinator's; what an attempt leaves reaches it through the blobs.
@@ -157,6 +166,7 @@ class Server:
             run = replace(run, spec=replace(run.spec, parallel=max(2, run.spec.parallel)))
 
         def spent(reason: str) -> None:
+            store.service.queue.tell(run_id, "run.spent", {"reason": reason})
             source.refuse(run_id, f"run {run_id}: {reason}; no more trials of it are taken")
 
         context = WorkerContext(self.name, note=store.note, on_spent=spent, backends=self._backends)

@@ -47,9 +47,7 @@ def runs_for(db: Database, offers: Offers, soon_s: float = 0.0) -> list[OpenRun]
     return [each for each in found if offers.runs is None or each.id in offers.runs]
 
 
-def take(
-    tx: Transaction, run_id: str, offers: Offers, *, worker: str, lease_s: float, limit: int
-) -> Taken:
+def take(tx: Transaction, run_id: str, offers: Offers, *, worker: str, lease_s: float, limit: int) -> Taken:
     """Lease and begin trials of a run, in plan order, within what a worker offers."""
     sql, params = within(queries.TAKEABLE_WITHIN, offers)
     found = tx.execute(sql, {**params, "run": run_id, "limit": limit + 1})
@@ -59,6 +57,4 @@ def take(
             left_mb -= row[queries.TRIAL_WIDTH]
             fitting.append(row)
     memory_mb = [row[queries.TRIAL_WIDTH] for row in fitting]
-    return steps.begin(
-        tx, run_id, fitting, worker=worker, lease_s=lease_s, limit=limit, memory_mb=memory_mb
-    )
+    return steps.begin(tx, run_id, fitting, worker=worker, lease_s=lease_s, limit=limit, memory_mb=memory_mb)

@@ -11,7 +11,6 @@ from typing import Any
 from msgspec import Struct
 
 from proctor.model.trial import Offers
-from proctor.store import choice, queries
 from proctor.store.database import Database, Row
 from proctor.store.rows import column, words
 
@@ -41,6 +40,18 @@ WHERE t.run_id = :run AND t.state = 'pending' GROUP BY t.kind, t.backend, t.memo
 """
 
 
+_READY = "t.state = 'pending' AND t.ready_at <= {now}"
+_DEMAND = f"""
+SELECT t.backend, count(*) FROM trials t JOIN runs r ON r.id = t.run_id
+WHERE r.status = 'running' AND {_READY} AND {{where}} GROUP BY t.backend
+"""
+_TAKEABLE_OF = f"""
+SELECT t.idx FROM trials t WHERE t.run_id = :run AND {_READY} AND t.backend = :backend
+ORDER BY t.idx LIMIT :limit
+"""
+_PRIORITY = "SELECT priority FROM run_service WHERE run_id = :run"
+
+
 class WorkerInfo(Struct, frozen=True, kw_only=True):
     """A worker as it describes itself."""
 
@@ -66,9 +77,7 @@ class WorkerInfo(Struct, frozen=True, kw_only=True):
     @property
     def offers(self) -> Offers:
         """All that it could take while nothing runs."""
-        return Offers(
-            backends=self.backends, memory_mb=self.memory_mb, cpus=self.cpus, labels=self.labels
-        )
+        return Offers(backends=self.backends, memory_mb=self.memory_mb, cpus=self.cpus, labels=self.labels)
 
 
 class Need(Struct, frozen=True):
@@ -148,10 +157,20 @@ class Fleet:
         workers = [each for each in self.live() if each.run in {"", run_id} and not each.draining]
         return [need for need in self.needs(run_id) if not any(need.met_by(each.offers) for each in workers)]
 
-    def takeable(self, offers: Offers) -> int:
-        """How many trials of running runs such a worker could take now, if it had places for all."""
-        sql, params = choice.within(queries.COUNT_WITHIN, offers)
-        return int(self._db.read(sql, params)[0][0])
+    def demand(self, run_id: str | None = None) -> dict[str, int]:
+        """How many trials of a running run, or of all, can be taken now, by the sandbox that they name."""
+        where = "1 = 1" if run_id is None else "r.id = :run"
+        return dict(self._db.read(_DEMAND.replace("{where}", where), {"run": run_id}))
+
+    def takeable_of(self, run_id: str, backend: str, limit: int) -> list[int]:
+        """Which trials of a run those are, in the order of the plan."""
+        found = self._db.read(_TAKEABLE_OF, {"run": run_id, "backend": backend, "limit": limit})
+        return [int(row[0]) for row in found]
+
+    def priority(self, run_id: str) -> int:
+        """Of a run; 0 where nobody has set one."""
+        found = self._db.read(_PRIORITY, {"run": run_id})
+        return int(found[0][0]) if found else 0
 
 
 def nobody_can(unmet: Iterable[Need]) -> str:

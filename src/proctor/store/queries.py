@@ -99,10 +99,6 @@ SELECT o.id, o.kind, o.held FROM open o JOIN owners w ON w.owner = o.owner WHERE
   SELECT 1 FROM trials t WHERE t.run_id = o.id AND t.state = 'pending' AND t.ready_at <= {{now}} + :soon_s AND {_WITHIN}
 ) ORDER BY o.priority DESC, w.held, o.held, o.since, o.id LIMIT :runs
 """
-COUNT_WITHIN = f"""
-SELECT count(*) FROM trials t JOIN runs r ON r.id = t.run_id
-WHERE r.status = 'running' AND t.state = 'pending' AND t.ready_at <= {{now}} AND {_WITHIN}
-"""
 TAKE = """
 UPDATE trials SET state = 'running', fence = :fence, worker = :worker, expires_at = :expires,
                   started_at = :started_at

@@ -60,7 +60,10 @@ def begin(
     worker = column(worker)
     trials = [planned_trial(row) for row in found]
     begun = [
-        (Lease(run_id, trial.key, trial.index, worker, row[-3] + 1, row[-2] + 1, row[-1] + lease_s, mb), trial)
+        (
+            Lease(run_id, trial.key, trial.index, worker, row[-3] + 1, row[-2] + 1, row[-1] + lease_s, mb),
+            trial,
+        )
         for row, trial, mb in zip(found[:limit], trials, memory_mb or repeat(0), strict=False)
     ]
     for lease, _ in begun:
