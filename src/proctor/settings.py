@@ -25,6 +25,8 @@ class Settings:
     """Address of the blobs: a folder, `file:///FOLDER` or `s3://BUCKET/PREFIX`; empty: `<home>/blobs`."""
     blob_cache_bytes: int = 10_000_000_000
     """The most that copies of blobs from S3 may take at `<home>/cache/blobs`; 0: none are kept."""
+    broker: str = ""
+    """Address of a message broker (`redis://`, `rediss://`, `amqp://`): with one, workers execute all runs."""
     output_dir: Path = Path("results")
     """Default folder for the run folders of experiments."""
     rollouts_dir: Path = Path("data/rollouts")
@@ -116,7 +118,7 @@ class Settings:
         return self.home / "cache"
 
 
-SECRET_FIELDS = frozenset({"model_api_key", "oidc_client_secret", "store", "token"})
+SECRET_FIELDS = frozenset({"broker", "model_api_key", "oidc_client_secret", "store", "token"})
 _MOST_BYTES = 1 << 20
 _ALIASES = {"SANDBOX_BACKEND": "sandbox"}
 

@@ -17,6 +17,7 @@ from proctor.store import coordination, queries, refs, rows, steps
 from proctor.store.again import repeatable
 from proctor.store.coordination import Coordination, RunLease
 from proctor.store.database import ConflictError, Row, Transaction
+from proctor.store.fleet import Fleet
 from proctor.store.inputs import Input, Inputs
 from proctor.store.leases import TrialLife
 from proctor.store.service import ownership
@@ -49,6 +50,11 @@ class Store(TrialLife):
     def coordination(self) -> Coordination:
         """Who coordinates which run."""
         return Coordination(self._db)
+
+    @property
+    def fleet(self) -> Fleet:
+        """Who works, and what nobody can."""
+        return Fleet(self._db)
 
     @property
     def spending(self) -> Spending:
