@@ -24,7 +24,7 @@ class Settings:
     blobs: str = ""
     """Address of the blobs, a folder or `file:///FOLDER`; empty: the folder `<home>/blobs`."""
     broker: str = ""
-    """Address of a message broker (`redis://`, `rediss://`, `amqp://`): with one, workers execute all runs."""
+    """Address of a message broker (`redis://`, `rediss://`, `amqp://`): with one, workers execute runs."""
     output_dir: Path = Path("results")
     """Default folder for the run folders of experiments."""
     rollouts_dir: Path = Path("data/rollouts")
@@ -65,7 +65,7 @@ class Settings:
     """The most calls of models that all runs of the store may make in a day."""
 
     serve_parallel: int = 0
-    """How many trials `proctor serve` executes at a time, over all runs; 0: one for each processor."""
+    """How many trials `proctor serve` executes at a time; 0: one per processor, or none with a broker."""
     serve_rate: float = 100.0
     """Requests a second that one token may make of a server, on average; bursts may be five times that."""
     serve_hosts: tuple[str, ...] = ()
