@@ -82,7 +82,7 @@ def rabbitmq_server(folder: Path, *, user: str = "guest", password: str = "guest
     environ = _rabbitmq_environment(home, port, mapper_port)
     (home / "rabbitmq.conf").write_text(
         f"listeners.tcp.local = 127.0.0.1:{port}\ndefault_user = {user}\ndefault_pass = {password}\n"
-        "consumer_timeout = 31622400000\ndisk_free_limit.absolute = 10MB\nvm_memory_high_watermark.absolute = 512MB\n"
+        "disk_free_limit.absolute = 10MB\nvm_memory_high_watermark.absolute = 512MB\n"
     )
     log = home / "output"
     mapper = subprocess.Popen(

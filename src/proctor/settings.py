@@ -26,7 +26,7 @@ class Settings:
     blob_cache_bytes: int = 10_000_000_000
     """The most that copies of blobs from S3 may take at `<home>/cache/blobs`; 0: none are kept."""
     broker: str = ""
-    """Address of a message broker (`redis://`, `rediss://`, `amqp://`): with one, workers execute all runs."""
+    """Address of a message broker (`redis://`, `rediss://`, `amqp://`): with one, workers execute runs."""
     output_dir: Path = Path("results")
     """Default folder for the run folders of experiments."""
     rollouts_dir: Path = Path("data/rollouts")
@@ -67,7 +67,7 @@ class Settings:
     """The most calls of models that all runs of the store may make in a day."""
 
     serve_parallel: int = 0
-    """How many trials `proctor serve` executes at a time, over all runs; 0: one for each processor."""
+    """How many trials `proctor serve` executes at a time; 0: one per processor, or none with a broker."""
     serve_rate: float = 100.0
     """Requests a second that one token may make of a server, on average; bursts may be five times that."""
     serve_hosts: tuple[str, ...] = ()

@@ -18,8 +18,9 @@ from msgspec.structs import replace
 
 from proctor.engine.base import Executor, WarmsUp
 from proctor.errors import NotFoundError, ProctorError, StoreError
+from proctor.model.plan import PlannedTrial
 from proctor.model.spec import Retries
-from proctor.model.trial import Offers
+from proctor.model.trial import Lease, Offers
 from proctor.runs.running import ReadyRun
 from proctor.runs.sources import Held
 from proctor.store.calls import StoreCalls
@@ -135,12 +136,19 @@ class AnyRun:
         await self._close_idle({each.id for each in found}, running)
         if running and found and found[0].kind == "experiment" and not found[0].held:
             return Taken([], None)  # it comes next, and wants this process for itself
-        begun, upcoming = [], None
-        ready = [each for each in found if each.id in self._kept]
+        return await self._share_out(room, [each for each in found if each.id in self._kept], offers, running)
+
+    async def _share_out(
+        self, room: int, ready: Sequence[OpenRun], offers: Offers, running: Collection[Held]
+    ) -> Taken:
+        """A share of each run, in their order; a timing alone."""
+        begun: list[tuple[Lease, PlannedTrial]] = []
+        upcoming: PlannedTrial | None = None
         for at, run in enumerate(ready):
-            if run.kind == "experiment" and (running or begun):
+            alone = run.kind == "experiment"
+            if alone and (running or begun):
                 continue
-            share = 1 if run.kind == "experiment" else max(1, -(-(room - len(begun)) // (len(ready) - at)))
+            share = 1 if alone else max(1, -(-(room - len(begun)) // (len(ready) - at)))
             taken = await self._patiently(
                 self.store.take_within,
                 run.id,
@@ -150,14 +158,12 @@ class AnyRun:
                 limit=share,
             )
             begun += taken.begun
-            upcoming = upcoming or taken.upcoming
-            offers = replace(
-                offers, memory_mb=offers.memory_mb - sum(lease.memory_mb for lease, _ in taken.begun)
-            )
-            self._kept[run.id].used_at = time.monotonic()
-            if len(begun) >= room or (taken.begun and run.kind == "experiment"):
+            upcoming = taken.upcoming if len(ready) == 1 else None
+            promised_mb = sum(lease.memory_mb for lease, _ in taken.begun)
+            offers = replace(offers, memory_mb=offers.memory_mb - promised_mb)
+            if len(begun) >= room or (alone and taken.begun):
                 break
-        return Taken(begun, upcoming if len(ready) == 1 else None)
+        return Taken(begun, upcoming)
 
     def _left(self, running: Collection[Held]) -> Offers:
         """What this process can still promise."""

@@ -56,7 +56,7 @@ class Dispatcher:
             await asyncio.to_thread(self._publisher.close)
 
     def top_up(self) -> bool:
-        """Publish the difference between what can be taken and what the broker has; whether anything moved."""
+        """Publish what can be taken and is not in the broker; whether anything moved."""
         sent = 0
         everywhere = self.store.fleet.demand()
         for backend, own in self.store.fleet.demand(self.run_id).items():

@@ -12,8 +12,6 @@ import time
 from collections.abc import Callable, Coroutine
 from typing import Any
 
-from msgspec.structs import replace
-
 from proctor.engine.base import Expecting, Listener
 from proctor.engine.retry import retry_delay_s
 from proctor.engine.stop import Stop

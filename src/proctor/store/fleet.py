@@ -160,7 +160,8 @@ class Fleet:
     def demand(self, run_id: str | None = None) -> dict[str, int]:
         """How many trials of a running run, or of all, can be taken now, by the sandbox that they name."""
         where = "1 = 1" if run_id is None else "r.id = :run"
-        return dict(self._db.read(_DEMAND.replace("{where}", where), {"run": run_id}))
+        found = self._db.read(_DEMAND.replace("{where}", where), {"run": run_id})
+        return {str(row[0]): int(row[1]) for row in found}
 
     def takeable_of(self, run_id: str, backend: str, limit: int) -> list[int]:
         """Which trials of a run those are, in the order of the plan."""

@@ -96,7 +96,8 @@ WITH open AS (
   FROM runs r LEFT JOIN run_service s ON s.run_id = r.id WHERE r.status = 'running'
 ), owners AS (SELECT owner, sum(held) AS held FROM open GROUP BY owner)
 SELECT o.id, o.kind, o.held FROM open o JOIN owners w ON w.owner = o.owner WHERE EXISTS (
-  SELECT 1 FROM trials t WHERE t.run_id = o.id AND t.state = 'pending' AND t.ready_at <= {{now}} + :soon_s AND {_WITHIN}
+  SELECT 1 FROM trials t
+  WHERE t.run_id = o.id AND t.state = 'pending' AND t.ready_at <= {{now}} + :soon_s AND {_WITHIN}
 ) ORDER BY o.priority DESC, w.held, o.held, o.since, o.id LIMIT :runs
 """
 TAKE = """

@@ -1,7 +1,7 @@
 """The Celery app: its queues, its one task, and settings that hold for work that lasts hours.
 
-A message is acknowledged when its trial has ended and is never redelivered for being slow: about lost work the
-store's leases decide. Nothing but the id of a trial is in a message, and nothing comes back.
+A message is acknowledged when its trial has ended and is never redelivered for being slow: about lost work
+the store's leases decide. Nothing but the id of a trial is in a message, and nothing comes back.
 """
 
 from __future__ import annotations
@@ -57,7 +57,6 @@ def make_app(broker: str, offer: Offer | None = None) -> Celery:
     app = Celery("proctor", broker=broker, set_as_current=False)
     app.conf.update(_settings(broker))
 
-    @app.task(name=TASK, ignore_result=True, acks_late=True)
     def attempt(trial: str) -> None:
         """Let the worker take one trial, the hinted one if it is the best, and wait until it has ended."""
         del trial  # which one it is the store decides
@@ -67,6 +66,7 @@ def make_app(broker: str, offer: Offer | None = None) -> Celery:
         offer(ticket)
         ticket.result()
 
+    app.task(name=TASK, ignore_result=True, acks_late=True)(attempt)
     return app
 
 

@@ -11,12 +11,9 @@ import logging
 import threading
 from collections.abc import Callable, Sequence
 from concurrent.futures import Future
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from proctor.engine.celery.app import make_app, queue_of
-
-if TYPE_CHECKING:
-    from celery.worker import WorkController
 
 _log = logging.getLogger("proctor.broker")
 _PAUSE_S = 5.0
@@ -44,7 +41,6 @@ class Listening:
         self.hostname = f"proctor-{pid}@{host}"
         """The name by which Celery's tools know this worker."""
         self._thread: threading.Thread | None = None
-        self._controller: WorkController | None = None
         self._ending = threading.Event()
 
     def start(self, loop: asyncio.AbstractEventLoop) -> None:
@@ -64,7 +60,7 @@ class Listening:
         from celery.worker import WorkController
 
         while not self._ending.is_set():
-            self._controller = WorkController(
+            controller = WorkController(
                 app=app,
                 hostname=self.hostname,
                 pool="threads",
@@ -75,7 +71,7 @@ class Listening:
                 loglevel=logging.WARNING,
             )
             try:
-                self._controller.start()
+                controller.start()
             except SystemExit:
                 pass
             except Exception as error:  # noqa: BLE001 - the worker goes on without the broker, and says so

@@ -3,13 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from proctor.engine.celery.app import PRIORITIES, TASK, make_app
 from proctor.errors import StoreError
-
-if TYPE_CHECKING:
-    from kombu import Connection
 
 
 class BrokerError(StoreError):
@@ -21,7 +18,7 @@ class Publisher:
 
     def __init__(self, broker: str) -> None:
         self._app = make_app(broker)
-        self._connection: Connection | None = None
+        self._connection: Any = None
         self._channel: Any = None
 
     def waiting(self, queue: str) -> int:
@@ -70,7 +67,7 @@ class Publisher:
     def _guarded(self, function: Any) -> Any:
         try:
             return function()
-        except Exception as error:
+        except Exception as error:  # noqa: BLE001 - it is raised again as one kind
             # Every transport has errors of its own, and some of theirs show the address with its password.
             self._drop()
             raise BrokerError(f"the broker does not answer ({type(error).__name__})") from None
