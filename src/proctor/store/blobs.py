@@ -30,6 +30,10 @@ ABANDONED_S = 3600.0
 """A partial file this old was left by a process that no longer runs."""
 
 
+class DamagedBlobError(StoreError):
+    """A blob's content is not what its digest says."""
+
+
 class Stored(NamedTuple):
     """A blob as a place lists it."""
 

@@ -166,8 +166,8 @@ class PostgresDatabase:
             return repeat(ask, self._lost(lost))
         except LostError as error:
             raise StoreError(
-                f"{self.where}: PostgreSQL went away while it committed, and has not been back for "
-                f"{self._line.wait_s:.0f} s ({first_line(lost)}); whether the last change was kept is not known"
+                f"{self.where}: PostgreSQL went away while it committed, and was not back within "
+                f"{self._line.wait_s:.0f} s ({first_line(lost)}); whether the last change was kept is unknown"
             ) from error
 
     def mark(self) -> int:

@@ -22,7 +22,7 @@ from typing import BinaryIO, TypeAlias, cast
 from proctor.errors import NotFoundError, StoreError
 from proctor.model.record import Artifact
 from proctor.store.blob_cache import BlobCache
-from proctor.store.blobs import ABANDONED_S, Stored, check_digest
+from proctor.store.blobs import ABANDONED_S, DamagedBlobError, Stored, check_digest
 from proctor.store.s3.bucket import PIECE_BYTES, Bucket, Object
 from proctor.store.s3.reading import AHEAD_BYTES, PartsReader
 
@@ -162,7 +162,7 @@ class S3Blobs:
                 damaged = damaged if found is None else each
         self.cache.drop(digest)
         if damaged:
-            raise StoreError(
+            raise DamagedBlobError(
                 f"blob {digest} is damaged: the object {self.where}/{damaged.key} has another content. "
                 "Remove it and restore it from a backup ('proctor db restore --blobs')"
             )
