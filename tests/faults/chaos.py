@@ -150,6 +150,7 @@ def cluster(folder: Path, **more: str) -> Iterator[Cluster]:
             **credentials,
             "PROCTOR_STORE": postgres.address(),
             "PROCTOR_BLOBS": f"s3://{BUCKET}/blobs?endpoint={through}&region=us-east-1",
+            "PROCTOR_BROKER": redis.url,
             "PROCTOR_LEASE_S": str(LEASE_S),
             **more,
         }

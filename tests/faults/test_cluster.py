@@ -159,7 +159,7 @@ def test_a_cluster_under_chaos_loses_nothing_and_counts_nothing_twice(tmp_path: 
         project = tmp_path / "project"
         project.mkdir()
         spec = chaos.write_spec(project, TRIALS, EACH_S)
-        coordinator = made.proctor("run", str(spec), *ENGINE, cwd=project)
+        coordinator = made.proctor("run", str(spec), "--engine", "celery", cwd=project)
         stack.callback(end, coordinator)
         run_id = begun(made, coordinator)
         machines(made, stack)
@@ -179,9 +179,6 @@ def test_a_cluster_under_chaos_loses_nothing_and_counts_nothing_twice(tmp_path: 
             assert machine.process.wait(60) == Exit.OK, machine.log.read_text()[-2000:]
         wait_for(lambda: not chaos.leftovers(made), 20, "left:\n" + "\n".join(chaos.leftovers(made)))
         check_secrets(made, tmp_path)
-
-
-ENGINE: tuple[str, ...] = ()
 
 
 def end(process: subprocess.Popen[str]) -> None:

@@ -12,10 +12,12 @@ import time
 from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass, field
 from itertools import groupby
+from pathlib import Path
 from typing import ParamSpec, TypeVar
 
 from msgspec.structs import replace
 
+from proctor.disk import nearly_full
 from proctor.engine.base import Executor, WarmsUp
 from proctor.errors import NotFoundError, ProctorError, StoreError
 from proctor.model.plan import PlannedTrial
@@ -61,8 +63,12 @@ class AnyRun:
         only: str = "",
         until_idle: bool = False,
         poll_s: float = 0.5,
+        place: Path | None = None,
     ) -> None:
-        """`open_run` is called in a thread; what it raises leaves the run to others. `only`: of this run."""
+        """`open_run` is called in a thread; what it raises leaves the run to others. `only`: of this run.
+
+        `place`: on the disk that attempts write to; nothing is taken while it is nearly full.
+        """
         self.store = store
         self.offers = replace(offers, runs=(only,)) if only else offers
         self.idle_s = poll_s
@@ -76,6 +82,8 @@ class AnyRun:
         self._say = say
         self._only = only
         self._until_idle = until_idle
+        self._place = place
+        self._full = False
         self._kept: dict[str, _Kept] = {}
         self._opening: dict[str, asyncio.Task[None]] = {}
         self._refused: set[str] = set()
@@ -129,7 +137,7 @@ class AnyRun:
 
     async def _take(self, room: int, running: Collection[Held]) -> Taken:
         """Fair between runs: where several have work each gives its share, and the next turn goes on."""
-        if any(held.trial.kind == "experiment" for held in running):
+        if any(held.trial.kind == "experiment" for held in running) or self._lacks_space():
             return Taken([], None)
         offers = self._left(running)
         found = [each for each in await self._patiently(self.store.runs_for, offers) if self._open(each)]
@@ -164,6 +172,18 @@ class AnyRun:
             if len(begun) >= room or (alone and taken.begun):
                 break
         return Taken(begun, upcoming)
+
+    def _lacks_space(self) -> bool:
+        """Whether the disk is too full: what is taken then would only use up the attempts of its trials."""
+        lacks = self._place is not None and nearly_full(self._place)
+        if lacks != self._full:
+            self._full = lacks
+            self._say(
+                f"the disk of {self._place} is nearly full: nothing is taken until there is room"
+                if lacks
+                else "there is room on the disk again"
+            )
+        return lacks
 
     def _left(self, running: Collection[Held]) -> Offers:
         """What this process can still promise."""

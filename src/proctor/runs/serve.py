@@ -97,6 +97,7 @@ class Server:
             only=only,
             until_idle=until_idle,
             poll_s=_SLOW_POLL_S if broker else _POLL_S,
+            place=self.settings.home,
         )
         tickets = Tickets() if broker else None
         worker = Worker(

@@ -12,6 +12,7 @@ import time
 from collections.abc import Callable, Coroutine
 from typing import Any
 
+from proctor.disk import is_lack_of_space
 from proctor.engine.base import Expecting, Listener
 from proctor.engine.retry import retry_delay_s
 from proctor.engine.stop import Stop
@@ -193,8 +194,23 @@ class Worker:
             if task.cancelled():
                 await self._save_cancelled(held)
             else:
-                ended.append((held, held.told(task.result())))
+                ended.append((held, held.told(self._result(task, held))))
         return ended
+
+    def _result(self, task: asyncio.Task[AttemptRecord], held: Held) -> AttemptRecord:
+        """What came of an attempt. One for which this machine's disk was too full is done elsewhere."""
+        error = task.exception()
+        if error is None or not is_lack_of_space(error):
+            return task.result()
+        return AttemptRecord(
+            key=held.lease.key,
+            number=held.lease.attempt,
+            outcome=Outcome.SANDBOX_ERROR,
+            started_at=held.started_at,
+            ended_at=self.clock(),
+            failure=Failure(phase="run", type="DiskFull", message=f"the worker's disk is full: {error}"),
+            worker=self.name,
+        )
 
     def _free(self) -> bool:
         return not self.stop.draining and len(self._running) < self.parallel
