@@ -15,6 +15,7 @@ from pathlib import Path
 
 import pytest
 from hypothesis import HealthCheck, settings
+from tests.brokers import rabbitmq_program
 from tests.postgres import migrated_postgres, postgres_server, postgres_url, store_url
 
 __all__ = ["migrated_postgres", "postgres_server", "postgres_url", "store_url"]
@@ -55,6 +56,7 @@ COMPONENTS: dict[str, Callable[[], bool]] = {
     "bubblewrap": _namespaces,
     "docker-registry": lambda: bool(shutil.which("docker-registry")),
     "mmdebstrap": lambda: bool(shutil.which("mmdebstrap")),
+    "cc": lambda: bool(shutil.which("cc")),
     "chromium": lambda: bool(shutil.which("chromium")),
     "git": lambda: bool(shutil.which("git")),
     "memray": lambda: importlib.util.find_spec("memray") is not None,
@@ -65,6 +67,7 @@ COMPONENTS: dict[str, Callable[[], bool]] = {
     "postgres": _postgres,
     "pyarrow": lambda: importlib.util.find_spec("pyarrow") is not None,
     "pyinstrument": lambda: importlib.util.find_spec("pyinstrument") is not None,
+    "rabbitmq": lambda: rabbitmq_program() is not None,
     "redis": lambda: bool(shutil.which("redis-server")),
     "registries": _registries,
     "root": lambda: os.geteuid() == 0,

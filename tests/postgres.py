@@ -9,7 +9,7 @@ import subprocess
 import tempfile
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from urllib.parse import quote
 
@@ -89,6 +89,37 @@ def _wait_until_it_answers(server: subprocess.Popen[bytes], url: str, log: Path)
             time.sleep(0.02)
         else:
             return
+
+
+@contextmanager
+def restartable_server() -> Iterator[tuple[str, Callable[[], None]]]:
+    """A server of one's own that keeps what it committed: its address, and how to crash and start it."""
+    binaries = _postgres_binaries()
+    folder = Path(tempfile.mkdtemp(prefix="proctor-pg-", dir="/tmp"))
+    as_user = []
+    if os.geteuid() == 0:
+        shutil.chown(folder, "postgres", "postgres")
+        as_user = ["setpriv", "--reuid", "postgres", "--regid", "postgres", "--clear-groups"]
+    data = folder / "data"
+
+    def run(*command: str | Path) -> None:
+        subprocess.run([*as_user, *command], check=True, capture_output=True, cwd=folder, timeout=120)
+
+    def control(*verb: str) -> None:
+        run(binaries / "pg_ctl", "-D", data, "-l", folder / "log", "-w", "-t", "60", *verb)
+
+    run(binaries / "initdb", "-D", data, "-U", "postgres", "-A", "trust", "-E", "UTF8", "--no-sync")
+    quick = f"-c fsync=off -c listen_addresses= -c unix_socket_directories={folder}"
+    try:
+        control("-o", quick, "start")
+        yield (
+            f"postgresql://postgres@/postgres?host={quote(str(folder))}",
+            lambda: control("-o", quick, "-m", "immediate", "restart"),
+        )
+    finally:
+        with suppress(subprocess.CalledProcessError):
+            control("-m", "immediate", "stop")
+        shutil.rmtree(folder, ignore_errors=True)
 
 
 @pytest.fixture

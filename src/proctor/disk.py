@@ -11,6 +11,7 @@ import struct
 from collections.abc import Iterator
 from pathlib import Path
 
+_FLOOR_BYTES, _FLOOR_SHARE = 1 << 28, 0.05
 _GET_FLAGS, _SET_FLAGS, _TOP_OF_HIERARCHY = 0x80086601, 0x40086602, 0x00020000
 
 
@@ -22,6 +23,20 @@ def opened(path: str | Path, flags: int = os.O_RDONLY | os.O_DIRECTORY) -> Itera
         yield fd
     finally:
         os.close(fd)
+
+
+def nearly_full(folder: Path) -> bool:
+    """Whether so little is left on the disk of a folder that what begins there would probably fail."""
+    try:
+        found = os.statvfs(folder)
+    except OSError:
+        return False
+    return found.f_bavail * found.f_frsize < min(_FLOOR_BYTES, _FLOOR_SHARE * found.f_blocks * found.f_frsize)
+
+
+def is_lack_of_space(error: BaseException) -> bool:
+    """Whether an error says that a disk, or what a user may have of it, is full."""
+    return isinstance(error, OSError) and error.errno in {errno.ENOSPC, errno.EDQUOT}
 
 
 def read_small(path: Path, limit: int) -> bytes:

@@ -22,7 +22,11 @@ class Settings:
     store: str = ""
     """Address of the store; empty: SQLite at `<home>/proctor.db`."""
     blobs: str = ""
-    """Address of the blobs, a folder or `file:///FOLDER`; empty: the folder `<home>/blobs`."""
+    """Address of the blobs: a folder, `file:///FOLDER` or `s3://BUCKET/PREFIX`; empty: `<home>/blobs`."""
+    blob_cache_bytes: int = 10_000_000_000
+    """The most that copies of blobs from S3 may take at `<home>/cache/blobs`; 0: none are kept."""
+    broker: str = ""
+    """Address of a message broker (`redis://`, `rediss://`, `amqp://`): with one, workers execute runs."""
     output_dir: Path = Path("results")
     """Default folder for the run folders of experiments."""
     rollouts_dir: Path = Path("data/rollouts")
@@ -63,7 +67,7 @@ class Settings:
     """The most calls of models that all runs of the store may make in a day."""
 
     serve_parallel: int = 0
-    """How many trials `proctor serve` executes at a time, over all runs; 0: one for each processor."""
+    """How many trials `proctor serve` executes at a time; 0: one per processor, or none with a broker."""
     serve_rate: float = 100.0
     """Requests a second that one token may make of a server, on average; bursts may be five times that."""
     serve_hosts: tuple[str, ...] = ()
@@ -114,7 +118,7 @@ class Settings:
         return self.home / "cache"
 
 
-SECRET_FIELDS = frozenset({"model_api_key", "oidc_client_secret", "store", "token"})
+SECRET_FIELDS = frozenset({"broker", "model_api_key", "oidc_client_secret", "store", "token"})
 _MOST_BYTES = 1 << 20
 _ALIASES = {"SANDBOX_BACKEND": "sandbox"}
 

@@ -16,6 +16,7 @@ from proctor.model.record import AttemptRecord
 from proctor.model.run import RunInfo
 from proctor.model.spec import Retries
 from proctor.model.trial import Lease, RunStatus
+from proctor.runs.sources import OneRun
 from proctor.runs.worker import _LOOK_S, Worker
 from proctor.store.open import open_store
 from proctor.store.store import Store
@@ -106,13 +107,15 @@ class Ear:
 
 
 def worker_for(store: Store, executor: FakeExecutor, ear: Ear, stop: Stop | None = None, **options) -> Worker:
+    name = worker_id()
+    of_source = {each: options.pop(each) for each in ("retries", "more") if each in options}
+    lease_s = options.get("lease_s", 30.0)
     return Worker(
         store=store,
-        run_id="r1",
-        executor=executor,
+        source=OneRun(store, "r1", executor, worker=name, lease_s=lease_s, **of_source),
         listener=ear,
         stop=stop or Stop(),
-        name=worker_id(),
+        name=name,
         **options,
     )
 

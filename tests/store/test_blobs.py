@@ -172,7 +172,7 @@ def test_blobs_are_opened_by_their_address(tmp_path: Path, address: str):
     assert blobs.where == str(folder)
 
 
-@pytest.mark.parametrize("address", ["s3://bucket/x", "file://host/x"])
+@pytest.mark.parametrize("address", ["gs://bucket/x", "file://host/x"])
 def test_an_address_that_is_no_place_for_blobs_is_refused(address: str):
     with pytest.raises(UsageError, match="not a place for blobs"):
         open_blobs(address)

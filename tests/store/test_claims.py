@@ -52,7 +52,7 @@ class TestByKey:
 
 
 class TestOfAnyRun:
-    def test_the_oldest_running_run_comes_first_and_others_are_left_alone(self, store: Store, make):
+    def test_the_run_with_the_fewest_trials_under_way_then_the_oldest_comes_first(self, store: Store, make):
         make.run(store, "new", size=1, created_at=9.0, status=RunStatus.RUNNING)
         make.run(store, "old", size=2, created_at=5.0, status=RunStatus.RUNNING)
         for number, status in enumerate(("pending", "interrupted", "cancelled", "done")):
@@ -60,8 +60,8 @@ class TestOfAnyRun:
         taken = [store.take_any(Offers(), worker="w", lease_s=30) for _ in range(4)]
         assert [[lease.run_id for lease, _ in each.begun] for each in taken] == [
             ["old"],
-            ["old"],
             ["new"],
+            ["old"],
             [],
         ]
         assert taken[0].upcoming is not None

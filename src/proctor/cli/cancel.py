@@ -89,11 +89,11 @@ def _close_books(store: Store, info: RunInfo, settings: Settings) -> None:
     from proctor.runfolder.read import RunData
     from proctor.runfolder.write import RunFolder
     from proctor.runs.holding import alone
-    from proctor.store.blobs import open_blobs
+    from proctor.store.blobs import blobs_of
 
     if not info.folder or not Path(info.folder).is_dir():
         return
     with alone(Path(info.folder)) as free:
         if free:  # else the process that executes it writes them
-            folder = RunFolder(Path(info.folder), blobs=open_blobs(settings.blobs_url))
+            folder = RunFolder(Path(info.folder), blobs=blobs_of(settings))
             folder.finish(RunData.from_store(store, info.id), write_reports)

@@ -95,6 +95,8 @@ def _folders(settings: Settings) -> Iterator[Finding]:
 def _store(settings: Settings) -> Iterator[Finding]:
     if "://" not in settings.store_url and not Path(settings.store_url).exists():
         yield Finding("store", "ok", f"{settings.store_url}: does not exist yet; the first run creates it")
+        if "://" in settings.blobs_url:
+            yield from _blobs(settings, set())
         return
     from proctor.store.open import open_store
 
@@ -119,10 +121,15 @@ def _store(settings: Settings) -> Iterator[Finding]:
 
 def _blobs(settings: Settings, wanted: set[str]) -> Iterator[Finding]:
     """Whether the files that runs refer to are there. Their content is not read: there may be very many."""
-    from proctor.store.blobs import open_blobs
+    from proctor.store.blobs import blobs_of
+    from proctor.store.soundness import missing_blobs
 
-    blobs = open_blobs(settings.blobs_url)
-    missing = sorted(digest for digest in wanted if not blobs.has(digest))
+    try:
+        blobs = blobs_of(settings)
+        missing = missing_blobs(blobs, wanted)
+    except ProctorError as error:
+        yield Finding("blobs", "broken", str(error), "See docs/how-to/operate-the-store.md.")
+        return
     if missing:
         some = ", ".join(digest[:12] for digest in missing[:3]) + (" …" if len(missing) > 3 else "")
         yield Finding(
@@ -133,6 +140,8 @@ def _blobs(settings: Settings, wanted: set[str]) -> Iterator[Finding]:
         )
     elif wanted:
         yield Finding("blobs", "ok", f"{len(wanted):,} files, all present")
+    elif blobs.remote:
+        yield Finding("blobs", "ok", f"{blobs.where} can be reached, nothing in use yet")
 
 
 def _machine(settings: Settings) -> Iterator[Finding]:
@@ -243,6 +252,7 @@ _EXTRAS = {
     "scipy": ("spatial", "a reference in spatial_comprehensive"),
     "sklearn": ("spatial", "a reference in spatial_comprehensive"),
     "psycopg": ("postgres", "a store on PostgreSQL"),
+    "obstore": ("s3", "blobs on S3"),
 }
 
 

@@ -33,6 +33,11 @@ EXAMPLES = {
     "resume": ("proctor resume latest", "proctor resume sorting --errors"),
     "worker": ("proctor worker --run latest --parallel 4", "proctor worker --until-idle"),
     "cancel": ("proctor cancel latest",),
+    "db": (
+        "proctor db check --deep",
+        "proctor db backup store.backup --blobs blobs.backup",
+        "proctor db gc --dry-run",
+    ),
     "perf": ("proctor perf --episodes 100 --workers 4",),
     "serve": (
         "proctor serve --open",

@@ -48,12 +48,12 @@ def command(ref: str, path: Path | None, format_: str, as_json: bool) -> int:
 def _folder(ref: str, path: Path | None, format_: str) -> dict[str, Any]:
     from proctor.model.place import safe_name
     from proctor.settings import load_settings
-    from proctor.store.blobs import open_blobs
+    from proctor.store.blobs import blobs_of
     from proctor.store.open import open_store
 
     ending = "" if format_ == "folder" else f"-{format_}"
     settings = load_settings()
-    blobs = open_blobs(settings.blobs_url)
+    blobs = blobs_of(settings)
     with open_store(settings.store_url) as store:
         info = store.run(ref)
         target = path or Path(f"{safe_name(info.name)}-{safe_name(info.id)}{ending}")

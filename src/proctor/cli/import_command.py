@@ -41,9 +41,9 @@ def command(paths: tuple[Path, ...], as_json: bool) -> None:
 def _import(store: Store, settings: Settings, path: Path) -> Imported:
     from proctor.runfolder.harbor.read import is_job, read_job
     from proctor.runfolder.transfer import import_data, import_folder
-    from proctor.store.blobs import open_blobs
+    from proctor.store.blobs import blobs_of
 
-    blobs = open_blobs(settings.blobs_url)
+    blobs = blobs_of(settings)
     if not is_job(path):
         return import_folder(store, blobs, path)
     from proctor.render.reporters import write_reports

@@ -79,6 +79,7 @@ GROUPS = {
     "Set up": {
         "list": "List experiments.",
         "new": "Write the first files of an experiment or a task.",
+        "db": "Upgrade, copy, restore and check the store.",
         "doctor": "Check this machine: what works, what does not, why.",
         "completion": "Print the completion script of your shell.",
     },

@@ -117,7 +117,7 @@ def _open(ref: str) -> Iterator[tuple[Store, Blobs, str]]:
 
     from proctor.runfolder.transfer import import_folder
     from proctor.settings import load_settings
-    from proctor.store.blobs import open_blobs
+    from proctor.store.blobs import blobs_of, open_blobs
     from proctor.store.open import open_store
 
     settings = load_settings()
@@ -128,7 +128,7 @@ def _open(ref: str) -> Iterator[tuple[Store, Blobs, str]]:
             if not (Path(ref) / "manifest.json").is_file():
                 raise
         else:
-            yield store, open_blobs(settings.blobs_url), run_id
+            yield store, blobs_of(settings), run_id
             return
     with tempfile.TemporaryDirectory(prefix="proctor-receipt-") as scratch:
         blobs = open_blobs(Path(scratch, "blobs"))

@@ -22,9 +22,24 @@ import click
 @click.option(
     "--budget-requests", type=click.IntRange(0), help="How many calls of models the run may make in all."
 )
+@click.option(
+    "--engine",
+    type=click.Choice(["auto", "local", "celery"]),
+    default="auto",
+    show_default=True,
+    help="Where trials execute: in this process, or on workers; auto is on workers where a broker is set.",
+)
 @click.option("-v", "--verbose", count=True, help="Print a line per trial.")
 @click.option("--json", "as_json", is_flag=True, help="Print the run's summary as JSON.")
-def command(run: str, errors: bool, wait: bool, verbose: int, as_json: bool, **budgets: float | None) -> int:
+def command(
+    run: str,
+    errors: bool,
+    wait: bool,
+    engine: str,
+    verbose: int,
+    as_json: bool,
+    **budgets: float | None,
+) -> int:
     """Finish RUN (an id, a name or 'latest') after an interruption or a crash: only what is missing runs.
 
     It goes on with the tasks, experiments and overrides that were stored when it was created, also where the
@@ -57,7 +72,7 @@ def command(run: str, errors: bool, wait: bool, verbose: int, as_json: bool, **b
         return follow(
             client, settings, going, verbose=verbose, as_json=as_json, after=int(known["last_event"])
         )
-    job = with_budgets(reopen(run, settings, wait=wait), budgets)
+    job = with_budgets(reopen(run, settings, wait=wait, engine=engine), budgets)
     with open_store(settings.store_url) as store:
         lost = store.reopen_lost(job.info.id) if errors else 0
         missing = unfinished(store, job.info.id)

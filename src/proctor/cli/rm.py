@@ -35,7 +35,7 @@ _GRACE_S = 600.0
 def command(refs: tuple[str, ...], older_than: float | None, keep_folder: bool, yes: bool) -> int:
     """Remove every RUN named: ids, beginnings of ids, names, 'latest', run folders."""
     from proctor.settings import load_settings
-    from proctor.store.blobs import open_blobs
+    from proctor.store.blobs import blobs_of
     from proctor.store.garbage import collect_garbage
     from proctor.store.open import open_store
 
@@ -48,7 +48,7 @@ def command(refs: tuple[str, ...], older_than: float | None, keep_folder: bool, 
             print("Nothing to remove.")
             return Exit.OK
         _confirm(chosen, yes=yes)
-        blobs = open_blobs(settings.blobs_url)
+        blobs = blobs_of(settings)
         for run in chosen:
             _remove(store, blobs, run, keep_folder=keep_folder)
         collect_garbage(store, blobs)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
 import click
 
@@ -34,9 +34,19 @@ if TYPE_CHECKING:
     metavar="FILE_OR_RUN",
     help="Answer the agents from this tape, or from a run's tapes, and ask no provider.",
 )
+@click.option(
+    "--engine",
+    type=click.Choice(["auto", "local", "celery"]),
+    help="Where trials execute: in this process, or on workers; auto is on workers where a broker is set.",
+)
 @click.option("--json", "as_json", is_flag=True, help="Print the run's summary as JSON.")
 def command(
-    request: SpecRequest, output_dir: Path | None, verbose: int, tape: str | None, as_json: bool
+    request: SpecRequest,
+    output_dir: Path | None,
+    verbose: int,
+    tape: str | None,
+    engine: Literal["auto", "local", "celery"] | None,
+    as_json: bool,
 ) -> int:
     """Run a SPEC file, or tasks without one: proctor run -t tasks/hello -a oracle.
 
@@ -55,6 +65,8 @@ def command(
     from proctor.verdicts.gate.rules import read_rules
 
     spec = request.spec()
+    if engine:
+        spec = replace(spec, engine=engine)
     if spec.gates:
         # A rule with a slip in it is told before the hours that the run may take.
         read_rules(spec.gates, file=str(request.spec_file or ""))

@@ -62,6 +62,11 @@ class Client:
         found: dict[str, Any] = self.connection.get(_run(ref))
         return found
 
+    def run_secrets(self, ref: str) -> dict[str, str]:
+        """The keys of an open run's providers, for a worker whose token has that scope."""
+        found: dict[str, str] = self.connection.get(f"{_run(ref)}/secrets")["secrets"]
+        return found
+
     def submit(self, body: Mapping[str, Any]) -> dict[str, Any]:
         """Submit a spec: `{spec, name?, tags?, notes?, parallel?, project?, start?}`; the run."""
         found: dict[str, Any] = self.connection.send("POST", "/api/runs", body)

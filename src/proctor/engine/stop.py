@@ -47,17 +47,20 @@ class Stop:
         self._changed.clear()
 
     @contextmanager
-    def on_signals(self) -> Iterator[None]:
-        """Ctrl-C asks once; a termination, or a terminal that is closed, asks for an end now."""
+    def on_signals(self, *, terminations: int = 2) -> Iterator[None]:
+        """Ctrl-C asks once; a termination, or a terminal that is closed, asks for an end now.
+
+        `terminations`: how often one of them asks; a worker finishes what runs at the first.
+        """
         loop = asyncio.get_running_loop()
         loop.add_signal_handler(signal.SIGINT, self.request)
-        terminations = heard_terminations()
-        for each in terminations:
-            loop.add_signal_handler(each, lambda: self.request(times=2))
+        heard = heard_terminations()
+        for each in heard:
+            loop.add_signal_handler(each, lambda: self.request(times=terminations))
         try:
             yield
         finally:
-            for each in (signal.SIGINT, *terminations):
+            for each in (signal.SIGINT, *heard):
                 loop.remove_signal_handler(each)
 
 

@@ -159,7 +159,10 @@ class Spec:
     tape: str | None = None
     """A recorded tape, or a run with tapes, that answers the agents in place of every provider."""
     tape_speed: Literal["full", "recorded"] = "full"
-    engine: str = "local"
+    engine: Literal["auto", "local", "celery"] = "auto"
+    """Where trials execute: `auto` is on workers where a broker is set, and else in this process."""
+    labels: tuple[str, ...] = ()
+    """Words that a worker must have to be given its trials: `gpu`, `arch=aarch64`."""
     sandbox: SandboxSpec = field(default_factory=SandboxSpec)
     gates: tuple[Any, ...] = ()
     sources: tuple[str, ...] = ()

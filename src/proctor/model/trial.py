@@ -37,6 +37,8 @@ class Lease(Struct, frozen=True, gc=False):
     fence: int
     attempt: int
     expires_at: float
+    memory_mb: int = 0
+    """What the trial may use of its worker's memory; 0 where nobody asked."""
 
 
 class Offers(Struct, frozen=True, kw_only=True):
@@ -46,4 +48,10 @@ class Offers(Struct, frozen=True, kw_only=True):
     backends: tuple[str, ...] = ()
     """Sandboxes it has; trials that name none are for everybody."""
     memory_mb: int = 0
+    """What all trials that it takes may need together; trials that do not say need 0."""
+    cpus: float = 0.0
     """The most that one trial may need; trials that do not say need 0."""
+    labels: tuple[str, ...] = ()
+    """Words it has; a trial goes to a worker that has all of its own."""
+    runs: tuple[str, ...] | None = None
+    """Of these runs only; None: of any."""

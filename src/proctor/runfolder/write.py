@@ -10,7 +10,8 @@ from __future__ import annotations
 import os
 import shutil
 import stat
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -33,6 +34,8 @@ if TYPE_CHECKING:
     from proctor.store.store import Store
 
 T = TypeVar("T")
+_AT_ONCE = 8
+"""Attempts whose artifacts are copied at the same time."""
 Written = dict[tuple[str, int], bool]
 """(trial key, attempt number) → whether that attempt counts."""
 
@@ -86,12 +89,22 @@ class RunFolder:
     def append(self, trial: PlannedTrial, record: AttemptRecord, counts: bool) -> None:
         """Add an attempt that has ended: its artifacts, its result, and its row, which makes it official."""
         self._open()
-        assert self._series is not None
-        assert self._written is not None
         row = AttemptRow(record, counts=counts, trial=trial)
         self._write_files(row)
+        self._add_row(row)
+
+    def _add_row(self, row: AttemptRow) -> None:
+        assert self._series is not None
+        assert self._written is not None
         self._series.append(encode_row(self._writer.info.id, row))
-        self._written[record.key, record.number] = counts
+        self._written[row.record.key, row.record.number] = row.counts
+
+    def append_all(self, rows: Sequence[AttemptRow]) -> None:
+        """As `append`; the artifacts of several are copied at the same time, since blobs may be far away."""
+        self._open()
+        with ThreadPoolExecutor(min(_AT_ONCE, len(rows) or 1), "proctor-folder") as threads:
+            for row, _ in zip(rows, threads.map(self._write_files, rows), strict=True):
+                self._add_row(row)
 
     def has(self, key: str, number: int) -> bool:
         """Whether an attempt is in the series already."""

@@ -9,6 +9,8 @@ from __future__ import annotations
 
 import asyncio
 import time
+from collections.abc import Callable, Sequence
+from typing import ParamSpec, TypeVar
 
 from proctor.engine.base import Listener, StoppingRule
 from proctor.engine.lease import is_dead
@@ -24,6 +26,10 @@ from proctor.store.calls import StoreCalls
 from proctor.store.store import Store
 
 ANSWERED = "the run's question was answered before this trial ended"
+_P = ParamSpec("_P")
+_T = TypeVar("_T")
+_PAGE = 200
+"""How many results of others are written before listeners hear of them."""
 TICK_S = 1.0
 """How often it renews, reaps and looks for what other workers have committed."""
 
@@ -85,24 +91,40 @@ class Coordinator:
             self._begun = True
 
     async def keep(self) -> None:
-        """Lead for as long as the run lasts; after a loss of the lease, wait for it."""
+        """Lead for as long as the run lasts; after a loss of the lease, wait for it.
+
+        Blobs may be far away: what is written to the folder holds up neither the lease nor the reaping.
+        """
+        both = [asyncio.create_task(each) for each in (self._keep_lease(), self._keep_folder())]
+        try:
+            await asyncio.gather(*both)
+        finally:
+            for task in both:
+                task.cancel()
+            await asyncio.gather(*both, return_exceptions=True)
+
+    async def _keep_lease(self) -> None:
         while True:
             await asyncio.sleep(min(TICK_S, self.hold.lease_s / 3))
-            await self.tick()
+            await self._hold_on()
+
+    async def _keep_folder(self) -> None:
+        while True:
+            await asyncio.sleep(TICK_S)
+            await self._write_others()
 
     async def tick(self) -> None:
         """Renew, reap, and write what other workers have committed."""
-        async with self._alone:
-            await self._tick()
+        await self._hold_on()
+        await self._write_others()
 
-    async def _tick(self) -> None:
+    async def _hold_on(self) -> None:
         if await self._calls(self.hold.renew):
             if not self._has_slept():
                 await self._calls(self.reap)
-            if self._begun:
-                await self._write_others()
         elif await self._calls(self.hold.take) and self._begun:
-            await self._catch_up()
+            async with self._alone:
+                await self._catch_up()
 
     def _has_slept(self) -> bool:
         """Whether this machine stood still: then its workers have leases that ended, and renew them first."""
@@ -169,7 +191,7 @@ class Coordinator:
     async def _catch_up(self) -> None:
         self._catching_up = True
         try:
-            self._seen = await self._calls(self._reconcile)
+            self._seen = await self._aside(self._reconcile)
         finally:
             self._catching_up = False
         if self.rule:
@@ -190,21 +212,43 @@ class Coordinator:
         return seen
 
     async def _write_others(self) -> None:
-        asked = self.store.coordination.ended_since
-        while found := await self._calls(asked, self.run_id, self._seen):
-            for event, key, number in found:
-                self._seen = event
-                if self.folder.has(key, number):
-                    continue
-                for row in await self._calls(self.store.attempts_of, self.run_id, key):
-                    if row.record.number == number and not self.folder.has(key, number):
-                        self._write_other(row)
+        """Write what others have committed, a page at a time."""
+        async with self._alone:
+            while self._begun and self.hold.ours and await self._write_page():
+                pass
 
-    def _write_other(self, row: AttemptRow) -> None:
-        self.folder.append(row.trial, row.record, row.counts)
-        self._hear(row.record, counts=row.counts)
-        if row.record.worker != self.hold.holder:  # our own worker tells the listener itself
-            self.listener.ended(row.trial, row.record, row.counts)
+    async def _write_page(self) -> bool:
+        self._catching_up = True  # until it is written, results of our own worker wait for the next page
+        try:
+            found = await self._calls(self.store.coordination.ended_since, self.run_id, self._seen, _PAGE)
+            rows = await self._calls(self._missing, found)
+            if rows:
+                await self._aside(self.folder.append_all, rows)
+        finally:
+            self._catching_up = False
+        for row in rows:
+            if row.record.worker != self.hold.holder:  # our own worker has told both itself
+                self._hear(row.record, counts=row.counts)
+                self.listener.ended(row.trial, row.record, row.counts)
+        if found:
+            self._seen = found[-1][0]
+        return bool(found)
+
+    def _missing(self, found: Sequence[tuple[int, str, int]]) -> list[AttemptRow]:
+        """Of attempts that have ended, those that are not in the folder."""
+        wanted = dict.fromkeys((key, number) for _, key, number in found if not self.folder.has(key, number))
+        return [
+            row
+            for key in dict.fromkeys(key for key, _ in wanted)
+            for row in self.store.attempts_of(self.run_id, key)
+            if (key, row.record.number) in wanted
+        ]
+
+    async def _aside(self, function: Callable[_P, _T], *args: _P.args, **more: _P.kwargs) -> _T:
+        """Call what reads blobs: beside the calls of the store, which must not wait for it."""
+        if not self.store.remote:
+            return function(*args, **more)
+        return await asyncio.to_thread(function, *args, **more)
 
 
 async def _stopped(stop: Stop, *, within_s: float) -> bool:

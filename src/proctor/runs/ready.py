@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Literal
 
 from proctor.errors import SandboxError, UsageError
 from proctor.model.plan import Plan
@@ -24,10 +24,13 @@ def check_ready(
     settings: Settings,
     execution: Execution | None = Execution.TASK,
     environ: Mapping[str, str] = os.environ,
+    *,
+    here: bool = True,
 ) -> None:
     """Raise for what would stop every trial: no such sandbox, an agent without its model or endpoint.
 
-    Where stored work is graded or judged again no agent is asked, and a judge needs no sandbox.
+    Where stored work is graded or judged again no agent is asked, and a judge needs no sandbox. Nor does a
+    process that executes nothing: without `here` its machine's sandboxes do not matter.
     """
     check_secrets(spec, settings, environ)
     if not spec.tasks:
@@ -35,7 +38,7 @@ def check_ready(
     if execution not in {Execution.REGRADE, Execution.JUDGE}:
         check_agents(spec, plan, settings, environ)
     check_judges(spec, settings, environ)
-    if execution is Execution.JUDGE:
+    if execution is Execution.JUDGE or not here:
         return
     if settings.ca_bundle:
         from proctor.sandbox.certificates import read_ca_bundle
@@ -47,6 +50,22 @@ def check_ready(
 
         check_host_root(name)
     _check_sandbox(name)
+
+
+def engine_of(wanted: str, settings: Settings, *, place: str = "") -> Literal["local", "celery"]:
+    """As a spec or a command wants it, else by whether a broker is set; UsageError when one is missing."""
+    if wanted == "local" or (wanted == "auto" and not settings.broker):
+        return "local"
+    if not settings.broker:
+        raise UsageError(
+            f"{f'{place}: ' if place else ''}the engine 'celery' needs a broker: set PROCTOR_BROKER (or "
+            "'broker' in proctor.toml) to redis://HOST:6379/0 or amqp://USER:PASSWORD@HOST//, and start "
+            "workers with 'proctor worker'; 'local' executes on this machine"
+        )
+    from proctor.engine.celery.app import check_broker
+
+    check_broker(settings.broker)
+    return "celery"
 
 
 def check_judges(spec: Spec, settings: Settings, environ: Mapping[str, str] = os.environ) -> None:

@@ -35,13 +35,14 @@ from proctor.runs.inputs import RunInputs, has_changed
 from proctor.runs.models import with_tape
 from proctor.runs.pack import Packer
 from proctor.runs.planning import pin_datasets, plan_spec
-from proctor.runs.ready import check_gates, check_ready
+from proctor.runs.ready import check_gates, check_ready, engine_of
+from proctor.runs.sources import OneRun
 from proctor.runs.worker import Worker
 from proctor.settings import Settings
 from proctor.spec.grammar import refuse_unhonoured
 from proctor.spec.load import from_mapping
 from proctor.spec.secrets import hidden
-from proctor.store.blobs import open_blobs
+from proctor.store.blobs import blobs_of
 from proctor.store.calls import StoreCalls
 from proctor.store.open import open_store
 from proctor.store.service.ownership import Owner
@@ -95,7 +96,9 @@ def create(
     from proctor.trial.environment import capture_environment, capture_vcs
 
     refuse_unhonoured(spec)
-    blobs = open_blobs(settings.blobs_url)
+    engine = engine_of(spec.engine, settings, place=spec.place("engine"))
+    spec = replace(spec, engine="local" if execution is Execution.PERF else engine)
+    blobs = blobs_of(settings)
     spec = with_tape(spec, settings, blobs)
     if spec.tasks and not plan:
         spec = pin_datasets(spec, settings)
@@ -103,7 +106,7 @@ def create(
     if not plan.trials:
         raise UsageError(f"{spec.name}: the spec has no trials")
     check_gates(spec, plan)
-    check_ready(spec, plan, settings, execution, environ)
+    check_ready(spec, plan, settings, execution, environ, here=spec.engine == "local")
     created_at = time.time()
     info = RunInfo(
         id=new_run_id(created_at),
@@ -161,12 +164,18 @@ def _withdraw(store: Store, run: ReadyRun) -> None:
 
 
 def reopen(
-    ref: str, settings: Settings, *, wait: bool = False, environ: Mapping[str, str] = os.environ
+    ref: str,
+    settings: Settings,
+    *,
+    wait: bool = False,
+    engine: str = "auto",
+    environ: Mapping[str, str] = os.environ,
 ) -> ReadyRun:
     """A run that stopped before its end, ready to go on: with what it was made from, wherever that is now.
 
-    With `wait` another process may still execute it.
+    With `wait` another process may still execute it. `engine`: where, whatever it was before.
     """
+    chosen = engine_of(engine, settings)
     with open_store(settings.store_url) as store:
         info = store.run(ref)
         if info.status is RunStatus.CANCELLED:
@@ -177,8 +186,14 @@ def reopen(
         refuse_imported(info)
         if not wait:
             check_free(store, info.id, Path(info.folder))
-        run = ready_here(store, info, settings, environ)
-        return replace(run, info=_with_folder(store, run))
+        run = ready_here(store, info, settings, environ, here=chosen == "local")
+        run = replace(run, spec=replace(run.spec, engine=chosen), info=_with_folder(store, run))
+        resolved = {**run.info.resolved, "engine": chosen}
+        if resolved == run.info.resolved:
+            return run
+        run = replace(run, info=structs.replace(run.info, resolved=resolved))
+        store.set_resolved(run.info)
+        return run
 
 
 def refuse_imported(info: RunInfo) -> None:
@@ -216,18 +231,35 @@ def _with_folder(store: Store, run: ReadyRun) -> RunInfo:
 
 
 def ready_here(
-    store: Store, info: RunInfo, settings: Settings, environ: Mapping[str, str] = os.environ
+    store: Store,
+    info: RunInfo,
+    settings: Settings,
+    environ: Mapping[str, str] = os.environ,
+    *,
+    here: bool = True,
 ) -> ReadyRun:
-    """A run of the store that this process can execute; UsageError when its subject is another one here."""
+    """A run of the store that this process can execute; UsageError when its subject is another one here.
+
+    Without `here` others execute it.
+    """
     plan = Plan(trials=tuple(store.planned(info.id)))
     spec = from_mapping(info.resolved, file=f"run {info.id}")
-    inputs = RunInputs(open_blobs(settings.blobs_url), settings.cache_dir, store.inputs.of(info.id))
+    inputs = RunInputs(blobs_of(settings), settings.cache_dir, store.inputs.of(info.id))
     if inputs.stored:
         spec = inputs.spec(spec, plan)
     else:
         _refuse_another(info, plan, plan_spec(spec, settings, environ))
-    check_ready(spec, plan, settings, info.execution, environ)
+    check_ready(spec, plan, settings, info.execution, environ, here=here)
     return ReadyRun(info, spec, plan, settings, inputs, environ)
+
+
+def refuse_other_version(info: RunInfo) -> None:
+    """UsageError where another Proctor made a run: what it planned may mean something else here."""
+    made_by, own = info.versions.get("proctor", ""), own_version()
+    if made_by and made_by.split(".")[:2] != own.split(".")[:2]:
+        raise UsageError(
+            f"Proctor {made_by} made it, and this worker is Proctor {own}; upgrade the older one"
+        )
 
 
 def _refuse_another(info: RunInfo, plan: Plan, here: Plan) -> None:
@@ -240,8 +272,11 @@ def _refuse_another(info: RunInfo, plan: Plan, here: Plan) -> None:
 
 def room_for(run: ReadyRun, parallel: int) -> int:
     """How many trials run in parallel: as many as requested, unless the limit of open files is too low."""
-    if run.info.kind != "task":
-        return parallel
+    return parallel if run.info.kind != "task" else room_of_files(parallel)
+
+
+def room_of_files(parallel: int) -> int:
+    """As many trials of tasks as were requested, or as the limit of open files allows."""
     allowed = allow_open_files()
     room = max(1, (allowed - _OWN_FILES) // _FILES_PER_TRIAL)
     if room < parallel:
@@ -266,12 +301,14 @@ async def execute(
     open_executor: OpenExecutor | None = None,
     goes_on: Callable[[], bool] = lambda: False,
     keep: bool = False,
+    engine: str | None = None,
 ) -> RunStatus:
-    """Execute a run here: one coordinator and one worker in this process. Results are saved after errors too.
+    """Execute a run: one coordinator and one worker in this process. Results are saved after errors too.
 
     `wait`: until another process that coordinates the run has ended or died; else that is a RunHeldError.
     `goes_on`: after a stop, whether the caller goes on at once, so that the books stay open.
     `keep`: a run that cannot begin stays in the store; else it is taken back.
+    `engine`: where, if not as the run says; with `celery` this process coordinates only, and workers execute.
     """
     name = worker_id()
     with open_store(run.settings.store_url) as store, StoreCalls(store) as calls:
@@ -290,20 +327,28 @@ async def execute(
             return RunStatus.INTERRUPTED
         keeping = asyncio.create_task(coordinator.keep())
         try:
+            if (engine or run.spec.engine) == "celery" and kind.shared and not open_executor:
+                return await _by_workers(run, coordinator, stop, calls, keeping)
             context = WorkerContext(name, on_log, store.note, stop.drain)
             executor = await _ready(store, run, open_executor or kind.open, context, keep=keep)
             await coordinator.begin()
             worker = Worker(
                 store=store,
-                run_id=run.info.id,
-                executor=executor,
+                source=OneRun(
+                    store,
+                    run.info.id,
+                    executor,
+                    worker=name,
+                    lease_s=run.settings.lease_s,
+                    retries=run.spec.retries,
+                    more=coordinator.unfinished,
+                    calls=calls,
+                ),
                 listener=coordinator,
                 stop=stop,
                 name=name,
                 parallel=room_for(run, parallel or run.spec.parallel),
-                retries=run.spec.retries,
                 lease_s=run.settings.lease_s,
-                more=coordinator.unfinished,
                 calls=calls,
             )
             try:
@@ -315,6 +360,25 @@ async def execute(
             keeping.cancel()
             await asyncio.gather(keeping, return_exceptions=True)
             await calls(hold.release)
+
+
+async def _by_workers(
+    run: ReadyRun, coordinator: Coordinator, stop: Stop, calls: StoreCalls, keeping: asyncio.Task[None]
+) -> RunStatus:
+    """Coordinate only: tell workers of the trials, and wait until they are done."""
+    from proctor.runs.dispatch import Dispatcher, Waiting
+
+    await coordinator.begin()
+    dispatcher = Dispatcher(coordinator.store, run.info.id, run.settings.broker)
+    telling = asyncio.create_task(dispatcher.keep())
+    try:
+        await _until_either_ends(Waiting(coordinator, stop, _log.warning).wait(calls), keeping)
+    finally:
+        telling.cancel()
+        await asyncio.gather(telling, return_exceptions=True)
+        await coordinator.tick()
+        status = await coordinator.close(stop)
+    return status
 
 
 async def _until_either_ends(working: Coroutine[Any, Any, None], keeping: asyncio.Task[None]) -> None:
@@ -369,11 +433,11 @@ def versions() -> dict[str, str]:
     """What made the numbers: Proctor and Python."""
     import platform
 
-    return {"proctor": _own_version(), "python": platform.python_version()}
+    return {"proctor": own_version(), "python": platform.python_version()}
 
 
 @cache
-def _own_version() -> str:
+def own_version() -> str:
     """Read from the package's metadata, which takes longer than planning a small run."""
     from importlib.metadata import version
 

@@ -1,33 +1,48 @@
-"""Execute trials of runs that other processes coordinate, until there are none or a person says stop."""
+"""A worker process: executes trials of runs that other processes coordinate, of many runs at a time.
+
+What it can execute it writes to the registry of the store; which trials it gets the store decides. Where a
+broker is set it is told of work by messages, and looks by itself now and then; else it looks often.
+"""
 
 from __future__ import annotations
 
 import asyncio
+import os
 import shutil
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from msgspec import structs
 
 from proctor.engine.lease import is_dead, worker_id
 from proctor.engine.stop import Stop
-from proctor.errors import NotFoundError, ProctorError, UsageError
+from proctor.errors import StoreError, UsageError
 from proctor.model.plan import PlannedTrial
-from proctor.model.run import RunInfo
-from proctor.model.trial import Lease, RunStatus, TrialState
+from proctor.model.trial import Lease
+from proctor.runs.any_run import AnyRun, Opened
+from proctor.runs.backends import SharedBackends
+from proctor.runs.capacity import Capacity, Scale
 from proctor.runs.executors import WorkerContext, kind_of
-from proctor.runs.running import ReadyRun, ready_here, room_for
+from proctor.runs.running import ready_here, refuse_other_version, room_of_files
+from proctor.runs.tickets import Tickets
 from proctor.runs.worker import Worker
 from proctor.settings import Settings
 from proctor.store.calls import StoreCalls
 from proctor.store.open import open_store
 from proctor.store.store import Store
 
+if TYPE_CHECKING:
+    from proctor.engine.celery.consumer import Listening
+
 _POLL_S = 0.5
-"""How often to look for runs with trials to take."""
-_OLDEST = 1000
+"""How often to look for trials to take."""
+_SLOW_POLL_S = 5.0
+"""… beside a broker, which says when there are some."""
+_BEAT_S = 5.0
+"""How often a worker says that it is there."""
 
 
 @dataclass(slots=True)
@@ -39,9 +54,15 @@ class Server:
     parallel: int
     stop: Stop
     say: Callable[[str], None]
+    labels: tuple[str, ...] = ()
+    least: int = 0
+    """With this many trials at a time it begins, and grows to `parallel` while the machine has room."""
     name: str = field(default_factory=worker_id)
+    environ: Mapping[str, str] = field(default_factory=lambda: os.environ, repr=False)
+    secrets_of: Callable[[str], Mapping[str, str]] = lambda _: {}
+    """The keys of a run's providers, from a server; they are held in memory with what executes the run."""
     ended: int = 0
-    _refused: set[str] = field(default_factory=set)
+    _backends: SharedBackends = field(default_factory=SharedBackends)
 
     @property
     def _place(self) -> Path:
@@ -54,97 +75,126 @@ class Server:
             if is_dead(left.name):
                 _clear(left)
         try:
-            await self._serve(until_idle=until_idle)
+            with open_store(self.settings.store_url) as store, StoreCalls(store) as calls:
+                await self._serve(store, calls, until_idle=until_idle)
         finally:
+            await self._backends.close()
             for kept in _clear(self._place):
                 self.say(f"experiments wrote files beside those of their trials, which are kept: {kept}")
 
-    async def _serve(self, *, until_idle: bool) -> None:
-        with open_store(self.settings.store_url) as store, StoreCalls(store) as calls:
-            while not self.stop.draining:
-                found = await calls(self._open_run, store)
-                if found is not None:
-                    await self._work_at(store, calls, found)
-                elif until_idle:
-                    return
-                else:
-                    with suppress(TimeoutError):
-                        await asyncio.wait_for(self.stop.changed(), _POLL_S)
-
-    def _open_run(self, store: Store) -> RunInfo | None:
-        """The oldest run that somebody coordinates and that has pending trials."""
-        if self.run:
-            found = [store.run(self.run)]
-        else:
-            found = store.runs(status=RunStatus.RUNNING, limit=_OLDEST)[::-1]
-        for info in found:
-            if info.status is not RunStatus.RUNNING or info.id in self._refused:
-                continue
-            if store.state_counts(info.id)[TrialState.PENDING]:
-                return info
-        return None
-
-    async def _work_at(self, store: Store, calls: StoreCalls, info: RunInfo) -> None:
-        own = Stop()
-
-        def spent(reason: str) -> None:
-            own.drain(reason)
-            self._refused.add(info.id)
-            self.say(f"run {info.id}: {reason}; no more trials of it are taken")
-
-        try:
-            run = await calls(self._ready, store, info)
-            context = WorkerContext(self.name, note=store.note, on_spent=spent)
-            executor = kind_of(run).open(run, context)
-        except ProctorError as error:
-            if self.run:
-                raise
-            self._refused.add(info.id)
-            self.say(f"run {info.id} is left to others: {error}")
-            return
-        self.say(f"run {info.id}: {info.name}")
+    async def _serve(self, store: Store, calls: StoreCalls, *, until_idle: bool) -> None:
+        only = (await calls(store.run, self.run)).id if self.run else ""
+        capacity = await asyncio.to_thread(Capacity.here, self.settings, self.labels)
+        broker = self.settings.broker if not until_idle else ""
+        source = AnyRun(
+            store,
+            calls,
+            capacity.offers,
+            lambda run_id: self._open(store, run_id, source),
+            worker=self.name,
+            lease_s=self.settings.lease_s,
+            say=self.say,
+            only=only,
+            until_idle=until_idle,
+            poll_s=_SLOW_POLL_S if broker else _POLL_S,
+            place=self.settings.home,
+        )
+        tickets = Tickets() if broker else None
         worker = Worker(
             store=store,
-            run_id=info.id,
-            executor=executor,
+            source=source,
             listener=_Counting(self),
-            stop=own,
+            stop=self.stop,
             name=self.name,
-            parallel=room_for(run, self.parallel),
-            retries=run.spec.retries,
+            parallel=self.least or room_of_files(self.parallel),
             lease_s=self.settings.lease_s,
             calls=calls,
+            tickets=tickets,
         )
-        watching = asyncio.create_task(self._watch(store, calls, info.id, own))
+
+        def opened() -> None:
+            if tickets:
+                tickets.look()
+            worker.wake()
+
+        source.woken = opened
+        listening = self._listen(broker, tickets, capacity) if tickets else None
+        releasing = asyncio.create_task(self._release(listening)) if listening else None
+        beating = asyncio.create_task(self._beat(store, calls, worker, capacity, only))
         try:
             await worker.run()
         finally:
-            watching.cancel()
-            await asyncio.gather(watching, return_exceptions=True)
+            helpers = [each for each in (beating, releasing) if each]
+            for each in helpers:
+                each.cancel()
+            await asyncio.gather(*helpers, return_exceptions=True)
+            if tickets and listening:
+                tickets.close()
+                await asyncio.to_thread(listening.stop)
+            with suppress(StoreError):
+                await calls(store.fleet.gone, self.name)
 
-    def _ready(self, store: Store, info: RunInfo) -> ReadyRun:
-        """All that is needed to execute a run, from the store."""
+    def _listen(self, broker: str, tickets: Tickets, capacity: Capacity) -> Listening:
+        from proctor.engine.celery.consumer import Listening
+
+        listening = Listening(
+            broker,
+            tickets.offer,
+            parallel=room_of_files(self.parallel),
+            backends=capacity.offers.backends,
+            name=self.name,
+        )
+        listening.start(asyncio.get_running_loop())
+        return listening
+
+    async def _release(self, listening: Listening) -> None:
+        """Asked to stop, leave what the broker has to others."""
+        while not self.stop.draining:
+            await self.stop.changed()
+        await asyncio.to_thread(listening.release)
+
+    def _open(self, store: Store, run_id: str, source: AnyRun) -> Opened:
+        """All that is needed to execute a run, from the store; called in a thread."""
         # The folder is its coordinator's; what an attempt leaves reaches it through the blobs.
-        info = structs.replace(store.run(info.id), folder=str(self._place / info.id))
-        run = ready_here(store, info, self.settings)
+        info = store.run(run_id)
+        refuse_other_version(info)
+        info = structs.replace(info, folder=str(self._place / run_id))
+        environ = {**self.environ, **self.secrets_of(run_id)}
+        run = ready_here(store, info, self.settings, environ)
         if not kind_of(run).shared:
-            raise UsageError(f"run {info.id} measures the harness itself, which has to work alone")
-        # Never alone: the coordinator's own process has a worker too, so what is measured may be disturbed.
-        return replace(run, spec=replace(run.spec, parallel=max(2, self.parallel)))
+            raise UsageError(f"run {run_id} measures the harness itself, which has to work alone")
+        if self._disturbed(store, run.spec.engine):
+            run = replace(run, spec=replace(run.spec, parallel=max(2, run.spec.parallel)))
 
-    async def _watch(self, store: Store, calls: StoreCalls, run_id: str, own: Stop) -> None:
-        """Hand on what a person asks for; take nothing more of a run that has been stopped."""
+        def spent(reason: str) -> None:
+            store.service.queue.tell(run_id, "run.spent", {"reason": reason})
+            source.refuse(run_id, f"run {run_id}: {reason}; no more trials of it are taken")
+
+        context = WorkerContext(self.name, note=store.note, on_spent=spent, backends=self._backends)
+        return run, kind_of(run).open(run, context)
+
+    def _disturbed(self, store: Store, engine: str) -> bool:
+        """Whether others on this host may execute trials too: the coordinator, or another worker."""
+        host = self.name.partition(":")[0]
+        return engine != "celery" or any(
+            each.host == host and each.name != self.name for each in store.fleet.live()
+        )
+
+    async def _beat(
+        self, store: Store, calls: StoreCalls, worker: Worker, capacity: Capacity, only: str
+    ) -> None:
+        """Say again and again that this worker is there; and grow or shrink, where that was asked for."""
+        scale = Scale(self.least, room_of_files(self.parallel)) if self.least else None
         while True:
-            await asyncio.sleep(_POLL_S)
-            if self.stop.requests > own.requests:
-                own.request(times=self.stop.requests - own.requests)
-            try:
-                info = await calls(store.run, run_id)
-                over = info.status is not RunStatus.RUNNING
-            except NotFoundError:
-                over = True
-            if over and not own.draining:
-                own.request()
+            if scale:
+                worker.parallel = scale.next(worker.parallel, worker.running)
+                worker.wake()
+            said = capacity.described(
+                self.name, worker.parallel, running=worker.running, run=only, draining=self.stop.draining
+            )
+            with suppress(StoreError):
+                await calls(store.fleet.seen, said)
+            await asyncio.sleep(_BEAT_S)
 
 
 def _clear(place: Path) -> list[Path]:

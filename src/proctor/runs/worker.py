@@ -1,55 +1,37 @@
-"""A worker: claims trials of a run, executes them and commits what came of it, several at a time.
+"""A worker: claims trials, executes them and commits what came of it, several at a time.
 
-It knows nothing of the run's status and of its folder: those are the coordinator's. There may be many workers
-on one run, in one process or in many; the store's leases keep them apart.
+It knows nothing of a run's status and of its folder: those are the coordinator's. There may be many workers
+on one run, in one process or in many; the store's leases keep them apart. Whose trials they are, and what
+executes them, its source says: one run, or any run of the store.
 """
 
 from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Awaitable, Callable, Coroutine
-from dataclasses import dataclass
+from collections.abc import Callable, Coroutine
 from typing import Any
 
-from msgspec.structs import replace
-
-from proctor.engine.base import Executor, Expecting, Listener
+from proctor.disk import is_lack_of_space
+from proctor.engine.base import Expecting, Listener
 from proctor.engine.retry import retry_delay_s
 from proctor.engine.stop import Stop
 from proctor.errors import FenceError
 from proctor.model.outcome import Outcome
 from proctor.model.plan import PlannedTrial
 from proctor.model.record import AttemptRecord, Failure
-from proctor.model.spec import Retries
-from proctor.model.trial import Lease, TrialState
+from proctor.model.trial import Lease
+from proctor.runs.sources import Held, Source
+from proctor.runs.tickets import Tickets
 from proctor.store.calls import StoreCalls
-from proctor.store.steps import Ended
+from proctor.store.steps import Ended, Taken
 from proctor.store.store import Store
 
-_POLL_S = 0.25
-"""How often to look for trials that another process made ready."""
 _LOOK_S = 0.5
 """How often to look whether a trial was cancelled or has passed to another worker."""
 
 Told = tuple[PlannedTrial, AttemptRecord, bool]
 """What a listener receives when an attempt has ended."""
-
-
-@dataclass(frozen=True, slots=True)
-class Held:
-    """A trial this worker has claimed and begun."""
-
-    trial: PlannedTrial
-    lease: Lease
-    started_at: float
-    queued_s: float = 0.0
-    """When it could have started if a slot had been free."""
-
-    def told(self, record: AttemptRecord) -> AttemptRecord:
-        """The record with the queue phase, which only the worker knows."""
-        queued_s = self.queued_s + record.phases_s.get("queue", 0.0)
-        return replace(record, phases_s={**record.phases_s, "queue": queued_s})
 
 
 class Worker:
@@ -59,39 +41,45 @@ class Worker:
         self,
         *,
         store: Store,
-        run_id: str,
-        executor: Executor,
+        source: Source,
         listener: Listener,
         stop: Stop,
         name: str,
         parallel: int = 1,
-        retries: Retries | None = None,
         lease_s: float = 30.0,
         clock: Callable[[], float] = time.time,
-        more: Callable[[], Awaitable[bool]] | None = None,
         calls: StoreCalls | None = None,
+        tickets: Tickets | None = None,
     ) -> None:
-        """`more` is asked when nothing is at hand: whether there may be trials to claim later."""
+        """`tickets`: take a trial for each of them only, and of the store's own accord now and then."""
         self.store = store
-        self.run_id = run_id
-        self.executor = executor
+        self.source = source
         self.listener = listener
         self.stop = stop
         self.name = name
         self.parallel = parallel
-        self.retries = retries or Retries()
         self.lease_s = lease_s
         self.clock = clock
         self._calls = calls or StoreCalls(store)
-        self._more = more or self._are_pending
+        self._tickets = tickets
         self._running: dict[asyncio.Task[AttemptRecord], Held] = {}
         self._done: list[asyncio.Task[AttemptRecord]] = []
         self._woken = asyncio.Event()
         """Set when an attempt or one of the helpers has ended: waiting for all of them would cost by each."""
-        self._ready_at: dict[str, float] = {}
+        self._ready_at: dict[tuple[str, str], float] = {}
         self._began = clock()
-        self._expecting = executor if isinstance(executor, Expecting) else None
-        self._next: PlannedTrial | None = None
+        self._next: tuple[Expecting, PlannedTrial] | None = None
+        if tickets:
+            tickets.on_offer = self.wake
+
+    @property
+    def running(self) -> int:
+        """How many attempts it executes now."""
+        return len(self._running)
+
+    def wake(self) -> None:
+        """There may be something to take. From the loop's own thread."""
+        self._woken.set()
 
     async def run(self) -> None:
         """Return when no trial is left, or when asked to stop and what ran is saved."""
@@ -108,7 +96,7 @@ class Worker:
                 self._look_ahead()
                 if self._running:
                     ended = await self._step(heartbeat)
-                elif self.stop.draining or not await self._wait(stopping):
+                elif self.stop.draining or not await self._wait():
                     break
                 else:
                     ended = []
@@ -126,42 +114,56 @@ class Worker:
         self._done.append(task)
         self._woken.set()
 
+    def _room(self) -> int:
+        free = 0 if self.stop.draining else self.parallel - len(self._running)
+        return free if self._tickets is None else self._tickets.room(free)
+
     async def _turn(self, ended: list[tuple[Held, AttemptRecord]]) -> list[Told]:
-        """Commit what has ended and take what comes next, in one transaction; then start; what ended."""
-        room = 0 if self.stop.draining else self.parallel - len(self._running)
+        """Commit what has ended and take what comes next; then start; what ended."""
+        room = self._room()
         if not ended and room <= 0:
             return []
         now = self.clock()
         finished = [self._judged(held.lease, record) for held, record in ended]
-        written, taken = await self._calls(
-            self.store.exchange,
-            self.run_id,
-            finished,
-            worker=self.name,
-            lease_s=self.lease_s,
-            limit=room,
-        )
+        written, taken = await self.source.exchange(finished, room, self._running.values())
         told: list[Told] = []
         for (held, record), judged, done in zip(ended, finished, written, strict=True):
             if done:
                 told.append((held.trial, record, judged.counts))
                 if not judged.counts:
-                    self._ready_at[held.lease.key] = now + judged.delay_s
-        if room > 0:
-            self._next = taken.upcoming
+                    self._ready_at[held.lease.run_id, held.lease.key] = now + judged.delay_s
         for lease, trial in taken.begun:
-            waited_s = max(0.0, now - self._ready_at.pop(lease.key, self._began))
-            task = asyncio.create_task(self.executor.execute(trial, lease))
-            self._running[task] = Held(trial, lease, now, waited_s)
-            task.add_done_callback(self._ended)
-            self.listener.started(trial, lease)
+            self._begin(lease, trial, now)
+        if room > 0:
+            self._expect(taken)
+        if self._tickets:
+            self._tickets.turned(
+                [held.lease for held, _ in ended],
+                [lease for lease, _ in taken.begun],
+                nothing=room > 0 and not taken.begun and not self.source.opening,
+            )
         return told
+
+    def _begin(self, lease: Lease, trial: PlannedTrial, now: float) -> None:
+        waited_s = max(0.0, now - self._ready_at.pop((lease.run_id, lease.key), self._began))
+        task = asyncio.create_task(self.source.executor_of(lease.run_id).execute(trial, lease))
+        self._running[task] = Held(trial, lease, now, waited_s)
+        task.add_done_callback(self._ended)
+        self.listener.started(trial, lease)
+
+    def _expect(self, taken: Taken) -> None:
+        """Keep which trial will probably start next, and whose executor can make it ready."""
+        self._next = None
+        if taken.upcoming and taken.begun:
+            executor = self.source.executor_of(taken.begun[0][0].run_id)
+            if isinstance(executor, Expecting):
+                self._next = executor, taken.upcoming
 
     def _look_ahead(self) -> None:
         """Tell the executor which trial will start next, if it supports that."""
         full = len(self._running) >= self.parallel
-        if self._expecting and self._next and full and not self.stop.draining:
-            self._expecting.expect(self._next)
+        if self._next and full and not self.stop.draining:
+            self._next[0].expect(self._next[1])
 
     def _judged(self, lease: Lease, record: AttemptRecord) -> Ended:
         """Whether the attempt counts; if not, its trial is to be tried again."""
@@ -169,13 +171,14 @@ class Worker:
             record.outcome is Outcome.CANCELLED
         ):  # what it was to spend is spent: it is to be done another time
             return Ended(lease, record, counts=False)
-        delay_s = retry_delay_s(record.outcome, lease.attempt, self.retries, record.failure)
+        delay_s = retry_delay_s(
+            record.outcome, lease.attempt, self.source.retries_of(lease.run_id), record.failure
+        )
         return Ended(lease, record, counts=delay_s is None, delay_s=delay_s or 0.0)
 
     async def _step(self, heartbeat: asyncio.Task[None]) -> list[tuple[Held, AttemptRecord]]:
         """Wait until an attempt ends or a person speaks; errors of the harness itself surface here."""
-        await self._woken.wait()
-        self._woken.clear()
+        await self._sleep(self.source.poll_s if self._free() else None)
         if self.stop.now:
             for task in self._running:
                 task.cancel()
@@ -191,21 +194,47 @@ class Worker:
             if task.cancelled():
                 await self._save_cancelled(held)
             else:
-                ended.append((held, held.told(task.result())))
+                ended.append((held, held.told(self._result(task, held))))
         return ended
 
-    async def _wait(self, stopping: asyncio.Task[None]) -> bool:
-        """Whether there may be more to do; sleeps until a retry is due, or it is time to look again."""
-        if not await self._more():
-            return False
-        now = self.clock()
-        due = min((at - now for at in self._ready_at.values() if at > now), default=_POLL_S)
-        await asyncio.wait({stopping}, timeout=min(max(0.01, due), _POLL_S))
-        return True
+    def _result(self, task: asyncio.Task[AttemptRecord], held: Held) -> AttemptRecord:
+        """What came of an attempt. One for which this machine's disk was too full is done elsewhere."""
+        error = task.exception()
+        if error is None or not is_lack_of_space(error):
+            return task.result()
+        return AttemptRecord(
+            key=held.lease.key,
+            number=held.lease.attempt,
+            outcome=Outcome.SANDBOX_ERROR,
+            started_at=held.started_at,
+            ended_at=self.clock(),
+            failure=Failure(phase="run", type="DiskFull", message=f"the worker's disk is full: {error}"),
+            worker=self.name,
+        )
 
-    async def _are_pending(self) -> bool:
-        states = await self._calls(self.store.state_counts, self.run_id)
-        return bool(states.get(TrialState.PENDING))
+    def _free(self) -> bool:
+        return not self.stop.draining and len(self._running) < self.parallel
+
+    async def _sleep(self, timeout_s: float | None) -> None:
+        """Until something has ended or come, or it is time to look by itself."""
+        if timeout_s is None:
+            await self._woken.wait()
+        else:
+            try:
+                await asyncio.wait_for(self._woken.wait(), timeout_s)
+            except TimeoutError:
+                if self._tickets:
+                    self._tickets.look()
+        self._woken.clear()
+
+    async def _wait(self) -> bool:
+        """Whether there may be more to do; sleeps until a retry is due, or it is time to look again."""
+        if not await self.source.more():
+            return False
+        now, poll_s = self.clock(), self.source.idle_s
+        due = min((at - now for at in self._ready_at.values() if at > now), default=poll_s)
+        await self._sleep(min(max(0.01, due), poll_s))
+        return True
 
     async def _save_cancelled(self, held: Held) -> None:
         """Keep the attempt that a person ended; its trial stays to be done."""
@@ -238,13 +267,13 @@ class Worker:
             else:
                 gone = await self._calls(self.store.renew, leases, lease_s=self.lease_s)
                 renewed = time.monotonic()
-            lost = {lease.key for lease in gone}
+            lost = {(lease.run_id, lease.key) for lease in gone}
             for task, held in self._running.items():
-                if held.lease.key in lost:
+                if (held.lease.run_id, held.lease.key) in lost:
                     task.cancel()
 
     async def _end(self, *helpers: asyncio.Task[None]) -> None:
         for task in (*self._running, *helpers):
             task.cancel()
         await asyncio.gather(*self._running, *helpers, return_exceptions=True)
-        await self.executor.close()
+        await self.source.close()

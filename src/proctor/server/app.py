@@ -29,6 +29,7 @@ from proctor.server.routes import (
     submission,
     tokens,
     uploads,
+    workers,
 )
 from proctor.server.routes.reading import READING
 from proctor.server.routes.team import TEAM
@@ -44,6 +45,7 @@ ROUTERS: tuple[APIRouter, ...] = (
     oidc.router,
     tokens.router,
     projects.router,
+    workers.router,
     uploads.router,
     older.router,
     older_logs.router,
@@ -72,6 +74,8 @@ def _places_of(settings: Settings) -> dict[str, str]:
         "PROCTOR_HOME": str(settings.home.absolute()),
         "PROCTOR_STORE": settings.store,
         "PROCTOR_BLOBS": settings.blobs,
+        "PROCTOR_BROKER": settings.broker,
+        "PROCTOR_SERVE_PARALLEL": str(settings.serve_parallel),
         "PROCTOR_OUTPUT_DIR": str(settings.output_dir.absolute()),
         "PROCTOR_BASELINES": str(settings.baselines.absolute()),
         "PROCTOR_ROLLOUTS_DIR": str(settings.rollouts_dir.absolute()),

@@ -44,7 +44,7 @@ def _of_store(found: Figures) -> Iterator[str]:
     )
     yield from _metric("proctor_trials_running", "gauge", "Trials under way.", found.running_trials)
     yield from _metric("proctor_trials_waiting", "gauge", "Trials of open runs to do.", found.waiting_trials)
-    yield from _metric("proctor_workers", "gauge", "Workers that hold trials.", found.workers)
+    yield from _metric("proctor_workers", "gauge", "Workers that live, or hold trials.", found.workers)
     yield from _labelled("proctor_runs", "gauge", "Runs by status.", "status", found.runs)
     yield from _labelled(
         "proctor_outcomes_total", "counter", "Results by outcome.", "outcome", found.outcomes

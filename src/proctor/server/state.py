@@ -22,7 +22,7 @@ from proctor.server.reading.reading import Reading
 from proctor.server.reading.run_rows import warm
 from proctor.server.stream import EventHub
 from proctor.settings import Settings
-from proctor.store.blobs import Blobs, open_blobs
+from proctor.store.blobs import Blobs, blobs_of
 from proctor.store.open import open_store
 from proctor.store.service.figures import Figures
 from proctor.store.store import Store
@@ -163,7 +163,7 @@ def open_state(settings: Settings, mode: Mode) -> State:
     store = StorePool(settings.store_url, create=mode is not Mode.VIEW)
     opened = partial(open_store, settings.store_url, create=False)
     heavy, events = Lane(opened), EventHub(opened)
-    blobs, limits = open_blobs(settings.blobs_url), Limits(settings.serve_rate)
+    blobs, limits = blobs_of(settings), Limits(settings.serve_rate)
     return State(settings, mode, store, heavy, blobs, events, limits=limits)
 
 

@@ -23,6 +23,7 @@ BUDGETS = tuple(f"{of}budget_{unit}" for of in ("", "attempt_") for unit in ("us
 """Keys about what models may cost: of the run, and of each attempt."""
 PLACES = (*BUDGETS, "tape", "engine", "sandbox", "sources")
 """Keys whose places errors found after loading point at."""
+_LABEL = re.compile(r"[\w.=/:-]{1,63}", re.ASCII)
 _NAME = re.compile(r"\w[\w.+@=, -]{0,127}")
 
 
@@ -138,6 +139,22 @@ def _tags(item: Node) -> tuple[str, ...]:
     return (read.scalar_text(item),)
 
 
+def _labels(item: Node) -> tuple[str, ...]:
+    found = bodies.texts(item, "a label of workers or a list of labels")
+    for number, label in enumerate(found):
+        if problem := wrong_label(label):
+            place = item if isinstance(item.value, str) else item.value[number]
+            raise place.mark.error(f"'labels': {problem}")
+    return tuple(dict.fromkeys(found))
+
+
+def wrong_label(label: str) -> str:
+    """What is wrong with a label of workers; empty when nothing is."""
+    if _LABEL.fullmatch(label):
+        return ""
+    return f"'{label[:40]}' is not a label: letters, digits and . _ - = / :, such as gpu or arch=aarch64"
+
+
 def granted_names(names: Sequence[str]) -> tuple[str, ...]:
     """The names of `--pass-env`, checked as `pass_env` of a spec is."""
     return _pass_env(from_plain(list(names), path=("--pass-env",)))
@@ -223,7 +240,8 @@ _SHARED: Mapping[str, Callable[[Node], Any]] = {
     "attempt_budget_requests": read.whole,
     "tape": partial(read.text, expected="a file with a tape, or a run"),
     "tape_speed": partial(read.choice, options=("full", "recorded")),
-    "engine": partial(read.choice, options=("local", "celery")),
+    "engine": partial(read.choice, options=("auto", "local", "celery")),
+    "labels": _labels,
     "sandbox": _sandbox,
     "gates": _gates,
     "sources": partial(bodies.texts, expected="a folder or module with experiments, or a list of them"),
@@ -250,8 +268,6 @@ def unhonoured(spec: Spec) -> Iterator[tuple[str, str]]:
         for key in (*BUDGETS, "tape"):
             if getattr(spec, key) is not None:
                 yield key, f"'{key}' is about the models of agents, and this spec has experiments; remove it"
-    if spec.engine != "local":
-        yield "engine", f"'engine: {spec.engine}' does not exist yet; remove it: runs execute on this machine"
     if spec.kind == "experiment" and spec.sandbox != SandboxSpec():
         yield "sandbox", "'sandbox' has no effect here: experiments run in processes of their own; remove it"
     if spec.kind == "task" and spec.sources:

@@ -12,18 +12,26 @@ import shutil
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import BinaryIO, NamedTuple, Protocol
+from typing import TYPE_CHECKING, BinaryIO, NamedTuple, Protocol
 from urllib.parse import unquote
 
 from proctor.disk import make_folders, spread
 from proctor.errors import NotFoundError, StoreError, UsageError
 from proctor.model.record import Artifact
+from proctor.settings import Settings
+
+if TYPE_CHECKING:
+    from proctor.store.blob_cache import BlobCache
 
 _DIGEST = re.compile(r"[0-9a-f]{64}")
 _PIECE_BYTES = 1 << 20
 _PARTIAL = ".partial-"
-_ABANDONED_S = 3600.0
+ABANDONED_S = 3600.0
 """A partial file this old was left by a process that no longer runs."""
+
+
+class DamagedBlobError(StoreError):
+    """A blob's content is not what its digest says."""
 
 
 class Stored(NamedTuple):
@@ -40,6 +48,8 @@ class Blobs(Protocol):
 
     where: str
     """Its address, for messages."""
+    remote: bool
+    """Whether a call waits for another machine: not for the thread of an event loop."""
 
     def put_bytes(self, data: bytes, name: str, media_type: str = ...) -> Artifact:
         """Keep some bytes; the same bytes are kept once, and count as just put."""
@@ -47,8 +57,8 @@ class Blobs(Protocol):
     def put_file(self, path: Path, name: str, media_type: str = ...) -> Artifact:
         """Keep a file's content."""
 
-    def open(self, digest: str) -> BinaryIO:
-        """Read a blob."""
+    def open(self, digest: str, *, parts: bool = ...) -> BinaryIO:
+        """Read a blob. With `parts` some of a large one may be all that is read, and then fetched."""
 
     def has(self, digest: str, *, keep: bool = ...) -> bool:
         """Whether it is there. With `keep` it counts as just put: somebody is about to refer to it."""
@@ -60,14 +70,36 @@ class Blobs(Protocol):
         """Remove a blob that was not put within that time, also not during this call; whether it is gone."""
 
 
-def open_blobs(url: str | Path) -> Blobs:
-    """The blobs at a path or `file:///…`."""
+def open_blobs(url: str | Path, *, cache: BlobCache | None = None, ca_bundle: str = "") -> Blobs:
+    """The blobs at a path, `file:///…` or `s3://…`; those of another machine are kept in the cache."""
     scheme, separator, rest = str(url).partition("://")
     if not separator:
         return FolderBlobs(Path(url))
     if scheme == "file" and rest.startswith("/"):
         return FolderBlobs(Path(unquote(rest)))
-    raise UsageError(f"'{url}' is not a place for blobs: give a folder or file:///FOLDER")
+    if scheme == "s3":
+        from proctor.store.s3.address import parse
+        from proctor.store.s3.blobs import S3Blobs
+        from proctor.store.s3.bucket import Bucket
+
+        return S3Blobs(Bucket(parse(str(url)), ca_bundle), cache)
+    raise UsageError(f"'{url}' is not a place for blobs: give a folder, file:///FOLDER or s3://BUCKET/PREFIX")
+
+
+def blobs_of(settings: Settings) -> Blobs:
+    """The blobs that the settings name."""
+    if "://" not in settings.blobs_url:
+        return open_blobs(settings.blobs_url)
+    from proctor.store.blob_cache import BlobCache
+
+    cache = BlobCache(settings.cache_dir / "blobs", settings.blob_cache_bytes)
+    return open_blobs(settings.blobs_url, cache=cache, ca_bundle=settings.ca_bundle)
+
+
+def check_digest(digest: str) -> None:
+    """Raise NotFoundError for what cannot be the digest of a blob."""
+    if not _DIGEST.fullmatch(digest):
+        raise NotFoundError(f"{digest!r} is not the digest of a blob: 64 hexadecimal digits")
 
 
 def local_file(blobs: Blobs, digest: str, scratch: Path) -> Path:
@@ -86,6 +118,8 @@ def local_file(blobs: Blobs, digest: str, scratch: Path) -> Path:
 
 class FolderBlobs:
     """Blobs in a folder: `ab/abcd…`, one level deep; a second one would be a folder made for every blob."""
+
+    remote = False
 
     def __init__(self, root: Path, *, sync: bool = False) -> None:
         self.root = root
@@ -125,8 +159,9 @@ class FolderBlobs:
                 self._settle(partial, digest)
         return Artifact(name=name, digest=digest, size_bytes=size, media_type=media_type)
 
-    def open(self, digest: str) -> BinaryIO:
+    def open(self, digest: str, *, parts: bool = False) -> BinaryIO:
         """Read a blob."""
+        del parts
         try:
             return self.path(digest).open("rb")
         except FileNotFoundError:
@@ -134,8 +169,7 @@ class FolderBlobs:
 
     def path(self, digest: str) -> Path:
         """Where a blob is, or would be."""
-        if not _DIGEST.fullmatch(digest):
-            raise NotFoundError(f"{digest!r} is not the digest of a blob: 64 hexadecimal digits")
+        check_digest(digest)
         return Path(self._place(digest))
 
     def _place(self, digest: str) -> str:
@@ -159,7 +193,7 @@ class FolderBlobs:
             return
         now = self._now()
         for path in self.root.glob(f"{_PARTIAL}*"):
-            if _stat(path)[1] < now - _ABANDONED_S:
+            if _stat(path)[1] < now - ABANDONED_S:
                 _unlink(path)
         for path in self._all():
             size, touched = _stat(path)

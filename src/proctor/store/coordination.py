@@ -9,6 +9,7 @@ import json
 from dataclasses import dataclass
 
 from proctor.errors import FenceError
+from proctor.store.again import repeatable
 from proctor.store.database import Database, Transaction
 
 _FIRST = """
@@ -30,6 +31,10 @@ _ENDED = """
 SELECT e.id, t.key, e.data FROM events e JOIN trials t ON t.run_id = e.run_id AND t.idx = e.idx
 WHERE e.run_id = :run AND e.id > :after AND e.kind = 'attempt.ended' AND {settled} ORDER BY e.id LIMIT :limit
 """
+_SPENT = """
+SELECT e.data FROM events e
+WHERE e.run_id = :run AND e.id > :after AND e.kind = 'run.spent' AND {settled} ORDER BY e.id LIMIT 1
+"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,6 +47,7 @@ class RunLease:
     expires_at: float
 
 
+@repeatable
 class Coordination:
     """The leases of coordinators, and what a coordinator or a worker asks of a run again and again."""
 
@@ -76,6 +82,11 @@ class Coordination:
     def last_event(self, run_id: str) -> int:
         """The number of the latest event of a run below which none can come any more."""
         return int(self._db.read(_LAST_EVENT, {"run": run_id})[0][0])
+
+    def spent_since(self, run_id: str, after: int) -> str:
+        """Why a worker takes nothing more of a run, where one said after an event that a budget is spent."""
+        found = self._db.read(_SPENT, {"run": run_id, "after": after})
+        return str(json.loads(found[0][0])["reason"]) if found else ""
 
     def ended_since(self, run_id: str, after: int, limit: int = 1000) -> list[tuple[int, str, int]]:
         """Attempts that ended after an event: the event, the key of the trial, the number of the attempt."""

@@ -22,11 +22,14 @@ class Collected:
     kept_bytes: int = 0
 
 
-def collect_garbage(store: Store, blobs: Blobs, *, grace_s: float = GRACE_S) -> Collected:
+def collect_garbage(
+    store: Store, blobs: Blobs, *, grace_s: float = GRACE_S, dry_run: bool = False
+) -> Collected:
     """Remove every blob that nothing refers to and that was not put within the last `grace_s`.
 
     Ages are read before references. So a blob that was old, and is not referred to afterwards, has no writer
     who may still commit, unless somebody puts it again meanwhile: that makes it young, which `remove` sees.
+    A `dry_run` counts what would go.
     """
     listed = list(blobs.list())
     live = store.live_blobs()
@@ -35,7 +38,7 @@ def collect_garbage(store: Store, blobs: Blobs, *, grace_s: float = GRACE_S) -> 
         for each in listed
         if each.age_s >= grace_s
         and each.digest not in live
-        and blobs.remove(each.digest, unless_younger_s=grace_s)
+        and (dry_run or blobs.remove(each.digest, unless_younger_s=grace_s))
     ]
     removed_bytes = sum(each.size_bytes for each in removed)
     return Collected(

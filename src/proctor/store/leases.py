@@ -16,7 +16,9 @@ from proctor.errors import FenceError
 from proctor.model.outcome import Outcome
 from proctor.model.record import AttemptRecord
 from proctor.model.trial import Lease, Offers, TrialState
-from proctor.store import queries, steps
+from proctor.store import choice, queries, steps
+from proctor.store.again import repeatable
+from proctor.store.choice import OpenRun
 from proctor.store.database import Database, Transaction
 from proctor.store.reading import Reader
 from proctor.store.rows import dump, record_body
@@ -54,6 +56,7 @@ class Notes:
             tx.events(queries.INSERT_NOTE, events)
 
 
+@repeatable
 class TrialLife(Reader):
     """Everything that moves a trial from `pending` to its end."""
 
@@ -72,17 +75,21 @@ class TrialLife(Reader):
             return steps.take(tx, run_id, sql, params, worker=worker, lease_s=lease_s, limit=limit)
 
     def take_any(self, offers: Offers, *, worker: str, lease_s: float, limit: int = 1) -> Taken:
-        """As `take`, of the oldest run with work for this worker; only runs that are running have any."""
-        lists = {"kinds": offers.kinds, "backends": offers.backends}
-        sql, params = queries.listed(queries.RUNS_TO_WORK_ON, **lists)
-        params["memory_mb"] = offers.memory_mb
-        within, _ = queries.listed(queries.TAKEABLE_WITHIN, **lists)
-        for (run_id,) in self._db.read(sql, params):
-            with self._db.write() as tx:
-                taken = steps.take(tx, run_id, within, params, worker=worker, lease_s=lease_s, limit=limit)
+        """As `take`, of the run that `choice.runs_for` puts first and that still has something."""
+        for run in self.runs_for(offers):
+            taken = self.take_within(run.id, offers, worker=worker, lease_s=lease_s, limit=limit)
             if taken.begun:  # else others were quicker, and the next run may have some
                 return taken
         return Taken([], None)
+
+    def runs_for(self, offers: Offers, soon_s: float = 0.0) -> list[OpenRun]:
+        """Runs with trials for a worker, the one first from which to take next."""
+        return choice.runs_for(self._db, offers, soon_s)
+
+    def take_within(self, run_id: str, offers: Offers, *, worker: str, lease_s: float, limit: int) -> Taken:
+        """As `take`, of trials that a worker can execute; together they need no more memory than it has."""
+        with self._db.write() as tx:
+            return choice.take(tx, run_id, offers, worker=worker, lease_s=lease_s, limit=limit)
 
     def exchange(
         self, run_id: str, ended: Sequence[Ended], *, worker: str, lease_s: float, limit: int

@@ -6,15 +6,15 @@ import os
 import threading
 import time
 from collections.abc import Iterable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from functools import lru_cache
 from itertools import islice
 from typing import Any
 
-from sqlalchemy import Connection, CursorResult, Engine, TextClause, create_engine, event, exc, text
-from sqlalchemy.engine import make_url
+from sqlalchemy import Connection, CursorResult, Engine, TextClause, exc, text
 
-from proctor.errors import MissingExtraError, StoreError, UsageError
+from proctor.errors import StoreError
+from proctor.store.again import LostError, repeat
 from proctor.store.database import (
     HEAD,
     VERSION_TABLE,
@@ -26,6 +26,7 @@ from proctor.store.database import (
     Wording,
     refuse_unknown,
 )
+from proctor.store.postgres_line import code_of, connect, first_line, nothing_done, parse
 
 _NO_PARAMS: Params = {}
 _ID_BITS = 16
@@ -59,6 +60,13 @@ _PIECE = 1000
 """Rows per round trip when many are written."""
 _UPGRADE_LOCK = 0x50726374
 """Advisory lock: one process at a time changes the schema."""
+_UPGRADE_S = 600.0
+"""How long an upgrade waits for the tables, a moment at a time: who waits for a table holds up the others."""
+_LOCK_S = 2
+_LOOK_S = 10.0
+"""How often a process looks whether a newer Proctor has changed the schema meanwhile."""
+_NUMBER = text("SELECT CAST(pg_current_xact_id_if_assigned() AS text)")
+_FATE = text("SELECT pg_xact_status(CAST(:number AS xid8))")
 _COPIED = text(
     "SELECT max(id) >= (CAST(CAST(pg_snapshot_xmax(pg_current_snapshot()) AS text) AS bigint) "
     f"<< {_ID_BITS}) FROM events"
@@ -88,21 +96,10 @@ class PostgresDatabase:
         """Of each thread: the connection on which it listens."""
         self._listeners: list[Any] = []
         self._notified = 0.0
-        try:
-            address = make_url(url)
-            self.where = address.set(drivername="postgresql").render_as_string(hide_password=True)
-            self._engine: Engine = create_engine(
-                address,
-                pool_pre_ping=True,
-                pool_size=4,
-                max_overflow=28,
-                connect_args={"connect_timeout": 10},
-            )
-        except (exc.ArgumentError, ValueError) as error:
-            raise UsageError(f"invalid store address: {error}") from error
-        except ImportError as error:
-            raise MissingExtraError("psycopg", "postgres", "a PostgreSQL store") from error
-        event.listen(self._engine, "connect", _patience(busy_s))
+        self._looked = time.monotonic()
+        address, self._line = parse(url)
+        self.where = address.set(drivername="postgresql").render_as_string(hide_password=True)
+        self._engine: Engine = connect(address, self._line, busy_s)
         try:
             with self._explained():
                 self._prepare()
@@ -111,45 +108,111 @@ class PostgresDatabase:
             raise
 
     def read(self, sql: str, params: Params = _NO_PARAMS, /) -> Sequence[Row]:
-        """The rows of one query."""
-        with self._explained(), self._live().connect() as connection:
+        """The rows of one query; asked again when the connection is lost."""
+        try:
+            return self._read(sql, params)
+        except LostError as error:
+            return repeat(lambda: self._read(sql, params), error)
+
+    def _read(self, sql: str, params: Params) -> Sequence[Row]:
+        with self._connected() as connection, self._explained():
             return _PostgresTransaction(connection, self._wording).execute(sql, params)
 
     @contextmanager
     def write(self) -> Iterator[Transaction]:
-        """A transaction, on a connection of its own."""
-        with self._explained(), self._live().begin() as connection:
+        """A transaction, on a connection of its own.
+
+        LostError: it was not committed, and can be made again. When only the answer to COMMIT is lost, the
+        server is asked what became of it, by its number: what is known to be committed is no error.
+        """
+        number = None
+        with self._connected() as connection:
             transaction = _PostgresTransaction(connection, self._wording)
-            yield transaction
-            if transaction.wrote_events and time.monotonic() - self._notified >= _NOTIFY_S:
-                self._notified = time.monotonic()
-                connection.execute(text(f"NOTIFY {_CHANNEL}"))
+            with self._explained():
+                self._look(connection)
+                yield transaction
+                if transaction.wrote_events and time.monotonic() - self._notified >= _NOTIFY_S:
+                    self._notified = time.monotonic()
+                    connection.execute(text(f"NOTIFY {_CHANNEL}"))
+                number = connection.execute(_NUMBER).scalar()
+            try:
+                connection.commit()
+            except exc.DBAPIError as error:
+                if not error.connection_invalidated:
+                    with self._explained():
+                        raise
+                lost = error
+            else:
+                return
+        if number is not None and not self._was_committed(number, lost):
+            raise self._lost(lost) from lost
+
+    def _was_committed(self, number: str, lost: Exception) -> bool:
+        """What became of a transaction whose COMMIT was not answered."""
+
+        def ask() -> bool:
+            with self._connected() as connection:
+                try:
+                    fate = connection.execute(_FATE, {"number": number}).scalar()
+                except exc.SQLAlchemyError as error:
+                    if code_of(error) == "22023":  # not numbered yet: another server took over without it
+                        return False
+                    raise self._lost(error) from error
+            if fate == "in progress":
+                raise self._lost(lost)
+            return bool(fate == "committed")
+
+        try:
+            return repeat(ask, self._lost(lost))
+        except LostError as error:
+            raise StoreError(
+                f"{self.where}: PostgreSQL went away while it committed, and was not back within "
+                f"{self._line.wait_s:.0f} s ({first_line(lost)}); whether the last change was kept is unknown"
+            ) from error
 
     def mark(self) -> int:
         """Begin to listen, if this thread does not yet: what is written from now on ends a `wait`."""
         engine = self._live()
         if getattr(self._mine, "listener", None) is None:
-            with self._explained():
-                pooled = engine.raw_connection()
-                listener: Any = pooled.driver_connection
-                pooled.detach()
-                listener.autocommit = True
-                listener.execute(f"LISTEN {_CHANNEL}")
-            self._mine.listener = listener
-            self._listeners.append(listener)
+            try:
+                self._listen(engine)
+            except LostError as error:
+                repeat(lambda: self._listen(engine), error)
         return 0
 
+    def _listen(self, engine: Engine) -> None:
+        from psycopg import Error
+
+        with self._explained(connecting=True):
+            pooled = engine.raw_connection()
+        listener: Any = pooled.driver_connection
+        pooled.detach()
+        try:
+            listener.autocommit = True
+            listener.execute(f"LISTEN {_CHANNEL}")
+        except Error as error:
+            listener.close()
+            raise self._lost(error) from error
+        self._mine.listener = listener
+        self._listeners.append(listener)
+
     def wait(self, mark: int, timeout_s: float) -> None:
-        """Return when another transaction has written events, or after `timeout_s`."""
+        """Return when another transaction has written events, or after `timeout_s`.
+
+        Also when the connection is lost: what came meanwhile is read, and the next `mark` listens again.
+        """
         del mark
         from psycopg import Error
 
+        listener = self._mine.listener
         try:
-            for _ in self._mine.listener.notifies(timeout=timeout_s, stop_after=1):
+            for _ in listener.notifies(timeout=timeout_s, stop_after=1):
                 return
-        except Error as error:
+        except Error:
             self._mine.listener = None
-            raise StoreError(f"{self.where}: PostgreSQL cannot be reached ({_first_line(error)})") from error
+            self._listeners.remove(listener)
+            with suppress(Error):
+                listener.close()
 
     def check(self) -> list[str]:
         """PostgreSQL looks after its own pages; that it answers is all there is to check."""
@@ -176,6 +239,12 @@ class PostgresDatabase:
             self._pid = os.getpid()
         return self._engine
 
+    def _look(self, connection: Connection) -> None:
+        """Refuse to write what a newer Proctor, which has upgraded the store meanwhile, would not."""
+        if time.monotonic() - self._looked > _LOOK_S:
+            self._looked = time.monotonic()
+            refuse_unknown(_revision(connection) or "missing", self.where)
+
     def _prepare(self) -> None:
         with self._engine.connect() as connection:
             revision = _revision(connection)
@@ -183,28 +252,63 @@ class PostgresDatabase:
                 return
         if revision is not None:
             refuse_unknown(revision, self.where)
+        deadline = time.monotonic() + _UPGRADE_S
+        while True:
+            try:
+                self._upgrade()
+            except exc.OperationalError as error:
+                # Another session works on a table: let those go on that wait behind us, and come again.
+                if code_of(error) != "55P03" or time.monotonic() > deadline:
+                    raise
+                time.sleep(_LOCK_S / 4)
+            else:
+                return
+
+    def _upgrade(self) -> None:
         from proctor.store.migrations import upgrade
 
         with self._engine.begin() as connection:
+            connection.execute(text("SET LOCAL lock_timeout = 0"))
+            connection.execute(text("SET LOCAL statement_timeout = 0"))
             connection.execute(text("SELECT pg_advisory_xact_lock(:lock)"), {"lock": _UPGRADE_LOCK})
+            connection.execute(text(f"SET LOCAL lock_timeout = '{_LOCK_S}s'"))
             upgrade(connection)
             if connection.execute(_COPIED).scalar():
                 for statement in _RENUMBER:
                     connection.execute(statement)
 
     @contextmanager
-    def _explained(self) -> Iterator[None]:
+    def _connected(self) -> Iterator[Connection]:
+        """A connection from the pool, which is given back whatever happened to it."""
+        engine = self._live()
+        with self._explained(connecting=True):
+            connection = engine.connect()
+        try:
+            yield connection
+        finally:
+            with suppress(exc.SQLAlchemyError):
+                connection.close()
+
+    def _lost(self, error: BaseException) -> LostError:
+        found = LostError(f"{self.where}: PostgreSQL cannot be reached ({first_line(error)})")
+        found.wait_s = self._line.wait_s
+        return found
+
+    @contextmanager
+    def _explained(self, *, connecting: bool = False) -> Iterator[None]:
         try:
             yield
         except exc.IntegrityError as error:
-            raise ConflictError(f"{self.where}: {_first_line(error)}") from error
-        except exc.OperationalError as error:
+            raise ConflictError(f"{self.where}: {first_line(error)}") from error
+        except exc.SQLAlchemyError as error:
+            if nothing_done(error, connecting=connecting):
+                raise self._lost(error) from error
+            if not isinstance(error, exc.OperationalError):
+                raise StoreError(f"{self.where}: PostgreSQL refused: {first_line(error)}") from error
             raise StoreError(
-                f"{self.where}: PostgreSQL cannot be reached or timed out ({_first_line(error)}); "
+                f"{self.where}: PostgreSQL cannot be reached or timed out ({first_line(error)}); "
                 "check that it runs, that the address is right and that no other session locks the tables"
             ) from error
-        except exc.SQLAlchemyError as error:
-            raise StoreError(f"{self.where}: PostgreSQL refused: {_first_line(error)}") from error
 
 
 class _PostgresTransaction:
@@ -240,15 +344,6 @@ class _PostgresTransaction:
         return self._connection.execute(_text(self._wording.sql(sql)), params)
 
 
-def _patience(busy_s: float) -> Any:
-    def on_connect(connection: Any, _record: Any) -> None:
-        with connection.cursor() as cursor:
-            cursor.execute(f"SET lock_timeout = {max(1, round(busy_s * 1000))}")
-        connection.commit()
-
-    return on_connect
-
-
 def _revision(connection: Connection) -> str | None:
     if connection.execute(text(f"SELECT to_regclass('{VERSION_TABLE}')")).scalar() is None:
         return None
@@ -259,8 +354,3 @@ def _revision(connection: Connection) -> str | None:
 @lru_cache(maxsize=256)
 def _text(sql: str) -> TextClause:
     return text(sql)
-
-
-def _first_line(error: BaseException) -> str:
-    cause = getattr(error, "orig", None) or error
-    return str(cause).strip().partition("\n")[0]

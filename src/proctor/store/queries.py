@@ -31,9 +31,9 @@ VALUES (:id, :created_at, :name, :kind, :status, :started_at, :finished_at, :tot
 """
 INSERT_TRIAL = """
 INSERT INTO trials (run_id, idx, key, kind, subject, subject_digest, body, agent, agent_version, model,
-                    rollout, doc, backend, memory_mb, state, fence, attempts, ready_at)
+                    rollout, doc, backend, memory_mb, cpus, labels, state, fence, attempts, ready_at)
 VALUES (:run, :idx, :key, :kind, :subject, :subject_digest, :body, :agent, :agent_version, :model, :rollout,
-        :doc, :backend, :memory_mb, 'pending', 0, 0, 0)
+        :doc, :backend, :memory_mb, :cpus, :labels, 'pending', 0, 0, 0)
 """
 _PAGE_OF_RUNS = "FROM runs WHERE {where} ORDER BY created_at DESC, id DESC LIMIT :limit"
 RUNS = f"SELECT {RUN_COLUMNS} {_PAGE_OF_RUNS}"
@@ -80,12 +80,25 @@ _TAKEABLE = f"SELECT {TRIAL_COLUMNS}, t.fence, t.attempts, {{now}} FROM trials t
 _IN_ORDER = "ORDER BY t.idx LIMIT :limit {row_lock}"
 TAKEABLE = f"{_TAKEABLE} {_IN_ORDER}"
 TAKEABLE_KEYS = f"{_TAKEABLE} AND t.key IN ({{keys}}) {_IN_ORDER}"
-_WITHIN = "t.kind IN ({kinds}) AND t.backend IN ('', {backends}) AND t.memory_mb <= :memory_mb"
-TAKEABLE_WITHIN = f"{_TAKEABLE} AND {_WITHIN} {_IN_ORDER}"
+_WITHIN = (
+    "t.kind IN ({kinds}) AND t.backend IN ('', {backends}) AND t.memory_mb <= :memory_mb "
+    "AND t.cpus <= :cpus AND {labels} = ''"
+)
+TAKEABLE_WITHIN = f"""
+SELECT {TRIAL_COLUMNS}, t.memory_mb, t.fence, t.attempts, {{now}}
+FROM trials t WHERE {_READY} AND {_WITHIN} {_IN_ORDER}
+"""
 RUNS_TO_WORK_ON = f"""
-SELECT r.id FROM runs r WHERE r.status = 'running' AND EXISTS (
-  SELECT 1 FROM trials t WHERE t.run_id = r.id AND t.state = 'pending' AND t.ready_at <= {{now}} AND {_WITHIN}
-) ORDER BY r.created_at, r.id LIMIT 20
+WITH open AS (
+  SELECT r.id, r.kind, COALESCE(s.priority, 0) AS priority, COALESCE(s.owner, '') AS owner,
+    COALESCE(s.queued_at, r.created_at) AS since,
+    (SELECT count(*) FROM trials h WHERE h.run_id = r.id AND h.expires_at IS NOT NULL) AS held
+  FROM runs r LEFT JOIN run_service s ON s.run_id = r.id WHERE r.status = 'running'
+), owners AS (SELECT owner, sum(held) AS held FROM open GROUP BY owner)
+SELECT o.id, o.kind, o.held FROM open o JOIN owners w ON w.owner = o.owner WHERE EXISTS (
+  SELECT 1 FROM trials t
+  WHERE t.run_id = o.id AND t.state = 'pending' AND t.ready_at <= {{now}} + :soon_s AND {_WITHIN}
+) ORDER BY o.priority DESC, w.held, o.held, o.since, o.id LIMIT :runs
 """
 TAKE = """
 UPDATE trials SET state = 'running', fence = :fence, worker = :worker, expires_at = :expires,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import zlib
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from sys import intern
 from typing import Any, TypeVar
 
@@ -208,17 +208,28 @@ def trial_params(run_id: str, trial: PlannedTrial) -> dict[str, Any]:
     }
 
 
+def words(labels: Iterable[str]) -> str:
+    """Labels as one text: `|gpu||arch=x86_64|`, so that SQL can take those away that a worker has."""
+    return "".join(f"|{each}|" for each in sorted(set(labels)))
+
+
 def needs_of(info: RunInfo, memory_bytes: Mapping[str, int]) -> Callable[[PlannedTrial], dict[str, Any]]:
-    """What each trial of a run needs of its worker, as columns: which sandbox, how much memory."""
+    """What each trial of a run needs of its worker, as columns: which sandbox, memory, processors, labels."""
     sandbox = info.resolved.get("sandbox") or {}
     backend = sandbox.get("backend") or "auto"
     run_bytes = sandbox.get("memory_bytes") or 0
+    labels = words(info.resolved.get("labels") or ())
 
     def needs(trial: PlannedTrial) -> dict[str, Any]:
         if trial.kind != "task":
-            return {"backend": "", "memory_mb": 0}
+            return {"backend": "", "memory_mb": 0, "cpus": 0.0, "labels": labels}
         needed = run_bytes or memory_bytes.get(trial.subject_digest, 0)
-        return {"backend": "" if backend == "auto" else backend, "memory_mb": -(-needed // _MB)}
+        return {
+            "backend": "" if backend == "auto" else backend,
+            "memory_mb": -(-needed // _MB),
+            "cpus": float(sandbox.get("cpus") or 0),
+            "labels": labels,
+        }
 
     return needs
 

@@ -67,6 +67,26 @@ CREATE TABLE users (
 )
  STRICT;
 
+CREATE TABLE workers (
+  name TEXT NOT NULL,
+  host TEXT NOT NULL,
+  version TEXT NOT NULL,
+  parallel INTEGER NOT NULL,
+  running INTEGER NOT NULL,
+  cpus REAL NOT NULL,
+  memory_mb INTEGER NOT NULL,
+  backends TEXT NOT NULL,
+  labels TEXT NOT NULL,
+  run TEXT NOT NULL,
+  draining INTEGER NOT NULL,
+  since REAL NOT NULL,
+  seen_at REAL NOT NULL,
+  PRIMARY KEY (name)
+)
+ STRICT;
+
+CREATE INDEX workers_by_sight ON workers (seen_at);
+
 CREATE TABLE attempts (
   run_id TEXT NOT NULL,
   idx INTEGER NOT NULL,
@@ -318,6 +338,8 @@ CREATE TABLE trials (
   outcome TEXT,
   backend TEXT DEFAULT '' NOT NULL,
   memory_mb INTEGER DEFAULT 0 NOT NULL,
+  cpus REAL DEFAULT 0 NOT NULL,
+  labels TEXT DEFAULT '' NOT NULL,
   PRIMARY KEY (run_id, idx),
   CONSTRAINT one_trial_per_key UNIQUE (run_id, "key"),
   CONSTRAINT known_state CHECK (state IN ('pending', 'leased', 'running', 'done', 'cancelled')),
@@ -393,5 +415,5 @@ INSERT INTO projects (id, title, created_at) VALUES ('default', 'Default', 0);
 
 CREATE TABLE proctor_schema (version_num VARCHAR(32) NOT NULL PRIMARY KEY);
 
-INSERT INTO proctor_schema VALUES ('0008');
+INSERT INTO proctor_schema VALUES ('0009');
 

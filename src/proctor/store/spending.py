@@ -12,6 +12,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, fields
 from typing import NamedTuple
 
+from proctor.store.again import repeatable
 from proctor.store.database import Database, Transaction
 
 _NANO = 1_000_000_000
@@ -166,6 +167,7 @@ class Release:
 Operation = Reserve | Settle | Release
 
 
+@repeatable
 class Spending:
     """The books of one store."""
 

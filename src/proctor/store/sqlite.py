@@ -35,6 +35,8 @@ _LOG_PAGES = 4000
 """After how many pages the log is written back, 16 MB: most of them change again and again meanwhile."""
 _POLL_S = 0.05
 """How often to look whether somebody has committed, at most."""
+_LOOK_S = 10.0
+"""How often a process looks whether a newer Proctor has changed the schema meanwhile."""
 _NO_PARAMS: Params = {}
 _WORDS = {
     "now": "((julianday('now') - 2440587.5) * 86400.0)",
@@ -57,6 +59,7 @@ class SqliteDatabase:
         self._busy_s = busy_s
         self._lock = threading.RLock()
         self._pid = os.getpid()
+        self._looked = time.monotonic()
         self._read_only = False
         self._connection: sqlite3.Connection | None = self._open()
 
@@ -77,6 +80,7 @@ class SqliteDatabase:
             with self._explained():
                 connection.execute("BEGIN IMMEDIATE")
                 try:
+                    self._look(connection)
                     yield _SqliteTransaction(connection, self._wording)
                     connection.execute("COMMIT")
                 except BaseException:
@@ -84,6 +88,12 @@ class SqliteDatabase:
                         if connection.in_transaction:
                             connection.execute("ROLLBACK")
                     raise
+
+    def _look(self, connection: sqlite3.Connection) -> None:
+        """Refuse to write what a newer Proctor, which has upgraded the store meanwhile, would not."""
+        if time.monotonic() - self._looked > _LOOK_S:
+            self._looked = time.monotonic()
+            refuse_unknown(self._revision(connection) or "missing", self.where)
 
     def mark(self) -> int:
         """A number that changes whenever anybody commits. Reading it costs microseconds and no disk."""

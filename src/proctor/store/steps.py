@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from functools import lru_cache
+from itertools import repeat
 from typing import Any, NamedTuple
 from zlib import crc32
 
@@ -41,12 +42,29 @@ def take(
     tx: Transaction, run_id: str, sql: str, params: Params, *, worker: str, lease_s: float, limit: int
 ) -> Taken:
     """Lease and begin up to `limit` of the trials that a statement finds; one more is looked at."""
-    worker = column(worker)
     found = tx.execute(sql, {**params, "run": run_id, "limit": limit + 1})
+    return begin(tx, run_id, found, worker=worker, lease_s=lease_s, limit=limit)
+
+
+def begin(
+    tx: Transaction,
+    run_id: str,
+    found: Sequence[Row],
+    *,
+    worker: str,
+    lease_s: float,
+    limit: int,
+    memory_mb: Sequence[int] = (),
+) -> Taken:
+    """Lease and begin the first rows; each ends with fence, attempts and the moment."""
+    worker = column(worker)
     trials = [planned_trial(row) for row in found]
     begun = [
-        (Lease(run_id, trial.key, trial.index, worker, row[-3] + 1, row[-2] + 1, row[-1] + lease_s), trial)
-        for row, trial in zip(found[:limit], trials, strict=False)
+        (
+            Lease(run_id, trial.key, trial.index, worker, row[-3] + 1, row[-2] + 1, row[-1] + lease_s, mb),
+            trial,
+        )
+        for row, trial, mb in zip(found[:limit], trials, memory_mb or repeat(0), strict=False)
     ]
     for lease, _ in begun:
         tx.change(

@@ -14,8 +14,10 @@ from proctor.model.record import AttemptRecord
 from proctor.model.run import RunInfo
 from proctor.model.trial import RunStatus, TrialState
 from proctor.store import coordination, queries, refs, rows, steps
+from proctor.store.again import repeatable
 from proctor.store.coordination import Coordination, RunLease
 from proctor.store.database import ConflictError, Row, Transaction
+from proctor.store.fleet import Fleet
 from proctor.store.inputs import Input, Inputs
 from proctor.store.leases import TrialLife
 from proctor.store.service import ownership
@@ -35,6 +37,7 @@ _STATUS_EVENTS = {
 }
 
 
+@repeatable
 class Store(TrialLife):
     """Runs, trials, attempts and events. Safe between threads and between processes."""
 
@@ -47,6 +50,11 @@ class Store(TrialLife):
     def coordination(self) -> Coordination:
         """Who coordinates which run."""
         return Coordination(self._db)
+
+    @property
+    def fleet(self) -> Fleet:
+        """Who works, and what nobody can."""
+        return Fleet(self._db)
 
     @property
     def spending(self) -> Spending:

@@ -95,6 +95,8 @@ trials = Table(
     Column("outcome", Text),
     Column("backend", Text, nullable=False, server_default=text("''")),
     Column("memory_mb", Integer, nullable=False, server_default=text("0")),
+    Column("cpus", Real, nullable=False, server_default=text("0")),
+    Column("labels", Text, nullable=False, server_default=text("''")),
     PrimaryKeyConstraint("run_id", "idx"),
     UniqueConstraint("run_id", "key", name="one_trial_per_key"),
     CheckConstraint("state IN ('pending', 'leased', 'running', 'done', 'cancelled')", name="known_state"),
@@ -197,6 +199,26 @@ coordinators = Table(
     Column("holder", Text, nullable=False),
     Column("fence", Integer, nullable=False),
     Column("expires_at", Real, nullable=False),
+    sqlite_strict=True,
+)
+
+workers = Table(
+    "workers",
+    metadata,
+    Column("name", Text, primary_key=True),
+    Column("host", Text, nullable=False),
+    Column("version", Text, nullable=False),
+    Column("parallel", Integer, nullable=False),
+    Column("running", Integer, nullable=False),
+    Column("cpus", Real, nullable=False),
+    Column("memory_mb", Integer, nullable=False),
+    Column("backends", Text, nullable=False),
+    Column("labels", Text, nullable=False),
+    Column("run", Text, nullable=False),
+    Column("draining", Integer, nullable=False),
+    Column("since", Real, nullable=False),
+    Column("seen_at", Real, nullable=False),
+    Index("workers_by_sight", "seen_at"),
     sqlite_strict=True,
 )
 

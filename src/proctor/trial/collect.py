@@ -35,6 +35,8 @@ MOST_FILES = 10_000
 """Of one collected folder; an attempt that leaves more would make every reader of its run slow."""
 _AT_ONCE_BYTES = 1 << 20
 """A file up to this size is read into memory, a state once for the patch and the store."""
+_PUT_AT_ONCE = 4
+"""Files of an attempt that are on their way to another machine at the same time."""
 _END = bytes(1024)
 """How an archive ends. Readers take the end of the file for it, and a small state then needs one block."""
 _ENCODER = json.JSONEncoder()
@@ -43,6 +45,9 @@ REPLACED = "secrets were replaced in {changed} files of the stored state, which 
 
 class Blobs(Protocol):
     """Where files are kept by content."""
+
+    remote: bool
+    """Whether a call waits for another machine."""
 
     def put_file(self, path: Path, name: str, media_type: str = ...) -> Artifact:
         """Keep a file."""
@@ -65,6 +70,8 @@ class Collector:
     def __init__(self, run_dir: Path, blobs: Blobs) -> None:
         self.run_dir = run_dir
         self.blobs = blobs
+        self._waiting: dict[str, list[tuple[Artifact, bytes | None]]] = {}
+        """By folder: what is still to be put where that takes its time."""
 
     def folder(self, trial: PlannedTrial, attempt: int) -> Path:
         """`trials/<task>/<n>` for the first attempt; later ones are next to it."""
@@ -165,9 +172,39 @@ class Collector:
 
     def _keep(self, folder: str, name: str, data: bytes | None) -> Artifact:
         """A file that is there, and its content unless it is too large to be held."""
+        if self.blobs.remote:
+            return self._later(folder, name, data)
         if data is None:
             return self.blobs.put_file(Path(folder, name), name, _media_type(name))
         return self.blobs.put_bytes(data, name, _media_type(name))
+
+    def _later(self, folder: str, name: str, data: bytes | None) -> Artifact:
+        if data is None:
+            with Path(folder, name).open("rb") as file:
+                digest = hashlib.file_digest(file, "sha256").hexdigest()
+                size = file.tell()
+        else:
+            digest, size = hashlib.sha256(data).hexdigest(), len(data)
+        artifact = Artifact(name=name, digest=digest, size_bytes=size, media_type=_media_type(name))
+        self._waiting.setdefault(folder, []).append((artifact, data))
+        return artifact
+
+    async def settle(self, folder: Path) -> None:
+        """Put what an attempt has kept on another machine; its heartbeats go on while that takes its time."""
+        waiting = self._waiting.pop(str(folder), [])
+        for at in range(0, len(waiting), _PUT_AT_ONCE):
+            some = waiting[at : at + _PUT_AT_ONCE]
+            await asyncio.gather(*(asyncio.to_thread(self._put, folder, *each) for each in some))
+
+    def forget(self, folder: Path) -> None:
+        """Put no more of an attempt that was given up."""
+        self._waiting.pop(str(folder), None)
+
+    def _put(self, folder: Path, artifact: Artifact, data: bytes | None) -> None:
+        if data is not None:
+            self.blobs.put_bytes(data, artifact.name, artifact.media_type)
+        elif self.blobs.put_file(folder / artifact.name, artifact.name).digest != artifact.digest:
+            raise StoreError(f"{folder / artifact.name}: it was changed while it was being stored")
 
     def _keep_bytes(self, folder: str, name: str, data: bytes) -> Artifact:
         place = f"{folder}/{name}"
@@ -179,7 +216,7 @@ class Collector:
                 _write(place, data)
         except OSError as error:
             raise StoreError(f"{place}: cannot be written: {error.strerror or error}") from error
-        return self.blobs.put_bytes(data, name, _media_type(name))
+        return self._keep(folder, name, data)
 
 
 def _read_small(file: str) -> bytes | None:

@@ -135,8 +135,13 @@ class TaskAttempt:
             self._end(blame.outcome_of(error), error)
         finally:
             await self._close()
-        await self._judge()
-        return build_record(self, started_at)
+        try:
+            await self._judge()
+            record = build_record(self, started_at)
+            await self.setting.collector.settle(self.folder)
+        finally:
+            self.setting.collector.forget(self.folder)
+        return record
 
     _agent_works = work
 

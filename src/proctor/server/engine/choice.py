@@ -8,6 +8,18 @@ from collections.abc import Collection, Sequence
 from proctor.store.service.queue import Queued
 
 
+def choose_all(waiting: Sequence[Queued], active: Collection[Queued]) -> list[Queued]:
+    """The runs to begin where workers execute them: all that their projects' quotas allow, at once."""
+    projects = Counter(each.project for each in active)
+    known = {each.run_id for each in active}
+    begun = []
+    for each in waiting:
+        if each.run_id not in known and _within_quota(each, projects):
+            begun.append(each)
+            projects[each.project] += 1
+    return begun
+
+
 def choose(waiting: Sequence[Queued], active: Collection[Queued], room: int) -> list[Queued]:
     """The runs to begin now, with at most `room` of them active.
 

@@ -26,7 +26,7 @@ from proctor.runs.backends import SharedBackends
 from proctor.runs.executors import WorkerContext, kind_of
 from proctor.runs.running import ReadyRun, execute, reopen
 from proctor.server.auth.vault import Vault, environ_of
-from proctor.server.engine.choice import choose
+from proctor.server.engine.choice import choose, choose_all
 from proctor.server.engine.slots import InTurn, Slots
 from proctor.server.tracing.tracing import Tracing
 from proctor.settings import Settings
@@ -79,6 +79,11 @@ class Engine:
     _quotas_at: float = 0.0
     _held: dict[str, float] = field(default_factory=dict)
     """Runs that another process executes, and when to look again."""
+
+    @property
+    def leads(self) -> bool:
+        """Whether it only coordinates, because workers execute: with a broker, unless it has places too."""
+        return bool(self.settings.broker) and not self.settings.serve_parallel
 
     async def run(self) -> None:
         """Return when asked to stop and everything is saved."""
@@ -143,7 +148,9 @@ class Engine:
             for each in await asyncio.to_thread(store.service.queue.waiting)
             if each.run_id not in self._held
         ]
-        for each in choose(waiting, [active.queued for active in self._active.values()], self.total):
+        active_now = [active.queued for active in self._active.values()]
+        chosen = choose_all(waiting, active_now) if self.leads else choose(waiting, active_now, self.total)
+        for each in chosen:
             stop = Stop()
             task = asyncio.create_task(self._carry_out(each, stop, slots))
             self._active[each.run_id] = Active(each, stop, task)
@@ -189,8 +196,9 @@ class Engine:
                 listener=traced or _Silent(),
                 stop=stop,
                 parallel=1 if queued.alone else parallel,
-                open_executor=kind_of(run).open if queued.alone else in_turn,
+                open_executor=None if self.leads else kind_of(run).open if queued.alone else in_turn,
                 keep=True,
+                engine="celery" if self.leads else "local",
             )
             status, problem = found.value, ""
         finally:
@@ -211,7 +219,9 @@ class Engine:
     def _ready(self, queued: Queued) -> ReadyRun:
         with open_store(self.settings.store_url) as store:
             environ = environ_of(store, self.vault, queued.project, self.environ, queued.run_id)
-        return reopen(queued.run_id, self.settings, environ=environ)
+        return reopen(
+            queued.run_id, self.settings, engine="celery" if self.leads else "local", environ=environ
+        )
 
     def _give_up(self, queued: Queued, why: str) -> None:
         _log.warning("run %s: %s", queued.run_id, why)

@@ -38,7 +38,7 @@ def upload_folder(upload: Upload, blobs: Blobs, cache_dir: Path) -> Path:
     place = cache_dir / "uploads" / upload.blob[:32]
     target = place / safe_name(Path(upload.filename).stem or "task")
     if not target.exists():
-        archive = local_file(blobs, upload.blob, cache_dir / "blobs")
+        archive = local_file(blobs, upload.blob, cache_dir / "archives")
         try:
             return unpack(archive, target)
         except (TaskError, OSError):

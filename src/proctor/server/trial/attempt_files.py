@@ -59,7 +59,9 @@ class AttemptFiles:
         if found is None:
             raise Problem("not_found", f"Attempt {self.number} left no file '{path[:200]}'")
         try:
-            return self.blobs.open(found.digest) if found.digest else _open_below(self.folder, path)
+            return (
+                self.blobs.open(found.digest, parts=True) if found.digest else _open_below(self.folder, path)
+            )
         except (OSError, NotFoundError) as error:
             raise Problem("not_found", f"The file '{path[:200]}' is no longer stored") from error
 

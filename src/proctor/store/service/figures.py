@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from proctor.store.database import Database
+from proctor.store.fleet import Fleet
 
 _NANO = 1_000_000_000
 _SEEN = (
@@ -78,7 +79,7 @@ class Monitor:
             queue_age_s=float(age_s),
             running_trials=int(running),
             waiting_trials=max(0, int(self._db.read(_OPEN, seen)[0][0]) - int(running)),
-            workers=int(workers),
+            workers=max(int(workers), Fleet(self._db).alive()),
             attempts=int(attempts),
             attempt_s=float(attempt_s),
             requests=int(requests),

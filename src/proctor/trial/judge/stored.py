@@ -111,6 +111,7 @@ class JudgeExecutor:
             system_changes=record.system_changes,
             suspect=record.suspect,
         )
+        await setting.collector.settle(folder)
         return setting.redactor.record(again)
 
     def _without(

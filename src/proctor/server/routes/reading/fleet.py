@@ -13,6 +13,7 @@ from proctor.server.auth.caller import Reader, Shared
 from proctor.server.listing import listed
 from proctor.server.route import Route, answer
 from proctor.settings import Settings
+from proctor.store.fleet import WorkerInfo, nobody_can
 from proctor.store.store import Store
 
 router = APIRouter(prefix="/api", tags=["work"], route_class=Route)
@@ -29,6 +30,9 @@ async def show_queue(caller: Reader, shared: Shared) -> Response:
     def read(store: Store) -> dict[str, Any]:
         found = store.views.fleet.queue(caller.project, MOST)
         items = [_waiting(each, place) for place, each in enumerate(found, 1)]
+        for item in items:
+            if shared.settings.broker and item["status"] == "running":
+                item["reason"] = nobody_can(store.fleet.unmet(item["run"])) or item["reason"]
         return listed(items, total=sum(each["pending"] for each in items))
 
     return answer(await shared.store(read))
@@ -76,20 +80,40 @@ def _unled(run: Mapping[str, Any]) -> str:
 
 @router.get("/workers", summary="Who executes what")
 async def list_workers(caller: Reader, shared: Shared) -> Response:
-    """Every worker that holds a trial now, with its trials."""
+    """Every worker that lives or holds a trial, with what it can execute and its trials.
+
+    A worker that is no process of its own, such as a server's, is listed while it holds trials.
+    """
 
     def read(store: Store) -> dict[str, Any]:
-        workers: dict[str, list[dict[str, Any]]] = {}
+        known = {each.name: each for each in store.fleet.live()}
+        workers: dict[str, list[dict[str, Any]]] = {name: [] for name in known}
         for each in store.views.fleet.workers(caller.project, 10_000):
             now, name = each.pop("now"), each.pop("worker")
             each |= {"for_s": max(0.0, now - each["started_at"]), "lease_s": each.pop("expires_at") - now}
             workers.setdefault(name, []).append(each)
         return listed(
-            [{"name": name, "running": len(held), "trials": held} for name, held in workers.items()],
+            [
+                {"name": name, "running": len(held), "trials": held, **_described(known.get(name))}
+                for name, held in workers.items()
+            ],
             total=sum(map(len, workers.values())),
         )
 
     return answer(await shared.store(read))
+
+
+def _described(worker: WorkerInfo | None) -> dict[str, Any]:
+    """What the registry has about a worker; nothing of one that is not in it."""
+    if worker is None:
+        return {"registered": False}
+    names = ("host", "version", "parallel", "cpus", "memory_mb", "backends", "labels", "draining", "since")
+    return {
+        "registered": True,
+        **{name: getattr(worker, name) for name in names},
+        "only_run": worker.run,
+        "silent_s": worker.silent_s,
+    }
 
 
 @router.get("/costs", summary="What calls of models cost")

@@ -1,0 +1,199 @@
+"""What a cluster's parts cost per trial, for `cluster_simulation.py`: CPU of each side of store and broker.
+
+It starts a PostgreSQL and a Redis of its own. `--write` puts what it found into `cluster_costs.json`, where
+the costs that other benchmarks measure stand too, each with the command that measures it again.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Iterable
+from contextlib import closing
+from pathlib import Path
+from typing import Any
+
+import psutil
+from store_cost import new_run, plan, record
+
+sys.path.insert(0, str(Path(__file__).parents[1]))
+from tests.clusters import Redis, postgres
+
+from proctor.model.record import AttemptRow
+from proctor.model.trial import Lease
+from proctor.runfolder.write import RunFolder
+from proctor.store.open import open_store
+from proctor.store.steps import Ended
+from proctor.store.store import Store
+
+FILE = Path(__file__).with_name("cluster_costs.json")
+COMMAND = "python benchmarks/cluster_costs.py --write"
+DURABLE = ("listen_addresses=", "max_connections=100")
+CELERY_APP = """
+import sys
+from celery import Celery
+app = Celery(broker=sys.argv.pop(1))
+app.conf.update(task_ignore_result=True, task_acks_late=True, worker_prefetch_multiplier=1)
+@app.task(name="hint")
+def hint(trial):
+    pass
+app.Worker(pool="threads", concurrency=4, loglevel="ERROR", without_gossip=True, without_mingle=True).start()
+"""
+
+
+def cpu_s(processes: Iterable[psutil.Process]) -> float:
+    used = 0.0
+    for each in processes:
+        for one in (each, *each.children(recursive=True)):
+            times = one.cpu_times()
+            used += times.user + times.system
+    return used
+
+
+class Meter:
+    """CPU of this process and of a server, per unit of what is done."""
+
+    def __init__(self, server: psutil.Process) -> None:
+        self.server = server
+        self.wall_ms = 0.0
+
+    def per_unit_ms(self, units: int, work: Callable[[], object]) -> tuple[float, float]:
+        before, own, began = cpu_s([self.server]), time.process_time(), time.perf_counter()
+        work()
+        self.wall_ms = (time.perf_counter() - began) / units * 1e3
+        own = time.process_time() - own
+        return own / units * 1e3, (cpu_s([self.server]) - before) / units * 1e3
+
+
+def store_costs(store: Store, meter: Meter, trials: int, large: int) -> dict[str, float]:
+    """Each call that a worker or a coordinator makes for a trial."""
+    found: dict[str, float] = {}
+    planned = plan(large)
+    run_id = ""
+
+    def create() -> None:
+        nonlocal run_id
+        run_id = new_run(store, large, planned)
+
+    found["plan_ms"], _ = meter.per_unit_ms(large, create)
+    own, server = meter.per_unit_ms(large, lambda: list(store.planned(run_id)))
+    found |= {"plan_read_ms": own, "plan_read_store_ms": server}
+    held: list[Lease] = []
+
+    def exchange(number: int) -> None:
+        for _ in range(number):
+            ended = [Ended(lease, record(lease)) for lease in held]
+            _, taken = store.exchange(run_id, ended, worker="bench", lease_s=300, limit=1)
+            held[:] = [lease for lease, _ in taken.begun]
+
+    exchange(50)
+    own, server = meter.per_unit_ms(trials, lambda: exchange(trials))
+    found |= {"exchange_worker_ms": own, "exchange_store_ms": server}
+    found["commit_wait_ms"] = max(0.0, meter.wall_ms - own - server)
+    many = [lease for lease, _ in store.take(run_id, worker="bench", lease_s=300, limit=188).begun]
+    rounds = 20
+    own, server = meter.per_unit_ms(
+        rounds * len(many), lambda: [store.renew(many, lease_s=300) for _ in range(rounds)]
+    )
+    found |= {"renew_worker_ms": own, "renew_store_ms": server}
+    own, server = meter.per_unit_ms(rounds * 5, lambda: [store.lost(many) for _ in range(rounds * 5)])
+    found |= {"look_worker_ms": own, "look_store_ms": server}
+    return found | folder_costs(store, meter, run_id)
+
+
+def folder_costs(store: Store, meter: Meter, run_id: str) -> dict[str, float]:
+    """What the coordinator does about a result of another process, without its artifacts."""
+    with tempfile.TemporaryDirectory() as name:
+        folder = RunFolder(Path(name))
+        folder.begin(store.run(run_id), plan(1))
+        number = 0
+
+        def write() -> None:
+            nonlocal number
+            for _, key, attempt in store.coordination.ended_since(run_id, 0, limit=1000):
+                if folder.has(key, attempt):
+                    continue
+                rows: list[AttemptRow] = list(store.attempts_of(run_id, key))
+                for row in rows:
+                    folder.append(row.trial, row.record, row.counts)
+                    number += 1
+
+        before = len(store.coordination.ended_since(run_id, 0, limit=1000))
+        own, server = meter.per_unit_ms(max(1, before), write)
+        assert number == before
+        folder.close()
+    return {"write_ms": own, "write_store_ms": server}
+
+
+def broker_costs(folder: Path, messages: int) -> dict[str, float]:
+    """A message published, delivered to a Celery worker and acknowledged; the task itself does nothing."""
+    from celery import Celery
+
+    with closing(Redis(folder)) as redis:
+        app = Celery(broker=redis.url)
+        app.conf.task_ignore_result = True
+        worker = subprocess.Popen(
+            [sys.executable, "-c", CELERY_APP, redis.url],
+            cwd=folder, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL,
+        )  # fmt: skip
+        try:
+            asleep = psutil.Process(worker.pid)
+            app.send_task("hint", ["run/0"])
+            drained(app)
+            meter = Meter(psutil.Process(redis.process.pid))
+            before = cpu_s([asleep])
+
+            def publish() -> None:
+                for number in range(messages):
+                    app.send_task("hint", [f"20261117T141207-0a1b2c/{number}"])
+                drained(app)
+
+            own, server = meter.per_unit_ms(messages, publish)
+            return {
+                "publish_ms": own,
+                "broker_ms": server,
+                "deliver_ms": (cpu_s([asleep]) - before) / messages * 1e3,
+            }
+        finally:
+            worker.kill()
+            worker.wait()
+            app.close()
+
+
+def drained(app: Any, within_s: float = 120.0) -> None:
+    """Wait until the broker has no message left, neither waiting nor unacknowledged."""
+    deadline = time.monotonic() + within_s
+    with app.connection_for_write() as connection:
+        client = connection.default_channel.client
+        while client.llen("celery") or client.hlen("unacked"):
+            assert time.monotonic() < deadline, "the worker does not take messages"
+            time.sleep(0.02)
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--trials", type=int, default=1000)
+    parser.add_argument("--large", type=int, default=20_000, help="trials of the plan")
+    parser.add_argument("--write", action="store_true", help=f"renew {FILE.name}")
+    options = parser.parse_args()
+    with postgres(DURABLE) as server, open_store(server.address()) as store:
+        meter = Meter(psutil.Process(server.process.pid))
+        found = store_costs(store, meter, options.trials, options.large)
+    with tempfile.TemporaryDirectory() as folder:
+        found |= broker_costs(Path(folder), options.trials)
+    known: dict[str, Any] = json.loads(FILE.read_text()) if FILE.exists() else {}
+    print(f"load {os.getloadavg()[0]:.1f}")
+    for name, value in found.items():
+        print(f"{name:<24}{value:>9.3f}   before {known.get(name, {}).get('value', '–')}")
+        known[name] = {"value": round(value, 4), "command": COMMAND}
+    if options.write:
+        FILE.write_text(json.dumps(known, indent=2) + "\n")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,116 @@
+"""Where a cluster bends: 1 to 1,000 workers and up to a million trials, simulated from measured costs.
+
+Costs come from `cluster_costs.json`, each with the command that measures it again. `--check` simulates one
+machine of two cores with everything on it, as `many_workers.py` measures; `--what-if` changes one thing at a
+time where 1,000 workers are held up.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import time
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+
+from cluster_model import Costs, Result, Shape, Work, simulate
+
+FILE = Path(__file__).with_name("cluster_costs.json")
+ORACLE = Work("short: an oracle's, without a model")
+AGENT = Work("long: an agent's, ten turns of 2 s", turns=10, think_s=2.0)
+SLOTS = {ORACLE.name: 2, AGENT.name: 188}
+"""Trials in parallel per worker: by cores where they compute, as many as fit where they wait."""
+STATIONS = ("worker's Python", "cores", "coordinator", "store", "broker")
+
+
+def measured() -> Costs:
+    """The costs of the file."""
+    known = json.loads(FILE.read_text())
+    return Costs(**{name: float(each["value"]) for name, each in known.items()})
+
+
+def trials_for(workers: int, most: int) -> int:
+    """Enough that the beginning and the end of a run do not matter; a million for a thousand workers."""
+    return min(most, max(2_000, 1_000 * workers))
+
+
+def row(title: str, trials: int, found: Result) -> str:
+    use = " | ".join(f"{100 * found.use[name]:.0f} %" for name in STATIONS)
+    rate = found.per_second(trials)
+    return f"| {title} | {trials:,} | {rate:,.0f} | {found.seconds:,.0f} | {use} | {found.first or '–'} |"
+
+
+def head(first: str) -> Iterator[str]:
+    titles = [first, "trials", "a second", "seconds", *STATIONS, "held up by"]
+    yield f"| {' | '.join(titles)} |"
+    yield "|" + "---|" * len(titles)
+
+
+def sizes(costs: Costs, workers: list[int], most: int) -> Iterator[str]:
+    """The tables of both kinds of trials."""
+    for work in (ORACLE, AGENT):
+        yield f"\nTrials that are {work.name}\n"
+        yield from head("workers")
+        for number in workers:
+            trials = trials_for(number, most)
+            found = simulate(costs, work, Shape(number, SLOTS[work.name]), trials)
+            yield row(f"{number:,}", trials, found)
+
+
+def what_if(costs: Costs, workers: int, most: int) -> Iterator[str]:
+    """One change at a time, all changes together last."""
+    faster = replace(costs, write_ms=costs.write_ms / 10, write_store_ms=costs.write_store_ms / 10)
+    later = replace(costs, copy_ms=0.0, copy_wait_ms=0.0)
+    both = replace(faster, copy_ms=0.0, copy_wait_ms=0.0)
+    published = replace(both, publish_ms=costs.publish_ms / 10)
+    plans = replace(published, plan_read_ms=0.0, plan_read_store_ms=0.0)
+    small, large = {"store_cores": 4}, {"store_cores": 32}
+    steps = (
+        ("as it is", costs, small),
+        ("artifacts are not copied into the folder while the run lasts", later, small),
+        ("and results are read and written ten at a time", both, small),
+        ("and messages are published ten at a time", published, small),
+        ("and workers do not read the whole plan", plans, small),
+        ("and the store has 32 cores", plans, large),
+    )
+    for work in (ORACLE, AGENT):
+        yield f"\n{workers:,} workers; trials that are {work.name}\n"
+        yield from head("what")
+        for title, changed, store in steps:
+            trials = trials_for(workers, most)
+            found = simulate(changed, work, Shape(workers, SLOTS[work.name], **store), trials)
+            yield row(title, trials, found)
+
+
+def check(costs: Costs, trials: int) -> Iterator[str]:
+    """One machine of two cores, as where the runs were made."""
+    for work, slots in ((ORACLE, 4), (AGENT, trials)):
+        yield f"\nEverything on one machine of two cores; trials that are {work.name}\n"
+        yield from head("workers")
+        for number in (1, 2, 4):
+            shape = Shape(number, max(1, slots // number), one_host=True)
+            yield row(str(number), trials, simulate(costs, work, shape, trials))
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--workers", type=int, nargs="+", default=[1, 2, 4, 10, 100, 1000])
+    parser.add_argument("--trials", type=int, default=1_000_000, help="at most, per run")
+    parser.add_argument("--check", type=int, metavar="N", help="N trials on this kind of machine")
+    parser.add_argument("--what-if", action="store_true", help="what would move the limit")
+    options = parser.parse_args()
+    costs, began = measured(), time.perf_counter()
+    if options.check:
+        lines = check(costs, options.check)
+    elif options.what_if:
+        lines = what_if(costs, max(options.workers), options.trials)
+    else:
+        lines = sizes(costs, options.workers, options.trials)
+    for line in lines:
+        print(line, flush=True)
+    print(f"\nsimulated in {time.perf_counter() - began:.0f} s")
+
+
+if __name__ == "__main__":
+    main()

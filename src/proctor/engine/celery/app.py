@@ -1,0 +1,108 @@
+"""The Celery app: its queues, its one task, and settings that hold for work that lasts hours.
+
+A message is acknowledged when its trial has ended and is never redelivered for being slow: about lost work
+the store's leases decide. Nothing but the id of a trial is in a message, and nothing comes back.
+"""
+
+from __future__ import annotations
+
+from concurrent.futures import Future
+from typing import TYPE_CHECKING, Any, Protocol
+from urllib.parse import urlsplit
+
+from proctor.errors import MissingExtraError, UsageError
+
+if TYPE_CHECKING:
+    from celery import Celery
+
+TASK = "proctor.trial"
+QUEUE = "proctor"
+SCHEMES = ("redis", "rediss", "amqp", "amqps")
+PRIORITIES = 10
+_LONGEST_S = 30 * 86_400
+"""Above the longest trial: a broker that gave a message to a second worker would only cost time."""
+_TIMEOUT_S = 5.0
+
+
+class Offer(Protocol):
+    """Hands a ticket to the worker of this process; safe from any thread."""
+
+    def __call__(self, ticket: Future[bool]) -> None:
+        """One more trial may be taken."""
+
+
+def queue_of(backend: str) -> str:
+    """The queue of trials that need a certain sandbox; those that need none share one."""
+    return f"{QUEUE}.{backend.replace(':', '-')}" if backend else QUEUE
+
+
+def check_broker(broker: str) -> None:
+    """UsageError for an address that no broker has; its password is not shown."""
+    if urlsplit(broker).scheme not in SCHEMES:
+        raise UsageError(
+            "setting 'broker' is not the address of a message broker: it begins with redis://, rediss://, "
+            "amqp:// or amqps://, such as redis://localhost:6379/0"
+        )
+
+
+def make_app(broker: str, offer: Offer | None = None) -> Celery:
+    """The app for a broker. With `offer` its task executes; else it is for those who publish and inspect."""
+    if not broker:
+        raise UsageError("no broker is set: set PROCTOR_BROKER to redis://… or amqp://…")
+    check_broker(broker)
+    try:
+        from celery import Celery
+    except ImportError:
+        raise MissingExtraError("celery", "celery", "runs on many machines") from None
+    app = Celery("proctor", broker=broker, set_as_current=False)
+    app.conf.update(_settings(broker))
+
+    def attempt(trial: str) -> None:
+        """Let the worker take one trial, the hinted one if it is the best, and wait until it has ended."""
+        del trial  # which one it is the store decides
+        if offer is None:
+            raise UsageError("trials are executed by 'proctor worker', which starts Celery itself")
+        ticket: Future[bool] = Future()
+        offer(ticket)
+        ticket.result()
+
+    app.task(name=TASK, ignore_result=True, acks_late=True)(attempt)
+    return app
+
+
+def _settings(broker: str) -> dict[str, Any]:
+    redis = urlsplit(broker).scheme.startswith("redis")
+    transport: dict[str, Any] = {"visibility_timeout": _LONGEST_S} if redis else {"confirm_publish": True}
+    if redis:
+        transport |= {
+            "queue_order_strategy": "priority",
+            "priority_steps": list(range(PRIORITIES)),
+            "sep": ":",
+            "socket_connect_timeout": _TIMEOUT_S,
+            "socket_timeout": 30.0,
+            "socket_keepalive": True,
+        }
+    return {
+        "task_acks_late": True,
+        "task_reject_on_worker_lost": True,
+        "task_ignore_result": True,
+        "task_store_errors_even_if_ignored": False,
+        "result_backend": None,
+        "task_serializer": "json",
+        "accept_content": ["json"],
+        "task_default_queue": QUEUE,
+        "task_queue_max_priority": PRIORITIES - 1,
+        "task_default_priority": 0,
+        "broker_transport_options": transport,
+        "broker_connection_retry": True,
+        "broker_connection_retry_on_startup": True,
+        "broker_connection_max_retries": None,
+        "broker_connection_timeout": _TIMEOUT_S,
+        "worker_prefetch_multiplier": 1,
+        "worker_cancel_long_running_tasks_on_connection_loss": False,
+        "worker_hijack_root_logger": False,
+        "worker_redirect_stdouts": False,
+        "worker_send_task_events": False,
+        "task_send_sent_event": False,
+        "enable_utc": True,
+    }

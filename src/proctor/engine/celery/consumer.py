@@ -1,0 +1,97 @@
+"""Listen to the broker beside a worker's event loop: every message is a ticket for one trial.
+
+Celery's worker runs in threads of this process, so that its own tools see it; trials run in the event loop,
+and a thread of Celery's only waits for the end of its trial.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import threading
+from collections.abc import Callable, Sequence
+from concurrent.futures import Future
+from typing import Any
+
+from proctor.engine.celery.app import make_app, queue_of
+
+_log = logging.getLogger("proctor.broker")
+_PAUSE_S = 5.0
+_JOIN_S = 15.0
+
+
+class Listening:
+    """A Celery worker in threads, from `start` to `stop`."""
+
+    def __init__(
+        self,
+        broker: str,
+        offer: Callable[[Future[bool]], None],
+        *,
+        parallel: int,
+        backends: Sequence[str],
+        name: str,
+    ) -> None:
+        """`offer` is called in the event loop."""
+        self._broker = broker
+        self._offer = offer
+        self._parallel = parallel
+        self._queues = [queue_of(""), *(queue_of(each) for each in backends)]
+        host, pid, *_ = name.split(":")
+        self.hostname = f"proctor-{pid}@{host}"
+        """The name by which Celery's tools know this worker."""
+        self._thread: threading.Thread | None = None
+        self._ending = threading.Event()
+
+    def start(self, loop: asyncio.AbstractEventLoop) -> None:
+        """Begin to listen; a broker that is away is waited for."""
+
+        def offer(ticket: Future[bool]) -> None:
+            if self._ending.is_set():
+                ticket.set_result(False)
+            else:
+                loop.call_soon_threadsafe(self._offer, ticket)
+
+        app = make_app(self._broker, offer)
+        self._thread = threading.Thread(target=self._keep, args=(app,), name="proctor-broker", daemon=True)
+        self._thread.start()
+
+    def _keep(self, app: Any) -> None:
+        from celery.worker import WorkController
+
+        while not self._ending.is_set():
+            controller = WorkController(
+                app=app,
+                hostname=self.hostname,
+                pool="threads",
+                concurrency=self._parallel,
+                queues=self._queues,
+                without_gossip=True,
+                without_mingle=True,
+                loglevel=logging.WARNING,
+            )
+            try:
+                controller.start()
+            except SystemExit:
+                pass
+            except Exception as error:  # noqa: BLE001 - the worker goes on without the broker, and says so
+                _log.warning("the broker is lost, it is tried again: %s", type(error).__name__)
+            self._ending.wait(_PAUSE_S)
+
+    def release(self) -> None:
+        """Take no more messages; what waits goes back to the broker."""
+        from celery.worker import state
+
+        self._ending.set()
+        state.should_stop = 0
+
+    def stop(self) -> None:
+        """Let go of the broker; every ticket has been answered."""
+        from celery.worker import state
+
+        self.release()
+        if self._thread:
+            self._thread.join(_JOIN_S)
+            if self._thread.is_alive():
+                _log.warning("Celery did not end within %g s", _JOIN_S)
+        state.should_stop = None

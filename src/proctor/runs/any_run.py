@@ -1,0 +1,260 @@
+"""Trials of any run of the store that is running: the source of a worker that serves many runs at once.
+
+A run is made ready when the store first has something of it for this worker, and let go of when that is done.
+The store chooses; here is only what the choice needs to know of this process: what it has promised already,
+and that timings want it for themselves.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Callable, Collection, Sequence
+from dataclasses import dataclass, field
+from itertools import groupby
+from pathlib import Path
+from typing import ParamSpec, TypeVar
+
+from msgspec.structs import replace
+
+from proctor.disk import nearly_full
+from proctor.engine.base import Executor, WarmsUp
+from proctor.errors import NotFoundError, ProctorError, StoreError
+from proctor.model.plan import PlannedTrial
+from proctor.model.spec import Retries
+from proctor.model.trial import Lease, Offers
+from proctor.runs.running import ReadyRun
+from proctor.runs.sources import Held
+from proctor.store.calls import StoreCalls
+from proctor.store.choice import OpenRun
+from proctor.store.steps import Ended, Taken
+from proctor.store.store import Store
+
+_IDLE_S = 5.0
+"""How long what a run needs is kept when there is nothing to do for it."""
+_SOON_S = 1e9
+"""Trials that wait after an error are still to come."""
+
+_P = ParamSpec("_P")
+_T = TypeVar("_T")
+Opened = tuple[ReadyRun, Executor]
+
+
+@dataclass(slots=True)
+class _Kept:
+    run: ReadyRun
+    executor: Executor
+    used_at: float = field(default_factory=time.monotonic)
+
+
+class AnyRun:
+    """The trials of all runs that this process can execute."""
+
+    def __init__(
+        self,
+        store: Store,
+        calls: StoreCalls,
+        offers: Offers,
+        open_run: Callable[[str], Opened],
+        *,
+        worker: str,
+        lease_s: float,
+        say: Callable[[str], None],
+        only: str = "",
+        until_idle: bool = False,
+        poll_s: float = 0.5,
+        place: Path | None = None,
+    ) -> None:
+        """`open_run` is called in a thread; what it raises leaves the run to others. `only`: of this run.
+
+        `place`: on the disk that attempts write to; nothing is taken while it is nearly full.
+        """
+        self.store = store
+        self.offers = replace(offers, runs=(only,)) if only else offers
+        self.idle_s = poll_s
+        self.poll_s: float | None = poll_s
+        self.woken: Callable[[], None] = lambda: None
+        """Called when a run has been made ready."""
+        self._calls = calls
+        self._open_run = open_run
+        self._worker = worker
+        self._lease_s = lease_s
+        self._say = say
+        self._only = only
+        self._until_idle = until_idle
+        self._place = place
+        self._full = False
+        self._kept: dict[str, _Kept] = {}
+        self._opening: dict[str, asyncio.Task[None]] = {}
+        self._refused: set[str] = set()
+        self._failure: ProctorError | None = None
+
+    @property
+    def opening(self) -> bool:
+        """Whether a run is being made ready."""
+        return bool(self._opening)
+
+    def refuse(self, run_id: str, why: str) -> None:
+        """Take nothing more of a run."""
+        if run_id not in self._refused:
+            self._refused.add(run_id)
+            self._say(why)
+
+    def executor_of(self, run_id: str) -> Executor:
+        """Of a run that was made ready."""
+        return self._kept[run_id].executor
+
+    def retries_of(self, run_id: str) -> Retries:
+        """The policy of a run that was made ready."""
+        return self._kept[run_id].run.spec.retries
+
+    async def exchange(
+        self, finished: Sequence[Ended], room: int, running: Collection[Held]
+    ) -> tuple[list[bool], Taken]:
+        """Write what has ended, run by run; then take what the store says comes next."""
+        if self._failure:
+            raise self._failure
+        written = await self._write(finished)
+        if room <= 0:
+            return written, Taken([], None)
+        return written, await self._take(room, running)
+
+    async def _write(self, finished: Sequence[Ended]) -> list[bool]:
+        written: dict[int, bool] = {}
+        order = sorted(range(len(finished)), key=lambda at: finished[at].lease.run_id)
+        for run_id, group in groupby(order, key=lambda at: finished[at].lease.run_id):
+            places = list(group)
+            done, _ = await self._patiently(
+                self.store.exchange,
+                run_id,
+                [finished[at] for at in places],
+                worker=self._worker,
+                lease_s=self._lease_s,
+                limit=0,
+            )
+            written |= dict(zip(places, done, strict=True))
+        return [written[at] for at in range(len(finished))]
+
+    async def _take(self, room: int, running: Collection[Held]) -> Taken:
+        """Fair between runs: where several have work each gives its share, and the next turn goes on."""
+        if any(held.trial.kind == "experiment" for held in running) or self._lacks_space():
+            return Taken([], None)
+        offers = self._left(running)
+        found = [each for each in await self._patiently(self.store.runs_for, offers) if self._open(each)]
+        await self._close_idle({each.id for each in found}, running)
+        if running and found and found[0].kind == "experiment" and not found[0].held:
+            return Taken([], None)  # it comes next, and wants this process for itself
+        return await self._share_out(room, [each for each in found if each.id in self._kept], offers, running)
+
+    async def _share_out(
+        self, room: int, ready: Sequence[OpenRun], offers: Offers, running: Collection[Held]
+    ) -> Taken:
+        """A share of each run, in their order; a timing alone."""
+        begun: list[tuple[Lease, PlannedTrial]] = []
+        upcoming: PlannedTrial | None = None
+        for at, run in enumerate(ready):
+            alone = run.kind == "experiment"
+            if alone and (running or begun):
+                continue
+            share = 1 if alone else max(1, -(-(room - len(begun)) // (len(ready) - at)))
+            taken = await self._patiently(
+                self.store.take_within,
+                run.id,
+                offers,
+                worker=self._worker,
+                lease_s=self._lease_s,
+                limit=share,
+            )
+            begun += taken.begun
+            upcoming = taken.upcoming if len(ready) == 1 else None
+            promised_mb = sum(lease.memory_mb for lease, _ in taken.begun)
+            offers = replace(offers, memory_mb=offers.memory_mb - promised_mb)
+            if len(begun) >= room or (alone and taken.begun):
+                break
+        return Taken(begun, upcoming)
+
+    def _lacks_space(self) -> bool:
+        """Whether the disk is too full: what is taken then would only use up the attempts of its trials."""
+        lacks = self._place is not None and nearly_full(self._place)
+        if lacks != self._full:
+            self._full = lacks
+            self._say(
+                f"the disk of {self._place} is nearly full: nothing is taken until there is room"
+                if lacks
+                else "there is room on the disk again"
+            )
+        return lacks
+
+    def _left(self, running: Collection[Held]) -> Offers:
+        """What this process can still promise."""
+        promised_mb = sum(held.lease.memory_mb for held in running)
+        return replace(self.offers, memory_mb=max(0, self.offers.memory_mb - promised_mb))
+
+    def _open(self, run: OpenRun) -> bool:
+        """Whether a run may be taken from, now or when it has been made ready, which begins here."""
+        if run.id in self._refused:
+            return False
+        if run.id not in self._kept and run.id not in self._opening:
+            self._opening[run.id] = asyncio.create_task(self._make_ready(run.id))
+        return True
+
+    async def _make_ready(self, run_id: str) -> None:
+        try:
+            ready, executor = await asyncio.to_thread(self._open_run, run_id)
+            self._kept[run_id] = _Kept(ready, executor)
+            if isinstance(executor, WarmsUp):
+                await executor.warm_up(ready.plan.trials)
+            self._say(f"run {run_id}: {ready.info.name}")
+        except NotFoundError:
+            self._refused.add(run_id)  # it was deleted
+        except ProctorError as error:
+            if self._only:
+                self._failure = error
+            self.refuse(run_id, f"run {run_id} is left to others: {error}")
+        finally:
+            self._opening.pop(run_id, None)
+            self.woken()
+
+    async def _close_idle(self, wanted: Collection[str], running: Collection[Held]) -> None:
+        busy = {held.lease.run_id for held in running} | set(wanted)
+        now = time.monotonic()
+        for run_id, kept in list(self._kept.items()):
+            if run_id in busy:
+                kept.used_at = now
+            elif now - kept.used_at > _IDLE_S:
+                del self._kept[run_id]
+                await kept.executor.close()
+
+    async def more(self) -> bool:
+        """Until it is told to stop there may always be more, unless it ends when there is nothing to do."""
+        if self._failure:
+            raise self._failure
+        if not self._until_idle:
+            await self._close_idle((), ())
+            return True
+        found = await self._patiently(self.store.runs_for, self.offers, _SOON_S)
+        return bool(self._opening) or any(each.id not in self._refused for each in found)
+
+    async def _patiently(self, function: Callable[_P, _T], *args: _P.args, **more: _P.kwargs) -> _T:
+        """Call the store; while it is away try again, for what runs is kept until its lease has ended."""
+        told = False
+        while True:
+            try:
+                found = await self._calls(function, *args, **more)
+            except StoreError as error:
+                if not self.store.remote:
+                    raise
+                if not told:
+                    self._say(f"the store does not answer, it is tried again: {error}")
+                    told = True
+                await asyncio.sleep(1.0)
+            else:
+                return found
+
+    async def close(self) -> None:
+        """End what is kept ready."""
+        for task in self._opening.values():
+            task.cancel()
+        await asyncio.gather(*self._opening.values(), return_exceptions=True)
+        while self._kept:
+            await self._kept.popitem()[1].executor.close()

@@ -1,0 +1,119 @@
+"""Coordinate a run whose trials other processes execute: tell them of work, and wait for its end.
+
+What is takeable in the store is compared with what the broker has, and the difference is published: so a
+broker that was wiped is filled again, and one that is away delays a run and never stops it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Awaitable, Callable
+
+from proctor.engine.celery.app import queue_of
+from proctor.engine.celery.publisher import BrokerError, Publisher
+from proctor.engine.stop import Stop
+from proctor.errors import StoreError
+from proctor.model.trial import RunStatus
+from proctor.runs.coordinator import Coordinator
+from proctor.store.fleet import nobody_can
+from proctor.store.store import Store
+
+_FIRST_S, _LAST_S = 0.5, 20.0
+"""Between two looks at the broker: short while something moves, longer and longer while nothing does."""
+_LOOK_S = 0.25
+_MOST = 10_000
+"""Messages of one queue; more would only be in the way."""
+_PATIENCE_S = 20.0
+"""How long trials may wait before somebody is told that no worker can execute them."""
+_log = logging.getLogger("proctor.runs")
+
+
+class Dispatcher:
+    """Tells workers by the broker that trials of a run wait."""
+
+    def __init__(self, store: Store, run_id: str, broker: str) -> None:
+        self.store = store
+        self.run_id = run_id
+        self._publisher = Publisher(broker)
+        self._before: tuple[int, int] = (-1, -1)
+
+    async def keep(self) -> None:
+        """Publish what is missing, for as long as the run lasts. A dead broker is tried again and again."""
+        pause_s, silent = _FIRST_S, False
+        try:
+            while True:
+                try:
+                    moved = await asyncio.to_thread(self.top_up)
+                    pause_s = _FIRST_S if moved or silent else min(_LAST_S, pause_s * 2)
+                    silent = False
+                except StoreError as error:
+                    if not silent and isinstance(error, BrokerError):
+                        _log.warning("%s: workers find trials by themselves, later", error)
+                    silent, pause_s = True, 2.0
+                await asyncio.sleep(pause_s)
+        finally:
+            await asyncio.to_thread(self._publisher.close)
+
+    def top_up(self) -> bool:
+        """Publish what can be taken and is not in the broker; whether anything moved."""
+        sent = 0
+        everywhere = self.store.fleet.demand()
+        for backend, own in self.store.fleet.demand(self.run_id).items():
+            queue = queue_of(backend)
+            missing = min(everywhere.get(backend, own), _MOST) - self._publisher.waiting(queue)
+            if missing > 0:
+                found = self.store.fleet.takeable_of(self.run_id, backend, min(missing, own))
+                priority = self.store.fleet.priority(self.run_id)
+                self._publisher.publish(queue, [f"{self.run_id}/{index}" for index in found], priority)
+                sent += len(found)
+        now = (sum(everywhere.values()), sent)
+        moved, self._before = now[0] != self._before[0], now
+        return moved
+
+
+class Waiting:
+    """The end of a run whose trials others execute."""
+
+    def __init__(self, coordinator: Coordinator, stop: Stop, say: Callable[[str], None]) -> None:
+        self.coordinator = coordinator
+        self.stop = stop
+        self.say = say
+        self._told = ""
+
+    async def wait(self, calls: Callable[..., Awaitable[object]]) -> None:
+        """Return when no trial is left; asked to stop, when what runs has ended; asked twice, at once."""
+        store, run_id = self.coordinator.store, self.coordinator.run_id
+        told_at = asyncio.get_running_loop().time() + _PATIENCE_S / 4
+        paused = False
+        seen = await calls(store.coordination.last_event, run_id)
+        while await self.coordinator.unfinished():
+            if reason := await calls(store.coordination.spent_since, run_id, seen):
+                self.stop.drain(str(reason))
+            if self.stop.now:
+                return
+            if self.stop.draining:
+                if not paused:
+                    # Nobody takes more of a run that is not running; what runs is finished and committed.
+                    await calls(self.coordinator.hold.set_status, RunStatus.INTERRUPTED)
+                    paused = True
+                if not await calls(store.workers, run_id):
+                    return
+            if asyncio.get_running_loop().time() > told_at:
+                told_at = asyncio.get_running_loop().time() + _PATIENCE_S
+                await self._tell(calls, store, run_id)
+            await self._sleep()
+
+    async def _tell(self, calls: Callable[..., Awaitable[object]], store: Store, run_id: str) -> None:
+        unmet = await calls(store.fleet.unmet, run_id)
+        why = nobody_can(unmet)  # type: ignore[arg-type]
+        if why and why != self._told:
+            self.say(why)
+            await calls(store.service.queue.tell, run_id, "run.waiting", {"reason": why})
+        self._told = why
+
+    async def _sleep(self) -> None:
+        try:
+            await asyncio.wait_for(self.stop.changed(), _LOOK_S)
+        except TimeoutError:
+            return

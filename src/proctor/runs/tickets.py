@@ -1,0 +1,69 @@
+"""Tickets: each lets a worker take one trial, and is given back when that has ended.
+
+A message of the broker holds one. So as many messages are in the hands of a worker as it executes trials,
+and the rest stays in the broker for others.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable, Sequence
+from concurrent.futures import Future
+
+from proctor.model.trial import Lease
+
+_Held = tuple[str, int, int]
+
+
+class Tickets:
+    """Those that wait for a trial, and those whose trial is under way. For the loop's own thread."""
+
+    def __init__(self) -> None:
+        self.on_offer: Callable[[], None] = lambda: None
+        self._waiting: deque[Future[bool]] = deque()
+        self._held: dict[_Held, Future[bool]] = {}
+        self._look = True
+
+    def offer(self, ticket: Future[bool]) -> None:
+        """One more. It is answered when its trial has ended, or at once, with False, when there is none."""
+        self._waiting.append(ticket)
+        self.on_offer()
+
+    def look(self) -> None:
+        """Take whatever there is at the next turn: a broker may have lost its messages."""
+        self._look = True
+
+    def room(self, free: int) -> int:
+        """How many trials may be taken."""
+        return free if self._look else min(free, len(self._waiting))
+
+    def turned(self, ended: Sequence[Lease], begun: Sequence[Lease], *, nothing: bool) -> None:
+        """A turn is over: what ended and began; `nothing`: there was room, and no trial."""
+        self._look = False
+        for lease in ended:
+            if ticket := self._held.pop(_name(lease), None):
+                _answer(ticket, took=True)
+        for lease in begun:
+            if self._waiting:
+                self._held[_name(lease)] = self._waiting.popleft()
+        if nothing:
+            self._answer_waiting()
+
+    def close(self) -> None:
+        """Nobody takes anything more: answer all."""
+        self._answer_waiting()
+        while self._held:
+            _answer(self._held.popitem()[1], took=True)
+
+    def _answer_waiting(self) -> None:
+        while self._waiting:
+            _answer(self._waiting.popleft(), took=False)
+
+
+def _answer(ticket: Future[bool], *, took: bool) -> None:
+    if not ticket.done():
+        ticket.set_result(took)
+
+
+def _name(lease: Lease) -> _Held:
+    return lease.run_id, lease.index, lease.fence

@@ -1,0 +1,40 @@
+"""`/api/runs/{run}/secrets`: the keys of a run's providers, for the workers that execute it.
+
+They are encrypted at rest, are given for as long as the run is open, and every time that is written down.
+"""
+
+from __future__ import annotations
+
+from fastapi import APIRouter
+from starlette.responses import Response
+
+from proctor.model.trial import RunStatus
+from proctor.server.auth.caller import Shared, VisibleRun, Worker
+from proctor.server.problem import Problem
+from proctor.server.route import Route, answer
+from proctor.store.store import Store
+
+router = APIRouter(prefix="/api", tags=["work"], route_class=Route)
+
+
+@router.get("/runs/{run}/secrets", summary="The keys of a run's providers, for a worker")
+async def read_secrets(run: VisibleRun, caller: Worker, shared: Shared) -> Response:
+    """Only with a token of the scope `worker` itself, and only while the run is running.
+
+    Keys that were stored for the project, and those that were given for the run alone; not the variables of
+    the server.
+    """
+    if "worker" not in caller.scopes or not caller.token or caller.by_cookie:
+        raise Problem("forbidden", "This needs a token with the scope 'worker'")
+
+    def read(store: Store) -> dict[str, str]:
+        if store.run(run).status is not RunStatus.RUNNING:
+            raise Problem("conflict", "The run is not running: its keys are given to workers while it is")
+        project = store.service.ownership.place(run).project
+        sealed = store.service.keys.values(project, run)
+        store.service.audit.add(
+            caller.user, "secret.read", run, token=caller.token, project=project, names=sorted(sealed)
+        )
+        return {name: shared.vault.open(value) for name, value in sealed.items()}
+
+    return answer({"secrets": await shared.store(read)}, **{"Cache-Control": "no-store"})

@@ -1,0 +1,211 @@
+"""The workers of a store: who is there, what each can execute, and which runs none of them can.
+
+A worker says with every heartbeat that it is there; one that has not for a while is no longer counted.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any
+
+from msgspec import Struct
+
+from proctor.model.trial import Offers
+from proctor.store.database import Database, Row
+from proctor.store.rows import column, words
+
+SEEN_S = 30.0
+"""How long a worker counts after its last heartbeat."""
+FORGET_S = 86_400.0
+
+_SEEN = """
+INSERT INTO workers (name, host, version, parallel, running, cpus, memory_mb, backends, labels, run, draining,
+                     since, seen_at)
+VALUES (:name, :host, :version, :parallel, :running, :cpus, :memory_mb, :backends, :labels, :run, :draining,
+        {now}, {now})
+ON CONFLICT (name) DO UPDATE SET parallel = excluded.parallel, running = excluded.running,
+  draining = excluded.draining, seen_at = excluded.seen_at
+"""
+_GONE = "DELETE FROM workers WHERE name = :name"
+_FORGET = "DELETE FROM workers WHERE seen_at < {now} - :forget_s"
+_COLUMNS = (
+    "name, host, version, parallel, running, cpus, memory_mb, backends, labels, run, draining, since, "
+    "seen_at, {now}"
+)
+_LIVE = f"SELECT {_COLUMNS} FROM workers WHERE seen_at >= {{now}} - :seen_s ORDER BY host, name"
+_ALIVE = "SELECT count(*) FROM workers WHERE seen_at >= {now} - :seen_s"
+_NEEDS = """
+SELECT t.kind, t.backend, t.memory_mb, t.cpus, t.labels, count(*) FROM trials t
+WHERE t.run_id = :run AND t.state = 'pending' GROUP BY t.kind, t.backend, t.memory_mb, t.cpus, t.labels
+"""
+
+
+_READY = "t.state = 'pending' AND t.ready_at <= {now}"
+_DEMAND = f"""
+SELECT t.backend, count(*) FROM trials t JOIN runs r ON r.id = t.run_id
+WHERE r.status = 'running' AND {_READY} AND {{where}} GROUP BY t.backend
+"""
+_TAKEABLE_OF = f"""
+SELECT t.idx FROM trials t WHERE t.run_id = :run AND {_READY} AND t.backend = :backend
+ORDER BY t.idx LIMIT :limit
+"""
+_PRIORITY = "SELECT priority FROM run_service WHERE run_id = :run"
+
+
+class WorkerInfo(Struct, frozen=True, kw_only=True):
+    """A worker as it describes itself."""
+
+    name: str
+    host: str
+    version: str
+    parallel: int
+    """How many trials it executes at a time."""
+    running: int = 0
+    cpus: float = 0.0
+    memory_mb: int = 0
+    backends: tuple[str, ...] = ()
+    labels: tuple[str, ...] = ()
+    run: str = ""
+    """The only run that it works at; empty: any."""
+    draining: bool = False
+    """It takes nothing more."""
+    since: float = 0.0
+    seen_at: float = 0.0
+    silent_s: float = 0.0
+    """How long ago it was heard of."""
+
+    @property
+    def offers(self) -> Offers:
+        """All that it could take while nothing runs."""
+        return Offers(backends=self.backends, memory_mb=self.memory_mb, cpus=self.cpus, labels=self.labels)
+
+
+class Need(Struct, frozen=True):
+    """What trials of a run need of a worker, and how many need just that."""
+
+    kind: str
+    backend: str
+    memory_mb: int
+    cpus: float
+    labels: tuple[str, ...]
+    trials: int
+
+    def met_by(self, offers: Offers) -> bool:
+        """Whether a worker can execute them."""
+        return (
+            self.kind in offers.kinds
+            and (not self.backend or self.backend in offers.backends)
+            and self.memory_mb <= offers.memory_mb
+            and self.cpus <= offers.cpus
+            and set(self.labels) <= set(offers.labels)
+        )
+
+    def in_words(self) -> str:
+        """For people: `podman, 4096 MB, label gpu`."""
+        parts = [self.backend] if self.backend else []
+        parts += [f"{self.memory_mb} MB of memory"] if self.memory_mb else []
+        parts += [f"{self.cpus:g} processors"] if self.cpus else []
+        parts += [f"the label {each}" for each in self.labels]
+        return ", ".join(parts) or "any worker"
+
+
+class Fleet:
+    """The workers of a store."""
+
+    def __init__(self, db: Database) -> None:
+        self._db = db
+
+    def seen(self, worker: WorkerInfo) -> None:
+        """A heartbeat. Those that have long been silent are forgotten on the way."""
+        params: dict[str, Any] = {
+            "name": column(worker.name),
+            "host": column(worker.host),
+            "version": worker.version,
+            "parallel": worker.parallel,
+            "running": worker.running,
+            "cpus": worker.cpus,
+            "memory_mb": worker.memory_mb,
+            "backends": words(worker.backends),
+            "labels": words(worker.labels),
+            "run": worker.run,
+            "draining": int(worker.draining),
+        }
+        with self._db.write() as tx:
+            tx.change(_SEEN, params)
+            tx.change(_FORGET, {"forget_s": FORGET_S})
+
+    def gone(self, name: str) -> None:
+        """A worker that ended says so."""
+        with self._db.write() as tx:
+            tx.change(_GONE, {"name": column(name)})
+
+    def live(self) -> list[WorkerInfo]:
+        """Every worker that was heard of lately, by host."""
+        return [_worker(row) for row in self._db.read(_LIVE, {"seen_s": SEEN_S})]
+
+    def alive(self) -> int:
+        """How many those are."""
+        return int(self._db.read(_ALIVE, {"seen_s": SEEN_S})[0][0])
+
+    def needs(self, run_id: str) -> list[Need]:
+        """What the pending trials of a run need."""
+        found = self._db.read(_NEEDS, {"run": run_id})
+        return [Need(row[0], row[1], row[2], row[3], _split(row[4]), row[5]) for row in found]
+
+    def unmet(self, run_id: str) -> list[Need]:
+        """Of these, what no live worker can give: such trials would wait for ever."""
+        workers = [each for each in self.live() if each.run in {"", run_id} and not each.draining]
+        return [need for need in self.needs(run_id) if not any(need.met_by(each.offers) for each in workers)]
+
+    def demand(self, run_id: str | None = None) -> dict[str, int]:
+        """How many trials of a running run, or of all, can be taken now, by the sandbox that they name."""
+        where = "1 = 1" if run_id is None else "r.id = :run"
+        found = self._db.read(_DEMAND.replace("{where}", where), {"run": run_id})
+        return {str(row[0]): int(row[1]) for row in found}
+
+    def takeable_of(self, run_id: str, backend: str, limit: int) -> list[int]:
+        """Which trials of a run those are, in the order of the plan."""
+        found = self._db.read(_TAKEABLE_OF, {"run": run_id, "backend": backend, "limit": limit})
+        return [int(row[0]) for row in found]
+
+    def priority(self, run_id: str) -> int:
+        """Of a run; 0 where nobody has set one."""
+        found = self._db.read(_PRIORITY, {"run": run_id})
+        return int(found[0][0]) if found else 0
+
+
+def nobody_can(unmet: Iterable[Need]) -> str:
+    """A sentence about trials that no live worker can execute; empty when there are none."""
+    found = list(unmet)
+    if not found:
+        return ""
+    trials = sum(each.trials for each in found)
+    needs = "; ".join(sorted({each.in_words() for each in found}))
+    noun = "trial waits" if trials == 1 else "trials wait"
+    return (
+        f"{trials} {noun} for a worker that is not there: needs {needs}. Start one with 'proctor worker' "
+        "(--label for labels)"
+    )
+
+
+def _worker(row: Row) -> WorkerInfo:
+    return WorkerInfo(
+        name=row[0],
+        host=row[1],
+        version=row[2],
+        parallel=row[3],
+        running=row[4],
+        cpus=row[5],
+        memory_mb=row[6],
+        backends=_split(row[7]),
+        labels=_split(row[8]),
+        run=row[9],
+        draining=bool(row[10]),
+        since=row[11],
+        seen_at=row[12],
+        silent_s=max(0.0, row[13] - row[12]),
+    )
+
+
+def _split(text: str) -> tuple[str, ...]:
+    return tuple(filter(None, text.split("|")))

@@ -1,0 +1,1 @@
+"""Blobs in a bucket of S3 or of a store that speaks its API."""

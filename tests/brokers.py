@@ -1,0 +1,158 @@
+"""Real message brokers on loopback for tests: each ends with its block, with all that it started.
+
+Both give the address that the setting `broker` takes.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import signal
+import socket
+import subprocess
+import tempfile
+import time
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager, suppress
+from pathlib import Path
+
+import pytest
+
+START_DEADLINE_S = 120.0
+_RABBITMQ = Path("/usr/lib/rabbitmq/bin/rabbitmq-server")
+
+
+def rabbitmq_program() -> Path | None:
+    """The program itself: what is on the path writes its logs to the machine's own folder."""
+    if _RABBITMQ.is_file():
+        return _RABBITMQ
+    found = shutil.which("rabbitmq-server")
+    return Path(found) if found else None
+
+
+def free_port() -> int:
+    """A port on loopback that nobody listens on."""
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        port: int = probe.getsockname()[1]
+        return port
+
+
+@contextmanager
+def redis_server(folder: Path, *, password: str = "") -> Iterator[str]:
+    """A Redis server that keeps its files in a folder."""
+    folder.mkdir(parents=True, exist_ok=True)
+    port = free_port()
+    options = [
+        "--port",
+        str(port),
+        "--bind",
+        "127.0.0.1",
+        "--save",
+        "",
+        "--appendonly",
+        "no",
+        "--dir",
+        folder,
+    ]
+    if password:
+        options += ["--requirepass", password]
+    with (folder / "redis.log").open("wb") as log:
+        server = subprocess.Popen(["redis-server", *options], stdout=log, stderr=log)
+    try:
+        _wait_for(port, server, folder / "redis.log")
+        yield f"redis://:{password}@127.0.0.1:{port}/0" if password else f"redis://127.0.0.1:{port}/0"
+    finally:
+        _end(server)
+
+
+@contextmanager
+def rabbitmq_server(folder: Path, *, user: str = "guest", password: str = "guest") -> Iterator[str]:
+    """A RabbitMQ node with a port mapper of its own. `folder` gets its log when it has ended."""
+    program = rabbitmq_program()
+    assert program, "needs rabbitmq"
+    folder.mkdir(parents=True, exist_ok=True)
+    # Not below the folder of this session: another account must get there.
+    home = Path(tempfile.mkdtemp(prefix="proctor-mq-", dir="/tmp"))
+    as_user = ["setpriv", "--pdeathsig", "KILL"]
+    if os.geteuid() == 0:
+        shutil.chown(home, "rabbitmq", "rabbitmq")
+        as_user += ["--reuid", "rabbitmq", "--regid", "rabbitmq", "--clear-groups"]
+    port, mapper_port = free_port(), free_port()
+    environ = _rabbitmq_environment(home, port, mapper_port)
+    (home / "rabbitmq.conf").write_text(
+        f"listeners.tcp.local = 127.0.0.1:{port}\ndefault_user = {user}\ndefault_pass = {password}\n"
+        "disk_free_limit.absolute = 10MB\nvm_memory_high_watermark.absolute = 512MB\n"
+    )
+    log = home / "output"
+    mapper = subprocess.Popen(
+        [*as_user, _mapper_program(), "-address", "127.0.0.1", "-port", str(mapper_port)],
+        env=environ, cwd=home, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL,
+    )  # fmt: skip
+    with log.open("wb") as output:
+        server = subprocess.Popen(
+            [*as_user, program], env=environ, cwd=home, stdout=output, stderr=output, start_new_session=True
+        )
+    try:
+        _wait_for(port, server, log)
+        yield f"amqp://{user}:{password}@127.0.0.1:{port}//"
+    finally:
+        _end_group(server)
+        _end(mapper)
+        with suppress(OSError):
+            shutil.copy(log, folder / "rabbitmq.log")
+        shutil.rmtree(home, ignore_errors=True)
+
+
+def _rabbitmq_environment(home: Path, port: int, mapper_port: int) -> Mapping[str, str]:
+    return {
+        "PATH": os.environ["PATH"],
+        "HOME": str(home),
+        "LANG": "C.UTF-8",
+        "RABBITMQ_NODENAME": f"proctor{port}@localhost",
+        "RABBITMQ_NODE_PORT": str(port),
+        "RABBITMQ_DIST_PORT": str(free_port()),
+        "RABBITMQ_MNESIA_BASE": str(home / "data"),
+        "RABBITMQ_LOG_BASE": str(home / "log"),
+        "RABBITMQ_CONFIG_FILE": str(home / "rabbitmq.conf"),
+        "RABBITMQ_ENABLED_PLUGINS_FILE": str(home / "plugins"),
+        "RABBITMQ_CONF_ENV_FILE": str(home / "none"),
+        "RUNNING_UNDER_SYSTEMD": "true",  # the program replaces its shell, so that its end is the server's
+        "ERL_EPMD_PORT": str(mapper_port),
+        "ERL_EPMD_ADDRESS": "127.0.0.1",
+    }
+
+
+def _mapper_program() -> str:
+    found = shutil.which("epmd") or next(
+        iter(sorted(Path("/usr/lib/erlang").glob("erts-*/bin/epmd"))), "epmd"
+    )
+    return str(found)
+
+
+def _wait_for(port: int, server: subprocess.Popen[bytes], log: Path) -> None:
+    deadline = time.monotonic() + START_DEADLINE_S
+    while True:
+        try:
+            with socket.create_connection(("127.0.0.1", port), timeout=1):
+                return
+        except OSError:
+            if server.poll() is not None or time.monotonic() > deadline:
+                pytest.fail(f"the broker did not start:\n{log.read_text(errors='replace')[-4000:]}")
+            time.sleep(0.05)
+
+
+def _end(server: subprocess.Popen[bytes]) -> None:
+    server.terminate()
+    try:
+        server.wait(15)
+    except subprocess.TimeoutExpired:
+        server.kill()
+        server.wait()
+
+
+def _end_group(server: subprocess.Popen[bytes]) -> None:
+    """A node's small programs are of its session, and some of them outlive it by a moment."""
+    with suppress(ProcessLookupError):
+        os.killpg(server.pid, signal.SIGKILL)
+    server.wait()

@@ -1,0 +1,114 @@
+"""Who works, and which of many runs is served next, on both databases."""
+
+from __future__ import annotations
+
+import pytest
+from msgspec.structs import replace
+
+from proctor.model.plan import Plan
+from proctor.model.trial import Offers, RunStatus
+from proctor.store.fleet import SEEN_S, WorkerInfo, nobody_can
+from proctor.store.service.ownership import Owner
+from proctor.store.store import Store
+
+WORKER = WorkerInfo(name="w", host="h", version="1", parallel=4, memory_mb=1000, cpus=2.0)
+
+
+def a_run(store: Store, make, run_id: str, *, size=3, memory_mb=0, owner="", created_at=1.0, **resolved):
+    plan = make.plan(size, subject=run_id)
+    trials = tuple(replace(trial, kind="task", subject_digest="d", path="/t") for trial in plan.trials)
+    info = make.info(
+        run_id,
+        kind="task",
+        status=RunStatus.RUNNING,
+        created_at=created_at,
+        resolved={"sandbox": {"backend": "auto"}, **resolved},
+    )
+    owned = Owner(project="default", user=owner) if owner else None
+    store.create_run(info, Plan(trials=trials, memory_bytes={"d": memory_mb << 20}), (), owned)
+
+
+def served(store: Store, offers: Offers, times: int) -> list[str]:
+    taken = [store.take_any(offers, worker="w", lease_s=30).begun for _ in range(times)]
+    return [begun[0][0].run_id if begun else "" for begun in taken]
+
+
+class TestTheOrder:
+    def test_the_higher_priority_goes_first(self, store: Store, make):
+        a_run(store, make, "usual", created_at=1.0)
+        a_run(store, make, "urgent", created_at=9.0, size=2)
+        store.service.queue.set_priority("urgent", 5)
+        assert served(store, Offers(), 3) == ["urgent", "urgent", "usual"]
+
+    def test_an_owner_with_many_runs_gets_no_more_than_one_with_few(self, store: Store, make):
+        for number in range(3):
+            a_run(store, make, f"ada{number}", owner="ada", created_at=float(number))
+        a_run(store, make, "bob", owner="bob", created_at=9.0)
+        found = served(store, Offers(), 6)
+        assert found.count("bob") == 3, found
+        assert {each for each in found if each != "bob"} == {"ada0", "ada1", "ada2"}
+
+    def test_a_worker_for_one_run_gets_no_other(self, store: Store, make):
+        a_run(store, make, "one")
+        a_run(store, make, "two")
+        assert served(store, Offers(runs=("two",)), 4) == ["two", "two", "two", ""]
+
+
+class TestNeeds:
+    def test_a_trial_goes_to_a_worker_that_has_all_of_its_labels(self, store: Store, make):
+        a_run(store, make, "r", size=1, labels=["gpu", "arch=aarch64"])
+        for labels in ((), ("gpu",), ("arch=aarch64", "gp", "u"), ("gpuarch=aarch64",)):
+            assert served(store, Offers(labels=labels), 1) == [""], labels
+        assert served(store, Offers(labels=("more", "arch=aarch64", "gpu")), 1) == ["r"]
+
+    def test_memory_is_promised_once(self, store: Store, make):
+        a_run(store, make, "r", size=5, memory_mb=400)
+        taken = store.take_any(Offers(memory_mb=1000), worker="w", lease_s=30, limit=5)
+        assert [lease.memory_mb for lease, _ in taken.begun] == [400, 400]
+
+    def test_processors_that_a_worker_does_not_have_are_left_to_others(self, store: Store, make):
+        a_run(store, make, "r", size=1, sandbox={"backend": "auto", "cpus": 4})
+        assert served(store, Offers(cpus=2.0), 1) == [""]
+        assert served(store, Offers(cpus=4.0), 1) == ["r"]
+
+
+class TestTheRegistry:
+    def test_a_worker_is_there_until_it_ends_or_falls_silent(self, store: Store, clock):
+        store.fleet.seen(replace(WORKER, labels=("gpu", "arch=x"), backends=("podman",)))
+        store.fleet.seen(replace(WORKER, name="v", draining=True, running=3))
+        (v, w) = store.fleet.live()
+        assert (v.draining, v.running) == (True, 3)
+        assert (w.labels, w.backends) == (("arch=x", "gpu"), ("podman",))
+        store.fleet.gone("v")
+        assert [each.name for each in store.fleet.live()] == ["w"]
+        clock.now += SEEN_S + 1
+        assert store.fleet.live() == []
+        assert store.fleet.alive() == 0
+
+    def test_what_nobody_can_execute_is_told(self, store: Store, make):
+        a_run(store, make, "r", size=2, memory_mb=4096, labels=["gpu"])
+        store.fleet.seen(replace(WORKER, labels=("gpu",)))
+        said = nobody_can(store.fleet.unmet("r"))
+        assert said.startswith("2 trials wait for a worker that is not there")
+        assert "4096 MB of memory, the label gpu" in said
+        store.fleet.seen(replace(WORKER, name="big", memory_mb=8192, labels=("gpu",)))
+        assert nobody_can(store.fleet.unmet("r")) == ""
+        store.fleet.seen(replace(WORKER, name="big", memory_mb=8192, labels=("gpu",), draining=True))
+        assert store.fleet.unmet("r"), "who drains takes nothing more"
+
+    def test_demand_is_counted_by_sandbox(self, store: Store, make):
+        a_run(store, make, "any", size=2)
+        a_run(store, make, "boxed", size=3, sandbox={"backend": "podman"})
+        store.take("any", worker="w", lease_s=30)
+        assert store.fleet.demand() == {"": 1, "podman": 3}
+        assert store.fleet.demand("boxed") == {"podman": 3}
+        assert store.fleet.takeable_of("any", "", 9) == [1]
+
+
+@pytest.mark.parametrize("reason", ["", "the budget of the run is spent"])
+def test_a_coordinator_hears_that_a_budget_is_spent(store: Store, make, reason):
+    a_run(store, make, "r")
+    seen = store.coordination.last_event("r")
+    if reason:
+        store.service.queue.tell("r", "run.spent", {"reason": reason})
+    assert store.coordination.spent_since("r", seen) == reason
