@@ -186,6 +186,8 @@ class Gateway:
         """The attempt is over. Returns when all its calls are settled."""
         await self._tokens.end(access)
         await self._close(access)
+        if self._books:
+            await self._books.flush()
 
     def forget(self, access: Access) -> None:
         """Its tape has been saved, or is not wanted."""
