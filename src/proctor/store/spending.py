@@ -11,11 +11,14 @@ import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from types import MappingProxyType
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 from proctor.store import portions
 from proctor.store.database import Database
 from proctor.store.portions import Amount, Scope
+
+if TYPE_CHECKING:
+    from proctor.store.limits import Limits
 
 NANO = 1_000_000_000
 _NOW = "SELECT {now}"
@@ -186,6 +189,13 @@ class Spending:
 
     def __init__(self, db: Database) -> None:
         self._db = db
+
+    @property
+    def limits(self) -> Limits:
+        """How many calls providers get at a time from all gateways together."""
+        from proctor.store.limits import Limits
+
+        return Limits(self._db)
 
     def total(self, scope: Scope) -> Total:
         """What was spent within a scope so far; calls that no total has yet count at their estimates."""
