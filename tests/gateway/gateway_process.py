@@ -10,9 +10,9 @@ from typing import Any
 
 from proctor.gateway.apis import Api
 from proctor.gateway.app import Gateway
+from proctor.gateway.prices import Price, Prices
 from proctor.gateway.providers import Provider, Providers
 from proctor.store.open import open_store
-from proctor.gateway.prices import Price, Prices
 from proctor.store.spending import DAY, Budget, Scope
 
 PRICES = Prices({"fake/priced": Price(input=1.0, output=10.0, max_output=100)}, "test")

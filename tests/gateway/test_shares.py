@@ -53,7 +53,11 @@ async def test_all_gateways_together_stay_within_the_limit_of_one(store_url):
         limiters = [each.limiter("fake", "m", 5) for each in made]
         async with asyncio.timeout(60):
             await asyncio.gather(
-                *(watched.call(limiter, f"run-{at}") for at, limiter in enumerate(limiters) for _ in range(30))
+                *(
+                    watched.call(limiter, f"run-{at}")
+                    for at, limiter in enumerate(limiters)
+                    for _ in range(30)
+                )
             )
         assert watched.most <= 5
         assert watched.done == {"run-0": 30, "run-1": 30, "run-2": 30}
@@ -85,7 +89,9 @@ async def test_what_one_learns_from_a_refusal_the_others_honour(store_url):
                 await hold.wait()
 
         epochs: list[int] = []
-        tasks = [asyncio.create_task(held(each, str(at))) for at, each in enumerate((one, other)) for _ in range(4)]
+        tasks = [
+            asyncio.create_task(held(each, str(at))) for at, each in enumerate((one, other)) for _ in range(4)
+        ]
         await until(lambda: len(epochs) == 8)
         one.refused(epochs[0], 30.0)
         late = asyncio.create_task(watched.call(other, "1"))

@@ -1,7 +1,7 @@
 """Keep calls within budgets: an upper estimate is reserved before each, and settled after it.
 
-A call is paid out of portions that this process holds, or the store is asked for it; then the store also hands
-out portions for calls to come. How and when that is written is in `ledger.py`.
+A call is paid out of portions that this process holds, or the store is asked for it; then the store also
+hands out portions for calls to come. How and when that is written is in `ledger.py`.
 """
 
 from __future__ import annotations
@@ -17,7 +17,8 @@ from proctor.gateway.ledger import Ledger
 from proctor.gateway.meter import Call
 from proctor.gateway.prices import Prices
 from proctor.gateway.tokens import Access
-from proctor.store.spending import Operation, Release, Reserve, Scope, Settle, Spending, Timing
+from proctor.store.portions import Scope
+from proctor.store.spending import Release, Reserve, Settle, Spending, Timing
 
 _LOOK_AGAIN_S = 0.5
 """How often a call that waits for what other processes hold asks again."""
@@ -126,7 +127,7 @@ class Books:
         await asyncio.wait([change], timeout=_LOOK_AGAIN_S if answer.elsewhere else None)
         return None
 
-    async def _done(self, made: Reservation, operation: Operation) -> None:
+    async def _done(self, made: Reservation, operation: Settle | Release) -> None:
         try:
             if written := self._ledger.finish(operation):
                 while not written.done():

@@ -1,7 +1,7 @@
 """What goes from a gateway to the store and when: calls before they are made, the rest a moment later.
 
-One thread writes, as many entries at a time as have gathered. While the store is away, calls go on out of what
-is held, as long as its lease lasts; their entries are written when it is back.
+One thread writes, as many entries at a time as have gathered. While the store is away, calls go on out of
+what is held, as long as its lease lasts; their entries are written when it is back.
 """
 
 from __future__ import annotations
@@ -13,6 +13,7 @@ from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import replace
+from functools import partial
 from typing import TypeVar
 
 from proctor.errors import StoreError
@@ -256,7 +257,7 @@ class Ledger:
                 continue
             asked_at, holder = time.monotonic(), self._purse.holder
             try:
-                now = await self._in_thread(lambda holder=holder: self._spending.renew(holder))
+                now = await self._in_thread(partial(self._spending.renew, holder))
                 renewed_at = asked_at
                 if holder == self._purse.holder:
                     self._purse.renewed(asked_at, now)

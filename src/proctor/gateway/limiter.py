@@ -137,7 +137,9 @@ class Limiter:
     def lacks(self) -> bool:
         """Whether calls wait for a larger share, or something was seen that others should know at once."""
         closed = self._now() < self._closed_until
-        return bool(self.seen.refused) or (bool(self._waiting) and not closed and self.busy >= int(self.limit))
+        return bool(self.seen.refused) or (
+            bool(self._waiting) and not closed and self.busy >= int(self.limit)
+        )
 
     def take_share(self, share: Share) -> None:
         """From now on this is the process's part of the limit."""

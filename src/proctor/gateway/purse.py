@@ -135,4 +135,6 @@ def _used(made: Reserve, budget: Budget, settled: Settle) -> Amount:
     if settled.tokens is None:
         return part
     tokens = settled.tokens["prompt"] + settled.tokens["completion"]
-    return Amount(part.requests, tokens if part.tokens else 0, (settled.nano_usd or 0) if part.nano_usd else 0)
+    return Amount(
+        part.requests, tokens if part.tokens else 0, (settled.nano_usd or 0) if part.nano_usd else 0
+    )

@@ -1,6 +1,7 @@
 """Limits of providers that all gateways of a store share: what is seen goes there, one's share comes back.
 
-Reports are made twice a second while there are calls, and at once when a provider refuses or a call has to wait.
+Reports are made twice a second while there are calls, and at once when a provider refuses or a call has to
+wait.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Remove blobs that no run refers to. Safe beside writers on other machines that share store and blobs."""
+"""Remove blobs that nothing refers to. Safe beside writers on other machines that share store and blobs."""
 
 from __future__ import annotations
 
@@ -28,6 +28,7 @@ def collect_garbage(store: Store, blobs: Blobs, *, grace_s: float = GRACE_S) -> 
     Ages are read before references. So a blob that was old, and is not referred to afterwards, has no writer
     who may still commit, unless somebody puts it again meanwhile: that makes it young, which `remove` sees.
     """
+    store.shared_layers.prune()
     listed = list(blobs.list())
     live = store.live_blobs()
     removed = [

@@ -138,7 +138,8 @@ def learned(report: Report, size: float, *, slow_start: bool, epoch: int) -> tup
 def fair_shares(all_of_them: list[_Other], size: int) -> dict[str, int]:
     """By holder: the limit divided between runs, and a run's part between the gateways that work for it.
 
-    Nobody gets more than it wants. Where there are fewer places than takers, who was served longest ago is next.
+    Nobody gets more than it wants. Where there are fewer places than takers, who was served longest ago comes
+    first.
     """
     longest_ago = sorted(all_of_them, key=lambda each: (each.served_at, each.holder))
     runs: dict[str, int] = {}

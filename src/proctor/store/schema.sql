@@ -77,6 +77,17 @@ CREATE INDEX runs_by_name ON runs (name, created_at);
 
 CREATE INDEX runs_by_status ON runs (status, created_at);
 
+CREATE TABLE shared_layers (
+  "key" TEXT NOT NULL,
+  platform TEXT NOT NULL,
+  content TEXT NOT NULL,
+  digest TEXT NOT NULL,
+  size_bytes INTEGER NOT NULL,
+  used_at REAL NOT NULL,
+  PRIMARY KEY ("key", platform)
+)
+ STRICT;
+
 CREATE TABLE users (
   id TEXT NOT NULL,
   created_at REAL NOT NULL,

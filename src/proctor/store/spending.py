@@ -26,7 +26,9 @@ _TOTAL = """
 SELECT t.requests, t.tokens, t.nano_usd, t.held_tokens, t.held_nano_usd FROM spending t
 WHERE t.scope = :scope AND t.name = :name"""
 LOCKED_TOTAL = f"{_TOTAL} {{wait_lock}}"
-_UNBOOKED = "SELECT scopes, held_tokens, held_nano_usd FROM model_calls WHERE holder IS NOT NULL AND scopes LIKE :like"
+_UNBOOKED = """
+SELECT scopes, held_tokens, held_nano_usd FROM model_calls WHERE holder IS NOT NULL AND scopes LIKE :like
+"""
 _SUMS = """
 SELECT {columns}, count(*), sum(CASE WHEN settled = 0 THEN 1 ELSE 0 END),
   sum(CASE WHEN prompt_tokens IS NULL THEN 1 ELSE 0 END), sum(CASE WHEN nano_usd IS NULL THEN 1 ELSE 0 END),
@@ -229,9 +231,7 @@ class Spending:
         """The database's clock."""
         return float(self._db.read(_NOW)[0][0])
 
-    def apply(
-        self, operations: Sequence[Operation], held: Held | None = None
-    ) -> list[Reserved | None]:
+    def apply(self, operations: Sequence[Operation], held: Held | None = None) -> list[Reserved | None]:
         """All of them in one transaction; the answer to each. LapsedError: what is held is not, any more."""
         from proctor.store.booking import book
 
@@ -253,7 +253,7 @@ class Spending:
             return now
 
     def leave(self, holder: str) -> None:
-        """A gateway goes: what it holds returns, and calls that it did not settle count at their estimates."""
+        """A gateway goes: what it holds returns, and what it did not settle counts at its estimate."""
         from proctor.store.booking import take_over
 
         with self._db.write() as tx:
@@ -270,6 +270,7 @@ class Spending:
 
 
 def total_in(row: Sequence[int]) -> Total:
+    """A total from its row."""
     return Total(
         requests=int(row[0]),
         tokens=int(row[1]),
@@ -280,4 +281,5 @@ def total_in(row: Sequence[int]) -> Total:
 
 
 def day_of(now: float) -> str:
+    """The day of a moment, in UTC."""
     return time.strftime("%Y-%m-%d", time.gmtime(now))

@@ -254,6 +254,19 @@ limit_shares = Table(
     sqlite_strict=True,
 )
 
+shared_layers = Table(
+    "shared_layers",
+    metadata,
+    Column("key", Text, nullable=False),
+    Column("platform", Text, nullable=False),
+    Column("content", Text, nullable=False),
+    Column("digest", Text, nullable=False),
+    Column("size_bytes", BigId, nullable=False),
+    Column("used_at", Real, nullable=False),
+    PrimaryKeyConstraint("key", "platform"),
+    sqlite_strict=True,
+)
+
 model_calls = Table(
     "model_calls",
     metadata,

@@ -1,4 +1,4 @@
-"""Gateways with leases, and what they share: portions of budgets, and limits of providers."""
+"""What machines share: portions of budgets, limits of providers, layers of built images."""
 
 from __future__ import annotations
 
@@ -64,6 +64,17 @@ def upgrade() -> None:
         sqlite_strict=True,
     )
     op.create_index("limit_shares_of_holder", "limit_shares", ["holder"])
+    op.create_table(
+        "shared_layers",
+        sa.Column("key", sa.Text, nullable=False),
+        sa.Column("platform", sa.Text, nullable=False),
+        sa.Column("content", sa.Text, nullable=False),
+        sa.Column("digest", sa.Text, nullable=False),
+        sa.Column("size_bytes", BigId, nullable=False),
+        sa.Column("used_at", Real, nullable=False),
+        sa.PrimaryKeyConstraint("key", "platform"),
+        sqlite_strict=True,
+    )
 
 
 def _of_gateway() -> sa.Column[str]:
