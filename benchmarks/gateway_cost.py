@@ -37,6 +37,7 @@ from proctor.model.plan import Plan
 from proctor.model.run import RunInfo
 from proctor.model.trial import RunStatus
 from proctor.store.open import open_store
+from proctor.store.spending import DAY, Budget, Scope
 
 MODEL, CHUNKS, REQUEST_BYTES = "bench", 100, 40_000
 TEXT = "a word or two of text. " * 100
@@ -56,15 +57,19 @@ async def provider(pipe: Connection) -> None:
         await asyncio.to_thread(pipe.recv)
 
 
-async def gateway(pipe: Connection, upstream: str, home: str) -> None:
+async def gateway(pipe: Connection, upstream: str, home: str, url: str, budget: str) -> None:
     known = Provider(
         name="fake", base_url=upstream, key_env="K", key="sk-bench", apis=frozenset(Api), concurrency=2000
     )
-    with open_store(f"{home}/proctor.db") as store:
-        info = RunInfo(id="bench", name="b", kind="task", status=RunStatus.RUNNING, created_at=0.0, seed=1)
+    run = f"bench-{secrets.token_hex(4)}"
+    budgets = (Budget(scope=Scope("run", run), tokens=10**12), Budget(scope=DAY, requests=10**9))
+    with open_store(url or f"{home}/proctor.db") as store:
+        info = RunInfo(id=run, name="b", kind="task", status=RunStatus.RUNNING, created_at=0.0, seed=1)
         store.create_run(info, Plan(trials=()))
         async with Gateway(Providers([known]), spending=store.spending, spool=Path(home)) as made:
-            access = made.issue(run_id="bench", trial=0, attempt=1, models=(f"fake/{MODEL}",))
+            access = made.issue(
+                run_id=run, trial=0, attempt=1, models=(f"fake/{MODEL}",), budgets=budgets if budget else ()
+            )
             pipe.send((made.base_url + "/v1", access.token))
             await asyncio.to_thread(pipe.recv)
             await made.end(access)
@@ -229,6 +234,8 @@ def main() -> None:
     parser.add_argument("--calls", type=int, default=400, help="per row; a quarter of them streamed")
     parser.add_argument("--streams", type=int, default=750, help="at once, through the gateway")
     parser.add_argument("--litellm", metavar="PYTHON", help="a Python with litellm[proxy]")
+    parser.add_argument("--store", default="", help="an address of PostgreSQL; SQLite otherwise")
+    parser.add_argument("--budget", action="store_true", help="with a budget of the run and one of the day")
     options = parser.parse_args()
     print(f"a call: {REQUEST_BYTES:,} bytes up, not streamed; a stream: {CHUNKS} chunks down")
     print(f"{'':<10} {'CPU ms':>9} {'CPU ms':>11} {'wall ms':>9} {'wall ms':>11} {'MB':>7}")
@@ -237,7 +244,8 @@ def main() -> None:
         row("direct", None, upstream, "none", options.calls)
         with process(copier, upstream) as (pid, url, token, _):
             row("copying", pid, url, token, options.calls)
-        with process(gateway, upstream, str(home)) as (pid, url, token, pipe):
+        budget = "yes" if options.budget else ""
+        with process(gateway, upstream, str(home), options.store, budget) as (pid, url, token, pipe):
             row("gateway", pid, url, token, options.calls)
             largest, wall_s, whole = many_streams(pid, url, token, options.streams)
             pipe.send("end")

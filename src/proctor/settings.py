@@ -45,6 +45,10 @@ class Settings:
     """Addresses, ranges and names outside the internet that public networks may reach: a package mirror."""
     ca_bundle: str = ""
     """File of certificates that sandboxes, builds and requests to registries and models trust as well."""
+    share_builds: bool = False
+    """Whether images that are built here are offered to other machines of the store, and theirs are taken."""
+    share_builds_layer_mb: int = 2048
+    """The largest layer, unpacked, that is offered to other machines."""
     registry_mirrors: tuple[str, ...] = ()
     """Registry mirrors that are tried first, as `docker.io=mirror.example:5000`."""
     plain_http_registries: tuple[str, ...] = ()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import sys
 from pathlib import Path
 
@@ -63,7 +64,7 @@ async def test_a_budget_holds_after_kill_9_and_a_new_start(store, tmp_path: Path
     async with FakeProvider(
         says("hi"), faults=[Fault(), Fault(), Fault(first_byte_s=60, times=3)]
     ) as provider:
-        first = await started(store.where, provider.base_url, 10)
+        first = await started(store.where, provider.base_url, requests=10)
         assert await statuses(*first.place, 2) == [200, 200]
         stuck = asyncio.create_task(statuses(*first.place, 3))
         await until(lambda: len(provider.requests) == 5)
@@ -74,7 +75,7 @@ async def test_a_budget_holds_after_kill_9_and_a_new_start(store, tmp_path: Path
         total = store.spending.total(Scope("run", RUN))
         assert total.requests == 5
         assert total.held_tokens >= 3 * 50, "what the dead process held counts on"
-        second = await started(store.where, provider.base_url, 10)
+        second = await started(store.where, provider.base_url, requests=10)
         answers = await statuses(*second.place, 9)
         assert sorted(answers) == [200] * 5 + [400] * 4
         assert len(provider.requests) == 10
@@ -88,10 +89,10 @@ class Started:
         self.place = place
 
 
-async def started(store_url: str, provider: str, requests: int) -> Started:
+async def started(store_url: str, provider: str, **budget: float) -> Started:
     script = Path(__file__).with_name("gateway_process.py")
     process = await asyncio.create_subprocess_exec(
-        sys.executable, script, store_url, provider, RUN, str(requests), stdout=asyncio.subprocess.PIPE
+        sys.executable, script, store_url, provider, RUN, json.dumps(budget), stdout=asyncio.subprocess.PIPE
     )
     assert process.stdout
     line = await process.stdout.readline()

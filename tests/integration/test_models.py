@@ -6,6 +6,7 @@ import base64
 import json
 import os
 import shlex
+import shutil
 import signal
 import subprocess
 import sys
@@ -324,6 +325,24 @@ def test_a_replay_asks_nobody_and_comes_to_the_same_reward(project, monkeypatch,
     assert (record.outcome, record.reward, record.usage["requests"]) == ("passed", 1.0, 22)
     assert record.usage["cost_usd"] == 0
     assert len(provider.sales) == 22
+
+
+def test_a_replay_needs_only_the_store_and_the_blobs(project, tmp_path_factory, monkeypatch):
+    with provided(monkeypatch):
+        assert main(["run", spec()]) == 0
+    settings = load_settings()
+    elsewhere = tmp_path_factory.mktemp("elsewhere")
+    for name, place in (("STORE", "proctor.db"), ("BLOBS", "blobs")):
+        shutil.move(getattr(settings, f"{name.lower()}_url"), elsewhere / place)
+        monkeypatch.setenv(f"PROCTOR_{name}", str(elsewhere / place))
+    monkeypatch.chdir(elsewhere)
+    shutil.move(project, elsewhere / "hidden")
+    monkeypatch.delenv("PROCTOR_MODEL_BASE_URL")
+    monkeypatch.delenv("PROCTOR_PRICES")
+    monkeypatch.setenv("PROCTOR_HOME", str(elsewhere / "home"))
+    assert main(["replay", "latest"]) == 0
+    (record,) = records("m.replay")
+    assert (record.outcome, record.reward) == ("passed", 1.0)
 
 
 def test_a_replay_can_be_as_slow_as_the_models_were(project, monkeypatch):

@@ -252,7 +252,9 @@ def _described(path: Path) -> dict[str, object]:
             name: {
                 "strict": connection.execute("SELECT strict FROM pragma_table_list(?)", [name]).fetchone(),
                 "columns": connection.execute("SELECT * FROM pragma_table_xinfo(?)", [name]).fetchall(),
-                "keys": connection.execute("SELECT * FROM pragma_foreign_key_list(?)", [name]).fetchall(),
+                "keys": sorted(
+                    row[1:] for row in connection.execute("SELECT * FROM pragma_foreign_key_list(?)", [name])
+                ),
                 "indexes": sorted(
                     (index, unique, partial, _words(connection, index))
                     for _, index, unique, _, partial in connection.execute(

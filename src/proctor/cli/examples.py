@@ -71,6 +71,7 @@ EXAMPLES = {
     "images": ("proctor images ls",),
     "images ls": ("proctor images ls",),
     "images pull": ("proctor images pull ubuntu:24.04",),
+    "images warm": ("proctor images warm tasks/hello-world", "proctor images warm latest --json"),
     "images import": ("proctor images import debian.tar --name debian:bookworm",),
     "images gc": ("proctor images gc --days 7",),
     "compare": ("proctor compare latest~1 latest", "proctor compare before.json after.json --margin 5%"),

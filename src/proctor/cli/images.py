@@ -1,4 +1,4 @@
-"""`proctor images`: list them, pull from a registry, import from a file, remove what nothing uses."""
+"""`proctor images`: list, pull from a registry, make ready for a run, import, remove what nothing uses."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ T = TypeVar("T")
 
 @click.group("images")
 def command() -> None:
-    """Images for sandboxes: list, pull from a registry, import from a file, remove what is unused."""
+    """Images for sandboxes: list, pull, make ready for a run, import from a file, remove what is unused."""
 
 
 @command.command("ls")
@@ -91,6 +91,29 @@ def pull_images(refs: tuple[str, ...], tasks: tuple[str, ...], platform: str, as
     for problem in problems:
         print(f"skipped {printable(problem)}", file=sys.stderr)
     return _with_images(lambda images: pull_all(images, names, wanted, as_json=as_json))
+
+
+@command.command("warm")
+@click.argument("what", metavar="SPEC|TASKS|RUN")
+@click.option(
+    "--parallel",
+    type=click.IntRange(1),
+    default=2,
+    show_default=True,
+    metavar="N",
+    help="Images that are made ready at a time.",
+)
+@click.option("--json", "as_json", is_flag=True, help="Print JSON.")
+def warm_images(what: str, parallel: int, as_json: bool) -> int:
+    """Make all images ready on this machine that a spec, tasks or a run need.
+
+    WHAT is the file of a spec, a task folder, a folder of tasks, a ZIP, or a run by id or name. Images are
+    pulled, built, or taken from another machine that has offered its build. Exit code 4: some image could not
+    be made ready; 1: a task has to be repaired.
+    """
+    from proctor.cli.images_warm import warm_all
+
+    return warm_all(what, parallel=parallel, as_json=as_json)
 
 
 @command.command("import")

@@ -26,11 +26,12 @@ from proctor.gateway.body import Body, BodyError, upstream_changes, wanted
 from proctor.gateway.budget import Books
 from proctor.gateway.client import Client, error_response
 from proctor.gateway.exchange import Exchange
-from proctor.gateway.limiter import Limiter, Retry
+from proctor.gateway.limiter import Retry
 from proctor.gateway.prices import Prices
 from proctor.gateway.providers import Providers
 from proctor.gateway.replay import Replay
 from proctor.gateway.replayed import play
+from proctor.gateway.shares import Shares
 from proctor.gateway.tape import Recorder, Redact
 from proctor.gateway.tokens import PREFIX, Access, Tokens
 from proctor.gateway.translator import Translators
@@ -122,7 +123,7 @@ class Gateway:
         self._grace_s, self._beat_s, self._drain_s = grace_s, beat_s, drain_s
         self._tokens = Tokens()
         self._recorders: dict[Access, Recorder] = {}
-        self._limiters: dict[tuple[str, str], Limiter] = {}
+        self._shares: Shares | None = None
         self._upstream = Upstream(ca_bundle)
         self._translators = Translators(litellm, ca_bundle)
         self._spending = spending
@@ -134,6 +135,7 @@ class Gateway:
     async def __aenter__(self) -> Self:
         if self._spending:
             self._books = Books(self._spending, self.prices)
+        self._shares = Shares(self._spending)
         listener = socket.create_server(("127.0.0.1", 0), backlog=1024)
         await self._listen(listener, None)
         self.base_url = f"http://127.0.0.1:{listener.getsockname()[1]}"
@@ -149,6 +151,8 @@ class Gateway:
         await self._translators.close()
         if self._books:
             await self._books.close()
+        if self._shares:
+            await self._shares.close()
         for recorder in self._recorders.values():
             recorder.close()
 
@@ -186,6 +190,8 @@ class Gateway:
         """The attempt is over. Returns when all its calls are settled."""
         await self._tokens.end(access)
         await self._close(access)
+        if self._books:
+            await self._books.flush()
 
     def forget(self, access: Access) -> None:
         """Its tape has been saved, or is not wanted."""
@@ -310,11 +316,12 @@ class Gateway:
             query=_without_key(request.rel_url.raw_query_string),
             headers=request.headers,
         )
+        assert self._shares
         exchange = Exchange(
             asked=asked,
             client=client,
             upstream=self._upstream,
-            limiter=self._limiter(provider.name, provider_model, provider.concurrency),
+            limiter=self._shares.limiter(provider.name, provider_model, provider.concurrency),
             prices=self.prices,
             books=self._books,
             recorder=self._recorders.get(access),
@@ -341,12 +348,6 @@ class Gateway:
             _LOG.error("a call failed inside the gateway: %s", type(error).__name__)
             return client.response or error_response(api, 500, "the gateway failed")
         return client.response or error_response(api, 401, "the attempt has ended", "invalid_api_key")
-
-    def _limiter(self, provider: str, model: str, most: int) -> Limiter:
-        key = provider, model
-        if key not in self._limiters:
-            self._limiters[key] = Limiter(most)
-        return self._limiters[key]
 
 
 def _listed(access: Access, api: Api, name: str) -> web.Response:

@@ -1,6 +1,7 @@
 """Keep calls within budgets: an upper estimate is reserved before each, and settled after it.
 
-Reservations and settlements are written by one thread, as many at a time as have gathered meanwhile.
+A call is paid out of portions that this process holds, or the store is asked for it; then the store also
+hands out portions for calls to come. How and when that is written is in `ledger.py`.
 """
 
 from __future__ import annotations
@@ -8,15 +9,19 @@ from __future__ import annotations
 import asyncio
 import secrets
 from collections import Counter
-from collections.abc import Sequence
-from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import dataclass
 
+from proctor.errors import StoreError
+from proctor.gateway.ledger import Ledger
 from proctor.gateway.meter import Call
 from proctor.gateway.prices import Prices
 from proctor.gateway.tokens import Access
-from proctor.store.spending import Operation, Release, Reserve, Reserved, Scope, Settle, Spending, Timing
+from proctor.store.portions import Scope
+from proctor.store.spending import Release, Reserve, Settle, Spending, Timing
+
+_LOOK_AGAIN_S = 0.5
+"""How often a call that waits for what other processes hold asks again."""
 
 
 class ExhaustedError(Exception):
@@ -39,13 +44,10 @@ class Books:
     """Reserves and settles for all attempts of a gateway."""
 
     def __init__(self, spending: Spending, prices: Prices) -> None:
-        self._spending = spending
         self._prices = prices
-        self._thread = ThreadPoolExecutor(1, "proctor-spending")
-        self._queue: list[tuple[Operation, asyncio.Future[Reserved | None]]] = []
-        self._writer: asyncio.Task[None] | None = None
+        self._ledger = Ledger(spending)
         self._open: Counter[Scope] = Counter()
-        """Reservations of this process that are not settled; only those can be worth waiting for."""
+        """Reservations of this process that are not settled."""
         self._waiting: set[asyncio.Future[None]] = set()
         """Who wants to know of the next settlement."""
 
@@ -69,14 +71,10 @@ class Books:
             change = asyncio.get_running_loop().create_future()
             self._waiting.add(change)
             try:
-                answer = await self._asked(wanted)
-                if not answer.refusal:
+                found = await self._once(wanted, change)
+                if found:
                     self._open.update(wanted.scopes)
-                    return Reservation(wanted, answer.day)
-                others = change.done() or any(self._open[scope] for scope in wanted.scopes)
-                if not answer.waits or not others:
-                    raise ExhaustedError(answer.refusal, answer.scope)
-                await change
+                    return found
             finally:
                 self._waiting.discard(change)
 
@@ -100,74 +98,46 @@ class Books:
         """The call was never made."""
         await self._done(made, Release(made.reserve, made.day))
 
+    async def flush(self) -> None:
+        """Write what is settled and not in the store's totals yet."""
+        await self._ledger.flush()
+
     async def close(self) -> None:
-        """Write what is left."""
-        while self._writer:
-            await asyncio.wait([self._writer])
-        self._thread.shutdown()
+        """Write what is left, and give back what is held."""
+        await self._ledger.close()
 
-    async def _asked(self, wanted: Reserve) -> Reserved:
-        written = self._write(wanted)
+    async def _once(self, wanted: Reserve, change: asyncio.Future[None]) -> Reservation | None:
+        """Try to have the call; None: something has changed, or may have, and it is worth another try."""
+        if (day := await self._ledger.take(wanted)) is not None:
+            return Reservation(wanted, day)
         try:
-            answer = await asyncio.shield(written)
-        except asyncio.CancelledError:
-            # Whoever asked is gone; what may have been reserved for it is given back.
-            written.add_done_callback(lambda done: self._undo(wanted, done))
-            raise
-        assert answer
-        return answer
+            answer = await self._ledger.ask(wanted)
+        except StoreError:
+            # The store was there before, and comes back most likely; who is in a hurry gives up by himself.
+            if not self._ledger.known:
+                raise
+            self._ledger.say_away()
+            await asyncio.wait([change], timeout=_LOOK_AGAIN_S)
+            return None
+        if not answer.refusal:
+            return Reservation(wanted, answer.day)
+        others = change.done() or any(self._open[scope] for scope in wanted.scopes)
+        if not answer.waits or not (others or answer.elsewhere):
+            raise ExhaustedError(answer.refusal, answer.scope)
+        await asyncio.wait([change], timeout=_LOOK_AGAIN_S if answer.elsewhere else None)
+        return None
 
-    def _undo(self, wanted: Reserve, done: asyncio.Future[Reserved | None]) -> None:
-        answer = None if done.cancelled() or done.exception() else done.result()
-        if answer and not answer.refusal:
-            self._write(Release(wanted, answer.day))
-
-    async def _done(self, made: Reservation, operation: Operation) -> None:
-        written = self._write(operation)
+    async def _done(self, made: Reservation, operation: Settle | Release) -> None:
         try:
-            while not written.done():
-                # Whoever ends the attempt waits for its books.
-                with suppress(asyncio.CancelledError):
-                    await asyncio.wait([written])
-            written.result()
+            if written := self._ledger.finish(operation):
+                while not written.done():
+                    # Whoever ends the attempt waits for its books.
+                    with suppress(asyncio.CancelledError):
+                        await asyncio.wait([written])
+                written.result()
         finally:
             self._open.subtract(made.reserve.scopes)
             self._open = +self._open
             for change in self._waiting:
                 if not change.done():
                     change.set_result(None)
-
-    def _write(self, operation: Operation) -> asyncio.Future[Reserved | None]:
-        """Put it into the queue; it is written whether or not anybody waits for it."""
-        loop = asyncio.get_running_loop()
-        future: asyncio.Future[Reserved | None] = loop.create_future()
-        self._queue.append((operation, future))
-        if self._writer is None:
-            self._writer = loop.create_task(self._write_all())
-        return future
-
-    async def _write_all(self) -> None:
-        loop = asyncio.get_running_loop()
-        try:
-            while self._queue:
-                batch, self._queue = self._queue, []
-                operations = [each for each, _ in batch]
-                try:
-                    answers: Sequence[Reserved | None] = await loop.run_in_executor(
-                        self._thread, self._spending.apply, operations
-                    )
-                except Exception as error:  # noqa: BLE001 - each caller gets it and says what it could not do
-                    for _, future in batch:
-                        _fail(future, error)
-                    continue
-                for (_, future), answer in zip(batch, answers, strict=True):
-                    if not future.done():
-                        future.set_result(answer)
-        finally:
-            self._writer = None
-
-
-def _fail(future: asyncio.Future[Reserved | None], error: Exception) -> None:
-    if not future.done():
-        future.set_exception(error)
-        future.exception()  # a settlement may have nobody who waits for it

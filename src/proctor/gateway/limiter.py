@@ -1,7 +1,8 @@
 """How many calls a provider's model gets at a time: found by trying, less when it refuses, shared fairly.
 
 The limit doubles per round of answers until the first refusal, is halved by each round of refusals, and then
-grows by one per round. While a provider asks to be left alone, nobody is let through.
+grows by one per round. While a provider asks to be left alone, nobody is let through. Where gateways share a
+store, `shares.py` sets the limit, and what is seen here is reported there.
 """
 
 from __future__ import annotations
@@ -9,16 +10,16 @@ from __future__ import annotations
 import asyncio
 import random
 import time
-from collections import OrderedDict, deque
+from collections import Counter, OrderedDict, deque
 from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import asynccontextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from email.utils import parsedate_to_datetime
+
+from proctor.store.limits import FIRST_LIMIT, MOST_PAUSE_S, Share
 
 OVERLOADED = frozenset({429, 503, 529})
 """Statuses that say: fewer at a time."""
-_FIRST_LIMIT = 8.0
-_MOST_PAUSE_S = 120.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -55,14 +56,35 @@ def asked_pause_s(headers: Mapping[str, str], now: Callable[[], float] = time.ti
         return None
 
 
-class Limiter:
-    """The limit of one provider's model."""
+@dataclass(slots=True)
+class Seen:
+    """What the answers of a provider said."""
 
-    def __init__(self, most: int, now: Callable[[], float] = time.monotonic) -> None:
-        self.limit = min(_FIRST_LIMIT, float(most))
-        self.busy = 0
-        self._most = most
+    answered: int = 0
+    refused: list[int] = field(default_factory=list)
+    """The epochs of calls whose refusal said something new."""
+    pause_s: float = 0.0
+
+
+class Limiter:
+    """The limit of one provider's model, or of this process's share of it."""
+
+    def __init__(
+        self,
+        most: int,
+        now: Callable[[], float] = time.monotonic,
+        on_need: Callable[[], None] | None = None,
+    ) -> None:
+        self.limit = 0.0 if on_need else min(FIRST_LIMIT, float(most))
+        self.most = most
+        self.seen = Seen()
+        """Since it was last reported."""
         self._now = now
+        self._on_need = on_need
+        """Told when a larger share, or another one, is wanted; None: the limit is this process's own."""
+        self.alone = on_need is None
+        """Whether nobody else wants a share."""
+        self._busy: Counter[str] = Counter()
         self._slow_start = True
         self._epoch = 0
         """Counts refusals that changed the limit: those of calls that began before say nothing new."""
@@ -78,14 +100,15 @@ class Limiter:
         try:
             yield self._epoch
         finally:
-            self.busy -= 1
-            self._let_in()
+            self._leave(run_id)
 
     def answered(self) -> None:
         """A call was accepted: there may be room for more."""
-        grown = self.limit + (1.0 if self._slow_start else 1.0 / self.limit)
-        self.limit = min(float(self._most), grown)
-        self._let_in()
+        self.seen.answered += 1
+        if self.alone and self.limit:
+            grown = self.limit + (1.0 if self._slow_start else 1.0 / self.limit)
+            self.limit = min(float(self.most), grown)
+            self._let_in()
 
     def refused(self, epoch: int, pause_s: float | None) -> None:
         """A call was refused because there are too many."""
@@ -93,23 +116,62 @@ class Limiter:
             self._epoch += 1
             self._slow_start = False
             self.limit = max(1.0, self.limit / 2)
+            self.seen.refused.append(epoch)
         if pause_s:
-            self._closed_until = max(self._closed_until, self._now() + min(pause_s, _MOST_PAUSE_S))
+            self._closed_until = max(self._closed_until, self._now() + min(pause_s, MOST_PAUSE_S))
+            self.seen.pause_s = max(self.seen.pause_s, min(pause_s, MOST_PAUSE_S))
+        if self._on_need:
+            self._on_need()
+
+    @property
+    def busy(self) -> int:
+        """How many calls are under way."""
+        return self._busy.total()
+
+    def wanted(self) -> dict[str, int]:
+        """By run: how many calls are under way or wait."""
+        waiting = Counter({run: len(places) for run, places in self._waiting.items()})
+        return dict(waiting + self._busy)
+
+    @property
+    def lacks(self) -> bool:
+        """Whether calls wait for a larger share, or something was seen that others should know at once."""
+        closed = self._now() < self._closed_until
+        return bool(self.seen.refused) or (
+            bool(self._waiting) and not closed and self.busy >= int(self.limit)
+        )
+
+    def take_share(self, share: Share) -> None:
+        """From now on this is the process's part of the limit."""
+        self.alone, self._slow_start, self._epoch = share.alone, share.slow_start, share.epoch
+        self.limit = share.size if share.alone and share.share else float(share.share)
+        self._closed_until = self._now() + share.closed_s
+        self._let_in()
+
+    def lose_share(self) -> None:
+        """The share has lapsed, or was given back: who comes waits for another."""
+        self.limit, self.alone = 0.0, False
 
     async def _enter(self, run_id: str) -> None:
         if not self._waiting and self.busy < int(self.limit) and self._now() >= self._closed_until:
-            self.busy += 1
+            self._busy[run_id] += 1
             return
         place: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self._waiting.setdefault(run_id, deque()).append(place)
         self._let_in()
+        if self._on_need and not place.done():
+            self._on_need()
         try:
             await place
         except asyncio.CancelledError:
             if place.done() and not place.cancelled():
-                self.busy -= 1
-                self._let_in()
+                self._leave(run_id)
             raise
+
+    def _leave(self, run_id: str) -> None:
+        self._busy[run_id] -= 1
+        self._busy = +self._busy
+        self._let_in()
 
     def _let_in(self) -> None:
         if not self._waiting:
@@ -127,7 +189,7 @@ class Limiter:
             else:
                 del self._waiting[run_id]
             if not place.done():
-                self.busy += 1
+                self._busy[run_id] += 1
                 place.set_result(None)
 
     def _open(self) -> None:

@@ -12,7 +12,8 @@ from typing import Literal, NamedTuple
 
 from proctor.gateway.meter import Call, Sums
 from proctor.gateway.replay import Replay
-from proctor.store.spending import DAY, Budget, Scope
+from proctor.store.portions import Scope
+from proctor.store.spending import DAY, Budget
 
 PREFIX = "proctor-"
 """How tokens begin, so that a person who sees one knows what it is."""

@@ -150,6 +150,7 @@ KINDS = {
 
 def task_setting(run: ReadyRun, worker: WorkerContext, backend: Backend | None = None) -> TaskSetting:
     """What all rollouts of a run share: its back end, its images, its secrets."""
+    from proctor.runs.exchange import exchange_of
     from proctor.runs.models import model_gateway
     from proctor.sandbox.base import RootOptions
     from proctor.sandbox.choose import open_images
@@ -159,7 +160,11 @@ def task_setting(run: ReadyRun, worker: WorkerContext, backend: Backend | None =
     spec, settings = run.spec, run.settings
     shared = worker.backends.of(run) if worker.backends and not backend else None
     backend = shared or backend or open_backend_of(run)
-    options = RootOptions(host_root=spec.sandbox.host_root, network_allow=network_allow(spec, settings))
+    options = RootOptions(
+        host_root=spec.sandbox.host_root,
+        network_allow=network_allow(spec, settings),
+        exchange=exchange_of(settings, run.inputs.blobs),
+    )
     images = open_images(backend, settings.cache_dir / "images", options)
     return TaskSetting(
         run_id=run.info.id,

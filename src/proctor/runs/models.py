@@ -199,7 +199,8 @@ def model_gateway(
 def _budgets(
     spec: Spec, run_id: str, settings: Settings, trial: PlannedTrial, lease: Lease
 ) -> Iterator[Budget]:
-    from proctor.store.spending import DAY, Budget, Scope
+    from proctor.store.portions import Scope
+    from proctor.store.spending import DAY, Budget
 
     attempt = Scope("attempt", f"{run_id}/{trial.index}/{lease.attempt}")
     for scope, source, prefix in (

@@ -4,17 +4,21 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from pathlib import Path
 
 from msgspec import structs
 
-from proctor.errors import UsageError
-from proctor.model.plan import PlannedTrial
+from proctor.errors import TaskError, UsageError
+from proctor.model.plan import Plan, PlannedTrial
+from proctor.model.spec import Spec
 from proctor.runfolder.read import RunData
+from proctor.runs.inputs import RunInputs
 from proctor.runs.models import identity, recorded_tapes
 from proctor.runs.planning import pin_datasets, plan_spec
 from proctor.runs.running import ReadyRun, create
 from proctor.settings import Settings
 from proctor.spec.load import from_mapping
+from proctor.store.blobs import open_blobs
 from proctor.store.open import open_store
 
 SUFFIX = ".replay"
@@ -24,9 +28,14 @@ SUFFIX = ".replay"
 def create_replay(
     run_id: str, settings: Settings, *, trial: PlannedTrial | None = None, recorded_speed: bool = False
 ) -> ReadyRun:
-    """A run of the trials that have a tape, or of one of them, with the tasks and agents as they are now."""
+    """A run of the trials that have a tape, or of one of them, with tasks and agents as they are now.
+
+    Where the project is not on this machine they are as they were: the store and the blobs have them.
+    """
     with open_store(settings.store_url, create=False) as store:
         info = store.run(run_id)
+        planned = Plan(trials=tuple(store.planned(info.id)))
+        inputs = RunInputs(open_blobs(settings.blobs_url), settings.cache_dir, store.inputs.of(info.id))
     if info.kind != "task":
         raise UsageError(f"run {info.id} measured experiments; only runs of agents have tapes")
     spec = from_mapping(info.resolved, file=f"run {info.id}")
@@ -39,9 +48,8 @@ def create_replay(
         tape=info.id,
         tape_speed="recorded" if recorded_speed else "full",
     )
-    spec = pin_datasets(spec, settings)
+    spec, plan = _here(spec, planned, inputs, settings)
     taped = {name for name, tapes in recorded_tapes(info.id, settings).items() if tapes}
-    plan = plan_spec(spec, settings)
     kept = [
         each
         for each in plan.trials
@@ -55,6 +63,17 @@ def create_replay(
     trials = tuple(structs.replace(each, index=at) for at, each in enumerate(kept))
     written = {"replays": info.id, "spec": dict(info.spec)}
     return create(spec, written, settings, plan=replace(plan, trials=trials))
+
+
+def _here(spec: Spec, planned: Plan, inputs: RunInputs, settings: Settings) -> tuple[Spec, Plan]:
+    """What there is to replay: as the project has it now or, where it is not, as it was stored."""
+    try:
+        pinned = pin_datasets(spec, settings)
+        return pinned, plan_spec(pinned, settings)
+    except (UsageError, TaskError):
+        if not inputs.stored or Path(spec.base_dir).is_dir():
+            raise
+    return replace(inputs.spec(spec, planned), output_dir=None), planned
 
 
 @dataclass(frozen=True, slots=True)

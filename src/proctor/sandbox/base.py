@@ -7,9 +7,12 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cache
 from pathlib import Path
-from typing import Any, Literal, Protocol, cast, runtime_checkable
+from typing import TYPE_CHECKING, Any, Literal, Protocol, cast, runtime_checkable
 
 from proctor.errors import SandboxError
+
+if TYPE_CHECKING:
+    from proctor.sandbox.image.sharing import Exchange
 
 Network = Literal["none", "public", "allowlist"]
 OnOutput = Callable[[Literal["stdout", "stderr"], bytes], None]
@@ -69,6 +72,8 @@ class RootOptions:
     """Whether this machine's own system takes the place of every image that a task names."""
     network_allow: tuple[str, ...] = ()
     """What builds may reach beyond the internet: addresses, ranges, names."""
+    exchange: Exchange | None = None
+    """Where machines leave layers of built images for each other; None: nothing is shared."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -1,4 +1,4 @@
-"""Remove blobs that no run refers to. Safe beside writers on other machines that share store and blobs."""
+"""Remove blobs that nothing refers to. Safe beside writers on other machines that share store and blobs."""
 
 from __future__ import annotations
 
@@ -31,6 +31,7 @@ def collect_garbage(
     who may still commit, unless somebody puts it again meanwhile: that makes it young, which `remove` sees.
     A `dry_run` counts what would go.
     """
+    store.shared_layers.prune()
     listed = list(blobs.list())
     live = store.live_blobs()
     removed = [

@@ -215,7 +215,9 @@ AND NOT EXISTS (SELECT 1 FROM blob_refs other WHERE other.digest = blob_refs.dig
 AND NOT EXISTS (SELECT 1 FROM uploads WHERE uploads.blob = blob_refs.digest)
 ORDER BY digest
 """
-REFERRED = "SELECT digest FROM blob_refs UNION SELECT blob FROM uploads"
+REFERRED = (
+    "SELECT digest FROM blob_refs UNION SELECT blob FROM uploads UNION SELECT digest FROM shared_layers"
+)
 BYTES_OF_RUN = "SELECT COALESCE(sum(size_bytes), 0) FROM blob_refs WHERE run_id = :run"
 
 # Events

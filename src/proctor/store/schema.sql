@@ -26,6 +26,24 @@ CREATE TABLE audit (
 
 CREATE INDEX audit_of_project ON audit (project, id);
 
+CREATE TABLE gateways (
+  id TEXT NOT NULL,
+  expires_at REAL NOT NULL,
+  PRIMARY KEY (id)
+)
+ STRICT;
+
+CREATE TABLE limits (
+  provider TEXT NOT NULL,
+  model TEXT NOT NULL,
+  size REAL NOT NULL,
+  slow_start INTEGER NOT NULL,
+  epoch INTEGER NOT NULL,
+  closed_until REAL NOT NULL,
+  PRIMARY KEY (provider, model)
+)
+ STRICT;
+
 CREATE TABLE projects (
   id TEXT NOT NULL,
   title TEXT NOT NULL,
@@ -58,6 +76,17 @@ CREATE INDEX runs_by_age ON runs (created_at, id);
 CREATE INDEX runs_by_name ON runs (name, created_at);
 
 CREATE INDEX runs_by_status ON runs (status, created_at);
+
+CREATE TABLE shared_layers (
+  "key" TEXT NOT NULL,
+  platform TEXT NOT NULL,
+  content TEXT NOT NULL,
+  digest TEXT NOT NULL,
+  size_bytes INTEGER NOT NULL,
+  used_at REAL NOT NULL,
+  PRIMARY KEY ("key", platform)
+)
+ STRICT;
 
 CREATE TABLE users (
   id TEXT NOT NULL,
@@ -143,6 +172,20 @@ CREATE TABLE events (
 
 CREATE INDEX events_of_run ON events (run_id, id);
 
+CREATE TABLE limit_shares (
+  provider TEXT NOT NULL,
+  model TEXT NOT NULL,
+  holder TEXT NOT NULL,
+  share INTEGER NOT NULL,
+  wanted TEXT NOT NULL,
+  served_at REAL NOT NULL,
+  PRIMARY KEY (provider, model, holder),
+  FOREIGN KEY(holder) REFERENCES gateways (id) ON DELETE CASCADE
+)
+ STRICT;
+
+CREATE INDEX limit_shares_of_holder ON limit_shares (holder);
+
 CREATE TABLE members (
   project TEXT NOT NULL,
   user_id TEXT NOT NULL,
@@ -173,12 +216,31 @@ CREATE TABLE model_calls (
   worked_s REAL,
   retries INTEGER,
   status INTEGER,
+  holder TEXT,
+  scopes TEXT,
   PRIMARY KEY (id),
-  FOREIGN KEY(run_id) REFERENCES runs (id) ON DELETE CASCADE
+  FOREIGN KEY(run_id) REFERENCES runs (id) ON DELETE CASCADE,
+  FOREIGN KEY(holder) REFERENCES gateways (id)
 )
  STRICT;
 
 CREATE INDEX model_calls_of_run ON model_calls (run_id, idx, number);
+
+CREATE INDEX model_calls_open ON model_calls (holder) WHERE holder IS NOT NULL;
+
+CREATE TABLE portions (
+  scope TEXT NOT NULL,
+  name TEXT NOT NULL,
+  holder TEXT NOT NULL,
+  requests INTEGER NOT NULL,
+  tokens INTEGER NOT NULL,
+  nano_usd INTEGER NOT NULL,
+  PRIMARY KEY (scope, name, holder),
+  FOREIGN KEY(holder) REFERENCES gateways (id) ON DELETE CASCADE
+)
+ STRICT;
+
+CREATE INDEX portions_of_holder ON portions (holder);
 
 CREATE TABLE provider_keys (
   project TEXT NOT NULL,
@@ -415,5 +477,5 @@ INSERT INTO projects (id, title, created_at) VALUES ('default', 'Default', 0);
 
 CREATE TABLE proctor_schema (version_num VARCHAR(32) NOT NULL PRIMARY KEY);
 
-INSERT INTO proctor_schema VALUES ('0009');
+INSERT INTO proctor_schema VALUES ('0010');
 

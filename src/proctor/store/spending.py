@@ -1,47 +1,35 @@
 """What calls of models cost, by attempt, run and day; reserved before each call, settled after it.
 
 A call is a row from before it is made. One that is never settled, because its process died, goes on counting
-as a call made, at its upper estimate. Many reservations and settlements go into
-one transaction, which locks the totals that they touch in one order.
+as a call made, at its upper estimate. How totals are changed is in `booking.py`, who may
+spend without asking in `portions.py`.
 """
 
 from __future__ import annotations
 
 import time
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, fields
-from typing import NamedTuple
+from dataclasses import dataclass, field
+from types import MappingProxyType
+from typing import TYPE_CHECKING, NamedTuple
 
+from proctor.store import portions
 from proctor.store.again import repeatable
-from proctor.store.database import Database, Transaction
+from proctor.store.database import Database
+from proctor.store.portions import Amount, Scope
 
-_NANO = 1_000_000_000
+if TYPE_CHECKING:
+    from proctor.store.limits import Limits
+
+NANO = 1_000_000_000
 _NOW = "SELECT {now}"
 _TOTAL = """
 SELECT t.requests, t.tokens, t.nano_usd, t.held_tokens, t.held_nano_usd FROM spending t
 WHERE t.scope = :scope AND t.name = :name"""
-_LOCKED_TOTAL = f"{_TOTAL} {{wait_lock}}"
-_FIRST = """
-INSERT INTO spending (scope, name, run_id, requests, tokens, nano_usd, held_tokens, held_nano_usd)
-VALUES (:scope, :name, :run, 0, 0, 0, 0, 0) ON CONFLICT (scope, name) DO NOTHING
+LOCKED_TOTAL = f"{_TOTAL} {{wait_lock}}"
+_UNBOOKED = """
+SELECT scopes, held_tokens, held_nano_usd FROM model_calls WHERE holder IS NOT NULL AND scopes LIKE :like
 """
-_SET = """
-UPDATE spending SET requests = :requests, tokens = :tokens, nano_usd = :nano_usd,
-  held_tokens = :held_tokens, held_nano_usd = :held_nano_usd
-WHERE scope = :scope AND name = :name
-"""
-_RESERVE = """
-INSERT INTO model_calls (id, run_id, idx, number, at, model, held_tokens, held_nano_usd, settled)
-VALUES (:id, :run, :idx, :number, :at, :model, :tokens, :nano_usd, 0)
-"""
-_SETTLE = """
-UPDATE model_calls SET settled = 1, prompt_tokens = :prompt, completion_tokens = :completion,
-  cached_tokens = :cached, cache_write_tokens = :cache_write, reasoning_tokens = :reasoning,
-  nano_usd = :nano_usd, waited_s = :waited_s, first_token_s = :first_token_s, worked_s = :worked_s,
-  retries = :retries, status = :status
-WHERE id = :id AND settled = 0
-"""
-_RELEASE = "DELETE FROM model_calls WHERE id = :id AND settled = 0"
 _SUMS = """
 SELECT {columns}, count(*), sum(CASE WHEN settled = 0 THEN 1 ELSE 0 END),
   sum(CASE WHEN prompt_tokens IS NULL THEN 1 ELSE 0 END), sum(CASE WHEN nano_usd IS NULL THEN 1 ELSE 0 END),
@@ -59,13 +47,6 @@ _SUM_NAMES = (
     "requests", "unsettled", "unknown_usage", "unknown_cost", "prompt_tokens", "completion_tokens",
     "cached_tokens", "cache_write_tokens", "reasoning_tokens", "nano_usd",
 )  # fmt: skip
-
-
-class Scope(NamedTuple):
-    """What a total is kept of: an attempt, a run, a day."""
-
-    kind: str
-    name: str
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -95,7 +76,7 @@ class Total:
     @property
     def cost_usd(self) -> float:
         """What settled calls with a known price cost."""
-        return self.nano_usd / _NANO
+        return self.nano_usd / NANO
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -113,18 +94,43 @@ class Reserve:
     """The most that it will use."""
     nano_usd: int | None
     """The most that it will cost; None: unknown."""
+    holder: str | None = None
+    """The gateway that asks, where it may be given portions for more."""
+
+    def part(self, budget: Budget) -> Amount:
+        """What the call takes of a budget's units at most."""
+        return Amount(
+            0 if budget.requests is None else 1,
+            0 if budget.tokens is None else self.tokens,
+            0 if budget.usd is None else self.nano_usd or 0,
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class Note:
+    """A call is about to be made out of portions; the totals hear of it when it is booked."""
+
+    reserve: Reserve
+    day: str
+    holder: str
 
 
 class Reserved(NamedTuple):
     """The answer to a `Reserve`."""
 
     day: str
+    at: float = 0.0
+    """When, by the database's clock."""
     refusal: str = ""
     """Which budget does not allow it; empty: it is reserved."""
     waits: bool = False
     """Whether it may be allowed once others are settled below their estimates."""
     scope: str = ""
     """Whose budget refuses it: `attempt`, `run` or `day`."""
+    elsewhere: bool = False
+    """Whether other gateways hold some of it, which may come back."""
+    portions: Mapping[Scope, Amount] = MappingProxyType({})
+    """What the gateway may spend from now on without asking, by scope."""
 
 
 class Timing(NamedTuple):
@@ -154,6 +160,8 @@ class Settle:
     """prompt, completion, cached, cache_write and reasoning; the first two are what budgets count."""
     nano_usd: int | None
     timing: Timing = UNTIMED
+    noted: bool = False
+    """Whether it is in no total yet."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -162,9 +170,21 @@ class Release:
 
     reserve: Reserve
     day: str
+    noted: bool = False
 
 
 Operation = Reserve | Settle | Release
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Held:
+    """What a gateway says of itself along with its operations."""
+
+    holder: str
+    joins: bool = False
+    """Whether it is new, or was gone for so long that it begins anew."""
+    portions: Mapping[Scope, Amount] = field(default_factory=dict)
+    """All that it still holds of these scopes, for calls that are under way and for those to come."""
 
 
 @repeatable
@@ -174,14 +194,27 @@ class Spending:
     def __init__(self, db: Database) -> None:
         self._db = db
 
+    @property
+    def limits(self) -> Limits:
+        """How many calls providers get at a time from all gateways together."""
+        from proctor.store.limits import Limits
+
+        return Limits(self._db)
+
     def total(self, scope: Scope) -> Total:
-        """What was spent within a scope so far."""
+        """What was spent within a scope so far; calls that no total has yet count at their estimates."""
         found = self._db.read(_TOTAL, {"scope": scope.kind, "name": scope.name})
-        return _total(found[0]) if found else Total()
+        total = total_in(found[0]) if found else Total()
+        for scopes, tokens, nano_usd in self._db.read(_UNBOOKED, {"like": f'%"{scope.kind}"%'}):
+            if scope in portions.scopes_in(scopes):
+                total.requests += 1
+                total.held_tokens += int(tokens)
+                total.held_nano_usd += int(nano_usd or 0)
+        return total
 
     def today(self) -> Scope:
         """The scope of this day."""
-        return Scope("day", _day(float(self._db.read(_NOW)[0][0])))
+        return Scope("day", day_of(float(self._db.read(_NOW)[0][0])))
 
     def by(self, run_id: str, *columns: str) -> list[dict[str, int | str]]:
         """A run's calls summed by `idx`, `number`, `model` or several of them."""
@@ -196,143 +229,50 @@ class Spending:
         found = self._db.read(_CALLS, {"project": project})
         return {str(model): int(count) for model, count in found}
 
-    def apply(self, operations: Sequence[Operation]) -> list[Reserved | None]:
-        """All of them in one transaction; the answer to each."""
+    def now(self) -> float:
+        """The database's clock."""
+        return float(self._db.read(_NOW)[0][0])
+
+    def apply(self, operations: Sequence[Operation], held: Held | None = None) -> list[Reserved | None]:
+        """All of them in one transaction; the answer to each. LapsedError: what is held is not, any more."""
+        from proctor.store.booking import book
+
+        with self._db.write() as tx:
+            return book(tx, float(tx.execute(_NOW)[0][0]), operations, held)
+
+    def note(self, calls: Sequence[Note], now: float) -> None:
+        """Write down calls that are about to be made out of portions; no total is touched."""
+        from proctor.store.booking import note
+
+        with self._db.write() as tx:
+            note(tx, calls, now)
+
+    def renew(self, holder: str) -> float:
+        """Another lease for a gateway; the database's clock before it."""
         with self._db.write() as tx:
             now = float(tx.execute(_NOW)[0][0])
-            book = _Book(tx, now)
-            book.lock(operations)
-            answers = [book.enter(each) for each in operations]
-            book.write()
-        return answers
+            portions.renew(tx, holder)
+            return now
+
+    def leave(self, holder: str) -> None:
+        """A gateway goes: what it holds returns, and what it did not settle counts at its estimate."""
+        from proctor.store.booking import take_over
+
+        with self._db.write() as tx:
+            take_over(tx, [holder])
+
+    def reap(self) -> list[str]:
+        """Take back what gateways held whose leases have ended; which they were."""
+        from proctor.store.booking import take_over
+
+        with self._db.write() as tx:
+            found = portions.dead(tx)
+            take_over(tx, found)
+            return found
 
 
-class _Book:
-    """The totals that one transaction changes."""
-
-    def __init__(self, tx: Transaction, now: float) -> None:
-        self._tx = tx
-        self._now = now
-        self._day = _day(now)
-        self._totals: dict[Scope, Total] = {}
-
-    def lock(self, operations: Sequence[Operation]) -> None:
-        """Read the totals for writing, in one order: two that wait for each other wait for ever."""
-        runs: dict[Scope, str | None] = {}
-        for each in operations:
-            reserve = each if isinstance(each, Reserve) else each.reserve
-            for scope in self._scopes(each):
-                runs[scope] = None if scope.kind == "day" else reserve.run_id
-        for scope in sorted(runs):
-            place = {"scope": scope.kind, "name": scope.name}
-            found = self._tx.execute(_LOCKED_TOTAL, place)
-            if not found:
-                self._tx.change(_FIRST, {**place, "run": runs[scope]})
-                found = self._tx.execute(_LOCKED_TOTAL, place)
-            self._totals[scope] = _total(found[0])
-
-    def enter(self, operation: Operation) -> Reserved | None:
-        """Carry out one."""
-        if isinstance(operation, Reserve):
-            return self._reserve(operation)
-        if isinstance(operation, Release):
-            if self._tx.change(_RELEASE, {"id": operation.reserve.id}):
-                self._add(operation, requests=-1, held=-1)
-        elif self._tx.change(_SETTLE, {"id": operation.reserve.id, **_columns(operation)}):
-            self._settle(operation)
-        return None
-
-    def write(self) -> None:
-        """Store the totals."""
-        self._tx.many(
-            _SET,
-            [
-                {
-                    "scope": scope.kind,
-                    "name": scope.name,
-                    **{each.name: getattr(total, each.name) for each in fields(total)},
-                }
-                for scope, total in self._totals.items()
-            ],
-        )
-
-    def _scopes(self, operation: Operation) -> tuple[Scope, ...]:
-        if isinstance(operation, Reserve):
-            return (*operation.scopes, Scope("day", self._day))
-        return (*operation.reserve.scopes, Scope("day", operation.day))
-
-    def _reserve(self, wanted: Reserve) -> Reserved:
-        for budget in wanted.budgets:
-            scope = Scope("day", self._day) if budget.scope == DAY else budget.scope
-            refusal, waits = _refusal(budget, self._totals[scope], wanted)
-            if refusal:
-                return Reserved(self._day, refusal, waits, budget.scope.kind)
-        self._tx.change(
-            _RESERVE,
-            {
-                "id": wanted.id,
-                "run": wanted.run_id,
-                "idx": wanted.trial,
-                "number": wanted.attempt,
-                "at": self._now,
-                "model": wanted.model,
-                "tokens": wanted.tokens,
-                "nano_usd": wanted.nano_usd,
-            },
-        )
-        self._add(wanted, requests=1, held=1)
-        return Reserved(self._day)
-
-    def _settle(self, operation: Settle) -> None:
-        if operation.tokens is None:
-            return
-        self._add(operation, requests=0, held=-1)
-        for scope in self._scopes(operation):
-            total = self._totals[scope]
-            total.tokens += operation.tokens["prompt"] + operation.tokens["completion"]
-            total.nano_usd += operation.nano_usd or 0
-
-    def _add(self, operation: Operation, *, requests: int, held: int) -> None:
-        reserve = operation if isinstance(operation, Reserve) else operation.reserve
-        for scope in self._scopes(operation):
-            total = self._totals[scope]
-            total.requests += requests
-            total.held_tokens += held * reserve.tokens
-            total.held_nano_usd += held * (reserve.nano_usd or 0)
-
-
-def _refusal(budget: Budget, total: Total, wanted: Reserve) -> tuple[str, bool]:
-    """Why a budget does not allow a call, and whether that may change when others are settled."""
-    what = f"the {budget.scope.kind}'s budget of"
-    if budget.requests is not None and total.requests + 1 > budget.requests:
-        return f"{what} {budget.requests:,} requests is spent", False
-    if budget.tokens is not None:
-        left = budget.tokens - total.tokens
-        if wanted.tokens > left - total.held_tokens:
-            return (
-                f"{what} {budget.tokens:,} tokens does not allow another call: {max(0, left):,} are left, "
-                f"and it may need {wanted.tokens:,}"
-            ), wanted.tokens <= left
-    if budget.usd is not None:
-        if wanted.nano_usd is None:
-            return f"{what} ${budget.usd:g} cannot be kept: the price of '{wanted.model}' is unknown", False
-        nano_left = round(budget.usd * _NANO) - total.nano_usd
-        if wanted.nano_usd > nano_left - total.held_nano_usd:
-            return (
-                f"{what} ${budget.usd:g} does not allow another call: ${max(0, nano_left) / _NANO:.4f} is "
-                f"left, and it may cost ${wanted.nano_usd / _NANO:.4f}"
-            ), wanted.nano_usd <= nano_left
-    return "", False
-
-
-def _columns(settle: Settle) -> dict[str, float | None]:
-    tokens = settle.tokens
-    names = ("prompt", "completion", "cached", "cache_write", "reasoning")
-    used = {name: None if tokens is None else tokens[name] for name in names}
-    return {**used, "nano_usd": settle.nano_usd, **settle.timing._asdict()}
-
-
-def _total(row: Sequence[int]) -> Total:
+def total_in(row: Sequence[int]) -> Total:
+    """A total from its row."""
     return Total(
         requests=int(row[0]),
         tokens=int(row[1]),
@@ -342,5 +282,6 @@ def _total(row: Sequence[int]) -> Total:
     )
 
 
-def _day(now: float) -> str:
+def day_of(now: float) -> str:
+    """The day of a moment, in UTC."""
     return time.strftime("%Y-%m-%d", time.gmtime(now))

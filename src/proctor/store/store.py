@@ -26,6 +26,7 @@ from proctor.store.spending import Spending
 
 if TYPE_CHECKING:
     from proctor.store.service.service import Service
+    from proctor.store.shared_layers import SharedLayers
     from proctor.store.views.views import Views
 
 _STATUS_EVENTS = {
@@ -60,6 +61,13 @@ class Store(TrialLife):
     def spending(self) -> Spending:
         """What calls of models cost, and the budgets' books."""
         return Spending(self._db)
+
+    @property
+    def shared_layers(self) -> SharedLayers:
+        """Layers that one machine built and others may take."""
+        from proctor.store.shared_layers import SharedLayers
+
+        return SharedLayers(self._db)
 
     @property
     def service(self) -> Service:

@@ -222,6 +222,73 @@ workers = Table(
     sqlite_strict=True,
 )
 
+gateways = Table(
+    "gateways",
+    metadata,
+    Column("id", Text, primary_key=True),
+    Column("expires_at", Real, nullable=False),
+    sqlite_strict=True,
+)
+
+
+def _of_gateway() -> Column[str]:
+    return Column("holder", Text, ForeignKey("gateways.id", ondelete="CASCADE"), nullable=False)
+
+
+portions = Table(
+    "portions",
+    metadata,
+    Column("scope", Text, nullable=False),
+    Column("name", Text, nullable=False),
+    _of_gateway(),
+    Column("requests", BigId, nullable=False),
+    Column("tokens", BigId, nullable=False),
+    Column("nano_usd", BigId, nullable=False),
+    PrimaryKeyConstraint("scope", "name", "holder"),
+    Index("portions_of_holder", "holder"),
+    sqlite_strict=True,
+)
+
+limits = Table(
+    "limits",
+    metadata,
+    Column("provider", Text, nullable=False),
+    Column("model", Text, nullable=False),
+    Column("size", Real, nullable=False),
+    Column("slow_start", Integer, nullable=False),
+    Column("epoch", Integer, nullable=False),
+    Column("closed_until", Real, nullable=False),
+    PrimaryKeyConstraint("provider", "model"),
+    sqlite_strict=True,
+)
+
+limit_shares = Table(
+    "limit_shares",
+    metadata,
+    Column("provider", Text, nullable=False),
+    Column("model", Text, nullable=False),
+    _of_gateway(),
+    Column("share", Integer, nullable=False),
+    Column("wanted", Text, nullable=False),
+    Column("served_at", Real, nullable=False),
+    PrimaryKeyConstraint("provider", "model", "holder"),
+    Index("limit_shares_of_holder", "holder"),
+    sqlite_strict=True,
+)
+
+shared_layers = Table(
+    "shared_layers",
+    metadata,
+    Column("key", Text, nullable=False),
+    Column("platform", Text, nullable=False),
+    Column("content", Text, nullable=False),
+    Column("digest", Text, nullable=False),
+    Column("size_bytes", BigId, nullable=False),
+    Column("used_at", Real, nullable=False),
+    PrimaryKeyConstraint("key", "platform"),
+    sqlite_strict=True,
+)
+
 model_calls = Table(
     "model_calls",
     metadata,
@@ -245,8 +312,16 @@ model_calls = Table(
     Column("worked_s", Real),
     Column("retries", Integer),
     Column("status", Integer),
+    Column("holder", Text, ForeignKey("gateways.id")),
+    Column("scopes", Text),
     Index("model_calls_of_run", "run_id", "idx", "number"),
     sqlite_strict=True,
+)
+Index(
+    "model_calls_open",
+    model_calls.c.holder,
+    sqlite_where=text("holder IS NOT NULL"),
+    postgresql_where=text("holder IS NOT NULL"),
 )
 
 spending = Table(

@@ -26,6 +26,7 @@ from proctor.sandbox.image.definition import Definition
 from proctor.sandbox.image.images import BuildProgress
 from proctor.sandbox.image.recipe import Copy, Group, MakeFolder, Recipe, Run, plan
 from proctor.sandbox.image.references import HOST, Settings
+from proctor.sandbox.image.sharing import Chain
 from proctor.sandbox.image.stages import Origin, stages_of
 
 if TYPE_CHECKING:
@@ -139,6 +140,7 @@ class Build:
         """The names of the layers over the base, lowest first; those without content are left out."""
         names: list[str] = []
         below, key = list(base.layers), base.key
+        chain = Chain(self._store, self._images.exchange, base.key, pure=not base.host)
         for group in recipe.groups:
             self._progress.at = f"{self._where}:{(group.run or group.steps[0]).line}"
             with contextlib.ExitStack() as kept:
@@ -151,7 +153,9 @@ class Build:
                 ) -> None:
                     await self._make(group, material, root, base, target)
 
-                layer = await self._store.obtain(key, make)
+                if any(each.mount.kind == "cache" for each in material.mounts):
+                    chain.stop()
+                layer = await chain.obtain(key, make)
             if _has_content(layer):
                 below.append(layer)
                 names.append(key)

@@ -78,6 +78,7 @@ class LayeredImages(Images):
         self.options = options or RootOptions()
         self.access: Access | None = None
         """How registries are asked; None: as the settings say."""
+        self.exchange = self.options.exchange
         self._pulling: dict[str, asyncio.Lock] = {}
         self._refused: dict[str, tuple[float, ImageError | None]] = {}
 

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 from proctor.server.reading.reading import Reading
-from proctor.store.spending import Scope
+from proctor.store.portions import Scope
 from proctor.store.store import Store
 
 _SUMS = ("requests", "unknown_cost", "unknown_usage", "unsettled", "prompt_tokens", "completion_tokens")

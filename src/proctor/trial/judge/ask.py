@@ -20,7 +20,8 @@ if TYPE_CHECKING:
     from proctor.gateway.app import Gateway
     from proctor.gateway.meter import Call
     from proctor.gateway.tokens import Access
-    from proctor.store.spending import Budget, Scope
+    from proctor.store.portions import Scope
+    from proctor.store.spending import Budget
 
 APIS = ("chat", "messages")
 """What a judge speaks; the first that its model's provider has is used."""

@@ -96,7 +96,8 @@ def _head(
 
 
 def _seat(models: ModelGateway, spec: JudgeSpec, trial: PlannedTrial, lease: Lease) -> Seat:
-    from proctor.store.spending import DAY, Budget, Scope
+    from proctor.store.portions import Scope
+    from proctor.store.spending import DAY, Budget
 
     purse = Scope("judge", f"{lease.run_id}/{trial.body}")
     amounts: dict[str, Any] = {unit: getattr(spec, f"budget_{unit}") for unit in _UNITS}
