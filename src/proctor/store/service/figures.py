@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from proctor.store.database import Database
+from proctor.store.service.demand import Demand, read_demand
 
 _NANO = 1_000_000_000
 _SEEN = (
@@ -56,6 +57,7 @@ class Figures:
     requests: int
     tokens: int
     cost_usd: float
+    demand: Demand
 
 
 class Monitor:
@@ -84,7 +86,12 @@ class Monitor:
             requests=int(requests),
             tokens=int(tokens),
             cost_usd=int(nano_usd) / _NANO,
+            demand=read_demand(self._db, project),
         )
+
+    def demand(self, project: str | None = None) -> Demand:
+        """How much could run now, of one project or of all."""
+        return read_demand(self._db, project)
 
     def answers(self) -> bool:
         """Whether the store can be read."""

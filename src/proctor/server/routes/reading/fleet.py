@@ -13,6 +13,7 @@ from proctor.server.auth.caller import Reader, Shared
 from proctor.server.listing import listed
 from proctor.server.route import Route, answer
 from proctor.settings import Settings
+from proctor.store.service.demand import as_data
 from proctor.store.store import Store
 
 router = APIRouter(prefix="/api", tags=["work"], route_class=Route)
@@ -23,13 +24,22 @@ By = Literal["day", "model", "agent", "run", "task"]
 
 
 @router.get("/queue", summary="Runs with trials that wait")
-async def show_queue(caller: Reader, shared: Shared) -> Response:
-    """In the order in which they are taken, each with the reason why its trials wait."""
+async def show_queue(
+    caller: Reader,
+    shared: Shared,
+    slots: Annotated[int, Query(ge=1, le=1024, description="Trials at a time of one worker.")] = 1,
+) -> Response:
+    """In the order in which they are taken, each with the reason why its trials wait.
+
+    `demand` is for autoscalers: trials that run or could run now, by what they need, and how many workers
+    with so many `slots` each would execute all of them at once.
+    """
 
     def read(store: Store) -> dict[str, Any]:
         found = store.views.fleet.queue(caller.project, MOST)
         items = [_waiting(each, place) for place, each in enumerate(found, 1)]
-        return listed(items, total=sum(each["pending"] for each in items))
+        demand = as_data(store.service.monitor.demand(caller.project), slots)
+        return listed(items, total=sum(each["pending"] for each in items), demand=demand)
 
     return answer(await shared.store(read))
 
