@@ -65,6 +65,7 @@ COMPONENTS: dict[str, Callable[[], bool]] = {
     "postgres": _postgres,
     "pyarrow": lambda: importlib.util.find_spec("pyarrow") is not None,
     "pyinstrument": lambda: importlib.util.find_spec("pyinstrument") is not None,
+    "rabbitmq": lambda: bool(shutil.which("rabbitmq-server")),
     "redis": lambda: bool(shutil.which("redis-server")),
     "registries": _registries,
     "root": lambda: os.geteuid() == 0,

@@ -106,6 +106,7 @@ resource "aws_s3_bucket_logging" "blobs" {
   bucket        = aws_s3_bucket.blobs.id
   target_bucket = aws_s3_bucket.logs.id
   target_prefix = "blobs/"
+  depends_on    = [aws_s3_bucket_policy.of]
 }
 
 data "aws_iam_policy_document" "bucket" {
@@ -118,7 +119,7 @@ data "aws_iam_policy_document" "bucket" {
     resources = ["arn:aws:s3:::${each.value}", "arn:aws:s3:::${each.value}/*"]
 
     principals {
-      type        = "*"
+      type        = "AWS"
       identifiers = ["*"]
     }
 
@@ -154,7 +155,7 @@ resource "aws_s3_bucket_policy" "of" {
   for_each   = local.buckets
   bucket     = each.value
   policy     = data.aws_iam_policy_document.bucket[each.key].json
-  depends_on = [aws_s3_bucket_public_access_block.of]
+  depends_on = [aws_s3_bucket_public_access_block.of, aws_s3_object.install]
 }
 
 locals {

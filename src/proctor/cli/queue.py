@@ -96,11 +96,12 @@ def _print(found: Mapping[str, Any]) -> None:
     )
     if found["classes"]:
         print_table(
-            ("kind", "back end", "running", "waiting", "later", "oldest", "memory"),
+            ("kind", "back end", "labels", "running", "waiting", "later", "oldest", "memory"),
             [
                 (
                     each["kind"],
                     each["backend"],
+                    each["labels"] or "–",
                     str(each["running"]),
                     str(each["waiting"]),
                     str(each["delayed"]),
@@ -109,5 +110,5 @@ def _print(found: Mapping[str, Any]) -> None:
                 )
                 for each in found["classes"]
             ],
-            right=(2, 3, 4, 5, 6),
+            right=(3, 4, 5, 6, 7),
         )

@@ -74,10 +74,11 @@ def _of_demand(demand: Demand) -> Iterator[str]:
     yield from _metric("proctor_demand_oldest_seconds", "gauge", meaning, demand.oldest_s)
     for field, meaning in _OF_CLASS.items():
         name = f"proctor_class_{field.removesuffix('_s')}{'_seconds' if field.endswith('_s') else ''}"
-        yield f"# HELP {name} {meaning}, by kind of run and sandbox back end."
+        yield f"# HELP {name} {meaning}, by kind of run, back end and labels."
         yield f"# TYPE {name} gauge"
         for each in demand.needs:
             labels = f'kind="{_escaped(each.kind)}",backend="{_escaped(each.backend)}"'
+            labels += f',labels="{_escaped(each.labels)}"'
             yield f"{name}{{{labels}}} {getattr(each, field):g}"
 
 

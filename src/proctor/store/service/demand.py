@@ -16,6 +16,8 @@ from proctor.store.database import Database
 
 ANY = "any"
 """The back end of trials that name none."""
+_CLASS = "t.kind, t.backend, ''"
+"""What makes trials a class: kind of run, back end, labels of workers that they ask for (none so far)."""
 _RUNS = """
 SELECT r.id, r.status, COALESCE(s.project, 'default'), COALESCE(s.queued_at, r.created_at),
   (SELECT count(*) FROM coordinators c WHERE c.run_id = r.id AND c.expires_at > {now}), p.max_runs, {now}
@@ -25,19 +27,19 @@ WHERE r.status IN ('pending', 'running', 'interrupted') AND (COALESCE(s.wanted, 
   AND (CAST(:project AS text) IS NULL OR COALESCE(s.project, 'default') = CAST(:project AS text))
 ORDER BY COALESCE(s.priority, 0) DESC, COALESCE(s.queued_at, r.created_at), r.id
 """
-_PENDING = """
-SELECT t.run_id, t.kind, t.backend, count(*), sum(CASE WHEN t.ready_at > {now} THEN 1 ELSE 0 END),
+_PENDING = f"""
+SELECT t.run_id, {_CLASS}, count(*), sum(CASE WHEN t.ready_at > {{now}} THEN 1 ELSE 0 END),
   min(t.ready_at), max(t.memory_mb)
 FROM trials t JOIN runs r ON r.id = t.run_id
 WHERE t.state = 'pending' AND r.status IN ('pending', 'running', 'interrupted')
-GROUP BY t.run_id, t.kind, t.backend
+GROUP BY 1, 2, 3, 4
 """
-_HELD = """
-SELECT t.kind, t.backend, count(*), max(t.memory_mb)
+_HELD = f"""
+SELECT {_CLASS}, count(*), max(t.memory_mb)
 FROM trials t LEFT JOIN run_service s ON s.run_id = t.run_id
 WHERE t.expires_at IS NOT NULL
   AND (CAST(:project AS text) IS NULL OR COALESCE(s.project, 'default') = CAST(:project AS text))
-GROUP BY t.kind, t.backend
+GROUP BY 1, 2, 3
 """
 
 
@@ -47,6 +49,8 @@ class Need:
 
     kind: str
     backend: str
+    labels: str = ""
+    """Labels that a worker has to have, separated by commas."""
     waiting: int = 0
     """Could run now, if a worker were free."""
     delayed: int = 0
@@ -107,32 +111,32 @@ def read_demand(db: Database, project: str | None = None) -> Demand:
     """Of one project or of all. Runs that nobody has started are no demand."""
     runs = list(_may_run(db.read(_RUNS, {"project": project})))
     found = {run_id: (since, now, allowed) for run_id, since, now, allowed in runs}
-    needs: dict[tuple[str, str], Need] = {}
-    for run_id, kind, backend, number, later, ready_at, memory_mb in db.read(_PENDING):
+    needs: dict[tuple[str, str, str], Need] = {}
+    for run_id, *key, number, later, ready_at, memory_mb in db.read(_PENDING):
         if run_id not in found:
             continue
         since, now, allowed = found[run_id]
         ready = int(number) - int(later) if allowed else 0
         waited_s = max(0.0, now - max(float(ready_at), since)) if ready else 0.0
-        need = _need(needs, kind, backend)
-        needs[kind, backend] = replace(
+        need = _need(needs, *key)
+        needs[need.kind, need.backend, need.labels] = replace(
             need,
             waiting=need.waiting + ready,
             delayed=need.delayed + int(number) - ready,
             oldest_s=max(need.oldest_s, waited_s),
             memory_mb=max(need.memory_mb, int(memory_mb)),
         )
-    for kind, backend, number, memory_mb in db.read(_HELD, {"project": project}):
-        need = _need(needs, kind, backend)
-        needs[kind, backend] = replace(
+    for *key, number, memory_mb in db.read(_HELD, {"project": project}):
+        need = _need(needs, *key)
+        needs[need.kind, need.backend, need.labels] = replace(
             need, running=int(number), memory_mb=max(need.memory_mb, int(memory_mb))
         )
     return Demand(tuple(needs[key] for key in sorted(needs)))
 
 
-def _need(needs: dict[tuple[str, str], Need], kind: str, backend: str) -> Need:
-    """A class so far. Whatever else trials may need belongs into `Need` and into both queries."""
-    return needs.get((kind, backend)) or Need(kind, backend or ANY)
+def _need(needs: dict[tuple[str, str, str], Need], kind: str, backend: str, labels: str) -> Need:
+    """What is known of a class so far."""
+    return needs.get((kind, backend or ANY, labels)) or Need(kind, backend or ANY, labels)
 
 
 def _may_run(rows: Iterable[Sequence[Any]]) -> Iterator[tuple[str, float, float, bool]]:
