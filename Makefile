@@ -7,9 +7,13 @@ PY := .venv/bin/python
 SYSTEM_RUN := git iproute2 python3 python3-pytest slirp4netns sqlite3
 SYSTEM_TEST := $(SYSTEM_RUN) aardvark-dns chromium docker-registry hyperfine iptables mmdebstrap netavark podman podman-compose postgresql rabbitmq-server redis-server runc tmux uidmap valgrind
 SYSTEM_BENCH := $(SYSTEM_TEST) bubblewrap
+SYSTEM_CLUSTER := $(SYSTEM_RUN) postgresql rabbitmq-server redis-server
 JOBS ?= 3
+BROKER ?= redis
+WORKERS ?= 2
+CONTAINERS ?= podman
 
-.PHONY: help setup ui demo test coverage check bench bench-stats perf-baseline soak docs clean doctor lock keeper keeper-check
+.PHONY: help setup ui demo test coverage check bench bench-stats perf-baseline soak docs clean doctor lock keeper keeper-check wheel image sbom check-deploy cluster cluster-demo
 
 help: ## list what can be made
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## (.*)/  make \1\t\2/' | expand -t 16
@@ -24,6 +28,16 @@ ui: ## build the web page; `make setup` does so too when ui/ has changed
 
 demo: setup ## a sweep, a comparison, rollouts and their reports, in under a minute
 	@scripts/demo.sh
+
+cluster: ## a cluster on this machine: PostgreSQL, BROKER=redis, an S3 endpoint, a server, WORKERS=2; Ctrl-C ends it
+	@scripts/setup.sh dev $(SYSTEM_CLUSTER)
+	@$(PY) scripts/ui.py || true
+	@$(PY) scripts/cluster.py --broker $(BROKER) --workers $(WORKERS)
+
+cluster-demo: ## the same, with a spec that runs on it and its page
+	@scripts/setup.sh dev $(SYSTEM_CLUSTER)
+	@$(PY) scripts/ui.py || true
+	@$(PY) scripts/cluster.py --broker $(BROKER) --workers $(WORKERS) --demo
 
 test: ## install what the tests need, and run them; COVERAGE=1 holds the coverage bars too
 	@scripts/setup.sh dev $(SYSTEM_TEST)
@@ -42,6 +56,23 @@ check: ## lint, types and import layers
 	@.venv/bin/mypy
 	@.venv/bin/lint-imports --no-cache
 	@$(PY) scripts/ui.py check
+
+check-deploy: ## Terraform, policies of what is deployed, workflows, compose; needs terraform
+	@scripts/setup.sh dev
+	@scripts/check_deploy.sh
+
+wheel: ## the wheel with the web page, in dist/
+	@scripts/setup.sh dev
+	@$(PY) scripts/ui.py
+	@rm -f dist/*.whl
+	@.venv/bin/uv build -q --wheel --no-build-isolation
+
+image: wheel ## images of server and worker, by CONTAINERS=podman
+	@for target in server worker; do \
+	  $(CONTAINERS) build --format docker -f deploy/images/Containerfile --target $$target -t localhost/proctor-$$target:latest $(BUILD_ARGS) . || exit 1; done
+
+sbom: ## what is in the images' Python, as CycloneDX, in dist/
+	@scripts/check_deploy.sh sbom
 
 bench: ## Proctor's own benchmarks, side by side with peers
 	@scripts/setup.sh bench $(SYSTEM_BENCH)

@@ -9,6 +9,10 @@ compile() {
 compile pyproject.toml -o requirements/run.lock
 compile pyproject.toml --group dev -c requirements/run.lock -o requirements/dev.lock
 compile pyproject.toml --group dev --group bench -c requirements/dev.lock -o requirements/bench.lock
+# What the images hold.
+compile pyproject.toml --extra postgres --extra celery --extra s3 --extra otel -c requirements/dev.lock -o requirements/image.lock
+# What checks the deployment; in a Python of its own, because it wants other versions of ours.
+printf 'check-jsonschema\ncheckov\ncyclonedx-bom\n' | compile - -o requirements/deploy.lock
 printf 'uv==%s\nhatchling\neditables\n' "$("$uv" --version | cut -d' ' -f2)" | compile - -o requirements/bootstrap.lock
 # For a Python of its own, beside Proctor's.
 printf 'harbor==%s\n' "$(sed -n 's/^VERSION = "\(.*\)"/\1/p' src/proctor/sandbox/harbor/place.py)" |

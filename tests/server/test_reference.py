@@ -77,7 +77,7 @@ def test_health_and_metrics_answer(one_server):
     for name in (
         *("proctor_queue_depth", "proctor_queue_age_seconds", "proctor_trials_running", "proctor_workers"),
         *("proctor_model_tokens_total", "proctor_model_cost_usd_total", "proctor_engine_up"),
-        "proctor_http_request_seconds_count",
+        *("proctor_http_request_seconds_count", "proctor_demand_trials", "proctor_demand_oldest_seconds"),
     ):
         assert re.search(rf"^{name} \S+$", text, re.MULTILINE), name
     assert 'proctor_http_requests_total{method="GET",route="/livez",status="200"}' in text

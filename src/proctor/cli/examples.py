@@ -45,6 +45,7 @@ EXAMPLES = {
     ),
     "login": ("proctor login https://bench.example", "proctor login"),
     "logout": ("proctor logout",),
+    "queue": ("proctor queue", "proctor queue --slots 8 --json", "proctor queue --slots 8 --every 30"),
     "load": ("proctor load --users 25 --runs 10", "proctor load --oracle 750 --host-root --json"),
     "view": ("proctor view", "proctor view latest"),
     "agents": ("proctor agents", "proctor agents --json", "proctor agents install claude-code"),

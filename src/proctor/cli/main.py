@@ -65,6 +65,7 @@ GROUPS = {
         "serve": "Serve the API and the web page, and execute submitted runs.",
         "login": "Use a server: commands then work on its runs.",
         "logout": "Forget the server and use this machine's store again.",
+        "queue": "Show how much work waits, and how many workers it needs.",
         "load": "Put a server under load, and report rates and losses.",
         "view": "Show the results of this store in a browser, read-only.",
     },

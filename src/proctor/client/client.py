@@ -103,6 +103,11 @@ class Client:
         found: dict[str, Any] = self.connection.send("POST", f"{_run(ref)}/{verb}", body)
         return found
 
+    def demand(self, slots: int) -> dict[str, Any]:
+        """How much could run now, for workers of so many slots."""
+        found: dict[str, Any] = self.connection.get("/api/queue", slots=slots)["demand"]
+        return found
+
     def planned(self, ref: str) -> Iterator[PlannedTrial]:
         """Every trial of a run, in the order of the plan."""
         for found in self.pages(f"{_run(ref)}/planned", PAGE):

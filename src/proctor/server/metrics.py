@@ -4,9 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 
+from proctor.store.service.demand import Demand
 from proctor.store.service.figures import Figures
 
 MEDIA_TYPE = "text/plain; version=0.0.4; charset=utf-8"
+_OF_CLASS = {
+    "waiting": "Trials that could run now",
+    "delayed": "Trials that wait for their next try or for their project's quota",
+    "running": "Trials under way",
+    "oldest_s": "How long the first that could run has waited",
+}
 _BUCKETS_S = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0)
 
 
@@ -45,6 +52,9 @@ def _of_store(found: Figures) -> Iterator[str]:
     yield from _metric("proctor_trials_running", "gauge", "Trials under way.", found.running_trials)
     yield from _metric("proctor_trials_waiting", "gauge", "Trials of open runs to do.", found.waiting_trials)
     yield from _metric("proctor_workers", "gauge", "Workers that live, or hold trials.", found.workers)
+    meaning = "Trials that live workers execute at a time."
+    yield from _metric("proctor_worker_slots", "gauge", meaning, found.slots)
+    yield from _of_demand(found.demand)
     yield from _labelled("proctor_runs", "gauge", "Runs by status.", "status", found.runs)
     yield from _labelled(
         "proctor_outcomes_total", "counter", "Results by outcome.", "outcome", found.outcomes
@@ -56,6 +66,22 @@ def _of_store(found: Figures) -> Iterator[str]:
     yield from _metric("proctor_model_requests_total", "counter", "Calls of models.", found.requests)
     yield from _metric("proctor_model_tokens_total", "counter", "Tokens of models.", found.tokens)
     yield from _metric("proctor_model_cost_usd_total", "counter", "Known cost of models.", found.cost_usd)
+
+
+def _of_demand(demand: Demand) -> Iterator[str]:
+    """What an autoscaler reads: the first two are there also when nothing waits."""
+    meaning = "Trials that run, and that could run if there were workers enough."
+    yield from _metric("proctor_demand_trials", "gauge", meaning, demand.trials)
+    meaning = "How long the first trial that could run has waited."
+    yield from _metric("proctor_demand_oldest_seconds", "gauge", meaning, demand.oldest_s)
+    for field, meaning in _OF_CLASS.items():
+        name = f"proctor_class_{field.removesuffix('_s')}{'_seconds' if field.endswith('_s') else ''}"
+        yield f"# HELP {name} {meaning}, by kind of run, back end and labels."
+        yield f"# TYPE {name} gauge"
+        for each in demand.needs:
+            labels = f'kind="{_escaped(each.kind)}",backend="{_escaped(each.backend)}"'
+            labels += f',labels="{_escaped(each.labels)}"'
+            yield f"{name}{{{labels}}} {getattr(each, field):g}"
 
 
 def _of_requests(requests: Requests) -> Iterator[str]:

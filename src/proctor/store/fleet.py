@@ -5,7 +5,7 @@ A worker says with every heartbeat that it is there; one that has not for a whil
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 from msgspec import Struct
@@ -34,9 +34,10 @@ _COLUMNS = (
 )
 _LIVE = f"SELECT {_COLUMNS} FROM workers WHERE seen_at >= {{now}} - :seen_s ORDER BY host, name"
 _ALIVE = "SELECT count(*) FROM workers WHERE seen_at >= {now} - :seen_s"
-_NEEDS = """
-SELECT t.kind, t.backend, t.memory_mb, t.cpus, t.labels, count(*) FROM trials t
-WHERE t.run_id = :run AND t.state = 'pending' GROUP BY t.kind, t.backend, t.memory_mb, t.cpus, t.labels
+_CLASS = "t.run_id, t.kind, t.backend, t.memory_mb, t.cpus, t.labels"
+_NEEDS = f"""
+SELECT {_CLASS}, count(*) FROM trials t
+WHERE t.run_id IN ({{runs}}) AND t.state = 'pending' GROUP BY {_CLASS} ORDER BY {_CLASS}
 """
 
 
@@ -147,15 +148,20 @@ class Fleet:
         """How many those are."""
         return int(self._db.read(_ALIVE, {"seen_s": SEEN_S})[0][0])
 
-    def needs(self, run_id: str) -> list[Need]:
-        """What the pending trials of a run need."""
-        found = self._db.read(_NEEDS, {"run": run_id})
-        return [Need(row[0], row[1], row[2], row[3], _split(row[4]), row[5]) for row in found]
-
     def unmet(self, run_id: str) -> list[Need]:
-        """Of these, what no live worker can give: such trials would wait for ever."""
-        workers = [each for each in self.live() if each.run in {"", run_id} and not each.draining]
-        return [need for need in self.needs(run_id) if not any(need.met_by(each.offers) for each in workers)]
+        """What the pending trials of a run need and no live worker can give: they would wait for ever."""
+        return self.unmet_by_run([run_id]).get(run_id, [])
+
+    def unmet_by_run(self, run_ids: Sequence[str]) -> dict[str, list[Need]]:
+        """The same of several runs, of those that have such trials."""
+        workers = [each for each in self.live() if not each.draining]
+        sql, params = queries.listed(_NEEDS, runs=run_ids)
+        found: dict[str, list[Need]] = {}
+        for run_id, kind, backend, memory_mb, cpus, labels, trials in self._db.read(sql, params):
+            need = Need(kind, backend, memory_mb, cpus, _split(labels), trials)
+            if not any(each.run in {"", run_id} and need.met_by(each.offers) for each in workers):
+                found.setdefault(run_id, []).append(need)
+        return found
 
     def demand(self, run_id: str | None = None) -> dict[str, int]:
         """How many trials of a running run, or of all, can be taken now, by the sandbox that they name."""

@@ -164,6 +164,7 @@ def test_a_log_that_grows_is_followed_to_its_end(reading):
     waiting = reading.get("/api/queue")["items"][0]
     assert (waiting["run"], waiting["pending"], waiting["running"]) == (LIVE, 1, 1)
     assert "proctor resume" in waiting["reason"]
+    assert reading.get("/api/queue?slots=2")["demand"]["wanted_workers"] == 1
     with reading.ours.stream("GET", f"{base}/logs/agent.txt/follow") as answer:
         lines = answer.iter_lines()
         assert next(line for line in lines if line) == 'data: {"text":"head\\ntail\\n"}'

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 
 from proctor.store.database import Database
 from proctor.store.fleet import Fleet
+from proctor.store.service.demand import Demand, read_demand
 
 _NANO = 1_000_000_000
 _SEEN = (
@@ -52,11 +53,14 @@ class Figures:
     running_trials: int
     waiting_trials: int
     workers: int
+    slots: int
+    """How many trials live workers that take any more execute at a time."""
     attempts: int
     attempt_s: float
     requests: int
     tokens: int
     cost_usd: float
+    demand: Demand
 
 
 class Monitor:
@@ -72,6 +76,7 @@ class Monitor:
         queued, age_s = self._db.read(_QUEUE, seen)[0]
         attempts, attempt_s = self._db.read(_TIMES, seen)[0]
         requests, tokens, nano_usd = self._db.read(_SPENT, seen)[0]
+        live = Fleet(self._db).live()
         return Figures(
             runs={str(row[0]): int(row[1]) for row in self._db.read(_RUNS, seen)},
             outcomes={str(row[0]): int(row[1]) for row in self._db.read(_OUTCOMES, seen)},
@@ -79,13 +84,19 @@ class Monitor:
             queue_age_s=float(age_s),
             running_trials=int(running),
             waiting_trials=max(0, int(self._db.read(_OPEN, seen)[0][0]) - int(running)),
-            workers=max(int(workers), Fleet(self._db).alive()),
+            workers=max(int(workers), len(live)),
+            slots=sum(each.parallel for each in live if not each.draining),
             attempts=int(attempts),
             attempt_s=float(attempt_s),
             requests=int(requests),
             tokens=int(tokens),
             cost_usd=int(nano_usd) / _NANO,
+            demand=read_demand(self._db, project),
         )
+
+    def demand(self, project: str | None = None) -> Demand:
+        """How much could run now, of one project or of all."""
+        return read_demand(self._db, project)
 
     def answers(self) -> bool:
         """Whether the store can be read."""

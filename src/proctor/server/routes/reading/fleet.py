@@ -14,6 +14,7 @@ from proctor.server.listing import listed
 from proctor.server.route import Route, answer
 from proctor.settings import Settings
 from proctor.store.fleet import WorkerInfo, nobody_can
+from proctor.store.service.demand import as_data
 from proctor.store.store import Store
 
 router = APIRouter(prefix="/api", tags=["work"], route_class=Route)
@@ -24,16 +25,26 @@ By = Literal["day", "model", "agent", "run", "task"]
 
 
 @router.get("/queue", summary="Runs with trials that wait")
-async def show_queue(caller: Reader, shared: Shared) -> Response:
-    """In the order in which they are taken, each with the reason why its trials wait."""
+async def show_queue(
+    caller: Reader,
+    shared: Shared,
+    slots: Annotated[int, Query(ge=1, le=1024, description="Trials at a time of one worker.")] = 1,
+) -> Response:
+    """In the order in which they are taken, each with the reason why its trials wait.
+
+    `demand` is for autoscalers: trials that run or could run now, by what they need, and how many workers
+    with so many `slots` each would execute all of them at once.
+    """
 
     def read(store: Store) -> dict[str, Any]:
         found = store.views.fleet.queue(caller.project, MOST)
         items = [_waiting(each, place) for place, each in enumerate(found, 1)]
-        for item in items:
-            if shared.settings.broker and item["status"] == "running":
-                item["reason"] = nobody_can(store.fleet.unmet(item["run"])) or item["reason"]
-        return listed(items, total=sum(each["pending"] for each in items))
+        if shared.settings.broker:
+            running = [each["run"] for each in items if each["status"] == "running"]
+            unmet = store.fleet.unmet_by_run(running)
+            items = [{**each, "reason": nobody_can(unmet.get(each["run"], ())) or each["reason"]} for each in items]
+        demand = as_data(store.service.monitor.demand(caller.project), slots)
+        return listed(items, total=sum(each["pending"] for each in items), demand=demand)
 
     return answer(await shared.store(read))
 
