@@ -36,6 +36,7 @@ PAGES = (
     "/history?series=nightly",
     f"/leaderboard?run={COMPARISON}",
     "/certificates",
+    "/timings",
     "/experiments",
     f"/pair?a={TALK}/0&b={TALK}/2",
     "/costs",

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 import signal
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
 from tests.browser.store import NIGHTS
@@ -61,6 +61,49 @@ def test_a_page_says_since_when_it_is_not_live_and_comes_back_by_itself(browser:
     finally:
         context.close()
         finish(first)
+
+
+@pytest.mark.needs("bubblewrap")
+def test_a_page_shows_the_end_of_a_run_whose_server_was_killed_in_the_middle(
+    browser: Browser, tmp_path: Path
+):
+    from tests.server import tasks
+    from tests.server.conftest import eventually
+
+    quick = {"PROCTOR_LEASE_S": "2", "PROCTOR_SERVE_PARALLEL": "1"}
+    first = begin(tmp_path, env=quick)
+    context = browser.new_context(base_url=first.address)
+    context.set_default_timeout(15_000)
+    try:
+        entry = {"path": {"upload": tasks.upload(first.client, seconds=1)["id"]}, "rollouts": 4}
+        spec = {"name": "cut", "tasks": [{**entry, "agent": "oracle"}], "sandbox": {"host_root": True}}
+        run = first.client.post("/api/runs", json={"spec": spec}, headers=OURS).json()["id"]
+        tab = context.new_page()
+        loads: list[str] = []
+        tab.on("load", lambda: loads.append("load"))
+        tab.goto(f"/runs/{run}")
+        eventually(lambda: first.client.get(f"/api/runs/{run}").json()["done"])
+        first.process.send_signal(signal.SIGKILL)
+        first.process.wait()
+        expect(tab.get_by_text(re.compile("Not live since"))).to_be_visible()
+        again = begin(tmp_path, "--port", first.address.rpartition(":")[2], env=quick)
+        try:
+            expect(tab.locator(".live:not(.off)")).to_have_text("Live")
+            ended = eventually(lambda: _when_done(again, run), within_s=60)
+            assert ended["counts"] == {"passed": 4}, "nothing is lost and nothing is there twice"
+            expect(tab.locator("h1")).to_contain_text("done")
+            expect(tab.locator(".lead").first).to_contain_text("100")
+            assert loads == ["load"], "the page came back by itself"
+        finally:
+            finish(again)
+    finally:
+        context.close()
+        finish(first)
+
+
+def _when_done(server: Serving, run: str) -> dict[str, Any] | None:
+    found: dict[str, Any] = server.client.get(f"/api/runs/{run}").json()
+    return found if found["status"] == "done" else None
 
 
 def test_a_server_that_needs_tokens_asks_for_one_and_keeps_it_from_scripts(browser: Browser, tmp_path: Path):

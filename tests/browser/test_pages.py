@@ -181,6 +181,7 @@ def test_files_and_resources_of_a_trial(page: Page):
         ("/history?series=nightly", "nightly over time"),
         (f"/leaderboard?run={COMPARISON}", "Leaderboard"),
         ("/certificates", "Certificates"),
+        ("/timings", "Nothing is saved here yet."),
         ("/experiments", "memory_db"),
         ("/pair", "Choose two trials."),
         ("/costs", "Costs"),

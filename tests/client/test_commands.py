@@ -110,7 +110,10 @@ def test_a_gate_decides_the_exit_code(remote, beside, one_server, task, tmp_path
     assert ended.code == 1, ended.err
     assert "Regression" in ended.out
     judged = eventually(lambda: one_server.client.get("/api/runs/gated").json()["gate"])
-    assert judged["verdict"] == "regression", "the server has judged it too"
+    assert judged["verdict"] == "regression"
+    assert judged["sentence"] in " ".join(ended.out.split()), "what is shown is what the server found"
+    kept = one_server.client.get("/api/runs/gated/gate").json()
+    assert (kept["exit_code"], [each["rule"] for each in kept["rules"]]) == (1, ["success_rate >= 0.5"])
     folder = Path(beside("show", "gated", "--json").data["folder"])
     assert "proctor-gate" in (folder / "gate.md").read_text()
 

@@ -138,4 +138,4 @@ export function exact(value: number | string | null | undefined): string {
 export const words = (name: string | null | undefined): string => (name ?? "").replaceAll("_", " ");
 
 /** Text with numbers kept on one line with their units. */
-export const prose = (text: string): string => text.replace(/(\d) (?=(?:[nµm]?s|min|h|pp|[KMG]?i?B)\b|%|–)/g, "$1\u00a0").replace(/– /g, "–\u2060\u00a0").replace(/(\d)–(?=\d)/g, "$1\u2060–\u2060");
+export const prose = (text: string): string => text.replace(/(\d) (?=(?:[nµm]?s|min|h|pp|[KMG]?i?B)\b|%|–)/g, "$1\u00a0").replace(/– /g, "–\u2060\u00a0").replace(/(\d)–(?=\d)/g, "$1\u2060–\u2060").replace(/(^|[\s(])-(?=\d)/g, "$1−");

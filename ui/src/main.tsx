@@ -12,6 +12,7 @@ import { Certificates, Compare, History, Leaderboard } from "./pages/results";
 import { Runs } from "./pages/runs";
 import { Settings } from "./pages/settings";
 import { Tasks } from "./pages/tasks";
+import { Timings } from "./pages/timings";
 import { Empty } from "./parts/controls";
 import { go, here, listen, match } from "./router";
 import { RunPage } from "./run/page";
@@ -30,6 +31,7 @@ const ROUTES: [string, (found: Found) => ComponentChildren][] = [
   ["/leaderboard", () => <Leaderboard />],
   ["/experiments", () => <Experiments />],
   ["/certificates", () => <Certificates />],
+  ["/timings", () => <Timings />],
   ["/tasks", () => <Tasks />],
   ["/new", () => <NewRun />],
   ["/queue", () => <QueuePage />],

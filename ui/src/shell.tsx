@@ -17,7 +17,7 @@ export const mayWrite = (): boolean => session.value?.read_only !== true;
 const PLACES: [string, string, RegExp][] = [
   ["/runs", "Runs", /^\/($|runs|trials|pair|compare|new)/],
   ["/tasks", "Tasks", /^\/(tasks|certificates)/],
-  ["/history", "History", /^\/(history|leaderboard|experiments)/],
+  ["/history", "History", /^\/(history|leaderboard|experiments|timings)/],
   ["/costs", "Costs", /^\/costs/],
   ["/queue", "Queue", /^\/(queue|schedules)/],
   ["/settings", "Settings", /^\/(settings|health)/],

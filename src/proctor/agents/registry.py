@@ -7,6 +7,7 @@ import sys
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
+from functools import lru_cache
 from importlib import import_module
 from pathlib import Path
 from types import NoneType, UnionType
@@ -158,8 +159,7 @@ _WORDS = {
 def check_options(agent: str, found: Any, options: Mapping[str, Any]) -> None:
     """Refuse an option that the class does not have, that is missing, or whose type does not fit."""
     try:
-        parameters = inspect.signature(found).parameters
-        hints = get_type_hints(found.__init__ if inspect.isclass(found) else found)
+        parameters, hints = _signature(found)
     except (TypeError, ValueError, NameError, AttributeError):  # code of strangers need not be annotated
         return
     named = {
@@ -180,6 +180,13 @@ def check_options(agent: str, found: Any, options: Mapping[str, Any]) -> None:
             raise UsageError(
                 f"agent_options: '{name}' of agent '{agent}' must be {wanted}, not {options[name]!r:.80}"
             )
+
+
+@lru_cache(maxsize=256)
+def _signature(found: Any) -> tuple[Mapping[str, inspect.Parameter], dict[str, Any]]:
+    """What a class takes, and of which types: looked at once, for a server makes agents all day."""
+    hints = get_type_hints(found.__init__ if inspect.isclass(found) else found)
+    return inspect.signature(found).parameters, hints
 
 
 def _fits(value: Any, hint: Any) -> bool:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import click
 
@@ -11,7 +11,7 @@ from proctor.cli.outputs import Outputs, takes_page
 from proctor.cli.reading import undisturbed
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Mapping, Sequence
 
     from proctor.model.document import Document, Section
     from proctor.model.run import RunInfo
@@ -96,6 +96,14 @@ def command(
     return int(found.exit_code)
 
 
+class Judged(NamedTuple):
+    """What the gates of a run say of it: as data, for people, and to a shell."""
+
+    data: Mapping[str, Any]
+    document: Document
+    exit_code: int
+
+
 def gate_run(data: RunData, gates: Sequence[Any], settings: Settings) -> GateResult | None:
     """Judge a run that has just ended by the gates of its own spec, if it has any."""
     if not gates:
@@ -106,6 +114,26 @@ def gate_run(data: RunData, gates: Sequence[Any], settings: Settings) -> GateRes
     if found:
         keep(found, data.info)
     return found
+
+
+def judged_here(found: GateResult) -> Judged:
+    """The verdict on a run of this machine."""
+    from proctor.render.results.gate import gate
+
+    return Judged(found.to_dict(), _headed(gate(found)), int(found.exit_code))
+
+
+def judged_elsewhere(found: Mapping[str, Any]) -> Judged:
+    """The verdict that a server came to, as it keeps it: it is the one that counts."""
+    from proctor.render.results.gate import kept_gate
+
+    return Judged(found, _headed(kept_gate(found)), int(found["exit_code"]))
+
+
+def _headed(document: Document) -> Document:
+    from dataclasses import replace
+
+    return replace(document, headline=f"Gate: {document.headline}")
 
 
 def _document(
@@ -148,13 +176,12 @@ def keep(found: GateResult, info: RunInfo) -> None:
 def show(found: GateResult, document: Document | None, *, github: bool = False) -> None:
     """Print the document, or without one JSON; then annotations go to standard error: GitHub reads both."""
     import sys
-    from dataclasses import replace
 
     from proctor.cli.table import print_document, print_json, printable
     from proctor.render.ci import workflow_commands
 
     if document:
-        print_document(replace(document, headline=f"Gate: {document.headline}"))
+        print_document(_headed(document))
     else:
         print_json(found.to_dict())
     if github:

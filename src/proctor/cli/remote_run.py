@@ -33,16 +33,15 @@ def submit(spec: Spec, client: Client, settings: Settings, *, verbose: int, as_j
             print(printable(text), file=sys.stderr, flush=True)
 
     run = client.submit(submission(spec, client, settings, say))
-    return follow(client, settings, run, verbose=verbose, as_json=as_json)
+    return follow(client, run, verbose=verbose, as_json=as_json)
 
 
-def follow(
-    client: Client, settings: Settings, run: Mapping[str, Any], *, verbose: int, as_json: bool, after: int = 0
-) -> int:
+def follow(client: Client, run: Mapping[str, Any], *, verbose: int, as_json: bool, after: int = 0) -> int:
     """Show a run of a server until it ends, then its summary; the exit code is that of a local run.
 
     Ctrl-C ends the showing, not the run.
     """
+    from proctor.cli.gate import Judged, judged_elsewhere
     from proctor.cli.run import conclude
     from proctor.client.remote_store import Feed, as_store
     from proctor.runfolder.read import RunData
@@ -65,11 +64,14 @@ def follow(
         )
         return Exit.INTERRUPTED
     data = RunData.from_store(store, run_id)
+
+    def judge() -> Judged | None:
+        return judged_elsewhere(client.gate(run_id)) if data.info.resolved.get("gates") else None
+
     return conclude(
         data,
         data.info.status,
-        data.info.resolved.get("gates") or (),
-        settings,
+        judge,
         report=client.page(f"/runs/{run_id}"),
         reason=str(last.get("failure") or ""),
         as_json=as_json,
@@ -107,8 +109,12 @@ def _until_the_end(
 
 
 def _over(run: Mapping[str, Any]) -> bool:
-    """Whether nothing more will happen by itself: a run that a server was to continue is not over."""
-    if run["status"] in {RunStatus.DONE, RunStatus.CANCELLED}:
+    """Whether nothing more will happen by itself.
+
+    A run that a server was to continue is not over, and one with gates is when the server has judged it.
+    """
+    gated = bool(run["resolved"].get("gates"))
+    if run["status"] == RunStatus.CANCELLED or (run["status"] == RunStatus.DONE and not gated):
         return True
     return not run["wanted"] and not run["running"]
 

@@ -69,9 +69,7 @@ def command(
             raise click.UsageError("--wait is for runs of this machine; a server's runs go on by themselves")
         known = client.run(run)
         going = client.resume(known["id"], errors=errors, **budgets)
-        return follow(
-            client, settings, going, verbose=verbose, as_json=as_json, after=int(known["last_event"])
-        )
+        return follow(client, going, verbose=verbose, as_json=as_json, after=int(known["last_event"]))
     job = with_budgets(reopen(run, settings, wait=wait, engine=engine), budgets)
     with open_store(settings.store_url) as store:
         lost = store.reopen_lost(job.info.id) if errors else 0

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -12,13 +11,14 @@ from proctor.cli.spec_options import SpecRequest, show_spec, takes_spec
 from proctor.errors import Exit
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
     from contextlib import AbstractContextManager
 
+    from proctor.cli.gate import Judged
     from proctor.engine.stop import Stop
     from proctor.model.trial import RunStatus
     from proctor.runfolder.read import RunData
     from proctor.runs.running import ReadyRun
-    from proctor.settings import Settings
 
 
 @click.command(name="run")
@@ -169,43 +169,42 @@ def carry_out(job: ReadyRun, *, verbose: int, as_json: bool, done: int = 0, wait
     status = bring_to_end(job, verbose=verbose, quiet=as_json, done=done, wait=wait, stop=stop)
     data = RunData.from_folder(job.folder)
     report = str(job.folder / "report.html")
-    return conclude(
-        data, status, job.spec.gates, job.settings, report=report, reason=stop.reason, as_json=as_json
-    )
+    from proctor.cli.gate import gate_run, judged_here
+
+    def judge() -> Judged | None:
+        found = gate_run(data, job.spec.gates, job.settings)
+        return judged_here(found) if found else None
+
+    return conclude(data, status, judge, report=report, reason=stop.reason, as_json=as_json)
 
 
 def conclude(
     data: RunData,
     status: RunStatus,
-    gates: Sequence[Any],
-    settings: Settings,
+    judge: Callable[[], Judged | None],
     *,
     report: str,
     reason: str,
     as_json: bool,
 ) -> int:
-    """Say what a run came to, judge it by its gates, and say how to go on; the exit code."""
+    """Say what a run came to, what its gates say of it, and how to go on; the exit code."""
     import sys
 
-    from proctor.cli.gate import gate_run, show
-    from proctor.cli.table import print_json
+    from proctor.cli.table import print_document, print_json
     from proctor.model.trial import RunStatus
     from proctor.verdicts.run.summary import summary
 
     if not as_json:
-        from proctor.cli.table import print_document
         from proctor.render.results.run import brief
 
         print_document(brief(data))
         print(f"report: {report}")
-    judged = gate_run(data, gates, settings) if status is RunStatus.DONE else None
+    judged = judge() if status is RunStatus.DONE else None
     if as_json:
-        print_json(summary(data) | ({"gate": judged.to_dict()} if judged else {}))
+        print_json(summary(data) | ({"gate": judged.data} if judged else {}))
     elif judged:
-        from proctor.render.results.gate import gate
-
         print()
-        show(judged, gate(judged))
+        print_document(judged.document)
     if status is RunStatus.CANCELLED:
         print(f"run {data.info.id} was cancelled; finished trials are saved", file=sys.stderr)
         return Exit.INTERRUPTED

@@ -240,7 +240,9 @@ def _answer(data: dict[str, Any], asked: dict[str, Any], document: Document) -> 
         print_json(data)
     asked["outputs"].show(document, quiet=asked["as_json"])
     if asked["export_file"]:
-        save(data, asked["export_file"])
+        from proctor.model.document import to_mapping
+
+        save(data | {"document": to_mapping(document, drawn=True)}, asked["export_file"])
 
 
 def _exit_code(verdicts: list[Verdict]) -> Exit:

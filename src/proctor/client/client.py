@@ -67,6 +67,11 @@ class Client:
         found: dict[str, str] = self.connection.get(f"{_run(ref)}/secrets")["secrets"]
         return found
 
+    def gate(self, run_id: str) -> dict[str, Any]:
+        """The verdict of a run's gates, as the server judged it when the run ended."""
+        found: dict[str, Any] = self.connection.get(f"{_run(run_id)}/gate")
+        return found
+
     def submit(self, body: Mapping[str, Any]) -> dict[str, Any]:
         """Submit a spec: `{spec, name?, tags?, notes?, parallel?, project?, start?}`; the run."""
         found: dict[str, Any] = self.connection.send("POST", "/api/runs", body)

@@ -112,6 +112,8 @@ def names_of(reference: Mapping[str, str]) -> Iterator[tuple[str, bool]]:
 
 def references_in(value: Any) -> Iterator[Mapping[str, str]]:
     """Every reference in plain data."""
+    if value is None or isinstance(value, str | int | float):
+        return
     if is_reference(value):
         yield value
     elif isinstance(value, Mapping):

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field, fields, is_dataclass
+from functools import cache
+from types import NoneType
 from typing import Any, Literal
 
 Params = Mapping[str, Any]
@@ -191,21 +193,15 @@ class Spec:
 
     def to_mapping(self) -> dict[str, Any]:
         """Plain data in the spec's own grammar: `spec.load.from_mapping` reads it back unchanged."""
-        data = asdict(self)
-        data.pop("places")
-        data.pop("secrets")
-        if self.experiments:
-            data.pop("tasks")
-            for body in data["experiments"]:
-                body["instrumentation"] = [_instrument(**each) for each in body["instrumentation"]]
-        else:
-            data.pop("experiments")
-            for entry in data["tasks"]:
-                entry[entry.pop("source")] = entry.pop("path")
-                entry["agent"] = list(entry.pop("agents"))
-                entry["model"] = list(entry.pop("models"))
-        plain: dict[str, Any] = _plain(data)
-        return plain
+        left_out = {"places", "secrets", "tasks" if self.experiments else "experiments"}
+        data = {each: _plain(getattr(self, each)) for each in _names(Spec) if each not in left_out}
+        for body in data.get("experiments", ()):
+            body["instrumentation"] = [_instrument(**each) for each in body["instrumentation"]]
+        for entry in data.get("tasks", ()):
+            entry[entry.pop("source")] = entry.pop("path")
+            entry["agent"] = entry.pop("agents")
+            entry["model"] = entry.pop("models")
+        return data
 
 
 def _instrument(name: str, options: Mapping[str, Any]) -> dict[str, Any]:
@@ -214,9 +210,22 @@ def _instrument(name: str, options: Mapping[str, Any]) -> dict[str, Any]:
     return {"name": name, **options}
 
 
+_ATOMS = frozenset({str, int, float, bool, NoneType})
+
+
+@cache
+def _names(kind: type) -> tuple[str, ...]:
+    return tuple(each.name for each in fields(kind))
+
+
 def _plain(value: Any) -> Any:
-    if isinstance(value, Mapping):
-        return {str(key): _plain(item) for key, item in value.items()}
+    """Parts of a spec as data, in one pass: a server does this several times for each run it is given."""
+    if (kind := type(value)) in _ATOMS:
+        return value
     if isinstance(value, list | tuple):
         return [_plain(item) for item in value]
+    if isinstance(value, Mapping):
+        return {str(key): _plain(item) for key, item in value.items()}
+    if is_dataclass(kind):
+        return {each: _plain(getattr(value, each)) for each in _names(kind)}
     return value

@@ -11,6 +11,7 @@ import stat
 import sys
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -155,6 +156,8 @@ def _indented(value: Any, margin: str = "") -> str:
             return line
     inner = f"{margin} "
     if isinstance(value, dict):
+        if not any(isinstance(item, dict | list | tuple) for item in value.values()):
+            return f"{{\n{inner}{_flat(inner).encode(value)[1:-1]}\n{margin}}}"
         parts = [f"{_key(key)}: {_indented(item, inner)}" for key, item in value.items()]
         return f"{{\n{inner}" + f",\n{inner}".join(parts) + f"\n{margin}}}"
     if any(isinstance(item, dict | list | tuple) for item in value):
@@ -162,6 +165,12 @@ def _indented(value: Any, margin: str = "") -> str:
         parts = [_SPACED.encode(item) if long else _indented(item, inner) for item in value]
         return f"[\n{inner}" + f",\n{inner}".join(parts) + f"\n{margin}]"
     return _SPACED.encode(value)
+
+
+@cache
+def _flat(margin: str) -> json.JSONEncoder:
+    """Writes every value on a line of its own."""
+    return json.JSONEncoder(ensure_ascii=False, allow_nan=False, separators=(f",\n{margin}", ": "))
 
 
 def _key(key: Any) -> str:

@@ -44,12 +44,7 @@ def check_ready(
         from proctor.sandbox.certificates import read_ca_bundle
 
         read_ca_bundle(settings.ca_bundle)
-    name = sandbox_name(spec, settings)
-    if spec.sandbox.host_root:
-        from proctor.sandbox.choose import check_host_root
-
-        check_host_root(name)
-    _check_sandbox(name)
+    _check_sandbox(sandbox_name(spec, settings), host_root=spec.sandbox.host_root)
 
 
 def engine_of(wanted: str, settings: Settings, *, place: str = "") -> Literal["local", "celery"]:
@@ -100,11 +95,14 @@ def sandbox_name(spec: Spec, settings: Settings) -> str:
     return settings.sandbox if spec.sandbox.backend == "auto" else spec.sandbox.backend
 
 
-def _check_sandbox(name: str) -> None:
-    from proctor.sandbox.choose import choose, kind_of
+def _check_sandbox(name: str, *, host_root: bool) -> None:
+    from proctor.sandbox.choose import check_host_root, choose, kind_of
 
     chosen = choose(name)
-    if obstacle := kind_of(chosen).obstacle():
+    if host_root:
+        check_host_root(chosen)
+    # `auto` chose one that has no obstacle.
+    if name != "auto" and (obstacle := kind_of(chosen).obstacle()):
         raise SandboxError(
             f"sandboxes of the kind '{chosen}' do not work here: {obstacle}; 'proctor doctor' says more"
         )

@@ -125,12 +125,13 @@ def _keys(settings: Settings, environ: Mapping[str, str]) -> dict[str, str]:
 
 def _used_keys(spec: Spec, settings: Settings, environ: Mapping[str, str]) -> Iterator[str]:
     """The keys of the providers of the spec's models: agents reach those by the gateway, without them."""
-    providers = Providers.load(settings, environ)
-    for entry in spec.tasks:
-        for model in (*entry.models, entry.judge.model if entry.judge else None):
-            with suppress(UsageError):
-                if model and (key := providers.of(model)[0].key):
-                    yield key
+    named = [model for each in spec.tasks for model in (*each.models, each.judge and each.judge.model)]
+    models = [model for model in named if model]
+    providers = Providers.load(settings, environ) if models else Providers(())
+    for model in models:
+        with suppress(UsageError):
+            if key := providers.of(model)[0].key:
+                yield key
 
 
 def _in_addresses(spec: Spec) -> dict[str, str]:

@@ -41,6 +41,10 @@ THREADS = 4
 """How many calls of the store are under way at once; each thread has a connection of its own."""
 
 
+SUBMITTING = 2
+"""How many submissions are planned at once. Planning is Python's own work: more threads only take turns."""
+
+
 class Mode(StrEnum):
     """Whom a server answers."""
 
@@ -112,6 +116,8 @@ class State:
     store: StorePool
     heavy: Lane
     """For what takes long, one after the other: meanwhile `store` goes on answering the rest."""
+    submitting: StorePool
+    """For planning what people submit: many at once wait for each other, and no read waits for them."""
     blobs: Blobs
     events: EventHub
     clock: Callable[[], float] = time.time
@@ -155,6 +161,7 @@ class State:
         """Let go of the store."""
         self.events.close()
         self.heavy.close()
+        self.submitting.close()
         self.store.close()
 
 
@@ -162,9 +169,10 @@ def open_state(settings: Settings, mode: Mode) -> State:
     """The state of a server on a store."""
     store = StorePool(settings.store_url, create=mode is not Mode.VIEW)
     opened = partial(open_store, settings.store_url, create=False)
+    submitting = StorePool(settings.store_url, create=False, threads=SUBMITTING)
     heavy, events = Lane(opened), EventHub(opened)
     blobs, limits = blobs_of(settings), Limits(settings.serve_rate)
-    return State(settings, mode, store, heavy, blobs, events, limits=limits)
+    return State(settings, mode, store, heavy, submitting, blobs, events, limits=limits)
 
 
 def _known() -> Known:

@@ -11,6 +11,7 @@ from typing import Any
 from msgspec import Struct
 
 from proctor.model.trial import Offers
+from proctor.store import queries
 from proctor.store.database import Database, Row
 from proctor.store.rows import column, words
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
+from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
@@ -40,7 +41,14 @@ def read_task(folder: Path, cache_dir: Path | None = None) -> Task:
         from proctor.tasks.episodes import read_episode
 
         return read_episode(folder, cache_dir)
-    return _Reader(folder, file).task(task_digest(folder, cache_dir))
+    digest = task_digest(folder, cache_dir)
+    return _known(folder, file, digest) if folder.is_absolute() else _Reader(folder, file).task(digest)
+
+
+@lru_cache(maxsize=256)
+def _known(folder: Path, file: Path, digest: str) -> Task:
+    """The same content at the same place is the same task: a server is asked for a few of them all day."""
+    return _Reader(folder, file).task(digest)
 
 
 class _Reader(TomlFile):

@@ -150,7 +150,7 @@ def _turbo(folder: str) -> bool | None:
 def _cpuinfo() -> dict[str, str]:
     """The first processor's lines."""
     found: dict[str, str] = {}
-    for line in (_read("/proc/cpuinfo") or "").splitlines():
+    for line in (_read("/proc/cpuinfo") or "").partition("\n\n")[0].splitlines():
         name, _, value = line.partition(":")
         found.setdefault(name.strip(), value.strip())
     return found
@@ -163,6 +163,7 @@ def _meminfo(name: str) -> int | None:
     return None
 
 
+@cache
 def _distribution() -> str | None:
     try:
         return platform.freedesktop_os_release().get("PRETTY_NAME")
@@ -210,7 +211,8 @@ def _python() -> dict[str, Any]:
 
 def _read(path: str) -> str | None:
     try:
-        return Path(path).read_text(errors="replace").strip()
+        with open(path, errors="replace") as file:  # noqa: PTH123 - many small files, for every run
+            return file.read().strip()
     except OSError:
         return None
 

@@ -14,10 +14,13 @@ const asCell = (cell: Cell): CellData => (typeof cell === "string" ? { text: cel
 /** Addresses of the page and of others; a file beside a report has no address here. */
 const leads = (href: string | undefined): href is string => !!href && /^(\/|#|https?:)/.test(href);
 
+/** A line of blocks of different height, as the terminal has it. */
+const SPARKS = /^[\u2581-\u2588 ·]+$/;
+
 export function CellText({ cell }: { cell: Cell }) {
   const { text, tone, badge, href, note, code, strong, share } = asCell(cell);
   let shown: ComponentChildren = prose(text);
-  if (code) shown = <code>{shown}</code>;
+  if (code) shown = <code class={SPARKS.test(text) ? "sparks" : undefined}>{shown}</code>;
   if (leads(href)) shown = <a href={href}>{shown}</a>;
   if (badge) shown = <Badge tone={tone}>{shown}</Badge>;
   else if (tone) {

@@ -170,7 +170,7 @@ function FormFields({ form, set, upload }: { form: Form; set: (form: Form) => vo
       <fieldset>
         <legend>What to run</legend>
         {input("name", "Name", "Runs of the same name are one series in the history.")}
-        <div class="f2">
+        <div>
           <div class="field">
             <span class="lab">Tasks</span>
             {upload ? (
@@ -178,7 +178,7 @@ function FormFields({ form, set, upload }: { form: Form; set: (form: Form) => vo
                 the upload <code>{upload}</code>
               </p>
             ) : (
-              <div class="picks">
+              <div class="picks beside">
                 {known.map((each) => (
                   <label key={each.name} class="pick">
                     <input type="checkbox" checked={form.tasks.includes(each.name)} onChange={() => change({ tasks: toggle(form.tasks, each.name) })} /> {each.name}
@@ -192,12 +192,11 @@ function FormFields({ form, set, upload }: { form: Form; set: (form: Form) => vo
               </div>
             )}
           </div>
-          {input("rollouts", "Rollouts of each task", "More tell smaller differences apart.", bad(form.rollouts))}
         </div>
-        <div class="f2">
+        <div>
           <div class="field">
             <span class="lab">Agents</span>
-            <div class="picks">
+            <div class="picks beside">
               {named(agents.data).map((each) => (
                 <label key={each.name} class="pick">
                   <input type="checkbox" checked={form.agents.includes(each.name)} onChange={() => change({ agents: toggle(form.agents, each.name) })} /> <span class="nm">{each.name}</span> <small>{each.about}</small>
@@ -205,6 +204,9 @@ function FormFields({ form, set, upload }: { form: Form; set: (form: Form) => vo
               ))}
             </div>
           </div>
+        </div>
+        <div class="f2">
+          {input("rollouts", "Rollouts of each task", "More tell smaller differences apart.", bad(form.rollouts))}
           <div class="field">
             <label for="f-models">Models</label>
             <input id="f-models" list="known-models" value={form.models.join(", ")} onInput={(event) => change({ models: event.currentTarget.value.split(",").map((each) => each.trim()).filter(Boolean) })} placeholder="openai/gpt-5.2, …" />

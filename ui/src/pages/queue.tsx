@@ -1,8 +1,9 @@
 // What waits and why, who works, and the schedules that will add more.
 import { send, useResource, type Listed } from "../api";
-import { count, duration, many } from "../format";
+import { bytes, count, duration, many } from "../format";
 import { useLive } from "../live";
 import { Act, Bones, Empty, Trouble } from "../parts/controls";
+import { Badge } from "../parts/marks";
 import { part } from "../router";
 import { mayWrite, Page } from "../shell";
 import { Schedules } from "./schedules";
@@ -27,6 +28,16 @@ interface Queue extends Listed<Waiting> {
 interface Worker {
   name: string;
   running: number;
+  host?: string;
+  version?: string;
+  parallel?: number;
+  cpus?: number;
+  memory_mb?: number;
+  backends?: string[];
+  labels?: string[];
+  draining?: boolean;
+  seen_at?: number;
+  silent_s?: number;
   trials: { run: string; index: number; task: string; state: string; for_s: number | null; lease_s: number | null }[];
 }
 
@@ -75,8 +86,44 @@ const Tile = ({ name, value, note }: { name: string; value: string; note?: strin
   </div>
 );
 
+const MOST_SLOTS = 16;
+
+/** A box for each place, filled where a trial runs; a number where there are too many to draw. */
+function Slots({ worker }: { worker: Worker }) {
+  const places = Math.max(worker.parallel ?? 0, worker.running);
+  const text = worker.parallel ? `${count(worker.running)} of ${count(worker.parallel)}` : count(worker.running);
+  return (
+    <>
+      {places <= MOST_SLOTS && (
+        <span class="slots" role="img" aria-label={`${text} trials`}>
+          {Array.from({ length: places }, (_, at) => (
+            <i key={at} class={at < worker.running ? "u" : ""} />
+          ))}
+        </span>
+      )}
+      <small> {text}</small>
+    </>
+  );
+}
+
+const offers = (worker: Worker): string =>
+  [
+    worker.cpus ? many(worker.cpus, "processor") : "",
+    worker.memory_mb ? bytes(worker.memory_mb * 2 ** 20) : "",
+    ...(worker.backends ?? []),
+    ...(worker.labels ?? []).map((each) => `label ${each}`),
+  ]
+    .filter(Boolean)
+    .join(", ") || "–";
+
+const lastSeen = (worker: Worker): string => {
+  const ago = worker.silent_s ?? (worker.seen_at ? Date.now() / 1000 - worker.seen_at : null);
+  return ago === null ? "–" : ago < 2 ? "now" : `${duration(ago)} ago`;
+};
+
 function Workers({ workers }: { workers: Worker[] | undefined }) {
   if (!workers) return null;
+  const described = workers.some((each) => each.host !== undefined);
   return (
     <section>
       <div class="h2">
@@ -92,6 +139,8 @@ function Workers({ workers }: { workers: Worker[] | undefined }) {
               <tr>
                 <th>name</th>
                 <th>running</th>
+                {described && <th class="phone-off">can execute</th>}
+                {described && <th class="n">last seen</th>}
                 <th class="n">lease</th>
                 <th>now</th>
               </tr>
@@ -100,17 +149,15 @@ function Workers({ workers }: { workers: Worker[] | undefined }) {
               {workers.map((each) => (
                 <tr key={each.name}>
                   <td class="top2 nw" title={each.name}>
-                    {each.name.split(":").slice(0, 2).join(" ")}
+                    {each.name.split(":").slice(0, 2).join(" ")} {each.draining && <Badge tone="warn">draining</Badge>}
+                    {each.host && <span class="sub">{[each.host, each.version && `version ${each.version}`].filter(Boolean).join(", ")}</span>}
                   </td>
                   <td class="nw">
-                    <span class="slots" role="img" aria-label={`${each.running} trials`}>
-                      {each.trials.slice(0, 16).map((one) => (
-                        <i key={`${one.run}/${one.index}`} class="u" />
-                      ))}
-                    </span>
-                    <small> {count(each.running)}</small>
+                    <Slots worker={each} />
                   </td>
-                  <td class="n nw">{duration(Math.min(...each.trials.map((one) => one.lease_s ?? Infinity)))}</td>
+                  {described && <td class="phone-off dim">{offers(each)}</td>}
+                  {described && <td class="n nw">{lastSeen(each)}</td>}
+                  <td class="n nw">{each.trials.length ? duration(Math.min(...each.trials.map((one) => one.lease_s ?? Infinity))) : "–"}</td>
                   <td>
                     {each.trials.slice(0, 3).map((one, at) => (
                       <>

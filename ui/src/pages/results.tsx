@@ -1,9 +1,9 @@
 // Pages that show one document: compare, history, certificates, leaderboard.
 import { useState } from "preact/hooks";
 import { useResource, type Listed } from "../api";
-import { many, percent, when } from "../format";
+import { many, when } from "../format";
 import { Bones, Empty, Find, Trouble } from "../parts/controls";
-import { Badge, Spark } from "../parts/marks";
+import { Badge } from "../parts/marks";
 import { DocumentView } from "../document/view";
 import type { DocumentData } from "../document/types";
 import { go, part, put, query } from "../router";
@@ -67,22 +67,12 @@ export function Compare() {
 }
 
 interface SeriesRow {
-  name?: string;
-  series?: string;
-  id?: string;
-  title?: string;
-  kind?: string;
-  runs?: number;
-  latest?: number | null;
-  last?: number | null;
-  last_at?: number | null;
-  newest_at?: number | null;
-  metrics?: string[];
-  metric?: string;
-  spark?: (number | null)[];
+  name: string;
+  kind: string;
+  runs: number;
+  newest_at: number | null;
+  newest: string;
 }
-
-const nameOf = (row: SeriesRow): string => row.series ?? row.id ?? row.name ?? "";
 
 export function History() {
   const series = query.value.get("series") ?? "";
@@ -90,30 +80,17 @@ export function History() {
   const found = useResource<Listed<SeriesRow>>("/api/series");
   const [find, set] = useState("");
   const items = found.data?.items ?? [];
-  const metrics = items.find((each) => nameOf(each) === series)?.metrics ?? [];
   if (series) {
     return (
       <Page title={`History of ${series}`} css="mid">
         <p class="kicker">
           <a href="/history">History</a> / {series}
         </p>
-        {metrics.length > 1 && (
-          <div class="toolbar">
-            <select aria-label="Metric" value={metric} onChange={(event) => put({ metric: event.currentTarget.value }, false)}>
-              <option value="">Main metric</option>
-              {metrics.map((each) => (
-                <option key={each} value={each}>
-                  {each.replaceAll("_", " ")}
-                </option>
-              ))}
-            </select>
-          </div>
-        )}
         <DocumentAt address={`/api/history?series=${part(series)}${metric ? `&metric=${part(metric)}` : ""}`} />
       </Page>
     );
   }
-  const shown = items.filter((each) => nameOf(each).toLowerCase().includes(find.toLowerCase()));
+  const shown = items.filter((each) => each.name.toLowerCase().includes(find.toLowerCase()));
   return (
     <Page title="History" css="mid">
       <div class="head">
@@ -131,6 +108,9 @@ export function History() {
           <a class="btn" href="/certificates">
             Certificates
           </a>
+          <a class="btn" href="/timings">
+            Timings
+          </a>
         </div>
       </div>
       <div class="toolbar">
@@ -141,15 +121,14 @@ export function History() {
       {found.data && !shown.length && <Empty title={items.length ? "No series matches." : "No run has ended yet."} />}
       <div class="series">
         {shown.map((each) => (
-          <a key={nameOf(each)} class="box" href={`/history?series=${part(nameOf(each))}`}>
-            <b class="trunc" title={nameOf(each)}>
-              {each.title ?? nameOf(each)}
+          <a key={each.name} class="box" href={`/history?series=${part(each.name)}`}>
+            <b class="trunc" title={each.name}>
+              {each.name}
             </b>
             <span class="trunc">
-              {each.runs !== undefined ? many(each.runs, "run") : ""} {typeof each.latest === "number" && each.latest <= 1 ? percent(each.latest) : ""}
+              {many(each.runs, "run")} of {each.kind === "task" ? "tasks" : "an experiment"}
             </span>
-            <Spark values={each.spark ?? []} />
-            <small>{when(each.newest_at ?? each.last_at)}</small>
+            <small>newest {when(each.newest_at)}</small>
           </a>
         ))}
       </div>

@@ -7,8 +7,9 @@ import { Act, Command, confirm, Empty, Trouble } from "../parts/controls";
 import { Badge } from "../parts/marks";
 import { fragment, part } from "../router";
 import { Page, session, setTheme } from "../shell";
-import { Audit, Projects, Users, Webhooks } from "./admin";
+import { Audit, Projects, Users } from "./admin";
 import { Health } from "./health";
+import { Webhooks } from "./webhooks";
 
 interface Token {
   id: string;

@@ -81,9 +81,29 @@ def _where(found: GateResult) -> str:
     return f"Point by point: proctor compare {before} {found.run_id}"
 
 
+def kept_gate(found: Mapping[str, Any]) -> Document:
+    """The answer again, from what `gate.json` keeps of it: without its pictures."""
+    rules, against = found.get("rules"), found.get("baseline")
+    chosen = [each for each in rules if isinstance(each, Mapping)] if isinstance(rules, list) else []
+    verdict, label = str(found.get("verdict", "")), str(found.get("run", ""))
+    return Document(
+        kind="gate",
+        title=f"Gate: {label}",
+        headline=str(found.get("sentence", "")),
+        verdict=verdict,
+        tone=_tone(verdict),
+        about=(("run", label), *((("compared with", str(against)),) if against else ())),
+        warnings=tuple(map(str, found.get("warnings") or ())),
+        sections=(
+            Section(title="Rules", blocks=(_entries(chosen, found.get("comparisons")),), name="rules"),
+        ),
+        footer="Written by 'proctor gate'.",
+    )
+
+
 def gate_section(info: RunInfo) -> Section:
     """The verdict in the report of a run, from `gate.json` in its folder; empty when no gate judged it."""
-    found = _stored(info)
+    found = kept_verdict(info)
     rules = found.get("rules")
     if not isinstance(rules, list) or not isinstance(found.get("sentence"), str):
         return Section()
@@ -100,8 +120,11 @@ def gate_section(info: RunInfo) -> Section:
     )
 
 
-def _stored(info: RunInfo) -> Mapping[str, Any]:
-    """Only of this very run: a folder that was copied over keeps its old verdict to itself."""
+def kept_verdict(info: RunInfo) -> Mapping[str, Any]:
+    """What `gate.json` in a run's folder says.
+
+    Only of this very run: a folder that was copied over keeps its old verdict to itself.
+    """
     if not info.folder or not Path(info.folder, NAME).is_file():
         return {}
     try:

@@ -119,7 +119,7 @@ async def _queued(
         number = older.execute(store, state, caller, upload, index=index, timeout_s=timeout_s, key=key)
         return _asked(store, upload.id, number, "queued")
 
-    found = await state.store(queue)
+    found = await state.submitting(queue)
     state.wake()
     return answer(found, 202)
 

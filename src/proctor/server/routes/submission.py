@@ -98,7 +98,7 @@ class ResumeBody(BaseModel):
 @router.post("/runs", status_code=201, summary="Submit a run")
 async def submit_run(body: RunBody, caller: Runner, shared: Shared, _: Keyed) -> Response:
     """Plan a spec, store what it is made from, and queue it."""
-    found = await shared.store(_submit, shared, caller, body)
+    found = await shared.submitting(_submit, shared, caller, body)
     shared.wake()
     return answer(found, 201, location=f"/api/runs/{found['id']}")
 
@@ -120,7 +120,8 @@ def _submit(store: Store, state: State, caller: Caller, body: RunBody) -> dict[s
 @router.post("/plan", summary="Say what a spec would run, how long and at what price")
 async def plan_run(body: SubmitBody, caller: Runner, shared: Shared) -> Response:
     """Nothing is written and nothing is executed."""
-    return answer(await shared.store(making.preview, shared, caller, body.submission(), project=body.project))
+    asked = body.submission()
+    return answer(await shared.submitting(making.preview, shared, caller, asked, project=body.project))
 
 
 @router.patch("/runs/{run}", summary="Change a run's name, notes, tags or priority")

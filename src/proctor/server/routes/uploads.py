@@ -60,7 +60,7 @@ async def upload_task(
     )
     archive = await _to_disk(file)
     try:
-        found = await shared.store(_keep, shared, caller, archive, given, check)
+        found = await shared.submitting(_keep, shared, caller, archive, given, check)
     finally:
         archive.unlink(missing_ok=True)
     shared.wake()

@@ -11,6 +11,7 @@ from proctor.server.routes.reading import (
     records,
     run_parts,
     runs,
+    timings,
     trials,
     verdicts,
 )
@@ -25,6 +26,7 @@ READING = (
     logs.router,
     events.router,
     verdicts.router,
+    timings.router,
     fleet.router,
 )
 """Their routers, in the order of the documentation."""

@@ -1,8 +1,8 @@
-"""`/api/runs/{run}/verdict`: what a run was made to decide, as a document: gate, race, certificates, perf."""
+"""`/api/runs/{run}/verdict` and `/gate`: what a run was made to decide: gate, race, certificates, perf."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -19,7 +19,7 @@ from proctor.server.problem import Problem
 from proctor.server.reading.documents import page_document, page_mapping
 from proctor.server.reading.made_once import made_once
 from proctor.server.reading.reading import Reading
-from proctor.server.route import Route
+from proctor.server.route import Route, answer
 from proctor.settings import Settings
 from proctor.store.store import Store
 
@@ -37,6 +37,20 @@ async def verdict(caller: Reader, shared: Shared, run: VisibleRun) -> Response:
     """
     make = partial(_verdict, run=run, project=caller.project, settings=shared.settings)
     return await made_once(shared, ("verdict", run, caller.project), [run], make)
+
+
+@router.get("/gate", summary="The verdict of a run's gates")
+async def gate_verdict(caller: Reader, shared: Shared, run: VisibleRun) -> Response:
+    """As it was judged when the run ended, with every rule; 404 for a run that no gate has judged."""
+    return answer(await shared.store(_kept, run))
+
+
+def _kept(store: Store, run: str) -> Mapping[str, Any]:
+    from proctor.render.results.gate import kept_verdict
+
+    if found := kept_verdict(store.run(run)):
+        return found
+    raise Problem("not_found", f"No gate has judged run {run}: it has none, goes on, or could not be judged")
 
 
 def _verdict(

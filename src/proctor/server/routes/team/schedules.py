@@ -167,7 +167,7 @@ async def start_schedule(schedule: ScheduleId, caller: Runner, shared: Shared, _
             raise Problem("conflict", after.last_error)
         return _shown(after)
 
-    found = await shared.store(begin)
+    found = await shared.submitting(begin)
     shared.wake()
     return answer(found)
 
