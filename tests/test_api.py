@@ -10,6 +10,8 @@ import shutil
 import signal
 import subprocess
 import sys
+import threading
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -135,18 +137,51 @@ def test_a_callback_that_raises_stops_the_run_and_is_heard():
         assert store.run("latest").status == "interrupted"
 
 
-def test_ctrl_c_saves_what_ended_and_raises():
+def _to_the_process() -> None:
+    os.kill(os.getpid(), signal.SIGINT)
+
+
+def _to_another_thread() -> None:
+    signal.pthread_kill(threading.get_ident(), signal.SIGINT)
+
+
+@pytest.fixture
+def _hears_ctrl_c() -> Iterator[None]:
+    """Tests that were started in the background would not hear it."""
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    yield
+    after = signal.signal(signal.SIGINT, before)
+    assert after is signal.default_int_handler, "a run leaves the handler as it was"
+
+
+@pytest.mark.usefixtures("_hears_ctrl_c")
+@pytest.mark.parametrize("press", [_to_the_process, _to_another_thread])
+def test_ctrl_c_saves_what_ended_and_raises(press):
     heard = []
 
     def interrupt(event):
         heard.append(event)
         if [each.kind for each in heard].count("ended") == 1 and event.kind == "ended":
-            os.kill(os.getpid(), signal.SIGINT)
+            press()
 
     wanted = {**SPEC, "params": {}, "sweep": {"size": list(range(10, 400))}}
     with pytest.raises(Interrupted, match="proctor resume"):
         proctor.run(wanted, on_event=interrupt)
     assert 0 < heard[-1].done < 390
+
+
+@pytest.mark.usefixtures("_hears_ctrl_c")
+def test_ctrl_c_before_the_first_trial_stops_the_run(monkeypatch):
+    start = threading.Thread.start
+
+    def interrupted(thread):
+        if thread.name.startswith("proctor-run-"):
+            _to_the_process()
+        start(thread)
+
+    monkeypatch.setattr(threading.Thread, "start", interrupted)
+    with pytest.raises(Interrupted, match="proctor resume"):
+        proctor.run(SPEC)
 
 
 def test_every_python_block_of_the_page_runs(tmp_path):

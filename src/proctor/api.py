@@ -7,10 +7,11 @@ from __future__ import annotations
 
 import asyncio
 import os
+import signal
 import threading
-from collections.abc import Callable, Mapping, Sequence
-from concurrent.futures import Future
-from contextlib import suppress
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from concurrent.futures import Future, wait
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
@@ -199,6 +200,10 @@ def _spec(spec: SpecLike, overrides: Sequence[str]) -> tuple[Spec, Mapping[str, 
     return read, hidden(dict(spec), read.secrets)
 
 
+_HEARD_WITHIN_S = 0.2
+"""A signal that the kernel gives to another thread does not wake the main one, which alone may handle it."""
+
+
 class _Execution:
     """A run in a thread of its own; tells a callback what happens and passes on Ctrl-C."""
 
@@ -208,39 +213,62 @@ class _Execution:
         self.done = 0
         self._error: BaseException | None = None
         self._status: Future[RunStatus] = Future()
-        self._ready = threading.Event()
+        self._interrupts = 0
+        """How often Ctrl-C was pressed; `_heeded` of them the run has been told."""
+        self._heeded = 0
         self._stop: Stop | None = None
         self._loop: asyncio.AbstractEventLoop | None = None
 
     def result(self) -> RunStatus:
         """Start, and wait for the end. Each Ctrl-C meanwhile is a request to stop."""
-        threading.Thread(target=self._work, name=f"proctor-run-{self.job.info.id}").start()
-        while True:
-            try:
-                status = self._status.result()
-            except KeyboardInterrupt:
-                self._ready.wait()
-                assert self._loop is not None
-                assert self._stop is not None
-                with suppress(RuntimeError):  # it may have ended by now
-                    self._loop.call_soon_threadsafe(self._stop.request)
-            else:
-                break
+        with self._on_ctrl_c():
+            threading.Thread(target=self._work, name=f"proctor-run-{self.job.info.id}").start()
+            while not wait([self._status], timeout=_HEARD_WITHIN_S).done:
+                pass
+        status = self._status.result()
         if self._error:
             raise self._error
         return status
+
+    @contextmanager
+    def _on_ctrl_c(self) -> Iterator[None]:
+        """Count each Ctrl-C instead of raising it: an exception could come before there is a run to stop."""
+        if threading.current_thread() is not threading.main_thread():
+            yield
+            return
+        before = signal.getsignal(signal.SIGINT)
+        if before in {signal.SIG_IGN, None}:  # not to be heard: as under `nohup`
+            yield
+            return
+        signal.signal(signal.SIGINT, lambda *_: self._interrupt())
+        try:
+            yield
+        finally:
+            signal.signal(signal.SIGINT, before)
+
+    def _interrupt(self) -> None:
+        self._interrupts += 1
+        if self._loop is not None:
+            with suppress(RuntimeError):  # it may have ended by now
+                self._loop.call_soon_threadsafe(self._heed)
+
+    def _heed(self) -> None:
+        """Pass on what was asked and is not passed on yet."""
+        assert self._stop is not None
+        if asked := self._interrupts - self._heeded:
+            self._heeded += asked
+            self._stop.request(times=asked)
 
     def _work(self) -> None:
         try:
             self._status.set_result(asyncio.run(self._go()))
         except BaseException as error:  # noqa: BLE001 - raised again where the caller waits
             self._status.set_exception(error)
-        finally:
-            self._ready.set()
 
     async def _go(self) -> RunStatus:
-        self._loop, self._stop = asyncio.get_running_loop(), Stop()
-        self._ready.set()
+        self._stop = Stop()
+        self._loop = asyncio.get_running_loop()
+        self._heed()
         return await execute(self.job, listener=self, stop=self._stop)
 
     def started(self, trial: PlannedTrial, lease: Lease) -> None:

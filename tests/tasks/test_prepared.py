@@ -75,7 +75,17 @@ def test_overlays_go_around_and_into_the_repository_and_the_tests_stay_hidden(tm
     assert space.source is None
     assert space.add == (("", task.path / "overlay_repo_files"), ("src/x.py", b"x = 1\n"))
     assert space.above == (("notes.md", task.path / "overlay_files/notes.md"), ("more.md", b"more words"))
-    assert space.hide == ("tb_meta.json",)
+    assert space.hide == ("tb_meta.json", "diff.patch")
+
+
+def test_the_authors_own_change_is_not_shown_and_what_he_says_of_sharing_is_kept(tmp_path):
+    folder = prepared(tmp_path / "t", sensitivity={"level": "unknown"})
+    (folder / "overlay_files/diff.patch").write_text("the solution")
+    task = read_task(folder)
+    assert task.warnings == ()
+    assert task.metadata == {**META["metadata"], "sensitivity": {"level": "unknown"}}
+    space = workspace_for(task, {}, task.path, tmp_path / "cache")
+    assert space.above == (("notes.md", folder / "overlay_files/notes.md"),)
 
 
 def test_instructions_may_be_in_a_file(tmp_path):

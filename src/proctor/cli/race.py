@@ -33,6 +33,11 @@ if TYPE_CHECKING:
 @click.option(
     "--margin", type=Share(10, zero=True), default="5%", show_default=True, help="Tolerated loss of score."
 )
+@click.option(
+    "--stop-when-no-worse",
+    is_flag=True,
+    help="End early also when a loss of more than the margin is excluded; a little less often in the end.",
+)
 @click.option("--name", metavar="NAME", help="Name of the run. [race-NAME of the spec]")
 @click.option("--parallel", type=click.IntRange(1), help="Number of trials at a time.")
 @click.option(
@@ -62,6 +67,7 @@ def command(
     rollouts: int | None,
     error: float,
     margin: float,
+    stop_when_no_worse: bool,
     name: str | None,
     parallel: int | None,
     host_root: bool,
@@ -109,6 +115,7 @@ def command(
         rollouts=rollouts,
         error=error,
         margin=margin,
+        stop_when_no_worse=stop_when_no_worse,
         granted=pass_env,
         name=name,
         change=tuple(

@@ -21,7 +21,7 @@ KEYS = frozenset(
     {
         *("task_id", "name", "description", "repo", "instructions", "lm_instructions", "rubrics", "metadata"),
         *("test_scripts", "environment_variables", "docker_image", "workdir", "timeout_sec", "evaluation"),
-        "lm",
+        *("lm", "sensitivity"),
     }
 )
 EVALUATION_KEYS = overrides.EVALUATION_KEYS
@@ -58,7 +58,7 @@ def read_prepared(folder: Path, cache_dir: Path | None = None) -> Task:
         digest=task_digest(folder, cache_dir),
         kind="prepared",
         description=str(data.get("description", "")),
-        metadata=_mapping(data, "metadata", file),
+        metadata=_metadata(data, file),
         instruction=_instruction(data, folder, file),
         environment=_environment(data, folder, file),
         agent=AgentLimits(timeout_s=overrides.seconds(data, "timeout_sec", str(file))),
@@ -74,6 +74,12 @@ def read_prepared(folder: Path, cache_dir: Path | None = None) -> Task:
     )
     _check_judged(task, file)
     return replace(task, warnings=(*warnings, *_advice(task, file)))
+
+
+def _metadata(data: Mapping[str, Any], file: Path) -> dict[str, Any]:
+    """What the author says of the task; whether it may be shared is kept with it."""
+    found = _mapping(data, "metadata", file)
+    return {**found, "sensitivity": data["sensitivity"]} if "sensitivity" in data else found
 
 
 def _instruction(data: Mapping[str, Any], folder: Path, file: Path) -> str:

@@ -65,6 +65,16 @@ def test_a_scenario_elsewhere_means_what_is_here(project: Path, settings: Settin
     assert len(planned(file, settings).plan) == 4
 
 
+def test_an_agent_of_several_files_is_a_folder(project: Path):
+    (project / "agents/keen").mkdir(parents=True)
+    file = written(project, {"agent": "agents/keen", "task_ref": "vault"})
+    with pytest.raises(SpecError, match=r"no agent at agents/keen: no file, and no folder with an agent\.py"):
+        load_scenario(file)
+    (project / "agents/keen/agent.py").write_text(AGENT.format(body=SOLVE))
+    (entry,) = load_scenario(file).entries
+    assert (entry.agent, entry.options) == ("episode", {"file": str(project / "agents/keen")})
+
+
 def test_the_option_of_the_agent_is_read_against_the_scenario(project: Path, tmp_path_factory):
     row = {"agent": "episode", "task": "tasks/vault", "options": {"file": "solve.py"}}
     (entry,) = load_scenario(written(project, row)).entries

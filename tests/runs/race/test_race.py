@@ -93,6 +93,17 @@ def test_a_race_that_proves_nothing_runs_every_pair(spec_file: Path):
     assert found.interval[0] > -0.5
 
 
+def test_a_race_may_stop_when_the_candidate_is_no_worse(spec_file: Path):
+    job = prepared(spec_file, margin=0.5, stop_when_no_worse=True)
+    executor = Drawn(ALIKE)
+    assert carried_out(job, executor) is RunStatus.DONE
+    found = judged(job.info.id)
+    assert (found.verdict, found.exit_code) == (GateVerdict.PASS, 0)
+    assert found.stopped_early
+    assert len(found.judged) % 3 == 0, "only whole rounds of the three tasks are looked at"
+    assert found.spending.saved == 180 - len(executor.begun) > 0
+
+
 def test_a_lost_attempt_is_tried_again_and_is_no_evidence(spec_file: Path):
     plain, flaky = prepared(spec_file), prepared(spec_file)
     carried_out(plain, Drawn(WORSE))

@@ -97,8 +97,11 @@ class Stage:
         (self.folder / f"{name}.py").write_text(text)
         self.rows.append({"agent": f"{name}.py", "task_ref": f"{task}@1", "seed": seed})
 
-    def play(self, timeout_s: float = 30.0) -> dict[str, list[dict[str, Any]]]:
-        """Agent → its rows of the series, in order."""
+    def play(self, timeout_s: float = 200.0) -> dict[str, list[dict[str, Any]]]:
+        """Agent → its rows of the series, in order.
+
+        No episode that ends by itself may meet the limit, however busy the machine: it is part of the trace.
+        """
         scenario = self.folder / "scenario.json"
         scenario.write_text(json.dumps(self.rows))
         request = PerfRequest(

@@ -23,6 +23,7 @@ from proctor.verdicts.gate.verdict import GateVerdict
 from proctor.verdicts.race.design import RaceDesign, RacePair, design_of
 from proctor.verdicts.race.judge import judge_race
 from proctor.verdicts.race.prefix import Prefix
+from proctor.verdicts.race.promise import Judged, Promise, shares
 from proctor.verdicts.race.words import saving, sentence, unused
 
 sys.path.insert(0, str(Path(__file__).parents[3] / "benchmarks"))
@@ -114,6 +115,52 @@ def test_a_race_without_proof_passes_only_within_its_margin():
     assert sentence(open_).startswith("Inconclusive: no proof that change is worse than main")
 
 
+def rounds(count: int, tasks: int = 12) -> list[RacePair]:
+    return [
+        RacePair(task=f"t{task}", rollout=at, baseline=f"a{task}.{at}", candidate=f"b{task}.{at}")
+        for at in range(count)
+        for task in range(tasks)
+    ]
+
+
+def test_no_worse_is_looked_at_after_whole_rounds_and_its_error_is_shared():
+    spent = shares(5)
+    assert sum(spent) == pytest.approx(0.025)
+    assert spent == sorted(spent)
+    assert shares(1) == []
+    planned = rounds(5)
+    promise = Promise(planned, 0.99)
+    alike = [Judged(pair, 1.0, 1.0) for pair in planned]
+    assert [at for at in range(61) if promise.holds(alike[:at])] == [24, 36, 48, 60]
+    mixed = Promise(sorted(planned, key=lambda each: each.task), 0.99)
+    assert [at for at in range(61) if mixed.holds(alike[:at])] == [60], "no round ends before all do"
+
+
+def test_a_race_may_stop_when_no_worse_and_says_what_it_saved():
+    told = [(1.0, 1.0), (0.0, 0.0)] * 60
+    late = judge_race(race(told, margin=0.3))
+    found = judge_race(race(told, margin=0.3, stop_when_no_worse=True))
+    assert (late.verdict, late.stopped_early) == (GateVerdict.PASS, False)
+    assert (found.verdict, found.stopped_early) == (GateVerdict.PASS, True)
+    assert len(found.judged) < 120
+    assert sentence(found).startswith("change is no worse than main by more than 30 pp.")
+    assert found.interval is not None
+    assert found.interval[0] >= -0.3
+    assert "behind the last pair looked at: no evidence" in unused(found)
+    assert found.to_dict()["stop_when_no_worse"] is True
+    assert design_of(race(told, stop_when_no_worse=True).info).stop_when_no_worse
+
+
+def test_a_race_that_may_stop_for_both_still_says_worse_and_what_is_lost():
+    worse = judge_race(race([(1.0, 0.0)] * 9, 50, stop_when_no_worse=True))
+    assert worse.verdict is GateVerdict.REGRESSION
+    lost = judge_race(race([(1.0, 1.0)] * 40 + [(1.0, None)] * 10, margin=0.15, stop_when_no_worse=True))
+    assert lost.verdict in {GateVerdict.PASS, GateVerdict.INFRASTRUCTURE}
+    assert (lost.verdict is GateVerdict.PASS) == (len(lost.judged) <= 40), "missing pairs are read both ways"
+    open_ = judge_race(race([(1.0, 1.0), (0.0, 0.0)] * 30, margin=0.01, stop_when_no_worse=True))
+    assert (open_.verdict, open_.reason) == (GateVerdict.INCONCLUSIVE, "too_wide")
+
+
 def test_errors_that_leave_it_open_are_infrastructure():
     lost = judge_race(race([(1.0, None)] * 10))
     assert (lost.verdict, lost.exit_code, lost.void) == (GateVerdict.INFRASTRUCTURE, 4, 10)
@@ -155,3 +202,15 @@ def test_simulated_races_keep_their_error_and_save_most_of_a_clear_regression():
     assert sum(each.verdict == "regression" for each in alike) <= 6
     assert sum(each.verdict == "regression" for each in worse) >= 28
     assert np.mean([each.begun for each in worse]) < 0.36
+
+
+def test_simulated_races_that_stop_when_no_worse_save_rollouts_and_pass_no_loss_of_the_margin():
+    from race_quality import race as simulated
+    from race_quality import suite
+
+    generator = np.random.default_rng(4)
+    alike = [simulated(generator, *suite(generator, 0.0), 0.10) for _ in range(20)]
+    worse = [simulated(generator, *suite(generator, -0.10), 0.10) for _ in range(40)]
+    assert sum(each.verdict == "pass" for each in alike) >= 16
+    assert np.mean([each.begun for each in alike]) < 0.85
+    assert sum(each.verdict == "pass" for each in worse) <= 4

@@ -133,7 +133,7 @@ def _draw(values: Sequence[float], found: RaceResult, boundary: float) -> partia
         values=values,
         planned=found.planned - found.void,
         boundary=boundary,
-        stopped=found.stopped_early,
+        stopped=found.stopped_early and found.verdict is GateVerdict.REGRESSION,
     )
 
 

@@ -14,16 +14,17 @@ AGENT = "episode"
 
 
 def is_file_agent(agent: str) -> bool:
-    """Whether a row names its agent by a Python file."""
-    return agent.endswith(".py")
+    """Whether a row names its agent by a Python file, or by the path of a folder with an `agent.py`."""
+    return agent.endswith(".py") or ("/" in agent and ":" not in agent)
 
 
 def find_agent(agent: str, base: Path) -> Path:
-    """The agent's file, read against the scenario's folder, then against this one."""
+    """The agent's file or folder, read against the scenario's folder, then against this one."""
     for root in _roots(base):
-        if (root / agent).is_file():
+        if (root / agent).is_file() or (root / agent / "agent.py").is_file():
             return (root / agent).absolute()
-    raise UsageError(f"no agent at {agent} (looked in {base} and here)")
+    wanted = "" if agent.endswith(".py") else ": no file, and no folder with an agent.py"
+    raise UsageError(f"no agent at {agent}{wanted} (looked in {base} and here)")
 
 
 def find_task(reference: str, base: Path) -> str:

@@ -39,6 +39,7 @@ class RaceRequest:
     rollouts: int | None = None
     error: float
     margin: float
+    stop_when_no_worse: bool = False
     granted: tuple[str, ...] = ()
     """Variables of this machine that specs may use."""
     name: str | None = None
@@ -58,6 +59,7 @@ def create_race(request: RaceRequest, settings: Settings) -> ReadyRun:
         candidate=after.label if before.label != after.label else request.candidate,
         error=request.error,
         margin=request.margin,
+        stop_when_no_worse=request.stop_when_no_worse,
     )
     if before.run:
         design, plan = _against_run(before, design, plan, settings)

@@ -6,7 +6,7 @@ from proctor.model.plan import Plan
 from proctor.model.record import AttemptRecord
 from proctor.model.run import RunInfo
 from proctor.verdicts.race.design import design_of, pairs_of
-from proctor.verdicts.race.prefix import Prefix
+from proctor.verdicts.race.prefix import prefix_for
 
 
 class RaceRule:
@@ -14,7 +14,7 @@ class RaceRule:
 
     def __init__(self, info: RunInfo, plan: Plan) -> None:
         design = design_of(info)
-        self._prefix = Prefix(pairs_of(plan.trials, design), design.error)
+        self._prefix = prefix_for(pairs_of(plan.trials, design), design)
 
     def answered(self, record: AttemptRecord) -> bool:
         """Whether the race is decided."""

@@ -18,8 +18,8 @@ from proctor.model.task import Repository, Task
 from proctor.sandbox.base import Root, Sandbox, end_processes, standing
 from proctor.tasks.overrides import additions, removals
 
-META = "tb_meta.json"
-"""Holds the tests of a prepared task."""
+HIDDEN = ("tb_meta.json", "diff.patch")
+"""Files around the repository of a prepared task that hold its tests, and the author's own change."""
 _GIT_TIMEOUT_S = 600
 _LOGS = ("/logs/agent", "/logs/artifacts")
 """Folders that agents and tests expect; made without running anything inside."""
@@ -147,7 +147,7 @@ def workspace_for(task: Task, overrides: Mapping[str, Any], base: Path, cache_di
     above = additions(overrides, base, ("overlay_files",))
     own: list[tuple[str, bytes | Path]] = []
     if nested and (folder := task.path / "overlay_files").is_dir():
-        own = [(each.name, each) for each in sorted(folder.iterdir()) if each.name != META]
+        own = [(each.name, each) for each in sorted(folder.iterdir()) if each.name not in HIDDEN]
     if repository and (folder := task.path / "overlay_repo_files").is_dir():
         inside.insert(0, ("", folder))
     return Workspace(
@@ -155,7 +155,7 @@ def workspace_for(task: Task, overrides: Mapping[str, Any], base: Path, cache_di
         remove=removals(overrides),
         add=tuple(inside if nested else [*inside, *above]),
         above=tuple([*own, *above] if nested else []),
-        hide=(META,) if nested else (),
+        hide=HIDDEN if nested else (),
         replaces=nested and "repo" in overrides,
     )
 

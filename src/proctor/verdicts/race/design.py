@@ -26,6 +26,8 @@ class RaceDesign:
     """Chance of calling a candidate worse that is not, over all looks together."""
     margin: float = MARGIN
     """The loss of score that "no worse" tolerates."""
+    stop_when_no_worse: bool = False
+    """Whether "no worse" ends the race early too."""
     stored_run: str = ""
     """The run whose rollouts are the baseline; empty when the baseline runs too."""
     stored: Mapping[str, tuple[float, ...]] = field(default_factory=dict)
@@ -60,6 +62,7 @@ def design_of(info: RunInfo) -> RaceDesign:
         candidate=str(found.get("candidate", "")),
         error=number(found.get("error")) or ERROR,
         margin=number(found.get("margin")) or 0.0,
+        stop_when_no_worse=found.get("stop_when_no_worse") is True,
         stored_run=str(found.get("stored_run", "")),
         stored={str(task): tuple(map(float, rewards)) for task, rewards in stored.items()},
     )

@@ -6,12 +6,11 @@ loss, which that test does not make: it needs the interval of the difference to 
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any
 
-from proctor.analysis.sequential import Decision, Look
+from proctor.analysis.sequential import Look
 from proctor.analysis.verdict import Verdict
 from proctor.errors import Exit
 from proctor.model.canonical import finite
@@ -20,7 +19,8 @@ from proctor.quantity import number
 from proctor.runfolder.read import RunData
 from proctor.verdicts.gate.verdict import EXIT_CODES, GateVerdict
 from proctor.verdicts.race.design import RaceDesign, design_of, pairs_of
-from proctor.verdicts.race.prefix import Judged, Prefix
+from proctor.verdicts.race.prefix import Prefix, prefix_for
+from proctor.verdicts.race.promise import Judged, claim_of, compared
 
 if TYPE_CHECKING:
     from proctor.analysis.compare import MissingBounds
@@ -63,7 +63,8 @@ class RaceResult:
     void: int
     spending: Spending
     interval: tuple[float, float] | None = None
-    """Of the difference of scores; only where the race did not stop at a regression."""
+    """Of the difference of scores; only where the race did not stop at a regression. 95 %, or wider where the
+    race could stop early for "no worse"."""
     claim: str = ""
 
     @property
@@ -74,7 +75,8 @@ class RaceResult:
     @property
     def stopped_early(self) -> bool:
         """Whether the verdict came before the last pair."""
-        return self.latest.decision is Decision.WORSE and len(self.judged) < self.planned
+        decided = self.verdict in {GateVerdict.REGRESSION, GateVerdict.PASS}
+        return decided and len(self.judged) < self.planned
 
     @property
     def rewards(self) -> tuple[list[float], list[float]]:
@@ -127,7 +129,7 @@ def judge_race(data: RunData) -> RaceResult:
     prefix = prefix_of(data, design)
     verdict, reason, bounds = _verdict(prefix, design)
     shown = bounds.excluded if bounds else None
-    claim = _claim(bounds) if bounds else None
+    claim = claim_of(bounds) if bounds else None
     ends = shown.interval(claim) if shown and claim else None
     return RaceResult(
         run_id=data.info.id,
@@ -147,7 +149,7 @@ def judge_race(data: RunData) -> RaceResult:
 
 def prefix_of(data: RunData, design: RaceDesign) -> Prefix:
     """The test over everything that has ended."""
-    prefix = Prefix(pairs_of([trial.planned for trial in data.trials], design), design.error)
+    prefix = prefix_for(pairs_of([trial.planned for trial in data.trials], design), design)
     for trial in data.trials:
         if trial.counted:
             prefix.tell(trial.counted)
@@ -155,50 +157,18 @@ def prefix_of(data: RunData, design: RaceDesign) -> Prefix:
 
 
 def _verdict(prefix: Prefix, design: RaceDesign) -> tuple[GateVerdict, str, MissingBounds | None]:
-    if prefix.latest.decision is Decision.WORSE:
+    if prefix.is_worse:
         return GateVerdict.REGRESSION, "", None
-    if not prefix.is_complete:
+    if not prefix.is_complete and not prefix.promised:
         return GateVerdict.INCONCLUSIVE, "unfinished", None
-    bounds = compared(prefix.judged)
+    bounds = compared(prefix.judged, prefix.promise.level(prefix.judged) if prefix.promise else 0.95)
     if bounds is None or bounds.excluded is None:
         return GateVerdict.INFRASTRUCTURE, "lost", None
-    if bounds.judge(design.margin) in _PROMISES:
+    if prefix.promised if prefix.promise else bounds.judge(design.margin) in _PROMISES:
         return GateVerdict.PASS, "", bounds
     if prefix.void and bounds.excluded.judge(design.margin) in _PROMISES:
         return GateVerdict.INFRASTRUCTURE, "lost", bounds
     return GateVerdict.INCONCLUSIVE, "too_wide", bounds
-
-
-def compared(judged: Sequence[Judged]) -> MissingBounds | None:
-    """The scores of both sides by task, as `proctor compare` takes them; None without a pair."""
-    from proctor.analysis.compare import missing_bounds
-    from proctor.analysis.estimate import TaskRewards
-
-    if not judged:
-        return None
-    sides = []
-    for side in ("baseline", "candidate"):
-        scored: dict[str, list[float]] = {}
-        errors: Counter[str] = Counter()
-        for each in judged:
-            rewards, reward = scored.setdefault(each.pair.task, []), getattr(each, side)
-            if reward is None:
-                errors[each.pair.task] += 1
-            else:
-                rewards.append(float(reward))
-        sides.append(
-            [
-                TaskRewards(name=task, scored=tuple(rewards), errors=errors[task])
-                for task, rewards in scored.items()
-            ]
-        )
-    return missing_bounds(*sides)
-
-
-def _claim(bounds: MissingBounds) -> Any:
-    from proctor.analysis.claim import widest_claim
-
-    return widest_claim(bounds.tasks)
 
 
 def _spending(data: RunData, prefix: Prefix) -> Spending:

@@ -8,34 +8,25 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable
-from typing import NamedTuple
 
 from proctor.analysis.sequential import Decision, Look, Tally, log_e_value, look
 from proctor.model.outcome import Outcome
 from proctor.model.record import AttemptRecord
-from proctor.verdicts.race.design import RacePair
+from proctor.verdicts.race.design import RaceDesign, RacePair
+from proctor.verdicts.race.promise import Judged, Promise
 
 _UNFINISHED = {Outcome.CANCELLED, Outcome.SKIPPED}
-
-
-class Judged(NamedTuple):
-    """A complete pair with the rewards of both sides; None on a side that could not be scored."""
-
-    pair: RacePair
-    baseline: float | None
-    candidate: float | None
-
-    @property
-    def counts(self) -> bool:
-        """Whether it is evidence: an error that no agent caused says nothing about either side."""
-        return self.baseline is not None and self.candidate is not None
 
 
 class Prefix:
     """Grows as results come in, and stops at the first decision."""
 
-    def __init__(self, pairs: Iterable[RacePair], error: float) -> None:
+    def __init__(self, pairs: Iterable[RacePair], error: float, *, pass_within: float | None = None) -> None:
+        """`pass_within`: the margin of a race that ends early for "no worse" too."""
         self.pairs = tuple(pairs)
+        self.promise = None if pass_within is None else Promise(self.pairs, pass_within)
+        self.promised = False
+        """Whether a loss of more than the margin is excluded."""
         self.error = error
         self.judged: list[Judged] = []
         """The complete pairs, in planned order."""
@@ -55,10 +46,15 @@ class Prefix:
 
     @property
     def is_decided(self) -> bool:
-        """Whether the candidate is proven worse. Nothing else ends a race early.
+        """Whether the candidate is proven worse or, where the design asks for it, no worse.
 
-        Where that proof has become impossible, the pairs that remain still tell how large a loss could be.
+        Where the first has become impossible, the pairs that remain still tell how large a loss could be.
         """
+        return self.is_worse or self.promised
+
+    @property
+    def is_worse(self) -> bool:
+        """Whether the candidate is proven worse."""
         return self._latest.decision is Decision.WORSE
 
     @property
@@ -72,6 +68,7 @@ class Prefix:
             self._ended[record.key] = (record.reward or 0.0) if record.outcome.scored else None
         while not self.is_decided and not self.is_complete and (found := self._next()):
             self._add(found)
+            self.promised = bool(self.promise and not self.is_worse and self.promise.holds(self.judged))
         return self.is_decided
 
     def _next(self) -> Judged | None:
@@ -96,3 +93,8 @@ class Prefix:
     def _look(self) -> Look:
         planned = len(self.pairs) - self.void
         return look(self._tally, planned=planned, alpha=self.error, largest_log_e=self._largest)
+
+
+def prefix_for(pairs: Iterable[RacePair], design: RaceDesign) -> Prefix:
+    """The test that a design asks for."""
+    return Prefix(pairs, design.error, pass_within=design.margin if design.stop_when_no_worse else None)

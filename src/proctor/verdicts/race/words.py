@@ -101,7 +101,7 @@ def limits(found: RaceResult) -> Iterator[tuple[str, str]]:
 def unused(found: RaceResult) -> str:
     """What was run and is no evidence; empty when there is nothing of it."""
     spent, parts = found.spending, []
-    if spent.cancelled and found.verdict is GateVerdict.REGRESSION:
+    if spent.cancelled and found.stopped_early:
         begun = plural(spent.cancelled, "rollout")
         parts.append(f"{begun} had begun when the verdict was reached: cancelled, no result")
     if spent.unused:
