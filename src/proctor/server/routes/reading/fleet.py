@@ -42,7 +42,8 @@ async def show_queue(
         if shared.settings.broker:
             running = [each["run"] for each in items if each["status"] == "running"]
             unmet = store.fleet.unmet_by_run(running)
-            items = [{**each, "reason": nobody_can(unmet.get(each["run"], ())) or each["reason"]} for each in items]
+            for each in items:
+                each["reason"] = nobody_can(unmet.get(each["run"], ())) or each["reason"]
         demand = as_data(store.service.monitor.demand(caller.project), slots)
         return listed(items, total=sum(each["pending"] for each in items), demand=demand)
 
