@@ -17,10 +17,7 @@ pytestmark = pytest.mark.needs("bubblewrap")
 def tasks(tmp_path: Path) -> Path:
     archive = docker_archive(tmp_path / "shell.tar", [host_layer()], ["shell:1"])
     assert main(["images", "import", str(archive)]) == 0
-    for name, dockerfile in (
-        ("good", "FROM shell:1\nRUN echo 1 > /one\n"),
-        ("bad", "FROM shell:1\nRUN false\n"),
-    ):
+    for name, step in (("good", "echo 1 > /one"), ("bad", "false")):
         folder = tmp_path / "tasks" / name
         (folder / "environment").mkdir(parents=True)
         (folder / "tests").mkdir()
