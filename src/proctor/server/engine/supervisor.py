@@ -55,6 +55,7 @@ class Supervisor:
                 _log.warning("the engine did not end in %g s and is killed; its runs go on later", STOP_S)
                 with suppress(ProcessLookupError):
                     self._process.kill()
+                await self._process.wait()
         if self._task:
             self._task.cancel()
             await asyncio.gather(self._task, return_exceptions=True)

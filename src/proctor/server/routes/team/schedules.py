@@ -13,10 +13,11 @@ from starlette.responses import Response
 
 from proctor.server.auth.caller import Caller, Reader, Runner, Shared
 from proctor.server.idempotency import Keyed
-from proctor.server.listing import Paged, listed
+from proctor.server.listing import Paged
 from proctor.server.problem import Problem
 from proctor.server.route import Route, answer
 from proctor.server.routes.submission import SubmitBody
+from proctor.server.routes.team.owned import Things
 from proctor.server.state import State
 from proctor.server.submit import making
 from proctor.server.submit.reading import read
@@ -73,16 +74,7 @@ class ScheduleChange(BaseModel):
 @router.get("", summary="List schedules")
 async def list_schedules(caller: Reader, shared: Shared, page: Paged) -> Response:
     """With when they are next due, their last run, and how often they were missed."""
-
-    def look(store: Store) -> dict[str, Any]:
-        after = page.after if isinstance(page.after, str) else ""
-        found = store.service.schedules.page(caller.project, after=after, limit=page.limit + 1)
-        shown = found[: page.limit]
-        return listed(
-            [_shown(each) for each in shown], after=shown[-1].id if len(found) > page.limit else None
-        )
-
-    return answer(await shared.store(look))
+    return answer(await shared.store(_SCHEDULES.page, caller, page))
 
 
 @router.post("", status_code=201, summary="Schedule a run")
@@ -118,14 +110,14 @@ def _add(store: Store, state: State, caller: Caller, body: ScheduleBody) -> dict
     )
     _next(body.cron, body.timezone, state.clock())
     store.service.schedules.add(schedule)
-    _note(store, caller, "schedule.add", schedule)
+    _SCHEDULES.note(store, caller, "add", schedule, name=schedule.name)
     return _shown(schedule)
 
 
 @router.get("/{schedule}", summary="Show one schedule")
 async def show_schedule(schedule: ScheduleId, caller: Reader, shared: Shared) -> Response:
     """With the spec that it runs."""
-    found = await shared.store(_find, schedule, caller)
+    found = await shared.store(_SCHEDULES.find, schedule, caller)
     return answer({**_shown(found), "submission": json.loads(found.body)["submission"]})
 
 
@@ -136,7 +128,7 @@ async def change_schedule(
     """What is not given stays as it is. What was missed is forgotten."""
 
     def change(store: Store) -> dict[str, Any]:
-        before = _find(store, schedule, caller)
+        before = _SCHEDULES.find(store, schedule, caller)
         changed = replace(
             before,
             name=body.name or before.name,
@@ -149,7 +141,7 @@ async def change_schedule(
         due = _next(changed.cron, changed.zone, shared.clock())
         changed = replace(changed, next_at=due if changed.enabled else None)
         store.service.schedules.change(changed)
-        _note(store, caller, "schedule.change", changed)
+        _SCHEDULES.note(store, caller, "change", changed, name=changed.name)
         return _shown(changed)
 
     return answer(await shared.store(change))
@@ -160,9 +152,9 @@ async def start_schedule(schedule: ScheduleId, caller: Runner, shared: Shared, _
     """When it is next due does not change."""
 
     def begin(store: Store) -> dict[str, Any]:
-        found = _find(store, schedule, caller)
+        found = _SCHEDULES.find(store, schedule, caller)
         run_id = start(store, shared, found)
-        after = _find(store, schedule, caller)
+        after = _SCHEDULES.find(store, schedule, caller)
         if run_id is None:
             raise Problem("conflict", after.last_error)
         return _shown(after)
@@ -175,21 +167,8 @@ async def start_schedule(schedule: ScheduleId, caller: Runner, shared: Shared, _
 @router.delete("/{schedule}", status_code=204, summary="Remove a schedule")
 async def remove_schedule(schedule: ScheduleId, caller: Runner, shared: Shared, _: Keyed) -> Response:
     """Runs that it started are kept."""
-
-    def remove(store: Store) -> None:
-        found = _find(store, schedule, caller)
-        store.service.schedules.delete(found.id)
-        _note(store, caller, "schedule.remove", found)
-
-    await shared.store(remove)
+    await shared.store(_SCHEDULES.remove, schedule, caller)
     return Response(status_code=204)
-
-
-def _find(store: Store, schedule: str, caller: Caller) -> Schedule:
-    found = store.service.schedules.find(schedule, caller.project)
-    if found is None:
-        raise Problem("not_found", f"There is no schedule '{schedule}', or not in your project")
-    return found
 
 
 def _next(cron: str, zone: str, now: float) -> float:
@@ -209,7 +188,4 @@ def _shown(schedule: Schedule) -> dict[str, Any]:
     }
 
 
-def _note(store: Store, caller: Caller, action: str, schedule: Schedule) -> None:
-    store.service.audit.add(
-        caller.user, action, schedule.id, token=caller.token, project=schedule.project, name=schedule.name
-    )
+_SCHEDULES = Things("schedule", lambda store: store.service.schedules, _shown)

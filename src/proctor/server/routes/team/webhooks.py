@@ -12,9 +12,10 @@ from starlette.responses import Response
 
 from proctor.server.auth.caller import Admin, Caller, Shared
 from proctor.server.idempotency import Keyed
-from proctor.server.listing import Paged, listed
+from proctor.server.listing import Paged
 from proctor.server.problem import Problem
 from proctor.server.route import Route, answer
+from proctor.server.routes.team.owned import Things
 from proctor.server.state import State
 from proctor.server.submit.making import project_for
 from proctor.server.team.delivery import signed
@@ -75,16 +76,7 @@ class WebhookChange(BaseModel):
 @router.get("", summary="List webhooks")
 async def list_webhooks(caller: Admin, shared: Shared, page: Paged) -> Response:
     """With what came of the last delivery; the secrets are never shown."""
-
-    def look(store: Store) -> dict[str, Any]:
-        after = page.after if isinstance(page.after, str) else ""
-        found = store.service.webhooks.page(caller.project, after=after, limit=page.limit + 1)
-        shown = found[: page.limit]
-        return listed(
-            [_shown(each) for each in shown], after=shown[-1].id if len(found) > page.limit else None
-        )
-
-    return answer(await shared.store(look))
+    return answer(await shared.store(_WEBHOOKS.page, caller, page))
 
 
 @router.post("", status_code=201, summary="Add a webhook")
@@ -107,10 +99,9 @@ def _add(store: Store, state: State, caller: Caller, body: WebhookBody, secret: 
     store.service.webhooks.add(
         Webhook(webhook_id, home, caller.user, 0.0, body.kind, body.url, events, sealed, True, 0)
     )
-    store.service.audit.add(
-        caller.user, "webhook.add", webhook_id, token=caller.token, project=home, kind=body.kind
-    )
-    return _find(store, webhook_id, caller)
+    made = _WEBHOOKS.find(store, webhook_id, caller)
+    _WEBHOOKS.note(store, caller, "add", made, kind=body.kind)
+    return made
 
 
 @router.patch("/{webhook}", summary="Switch a webhook on or off")
@@ -118,9 +109,10 @@ async def change_webhook(webhook: WebhookId, body: WebhookChange, caller: Admin,
     """What happens while it is off it is never told."""
 
     def change(store: Store) -> dict[str, Any]:
-        found = _find(store, webhook, caller)
+        found = _WEBHOOKS.find(store, webhook, caller)
         store.service.webhooks.enable(found.id, enabled=body.enabled)
-        return _shown(_find(store, webhook, caller))
+        _WEBHOOKS.note(store, caller, "change", found, enabled=body.enabled)
+        return _shown(_WEBHOOKS.find(store, webhook, caller))
 
     return answer(await shared.store(change))
 
@@ -128,7 +120,7 @@ async def change_webhook(webhook: WebhookId, body: WebhookChange, caller: Admin,
 @router.post("/{webhook}/test", summary="Send a test to a webhook now")
 async def test_webhook(webhook: WebhookId, caller: Admin, shared: Shared) -> Response:
     """A signed event `test`; of a comment only whether the comments can be read."""
-    found = await shared.store(_find, webhook, caller)
+    found = await shared.store(_WEBHOOKS.find, webhook, caller)
     secret = shared.vault.open(found.secret)
     outside = Outside(shared.settings.webhook_allow, shared.settings.ca_bundle)
     if found.kind == "comment":
@@ -146,25 +138,13 @@ async def test_webhook(webhook: WebhookId, caller: Admin, shared: Shared) -> Res
 @router.delete("/{webhook}", status_code=204, summary="Remove a webhook")
 async def remove_webhook(webhook: WebhookId, caller: Admin, shared: Shared, _: Keyed) -> Response:
     """It is told nothing more."""
-
-    def remove(store: Store) -> None:
-        found = _find(store, webhook, caller)
-        store.service.webhooks.delete(found.id)
-        store.service.audit.add(
-            caller.user, "webhook.remove", found.id, token=caller.token, project=found.project
-        )
-
-    await shared.store(remove)
+    await shared.store(_WEBHOOKS.remove, webhook, caller)
     return Response(status_code=204)
-
-
-def _find(store: Store, webhook: str, caller: Caller) -> Webhook:
-    found = store.service.webhooks.find(webhook, caller.project)
-    if found is None:
-        raise Problem("not_found", f"There is no webhook '{webhook}', or not in your project")
-    return found
 
 
 def _shown(webhook: Webhook) -> dict[str, Any]:
     names = ("id", "project", "owner", "created_at", "kind", "url", "enabled", "last_at", "last_status")
     return {name: getattr(webhook, name) for name in names} | {"events": list(webhook.events)}
+
+
+_WEBHOOKS = Things("webhook", lambda store: store.service.webhooks, _shown)
