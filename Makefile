@@ -16,7 +16,7 @@ CONTAINERS ?= podman
 .PHONY: help setup ui demo test coverage check bench bench-stats perf-baseline soak docs clean doctor lock keeper keeper-check wheel image sbom check-deploy cluster cluster-demo
 
 help: ## list what can be made
-	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## (.*)/  make \1\t\2/' | expand -t 16
+	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## (.*)/  make \1\t\2/' | expand -t 20
 
 setup: ## install what running needs, in .venv
 	@scripts/setup.sh run $(SYSTEM_RUN)

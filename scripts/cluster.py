@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import argparse
 import contextlib
+import json
 import os
 import shutil
 import signal
@@ -303,7 +304,9 @@ def demo(cluster: Cluster, address: str, words: Sequence[str]) -> int:
         env=os.environ | {"PROCTOR_URL": address, "PROCTOR_HOME": str(cluster.folder / "client")},
         check=False,
     )
-    page = f"{address}/runs"
+    with DIRECT.open(f"{address}/api/runs?limit=1", timeout=30) as answer:
+        newest = json.load(answer)["items"][:1]
+    page = f"{address}/runs/{newest[0]['id']}" if newest else f"{address}/runs"
     print(f"\nIts page: {page}", flush=True)
     if sys.stdout.isatty() and (os.environ.get("DISPLAY") or os.environ.get("BROWSER")):
         webbrowser.open(page)

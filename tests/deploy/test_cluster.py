@@ -61,6 +61,7 @@ def test_a_spec_runs_on_a_cluster_and_ctrl_c_leaves_nothing(tmp_path):
         finally:
             cluster.kill()
     assert "2 of 2 scored rollouts" in said
+    assert re.search(r"^Its page: http://127\.0\.0\.1:\d+/runs/\d{8}T\d{6}-\w+$", said, re.MULTILINE)
     assert (tmp_path / "c/worker-1.log").is_file()
     assert left(tmp_path) == []
     port = int(re.search(r"127\.0\.0\.1:(\d+)/postgres", said)[1])

@@ -61,6 +61,15 @@ def test_systemd_understands_the_units(unit, tmp_path):
     assert (done.returncode, about) == (0, []), done.stderr
 
 
+def test_the_unit_of_a_worker_leaves_it_what_sandboxes_need():
+    unit = (DEPLOY / "systemd/proctor-worker.service").read_text()
+    closed = re.findall(
+        r"^((?:Protect|Private|Restrict|NoNew|SystemCall|Lock|Memory|Capab)\w*)=", unit, re.MULTILINE
+    )
+    # All others imply NoNewPrivileges or cover a part of /proc; see systemd.exec(5).
+    assert set(closed) == {"ProtectSystem", "ProtectHome", "PrivateTmp"}
+
+
 def test_a_worker_that_is_stopped_has_all_the_time_it_needs():
     unit = (DEPLOY / "systemd/proctor-worker.service").read_text()
     assert "KillSignal=SIGTERM" in unit
