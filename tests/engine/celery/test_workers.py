@@ -111,8 +111,13 @@ def test_workers_do_a_run_and_a_drained_one_ends_its_attempts(cluster: Cluster, 
         assert {row.record.worker.split(":")[1] for row in store.attempts(run.id)} == {str(worker.pid)}
     pinged = subprocess.run(
         [sys.executable, "-m", "celery", "-A", "proctor.engine.celery", "inspect", "ping", "-t", "20"],
-        env=cluster.environ, cwd=cluster.folder, capture_output=True, text=True, timeout=DEADLINE_S, check=False,
-    )  # fmt: skip
+        env=cluster.environ,
+        cwd=cluster.folder,
+        capture_output=True,
+        text=True,
+        timeout=DEADLINE_S,
+        check=False,
+    )
     assert f"proctor-{worker.pid}@" in pinged.stdout, pinged.stdout + pinged.stderr
     worker.terminate()
     assert worker.wait(DEADLINE_S) == 0
