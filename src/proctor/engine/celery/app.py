@@ -66,7 +66,7 @@ def make_app(broker: str, offer: Offer | None = None) -> Celery:
         offer(ticket)
         ticket.result()
 
-    app.task(name=TASK, ignore_result=True, acks_late=True)(attempt)
+    app.task(name=TASK, ignore_result=True, acks_late=True, shared=False)(attempt)
     return app
 
 

@@ -53,6 +53,7 @@ class Listening:
                 loop.call_soon_threadsafe(self._offer, ticket)
 
         app = make_app(self._broker, offer)
+        app.set_default()  # Celery's threads ask for the app of this process
         self._thread = threading.Thread(target=self._keep, args=(app,), name="proctor-broker", daemon=True)
         self._thread.start()
 
