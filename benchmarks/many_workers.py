@@ -49,7 +49,7 @@ class Found:
     whole_s: float
     """Of the command."""
     cpu_ms: float
-    """Per trial, of coordinator and workers with all that they started."""
+    """Per trial, of coordinator and workers with all that they started; not the workers' own start."""
     outcomes: dict[str, int]
     memory_mb: float
     """The most that coordinator and workers had together."""
@@ -124,6 +124,12 @@ def ended(process: subprocess.Popen[bytes]) -> float:
     return usage.ru_utime + usage.ru_stime
 
 
+def so_far(process: subprocess.Popen[bytes]) -> float:
+    """CPU seconds of a process until now, and of what it has waited for."""
+    used = psutil.Process(process.pid).cpu_times()
+    return float(used.user + used.system + used.children_user + used.children_system)
+
+
 def execute(place: Place, spec: Path, workers: int, slots: int, *, local: bool) -> Found:
     """One run: by `proctor run` alone, or by so many workers."""
     helping = [
@@ -131,6 +137,7 @@ def execute(place: Place, spec: Path, workers: int, slots: int, *, local: bool) 
         for number in range(0 if local else workers)
     ]
     ready(place, len(helping))
+    started_s = sum(so_far(worker) for worker in helping)
     began = time.perf_counter()
     engine = "local" if local else "celery"
     leading = place.start("local" if local else "leading", "run", str(spec), "--engine", engine)
@@ -139,7 +146,7 @@ def execute(place: Place, spec: Path, workers: int, slots: int, *, local: bool) 
         whole_s = time.perf_counter() - began
     for worker in helping:
         worker.send_signal(signal.SIGTERM)
-    cpu_s += sum(ended(worker) for worker in helping)
+    cpu_s += sum(ended(worker) for worker in helping) - started_s
     home = place.folder / ("local" if local else "leading")
     address = str(home / ".proctor/proctor.db") if local else place.environ["PROCTOR_STORE"]
     with open_store(address) as store:

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import errno
+import os
 import shutil
 import subprocess
 
 import pytest
 
-from proctor.disk import make_folders, spread
+from proctor.disk import is_lack_of_space, make_folders, nearly_full, spread
 
 
 def test_a_folder_is_marked_where_the_disk_knows_the_mark(tmp_path):
@@ -41,3 +43,29 @@ def test_a_file_in_the_place_of_a_folder_is_an_error(tmp_path):
         make_folders(f"{tmp_path}/file")
     with pytest.raises(NotADirectoryError):
         make_folders(f"{tmp_path}/file/below")
+
+
+def test_a_disk_is_nearly_full_by_what_is_left_of_it(tmp_path, monkeypatch):
+    assert not nearly_full(tmp_path / "none")
+    real = os.statvfs(tmp_path)
+    for free_bytes, total_bytes, expected in (
+        (1 << 40, 1 << 41, False),
+        (1 << 29, 1 << 41, False),
+        (1 << 27, 1 << 41, True),
+        (20 << 20, 256 << 20, False),  # a small disk may have little left
+        (2 << 20, 256 << 20, True),
+    ):
+        values = list(real)
+        values[1], values[2], values[4] = 1, total_bytes, free_bytes
+        found = os.statvfs_result(values)
+        monkeypatch.setattr(os, "statvfs", lambda _, found=found: found)
+        assert nearly_full(tmp_path) is expected, (free_bytes, total_bytes)
+
+
+def test_a_lack_of_space_is_known_also_as_the_cause_of_another_error():
+    full = OSError(errno.ENOSPC, "No space left on device")
+    caused = RuntimeError("a blob cannot be written")
+    caused.__cause__ = full
+    assert is_lack_of_space(full)
+    assert is_lack_of_space(caused)
+    assert not is_lack_of_space(OSError(errno.EACCES, "Permission denied"))

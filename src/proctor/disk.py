@@ -35,8 +35,13 @@ def nearly_full(folder: Path) -> bool:
 
 
 def is_lack_of_space(error: BaseException) -> bool:
-    """Whether an error says that a disk, or what a user may have of it, is full."""
-    return isinstance(error, OSError) and error.errno in {errno.ENOSPC, errno.EDQUOT}
+    """Whether an error says that a disk, or what a user may have of it, is full, or was caused by that."""
+    found: BaseException | None = error
+    while found is not None:
+        if isinstance(found, OSError) and found.errno in {errno.ENOSPC, errno.EDQUOT}:
+            return True
+        found = found.__cause__
+    return False
 
 
 def read_small(path: Path, limit: int) -> bytes:

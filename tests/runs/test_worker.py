@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import asyncio
+import errno
 from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass, field
@@ -10,6 +11,7 @@ import pytest
 
 from proctor.engine.lease import worker_id
 from proctor.engine.stop import Stop
+from proctor.errors import StoreError
 from proctor.model.outcome import Outcome
 from proctor.model.plan import Plan, PlannedTrial, trial_key
 from proctor.model.record import AttemptRecord
@@ -294,3 +296,23 @@ async def test_an_error_of_the_harness_itself_is_not_swallowed(store):
     with pytest.raises(RuntimeError, match="bug"):
         await worker_for(store, executor, Ear()).run()
     assert executor.closed
+
+
+async def test_an_attempt_for_which_the_disk_was_too_full_is_done_again_and_the_worker_goes_on(store):
+    begin(store, 2)
+    full = [True]
+
+    def fail(trial: PlannedTrial) -> None:
+        if trial.index == 0 and full.pop():
+            full.append(False)
+            raise StoreError("a blob cannot be written here") from OSError(errno.ENOSPC, "No space left")
+
+    executor, ear = FakeExecutor(before=fail), Ear()
+    await worker_for(store, executor, ear, retries=Retries(infrastructure=1, backoff_s=0.0)).run()
+    assert Counter((outcome, counts) for _, outcome, counts in ear.heard) == {
+        (Outcome.SANDBOX_ERROR, False): 1,
+        (Outcome.PASSED, True): 2,
+    }
+    lost = next(row.record for row in store.attempts("r1") if not row.counts)
+    assert lost.failure
+    assert lost.failure.type == "DiskFull"
