@@ -21,7 +21,7 @@ import time
 import urllib.request
 import webbrowser
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, field
 from pathlib import Path
 from urllib.parse import quote
 
@@ -231,14 +231,8 @@ def blobs(cluster: Cluster) -> str:
 
 def addresses(cluster: Cluster, home: Path, broker: str) -> Mapping[str, str]:
     """The three settings that make a cluster."""
-    from proctor.settings import Settings
-
-    known = {each.name for each in fields(Settings)}
-    found = {"PROCTOR_STORE": postgres(cluster, home)}
-    # Where a setting is not known, a folder and the store itself do, on one machine.
-    if "blob_cache_bytes" in known:
-        found["PROCTOR_BLOBS"] = blobs(cluster)
-    if "broker" in known and broker != "none":
+    found = {"PROCTOR_STORE": postgres(cluster, home), "PROCTOR_BLOBS": blobs(cluster)}
+    if broker != "none":
         found["PROCTOR_BROKER"] = {"redis": redis, "rabbitmq": rabbitmq}[broker](cluster, home)
     return found
 

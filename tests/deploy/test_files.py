@@ -104,14 +104,8 @@ def test_commands_of_containers_exist():
 
 def test_settings_of_containers_exist():
     known = {f"PROCTOR_{name.upper()}" for name in Settings.__dataclass_fields__} | {"PROCTOR_SECRET_KEY"}
-    # Read by the files themselves, and the broker by versions that have one.
-    known |= {
-        "PROCTOR_SLOTS",
-        "PROCTOR_HOST",
-        "PROCTOR_SERVER_IMAGE",
-        "PROCTOR_WORKER_IMAGE",
-        "PROCTOR_BROKER",
-    }
+    # Read by the files themselves.
+    known |= {"PROCTOR_SLOTS", "PROCTOR_HOST", "PROCTOR_SERVER_IMAGE", "PROCTOR_WORKER_IMAGE"}
     for each in DEPLOY.rglob("*"):
         if each.is_file() and each.parent.name != "ci":
             named = set(re.findall(r"\bPROCTOR_[A-Z_]+\b", each.read_text()))
