@@ -119,7 +119,7 @@ async def test_what_trials_wrote_is_removed_and_what_lies_beside_them_is_kept_an
 
 async def test_a_run_that_another_version_made_is_left_to_others_and_that_is_said_once(settings, monkeypatch):
     job, said = make(settings), []
-    monkeypatch.setattr("proctor.runs.running.own_version", lambda: "99.7.0")
+    monkeypatch.setattr("proctor.runs.versions.own_version", lambda: "99.7.0")
     with open_store(settings.store_url) as store:
         store.set_status(job.info.id, RunStatus.RUNNING)
     server = serving(settings, None, said)
