@@ -47,9 +47,9 @@ def head(first: str) -> Iterator[str]:
     yield "|" + "---|" * len(titles)
 
 
-def sizes(costs: Costs, workers: list[int], most: int) -> Iterator[str]:
-    """The tables of both kinds of trials."""
-    for work in (ORACLE, AGENT):
+def sizes(costs: Costs, workers: list[int], most: int, works: tuple[Work, ...]) -> Iterator[str]:
+    """The tables of these kinds of trials."""
+    for work in works:
         yield f"\nTrials that are {work.name}\n"
         yield from head("workers")
         for number in workers:
@@ -58,7 +58,7 @@ def sizes(costs: Costs, workers: list[int], most: int) -> Iterator[str]:
             yield row(f"{number:,}", trials, found)
 
 
-def what_if(costs: Costs, workers: int, most: int) -> Iterator[str]:
+def what_if(costs: Costs, workers: int, most: int, works: tuple[Work, ...]) -> Iterator[str]:
     """One change at a time, all changes together last."""
     faster = replace(costs, write_ms=costs.write_ms / 10, write_store_ms=costs.write_store_ms / 10)
     later = replace(costs, copy_ms=0.0, copy_wait_ms=0.0)
@@ -74,7 +74,7 @@ def what_if(costs: Costs, workers: int, most: int) -> Iterator[str]:
         ("and workers do not read the whole plan", plans, small),
         ("and the store has 32 cores", plans, large),
     )
-    for work in (ORACLE, AGENT):
+    for work in works:
         yield f"\n{workers:,} workers; trials that are {work.name}\n"
         yield from head("what")
         for title, changed, store in steps:
@@ -99,14 +99,16 @@ def main() -> None:
     parser.add_argument("--trials", type=int, default=1_000_000, help="at most, per run")
     parser.add_argument("--check", type=int, metavar="N", help="N trials on this kind of machine")
     parser.add_argument("--what-if", action="store_true", help="what would move the limit")
+    parser.add_argument("--only", choices=["short", "long"], help="trials of one kind")
     options = parser.parse_args()
+    works = tuple(each for each in (ORACLE, AGENT) if each.name.startswith(options.only or ""))
     costs, began = measured(), time.perf_counter()
     if options.check:
         lines = check(costs, options.check)
     elif options.what_if:
-        lines = what_if(costs, max(options.workers), options.trials)
+        lines = what_if(costs, max(options.workers), options.trials, works)
     else:
-        lines = sizes(costs, options.workers, options.trials)
+        lines = sizes(costs, options.workers, options.trials, works)
     for line in lines:
         print(line, flush=True)
     print(f"\nsimulated in {time.perf_counter() - began:.0f} s")
