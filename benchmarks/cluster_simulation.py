@@ -11,7 +11,7 @@ import argparse
 import json
 import time
 from collections.abc import Iterator
-from dataclasses import replace
+from dataclasses import fields, replace
 from pathlib import Path
 
 from cluster_model import Costs, Result, Shape, Work, simulate
@@ -83,9 +83,16 @@ def what_if(costs: Costs, workers: int, most: int, works: tuple[Work, ...]) -> I
             yield row(title, trials, found)
 
 
-def check(costs: Costs, trials: int) -> Iterator[str]:
-    """One machine of two cores, as where the runs were made."""
-    for work, slots in ((ORACLE, 4), (AGENT, trials)):
+def paced(costs: Costs, pace: float) -> Costs:
+    """The costs on a machine that others use too: everything takes so many times as long."""
+    return Costs(**{each.name: getattr(costs, each.name) * pace for each in fields(costs)})
+
+
+def check(costs: Costs, trials: int, works: tuple[Work, ...]) -> Iterator[str]:
+    """One machine of two cores, as where the runs were made: its blobs are in a folder."""
+    costs = replace(costs, blob_wait_ms=0.0, copy_wait_ms=0.0)
+    for work in works:
+        slots = 4 if work is ORACLE else trials
         yield f"\nEverything on one machine of two cores; trials that are {work.name}\n"
         yield from head("workers")
         for number in (1, 2, 4):
@@ -98,13 +105,14 @@ def main() -> None:
     parser.add_argument("--workers", type=int, nargs="+", default=[1, 2, 4, 10, 100, 1000])
     parser.add_argument("--trials", type=int, default=1_000_000, help="at most, per run")
     parser.add_argument("--check", type=int, metavar="N", help="N trials on this kind of machine")
+    parser.add_argument("--pace", type=float, default=1.0, help="of --check: how much slower it was")
     parser.add_argument("--what-if", action="store_true", help="what would move the limit")
     parser.add_argument("--only", choices=["short", "long"], help="trials of one kind")
     options = parser.parse_args()
     works = tuple(each for each in (ORACLE, AGENT) if each.name.startswith(options.only or ""))
     costs, began = measured(), time.perf_counter()
     if options.check:
-        lines = check(costs, options.check)
+        lines = check(paced(costs, options.pace), options.check, works)
     elif options.what_if:
         lines = what_if(costs, max(options.workers), options.trials, works)
     else:
