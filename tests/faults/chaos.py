@@ -74,7 +74,7 @@ class Machine:
 
     def look(self) -> None:
         """Remember whose sandboxes are here."""
-        found = (self.home / ".proctor/sandboxes").glob("[0-9]*")
+        found = (self.home / ".proctor/sandboxes/sandboxes").glob("[0-9]*")
         self.owners |= {each.name for each in found if each.is_dir()}
 
     def kill(self) -> None:
@@ -206,7 +206,7 @@ def leftovers(made: Cluster) -> list[str]:
         for owner in machine.owners:
             groups = Path("/sys/fs/cgroup").glob(f"*/**/proctor-{owner}*")
             found += [f"control group {each}" for each in groups]
-        for part in ("sandboxes", "worker"):
+        for part in ("sandboxes/sandboxes", "worker"):
             found += [f"folder {each}" for each in (machine.home / ".proctor" / part).rglob("*")]
         found += [f"temporary {each}" for each in (machine.home / "tmp").glob("*")]
     return found
