@@ -250,17 +250,17 @@ def simulate(
     simulation.begin(cluster.coordinate())
     read_s = trials * costs.plan_read_ms / 1e3
     for worker in cluster.workers:
-        simulation.begin(cluster.heart(worker, lease_s))
-        simulation.begin(_joining(cluster, worker, read_s))
+        simulation.begin(_joining(cluster, worker, read_s, lease_s))
     simulation.run()
     return _result(cluster)
 
 
-def _joining(cluster: Cluster, worker: _Worker, read_s: float) -> Activity:
+def _joining(cluster: Cluster, worker: _Worker, read_s: float, lease_s: float) -> Activity:
     """A worker begins by reading the plan of the run."""
     trials = cluster.trials
     yield Need(cluster.store, trials * cluster.costs.plan_read_store_ms / 1e3, parts=trials)
     yield Need(worker.python, read_s, parts=trials)
+    cluster.simulation.begin(cluster.heart(worker, lease_s))
     for _ in range(min(cluster.shape.slots, cluster.trials)):
         cluster.simulation.begin(cluster.slot(worker))
 

@@ -11,7 +11,7 @@ import argparse
 import json
 import time
 from collections.abc import Iterator
-from dataclasses import replace
+from dataclasses import fields, replace
 from pathlib import Path
 
 from cluster_model import Costs, Result, Shape, Work, simulate
@@ -47,9 +47,9 @@ def head(first: str) -> Iterator[str]:
     yield "|" + "---|" * len(titles)
 
 
-def sizes(costs: Costs, workers: list[int], most: int) -> Iterator[str]:
-    """The tables of both kinds of trials."""
-    for work in (ORACLE, AGENT):
+def sizes(costs: Costs, workers: list[int], most: int, works: tuple[Work, ...]) -> Iterator[str]:
+    """The tables of these kinds of trials."""
+    for work in works:
         yield f"\nTrials that are {work.name}\n"
         yield from head("workers")
         for number in workers:
@@ -58,7 +58,7 @@ def sizes(costs: Costs, workers: list[int], most: int) -> Iterator[str]:
             yield row(f"{number:,}", trials, found)
 
 
-def what_if(costs: Costs, workers: int, most: int) -> Iterator[str]:
+def what_if(costs: Costs, workers: int, most: int, works: tuple[Work, ...]) -> Iterator[str]:
     """One change at a time, all changes together last."""
     faster = replace(costs, write_ms=costs.write_ms / 10, write_store_ms=costs.write_store_ms / 10)
     later = replace(costs, copy_ms=0.0, copy_wait_ms=0.0)
@@ -74,7 +74,7 @@ def what_if(costs: Costs, workers: int, most: int) -> Iterator[str]:
         ("and workers do not read the whole plan", plans, small),
         ("and the store has 32 cores", plans, large),
     )
-    for work in (ORACLE, AGENT):
+    for work in works:
         yield f"\n{workers:,} workers; trials that are {work.name}\n"
         yield from head("what")
         for title, changed, store in steps:
@@ -83,9 +83,16 @@ def what_if(costs: Costs, workers: int, most: int) -> Iterator[str]:
             yield row(title, trials, found)
 
 
-def check(costs: Costs, trials: int) -> Iterator[str]:
-    """One machine of two cores, as where the runs were made."""
-    for work, slots in ((ORACLE, 4), (AGENT, trials)):
+def paced(costs: Costs, pace: float) -> Costs:
+    """The costs on a machine that others use too: everything takes so many times as long."""
+    return Costs(**{each.name: getattr(costs, each.name) * pace for each in fields(costs)})
+
+
+def check(costs: Costs, trials: int, works: tuple[Work, ...]) -> Iterator[str]:
+    """One machine of two cores, as where the runs were made: its blobs are in a folder."""
+    costs = replace(costs, blob_wait_ms=0.0, copy_wait_ms=0.0)
+    for work in works:
+        slots = 4 if work is ORACLE else trials
         yield f"\nEverything on one machine of two cores; trials that are {work.name}\n"
         yield from head("workers")
         for number in (1, 2, 4):
@@ -98,15 +105,18 @@ def main() -> None:
     parser.add_argument("--workers", type=int, nargs="+", default=[1, 2, 4, 10, 100, 1000])
     parser.add_argument("--trials", type=int, default=1_000_000, help="at most, per run")
     parser.add_argument("--check", type=int, metavar="N", help="N trials on this kind of machine")
+    parser.add_argument("--pace", type=float, default=1.0, help="of --check: how much slower it was")
     parser.add_argument("--what-if", action="store_true", help="what would move the limit")
+    parser.add_argument("--only", choices=["short", "long"], help="trials of one kind")
     options = parser.parse_args()
+    works = tuple(each for each in (ORACLE, AGENT) if each.name.startswith(options.only or ""))
     costs, began = measured(), time.perf_counter()
     if options.check:
-        lines = check(costs, options.check)
+        lines = check(paced(costs, options.pace), options.check, works)
     elif options.what_if:
-        lines = what_if(costs, max(options.workers), options.trials)
+        lines = what_if(costs, max(options.workers), options.trials, works)
     else:
-        lines = sizes(costs, options.workers, options.trials)
+        lines = sizes(costs, options.workers, options.trials, works)
     for line in lines:
         print(line, flush=True)
     print(f"\nsimulated in {time.perf_counter() - began:.0f} s")

@@ -74,7 +74,7 @@ class Machine:
 
     def look(self) -> None:
         """Remember whose sandboxes are here."""
-        found = (self.home / ".proctor/sandboxes").glob("[0-9]*")
+        found = (self.home / ".proctor/sandboxes/sandboxes").glob("[0-9]*")
         self.owners |= {each.name for each in found if each.is_dir()}
 
     def kill(self) -> None:
@@ -206,8 +206,8 @@ def leftovers(made: Cluster) -> list[str]:
         for owner in machine.owners:
             groups = Path("/sys/fs/cgroup").glob(f"*/**/proctor-{owner}*")
             found += [f"control group {each}" for each in groups]
-        for part in ("sandboxes", "worker"):
-            found += [f"folder {each}" for each in (machine.home / ".proctor" / part).glob("*")]
+        for part in ("sandboxes/sandboxes", "worker"):
+            found += [f"folder {each}" for each in (machine.home / ".proctor" / part).rglob("*")]
         found += [f"temporary {each}" for each in (machine.home / "tmp").glob("*")]
     return found
 
@@ -228,7 +228,10 @@ def make_task(folder: Path, seconds: float) -> Path:
         "instruction.md": "Write yes to /app/solved.\n",
         "environment/Dockerfile": "FROM debian:bookworm-slim\nWORKDIR /app\n",
         "solution/solve.sh": f"#!/bin/bash\nsleep {seconds}\necho yes > /app/solved\n",
-        "tests/test.sh": "#!/bin/bash\ngrep -q yes /app/solved && echo 1 > /logs/verifier/reward.txt\n",
+        "tests/test.sh": (
+            "#!/bin/bash\n"
+            "if grep -q yes /app/solved; then echo 1; else echo 0; fi > /logs/verifier/reward.txt\n"
+        ),
     }
     for name, text in files.items():
         (folder / name).parent.mkdir(parents=True, exist_ok=True)

@@ -175,7 +175,7 @@ def test_a_cluster_under_chaos_loses_nothing_and_counts_nothing_twice(tmp_path: 
             machine.drain()
         for machine in made.machines:
             assert machine.process
-            assert machine.process.wait(60) == Exit.OK, machine.log.read_text()[-2000:]
+            assert machine.process.wait(90) == Exit.OK, machine.log.read_text()[-2000:]
         wait_for(lambda: not chaos.leftovers(made), 20, "left:\n" + "\n".join(chaos.leftovers(made)))
         check_secrets(made, tmp_path)
 

@@ -4,6 +4,7 @@ import asyncio
 import errno
 from collections import Counter
 from collections.abc import Callable
+from concurrent.futures import Future
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -19,6 +20,7 @@ from proctor.model.run import RunInfo
 from proctor.model.spec import Retries
 from proctor.model.trial import Lease, RunStatus
 from proctor.runs.sources import OneRun
+from proctor.runs.tickets import Tickets
 from proctor.runs.worker import _LOOK_S, Worker
 from proctor.store.open import open_store
 from proctor.store.store import Store
@@ -316,3 +318,17 @@ async def test_an_attempt_for_which_the_disk_was_too_full_is_done_again_and_the_
     lost = next(row.record for row in store.attempts("r1") if not row.counts)
     assert lost.failure
     assert lost.failure.type == "DiskFull"
+
+
+async def test_a_trial_that_was_taken_away_gives_its_ticket_back(store):
+    """A thread of the broker's client waits for each; it would wait for ever."""
+    begin(store, 1)
+    tickets, ticket, ear = Tickets(), Future(), Ear()
+    tickets.offer(ticket)
+    executor = FakeExecutor(hold=asyncio.Event())
+    working = asyncio.create_task(worker_for(store, executor, ear, tickets=tickets).run())
+    while not executor.running:  # noqa: ASYNC110 - it tells nobody
+        await asyncio.sleep(0)
+    store.cancel("r1")
+    await asyncio.wait_for(working, 30)
+    assert ticket.result(timeout=0) is True

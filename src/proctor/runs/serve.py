@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING
 
 from msgspec import structs
 
+from proctor import owner
 from proctor.engine.lease import is_dead, worker_id
 from proctor.engine.stop import Stop
 from proctor.errors import StoreError, UsageError
@@ -73,9 +74,9 @@ class Server:
 
     async def serve(self, *, until_idle: bool) -> None:
         """Return when asked to stop; with `until_idle` also when no run has a trial to take."""
-        for left in self._place.parent.glob("*"):
-            if is_dead(left.name):
-                _clear(left)
+        self._place.parent.mkdir(parents=True, exist_ok=True)
+        _clear_dead(self._place.parent)
+        owner.hold(_lock_of(self._place))
         try:
             with open_store(self.settings.store_url) as store, StoreCalls(store) as calls:
                 await self._serve(store, calls, until_idle=until_idle)
@@ -83,6 +84,7 @@ class Server:
             await self._backends.close()
             for kept in _clear(self._place):
                 self.say(f"experiments wrote files beside those of their trials, which are kept: {kept}")
+            owner.release(_lock_of(self._place), remove=True)
 
     async def _serve(self, store: Store, calls: StoreCalls, *, until_idle: bool) -> None:
         only = (await calls(store.run, self.run)).id if self.run else ""
@@ -199,10 +201,27 @@ class Server:
             await asyncio.sleep(_BEAT_S)
 
 
+def _lock_of(place: Path) -> Path:
+    """Held by a worker for as long as it lives: other PID namespaces cannot see its process."""
+    return place.with_name(f"{place.name}.lock")
+
+
+def _clear_dead(parent: Path) -> None:
+    """Remove what workers that are gone have left."""
+    for lock in parent.glob("*.lock"):
+        if owner.is_held(lock) is False:
+            _clear(lock.with_name(lock.name.removesuffix(".lock")))
+            lock.unlink(missing_ok=True)
+    for place in parent.glob("*"):
+        if place.suffix != ".lock" and not _lock_of(place).exists() and is_dead(place.name):
+            _clear(place)
+
+
 def _clear(place: Path) -> list[Path]:
     """Remove what trials of a worker wrote: it is in the blobs. The folders that hold something else stay."""
     for run in place.glob("*"):
-        shutil.rmtree(run / "trials", ignore_errors=True)
+        for part in ("trials", "controls"):
+            shutil.rmtree(run / part, ignore_errors=True)
     for folder in (*place.glob("*"), place):
         with suppress(OSError):
             folder.rmdir()

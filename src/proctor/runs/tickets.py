@@ -41,13 +41,17 @@ class Tickets:
         """A turn is over: what ended and began; `nothing`: there was room, and no trial."""
         self._look = False
         for lease in ended:
-            if ticket := self._held.pop(_name(lease), None):
-                _answer(ticket, took=True)
+            self.over(lease)
         for lease in begun:
             if self._waiting:
                 self._held[_name(lease)] = self._waiting.popleft()
         if nothing:
             self._answer_waiting()
+
+    def over(self, lease: Lease) -> None:
+        """A trial has ended without a result, because its lease was lost or a person stopped it."""
+        if ticket := self._held.pop(_name(lease), None):
+            _answer(ticket, took=True)
 
     def close(self) -> None:
         """Nobody takes anything more: answer all."""

@@ -193,6 +193,8 @@ class Worker:
                 continue
             if task.cancelled():
                 await self._save_cancelled(held)
+                if self._tickets:
+                    self._tickets.over(held.lease)
             else:
                 ended.append((held, held.told(self._result(task, held))))
         return ended

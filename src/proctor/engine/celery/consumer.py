@@ -10,7 +10,8 @@ import asyncio
 import logging
 import threading
 from collections.abc import Callable, Sequence
-from concurrent.futures import Future
+from concurrent.futures import Future, InvalidStateError
+from contextlib import suppress
 from typing import Any
 
 from proctor.engine.celery.app import make_app, queue_of
@@ -42,13 +43,17 @@ class Listening:
         """The name by which Celery's tools know this worker."""
         self._thread: threading.Thread | None = None
         self._ending = threading.Event()
+        self._given: set[Future[bool]] = set()
+        """Tickets that nobody has answered: a thread of Celery's waits for each."""
 
     def start(self, loop: asyncio.AbstractEventLoop) -> None:
         """Begin to listen; a broker that is away is waited for."""
 
         def offer(ticket: Future[bool]) -> None:
+            self._given.add(ticket)
+            ticket.add_done_callback(self._given.discard)
             if self._ending.is_set():
-                ticket.set_result(False)
+                self._answer()
             else:
                 loop.call_soon_threadsafe(self._offer, ticket)
 
@@ -91,8 +96,17 @@ class Listening:
         from celery.worker import state
 
         self.release()
+        self._answer()
         if self._thread:
             self._thread.join(_JOIN_S)
-            if self._thread.is_alive():
+            self._answer()
+            if self._thread.is_alive():  # it ends with this process, and takes nothing until then
                 _log.warning("Celery did not end within %g s", _JOIN_S)
+                return
         state.should_stop = None
+
+    def _answer(self) -> None:
+        """Nobody takes a trial any more: whoever still waits for one goes on."""
+        for ticket in list(self._given):
+            with suppress(InvalidStateError):
+                ticket.set_result(False)
