@@ -5,7 +5,7 @@ SHELL := /bin/bash
 unexport PYTHONDONTWRITEBYTECODE
 PY := .venv/bin/python
 SYSTEM_RUN := git iproute2 python3 python3-pytest slirp4netns sqlite3
-SYSTEM_TEST := $(SYSTEM_RUN) aardvark-dns chromium docker-registry hyperfine iptables mmdebstrap netavark podman podman-compose postgresql rabbitmq-server redis-server runc tmux uidmap valgrind
+SYSTEM_TEST := $(SYSTEM_RUN) aardvark-dns chromium docker-registry gcc hyperfine iptables libc6-dev mmdebstrap netavark podman podman-compose postgresql rabbitmq-server redis-server runc tmux uidmap valgrind
 SYSTEM_BENCH := $(SYSTEM_TEST) bubblewrap
 JOBS ?= 3
 
