@@ -58,7 +58,9 @@ def redis_server(folder: Path, *, password: str = "") -> Iterator[str]:
     if password:
         options += ["--requirepass", password]
     with (folder / "redis.log").open("wb") as log:
-        server = subprocess.Popen(["redis-server", *options], stdout=log, stderr=log)
+        server = subprocess.Popen(
+            ["setpriv", "--pdeathsig", "TERM", "redis-server", *options], stdout=log, stderr=log
+        )
     try:
         _wait_for(port, server, folder / "redis.log")
         yield f"redis://:{password}@127.0.0.1:{port}/0" if password else f"redis://127.0.0.1:{port}/0"

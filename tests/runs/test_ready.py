@@ -9,8 +9,10 @@ from pathlib import Path
 import pytest
 
 from proctor.cli.main import main
-from proctor.errors import SandboxError
+from proctor.errors import SandboxError, UsageError
 from proctor.runs import executors
+from proctor.runs.ready import engine_of
+from proctor.settings import Settings
 
 TASKS = Path(__file__).parents[2] / "tasks"
 
@@ -82,3 +84,16 @@ def test_a_store_that_cannot_be_written_leaves_no_folder(capsys, monkeypatch, pr
     monkeypatch.setenv("PROCTOR_STORE", str(project / "store"))
     assert main(["run", spec(), "--set", "sandbox.backend=fake"]) == 5
     assert not any(Path(os.environ["PROCTOR_ROLLOUTS_DIR"]).rglob("manifest.json"))
+
+
+def test_the_engine_is_what_was_asked_for_else_by_the_broker():
+    alone, cluster = Settings(), Settings(broker="redis://:sesame@localhost/0")
+    assert [engine_of(each, alone) for each in ("auto", "local")] == ["local", "local"]
+    assert [engine_of(each, cluster) for each in ("auto", "local", "celery")] == ["celery", "local", "celery"]
+    with pytest.raises(
+        UsageError, match=r"^a.yaml:3:1: the engine 'celery' needs a broker: set PROCTOR_BROKER"
+    ):
+        engine_of("celery", alone, place="a.yaml:3:1")
+    with pytest.raises(UsageError, match="not the address of a message broker") as caught:
+        engine_of("auto", Settings(broker="http://:sesame@localhost"))
+    assert "sesame" not in str(caught.value)

@@ -115,3 +115,46 @@ async def test_what_trials_wrote_is_removed_and_what_lies_beside_them_is_kept_an
     assert str(place) in said[-1]
     assert dead.exists(), "nobody here can tell whether that one lives"
     assert not ours.parent.exists()
+
+
+async def test_a_run_that_another_version_made_is_left_to_others_and_that_is_said_once(settings, monkeypatch):
+    job, said = make(settings), []
+    monkeypatch.setattr("proctor.runs.versions.own_version", lambda: "99.7.0")
+    with open_store(settings.store_url) as store:
+        store.set_status(job.info.id, RunStatus.RUNNING)
+    server = serving(settings, None, said)
+    await server.serve(until_idle=True)
+    assert server.ended == 0
+    assert [each for each in said if "is left to others" in each and "99.7.0" in each] == said
+
+
+async def test_a_run_with_labels_waits_for_a_worker_that_has_them(settings):
+    source = settings.home.with_name("helped.py")
+    source.write_text(EXPERIMENT)
+    written = {"experiment": "helped", "sources": [str(source)], "labels": ["quiet"]}
+    job = create(from_mapping(written), written, settings)
+    with open_store(settings.store_url) as store:
+        store.set_status(job.info.id, RunStatus.RUNNING)
+        without, has = (
+            Server(settings, None, 2, Stop(), lambda _: None, labels=each) for each in ((), ("quiet",))
+        )
+        await without.serve(until_idle=True)
+        await has.serve(until_idle=True)
+        assert (without.ended, has.ended) == (0, 1)
+        assert store.fleet.live() == [], "both have said that they are gone"
+
+
+async def test_keys_of_a_run_come_from_whoever_has_them_and_stay_in_memory(settings):
+    asked: list[str] = []
+
+    def secrets_of(run_id: str) -> dict[str, str]:
+        asked.append(run_id)
+        return {"SOME_KEY": "a-key-of-a-run"}
+
+    job = make(settings)
+    with open_store(settings.store_url) as store:
+        store.set_status(job.info.id, RunStatus.RUNNING)
+    server = Server(settings, None, 2, Stop(), lambda _: None, secrets_of=secrets_of)
+    await server.serve(until_idle=True)
+    assert asked == [job.info.id]
+    assert b"a-key-of-a-run" not in Path(settings.store_url).read_bytes()

@@ -18,7 +18,6 @@ TASK = str(Path(__file__).parents[2] / "tasks" / "shell-quiz")
 @pytest.mark.parametrize(
     ("spec", "said"),
     [
-        ({"tasks": [TASK], "engine": "celery"}, "'engine: celery' does not exist yet"),
         ({"tasks": [TASK], "sources": ["mine"]}, "'sources' and --experiments name experiments"),
         ({"experiment": "memory_db", "sandbox": "podman"}, "'sandbox' has no effect here"),
         ({"experiment": "memory_db", "budget_usd": 5}, "'budget_usd' is about the models of agents"),

@@ -111,7 +111,7 @@ SHARED: dict[str, Any] = {
     "attempt_budget_requests": st.none() | COUNT,
     "tape": st.none() | WORD,
     "tape_speed": st.sampled_from(["full", "recorded"]),
-    "engine": st.sampled_from(["local", "celery"]),
+    "engine": st.sampled_from(["auto", "local", "celery"]),
     "sandbox": st.builds(
         SandboxSpec,
         backend=WORD,

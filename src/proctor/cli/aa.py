@@ -162,7 +162,7 @@ def _outputs(out: Path | None, outputs: Outputs) -> Outputs:
 def _data(found: NoiseCertificate) -> dict[str, Any]:
     from datetime import UTC, datetime
 
-    from proctor.runs.running import versions
+    from proctor.runs.versions import versions
     from proctor.verdicts.aa.document import to_mapping
 
     return to_mapping(found, made_at=f"{datetime.now(UTC):%Y-%m-%dT%H:%M:%SZ}", versions=versions())

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from proctor.model.trial import Offers
-from proctor.runs.running import own_version
+from proctor.runs.versions import own_version
 from proctor.sandbox.choose import AUTO, BACKENDS
 from proctor.settings import Settings
 from proctor.store.fleet import WorkerInfo

@@ -16,6 +16,7 @@ from proctor.engine.stop import Stop
 from proctor.errors import StoreError
 from proctor.model.trial import RunStatus
 from proctor.runs.coordinator import Coordinator
+from proctor.store.calls import StoreCalls
 from proctor.store.fleet import nobody_can
 from proctor.store.store import Store
 
@@ -117,3 +118,13 @@ class Waiting:
             await asyncio.wait_for(self.stop.changed(), _LOOK_S)
         except TimeoutError:
             return
+
+
+async def by_workers(coordinator: Coordinator, stop: Stop, calls: StoreCalls, broker: str) -> None:
+    """Tell workers of a run's trials, and return when they are done, or a person stopped it."""
+    telling = asyncio.create_task(Dispatcher(coordinator.store, coordinator.run_id, broker).keep())
+    try:
+        await Waiting(coordinator, stop, _log.warning).wait(calls)
+    finally:
+        telling.cancel()
+        await asyncio.gather(telling, return_exceptions=True)

@@ -11,7 +11,6 @@ import time
 from collections.abc import Callable, Coroutine, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
-from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -25,7 +24,6 @@ from proctor.model.plan import Plan
 from proctor.model.run import Execution, RunInfo
 from proctor.model.spec import Spec
 from proctor.model.trial import RunStatus
-from proctor.processes import allow_open_files
 from proctor.runfolder.files import make_folder
 from proctor.runfolder.write import RunFolder, claim_folder
 from proctor.runs.coordinator import Coordinator
@@ -36,7 +34,9 @@ from proctor.runs.models import with_tape
 from proctor.runs.pack import Packer
 from proctor.runs.planning import pin_datasets, plan_spec
 from proctor.runs.ready import check_gates, check_ready, engine_of
+from proctor.runs.room import room_for
 from proctor.runs.sources import OneRun
+from proctor.runs.versions import versions
 from proctor.runs.worker import Worker
 from proctor.settings import Settings
 from proctor.spec.grammar import refuse_unhonoured
@@ -49,9 +49,6 @@ from proctor.store.service.ownership import Owner
 from proctor.store.store import Store
 from proctor.tasks.address import without_secrets
 
-_OWN_FILES = 128
-_FILES_PER_TRIAL = 12
-"""Sockets, pipes and logs that a trial of a task may hold open at once."""
 _log = logging.getLogger("proctor.runs")
 
 
@@ -253,41 +250,12 @@ def ready_here(
     return ReadyRun(info, spec, plan, settings, inputs, environ)
 
 
-def refuse_other_version(info: RunInfo) -> None:
-    """UsageError where another Proctor made a run: what it planned may mean something else here."""
-    made_by, own = info.versions.get("proctor", ""), own_version()
-    if made_by and made_by.split(".")[:2] != own.split(".")[:2]:
-        raise UsageError(
-            f"Proctor {made_by} made it, and this worker is Proctor {own}; upgrade the older one"
-        )
-
-
 def _refuse_another(info: RunInfo, plan: Plan, here: Plan) -> None:
     """Of a run that brought nothing, the project must be here as it was planned."""
     now = {trial.key for trial in here.trials}
     changed = [trial for trial in plan.trials if trial.key not in now]
     if changed:
         raise UsageError(has_changed(changed[0].subject, len(changed), len(plan), f"run {info.id}"))
-
-
-def room_for(run: ReadyRun, parallel: int) -> int:
-    """How many trials run in parallel: as many as requested, unless the limit of open files is too low."""
-    return parallel if run.info.kind != "task" else room_of_files(parallel)
-
-
-def room_of_files(parallel: int) -> int:
-    """As many trials of tasks as were requested, or as the limit of open files allows."""
-    allowed = allow_open_files()
-    room = max(1, (allowed - _OWN_FILES) // _FILES_PER_TRIAL)
-    if room < parallel:
-        _log.warning(
-            "%d parallel trials need more open files than the limit of %d (ulimit -n); "
-            "only %d run in parallel",
-            parallel,
-            allowed,
-            room,
-        )
-    return min(parallel, room)
 
 
 async def execute(
@@ -328,7 +296,16 @@ async def execute(
         keeping = asyncio.create_task(coordinator.keep())
         try:
             if (engine or run.spec.engine) == "celery" and kind.shared and not open_executor:
-                return await _by_workers(run, coordinator, stop, calls, keeping)
+                from proctor.runs.dispatch import by_workers
+
+                await coordinator.begin()
+                waiting = by_workers(coordinator, stop, calls, run.settings.broker)
+                try:
+                    await _until_either_ends(waiting, keeping)
+                finally:
+                    await coordinator.tick()
+                    status = await coordinator.close(stop)
+                return status
             context = WorkerContext(name, on_log, store.note, stop.drain)
             executor = await _ready(store, run, open_executor or kind.open, context, keep=keep)
             await coordinator.begin()
@@ -360,25 +337,6 @@ async def execute(
             keeping.cancel()
             await asyncio.gather(keeping, return_exceptions=True)
             await calls(hold.release)
-
-
-async def _by_workers(
-    run: ReadyRun, coordinator: Coordinator, stop: Stop, calls: StoreCalls, keeping: asyncio.Task[None]
-) -> RunStatus:
-    """Coordinate only: tell workers of the trials, and wait until they are done."""
-    from proctor.runs.dispatch import Dispatcher, Waiting
-
-    await coordinator.begin()
-    dispatcher = Dispatcher(coordinator.store, run.info.id, run.settings.broker)
-    telling = asyncio.create_task(dispatcher.keep())
-    try:
-        await _until_either_ends(Waiting(coordinator, stop, _log.warning).wait(calls), keeping)
-    finally:
-        telling.cancel()
-        await asyncio.gather(telling, return_exceptions=True)
-        await coordinator.tick()
-        status = await coordinator.close(stop)
-    return status
 
 
 async def _until_either_ends(working: Coroutine[Any, Any, None], keeping: asyncio.Task[None]) -> None:
@@ -427,18 +385,3 @@ async def _preflight(store: Store, run: ReadyRun, executor: Executor, *, keep: b
 def new_run_id(now: float) -> str:
     """Sorts by time; the random tail keeps two runs of one second apart. Never from the seed."""
     return f"{time.strftime('%Y%m%dT%H%M%S', time.gmtime(now))}-{secrets.token_hex(3)}"
-
-
-def versions() -> dict[str, str]:
-    """What made the numbers: Proctor and Python."""
-    import platform
-
-    return {"proctor": own_version(), "python": platform.python_version()}
-
-
-@cache
-def own_version() -> str:
-    """Read from the package's metadata, which takes longer than planning a small run."""
-    from importlib.metadata import version
-
-    return version("proctor-bench")

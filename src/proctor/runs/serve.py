@@ -27,8 +27,10 @@ from proctor.runs.any_run import AnyRun, Opened
 from proctor.runs.backends import SharedBackends, remove_left
 from proctor.runs.capacity import Capacity, Scale
 from proctor.runs.executors import WorkerContext, kind_of
-from proctor.runs.running import ready_here, refuse_other_version, room_of_files
+from proctor.runs.room import room_of_files
+from proctor.runs.running import ready_here
 from proctor.runs.tickets import Tickets
+from proctor.runs.versions import refuse_other_version
 from proctor.runs.worker import Worker
 from proctor.settings import Settings
 from proctor.store.calls import StoreCalls
