@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import os
+import sqlite3
 import threading
 import time
 from collections import Counter
 from collections.abc import Callable
+from pathlib import Path
 
 import pytest
 from tests.postgres import restartable_server
@@ -13,7 +16,9 @@ from tests.taking import take
 
 from proctor.errors import FenceError, StoreError, UsageError
 from proctor.model.trial import Lease
+from proctor.store import migrations
 from proctor.store.again import LostError
+from proctor.store.database import HEAD
 from proctor.store.open import open_store
 from proctor.store.postgres import PostgresDatabase
 from proctor.store.postgres_line import Line, parse
@@ -178,3 +183,68 @@ def test_every_connection_has_its_time_outs_and_its_name(postgres_url: str):
         assert shown == ["7s", "30s"]
         assert store._db.read("SHOW idle_in_transaction_session_timeout")[0][0] == "5min"
         assert store._db.read("SHOW application_name")[0][0].startswith("proctor ")
+
+
+def test_a_process_that_has_a_file_open_stops_writing_when_the_schema_moved_on(
+    sqlite_store, make, monkeypatch: pytest.MonkeyPatch
+):
+    make.run(sqlite_store)
+    with sqlite3.connect(sqlite_store.where) as newer:
+        newer.execute("UPDATE proctor_schema SET version_num = '9999'")
+    newer.close()
+    monkeypatch.setattr("proctor.store.sqlite._LOOK_S", -1.0)
+    with pytest.raises(StoreError, match=r"schema 9999 .* Upgrade Proctor"):
+        take(sqlite_store, RUN, worker="w", lease_s=30)
+
+
+@pytest.mark.needs("postgres")
+def test_an_upgrade_waits_for_the_tables_in_turns_and_lets_others_go_on(
+    postgres_url: str, make, later_revision: str, monkeypatch: pytest.MonkeyPatch
+):
+    """Somebody holds a table for longer than the upgrade's patience: readers are not held up meanwhile."""
+    import psycopg
+
+    monkeypatch.setattr("proctor.store.postgres._LOCK_S", 1)
+    upgraded: list[str] = []
+
+    def upgrade() -> None:
+        with open_store(postgres_url) as store:
+            upgraded.append(store.run(RUN).id)
+
+    with psycopg.connect(postgres_url) as holder, psycopg.connect(postgres_url, autocommit=True) as reader:
+        holder.execute("SELECT count(*) FROM runs")
+        newer = threading.Thread(target=upgrade)
+        newer.start()
+        deadline = time.monotonic() + 60
+        waiting = "SELECT count(*) FROM pg_locks WHERE NOT granted AND mode = 'AccessExclusiveLock'"
+        while not reader.execute(waiting).fetchone()[0] and time.monotonic() < deadline:
+            time.sleep(0.01)
+        assert reader.execute("SELECT count(*) FROM runs").fetchone() == (1,)
+        assert upgraded == []
+        holder.rollback()
+        newer.join(60)
+    assert upgraded == [RUN]
+
+
+@pytest.fixture
+def later_revision(postgres_url: str, make, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> str:
+    """A version that knows one more change of the schema, with a store of the version before."""
+    with open_store(postgres_url) as store:
+        make.run(store)
+    real = migrations.config
+    (tmp_path / "v9000.py").write_text(
+        f"from alembic import op\nrevision, down_revision = '9000', '{HEAD}'\n"
+        "def upgrade():\n    op.execute('ALTER TABLE runs ADD COLUMN later integer')\n"
+    )
+
+    def config(connection: object = None) -> object:
+        found = real(connection)
+        folders = f"{Path(migrations.__file__).parent / 'versions'}{os.pathsep}{tmp_path}"
+        found.set_main_option("version_locations", folders)
+        found.set_main_option("path_separator", "os")
+        return found
+
+    monkeypatch.setattr(migrations, "config", config)
+    monkeypatch.setattr("proctor.store.postgres.HEAD", "9000")
+    monkeypatch.setattr("proctor.store.database.HEAD", "9000")
+    return "9000"

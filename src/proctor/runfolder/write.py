@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from msgspec.structs import asdict
 
 from proctor.disk import spread
-from proctor.errors import StoreError, UsageError
+from proctor.errors import NotFoundError, StoreError, UsageError
 from proctor.model.place import safe_name, trial_folder
 from proctor.model.plan import Plan, PlannedTrial
 from proctor.model.record import SCHEMA_VERSION, Artifact, AttemptRecord, AttemptRow
@@ -212,15 +212,15 @@ class RunFolder:
             return
         digest, target = artifact.digest, self.path / relative
         self._make(os.path.dirname(relative))  # noqa: PTH120 - a relative path as text, made many times
-        if not self._blobs.has(digest):
-            raise StoreError(
-                f"{relative}: the blob {digest} is not in the store; it was removed or never written"
-            )
         beside = beside_of(target)
         try:
             with self._blobs.open(digest) as source, beside.open("wb") as copy:
                 shutil.copyfileobj(source, copy, 1 << 20)
             beside.replace(target)
+        except NotFoundError as error:
+            raise StoreError(
+                f"{relative}: the blob {digest} is not in the store; it was removed or never written"
+            ) from error
         except OSError as error:
             beside.unlink(missing_ok=True)
             raise write_error(target, error) from error
