@@ -201,11 +201,13 @@ def leftovers(made: Cluster) -> list[str]:
     found = [f"process {pid}: {line}" for pid, line in _processes(place)]
     mounted = Path("/proc/self/mountinfo").read_text().splitlines()
     own = {str(each.home) for each in made.machines}
+    # Others on this machine make and remove groups meanwhile, which a walk overlooks and a glob does not.
+    groups = [Path(top) / name for top, names, _ in os.walk("/sys/fs/cgroup") for name in names]
     found += [f"mount {line}" for line in mounted if place in line and line.split()[4] not in own]
     for machine in made.machines:
-        for owner in machine.owners:
-            groups = Path("/sys/fs/cgroup").glob(f"*/**/proctor-{owner}*")
-            found += [f"control group {each}" for each in groups]
+        found += [
+            f"control group {each}" for each in groups if each.name.removeprefix("proctor-") in machine.owners
+        ]
         for part in ("sandboxes/sandboxes", "worker"):
             found += [f"folder {each}" for each in (machine.home / ".proctor" / part).rglob("*")]
         found += [f"temporary {each}" for each in (machine.home / "tmp").glob("*")]

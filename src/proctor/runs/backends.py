@@ -7,13 +7,16 @@ executed in one process they share it, with its keeper and its layers, and the p
 from __future__ import annotations
 
 from collections.abc import Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from proctor.errors import SandboxError
 from proctor.model.canonical import digest
 from proctor.runs.planning import network_allow
 from proctor.runs.ready import sandbox_name
 from proctor.sandbox.base import Backend, Sandbox, SandboxRequest
+from proctor.settings import Settings
 
 if TYPE_CHECKING:
     from proctor.runs.running import ReadyRun
@@ -32,6 +35,21 @@ def open_backend_of(run: ReadyRun, home: Path | None = None) -> Backend:
         network_allow=network_allow(run.spec, run.settings),
         ca_bundle=read_ca_bundle(run.settings.ca_bundle),
     )
+
+
+async def remove_left(settings: Settings) -> None:
+    """Remove sandboxes that killed processes left on this machine, also when no trial comes to need any."""
+    from proctor.sandbox.choose import open_backend
+
+    home = settings.home / _FOLDER
+    if not any((home / "sandboxes").glob("[0-9]*")):
+        return
+    backend = open_backend("bubblewrap", home)
+    try:
+        with suppress(SandboxError):  # then this machine cannot have sandboxes, and a trial says why
+            await backend.reap()
+    finally:
+        await backend.close()
 
 
 class SharedBackends:

@@ -24,7 +24,7 @@ from proctor.errors import StoreError, UsageError
 from proctor.model.plan import PlannedTrial
 from proctor.model.trial import Lease
 from proctor.runs.any_run import AnyRun, Opened
-from proctor.runs.backends import SharedBackends
+from proctor.runs.backends import SharedBackends, remove_left
 from proctor.runs.capacity import Capacity, Scale
 from proctor.runs.executors import WorkerContext, kind_of
 from proctor.runs.room import room_of_files
@@ -76,6 +76,7 @@ class Server:
         """Return when asked to stop; with `until_idle` also when no run has a trial to take."""
         self._place.parent.mkdir(parents=True, exist_ok=True)
         _clear_dead(self._place.parent)
+        await remove_left(self.settings)
         owner.hold(_lock_of(self._place))
         try:
             with open_store(self.settings.store_url) as store, StoreCalls(store) as calls:
