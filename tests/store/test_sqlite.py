@@ -137,8 +137,8 @@ class TestWrongFiles:
             make.answered(store, size=300)
         with path.open("r+b") as file:
             pages = path.stat().st_size // 4096
-            file.seek(4096 * (pages // 2))
-            file.write(os.urandom(4096 * (pages // 2)))
+            file.seek(4096 * (pages * 3 // 4))
+            file.write(os.urandom(4096 * (pages // 4)))
         with open_store(str(path)) as store:
             found = " ".join(store.check())
             with pytest.raises(StoreError, match="damaged"):

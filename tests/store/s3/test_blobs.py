@@ -5,6 +5,7 @@ import os
 import threading
 import time
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
@@ -148,6 +149,8 @@ def test_a_collector_never_removes_what_a_writer_elsewhere_has_just_put_again(
     """The writer comes at the worst moment: after the collector looked, before it removes."""
 
     class Nobody:
+        shared_layers = SimpleNamespace(prune=lambda: 0)
+
         def live_blobs(self) -> set[str]:
             return set()
 
