@@ -8,6 +8,7 @@ from __future__ import annotations
 import asyncio
 import os
 import shutil
+import signal
 from pathlib import Path
 
 import pytest
@@ -41,6 +42,17 @@ async def test_exit_codes_output_and_usage_are_reported(sandbox):
     assert result.wall_s > 0
     assert result.peak_memory_bytes > 100_000
     assert (await sh(sandbox, "kill -TERM $$")).exit_code == 128 + 15
+
+
+async def test_ctrl_c_works_inside_also_when_proctor_was_started_in_the_background(make):
+    before = signal.signal(signal.SIGINT, signal.SIG_IGN)
+    try:
+        sandbox = make()
+        await sandbox.start()
+        assert (await sh(sandbox, "kill -INT $$; echo lived on")).exit_code == 128 + 2
+        await sandbox.stop()
+    finally:
+        signal.signal(signal.SIGINT, before)
 
 
 async def test_a_missing_program_and_a_missing_folder_are_the_inside_s_errors(sandbox):

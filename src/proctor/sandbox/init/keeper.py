@@ -16,6 +16,8 @@ from proctor.sandbox.init.channel import Channel, Replies
 from proctor.sandbox.userns import Ids, write_maps
 
 _LAUNCH_S = 20.0
+_OF_A_TERMINAL = (signal.SIGHUP, signal.SIGINT, signal.SIGQUIT, signal.SIGTERM)
+"""What `nohup` or `&` starts ignores some of them, Proctor too: inside they mean what they mean everywhere."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -67,6 +69,7 @@ class Keeper:
                     (os.POSIX_SPAWN_DUP2, theirs.fileno(), 3),
                 ],
                 setsid=True,
+                setsigdef=_OF_A_TERMINAL,
             )
         except OSError as error:
             ours.close()
