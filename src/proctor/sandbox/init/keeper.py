@@ -17,7 +17,7 @@ from proctor.sandbox.userns import Ids, write_maps
 
 _LAUNCH_S = 20.0
 _OF_A_TERMINAL = (signal.SIGHUP, signal.SIGINT, signal.SIGQUIT, signal.SIGTERM)
-"""What `nohup` or `&` starts ignores some of them, Proctor too: inside they mean what they mean everywhere."""
+"""What `nohup` or `&` starts ignores some of them, Proctor too: inside they mean what they always mean."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
