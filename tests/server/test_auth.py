@@ -115,7 +115,7 @@ def test_tokens_and_keys_are_not_in_the_store_as_they_are(team_server, projects,
 
 def test_changes_are_in_the_audit_log(team_server, projects):
     team_server.client.put("/api/projects/audited", json={"title": "Audited", "day_usd": 1.5})
-    deeds = team_server.client.get("/api/audit", params={"limit": 5}).json()
+    deeds = team_server.client.get("/api/audit", params={"limit": 1}).json()
     assert deeds["items"][0]["action"] == "project.put"
     assert deeds["items"][0]["target"] == "audited"
     assert deeds["next"]
