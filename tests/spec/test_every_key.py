@@ -204,7 +204,10 @@ PROOF: dict[str, dict[str, tuple[str, str]]] = {
         "timeout_sec": (OVERRIDES, "test_a_wrong_prepared_task_is_refused"),
         "evaluation": (OVERRIDES, "test_the_evaluation_of_a_prepared_task_is_honoured"),
         "metadata": (OVERRIDES, "test_a_prepared_task_describes_itself"),
-        "sensitivity": (PREPARED, "test_the_authors_own_change_is_not_shown_and_what_he_says_of_sharing_is_kept"),
+        "sensitivity": (
+            PREPARED,
+            "test_the_authors_own_change_is_not_shown_and_what_he_says_of_sharing_is_kept",
+        ),
     },
     "scenario": {
         "name": (SCENARIO, "test_weights_and_own_seeds_are_kept"),
