@@ -38,9 +38,11 @@ def numbers(words: list[str]) -> list[str]:
 
 
 def test_commands_of_units_exist():
-    for unit in UNITS:
-        for line in re.findall(r"^ExecStart=/opt/proctor/bin/proctor (.*)$", unit.read_text(), re.MULTILINE):
-            parse(numbers(shlex.split(line)))
+    text = "\n".join(each.read_text() for each in UNITS)
+    lines = re.findall(r"^ExecStart=/opt/proctor/bin/proctor (.*)$", text, re.MULTILINE)
+    assert {line.split()[0] for line in lines} >= {"serve", "worker"}
+    for line in lines:
+        parse(numbers(shlex.split(line)))
 
 
 @pytest.mark.skipif(not shutil.which("systemd-analyze"), reason="needs systemd-analyze")
