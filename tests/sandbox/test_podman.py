@@ -308,6 +308,30 @@ async def test_a_public_network_reaches_the_internet_and_what_was_opened_alone(s
     assert (await sandbox.exec(["cat", "/etc/resolv.conf"])).stdout == b"nameserver 10.0.2.3\n"
 
 
+@pytest.fixture
+def shared_mount(tmp_path):
+    """A mount below a shared one, as podman and `ip netns` keep networks below /run/netns."""
+    above, below = tmp_path / "shared", tmp_path / "shared/kept"
+    above.mkdir()
+    subprocess.run(["mount", "-t", "tmpfs", "shared", above], check=True)
+    try:
+        subprocess.run(["mount", "--make-shared", above], check=True)
+        below.mkdir()
+        subprocess.run(["mount", "-t", "tmpfs", "kept", below], check=True)
+        yield below
+    finally:
+        subprocess.run(["umount", "--recursive", above], check=True)
+
+
+@pytest.mark.needs("slirp4netns", "bubblewrap", "root")
+async def test_a_public_network_takes_no_mount_from_this_machine(shared_mount, start, outside):
+    assert shared_mount.is_mount()
+    sandbox = await start(network="public")
+    assert shared_mount.is_mount()
+    await sandbox.stop()
+    assert shared_mount.is_mount()
+
+
 @pytest.mark.needs("slirp4netns", "bubblewrap")
 async def test_the_network_of_a_running_container_changes_and_changes_back(start, outside):
     sandbox = await start()

@@ -71,13 +71,16 @@ async def test_a_free_place_goes_to_whoever_has_the_fewest():
 
 def engine_of(server) -> psutil.Process:
     found = eventually(
-        lambda: [
-            each
-            for each in psutil.Process(server.process.pid).children()
-            if "proctor.server.engine" in " ".join(each.cmdline())
-        ]
+        lambda: [each for each in psutil.Process(server.process.pid).children() if _is_engine(each)]
     )
     return found[0]  # type: ignore[index]
+
+
+def _is_engine(process: psutil.Process) -> bool:
+    try:
+        return "proctor.server.engine" in " ".join(process.cmdline())
+    except psutil.NoSuchProcess:  # it is ending
+        return False
 
 
 def begin_slow(server, rollouts: int = 3) -> str:

@@ -31,6 +31,9 @@ _READY_S = 30.0
 _SAID_BYTES = 4096
 _OUT_OF_THE_WAY = 'exec 3>&1 1>&2; exec "$@"'
 """slirp4netns also prints on its output: the descriptor on which it reports must be another."""
+_APART = ("unshare", "--mount", "--propagation", "private")
+"""As it shuts itself in, slirp4netns lets go of all mounts, and where those are shared the machine would lose
+them too: the networks that podman and `ip netns` keep below /run/netns."""
 
 
 def obstacle() -> str:
@@ -141,7 +144,7 @@ class PublicNetwork:
     async def _connect(self, pid: int) -> None:
         enter = ["nsenter", f"--net={self._rules.outside}"] if self._rules.outside else []
         command = [
-            "sh", "-c", _OUT_OF_THE_WAY, "sh", *enter,
+            "sh", "-c", _OUT_OF_THE_WAY, "sh", *enter, *_APART,
             "slirp4netns", f"--mtu={MTU}", "--disable-host-loopback", "--enable-sandbox", "--enable-seccomp",
             "--ready-fd=3", "--exit-fd=0", "--netns-type=path", f"/proc/{pid}/ns/net", DEVICE,
         ]  # fmt: skip

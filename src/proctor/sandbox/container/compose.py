@@ -95,7 +95,8 @@ class ComposeProject:
     async def processes(self) -> list[int]:
         """The first process of each service that runs, as this machine numbers them."""
         base = [self._engine.program, *self._fit.options]
-        said = await ask([*base, "ps", "--quiet", "--filter", f"label={self._label}"])
+        # Without --all podman looks at every container of the machine, and fails if one is just going.
+        said = await ask([*base, "ps", "--all", "--quiet", "--filter", f"label={self._label}"])
         if said.code == 0 and (names := said.out.split()):
             said = await ask([*base, "inspect", "--format", "{{.State.Pid}}", *names])
         if said.code or not said.out.split():
