@@ -39,6 +39,10 @@ class ClusterError(Exception):
     """Something did not start, or ended by itself."""
 
 
+class StoppedError(Exception):
+    """Somebody ended it before it was up."""
+
+
 @dataclass(slots=True)
 class Cluster:
     """What runs, in the order in which it was started; it is ended in the other."""
@@ -46,6 +50,8 @@ class Cluster:
     folder: Path
     environ: dict[str, str] = field(default_factory=dict)
     parts: dict[str, subprocess.Popen[bytes]] = field(default_factory=dict)
+    over: threading.Event = field(default_factory=threading.Event)
+    """Set when all of it is to end."""
 
     def start(
         self, name: str, command: Sequence[str | Path], *, account: str = "", **environ: str
@@ -77,7 +83,8 @@ class Cluster:
             with contextlib.suppress(OSError):
                 if ready():
                     return
-            time.sleep(0.05)
+            if self.over.wait(0.05):
+                raise StoppedError
         raise ClusterError(f"{name} did not start; {self.last_words(name)}")
 
     def last_words(self, name: str) -> str:
@@ -276,12 +283,14 @@ def own_folder(wanted: Path) -> Iterator[Path]:
 
 
 @contextlib.contextmanager
-def running(folder: Path, options: argparse.Namespace) -> Iterator[tuple[Cluster, str]]:
+def running(
+    folder: Path, options: argparse.Namespace, over: threading.Event
+) -> Iterator[tuple[Cluster, str]]:
     """The cluster and the address of its page, while the block lasts."""
     # Not below the folder: accounts of servers must get there, and a person's own folders are closed to them.
     home = Path(tempfile.mkdtemp(prefix="proctor-cluster-", dir="/tmp"))
     home.chmod(0o711)
-    cluster = Cluster(folder)
+    cluster = Cluster(folder, over=over)
     # Settings of the person's own would point elsewhere.
     for name in [name for name in os.environ if name.startswith("PROCTOR_")]:
         del os.environ[name]
@@ -359,13 +368,18 @@ def main(words: Sequence[str]) -> int:
         signal.signal(each, lambda *_: over.set())
     code = 0
     try:
-        with own_folder(options.folder.resolve()) as folder, running(folder, options) as (cluster, address):
+        with (
+            own_folder(options.folder.resolve()) as folder,
+            running(folder, options, over) as (cluster, address),
+        ):
             introduce(cluster, address, options)
             if options.demo and not over.is_set():
                 code = demo(cluster, address, options.words or shlex.split(DEMO))
             while not (options.once or over.is_set()):
                 cluster.check()
                 over.wait(0.5)
+    except StoppedError:
+        pass
     except (ClusterError, PermissionError) as error:
         print(f"cluster: {error}", file=sys.stderr)
         return 4
