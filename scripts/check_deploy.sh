@@ -22,6 +22,7 @@ fi
 "$tools/bin/check-jsonschema" --builtin-schema vendor.compose-spec deploy/compose.yaml
 scan() { "$tools/bin/checkov" --compact --quiet --skip-download "$@"; }
 scan -d deploy/aws --framework terraform
+scan -d deploy/kubernetes --framework kubernetes
 scan -d .github/workflows --framework github_actions
 if command -v terraform >/dev/null; then
   .venv/bin/python -m pytest -q tests/deploy/test_aws.py

@@ -8,8 +8,11 @@ from __future__ import annotations
 
 import argparse
 import contextlib
+import fcntl
+import itertools
 import json
 import os
+import shlex
 import shutil
 import signal
 import socket
@@ -36,6 +39,10 @@ class ClusterError(Exception):
     """Something did not start, or ended by itself."""
 
 
+class StoppedError(Exception):
+    """Somebody ended it before it was up."""
+
+
 @dataclass(slots=True)
 class Cluster:
     """What runs, in the order in which it was started; it is ended in the other."""
@@ -43,6 +50,8 @@ class Cluster:
     folder: Path
     environ: dict[str, str] = field(default_factory=dict)
     parts: dict[str, subprocess.Popen[bytes]] = field(default_factory=dict)
+    over: threading.Event = field(default_factory=threading.Event)
+    """Set when all of it is to end."""
 
     def start(
         self, name: str, command: Sequence[str | Path], *, account: str = "", **environ: str
@@ -70,13 +79,13 @@ class Cluster:
     def wait(self, name: str, ready: Callable[[], bool]) -> None:
         """Until it answers; with the end of its log when it does not."""
         deadline = time.monotonic() + READY_S
-        while True:
+        while self.parts[name].poll() is None and time.monotonic() < deadline:
             with contextlib.suppress(OSError):
                 if ready():
                     return
-            if self.parts[name].poll() is not None or time.monotonic() > deadline:
-                raise ClusterError(f"{name} did not start; {self.last_words(name)}")
-            time.sleep(0.05)
+            if self.over.wait(0.05):
+                raise StoppedError
+        raise ClusterError(f"{name} did not start; {self.last_words(name)}")
 
     def last_words(self, name: str) -> str:
         """Where its log is, and how it ends."""
@@ -137,30 +146,18 @@ def postgres(cluster: Cluster, home: Path) -> str:
         shutil.chown(data, "postgres", "postgres")
     new = cluster.start(
         "initdb",
-        [
-            programs / "initdb",
-            "-D",
-            data,
-            "-U",
-            "proctor",
-            "-A",
-            "trust",
-            "-E",
-            "UTF8",
-            "--locale=C",
-            "--no-sync",
-        ],
+        [programs / "initdb", "-D", data, *shlex.split("-U proctor -A trust -E UTF8 --locale=C --no-sync")],
         account="postgres",
     )
     if new.wait():
         raise ClusterError(f"no database could be made; {cluster.last_words('initdb')}")
     del cluster.parts["initdb"]
-    options = [
+    options = (
         f"port={port}",
         "listen_addresses=127.0.0.1",
         "unix_socket_directories=",
         "max_connections=300",
-    ]
+    )
     cluster.start(
         "postgres",
         [programs / "postgres", "-D", data, *(part for each in options for part in ("-c", each))],
@@ -261,15 +258,39 @@ def workers(cluster: Cluster, number: int, slots: int) -> None:
 
 
 @contextlib.contextmanager
-def running(options: argparse.Namespace) -> Iterator[tuple[Cluster, str]]:
+def own_folder(wanted: Path) -> Iterator[Path]:
+    """This folder, emptied; while another cluster has it, one beside it with a number."""
+    folder = wanted
+    for number in itertools.count(2):
+        folder.mkdir(parents=True, exist_ok=True)
+        held = os.open(folder, os.O_RDONLY)
+        try:
+            fcntl.flock(held, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            os.close(held)
+            folder = wanted.with_name(f"{wanted.name}-{number}")
+        else:
+            break
+    for each in folder.iterdir():
+        if each.is_dir() and not each.is_symlink():
+            shutil.rmtree(each)
+        else:
+            each.unlink()
+    try:
+        yield folder
+    finally:
+        os.close(held)
+
+
+@contextlib.contextmanager
+def running(
+    folder: Path, options: argparse.Namespace, over: threading.Event
+) -> Iterator[tuple[Cluster, str]]:
     """The cluster and the address of its page, while the block lasts."""
-    folder: Path = options.folder.resolve()
-    shutil.rmtree(folder, ignore_errors=True)
-    folder.mkdir(parents=True)
     # Not below the folder: accounts of servers must get there, and a person's own folders are closed to them.
     home = Path(tempfile.mkdtemp(prefix="proctor-cluster-", dir="/tmp"))
     home.chmod(0o711)
-    cluster = Cluster(folder)
+    cluster = Cluster(folder, over=over)
     # Settings of the person's own would point elsewhere.
     for name in [name for name in os.environ if name.startswith("PROCTOR_")]:
         del os.environ[name]
@@ -278,6 +299,7 @@ def running(options: argparse.Namespace) -> Iterator[tuple[Cluster, str]]:
         "PROCTOR_ROLLOUTS_DIR": str(folder / "rollouts"),
         "PROCTOR_BLOBS": str(folder / "blobs"),
     }
+    print("starting PostgreSQL, an S3 endpoint, a broker, a server and workers", flush=True)
     try:
         cluster.environ |= addresses(cluster, home, options.broker)
         address = server(cluster)
@@ -301,7 +323,7 @@ def demo(cluster: Cluster, address: str, words: Sequence[str]) -> int:
     with DIRECT.open(f"{address}/api/runs?limit=1", timeout=30) as answer:
         newest = json.load(answer)["items"][:1]
     page = f"{address}/runs/{newest[0]['id']}" if newest else f"{address}/runs"
-    print(f"\nIts page: {page}", flush=True)
+    print(f"\nIts page: {page}\nCtrl-C ends all of it.", flush=True)
     if sys.stdout.isatty() and (os.environ.get("DISPLAY") or os.environ.get("BROWSER")):
         webbrowser.open(page)
     return done.returncode
@@ -317,7 +339,8 @@ def introduce(cluster: Cluster, address: str, options: argparse.Namespace) -> No
     print(f"logs           {cluster.folder}/*.log")
     if cluster.environ["PROCTOR_BLOBS"].startswith("s3:"):
         print("The S3 endpoint is moto's: a stand-in that keeps everything in memory.")
-    print(f"Use it: PROCTOR_URL={address} proctor run SPEC. Ctrl-C ends all of it.", flush=True)
+    print(f"Use it: PROCTOR_URL={address} .venv/bin/proctor run SPEC")
+    print("Ctrl-C ends all of it.", flush=True)
 
 
 def parsed(words: Sequence[str]) -> argparse.Namespace:
@@ -335,20 +358,7 @@ def parsed(words: Sequence[str]) -> argparse.Namespace:
     return parser.parse_args(words)
 
 
-DEMO = (
-    "run",
-    "-t",
-    "tasks/config-edit",
-    "-t",
-    "tasks/log-forensics",
-    "-a",
-    "oracle",
-    "-a",
-    "nop",
-    "-n",
-    "5",
-    "--host-root",
-)
+DEMO = "run -t tasks/config-edit -t tasks/log-forensics -a oracle -a nop -n 5 --host-root"
 
 
 def main(words: Sequence[str]) -> int:
@@ -358,14 +368,19 @@ def main(words: Sequence[str]) -> int:
         signal.signal(each, lambda *_: over.set())
     code = 0
     try:
-        with running(options) as (cluster, address):
+        with (
+            own_folder(options.folder.resolve()) as folder,
+            running(folder, options, over) as (cluster, address),
+        ):
             introduce(cluster, address, options)
             if options.demo and not over.is_set():
-                code = demo(cluster, address, options.words or DEMO)
+                code = demo(cluster, address, options.words or shlex.split(DEMO))
             while not (options.once or over.is_set()):
                 cluster.check()
                 over.wait(0.5)
-    except ClusterError as error:
+    except StoppedError:
+        pass
+    except (ClusterError, PermissionError) as error:
         print(f"cluster: {error}", file=sys.stderr)
         return 4
     print("ended; nothing is left running", flush=True)

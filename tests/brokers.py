@@ -68,42 +68,72 @@ def redis_server(folder: Path, *, password: str = "") -> Iterator[str]:
         _end(server)
 
 
+class RabbitMQ:
+    """A RabbitMQ node with a port mapper of its own; it may be stopped and is back at its old address."""
+
+    def __init__(self, folder: Path, *, user: str = "guest", password: str = "guest") -> None:
+        """`folder` gets its log when it has ended."""
+        program = rabbitmq_program()
+        assert program, "needs rabbitmq"
+        folder.mkdir(parents=True, exist_ok=True)
+        self.folder, self._program = folder, program
+        # Not below the folder of this session: another account must get there.
+        self._home = Path(tempfile.mkdtemp(prefix="proctor-mq-", dir="/tmp"))
+        self._as_user = ["setpriv", "--pdeathsig", "KILL"]
+        if os.geteuid() == 0:
+            shutil.chown(self._home, "rabbitmq", "rabbitmq")
+            self._as_user += ["--reuid", "rabbitmq", "--regid", "rabbitmq", "--clear-groups"]
+        self.port, mapper_port = free_port(), free_port()
+        self.url = f"amqp://{user}:{password}@127.0.0.1:{self.port}//"
+        self._environ = _rabbitmq_environment(self._home, self.port, mapper_port)
+        (self._home / "rabbitmq.conf").write_text(
+            f"listeners.tcp.local = 127.0.0.1:{self.port}\ndefault_user = {user}\ndefault_pass = {password}\n"
+            "disk_free_limit.absolute = 10MB\nvm_memory_high_watermark.absolute = 512MB\n"
+        )
+        self._mapper = subprocess.Popen(
+            [*self._as_user, _mapper_program(), "-address", "127.0.0.1", "-port", str(mapper_port)],
+            env=self._environ, cwd=self._home, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL,
+        )  # fmt: skip
+        try:
+            self.start()
+        except BaseException:
+            self.close()
+            raise
+
+    def start(self) -> None:
+        log = self._home / "output"
+        with log.open("ab") as output:
+            self.process = subprocess.Popen(
+                [*self._as_user, self._program],
+                env=self._environ, cwd=self._home, stdout=output, stderr=output, start_new_session=True,
+            )  # fmt: skip
+        _wait_for(self.port, self.process, log)
+
+    def stop(self) -> None:
+        _end_group(self.process)
+
+    def wipe(self) -> None:
+        """Forget queues and messages."""
+        self.stop()
+        shutil.rmtree(self._home / "data")
+        self.start()
+
+    def close(self) -> None:
+        self.stop()
+        _end(self._mapper)
+        with suppress(OSError):
+            shutil.copy(self._home / "output", self.folder / "rabbitmq.log")
+        shutil.rmtree(self._home, ignore_errors=True)
+
+
 @contextmanager
 def rabbitmq_server(folder: Path, *, user: str = "guest", password: str = "guest") -> Iterator[str]:
-    """A RabbitMQ node with a port mapper of its own. `folder` gets its log when it has ended."""
-    program = rabbitmq_program()
-    assert program, "needs rabbitmq"
-    folder.mkdir(parents=True, exist_ok=True)
-    # Not below the folder of this session: another account must get there.
-    home = Path(tempfile.mkdtemp(prefix="proctor-mq-", dir="/tmp"))
-    as_user = ["setpriv", "--pdeathsig", "KILL"]
-    if os.geteuid() == 0:
-        shutil.chown(home, "rabbitmq", "rabbitmq")
-        as_user += ["--reuid", "rabbitmq", "--regid", "rabbitmq", "--clear-groups"]
-    port, mapper_port = free_port(), free_port()
-    environ = _rabbitmq_environment(home, port, mapper_port)
-    (home / "rabbitmq.conf").write_text(
-        f"listeners.tcp.local = 127.0.0.1:{port}\ndefault_user = {user}\ndefault_pass = {password}\n"
-        "disk_free_limit.absolute = 10MB\nvm_memory_high_watermark.absolute = 512MB\n"
-    )
-    log = home / "output"
-    mapper = subprocess.Popen(
-        [*as_user, _mapper_program(), "-address", "127.0.0.1", "-port", str(mapper_port)],
-        env=environ, cwd=home, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL,
-    )  # fmt: skip
-    with log.open("wb") as output:
-        server = subprocess.Popen(
-            [*as_user, program], env=environ, cwd=home, stdout=output, stderr=output, start_new_session=True
-        )
+    """A RabbitMQ node while the block lasts."""
+    node = RabbitMQ(folder, user=user, password=password)
     try:
-        _wait_for(port, server, log)
-        yield f"amqp://{user}:{password}@127.0.0.1:{port}//"
+        yield node.url
     finally:
-        _end_group(server)
-        _end(mapper)
-        with suppress(OSError):
-            shutil.copy(log, folder / "rabbitmq.log")
-        shutil.rmtree(home, ignore_errors=True)
+        node.close()
 
 
 def _rabbitmq_environment(home: Path, port: int, mapper_port: int) -> Mapping[str, str]:

@@ -111,6 +111,9 @@ class Redis:
     def start(self) -> None:
         self.process = self._started()
 
+    def wipe(self) -> None:
+        subprocess.run(["redis-cli", "-u", self.url, "FLUSHALL"], check=True, capture_output=True)
+
     def close(self) -> None:
         if self.process.poll() is None:
             self.stop()

@@ -7,6 +7,7 @@ import os
 import re
 import shutil
 import signal
+import socket
 import subprocess
 import sys
 import tempfile
@@ -130,3 +131,39 @@ def test_what_does_not_end_is_killed_with_what_it_started(script, tmp_path, monk
     while psutil.pid_exists(child) and psutil.Process(child).status() != psutil.STATUS_ZOMBIE:
         assert time.monotonic() < deadline
         time.sleep(0.02)
+
+
+def test_a_second_cluster_leaves_the_folder_of_the_first_alone(script, tmp_path):
+    wanted = tmp_path / "demo/cluster"
+    with script.own_folder(wanted) as first:
+        (first / "worker.log").write_text("mine")
+        with script.own_folder(wanted) as second:
+            assert (first, second) == (wanted, tmp_path / "demo/cluster-2")
+        assert (first / "worker.log").read_text() == "mine"
+    with script.own_folder(wanted) as again:
+        assert (again, list(again.iterdir())) == (wanted, [])
+
+
+@pytest.mark.needs("redis")
+def test_a_port_that_somebody_took_is_named_with_the_server_that_wanted_it(script, tmp_path, monkeypatch):
+    cluster = script.Cluster(tmp_path)
+
+    def start() -> None:
+        script.redis(cluster, tmp_path)
+        cluster.parts["redis"].wait(30)
+        cluster.check()
+
+    with socket.create_server(("127.0.0.1", 0)) as other:
+        monkeypatch.setattr(script, "free_port", lambda: other.getsockname()[1])
+        with pytest.raises(script.ClusterError, match=r"^redis .*; see (?s:.*)ddress already in use"):
+            start()
+    cluster.end()
+
+
+def test_who_ends_it_before_it_is_up_does_not_wait_for_the_rest(script, tmp_path):
+    cluster = script.Cluster(tmp_path)
+    cluster.start("slow", ["sleep", "600"])
+    cluster.over.set()
+    with pytest.raises(script.StoppedError):
+        cluster.wait("slow", lambda: False)
+    cluster.end()

@@ -15,6 +15,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from urllib.parse import quote, urlsplit
 
+from tests.brokers import RabbitMQ
 from tests.clusters import Postgres, Proxy, Redis
 from tests.s3 import BUCKET, s3_server
 
@@ -103,7 +104,7 @@ class Cluster:
 
     folder: Path
     postgres: Postgres
-    redis: Redis
+    broker: Redis | RabbitMQ
     s3: Proxy
     s3_port: int
     environ: dict[str, str]
@@ -130,14 +131,16 @@ class Cluster:
 
 
 @contextmanager
-def cluster(folder: Path, **more: str) -> Iterator[Cluster]:
+def cluster(
+    folder: Path, broker: Callable[[Path], Redis | RabbitMQ] = Redis, **more: str
+) -> Iterator[Cluster]:
     """Servers on loopback; everything that was started ends with the block."""
     folder.mkdir(parents=True, exist_ok=True)
     with ExitStack() as stack:
         postgres = Postgres()
         stack.callback(postgres.close)
-        redis = Redis(folder / "redis")
-        stack.callback(redis.close)
+        told = broker(folder / "broker")
+        stack.callback(told.close)
         blobs, credentials = stack.enter_context(s3_server(folder / "s3"))
         endpoint = urlsplit(_endpoint(blobs))
         assert endpoint.port
@@ -150,11 +153,11 @@ def cluster(folder: Path, **more: str) -> Iterator[Cluster]:
             **credentials,
             "PROCTOR_STORE": postgres.address(),
             "PROCTOR_BLOBS": f"s3://{BUCKET}/blobs?endpoint={through}&region=us-east-1",
-            "PROCTOR_BROKER": redis.url,
+            "PROCTOR_BROKER": told.url,
             "PROCTOR_LEASE_S": str(LEASE_S),
             **more,
         }
-        made = Cluster(folder, postgres, redis, proxy, endpoint.port, environ)
+        made = Cluster(folder, postgres, told, proxy, endpoint.port, environ)
         stack.callback(_end_all, made)
         yield made
 

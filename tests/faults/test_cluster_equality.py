@@ -131,7 +131,7 @@ def test_no_key_is_in_messages_rows_objects_or_logs(kind: str, made: Cluster, tm
     with ExitStack() as stack:
         provider = stack.enter_context(serving(FakeProvider(script, latency_s=0.2)))
         rabbit = kind == "rabbitmq"
-        broker = stack.enter_context(rabbitmq_server(tmp_path / "mq")) if rabbit else made.redis.url
+        broker = stack.enter_context(rabbitmq_server(tmp_path / "mq")) if rabbit else made.broker.url
         here = {"PROCTOR_BROKER": broker, "PROCTOR_MODEL_BASE_URL": provider.base_url}
         run = made.proctor("run", str(spec), "--engine", "celery", cwd=project, **here)
         stack.callback(end, run)

@@ -11,6 +11,8 @@ if TYPE_CHECKING:
 
     from proctor.settings import Settings
 
+_DRAINING = "ending: what runs is finished and nothing more is taken; a second signal stops it now"
+
 
 @click.command(name="worker")
 @click.option("--run", metavar="RUN", help="Work at this run only: an id, a name or 'latest'.")
@@ -69,7 +71,7 @@ def command(
         print(text, file=sys.stderr, flush=True)
 
     async def go() -> int:
-        stop = Stop()
+        stop = Stop(lambda times: say(_DRAINING) if times == 1 else None)
         server = Server(
             settings, run, most, stop, say, labels=labels, least=least, secrets_of=_secrets(settings)
         )

@@ -238,6 +238,6 @@ class _Counting:
     def started(self, trial: PlannedTrial, lease: Lease) -> None:
         """Nothing to do."""
 
-    def ended(self, *_: object) -> None:
+    def ended(self, *_: object, **__: object) -> None:
         """One more."""
         self.server.ended += 1

@@ -5,15 +5,18 @@ from __future__ import annotations
 import json
 import os
 import signal
+import socket
 import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
 from tests.brokers import redis_server
 
+from proctor.engine.celery.app import make_app
 from proctor.model.trial import RunStatus
 from proctor.store.open import open_store
 
@@ -67,6 +70,26 @@ class Cluster:
         with open_store(self.store) as store:
             return [worker for run in store.runs() for worker in store.workers(run.id)]
 
+    def outcomes(self) -> list[str]:
+        """Of all attempts, in the order in which they ended."""
+        with open_store(self.store) as store:
+            found = [row.record for run in store.runs() for row in store.attempts(run.id)]
+        return [each.outcome.value for each in sorted(found, key=lambda each: each.ended_at)]
+
+    @property
+    def sleep(self) -> str:
+        """A command of a task that `asleep` finds."""
+        return f"(exec -a asleep-{self.folder.name} sleep 600)"
+
+    def asleep(self) -> list[int]:
+        """The processes of that command, inside of sandboxes."""
+        found = []
+        for entry in Path("/proc").glob("[0-9]*"):
+            with suppress(OSError):
+                if (entry / "cmdline").read_bytes().startswith(f"asleep-{self.folder.name}\0".encode()):
+                    found.append(int(entry.name))
+        return found
+
     def logs(self) -> str:
         return "\n".join(each.read_text() for each in sorted(self.folder.glob("log-*")))
 
@@ -109,16 +132,7 @@ def test_workers_do_a_run_and_a_drained_one_ends_its_attempts(cluster: Cluster, 
         (run,) = store.runs()
         assert run.counts == {"passed": 6}
         assert {row.record.worker.split(":")[1] for row in store.attempts(run.id)} == {str(worker.pid)}
-    pinged = subprocess.run(
-        [sys.executable, "-m", "celery", "-A", "proctor.engine.celery", "inspect", "ping", "-t", "20"],
-        env=cluster.environ,
-        cwd=cluster.folder,
-        capture_output=True,
-        text=True,
-        timeout=DEADLINE_S,
-        check=False,
-    )
-    assert f"proctor-{worker.pid}@" in pinged.stdout, pinged.stdout + pinged.stderr
+    check_inspection(cluster, worker.pid)
     worker.terminate()
     assert worker.wait(DEADLINE_S) == 0
     assert "6 attempts executed" in cluster.logs()
@@ -130,6 +144,58 @@ def test_workers_do_a_run_and_a_drained_one_ends_its_attempts(cluster: Cluster, 
         assert here.counts == there.counts
     assert KEY not in cluster.logs()
     assert KEY.encode() not in Path(cluster.store).read_bytes()
+
+
+def check_inspection(cluster: Cluster, pid: int) -> None:
+    """Celery's own tools see a worker, by the command that the docs name."""
+    name = f"proctor-{pid}@{socket.gethostname()}"
+    command = [sys.executable, "-m", "celery", "-A", "proctor.engine.celery", "inspect", "stats", "--json"]
+    done = subprocess.run(
+        # With its name the command ends with its answer, and does not wait for others.
+        [*command, "-d", name, "-t", "60"],
+        env=cluster.environ, cwd=cluster.folder,
+        capture_output=True, text=True, timeout=DEADLINE_S, check=False,
+    )  # fmt: skip
+    assert json.loads(done.stdout)[name]["pool"]["max-concurrency"] == 3, done.stdout + done.stderr
+    asked = make_app(cluster.environ["PROCTOR_BROKER"]).control.inspect([name], timeout=60, limit=1)
+    assert asked.ping() == {name: {"ok": "pong"}}
+    assert asked.active() == {name: []}
+    assert "proctor" in {queue["name"] for queue in asked.active_queues()[name]}
+
+
+def test_a_termination_drains_and_a_second_one_gives_back_what_runs(cluster: Cluster, make_task):
+    spec = spec_of(cluster, make_task("slow", solve=f"{cluster.sleep}; echo yes > /app/solved"), 2)
+    coordinator = cluster.start("run", spec)
+    drained = terminated(cluster)
+    wake(cluster)
+    assert drained.wait(DEADLINE_S) == 0, cluster.logs()
+    assert cluster.outcomes() == ["passed"], "it ends what runs, and takes nothing more"
+    stopped = terminated(cluster)
+    stopped.terminate()
+    assert stopped.wait(DEADLINE_S) == 0, cluster.logs()
+    assert cluster.outcomes() == ["passed", "cancelled"]
+    home = cluster.folder / "home"
+    assert [*cluster.asleep(), *home.glob("worker/*"), *home.glob("sandboxes/sandboxes/*")] == []
+    cluster.start("worker")
+    until(cluster.asleep)
+    wake(cluster)
+    ended(cluster, coordinator)
+    assert cluster.outcomes() == ["passed", "cancelled", "passed"]
+
+
+def terminated(cluster: Cluster) -> subprocess.Popen[bytes]:
+    """A worker that has heard a termination while an attempt of its runs."""
+    worker = cluster.start("worker")
+    until(cluster.asleep)
+    before = cluster.logs().count("a second signal")
+    worker.terminate()
+    until(lambda: cluster.logs().count("a second signal") > before)
+    return worker
+
+
+def wake(cluster: Cluster) -> None:
+    for each in cluster.asleep():
+        os.kill(each, signal.SIGKILL)
 
 
 def test_a_killed_worker_loses_no_result(cluster: Cluster, make_task):
@@ -148,11 +214,12 @@ def test_a_killed_worker_loses_no_result(cluster: Cluster, make_task):
 
 
 def test_a_cancelled_run_reaches_what_runs(cluster: Cluster, make_task):
-    spec = spec_of(cluster, make_task("long", solve="sleep 600"), 2)
+    spec = spec_of(cluster, make_task("long", solve=cluster.sleep), 2)
     worker = cluster.start("worker", "--parallel", "2")
     coordinator = cluster.start("run", spec)
-    until(lambda: len(cluster.running()) > 0)
+    until(lambda: len(cluster.asleep()) == 2)
     assert cluster.start("cancel", "latest").wait(DEADLINE_S) == 0
+    until(lambda: not cluster.asleep())
     assert coordinator.wait(DEADLINE_S) == 130, cluster.logs()
     with open_store(cluster.store) as store:
         assert store.runs()[0].status is RunStatus.CANCELLED
