@@ -7,6 +7,7 @@ import sys
 from pathlib import Path
 
 import pytest
+from msgspec import structs
 from tests.taking import take
 
 from proctor.cli.main import main
@@ -98,6 +99,23 @@ def test_a_run_whose_process_died_is_shown_as_stalled(store: Store, capsys):
     _, live, dead = capsys.readouterr().out.splitlines()
     assert "running (stalled)" in dead
     assert "stalled" not in live
+
+
+def test_it_is_told_when_no_worker_can_execute_a_run(store: Store, capsys):
+    add_run(store, "far")
+    info = store.run("far")
+    store.set_resolved(structs.replace(info, resolved={"engine": "celery"}))
+    store.set_status("far", RunStatus.RUNNING)
+    said = "2 trials wait for a worker that is not there"
+    main(["ls", "--json"])
+    assert json.loads(capsys.readouterr().out)[0]["waiting"].startswith(said)
+    main(["show", "far", "--json"])
+    assert json.loads(capsys.readouterr().out)["waiting"].startswith(said)
+    main(["show", "far"])
+    assert said in capsys.readouterr().out
+    store.set_status("far", RunStatus.INTERRUPTED)
+    main(["ls", "--json"])
+    assert json.loads(capsys.readouterr().out)[0]["waiting"] == ""
 
 
 def test_a_store_that_cannot_be_read_is_exit_5(capsys, monkeypatch: pytest.MonkeyPatch, tmp_path: Path):

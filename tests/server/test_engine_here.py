@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import threading
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -16,6 +17,7 @@ from proctor.model.trial import RunStatus
 from proctor.server.auth.authenticate import LOCAL
 from proctor.server.auth.vault import Vault
 from proctor.server.engine.engine import Engine
+from proctor.server.engine.slots import Slots
 from proctor.server.state import Mode, State, open_state
 from proctor.server.submit import changing, making, older, older_logs
 from proctor.server.submit.reading import Submission
@@ -79,6 +81,37 @@ async def test_runs_of_one_process_share_a_back_end_and_all_end(state: State):
             assert state.store.store.run(run).counts == {"passed": 2}
         assert len(engine.backends._open) == 1
     assert [state.store.store.service.ownership.place(run).wanted for run in runs] == [False] * 3
+
+
+async def test_while_people_submit_runs_begin_a_little_later(state: State, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr("proctor.server.engine.engine.HELD_BACK_S", 3600.0)
+    upload = uploaded(state)
+    first = submitted(state, upload)
+    async with engine_of(state) as engine:
+        await until(state, first, RunStatus.DONE)
+        engine.held_back = True
+        second = submitted(state, upload)
+        await engine._begin(state.store.store, Slots(2))
+        assert second not in engine._active
+        engine.held_back = False
+        engine.woken.set()
+        await until(state, second, RunStatus.DONE)
+
+
+async def test_the_engine_is_told_while_anything_is_being_planned(state: State):
+    told: list[str] = []
+
+    class Told:
+        def hold_back(self) -> None:
+            told.append("hold back")
+
+        def go_on(self) -> None:
+            told.append("go on")
+
+    state.engine = Told()  # type: ignore[assignment]
+    both = threading.Barrier(2)
+    await asyncio.gather(*(state.submitting(lambda _: both.wait(20)) for _ in range(2)))
+    assert told == ["hold back", "go on"]
 
 
 async def test_a_stop_leaves_a_run_to_be_done_later(state: State):

@@ -96,6 +96,16 @@ class TestTheRegistry:
         store.fleet.seen(replace(WORKER, name="big", memory_mb=8192, labels=("gpu",), draining=True))
         assert store.fleet.unmet("r"), "who drains takes nothing more"
 
+    def test_only_of_a_run_for_workers_is_it_told_that_none_can(self, store: Store, make):
+        a_run(store, make, "here", labels=["gpu"], engine="local")
+        a_run(store, make, "there", labels=["gpu"], engine="celery")
+        assert store.unattended([]) == {}
+        told = store.unattended(["here", "there"])
+        assert told.keys() == {"there"}
+        assert told["there"].startswith("3 trials wait for a worker that is not there: needs the label gpu")
+        store.fleet.seen(replace(WORKER, labels=("gpu",)))
+        assert store.unattended(["here", "there"]) == {}
+
     def test_demand_is_counted_by_sandbox(self, store: Store, make):
         a_run(store, make, "any", size=2)
         a_run(store, make, "boxed", size=3, sandbox={"backend": "podman"})

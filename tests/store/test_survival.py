@@ -85,6 +85,40 @@ def test_every_trial_is_done_exactly_once_whatever_happens_to_the_server(make):
 
 
 @pytest.mark.needs("postgres")
+@pytest.mark.timeout(240)
+def test_what_a_server_keeps_is_written_once_although_the_database_starts_again():
+    """What a request writes waits for the database; it is neither refused nor made twice."""
+    with restartable_server() as (url, restart), open_store(url) as store:
+        service, done, failed = store.service, [0], []
+        over = threading.Event()
+
+        def write() -> None:
+            try:
+                while not over.is_set():
+                    number = done[0]
+                    assert service.answers.claim("ada", f"key {number}", "same") is None
+                    service.audit.add("ada", "run.submit", f"run {number}")
+                    service.schedules.delete(f"schedule {number}")
+                    done[0] += 1
+            except BaseException as error:  # noqa: BLE001 - shown by the test
+                failed.append(error)
+
+        writing = threading.Thread(target=write)
+        writing.start()
+        try:
+            restart()
+            after, deadline = done[0] + 3, time.monotonic() + 60
+            while done[0] < after and not failed and time.monotonic() < deadline:
+                time.sleep(0.01)
+        finally:
+            over.set()
+            writing.join(90)
+        assert failed == []
+        assert done[0] >= after
+        assert len(service.audit.page(None, limit=1 << 20)) == done[0]
+
+
+@pytest.mark.needs("postgres")
 def test_a_commit_whose_answer_is_lost_is_looked_up_and_not_made_twice(
     postgres_url: str, make, monkeypatch: pytest.MonkeyPatch
 ):

@@ -31,12 +31,15 @@ def command(limit: int, name: str | None, status: str | None, as_json: bool) -> 
     url = reading_settings().store_url
     with open_store(url, create=False) as store:
         runs = store.runs(limit=limit, name=name, status=status)
-        running = any(run.status == "running" for run in runs)
+        running = [run.id for run in runs if run.status == "running"]
         stalled = store.stalled() if running else set()
+        waiting = store.unattended(running) if as_json else {}
     if as_json:
         from proctor.cli.table import print_json
 
-        print_json([_as_json(run, stalled=run.id in stalled) for run in runs])
+        print_json(
+            [_as_json(run, stalled=run.id in stalled, waiting=waiting.get(run.id, "")) for run in runs]
+        )
     elif runs:
         _print(runs, stalled)
     else:
@@ -68,7 +71,7 @@ def _print(runs: Sequence[RunInfo], stalled: set[str]) -> None:
     )
 
 
-def _as_json(run: RunInfo, *, stalled: bool) -> dict[str, Any]:
+def _as_json(run: RunInfo, *, stalled: bool, waiting: str) -> dict[str, Any]:
     names = (
         "id",
         "name",
@@ -86,6 +89,7 @@ def _as_json(run: RunInfo, *, stalled: bool) -> dict[str, Any]:
         **{name: getattr(run, name) for name in names},
         "status": run.status.value,
         "stalled": stalled,
+        "waiting": waiting,
         "counts": dict(run.counts),
         "tags": list(run.tags),
     }

@@ -81,6 +81,7 @@ def _about(store: Store, info: RunInfo) -> Iterator[tuple[str, str]]:
     left = ", ".join(f"{states[each]} {each}" for each in ("pending", "leased", "running") if states[each])
     lines = {
         "status": status_text(info, stalled=info.id in store.stalled()),
+        "waiting": _waiting(store, info),
         "trials": f"{info.done} of {info.total} done" + (f"; {left}" if left else ""),
         "outcomes": outcomes_text(info.counts),
         "started": f"{date_text(info.started_at or info.created_at)}, took {took_text(info)}",
@@ -93,6 +94,11 @@ def _about(store: Store, info: RunInfo) -> Iterator[tuple[str, str]]:
         "versions": ", ".join(f"{name} {version}" for name, version in info.versions.items()),
     }
     yield from ((name, value) for name, value in lines.items() if value)
+
+
+def _waiting(store: Store, info: RunInfo) -> str:
+    """That no live worker can execute what is left of it."""
+    return store.unattended([info.id]).get(info.id, "") if info.status == "running" else ""
 
 
 def _scores(store: Store, info: RunInfo) -> list[Section]:
@@ -161,6 +167,7 @@ def _print_json(store: Store, info: RunInfo, rows: Iterator[AttemptRow]) -> None
         **asdict(info),
         "status": info.status.value,
         "stalled": info.id in store.stalled(),
+        "waiting": _waiting(store, info),
         "states": store.state_counts(info.id),
         "warnings": list(store.warnings(info.id)),
         "artifact_bytes": store.blob_bytes(info.id),

@@ -50,6 +50,7 @@ class RemoteStore:
     def __init__(self, client: Client) -> None:
         self._client = client
         self._stalled: set[str] = set()
+        self._waiting: dict[str, str] = {}
         self._details: dict[str, dict[str, Any]] = {}
         self._planned: dict[str, dict[int, PlannedTrial]] = {}
         self._feed: Feed | None = None
@@ -115,10 +116,15 @@ class RemoteStore:
 
     def _note(self, row: Mapping[str, Any]) -> None:
         (self._stalled.add if row.get("stalled") else self._stalled.discard)(row["id"])
+        self._waiting[row["id"]] = row.get("waiting", "")
 
     def stalled(self) -> set[str]:
         """Those of the runs read so far that do not move although they say they run."""
         return self._stalled
+
+    def unattended(self, run_ids: Sequence[str]) -> dict[str, str]:
+        """Those of the runs read so far that no live worker can execute, each with a sentence."""
+        return {each: said for each in run_ids if (said := self._waiting.get(each))}
 
     def warnings(self, run_id: str) -> tuple[str, ...]:
         """What the plan warned of."""

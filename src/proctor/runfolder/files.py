@@ -12,6 +12,7 @@ import sys
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from functools import cache
+from json.encoder import encode_basestring
 from pathlib import Path
 from typing import Any
 
@@ -140,6 +141,7 @@ def encode(value: Any, *, indent: bool = False, lines: bool = False) -> str:
     return text if canonical.is_unicode(text) else canonical.encode(value)
 
 
+_NESTED = (dict, list, tuple)
 _WIDTH = 100
 _LONG = 200
 """A list of more items has one on each line, however long it is."""
@@ -147,8 +149,8 @@ _LONG = 200
 
 def _indented(value: Any, margin: str = "") -> str:
     """For people: what is short is on one line, the rest is broken up. Much faster than indenting it all."""
-    if not isinstance(value, dict | list | tuple) or not value:
-        return _SPACED.encode(value)
+    if not isinstance(value, _NESTED) or not value:
+        return _text(value)
     # What has many parts is long without being written out to see.
     if margin and len(value) <= _WIDTH // 3:
         line = _SPACED.encode(value)
@@ -156,11 +158,11 @@ def _indented(value: Any, margin: str = "") -> str:
             return line
     inner = f"{margin} "
     if isinstance(value, dict):
-        if not any(isinstance(item, dict | list | tuple) for item in value.values()):
+        if not any(isinstance(item, _NESTED) for item in value.values()):
             return f"{{\n{inner}{_flat(inner).encode(value)[1:-1]}\n{margin}}}"
         parts = [f"{_key(key)}: {_indented(item, inner)}" for key, item in value.items()]
         return f"{{\n{inner}" + f",\n{inner}".join(parts) + f"\n{margin}}}"
-    if any(isinstance(item, dict | list | tuple) for item in value):
+    if any(isinstance(item, _NESTED) for item in value):
         long = len(value) > _LONG
         parts = [_SPACED.encode(item) if long else _indented(item, inner) for item in value]
         return f"[\n{inner}" + f",\n{inner}".join(parts) + f"\n{margin}]"
@@ -173,10 +175,14 @@ def _flat(margin: str) -> json.JSONEncoder:
     return json.JSONEncoder(ensure_ascii=False, allow_nan=False, separators=(f",\n{margin}", ": "))
 
 
+def _text(value: Any) -> str:
+    return encode_basestring(value) if type(value) is str else _SPACED.encode(value)
+
+
 def _key(key: Any) -> str:
     """As the encoder writes keys, also those that are not text."""
     if isinstance(key, str):
-        return _SPACED.encode(key)
+        return _text(key)
     return _SPACED.encode({key: 0})[1:].rpartition(": 0}")[0]
 
 

@@ -9,7 +9,7 @@ import secrets
 import shutil
 import time
 from collections.abc import Callable, Coroutine, Mapping
-from contextlib import suppress
+from contextlib import nullcontext, suppress
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -85,10 +85,11 @@ def create(
     execution: Execution | None = None,
     owner: Owner | None = None,
     environ: Mapping[str, str] = os.environ,
+    store: Store | None = None,
 ) -> ReadyRun:
     """Plan a run, or take a plan made elsewhere, write it to the store and begin its folder.
 
-    `owner`: to whom it belongs on a server.
+    `owner`: to whom it belongs on a server. `store`: that of the settings, where it is open already.
     """
     from proctor.trial.environment import capture_environment, capture_vcs
 
@@ -129,11 +130,11 @@ def create(
     )
     try:
         RunFolder(Path(info.folder)).begin(info, plan)
-        with open_store(settings.store_url) as store:
+        with nullcontext(store) if store else open_store(settings.store_url) as opened:
             # A measured harness works alone, where its tasks are.
-            packer = None if execution is Execution.PERF else Packer(store.inputs, blobs, settings)
+            packer = None if execution is Execution.PERF else Packer(opened.inputs, blobs, settings)
             stored = packer.pack(spec, plan) if packer else []
-            store.create_run(info, plan, stored, owner)
+            opened.create_run(info, plan, stored, owner)
     except BaseException:
         _remove_folder(Path(info.folder))
         raise

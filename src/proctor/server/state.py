@@ -19,7 +19,7 @@ from proctor.server.limits import Limits
 from proctor.server.metrics import Requests
 from proctor.server.reading.lane import Lane
 from proctor.server.reading.reading import Reading
-from proctor.server.reading.run_rows import warm
+from proctor.server.reading.run_rows import RunRows, warm
 from proctor.server.stream import EventHub
 from proctor.settings import Settings
 from proctor.store.blobs import Blobs, blobs_of
@@ -116,8 +116,8 @@ class State:
     store: StorePool
     heavy: Lane
     """For what takes long, one after the other: meanwhile `store` goes on answering the rest."""
-    submitting: StorePool
-    """For planning what people submit: many at once wait for each other, and no read waits for them."""
+    planning: StorePool
+    """For what people submit: many at once wait for each other, and no read waits for them."""
     blobs: Blobs
     events: EventHub
     clock: Callable[[], float] = time.time
@@ -135,6 +135,8 @@ class State:
     requests: Requests = field(default_factory=Requests)
     figures: dict[str | None, tuple[float, Figures]] = field(default_factory=dict)
     """What monitors were told a moment ago, by project."""
+    _submissions: int = 0
+    """How many are being planned."""
     _vault: Vault | None = None
 
     @property
@@ -145,6 +147,20 @@ class State:
 
             self._vault = open_vault(self.settings)
         return self._vault
+
+    async def submitting(
+        self, function: Callable[Concatenate[Store, _P], _T], *args: _P.args, **more: _P.kwargs
+    ) -> _T:
+        """What the function returns; while submissions are planned the engine begins fewer runs."""
+        self._submissions += 1
+        if self.engine and self._submissions == 1:
+            self.engine.hold_back()
+        try:
+            return await self.planning(function, *args, **more)
+        finally:
+            self._submissions -= 1
+            if self.engine and not self._submissions:
+                self.engine.go_on()
 
     def wake(self) -> None:
         """Tell the engine that there is something to do."""
@@ -161,7 +177,7 @@ class State:
         """Let go of the store."""
         self.events.close()
         self.heavy.close()
-        self.submitting.close()
+        self.planning.close()
         self.store.close()
 
 
@@ -169,10 +185,11 @@ def open_state(settings: Settings, mode: Mode) -> State:
     """The state of a server on a store."""
     store = StorePool(settings.store_url, create=mode is not Mode.VIEW)
     opened = partial(open_store, settings.store_url, create=False)
-    submitting = StorePool(settings.store_url, create=False, threads=SUBMITTING)
+    planning = StorePool(settings.store_url, create=False, threads=SUBMITTING)
     heavy, events = Lane(opened), EventHub(opened)
     blobs, limits = blobs_of(settings), Limits(settings.serve_rate)
-    return State(settings, mode, store, heavy, submitting, blobs, events, limits=limits)
+    reading = Reading(RunRows(by_workers=bool(settings.broker)))
+    return State(settings, mode, store, heavy, planning, blobs, events, reading=reading, limits=limits)
 
 
 def _known() -> Known:

@@ -17,7 +17,7 @@ from proctor.store import coordination, queries, refs, rows, steps
 from proctor.store.again import repeatable
 from proctor.store.coordination import Coordination, RunLease
 from proctor.store.database import ConflictError, Row, Transaction
-from proctor.store.fleet import Fleet
+from proctor.store.fleet import Fleet, nobody_can
 from proctor.store.inputs import Input, Inputs
 from proctor.store.leases import TrialLife
 from proctor.store.service import ownership
@@ -211,6 +211,12 @@ class Store(TrialLife):
     def stalled(self, quiet_s: float = 60.0) -> set[str]:
         """Runs that say they are running although nothing has moved in them and no lease holds."""
         return {str(row[0]) for row in self._db.read(queries.STALLED, {"quiet_s": quiet_s})}
+
+    def unattended(self, run_ids: Sequence[str]) -> dict[str, str]:
+        """Those of these runs whose pending trials no live worker can execute, each with a sentence."""
+        found = self.fleet.unmet_by_run(run_ids) if run_ids else {}
+        by_workers = {each for each in found if self.run(each).resolved.get("engine") == "celery"}
+        return {run_id: nobody_can(needs) for run_id, needs in found.items() if run_id in by_workers}
 
     def delete_run(self, run_id: str) -> list[str]:
         """Remove a run's rows. The digests of the blobs that no other run refers to are returned."""

@@ -1,6 +1,6 @@
 """The engine's process: `python -m proctor.server.engine`. Its server is at the other end of its input.
 
-A line on the input wakes it, the end of the input ends it: so it never outlives its server.
+What it reads there wakes it, the end of the input ends it: so it never outlives its server.
 """
 
 from __future__ import annotations
@@ -15,6 +15,7 @@ from proctor.errors import ProctorError
 from proctor.processes import allow_open_files
 from proctor.server.auth.vault import VARIABLE, open_vault
 from proctor.server.engine.engine import Engine
+from proctor.server.engine.supervisor import GO_ON, HOLD_BACK
 from proctor.server.tracing.tracing import HEADERS, open_tracing
 from proctor.settings import load_settings
 
@@ -32,8 +33,11 @@ async def _run(total: int) -> None:
         loop.add_signal_handler(each, lambda: engine.stop.request(times=2))
 
     def heard() -> None:
-        if os.read(sys.stdin.fileno(), 4096):
-            engine.woken.set()
+        if told := os.read(sys.stdin.fileno(), 4096):
+            if HOLD_BACK in told or GO_ON in told:
+                engine.held_back = told.rfind(HOLD_BACK) > told.rfind(GO_ON)
+            if not engine.held_back:
+                engine.woken.set()
         else:
             loop.remove_reader(sys.stdin.fileno())
             engine.stop.request(times=2)

@@ -42,6 +42,8 @@ QUOTAS_S = 5.0
 """How often to look at what projects have spent."""
 POLL_S = 0.5
 """How often to look for runs; the server wakes the engine when it has one."""
+HELD_BACK_S = 1.0
+"""How often runs begin while people submit more of them: then the processors are the server's first."""
 
 
 class _Silent:
@@ -75,6 +77,9 @@ class Engine:
     woken: asyncio.Event = field(default_factory=asyncio.Event)
     backends: SharedBackends = field(default_factory=SharedBackends)
     tracing: Tracing | None = None
+    held_back: bool = False
+    """Whether people are submitting runs now."""
+    _began_at: float = -HELD_BACK_S
     _active: dict[str, Active] = field(default_factory=dict)
     _quotas_at: float = 0.0
     _held: dict[str, float] = field(default_factory=dict)
@@ -142,6 +147,8 @@ class Engine:
 
     async def _begin(self, store: Store, slots: Slots) -> None:
         now = asyncio.get_running_loop().time()
+        if self.held_back and now - self._began_at < HELD_BACK_S:
+            return
         self._held = {run: at for run, at in self._held.items() if at > now}
         waiting = [
             each
@@ -150,6 +157,8 @@ class Engine:
         ]
         active_now = [active.queued for active in self._active.values()]
         chosen = choose_all(waiting, active_now) if self.leads else choose(waiting, active_now, self.total)
+        if chosen:
+            self._began_at = now
         for each in chosen:
             stop = Stop()
             task = asyncio.create_task(self._carry_out(each, stop, slots))

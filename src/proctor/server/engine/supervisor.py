@@ -14,6 +14,8 @@ _log = logging.getLogger("proctor.server")
 STOP_S = 3.0
 """How long the engine may take to save what runs; then it is killed, and its leases end by themselves."""
 _FIRST_PAUSE_S, _LAST_PAUSE_S = 0.2, 10.0
+LOOK, HOLD_BACK, GO_ON = b"\n", b"+", b"-"
+"""What an engine is told on its input; the end of it tells it to stop."""
 
 
 class Supervisor:
@@ -39,9 +41,20 @@ class Supervisor:
 
     def wake(self) -> None:
         """Tell the engine to look at the queue now."""
+        self._tell(LOOK)
+
+    def hold_back(self) -> None:
+        """Tell the engine that people are submitting runs."""
+        self._tell(HOLD_BACK)
+
+    def go_on(self) -> None:
+        """Tell it that nobody does any more."""
+        self._tell(GO_ON)
+
+    def _tell(self, what: bytes) -> None:
         if self._process and self._process.stdin and self.pid:
             with suppress(OSError, RuntimeError):
-                self._process.stdin.write(b"\n")
+                self._process.stdin.write(what)
 
     async def stop(self) -> None:
         """End the engine: it saves what runs, and is killed when that takes too long."""

@@ -1,10 +1,15 @@
-"""Runs as rows of a list: found, sorted and written out. Of a run that has ended the row is kept as bytes."""
+"""Runs as rows of a list: found, sorted and written out.
+
+Of a run that has ended, or of which nothing has begun, the row is kept as bytes.
+"""
 
 from __future__ import annotations
 
+import os
+import threading
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import nullcontext
 from dataclasses import dataclass, field
-from pathlib import Path
 from typing import Any
 
 import msgspec
@@ -22,6 +27,8 @@ SPARK = 20
 """Runs of a series that a spark line shows."""
 WARMED = 100
 """Rows that are made when the server starts."""
+LARGE = 1_000
+"""Trials from which on a row takes a while: only one thread makes such rows, and the others wait for it."""
 OVER = frozenset({RunStatus.DONE, RunStatus.CANCELLED, RunStatus.INTERRUPTED})
 
 
@@ -37,9 +44,12 @@ class Row:
 class RunRows:
     """Makes rows, and keeps those that cannot change."""
 
+    by_workers: bool = False
+    """Whether workers elsewhere execute runs: then it is told when none of them can."""
     summaries: Summaries = field(default_factory=Summaries)
     _rows: Kept[Row] = field(default_factory=lambda: Kept(MOST_ROWS))
     _sparks: Kept[list[float]] = field(default_factory=lambda: Kept(MOST_ROWS))
+    _large: threading.RLock = field(default_factory=threading.RLock)
 
     def of(self, store: Store, runs: Sequence[Listed], *, spark: bool = True) -> list[Row]:
         """A row for each run, in their order."""
@@ -51,10 +61,14 @@ class RunRows:
         if left:
             views = store.views.runs
             held, spent = views.held(left), views.spent(left)
-            running = any(each.status == RunStatus.RUNNING for each in left)
+            running = [each.id for each in left if each.status == RunStatus.RUNNING]
             stalled = store.stalled() if running else set()
+            waiting = store.unattended(running) if self.by_workers else {}
             for each, info in zip(left, views.infos(left), strict=True):
-                found[each.id] = self._row(store, each, info, held, spent, spark=spark, stalled=stalled)
+                told = {"stalled": each.id in stalled, "waiting": waiting.get(each.id, "")}
+                with self._large if info.total >= LARGE else nullcontext():
+                    kept = info.total >= LARGE and self._rows.get((each.id, spark), self._stamp(each))
+                    found[each.id] = kept or self._row(store, each, info, held, spent, told, spark=spark)
         return [found[each.id] for each in runs]
 
     def _row(
@@ -64,22 +78,22 @@ class RunRows:
         info: RunInfo,
         held: Mapping[str, int],
         spent: Mapping[str, Spent],
+        told: Mapping[str, Any],
         *,
         spark: bool,
-        stalled: set[str],
     ) -> Row:
-        over = info.status in OVER and not held.get(info.id)
-        stamp = self._stamp(listed)
-        summary = self.summaries.make(store, info) if over else self.summaries.live(store, info)
-        cost = spent.get(info.id) or (reported(store, info, summary.models) if over else Spent())
         running = held.get(info.id, 0)
+        over = info.status in OVER and not running
+        still = over or (info.status is RunStatus.PENDING and not running and not info.counts)
+        summary = self.summaries.make(store, info) if still else self.summaries.live(store, info)
+        cost = spent.get(info.id) or (reported(store, info, summary.models) if over else Spent())
         data: dict[str, Any] = {
             "id": info.id,
             "name": info.name,
             "kind": info.kind,
             "execution": info.execution,
             "status": info.status,
-            "stalled": info.id in stalled,
+            **told,
             "created_at": info.created_at,
             "started_at": info.started_at,
             "finished_at": info.finished_at,
@@ -110,7 +124,7 @@ class RunRows:
             "spark": self._spark(store, listed, summary.score) if spark else [],
         }
         row = Row(data, msgspec.Raw(msgspec.json.encode(data)))
-        return self._rows.put((info.id, spark), row, stamp=stamp) if over else row
+        return self._rows.put((info.id, spark), row, stamp=self._stamp(listed)) if still else row
 
     def _spark(self, store: Store, listed: Listed, score: Mapping[str, Any] | None) -> list[float]:
         """The scores of the last runs of the series up to this one; nothing where there is only one."""
@@ -127,22 +141,22 @@ class RunRows:
         return [*earlier, score["value"]] if earlier else []
 
     def _stamp(self, listed: Listed) -> tuple[Any, ...]:
-        """A verdict is a file beside the run, which no event tells of."""
-        folder = _folder(str(listed.row[8]))
+        """A verdict is a file beside a run that has ended, which no event tells of."""
+        if listed.status not in OVER:
+            return listed.stamp
+        folder = _HEADS.decode(str(listed.row[8])).folder
         try:
-            written = Path(folder, "gate.json").stat().st_mtime_ns if folder else 0
+            written = os.stat(f"{folder}/gate.json").st_mtime_ns if folder else 0  # noqa: PTH116 - in each row
         except OSError:
             written = 0
         return (*listed.stamp, written)
 
 
-def _folder(head: str) -> str:
-    found = msgspec.json.decode(head, type=_Head)
-    return found.folder
-
-
 class _Head(msgspec.Struct):
     folder: str = ""
+
+
+_HEADS = msgspec.json.Decoder(_Head)
 
 
 SORTS: Mapping[str, Callable[[dict[str, Any]], Any]] = {

@@ -82,14 +82,15 @@ class Summaries:
         began = time.perf_counter()
         if info.kind != "task":
             return Summary(headline=_of_points(store, info))
-        run = self.rollouts(store, info)
-        text = sentence(info, lambda: said_of(run), finished=sum(info.counts.values()), total=info.total)
-        scores = _scores(run)
+        finished = sum(info.counts.values())
+        run = self.rollouts(store, info) if finished else None
+        arms = self.layout(store, info).arms
+        scores = _scores(run) if run else ()
         return Summary(
-            headline=text,
-            agents=tuple(dict.fromkeys(arm.arm.agent for arm in run.arms)),
-            models=tuple(dict.fromkeys(arm.arm.model for arm in run.arms if arm.arm.model)),
-            score=scores[0] if len(run.arms) == 1 and scores else None,
+            headline=sentence(info, lambda: said_of(run) if run else "", finished=finished, total=info.total),
+            agents=tuple(dict.fromkeys(arm.agent for arm in arms)),
+            models=tuple(dict.fromkeys(arm.model for arm in arms if arm.model)),
+            score=scores[0] if len(arms) == 1 and scores else None,
             scores=scores,
             made_s=time.perf_counter() - began,
         )

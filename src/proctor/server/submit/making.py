@@ -65,7 +65,12 @@ def submit(
     environ = environ_of(store, state.vault, home, os.environ)
     with _about_the_spec():
         run = create(
-            found.spec, found.written, settings_of(state.settings, home), owner=owner, environ=environ
+            found.spec,
+            found.written,
+            settings_of(state.settings, home),
+            owner=owner,
+            environ=environ,
+            store=store,
         )
     return run.info.id
 

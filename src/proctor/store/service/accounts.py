@@ -6,6 +6,7 @@ from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 
 from proctor.errors import NotFoundError
+from proctor.store.again import repeatable
 from proctor.store.database import Database, Row
 from proctor.store.rows import column
 
@@ -102,6 +103,7 @@ class Project:
     """How long runs are kept after their end."""
 
 
+@repeatable
 class Accounts:
     """Who may do what."""
 

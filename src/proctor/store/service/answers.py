@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from proctor.store.again import repeatable
 from proctor.store.database import ConflictError, Database
 from proctor.store.rows import column
 
@@ -29,6 +30,7 @@ class Answer:
     body: bytes
 
 
+@repeatable
 class Answers:
     """The answers that are kept."""
 

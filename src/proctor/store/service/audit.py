@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from proctor.store.again import repeatable
 from proctor.store.database import Database
 from proctor.store.rows import column, dump
 
@@ -35,6 +36,7 @@ class Deed:
     detail: Mapping[str, Any]
 
 
+@repeatable
 class Audit:
     """The record of changes."""
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from proctor.store.again import repeatable
 from proctor.store.database import Database
 from proctor.store.rows import column
 
@@ -35,6 +36,7 @@ class KeyInfo:
     updated_by: str
 
 
+@repeatable
 class Keys:
     """The keys of projects."""
 

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from proctor.store import queries, steps
+from proctor.store.again import repeatable
 from proctor.store.database import Database
 from proctor.store.rows import column
 
@@ -58,6 +59,7 @@ class Queued:
         return self.kind != "task"
 
 
+@repeatable
 class Queue:
     """The runs that a server is to execute."""
 

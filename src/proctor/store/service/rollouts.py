@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 from proctor.model.record import AttemptRecord
 from proctor.store import queries, rows
+from proctor.store.again import repeatable
 from proctor.store.database import Database
 
 _HELD_AT = 9e15
@@ -56,6 +57,7 @@ class Rollout:
     record: AttemptRecord | None
 
 
+@repeatable
 class Rollouts:
     """The trials of small runs, whole."""
 

@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, fields
 from typing import Any
 
+from proctor.store.again import repeatable
 from proctor.store.database import Database, Row
 from proctor.store.rows import column, dump
 
@@ -99,6 +100,7 @@ class StoredTask:
     last_run_at: float
 
 
+@repeatable
 class Uploads:
     """The uploads of projects."""
 

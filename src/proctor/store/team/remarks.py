@@ -6,6 +6,7 @@ import secrets
 from collections.abc import Iterable
 
 from proctor.store import steps
+from proctor.store.again import repeatable
 from proctor.store.database import Database
 from proctor.store.rows import column
 
@@ -23,6 +24,7 @@ _AUTHOR = "SELECT author FROM trial_comments WHERE id = :id AND run_id = :run AN
 _REMOVE_COMMENT = "DELETE FROM trial_comments WHERE id = :id"
 
 
+@repeatable
 class Remarks:
     """Labels and comments."""
 

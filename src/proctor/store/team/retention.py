@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection
 
 from proctor.store import steps
+from proctor.store.again import repeatable
 from proctor.store.database import Database
 
 CLEARED = "run.cleared"
@@ -26,6 +27,7 @@ _DROP = "DELETE FROM blob_refs WHERE run_id = :run AND digest = :digest"
 _ELSEWHERE = "SELECT 1 FROM blob_refs WHERE digest = :digest UNION SELECT 1 FROM uploads WHERE blob = :digest"
 
 
+@repeatable
 class Retention:
     """What is kept, and for how long."""
 

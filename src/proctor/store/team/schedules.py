@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from proctor.store.again import repeatable
 from proctor.store.database import Database, Row
 from proctor.store.rows import column
 
@@ -55,6 +56,7 @@ class Schedule:
     """How often it should have begun and did not, since it was last changed."""
 
 
+@repeatable
 class Schedules:
     """The schedules of projects."""
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from dataclasses import dataclass
 
+from proctor.store.again import repeatable
 from proctor.store.database import Database, Row
 from proctor.store.rows import column
 
@@ -70,6 +71,7 @@ class RunEvent:
     data: str
 
 
+@repeatable
 class Webhooks:
     """The webhooks of projects."""
 

@@ -13,7 +13,7 @@ from proctor.server.auth.caller import Reader, Shared
 from proctor.server.listing import listed
 from proctor.server.route import Route, answer
 from proctor.settings import Settings
-from proctor.store.fleet import WorkerInfo, nobody_can
+from proctor.store.fleet import WorkerInfo
 from proctor.store.service.demand import as_data
 from proctor.store.store import Store
 
@@ -40,10 +40,9 @@ async def show_queue(
         found = store.views.fleet.queue(caller.project, MOST)
         items = [_waiting(each, place) for place, each in enumerate(found, 1)]
         if shared.settings.broker:
-            running = [each["run"] for each in items if each["status"] == "running"]
-            unmet = store.fleet.unmet_by_run(running)
+            waiting = store.unattended([each["run"] for each in items if each["status"] == "running"])
             for each in items:
-                each["reason"] = nobody_can(unmet.get(each["run"], ())) or each["reason"]
+                each["reason"] = waiting.get(each["run"], each["reason"])
         demand = as_data(store.service.monitor.demand(caller.project), slots)
         return listed(items, total=sum(each["pending"] for each in items), demand=demand)
 
