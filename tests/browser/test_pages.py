@@ -206,7 +206,7 @@ def test_the_keys_are_listed_and_can_be_switched_off(page: Page):
     page.keyboard.press("g")
     page.keyboard.press("s")
     expect(page).to_have_url(re.compile("/settings"))
-    page.get_by_label("Keys:").uncheck()
+    page.get_by_label("Keyboard shortcuts").uncheck()
     page.keyboard.press("?")
     expect(page.get_by_role("dialog")).to_have_count(0)
 

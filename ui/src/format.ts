@@ -45,10 +45,12 @@ export function about(seconds: Maybe): string {
   return `${Math.floor(seconds / 3600)}${THIN}h ${Math.round((seconds % 3600) / 60)}`;
 }
 
+/** Below a dollar three digits, as in the reports; whole cents, such as a budget, stay cents. */
 export function dollars(value: Maybe): string {
   if (!known(value)) return NONE;
-  if (value !== 0 && Math.abs(value) < 0.01) return `$${value.toPrecision(2)}`;
-  return `$${value.toLocaleString("en-US", { minimumFractionDigits: 2, maximumFractionDigits: value < 1 ? 3 : 2 })}`;
+  const cents = Math.abs(value * 100 - Math.round(value * 100)) < 1e-9;
+  if (Math.abs(value) < 1 && !cents) return `$${value.toPrecision(3)}`;
+  return `$${value.toLocaleString("en-US", { minimumFractionDigits: 2, maximumFractionDigits: 2 })}`;
 }
 
 export function tokens(value: Maybe): string {
@@ -117,7 +119,7 @@ export function clock(value: number | string | null | undefined): string {
   return at.toLocaleTimeString("en-GB", { hour: "2-digit", minute: "2-digit", ...zone });
 }
 
-/** “today 16:10”, “yesterday 02:00”, “Nov 4”, “Nov 4, 2025”. */
+/** “today 16:10”, “yesterday 02:00”, “tomorrow 02:00”, “Nov 4”, “Nov 4, 2025”. */
 export function when(value: number | string | null | undefined): string {
   const at = moment(value);
   if (!at) return NONE;
@@ -126,6 +128,7 @@ export function when(value: number | string | null | undefined): string {
   const now = new Date();
   if (day(at) === day(now)) return `today ${clock(value)}`;
   if (day(at) === day(new Date(now.getTime() - 86_400_000))) return `yesterday ${clock(value)}`;
+  if (day(at) === day(new Date(now.getTime() + 86_400_000))) return `tomorrow ${clock(value)}`;
   const year = at.getFullYear() === now.getFullYear() ? {} : { year: "numeric" as const };
   return at.toLocaleDateString("en-US", { month: "short", day: "numeric", ...year, ...zone });
 }
@@ -137,5 +140,16 @@ export function exact(value: number | string | null | undefined): string {
 
 export const words = (name: string | null | undefined): string => (name ?? "").replaceAll("_", " ");
 
-/** Text with numbers kept on one line with their units. */
-export const prose = (text: string): string => text.replace(/(\d) (?=(?:[nµm]?s|min|h|pp|[KMG]?i?B)\b|%|–)/g, "$1\u00a0").replace(/– /g, "–\u2060\u00a0").replace(/(\d)–(?=\d)/g, "$1\u2060–\u2060").replace(/(^|[\s(])-(?=\d)/g, "$1−");
+/** Names without what they all begin with, up to a separator: “terminal · a/x” and “terminal · a/y” are “x” and “y”. */
+export function apart(names: string[]): string[] {
+  const [first = "", ...others] = names;
+  let shared = 0;
+  for (const { index, 0: mark } of first.matchAll(/ · |\//g)) {
+    const end = index + mark.length;
+    if (others.length && others.every((each) => each.startsWith(first.slice(0, end)))) shared = end;
+  }
+  return names.map((each) => each.slice(shared));
+}
+
+/** Text with numbers kept on one line with their units, and agents with their models. */
+export const prose = (text: string): string => text.replace(/ · (?=\S)/g, "\u00a0· ").replace(/(\d) (?=(?:[nµm]?s|min|h|pp|[KMG]?i?B)\b|%|–)/g, "$1\u00a0").replace(/– /g, "–\u2060\u00a0").replace(/(\d)–(?=\d)/g, "$1\u2060–\u2060").replace(/(^|[\s(])-(?=\d)/g, "$1−");

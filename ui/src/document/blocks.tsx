@@ -2,7 +2,9 @@
 import type { ComponentChildren } from "preact";
 import { useLayoutEffect, useRef } from "preact/hooks";
 import { prose } from "../format";
+import { Command } from "../parts/controls";
 import { Badge, Glyph } from "../parts/marks";
+import { Said } from "../parts/terminal";
 import type { Block, Cell, CellData, Chart, Column, Entry, Facts, Matrix, SignData, Table } from "./types";
 
 const MARKS: Record<string, string> = { good: "check", warn: "bang", bad: "cross" };
@@ -14,14 +16,18 @@ const asCell = (cell: Cell): CellData => (typeof cell === "string" ? { text: cel
 /** Addresses of the page and of others; a file beside a report has no address here. */
 const leads = (href: string | undefined): href is string => !!href && /^(\/|#|https?:)/.test(href);
 
+const RUN = /^(?:\S+ )?(\d{8}T\d{6}-[0-9a-f]{6})$/;
+const LOGS = /^proctor logs (\S+) (\d+)$/;
+
 /** A line of blocks of different height, as the terminal has it. */
 const SPARKS = /^[\u2581-\u2588 ·]+$/;
 
 export function CellText({ cell }: { cell: Cell }) {
   const { text, tone, badge, href, note, code, strong, share } = asCell(cell);
-  let shown: ComponentChildren = prose(text);
-  if (code) shown = <code class={SPARKS.test(text) ? "sparks" : undefined}>{shown}</code>;
-  if (leads(href)) shown = <a href={href}>{shown}</a>;
+  let shown: ComponentChildren = code ? <code class={SPARKS.test(text) ? "sparks" : undefined}>{prose(text)}</code> : <Said text={prose(text)} />;
+  const named = RUN.exec(text)?.[1];
+  const to = leads(href) ? href : named && `/runs/${named}`;
+  if (to) shown = <a href={to}>{shown}</a>;
   if (badge) shown = <Badge tone={tone}>{shown}</Badge>;
   else if (tone) {
     shown = (
@@ -215,11 +221,17 @@ function EntryBlock({ entry }: { entry: Entry }) {
   return (
     <article class="box entry" id={entry.name}>
       <header>
-        <h3>{prose(entry.title)}</h3>
+        <h3>
+          <Said text={prose(entry.title)} />
+        </h3>
         <CellText cell={entry.mark} />
       </header>
       <div class="in">
-        {entry.text && <p>{prose(entry.text)}</p>}
+        {entry.text && (
+          <p>
+            <Said text={prose(entry.text)} />
+          </p>
+        )}
         {entry.notes?.map((each) => (
           <p class="cap" key={each}>
             {prose(each)}
@@ -246,6 +258,23 @@ function Folded({ title, children }: { title?: string | undefined; children: Com
   );
 }
 
+/** What a terminal would be told; where the page shows the same, a link. */
+function CommandBlock({ text }: { text: string }) {
+  const trial = LOGS.exec(text);
+  return (
+    <>
+      <Command text={text} />
+      {trial && (
+        <p class="acts start">
+          <a class="btn" href={`/trials/${trial[1]}/${trial[2]}`}>
+            Open this trial
+          </a>
+        </p>
+      )}
+    </>
+  );
+}
+
 export function BlockView({ block }: { block: Block }) {
   switch (block.type) {
     case "table":
@@ -259,11 +288,7 @@ export function BlockView({ block }: { block: Block }) {
     case "listed":
       return <Items items={block.items} />;
     case "code":
-      return (
-        <Folded title={block.title}>
-          <pre class="code">{block.text}</pre>
-        </Folded>
-      );
+      return <Folded title={block.title}>{/^proctor .+$/.test(block.text) ? <CommandBlock text={block.text} /> : <pre class="code">{block.text}</pre>}</Folded>;
     case "matrix":
       return <MatrixBlock matrix={block} />;
     case "entries":

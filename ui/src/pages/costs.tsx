@@ -66,8 +66,10 @@ export function CostsPage() {
       {byModel.data && !models.length && <Empty title="No model was called in this time.">Agents such as the oracle cost nothing.</Empty>}
       <Days days={lines(byDay.data)} />
       <div class="cols">
-        {models.length > 0 && <CostSection title="By model" name="model" lines={models} />}
-        {lines(byAgent.data).length > 0 && <CostSection title="By agent" name="agent" lines={lines(byAgent.data)} />}
+        <div>
+          {models.length > 0 && <CostSection title="By model" name="model" lines={models} />}
+          {lines(byAgent.data).length > 0 && <CostSection title="By agent" name="agent" lines={lines(byAgent.data)} />}
+        </div>
         {lines(byRun.data).length > 0 && <CostSection title="By run" name="run" lines={lines(byRun.data)} />}
       </div>
       {models.length > 0 && <p class="cap">Metered by the gateway at list prices. Your invoice may differ by discounts.</p>}

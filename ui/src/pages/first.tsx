@@ -1,32 +1,9 @@
 // The first visit: nothing has run here yet, three ways to start.
-import { useResource } from "../api";
 import { Command } from "../parts/controls";
-import { Glyph } from "../parts/marks";
 import { mayWrite, Page } from "../shell";
-
-interface Check {
-  name: string;
-  ok: boolean | null;
-  text: string;
-}
-
-export const Checks = ({ checks }: { checks: Check[] }) => (
-  <ul class="checks">
-    {checks.map((each) => (
-      <li key={each.name} class={each.ok === true ? "ok" : each.ok === false ? "no" : "wa"}>
-        <Glyph name={each.ok === true ? "check" : each.ok === false ? "cross" : "bang"} />
-        <span>
-          <span class="vh">{each.ok === true ? "good: " : each.ok === false ? "wrong: " : "warning: "}</span>
-          <b>{each.name}</b>
-          {each.text}
-        </span>
-      </li>
-    ))}
-  </ul>
-);
+import { Health } from "./health";
 
 export function FirstVisit() {
-  const health = useResource<{ checks?: Check[] }>("/health");
   return (
     <Page title="Runs, first visit">
       <div class="head">
@@ -39,7 +16,7 @@ export function FirstVisit() {
         <article class="box way">
           <div class="in">
             <h2>Watch it work</h2>
-            <p>Nine sample tasks, solved by their authors’ own solutions and by an agent that does nothing. The first must pass all, the second none.</p>
+            <p>Nine sample tasks of Proctor’s repository, solved by their authors’ own solutions and by an agent that does nothing. The first must pass all, the second none. In a terminal there:</p>
             <Command text="proctor run specs/sample_tasks.toml" />
           </div>
           <footer>90 trials · about 20 s · $0.00</footer>
@@ -47,8 +24,8 @@ export function FirstVisit() {
         <article class="box way">
           <div class="in">
             <h2>Evaluate an agent</h2>
-            <p>Add a task: a Harbor or Terminal-Bench folder as a ZIP. Proctor checks it, runs its solution first, and tells you the cost before it spends anything.</p>
-            <Command text="proctor run my_tasks.toml" />
+            <p>Add a task: a Harbor or Terminal-Bench folder as a ZIP. Proctor checks it, runs its solution first, and tells you the cost before it spends anything. To write one of your own:</p>
+            <Command text="proctor new task first-task" />
             {mayWrite() && (
               <p class="acts">
                 <a class="btn" href="/tasks">
@@ -60,7 +37,7 @@ export function FirstVisit() {
               </p>
             )}
           </div>
-          <footer>needs a key for the model’s provider</footer>
+          <footer>the solution runs without a key; an agent needs one for its model’s provider</footer>
         </article>
         <article class="box way">
           <div class="in">
@@ -75,9 +52,9 @@ export function FirstVisit() {
       </div>
       <section>
         <h2>This machine</h2>
-        {health.data?.checks && <Checks checks={health.data.checks} />}
+        <Health />
         <p class="cap">
-          <code>proctor doctor</code> says what works here. Results from elsewhere: <code>proctor import FOLDER</code>.
+          <code>proctor doctor</code> says whether agents, sandboxes and images work here. Results from elsewhere: <code>proctor import FOLDER</code>. Press <kbd>?</kbd> on any page for its keys.
         </p>
       </section>
     </Page>

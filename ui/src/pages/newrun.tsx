@@ -5,7 +5,7 @@ import { about, count, dollars, duration, many } from "../format";
 import { Act, copy, Trouble } from "../parts/controls";
 import { Terminal } from "../parts/terminal";
 import { part, query } from "../router";
-import { Page } from "../shell";
+import { Page, session } from "../shell";
 import type { RunDetail } from "../types";
 
 interface Plan {
@@ -14,6 +14,8 @@ interface Plan {
   seconds: { low: number; mid: number; high: number } | null;
   cost_usd: { low: number; mid: number; high: number } | null;
   unknown_prices: string[];
+  /** Tasks of which no earlier run tells the cost. */
+  uncosted: string[];
   warnings: string[];
   errors: { where: string; message: string }[] | string[];
 }
@@ -26,6 +28,7 @@ interface Form {
   rollouts: string;
   budget: string;
   parallel: string;
+  own: boolean;
 }
 
 interface Named {
@@ -52,6 +55,7 @@ function specOf(form: Form, upload: string): Record<string, unknown> {
     name: form.name || "new-run",
     ...(Number(form.budget) ? { budget_usd: Number(form.budget) } : {}),
     ...(Number(form.parallel) ? { parallel: Number(form.parallel) } : {}),
+    ...(form.own ? { sandbox: { host_root: true } } : {}),
     tasks: places.map(body),
   };
 }
@@ -59,7 +63,7 @@ function specOf(form: Form, upload: string): Record<string, unknown> {
 export function NewRun() {
   const upload = query.value.get("upload") ?? "";
   const from = query.value.get("from") ?? "";
-  const [form, set] = useState<Form>({ name: "", tasks: query.value.get("task") ? [query.value.get("task") ?? ""] : [], agents: ["oracle"], models: [], rollouts: "1", budget: "", parallel: "" });
+  const [form, set] = useState<Form>({ name: "", tasks: query.value.get("task") ? [query.value.get("task") ?? ""] : [], agents: ["oracle"], models: [], rollouts: "1", budget: "", parallel: "", own: false });
   const [text, write] = useState<string | null>(null);
   const old = useResource<RunDetail>(from ? `/api/runs/${part(from)}` : "");
   useEffect(() => {
@@ -68,6 +72,7 @@ export function NewRun() {
   const spec = useMemo(() => (text === null ? specOf(form, upload) : text), [form, text, upload]);
   const ready = text !== null ? text.trim() !== "" : (!!upload || form.tasks.length > 0) && form.agents.length > 0;
   const { plan, problem } = usePlan(ready ? spec : null);
+  const wrong = (plan?.errors ?? []).map((each) => (typeof each === "string" ? each : each.message).replace(/^spec:/, ""));
   const shown = text ?? JSON.stringify(spec, null, 2);
   return (
     <Page title="New run" css="mid">
@@ -101,11 +106,21 @@ export function NewRun() {
             </div>
           )}
           {problem && <Trouble problem={problem} />}
+          {wrong.length > 0 && (
+            <div class="notice bad" role="alert">
+              <h2>This cannot run yet</h2>
+              <ul>
+                {wrong.map((each) => (
+                  <li key={each}>{each}</li>
+                ))}
+              </ul>
+            </div>
+          )}
           <div class="fend">
-            <Act css="main" act={() => send<RunDetail>("POST", "/api/runs", { spec }).then((run) => history.replaceState(null, "", `/runs/${part(run.id)}`))} then={() => location.assign(location.pathname)}>
+            <Act css="main" off={!ready || wrong.length > 0} act={() => send<RunDetail>("POST", "/api/runs", { spec }).then((run) => history.replaceState(null, "", `/runs/${part(run.id)}`))} then={() => location.assign(location.pathname)}>
               Start run
             </Act>
-            <span class="dim">Nothing is spent before you start.</span>
+            <span class="dim">{ready ? "Nothing is spent before you start." : "Choose a task and an agent first."}</span>
           </div>
         </div>
         <Estimate plan={plan} shown={shown} budget={Number(form.budget) || null} />
@@ -142,16 +157,21 @@ function spanOf(found: { low: number; high: number }, show: (value: number) => s
   return low === high ? low : low + between + high;
 }
 
+/** A model is asked, and nothing tells what that costs. */
+const uncosted = (plan: Plan): boolean => plan.unknown_prices.length + plan.uncosted.length > 0;
+
 function sentence(plan: Plan | undefined, ready: boolean): string {
   if (!ready) return "Choose tasks and agents; the estimate follows as you choose.";
   if (!plan) return "Working out what it takes.";
   const time = plan.seconds ? `about ${about(plan.seconds.mid)}` : "a time that is not known yet";
-  const cost = plan.cost_usd ? (plan.cost_usd.high > 0 ? spanOf(plan.cost_usd, dollars, " to ") : "no cost") : plan.unknown_prices.length ? "a cost that is not known" : "no cost";
+  const cost = plan.cost_usd ? (plan.cost_usd.high > 0 ? spanOf(plan.cost_usd, dollars, " to ") : "no cost") : uncosted(plan) ? "a cost that is not known" : "no cost";
   return `${many(plan.trials, "trial")}: ${time}, and ${cost}. Nothing is spent before you start.`;
 }
 
 function FormFields({ form, set, upload }: { form: Form; set: (form: Form) => void; upload: string }) {
   const tasks = useResource<Listed<Named>>("/api/stored-tasks");
+  const uploads = useResource<Listed<{ id: string; name: string; task?: string; description?: string }>>(upload ? "/api/uploads?limit=50" : "");
+  const uploaded = uploads.data?.items.find((each) => each.id === upload);
   const agents = useResource<unknown>("/api/agents");
   const models = useResource<unknown>("/api/models");
   const change = (more: Partial<Form>): void => set({ ...form, ...more });
@@ -175,7 +195,7 @@ function FormFields({ form, set, upload }: { form: Form; set: (form: Form) => vo
             <span class="lab">Tasks</span>
             {upload ? (
               <p>
-                the upload <code>{upload}</code>
+                {uploaded?.task ?? uploaded?.name ?? <code>{upload}</code>} <span class="dim">{uploaded?.description}</span>
               </p>
             ) : (
               <div class="picks beside">
@@ -206,7 +226,7 @@ function FormFields({ form, set, upload }: { form: Form; set: (form: Form) => vo
           </div>
         </div>
         <div class="f2">
-          {input("rollouts", "Rollouts of each task", "More tell smaller differences apart.", bad(form.rollouts))}
+          {input("rollouts", "Rollouts of each task", "How often each agent tries each task. More tell smaller differences apart.", bad(form.rollouts))}
           <div class="field">
             <label for="f-models">Models</label>
             <input id="f-models" list="known-models" value={form.models.join(", ")} onInput={(event) => change({ models: event.currentTarget.value.split(",").map((each) => each.trim()).filter(Boolean) })} placeholder="openai/gpt-5.2, …" />
@@ -220,7 +240,12 @@ function FormFields({ form, set, upload }: { form: Form; set: (form: Form) => vo
         </div>
       </fieldset>
       <fieldset>
-        <legend>Limits</legend>
+        <legend>Where and how much</legend>
+        {session.value?.scopes?.includes("code") && (
+          <label class="pick">
+            <input type="checkbox" checked={form.own} onChange={() => change({ own: !form.own })} /> <span class="nm">This machine’s own system</span> <small>in place of the tasks’ images: needs no network and no registry, and is not reproducible elsewhere</small>
+          </label>
+        )}
         <div class="f2">
           {input("budget", "Budget, dollars", bad(form.budget) ? `A number of dollars, such as 80. “${form.budget}” is none.` : "The run stops there and keeps what it has.", bad(form.budget))}
           {input("parallel", "At a time", bad(form.parallel) ? "A whole number." : "Empty: as many as the machine has cores for.", bad(form.parallel))}
@@ -258,7 +283,7 @@ function Estimate({ plan, shown, budget }: { plan: Plan | undefined; shown: stri
               <div>
                 <dt>cost</dt>
                 <dd>
-                  <b>{plan.cost_usd ? spanOf(plan.cost_usd, dollars) : "not known"}</b>
+                  <b>{plan.cost_usd ? spanOf(plan.cost_usd, dollars) : uncosted(plan) ? "not known" : "none"}</b>
                   {plan.unknown_prices.length > 0 && <small>no price is known for {plan.unknown_prices.join(", ")}</small>}
                   {budget && plan.cost_usd && plan.cost_usd.high > budget && <small class="warn-t">may reach the budget of {dollars(budget)}</small>}
                 </dd>

@@ -53,12 +53,15 @@ export function Pair() {
   const found = useResource<Beside>(index && other ? `/api/trials/${part(run)}/${part(index)}/beside?other=${part(other)}${otherRun === run ? "" : `&other_run=${part(otherRun)}`}` : "");
   if (!index || !other) {
     return (
-      <Page title="Side by side">
+      <Page title="Side by side" css="mid">
+        <div class="head">
+          <h1>Two trials side by side</h1>
+        </div>
         <Empty title="Choose two trials.">Open a trial: beside its other rollouts stands “side by side”.</Empty>
       </Page>
     );
   }
-  if (!found.data) return <Page title="Side by side">{found.problem ? <Trouble problem={found.problem} retry={found.refresh} /> : <Bones />}</Page>;
+  if (!found.data) return <Page title="Side by side">{found.problem ? <Trouble problem={found.problem} retry={found.refresh} head /> : <Bones />}</Page>;
   return <Loaded key={`${nameOf(found.data.a)} ${nameOf(found.data.b)}`} found={found.data} />;
 }
 

@@ -118,7 +118,7 @@ export function History() {
       </div>
       {found.problem && <Trouble problem={found.problem} retry={found.refresh} />}
       {!found.data && !found.problem && <Bones />}
-      {found.data && !shown.length && <Empty title={items.length ? "No series matches." : "No run has ended yet."} />}
+      {found.data && !shown.length && <Empty title={items.length ? "No series matches." : "No run has ended yet."}>{items.length ? null : "Give runs that belong together the same name; each name is a series here."}</Empty>}
       <div class="series">
         {shown.map((each) => (
           <a key={each.name} class="box" href={`/history?series=${part(each.name)}`}>
@@ -166,17 +166,20 @@ export function Certificates() {
   const items = found.data?.items ?? [];
   return (
     <Page title="Certificates" css="mid">
+      <p class="kicker">
+        <a href="/tasks">Tasks</a> / certificates
+      </p>
       <div class="head">
         <div>
           <h1>Certificates</h1>
-          <p class="lead">
-            What was tried to see whether a task can be trusted. The noise of a run is certified on the run's own page.
-          </p>
+          <p class="lead">What was tried to see whether a task can be trusted. How noisy a run is, its own page says under Noise.</p>
         </div>
       </div>
       {found.problem && <Trouble problem={found.problem} retry={found.refresh} />}
       {!found.data && !found.problem && <Bones />}
-      {found.data && !items.length && <Empty title="No task has been vetted here yet.">Run <code>proctor vet TASK</code>.</Empty>}
+      {found.data && !items.length && <Empty title="No task has been vetted here yet.">
+          <code>proctor vet TASK</code> runs its solution, an agent that does nothing, and both under disturbance.
+        </Empty>}
       {items.length > 0 && (
         <table class="stick">
           <thead>
@@ -213,6 +216,9 @@ export function Leaderboard() {
   const put = (ids: string[]): void => go(`/leaderboard${ids.length ? `?${ids.map((each) => `run=${part(each)}`).join("&")}` : ""}`, true);
   return (
     <Page title="Leaderboard" css="mid">
+      <p class="kicker">
+        <a href="/history">History</a> / leaderboard
+      </p>
       {!chosen.length && (
         <div class="head">
           <div>
@@ -221,13 +227,14 @@ export function Leaderboard() {
           </div>
         </div>
       )}
-      <details class="folded" open={!chosen.length}>
+      {runs.data && !runs.data.items.length && <Empty title="No run of tasks is here yet.">A leaderboard ranks the agents of runs that you choose.</Empty>}
+      <details class="folded" open={!chosen.length} hidden={!runs.data?.items.length}>
         <summary>{chosen.length ? `${many(chosen.length, "run")} ${chosen.length === 1 ? "takes" : "take"} part` : "Runs"}</summary>
         <div class="picks">
           {(runs.data?.items ?? []).map((each) => (
             <label key={each.id} class="pick">
               <input type="checkbox" checked={chosen.includes(each.id)} onChange={() => put(chosen.includes(each.id) ? chosen.filter((id) => id !== each.id) : [...chosen, each.id])} />
-              {each.name} <small>{[each.agents?.join(", "), each.models?.join(", "), when(each.created_at)].filter(Boolean).join(" · ")}</small>
+              <span class="nm">{each.name}</span> <small>{[each.agents?.join(", "), each.models?.join(", "), when(each.created_at)].filter(Boolean).join(" · ")}</small>
             </label>
           ))}
         </div>

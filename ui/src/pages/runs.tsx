@@ -2,9 +2,10 @@
 import { signal } from "@preact/signals";
 import type { ComponentChildren } from "preact";
 import { useMemo, useState } from "preact/hooks";
-import { count, dollars, duration, exact, interval, many, moment, percent, when, words } from "../format";
+import { apart, count, dollars, duration, exact, interval, many, moment, percent, when, words } from "../format";
 import { useKeys } from "../keys";
 import { useLive } from "../live";
+import { SCORED } from "../outcomes";
 import { Bones, Empty, Find, Trouble } from "../parts/controls";
 import { Badge, Glyph, Interval, Meter, Spark, Spin } from "../parts/marks";
 import { useList } from "../parts/window";
@@ -79,18 +80,20 @@ function StateMark({ run }: { run: RunRow }) {
   const verdict = run.gate?.verdict;
   const bad = verdict ? VERDICTS[verdict] === "bad" : run.status === "failed";
   const done = run.status === "finished" || run.status === "done";
-  const [tone, glyph] = bad ? ["bad-t", "cross"] : needsYou(run) ? ["warn-t", "bang"] : done ? ["good-t", "check"] : ["dim", "equal"];
+  const lost = done && !SCORED.some((each) => run.counts[each]);
+  const [tone, glyph] = bad ? ["bad-t", "cross"] : needsYou(run) || lost ? ["warn-t", "bang"] : done ? ["good-t", "check"] : ["dim", "equal"];
   return (
     <span class={`st ${tone}`}>
       <Glyph name={glyph} />
-      <span class="vh">{verdict ? `gate: ${verdict}` : words(run.status)}</span>
+      <span class="vh">{verdict ? `gate: ${verdict}` : lost ? "done, nothing scored" : words(run.status)}</span>
     </span>
   );
 }
 
 function Progress({ run }: { run: RunRow }) {
   const open = isLive(run) || needsYou(run);
-  if (!open || run.done >= run.total) return <small>{many(run.total, "trial")}</small>;
+  if (!open) return <small>{run.done < run.total ? `${count(run.done)} of ${many(run.total, "trial")}` : many(run.total, "trial")}</small>;
+  if (run.done >= run.total) return <small>{many(run.total, "trial")}</small>;
   return (
     <>
       <Meter part={run.done} whole={run.total} label={`${run.done} of ${run.total} trials`} />
@@ -104,14 +107,15 @@ function Progress({ run }: { run: RunRow }) {
 
 function ScoreCell({ run }: { run: RunRow }) {
   const { score, scores } = run;
+  const names = apart(scores?.map((each) => each.label) ?? []);
   if (!score && scores?.length) {
     return (
       <span class="scores" title={run.headline}>
-        {scores.slice(0, 2).map((each) => (
+        {scores.slice(0, 2).map((each, at) => (
           <span key={each.label}>
             <Interval value={each.value} low={each.low} high={each.high} />
             <span class="trunc">
-              <b>{percent(each.value, 0)}</b> <small>{each.label}</small>
+              <b>{percent(each.value, 0)}</b> <small>{names[at]}</small>
             </span>
           </span>
         ))}
@@ -172,7 +176,7 @@ function Row({ run, current }: { run: RunRow; current: boolean }) {
       <td class="sc">
         <ScoreCell run={run} />
       </td>
-      <td class="gt">{verdict ? <Badge tone={VERDICTS[verdict] ?? ""}>{verdict}</Badge> : <small>–</small>}</td>
+      <td class="gt">{verdict ? <Badge tone={VERDICTS[verdict] ?? ""}>{verdict}</Badge> : <small class="phone-off">–</small>}</td>
       <td class="co n">
         {run.unknown_cost > 0 && run.cost_usd === null ? <span class="apart-t">unknown</span> : run.cost_usd ? `${run.unknown_cost ? "≥ " : ""}${dollars(run.cost_usd)}` : "–"}
       </td>

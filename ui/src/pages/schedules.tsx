@@ -75,6 +75,11 @@ export function Schedules() {
                 <td>{each.missed ? <Badge tone="warn">{each.missed} missed</Badge> : each.enabled === false ? <Badge>off</Badge> : null}</td>
                 <td class="n">
                   {mayWrite() && (
+                    <Act css="sm" act={() => send("POST", `/api/schedules/${part(each.id)}/start`, {})} then="/runs">
+                      Run now
+                    </Act>
+                  )}{" "}
+                  {mayWrite() && (
                     <button
                       type="button"
                       class="btn sm danger"
@@ -101,7 +106,7 @@ export function Schedules() {
 }
 
 function NewSchedule({ done }: { done: () => void }) {
-  const [form, set] = useState({ name: "", cron: "0 2 * * *", timezone: Intl.DateTimeFormat().resolvedOptions().timeZone, spec: "" });
+  const [form, set] = useState({ name: "", cron: "daily 02:00", timezone: Intl.DateTimeFormat().resolvedOptions().timeZone, spec: "" });
   const field = (name: keyof typeof form, label: string, hint: string) => (
     <div class="field">
       <label for={`sch-${name}`}>{label}</label>
@@ -113,11 +118,12 @@ function NewSchedule({ done }: { done: () => void }) {
     <div class="box">
       <div class="in stackx">
         <div class="formrow">
-          {field("name", "Name", "nightly")}
-          {field("cron", "When", "minute hour day month weekday")}
+          {field("name", "Name", "such as nightly")}
+          {field("cron", "When", "daily 02:00, weekly mon 02:00, or the five fields of cron")}
           {field("timezone", "Time zone", "such as Europe/Berlin")}
         </div>
         <label for="sch-spec">Spec</label>
+        <p class="hint">What to run each time. Take it from a run’s page, under Spec.</p>
         <textarea id="sch-spec" rows={8} value={form.spec} onInput={(event) => set({ ...form, spec: event.currentTarget.value })} />
         <p class="acts start">
           <Act css="main" act={() => send("POST", "/api/schedules", form)} then={done}>

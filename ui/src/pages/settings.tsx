@@ -316,7 +316,7 @@ function Preferences() {
         </div>
         <div>
           <label>
-            <input type="checkbox" checked={keysOn.value} onChange={(event) => switchKeys(event.currentTarget.checked)} /> Keys: <kbd>?</kbd> lists them
+            <input type="checkbox" checked={keysOn.value} onChange={(event) => switchKeys(event.currentTarget.checked)} /> Keyboard shortcuts<span class="phone-off">: <kbd>?</kbd> lists them</span>
           </label>
         </div>
       </div>

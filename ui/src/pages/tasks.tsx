@@ -40,6 +40,7 @@ interface Check {
   ok?: boolean;
   message?: string;
   text?: string;
+  hint?: string;
 }
 
 /** Send a file and tell how far it is; fetch cannot say that. */
@@ -166,6 +167,7 @@ function UploadBox({ upload: { name, size, sent, problem, answer } }: { upload: 
   const id = String(answer?.id ?? answer?.upload ?? "");
   const task = String(answer?.task ?? answer?.name ?? "");
   const checks = answer ? checksOf(answer) : [];
+  const solvable = !checks.some((each) => (each.path ?? each.file ?? each.where) === "solution");
   return (
     <div class="box">
       <header>
@@ -178,7 +180,8 @@ function UploadBox({ upload: { name, size, sent, problem, answer } }: { upload: 
         {answer && (
           <>
             <p>
-              <b>{task}</b> {answer.duplicate ? <Badge>known already</Badge> : null}
+              <b>{task}</b> {answer.description ? <span class="dim">{String(answer.description)} </span> : null}
+              {answer.duplicate ? <Badge>known already</Badge> : null}
             </p>
             <ul class="checks">
               {checks.map((each, at) => {
@@ -189,6 +192,7 @@ function UploadBox({ upload: { name, size, sent, problem, answer } }: { upload: 
                     <Glyph name={bad ? "cross" : warn ? "bang" : "check"} />
                     <span>
                       <b>{each.path ?? each.file ?? each.where ?? each.name}</b> {each.message ?? each.text}
+                      {each.hint && <small>; {each.hint}</small>}
                     </span>
                   </li>
                 );
@@ -196,20 +200,22 @@ function UploadBox({ upload: { name, size, sent, problem, answer } }: { upload: 
               {!checks.length && (
                 <li class="ok">
                   <Glyph name="check" />
-                  <span>Nothing is wrong with it.</span>
+                  <span>The checks found nothing wrong.</span>
                 </li>
               )}
             </ul>
             <p class="acts start">
-              <Act
-                css="main"
-                act={async () => {
-                  const run = await send<{ id: string }>("POST", "/api/runs", { spec: { name: `check ${task}`, tasks: [{ path: { upload: id }, agent: "oracle", rollouts: 3 }] } });
-                  go(`/runs/${part(run.id)}`);
-                }}
-              >
-                Run the author’s solution first
-              </Act>
+              {solvable && (
+                <Act
+                  css="main"
+                  act={async () => {
+                    const run = await send<{ id: string }>("POST", "/api/runs", { spec: { name: `check ${task}`, tasks: [{ path: { upload: id }, agent: "oracle", rollouts: 3 }] } });
+                    go(`/runs/${part(run.id)}`);
+                  }}
+                >
+                  Run the author’s solution first
+                </Act>
+              )}
               <a class="btn" href={`/new?upload=${part(id)}`}>
                 New run with this task
               </a>
@@ -234,7 +240,13 @@ function Stored({ tasks, problem, retry }: { tasks: StoredTask[] | undefined; pr
   const [find, set] = useState("");
   if (problem) return <Trouble problem={problem} retry={retry} />;
   if (!tasks) return <Bones />;
-  if (!tasks.length) return <Empty title="Nothing is stored yet.">Tasks appear here when they were uploaded or have run.</Empty>;
+  if (!tasks.length) {
+    return (
+      <Empty title="Tasks appear here when they were uploaded or have run.">
+        <code>proctor new task first-task</code> writes a folder to begin with: an instruction, a sandbox, tests and a solution. Pack it as a ZIP and drop it above.
+      </Empty>
+    );
+  }
   const shown = tasks.filter((each) => each.name.toLowerCase().includes(find.toLowerCase()));
   const rated = tasks.some((each) => each.trials !== undefined);
   return (
@@ -251,8 +263,8 @@ function Stored({ tasks, problem, retry }: { tasks: StoredTask[] | undefined; pr
           <tr>
             <th>task</th>
             {rated && <th>passed, all agents</th>}
-            {rated && <th class="n">trials</th>}
-            <th class="phone-off">digest</th>
+            {rated && <th class="n phone-off">trials</th>}
+            <th class="phone-off digest">digest</th>
             <th>
               <span class="vh">act</span>
             </th>
@@ -267,8 +279,8 @@ function Stored({ tasks, problem, retry }: { tasks: StoredTask[] | undefined; pr
                 </span>
               </td>
               {rated && <td>{each.score ? <Interval value={each.score.value} low={each.score.low} high={each.score.high} /> : each.scored && each.passed !== undefined ? <Share passed={each.passed} scored={each.scored} /> : <span class="dim">–</span>}</td>}
-              {rated && <td class="n">{count(each.trials)}</td>}
-              <td class="phone-off dim mono">{each.digest?.slice(0, 12)}</td>
+              {rated && <td class="n phone-off">{count(each.trials)}</td>}
+              <td class="phone-off dim mono digest">{each.digest?.slice(0, 12)}</td>
               <td class="n">
                 {mayWrite() && (
                   <a class="btn sm" href={`/new?task=${part(each.name)}`}>

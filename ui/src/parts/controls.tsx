@@ -97,11 +97,11 @@ export const Command = ({ text }: { text: string }) => (
 );
 
 /** What a refusal looks like: what happened, and what to do next. */
-export function Trouble({ problem, retry }: { problem: Problem; retry?: () => void }) {
+export function Trouble({ problem, retry, head }: { problem: Problem; retry?: () => void; head?: boolean }) {
   const title = problem.status === 404 ? "Not found" : problem.status === 403 ? "Not allowed" : problem.status ? "This could not be shown" : "No answer";
   return (
     <div class="notice bad" role="alert">
-      <h2>{title}</h2>
+      {head ? <h1>{title}</h1> : <h2>{title}</h2>}
       <p>{problem.message}</p>
       {problem.errors.length > 0 && (
         <ul>
@@ -117,6 +117,11 @@ export function Trouble({ problem, retry }: { problem: Problem; retry?: () => vo
           <button type="button" class="btn" onClick={retry}>
             Try again
           </button>
+          {head && (
+            <a class="btn quiet" href="/runs">
+              All runs
+            </a>
+          )}
         </p>
       )}
     </div>
@@ -240,7 +245,7 @@ export function Confirm() {
 }
 
 /** A button that does something on the server: it keeps its width, and says what went wrong. */
-export function Act({ act, children, css = "", then, title, glyph }: { act: () => Promise<unknown>; children: ComponentChildren; css?: string; then?: string | (() => void); title?: string; glyph?: string }) {
+export function Act({ act, children, css = "", then, title, glyph, off = false }: { off?: boolean; act: () => Promise<unknown>; children: ComponentChildren; css?: string; then?: string | (() => void); title?: string; glyph?: string }) {
   const [busy, tell] = useState(false);
   const press = (): void => {
     tell(true);
@@ -257,7 +262,7 @@ export function Act({ act, children, css = "", then, title, glyph }: { act: () =
     );
   };
   return (
-    <button type="button" class={`btn ${css}`} disabled={busy} aria-busy={busy} onClick={press} title={title}>
+    <button type="button" class={`btn ${css}`} disabled={busy || off} aria-busy={busy} onClick={press} title={title}>
       {glyph && <Glyph name={glyph} />}
       {children}
     </button>

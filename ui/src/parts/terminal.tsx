@@ -32,20 +32,20 @@ export function Marked({ text, find }: { text: string; find: string }): Componen
   return <>{[...parts, text.slice(from)]}</>;
 }
 
-/** What somebody said: code between back quotes is set as code, everything else stays as it was written. */
-export function Said({ text, find }: { text: string; find: string }) {
-  const parts = text.length > 50_000 ? [text] : text.split(/(`[^`\n]+`)/);
+/** What somebody said: code, strong words and headings are set as such, everything else stays as it was written. */
+export function Said({ text, find = "" }: { text: string; find?: string }) {
+  const parts = text.length > 50_000 ? [text] : text.split(/(`[^`\n]+`|\*\*[^*\n]+\*\*|^#{1,6} .+$)/m);
   return (
     <>
-      {parts.map((each, at) =>
-        at % 2 ? (
-          <code key={at}>
-            <Marked text={each.slice(1, -1)} find={find} />
-          </code>
-        ) : (
-          <Marked key={at} text={each} find={find} />
-        ),
-      )}
+      {parts.map((each, at) => {
+        if (at % 2 === 0) return <Marked key={at} text={each} find={find} />;
+        const Set = each.startsWith("`") ? "code" : "b";
+        return (
+          <Set key={at}>
+            <Marked text={each.replace(/^(`|\*\*|#+ )|(`|\*\*)$/g, "")} find={find} />
+          </Set>
+        );
+      })}
     </>
   );
 }

@@ -56,6 +56,19 @@ export function useList<T>(address: string, size = 200): Windowed<T> {
   };
 }
 
+const narrow = matchMedia("(max-width:860px)");
+
+/** Whether the page is as narrow as a phone. */
+export function useNarrow(): boolean {
+  const [now, set] = useState(narrow.matches);
+  useEffect(() => {
+    const turn = (): void => set(narrow.matches);
+    narrow.addEventListener("change", turn);
+    return () => narrow.removeEventListener("change", turn);
+  }, []);
+  return now;
+}
+
 interface WindowProps<T> {
   rows: T[];
   height: number;

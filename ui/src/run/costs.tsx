@@ -1,6 +1,6 @@
 // What a run has cost, by task, agent and model; what has no price is said, never counted as nothing.
 import { useResource } from "../api";
-import { count, dollars, duration, tokens, words } from "../format";
+import { apart, count, dollars, duration, tokens, words } from "../format";
 import { Bones, Empty, Trouble } from "../parts/controls";
 import { Meter } from "../parts/marks";
 import { part } from "../router";
@@ -8,6 +8,7 @@ import type { RunDetail } from "../types";
 
 export interface CostLine {
   name: string;
+  run?: string;
   cost_usd: number | null;
   unknown_cost?: number;
   calls?: number;
@@ -56,8 +57,12 @@ export function Costs({ run }: { run: RunDetail }) {
         </div>
       )}
       <div class="cols">
-        {groups.map(([name, lines]) => (
-          <CostSection key={name} title={name === "task" ? "Dearest tasks" : `By ${name}`} name={name} lines={lines} />
+        {[groups.slice(0, 1), groups.slice(1)].map((side, at) => (
+          <div key={at}>
+            {side.map(([name, lines]) => (
+              <CostSection key={name} title={name === "task" ? "Dearest tasks" : `By ${name}`} name={name} lines={lines} />
+            ))}
+          </div>
         ))}
       </div>
       <p class="cap">{costs.data.counted_by === "agents" ? "Counted by the agents themselves: no call went through Proctor’s gateway." : "Metered by the gateway at list prices. Your invoice may differ by discounts."}</p>
@@ -68,6 +73,7 @@ export function Costs({ run }: { run: RunDetail }) {
 export function CostSection({ title, name, lines, most = 25 }: { title: string; name: string; lines: CostLine[]; most?: number }) {
   const sorted = [...lines].sort((a, b) => (b.cost_usd ?? -1) - (a.cost_usd ?? -1));
   const top = Math.max(0, ...sorted.map((each) => each.cost_usd ?? 0));
+  const names = apart(sorted.map((each) => each.name));
   const waits = sorted.some((each) => each.wait_s);
   return (
     <section>
@@ -79,24 +85,30 @@ export function CostSection({ title, name, lines, most = 25 }: { title: string; 
             <th class="cm">
               <span class="vh">share</span>
             </th>
-            <th class="n">calls</th>
+            <th class="n mid-up">calls</th>
             <th class="n">tokens</th>
             {waits && <th class="n mid-up">waited</th>}
             <th class="n">cost</th>
           </tr>
         </thead>
         <tbody>
-          {sorted.slice(0, most).map((each) => {
+          {sorted.slice(0, most).map((each, at) => {
             const unknown = each.cost_usd === null || ((each.unknown_cost ?? 0) > 0 && !each.cost_usd);
             return (
-              <tr key={each.name} class={unknown ? "unk" : ""}>
+              <tr key={each.run ?? each.name} class={unknown ? "unk" : ""}>
                 <td class="nm2">
-                  <span class="trunc" title={each.name}>
-                    {each.name || "–"}
-                  </span>
+                  {each.run ? (
+                    <a class="trunc" href={`/runs/${part(each.run)}/cost`} title={`${each.name}, ${each.run}`}>
+                      {names[at]}
+                    </a>
+                  ) : (
+                    <span class="trunc" title={each.name}>
+                      {names[at] || "–"}
+                    </span>
+                  )}
                 </td>
                 <td>{unknown ? <span class="unkb" /> : <Meter part={each.cost_usd ?? 0} whole={top} label={dollars(each.cost_usd)} />}</td>
-                <td class="n">{count(each.calls ?? each.requests)}</td>
+                <td class="n mid-up">{count(each.calls ?? each.requests)}</td>
                 <td class="n">{tokens(each.tokens ?? (each.prompt_tokens ?? 0) + (each.completion_tokens ?? 0))}</td>
                 {waits && <td class="n mid-up">{duration(each.wait_s)}</td>}
                 <td class="n">{unknown ? "unknown" : `${each.unknown_cost ? "≥ " : ""}${dollars(each.cost_usd)}`}</td>

@@ -4,6 +4,7 @@ import { count, many } from "../format";
 import { blameOf, isApart, look, nameOf, NOT_SCORED } from "../outcomes";
 import { Act, Bones, Empty, Trouble } from "../parts/controls";
 import { Badge } from "../parts/marks";
+import { Said } from "../parts/terminal";
 import { part, put, query } from "../router";
 import { mayWrite } from "../shell";
 import type { RunDetail } from "../types";
@@ -77,7 +78,9 @@ function Cause({ group, run }: { group: Group; run: RunDetail }) {
     <article class="box eg">
       <header>
         <i class={`c ${css}`} data-l={letter} aria-hidden="true" />
-        <h3>{title}</h3>
+        <h3>
+          <Said text={title} />
+        </h3>
         {title !== nameOf(group.outcome) && <Badge tone={isApart(group.outcome) ? "apart" : ""}>{nameOf(group.outcome)}</Badge>}
         <small>
           {many(group.count, "trial")} · blame: {group.blame || blameOf(group.outcome)}
@@ -97,12 +100,16 @@ function Cause({ group, run }: { group: Group; run: RunDetail }) {
         {rest && <pre class="code">{rest}</pre>}
         <p class="hint">
           {group.tasks.slice(0, 12).join(", ")}
-          {group.tasks.length > 12 ? ` and ${group.tasks.length - 12} more` : ""}.{" "}
+          {group.tasks.length > 12 ? ` and ${group.tasks.length - 12} more` : ""}. {group.count === 1 ? "Trial" : "Trials"}
           {group.indices.slice(0, 20).map((index) => (
             <>
-              <a href={`/trials/${part(run.id)}/${index}`}>#{index}</a>{" "}
+              {" "}
+              <a class="num" href={`/trials/${part(run.id)}/${index}`}>
+                {index}
+              </a>
             </>
           ))}
+          {group.count > 20 ? ` and ${group.count - 20} more` : ""}
         </p>
       </div>
     </article>

@@ -1,7 +1,7 @@
 // Every trial as a cell: tasks by rollouts, for one or several agents, live.
-import { useEffect, useMemo, useRef, useState } from "preact/hooks";
+import { useEffect, useLayoutEffect, useMemo, useRef, useState } from "preact/hooks";
 import { useResource } from "../api";
-import { duration, stored, store } from "../format";
+import { apart, duration, stored, store } from "../format";
 import { useLive } from "../live";
 import { isApart, look, nameOf, ORDER } from "../outcomes";
 import { Bones, Empty, Find, Trouble } from "../parts/controls";
@@ -15,20 +15,28 @@ const SORTS: [string, string][] = [["", "Most informative first"], ["task", "By 
 type Size = "cells" | "compact" | "tiny" | "counts";
 const HEIGHT: Record<Size, number> = { cells: 27, compact: 19, tiny: 23, counts: 33 };
 
-/** Cells as large as there is room for; where there is none, a count. */
+const PITCH: Record<Size, number> = { cells: 24, compact: 14, tiny: 9, counts: 9 };
+
+/** Cells as large as there is room for; where there is none, and where a finger could not hit them, a count. */
 function fitting(width: number, columns: number, rollouts: number, wanted: boolean): Size {
-  const needed = (pitch: number): number => columns * (rollouts * pitch + 66) + (width < 860 ? 90 : 180);
-  if (!wanted && needed(width < 860 ? 27 : 24) <= width) return "cells";
+  const phone = innerWidth <= 860;
+  const needed = (pitch: number): number => columns * (rollouts * pitch + 66) + (phone ? 90 : 180);
+  if (phone) return needed(27) <= width ? "cells" : "counts";
+  if (!wanted && needed(24) <= width) return "cells";
   return needed(14) <= width ? "compact" : needed(9) <= width ? "tiny" : "counts";
 }
 
+/** Known before the first paint, so that nothing is drawn in one size and then in another. */
 function useWidth(): [{ current: HTMLDivElement | null }, number] {
   const box = useRef<HTMLDivElement>(null);
   const [width, set] = useState(Math.min(1392, innerWidth - 48));
-  useEffect(() => {
-    if (!box.current) return;
-    const watch = new ResizeObserver((seen) => set(Math.floor(seen[0]?.contentRect.width ?? innerWidth)));
-    watch.observe(box.current);
+  useLayoutEffect(() => {
+    const element = box.current;
+    if (!element) return;
+    const measure = (): void => set(element.clientWidth);
+    const watch = new ResizeObserver(measure);
+    measure();
+    watch.observe(element);
     return () => watch.disconnect();
   }, []);
   return [box, width];
@@ -85,7 +93,7 @@ export function MatrixTab({ run }: { run: RunDetail }) {
   return (
     <div class="split">
       <div class="mxw">{shown}</div>
-      <Rail run={run} matrix={matrix.data} />
+      <Rail run={run} />
     </div>
   );
 }
@@ -123,6 +131,7 @@ function MatrixTable({ run, matrix }: { run: RunDetail; matrix: MatrixData }) {
   const columns = matrix.columns.length * 2 + (several ? 1 : 2);
   const [box, width] = useWidth();
   const size = fitting(width, matrix.columns.length, most, compact);
+  const names = apart(matrix.columns.map((each) => each.label));
   return (
     <>
       <div ref={box} />
@@ -162,8 +171,9 @@ function MatrixTable({ run, matrix }: { run: RunDetail; matrix: MatrixData }) {
       {shown.length === 0 ? (
         <Empty title="No task matches this filter." />
       ) : (
-        <div class={size === "counts" && several ? "scroll" : ""}>
+        <div class={size === "counts" && several ? "scroll" : "clip"}>
         <table
+          style={{ "--own": `${matrix.columns.length * (most * PITCH[size] + 96) + 340}px` }}
           class={`mx ${size === "counts" && several ? "" : "stick"} ${size} ${several ? "many" : ""}`}
           onMouseEnter={() => run.status === "running" && hold(order.map((row) => row.task))}
           onMouseLeave={() => hold(null)}
@@ -172,9 +182,9 @@ function MatrixTable({ run, matrix }: { run: RunDetail; matrix: MatrixData }) {
           <thead>
             <tr>
               <th>task</th>
-              {matrix.columns.map((column) => (
+              {matrix.columns.map((column, at) => (
                 <>
-                  <th>{several ? column.label : size === "cells" && most <= 30 ? <span class="rn">{rollouts.map((each) => <span key={each}>{each}</span>)}</span> : "rollouts"}</th>
+                  <th title={column.label}>{several ? names[at] : size === "cells" && most <= 30 ? <span class="rn">{rollouts.map((each) => <span key={each}>{each}</span>)}</span> : "rollouts"}</th>
                   {size !== "counts" && <th class="n">passed</th>}
                 </>
               ))}

@@ -5,6 +5,7 @@ import { useLive } from "../live";
 import { Act, Bones, confirm, Empty, Tabs, Trouble } from "../parts/controls";
 import { Badge } from "../parts/marks";
 import { Spoken } from "../parts/spoken";
+import { Said } from "../parts/terminal";
 import { DocumentHead, DocumentView, Sections, Warnings } from "../document/view";
 import type { DocumentData } from "../document/types";
 import { go, part } from "../router";
@@ -31,7 +32,7 @@ export function RunPage({ run: id, tab }: { run: string; tab?: string }) {
   if (!run.data) {
     return (
       <Page title="Run">
-        {run.problem ? <Trouble problem={run.problem} retry={run.refresh} /> : <Bones />}
+        {run.problem ? <Trouble problem={run.problem} retry={run.refresh} head /> : <Bones />}
       </Page>
     );
   }
@@ -65,6 +66,7 @@ function Loaded({ run, tab, refresh, set }: Shown) {
     <Page title={run.name}>
       <Head run={run} refresh={refresh} set={set} quiet={now === "verdict"} />
       {isOpen(run) && <Spoken text={`${run.name}: ${count(run.done)} of ${count(run.total)} trials have ended, ${count(run.running)} run.`} />}
+      <Stopped run={run} />
       <Warnings warnings={run.warnings} />
       {tasks && (isOpen(run) || now === "matrix") && <Summary run={run} />}
       <Tabs label="Parts of the run" tabs={names.map(([name, title, number]) => ({ href: `${base}/${name}`, title, count: number ? count(number) : undefined, on: now === name }))} />
@@ -77,6 +79,19 @@ function Loaded({ run, tab, refresh, set }: Shown) {
       {now === "cost" && <Costs run={run} />}
       {now === "spec" && <SpecTab run={run} set={set} />}
     </Page>
+  );
+}
+
+/** Why a run did not come to its end. */
+function Stopped({ run }: { run: RunDetail }) {
+  if (!run.failure || isRunning(run)) return null;
+  return (
+    <div class="notice bad">
+      <h2>The run stopped</h2>
+      <p>
+        <Said text={`${run.failure.charAt(0).toUpperCase()}${run.failure.slice(1).replace(/\.?$/, ".")}`} />
+      </p>
+    </div>
   );
 }
 

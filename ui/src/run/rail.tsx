@@ -5,12 +5,12 @@ import { duration, many } from "../format";
 import { useLive } from "../live";
 import { Sign } from "../parts/marks";
 import { part } from "../router";
-import type { MatrixData, RunDetail, TrialRow } from "../types";
+import type { RunDetail, TrialRow } from "../types";
 import { Tail } from "../trial/tail";
 
-const label = (trial: TrialRow): string => `${trial.task}${trial.rollout !== null ? ` #${trial.rollout + 1}` : ""}`;
-
-export function Rail({ run }: { run: RunDetail; matrix: MatrixData }) {
+export function Rail({ run }: { run: RunDetail }) {
+  const label = (trial: TrialRow): string =>
+    `${trial.task}${trial.rollout !== null ? ` #${trial.rollout + 1}` : ""}${run.agents.length > 1 ? ` · ${trial.agent}` : ""}${run.models.length > 1 ? ` · ${trial.model}` : ""}`;
   const base = `/api/runs/${part(run.id)}/trials`;
   const running = useResource<Listed<TrialRow>>(`${base}?state=running&limit=30`);
   const ended = useResource<Listed<TrialRow>>(`${base}?state=done&sort=-ended&limit=5`);

@@ -53,7 +53,7 @@ export function SpecTab({ run, set }: { run: RunDetail; set: (run: RunDetail) =>
 function Facts({ groups }: { groups: (Record<string, unknown> | null)[] }) {
   const simple = groups.flatMap((each) => Object.entries(each ?? {})).filter(([, value]) => ["string", "number", "boolean"].includes(typeof value) && String(value).length < 300);
   return (
-    <dl class="kv wide">
+    <dl class="kv large">
       {simple.map(([name, value]) => (
         <>
           <dt>{words(name.replace(/_bytes$/, ""))}</dt>

@@ -1,5 +1,5 @@
 // Score, outcomes, progress and budget of a run of tasks.
-import { count, dollars, interval, known, percent, tokens } from "../format";
+import { apart as distinct, count, dollars, interval, known, percent, tokens } from "../format";
 import { blameOf, nameOf, NOT_SCORED, SCORED } from "../outcomes";
 import { Interval, Meter, Scale, Sign } from "../parts/marks";
 import { part } from "../router";
@@ -60,6 +60,7 @@ const MOST_SCORES = 6;
 
 function ScoresBox({ run }: { run: RunDetail }) {
   const scores = run.scores ?? [];
+  const names = distinct(scores.map((each) => each.label));
   return (
     <div class="box">
       <div class="in">
@@ -67,10 +68,10 @@ function ScoresBox({ run }: { run: RunDetail }) {
           Pass rates <small>{run.done < run.total ? "so far, " : ""}with 95 % intervals</small>
         </h3>
         <div class="scorelist">
-          {scores.slice(0, MOST_SCORES).map((each) => (
+          {scores.slice(0, MOST_SCORES).map((each, at) => (
             <div key={each.label}>
               <span class="trunc" title={each.label}>
-                {each.label}
+                {names[at]}
               </span>
               <Interval value={each.value} low={each.low} high={each.high} />
               <span class="n">

@@ -6,7 +6,7 @@ import { useLive } from "../live";
 import { isApart, nameOf, ORDER } from "../outcomes";
 import { Bones, Empty, Find, Trouble } from "../parts/controls";
 import { Badge, Sign } from "../parts/marks";
-import { SortHead, useList, WindowBody } from "../parts/window";
+import { SortHead, useList, useNarrow, WindowBody } from "../parts/window";
 import { go, part, put, query } from "../router";
 import type { RunDetail, TrialRow } from "../types";
 
@@ -76,6 +76,9 @@ function TrialTable({ run, rows, matched, more, here }: { run: RunDetail; rows: 
   const tasks = run.kind !== "experiment";
   const several = run.agents.length > 1 || run.models.length > 1;
   const columns = 8 + (several ? 1 : 0);
+  const narrow = useNarrow();
+  const who = (trial: TrialRow): string => [trial.agent, trial.model].filter(Boolean).join(" × ");
+  const below = (trial: TrialRow): string => [known(trial.rollout) ? `#${trial.rollout + 1}` : "", run.agents.length > 1 ? trial.agent : "", run.models.length > 1 ? trial.model : ""].filter(Boolean).join(" · ");
   return (
     <div>
       <table class="stick trials" role="grid" aria-rowcount={matched + 1} aria-label="Trials">
@@ -88,7 +91,7 @@ function TrialTable({ run, rows, matched, more, here }: { run: RunDetail; rows: 
               {tasks ? "task" : "point"}
             </SortHead>
             {several && <th class="phone-off">agent</th>}
-            {tasks && <th class="n">rollout</th>}
+            {tasks && <th class="n phone-off">rollout</th>}
             <th class="phone-off">outcome</th>
             {tasks && (
               <SortHead name="reward" sort={sort} set={set} css="n phone-off">
@@ -105,7 +108,7 @@ function TrialTable({ run, rows, matched, more, here }: { run: RunDetail; rows: 
         </thead>
         <WindowBody
           rows={rows}
-          height={34}
+          height={tasks && narrow ? 50 : 34}
           columns={columns}
           end={more}
           render={(trial, at) => (
@@ -117,14 +120,10 @@ function TrialTable({ run, rows, matched, more, here }: { run: RunDetail; rows: 
                 <a class="trunc" href={`/trials/${part(run.id)}/${trial.index}`} title={trial.message ? `${trial.label}: ${trial.message}` : trial.label}>
                   {tasks ? trial.task : trial.label}
                 </a>
+                {tasks && <span class="sub trunc phone-only">{below(trial)}</span>}
               </td>
-              {several && (
-                <td class="phone-off nw dim">
-                  {trial.agent}
-                  {trial.model ? ` × ${trial.model}` : ""}
-                </td>
-              )}
-              {tasks && <td class="n">{known(trial.rollout) ? trial.rollout + 1 : "–"}</td>}
+              {several && <td class="phone-off nw dim">{who(trial)}</td>}
+              {tasks && <td class="n phone-off">{known(trial.rollout) ? trial.rollout + 1 : "–"}</td>}
               <td class={`phone-off nw ${isApart(trial.outcome) ? "apart-t" : ""}`}>
                 {nameOf(trial.outcome, trial.state)} {trial.suspect && <Badge tone="warn">suspect</Badge>}
               </td>

@@ -155,7 +155,7 @@ const Siblings = ({ detail }: { detail: TrialDetail }) => {
                 {each.cost_usd ? ` · ${dollars(each.cost_usd)}` : ""}
               </small>
             </a>
-            {each.index !== trial.index && (
+            {each.index !== trial.index && each.outcome && (
               <a class="beside" href={`/pair?a=${part(run.id)}/${trial.index}&b=${part(run.id)}/${each.index}`} title={`#${(trial.rollout ?? 0) + 1} and #${(each.rollout ?? 0) + 1} side by side`}>
                 side by side
               </a>

@@ -6,6 +6,7 @@ import { useKeys } from "../keys";
 import { useLive } from "../live";
 import { Bones, copy, Copy, Tabs, toast, Trouble } from "../parts/controls";
 import { Badge, Glyph, OutcomeBadge } from "../parts/marks";
+import { Said } from "../parts/terminal";
 import { go, part, put, query } from "../router";
 import { mayWrite, Page } from "../shell";
 import { Files } from "./files";
@@ -31,7 +32,7 @@ export function TrialPage({ run, index, tab }: { run: string; index: string; tab
     if (!changes.length || changes.some((each) => each.run === trial.data?.run.id && (each.index === null || each.index === trial.data?.trial.index))) trial.refresh();
   });
   if (!trial.data) {
-    return <Page title="Trial">{trial.problem ? <Trouble problem={trial.problem} retry={trial.refresh} /> : <Bones />}</Page>;
+    return <Page title="Trial">{trial.problem ? <Trouble problem={trial.problem} retry={trial.refresh} head /> : <Bones />}</Page>;
   }
   return <Loaded key={`${trial.data.run.id}/${trial.data.trial.index}`} detail={trial.data} tab={tab} refresh={trial.refresh} />;
 }
@@ -86,6 +87,7 @@ function Loaded({ detail, tab, refresh }: { detail: TrialDetail; tab: string | u
 
 function Head({ detail, attempt, steps, step }: { detail: TrialDetail; attempt: Attempt | undefined; steps: number; step: (index: number | null) => void }) {
   const { trial, run } = detail;
+  const experiment = trial.agent === null;
   const cost = usd(attempt) ?? trial.cost_usd;
   const facts = [
     [trial.agent, trial.model].filter(Boolean).join(" × "),
@@ -102,7 +104,7 @@ function Head({ detail, attempt, steps, step }: { detail: TrialDetail; attempt: 
       </p>
       <div>
         <h1>
-          {trial.agent !== null && trial.rollout !== null ? (
+          {!experiment && trial.rollout !== null ? (
             <>
               {trial.task} <span class="h1n">#{trial.rollout + 1}</span>
             </>
@@ -111,7 +113,12 @@ function Head({ detail, attempt, steps, step }: { detail: TrialDetail; attempt: 
           )}{" "}
           <OutcomeBadge outcome={trial.outcome} state={trial.state} reward={trial.reward} /> {trial.suspect && <Badge tone="warn">suspect</Badge>}
         </h1>
-        {detail.sentence && <p class="lead">{prose(detail.sentence)}</p>}
+        {detail.sentence && (
+          <p class="lead">
+            <Said text={prose(detail.sentence)} />{" "}
+            {trial.outcome === "failed" && !experiment && <a href={`/trials/${part(run.id)}/${trial.index}/verifier`}>What the tests say</a>}
+          </p>
+        )}
         <p class="meta" title={exact(trial.started_at)}>
           {facts.join(" · ")} · key <code>{trial.key.slice(0, 8)}</code>
           {detail.labels.map((each) => (
@@ -146,7 +153,7 @@ function Attempts({ detail, shown }: { detail: TrialDetail; shown: Attempt | und
   if (detail.attempts.length < 2) return null;
   return (
     <div class="toolbar">
-      <span class="seg" role="group" aria-label="Attempt">
+      <span class="seg scrollx" role="group" aria-label="Attempt">
         {detail.attempts.map((each) => (
           <button type="button" key={each.number} aria-pressed={each === shown} onClick={() => put({ attempt: String(each.number) }, false)}>
             Attempt {each.number} <small>{(each.outcome ?? "running").replaceAll("_", " ")}</small>
@@ -173,7 +180,7 @@ function Phases({ detail }: { detail: TrialDetail }) {
         <li key={name} class={at < now ? "done" : at === now ? "now" : "next"}>
           {at < now ? <Glyph name="check" /> : at === now ? <i class="spin" aria-hidden="true" /> : <i class="o" aria-hidden="true" />}
           <b>{name}</b>
-          <small>{at === now ? detail.live?.phase : at < now ? "done" : "to come"}</small>
+          <small>{at === now ? (detail.live?.phase === name ? "now" : detail.live?.phase) : at < now ? "done" : "to come"}</small>
         </li>
       ))}
     </ol>

@@ -14,7 +14,14 @@ interface Summary {
   std?: number;
 }
 
-const unitOf = (name: string): ((value: number) => string) => (/_bytes$/.test(name) ? bytes : /(_s|_seconds)$/.test(name) && !/per_s$/.test(name) ? duration : plain);
+const SECONDS: Record<string, number> = { s: 1, seconds: 1, ms: 1e-3, us: 1e-6, ns: 1e-9 };
+
+/** A metric's name without its unit, and how its values are shown. */
+function metricOf(name: string): [string, (value: number) => string] {
+  const [, stem = name, unit = ""] = /^(.*)_(bytes|s|seconds|ms|us|ns)$/.exec(name) ?? [];
+  if (!unit || stem.endsWith("_per")) return [words(name), plain];
+  return [words(stem), unit === "bytes" ? bytes : (value) => duration(value * (SECONDS[unit] ?? 1))];
+}
 
 export function Values({ detail, attempt }: { detail: TrialDetail; attempt: Attempt | undefined }) {
   const metrics = Object.entries((attempt?.metrics ?? {}) as Record<string, Summary | number>);
@@ -28,7 +35,7 @@ export function Values({ detail, attempt }: { detail: TrialDetail; attempt: Atte
             {params.map(([name, value]) => (
               <div key={name}>
                 <dt>{words(name)}</dt>
-                <dd>{typeof value === "string" ? value : JSON.stringify(value)}</dd>
+                <dd>{value === null ? "–" : typeof value === "string" ? value : JSON.stringify(value)}</dd>
               </div>
             ))}
           </dl>
@@ -69,12 +76,12 @@ function Table({ metrics }: { metrics: [string, Summary | number][] }) {
         </thead>
         <tbody>
           {metrics.map(([name, found]) => {
-            const show = unitOf(name);
+            const [title, show] = metricOf(name);
             const value = typeof found === "number" ? { p50: found } : found;
             const cell = (each: number | undefined): string => (known(each) ? show(each) : "–");
             return (
               <tr key={name}>
-                <td>{words(name.replace(/_(s|bytes)$/, ""))}</td>
+                <td>{title}</td>
                 <td class="n">
                   <b>{cell(value.p50)}</b>
                 </td>

@@ -4,7 +4,7 @@ import { useResource } from "../api";
 import { duration, known, reward, words } from "../format";
 import { Bones, Empty, Trouble } from "../parts/controls";
 import { Glyph, Meter, Sign } from "../parts/marks";
-import { Terminal } from "../parts/terminal";
+import { Said, Terminal } from "../parts/terminal";
 import { part } from "../router";
 import type { Attempt, TrialDetail } from "./types";
 
@@ -95,7 +95,7 @@ function Failure({ attempt }: { attempt: Attempt }) {
         {phase ? `, during ${phase}` : ""}
       </h2>
       <p>
-        {type && <code>{type}</code>} {message}
+        {type && <code>{type}</code>} <Said text={message ?? ""} />
       </p>
     </div>
   );
