@@ -228,3 +228,35 @@ def test_clients_find_the_gateway_under_the_names_they_read():
     assert found["OPENAI_BASE_URL"] == "http://127.0.0.1:1/v1"
     assert found["ANTHROPIC_BASE_URL"] == "http://127.0.0.1:1"
     assert {found[name] for name in found if name.endswith("KEY")} == {"t"}
+
+
+async def test_an_agent_of_this_process_needs_no_connection(store):
+    body = json.dumps(ask()).encode()
+    async with running(says("hi"), gateway={"spending": store.spending}) as made:
+        access = made.access()
+        status, answer = await made.gateway.ask(access, CHAT, body)
+        assert (status, json.loads(answer)["choices"][0]["message"]["content"]) == (200, "hi")
+        streamed = body.replace(b"{", b'{"stream": true, ', 1)
+        status, answer = await made.gateway.ask(access, CHAT, streamed)
+        assert (status, answer.endswith(b"data: [DONE]\n\n")) == (200, True)
+        other = body.replace(b"priced", b"another")
+        assert (await made.gateway.ask(access, CHAT, other))[0] == 404
+        assert (await made.gateway.ask(access, CHAT, b"{"))[0] == 400
+        await made.gateway.end(access)
+        assert (await made.gateway.ask(access, CHAT, body))[0] == 401
+        assert made.gateway.recorder(access).entries == 2
+        assert access.sums().prompt_tokens == made.provider.total().prompt_tokens
+    assert store.spending.total(Scope("run", RUN)).requests == 2
+
+
+async def test_a_call_whose_agent_of_this_process_leaves_is_metered_to_its_end():
+    body = json.dumps(ask()).encode()
+    async with running(says("hi"), latency_s=0.2) as made:
+        access = made.access()
+        asking = asyncio.create_task(made.gateway.ask(access, CHAT, body))
+        await until(lambda: made.provider.requests)
+        asking.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await asking
+        await until(lambda: access.calls)
+        assert access.calls[0].usage.completion_tokens == made.provider.total().completion_tokens

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, Protocol
@@ -16,6 +16,8 @@ if TYPE_CHECKING:
 
 API_NAMES = ("chat", "responses", "messages", "gemini")
 """The APIs that agents and providers may speak."""
+Ask = Callable[[str, bytes], Awaitable[tuple[int, bytes]]]
+"""Takes the path of an API and a body; gives the status and the body of the answer."""
 LogWriter = Callable[[str, bytes], None]
 """Takes (log name, bytes) as they come; complete, bounded by rotation."""
 
@@ -51,6 +53,8 @@ class ModelAccess:
     token: str = ""
     env: Mapping[str, str] = field(default_factory=dict)
     """Address and token under the names that the providers' clients read."""
+    ask: Ask | None = field(default=None, repr=False, compare=False)
+    """A call of the gateway out of this process, without a connection; None for an agent inside a sandbox."""
 
     @property
     def base_url(self) -> str:

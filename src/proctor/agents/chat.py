@@ -2,18 +2,17 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, Self
+from typing import Any
 
-from proctor.agents.base import AgentFailed
+from proctor.agents.base import AgentFailed, Ask
 from proctor.errors import ProviderError
 
-if TYPE_CHECKING:
-    import aiohttp
-
+_PATH = "/v1/chat/completions"
 _SHOWN = 300
 _TOO_LONG = re.compile(
     r"context[ _](length|window|size)|maximum context|(prompt|input) is too long|too many (input )?tokens",
@@ -48,26 +47,11 @@ class Reply:
 
 
 class Chat:
-    """One address on this machine. Its token is in the header and nowhere else."""
+    """A model at the gateway, asked out of this process."""
 
-    def __init__(self, base_url: str, token: str, *, timeout_s: float = 600.0) -> None:
-        self._url = f"{base_url.rstrip('/')}/chat/completions"
-        self._headers = {"Authorization": f"Bearer {token}"} if token else {}
+    def __init__(self, ask: Ask, *, timeout_s: float = 600.0) -> None:
+        self._ask = ask
         self._timeout_s = timeout_s
-        self._session: aiohttp.ClientSession | None = None
-
-    async def __aenter__(self) -> Self:
-        import aiohttp
-
-        # A new connection each time: they cost little here, and one that was kept may have been closed.
-        self._session = aiohttp.ClientSession(
-            connector=aiohttp.TCPConnector(force_close=True), timeout=aiohttp.ClientTimeout(total=None)
-        )
-        return self
-
-    async def __aexit__(self, *_: object) -> None:
-        if self._session:
-            await self._session.close()
 
     async def ask(
         self,
@@ -90,25 +74,11 @@ class Chat:
         return _reply(body)
 
     async def _post(self, payload: Any) -> tuple[int, bytes]:
-        import asyncio
-
-        import aiohttp
-
-        assert self._session
         try:
-            async with (
-                asyncio.timeout(self._timeout_s),
-                self._session.post(
-                    self._url, json=payload, headers=self._headers, allow_redirects=False
-                ) as response,
-            ):
-                return response.status, await response.read()
+            async with asyncio.timeout(self._timeout_s):
+                return await self._ask(_PATH, json.dumps(payload).encode())
         except TimeoutError as error:
             raise ProviderError(f"no answer of the model within {self._timeout_s:g} s") from error
-        except (aiohttp.ClientError, OSError) as error:
-            raise ProviderError(
-                f"the gateway to the model failed: {error or type(error).__name__}"
-            ) from error
 
 
 def refusal(body: bytes) -> str:

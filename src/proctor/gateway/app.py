@@ -9,22 +9,19 @@ import asyncio
 import logging
 import socket
 from collections.abc import Collection, Mapping, Sequence
-from contextlib import AbstractAsyncContextManager
 from functools import partial
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
 
-import aiohttp
 from aiohttp import web
-from yarl import URL
 
 from proctor.errors import UsageError
 from proctor.gateway.apis import Api, Route, api_of_listing, listing, model_entry, model_list, recognise
 from proctor.gateway.asked import Asked
 from proctor.gateway.body import Body, BodyError, upstream_changes, wanted
 from proctor.gateway.budget import Books
-from proctor.gateway.client import Client, error_response
+from proctor.gateway.client import Client, LocalClient, RemoteClient, error_response
 from proctor.gateway.exchange import Exchange
 from proctor.gateway.limiter import Retry
 from proctor.gateway.prices import Prices
@@ -35,7 +32,7 @@ from proctor.gateway.shares import Shares
 from proctor.gateway.tape import Recorder, Redact
 from proctor.gateway.tokens import PREFIX, Access, Tokens
 from proctor.gateway.translator import Translators
-from proctor.outgoing import proxy_for, trusted
+from proctor.gateway.upstream import Upstream
 from proctor.store.spending import Spending
 
 _LOG = logging.getLogger("proctor.gateway")
@@ -44,53 +41,15 @@ _SILENT = logging.getLogger("proctor.gateway.http")
 _SILENT.addHandler(logging.NullHandler())
 _SILENT.propagate = False
 _MOST_BODY = 128 << 20
-_NOT_PASSED_ON = frozenset({
-    "connection", "keep-alive", "proxy-authorization", "proxy-connection", "te", "trailer",
-    "transfer-encoding", "upgrade", "host", "content-length", "content-encoding", "accept-encoding", "expect",
-    "cookie", "forwarded", "authorization", "x-api-key", "x-goog-api-key", "x-forwarded-for",
-})  # fmt: skip
-_CONNECT_S = 20.0
+_OWN_HEADERS = {
+    "Content-Type": "application/json",
+    "Accept": "*/*",
+    "User-Agent": "Proctor",
+    "anthropic-version": "2023-06-01",
+}
+"""Of calls that are made in this process."""
 _ACCEPTING = 3
 """Turns of the loop until a connection that is being accepted is among those that can be closed."""
-
-
-class Upstream:
-    """The way to providers: kept connections, proxies and trust."""
-
-    def __init__(self, ca_bundle: str) -> None:
-        self._ca_bundle = ca_bundle
-        self._session: aiohttp.ClientSession | None = None
-        self._proxies: dict[str, URL | None] = {}
-
-    def ask(self, asked: Asked) -> AbstractAsyncContextManager[aiohttp.ClientResponse]:
-        """Make one call."""
-        if self._session is None:
-            self._session = self._open()
-        provider, url = asked.provider, asked.address()
-        if provider.base_url not in self._proxies:
-            self._proxies[provider.base_url] = proxy_for(url)
-        headers = {name: value for name, value in asked.headers.items() if name.lower() not in _NOT_PASSED_ON}
-        headers |= {"Accept-Encoding": "identity", **provider.headers, **provider.credentials()}
-        return self._session.post(
-            url,
-            data=asked.body,
-            headers=headers,
-            proxy=self._proxies[provider.base_url],
-            allow_redirects=False,
-        )
-
-    async def close(self) -> None:
-        """Let go of the connections."""
-        if self._session:
-            await self._session.close()
-
-    def _open(self) -> aiohttp.ClientSession:
-        return aiohttp.ClientSession(
-            connector=aiohttp.TCPConnector(limit=0, ssl=trusted(self._ca_bundle)),
-            timeout=aiohttp.ClientTimeout(total=None, sock_connect=_CONNECT_S),
-            cookie_jar=aiohttp.DummyCookieJar(),
-            skip_auto_headers=("User-Agent", "Content-Type", "Accept"),
-        )
 
 
 class Gateway:
@@ -203,6 +162,22 @@ class Gateway:
         access.bound = True
         await self._listen(listener, access)
 
+    async def ask(self, access: Access, path: str, data: bytes) -> tuple[int, bytes]:
+        """A call of an agent in this process: as any other, but for the connection. Status and body."""
+        route = recognise(path)
+        if route is None:
+            raise UsageError(f"the gateway has no {path}")
+        client = LocalClient(route.api)
+        try:
+            if access.ended:
+                await client.fail(401, "the attempt has ended", "invalid_api_key")
+            else:
+                await self._call(access, route, data, client, headers=_OWN_HEADERS)
+        except Exception as error:  # noqa: BLE001 - as in _handle: the gateway's failure is not the agent's
+            _LOG.error("a request failed inside the gateway: %s", type(error).__name__)
+            await client.fail(500, "the gateway failed")
+        return client.status, client.body
+
     # Requests
 
     async def _listen(self, listener: socket.socket, access: Access | None) -> None:
@@ -258,7 +233,16 @@ class Gateway:
             return _listed(found, api, name)
         if route is None or request.method != "POST":
             return error_response(api, 404, f"the gateway has no {request.method} {request.path[:200]}")
-        return await self._call(found, request, route)
+        client = RemoteClient(request, route.api)
+        await self._call(
+            found,
+            route,
+            await request.read(),
+            client,
+            headers=request.headers,
+            query=request.rel_url.raw_query_string,
+        )
+        return client.response or web.Response(status=400)
 
     def _authenticate(self, bound: Access | None, request: web.BaseRequest) -> Access | str:
         """Whose request it is, or why it is nobody's."""
@@ -276,32 +260,41 @@ class Gateway:
             )
         return "this is not the token of a running attempt"
 
-    async def _call(self, access: Access, request: web.BaseRequest, route: Route) -> web.StreamResponse:
-        data = await request.read()
+    async def _call(
+        self,
+        access: Access,
+        route: Route,
+        data: bytes,
+        client: Client,
+        *,
+        headers: Mapping[str, str],
+        query: str = "",
+    ) -> None:
+        """One call, from what was asked to what is answered."""
         try:
             body = Body.read(data)
         except BodyError as error:
-            return error_response(route.api, 400, str(error))
+            await client.fail(400, str(error))
+            return
         asks = wanted(route, body)
         model = access.resolve(asks.model)
         if model is None:
-            message = (
-                f"this attempt may not use the model '{asks.model[:100]}'; it has {', '.join(access.models)}"
-            )
-            return error_response(route.api, 404, message, "model_not_found")
-        events = asks.streamed and (route.api is not Api.GEMINI or request.query.get("alt") == "sse")
-        client = Client(request, route.api, events=events, grace_s=self._grace_s, beat_s=self._beat_s)
+            may = f"it has {', '.join(access.models)}"
+            message = f"this attempt may not use the model '{asks.model[:100]}'; {may}"
+            await client.fail(404, message, "model_not_found")
+            return
+        if asks.streamed and (route.api is not Api.GEMINI or "alt=sse" in query.split("&")):
+            client.keep_alive(self._grace_s, self._beat_s)
         if access.replay:
             work = play(access.replay, access, route, asks, model, body.text, client)
-            return await self._carry(access, client, route.api, asyncio.create_task(work), None)
+            await self._carry(access, client, asyncio.create_task(work), None)
+            return
         provider, provider_model = self.providers.of(model)
         translated = None if route.api in provider.apis else self._translators.of(provider, route.api)
         if route.api not in provider.apis and translated is None:
             message = f"'{model}' is reached by {', '.join(sorted(provider.apis))}, and this is {route.api}"
-            await client.quiet()
-            return error_response(
-                route.api, 400, f"{message}; the gateway does not translate", "api_mismatch"
-            )
+            await client.fail(400, f"{message}; the gateway does not translate", "api_mismatch")
+            return
         changes = upstream_changes(route, body, asks, provider_model, hosted=access.hosted_tools)
         asked = Asked(
             access=access,
@@ -313,8 +306,8 @@ class Gateway:
             provider_model=provider_model,
             text=body.text,
             body=body.changed(changes) if changes else data,
-            query=_without_key(request.rel_url.raw_query_string),
-            headers=request.headers,
+            query=_without_key(query),
+            headers=headers,
         )
         assert self._shares
         exchange = Exchange(
@@ -327,11 +320,11 @@ class Gateway:
             recorder=self._recorders.get(access),
             retry=self._retry,
         )
-        return await self._carry(access, client, route.api, asyncio.create_task(exchange.run()), exchange)
+        await self._carry(access, client, asyncio.create_task(exchange.run()), exchange)
 
     async def _carry(
-        self, access: Access, client: Client, api: Api, task: asyncio.Task[None], exchange: Exchange | None
-    ) -> web.StreamResponse:
+        self, access: Access, client: Client, task: asyncio.Task[None], exchange: Exchange | None
+    ) -> None:
         """Wait for a call, which goes on without its agent when that leaves."""
         access.working.add(task)
         task.add_done_callback(access.working.discard)
@@ -342,12 +335,15 @@ class Gateway:
                 exchange.leave(self._drain_s, task)
             elif not task.done():
                 task.cancel()
-            if not access.ended:
+            me = asyncio.current_task()
+            if me and me.cancelling():
                 raise
         except Exception as error:  # noqa: BLE001 - as in _handle; part of the answer may be out already
             _LOG.error("a call failed inside the gateway: %s", type(error).__name__)
-            return client.response or error_response(api, 500, "the gateway failed")
-        return client.response or error_response(api, 401, "the attempt has ended", "invalid_api_key")
+            if not client.has_headers:
+                await client.fail(500, "the gateway failed")
+        if not client.has_headers:
+            await client.fail(401, "the attempt has ended", "invalid_api_key")
 
 
 def _listed(access: Access, api: Api, name: str) -> web.Response:

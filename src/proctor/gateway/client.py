@@ -1,9 +1,13 @@
-"""The agent's side of one call: an answer that begins once, and is kept alive until it does."""
+"""The agent's side of one call: an answer that begins once, and is kept alive until it does.
+
+An agent is at the other end of a connection, or in this very process.
+"""
 
 from __future__ import annotations
 
 import asyncio
 import json
+from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from typing import Any
 
@@ -12,6 +16,7 @@ from aiohttp import web
 from proctor.gateway.apis import Api, error_document, error_event
 
 EVENT_STREAM = "text/event-stream"
+_JSON = {"Content-Type": "application/json"}
 _NOT_PASSED_BACK = frozenset({
     "connection", "keep-alive", "proxy-authenticate", "proxy-connection", "te", "trailer", "upgrade",
     "transfer-encoding", "content-length", "content-encoding", "set-cookie", "alt-svc",
@@ -25,28 +30,26 @@ def error_response(api: Api, status: int, message: str, code: str = "") -> web.R
     return web.Response(status=status, body=json.dumps(document).encode(), content_type="application/json")
 
 
-class Client:
+class Client(ABC):
     """Who asked. It may go away at any moment; then what is written goes nowhere."""
 
-    def __init__(
-        self, request: web.BaseRequest, api: Api, *, events: bool, grace_s: float, beat_s: float
-    ) -> None:
+    def __init__(self, api: Api) -> None:
         self.status = 0
         """What it was answered; 0 until then."""
         self.gone = False
-        self.response: web.StreamResponse | None = None
-        self._request = request
-        self._api = api
-        self._beat_s = beat_s
-        self.keeps_alive = events
-        """Whether it hears something while it waits."""
-        self._beating: asyncio.Task[None] | None = None
-        self._timer = asyncio.get_running_loop().call_later(grace_s, self._start_beating) if events else None
-
-    @property
-    def has_headers(self) -> bool:
+        self.has_headers = False
         """Whether headers are out: what goes wrong from now on is said in the stream."""
-        return self.response is not None
+        self.keeps_alive = False
+        """Whether it hears something while it waits."""
+        self._api = api
+        self._beat_s = 0.0
+        self._beating: asyncio.Task[None] | None = None
+        self._timer: asyncio.TimerHandle | None = None
+
+    def keep_alive(self, grace_s: float, beat_s: float) -> None:
+        """It wants a stream: after a while it hears something now and then, until the answer begins."""
+        self.keeps_alive, self._beat_s = True, beat_s
+        self._timer = asyncio.get_running_loop().call_later(grace_s, self._start_beating)
 
     async def whole(self, status: int, headers: Mapping[str, str], body: bytes) -> None:
         """An answer at once."""
@@ -56,36 +59,33 @@ class Client:
         if self.has_headers:
             await self._write(body)
             return
-        self.status = status
-        response = web.Response(status=status, headers=_passed_back(headers), body=body)
-        self.response = response
-        await self._send(response)
+        self.status, self.has_headers = status, True
+        await self._send(status, headers, body)
 
     async def begin(self, status: int, headers: Mapping[str, str]) -> None:
         """The headers of an answer whose body comes in pieces."""
         await self.quiet()
         if self.gone or self.has_headers:
             return
-        self.status = status
-        self.response = web.StreamResponse(status=status, headers=_passed_back(headers))
-        await self._send(self.response)
+        self.status, self.has_headers = status, True
+        await self._send(status, headers, None)
 
     async def piece(self, data: bytes) -> None:
         """The next piece."""
         if data and not self.gone:
             await self._write(data)
 
-    async def fail(self, status: int, message: str, code: str = "") -> None:
-        """Say that it failed: as an answer of that status, or in the stream that has begun."""
+    async def fail(self, status: int, message: str, code: str = "") -> bytes:
+        """Say that it failed, in the stream that has begun or as an answer, whose body is returned."""
         await self.quiet()
         if self.gone:
-            return
+            return b""
         if self.has_headers:
             await self._write(error_event(self._api, status, message, code))
-            return
-        self.status = status
-        self.response = error_response(self._api, status, message, code)
-        await self._send(self.response)
+            return b""
+        body = json.dumps(error_document(self._api, status, message, code)).encode()
+        await self.whole(status, _JSON, body)
+        return b"" if self.gone else body
 
     async def quiet(self) -> None:
         """No more signs of life: the answer itself comes now."""
@@ -103,18 +103,39 @@ class Client:
     async def _beat(self) -> None:
         """Headers, then a comment now and then: clients give up on silence, and ignore comments."""
         if not self.has_headers:
-            self.status = 200
-            headers = {"Content-Type": EVENT_STREAM, "Cache-Control": "no-cache"}
-            self.response = web.StreamResponse(headers=headers)
-            await self._send(self.response)
+            self.status, self.has_headers = 200, True
+            await self._send(200, {"Content-Type": EVENT_STREAM, "Cache-Control": "no-cache"}, None)
         while not self.gone:
             await self._write(b": waiting for the model\n\n")
             await asyncio.sleep(self._beat_s)
 
-    async def _send(self, response: web.StreamResponse) -> None:
+    @abstractmethod
+    async def _send(self, status: int, headers: Mapping[str, str], body: bytes | None) -> None:
+        """Begin the answer; without a body, that comes in pieces."""
+
+    @abstractmethod
+    async def _write(self, data: bytes) -> None:
+        """More of the body."""
+
+
+class RemoteClient(Client):
+    """An agent at the other end of a connection."""
+
+    def __init__(self, request: web.BaseRequest, api: Api) -> None:
+        super().__init__(api)
+        self.response: web.StreamResponse | None = None
+        self._request = request
+
+    async def _send(self, status: int, headers: Mapping[str, str], body: bytes | None) -> None:
+        given = _passed_back(headers)
+        if body is None:
+            response = web.StreamResponse(status=status, headers=given)
+        else:
+            response = web.Response(status=status, headers=given, body=body)
+        self.response = response
         try:
             await response.prepare(self._request)
-            if isinstance(response, web.Response):
+            if body is not None:
                 await response.write_eof()
         except ConnectionError:
             self.gone = True
@@ -125,6 +146,26 @@ class Client:
             await self.response.write(data)
         except ConnectionError:
             self.gone = True
+
+
+class LocalClient(Client):
+    """An agent of this process, which gets its answer when that is complete."""
+
+    def __init__(self, api: Api) -> None:
+        super().__init__(api)
+        self._pieces: list[bytes] = []
+
+    @property
+    def body(self) -> bytes:
+        """What it was answered."""
+        return b"".join(self._pieces)
+
+    async def _send(self, status: int, headers: Mapping[str, str], body: bytes | None) -> None:  # noqa: ARG002
+        if body:
+            self._pieces.append(body)
+
+    async def _write(self, data: bytes) -> None:
+        self._pieces.append(data)
 
 
 def _passed_back(headers: Mapping[str, str]) -> dict[str, Any]:

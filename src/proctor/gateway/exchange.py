@@ -8,7 +8,7 @@ import time
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from itertools import count
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 import aiohttp
 
@@ -23,10 +23,8 @@ from proctor.gateway.meter import Call
 from proctor.gateway.prices import Prices
 from proctor.gateway.tape import Entry, Recorder
 from proctor.gateway.tokens import Failure
+from proctor.gateway.upstream import Upstream
 from proctor.gateway.usage import Usage
-
-if TYPE_CHECKING:
-    from proctor.gateway.app import Upstream
 
 _LOG = logging.getLogger("proctor.gateway")
 _SILENCE_S = 600.0
@@ -202,10 +200,9 @@ class Exchange:
             self.answer.took(refusal.body)
             await self.client.whole(refusal.status, refusal.headers, refusal.body)
             return
-        await self.client.fail(refusal.status, message or refusal.message, kind or "")
-        if not self.client.gone and self.client.response is not None:
-            body = getattr(self.client.response, "body", None)
-            self.answer.took(body if isinstance(body, bytes) else b"")
+        told = await self.client.fail(refusal.status, message or refusal.message, kind or "")
+        if not self.client.gone:
+            self.answer.took(told)
 
     def _fail(self, kind: str, message: str) -> None:
         self.failure, self.message = kind, message

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -12,8 +13,10 @@ from proctor.agents.chat import Chat
 from proctor.agents.terminal.agent import Terminal
 from proctor.agents.terminal.protocol import BUSY, CONFIRM, IDLE, NOTHING
 from proctor.errors import UsageError
+from proctor.gateway.app import Gateway
 from proctor.gateway.provider.script import Fault, Tool, Turn, commands, following
 from proctor.gateway.provider.server import FakeProvider
+from proctor.gateway.providers import Provider, Providers
 from proctor.model.task import Task
 
 pytestmark = [pytest.mark.anyio, pytest.mark.needs("bubblewrap")]
@@ -38,12 +41,14 @@ def attempt(sandbox, context):
 
     async def run(script, agent=None, *, model="m", faults=(), **options):
         async with FakeProvider(script, faults=list(faults)) as provider:
-            access = ModelAccess(model="m", base_urls={"openai": provider.base_url}, token="secret-token")
-            given = context(access=access, **options)
-            try:
-                result = await (agent or Terminal()).run(TASK, sandbox, model, given)
-            except BudgetExhausted as error:
-                result = error
+            known = Provider(name="fake", base_url=provider.base_url)
+            async with Gateway(Providers([known]), records=False) as gateway:
+                access = gateway.issue(run_id="r", trial=0, attempt=1, models=("fake/m",))
+                given = context(access=ModelAccess(model="m", ask=partial(gateway.ask, access)), **options)
+                try:
+                    result = await (agent or Terminal()).run(TASK, sandbox, model, given)
+                except BudgetExhausted as error:
+                    result = error
         return result, given.trajectory.to_mapping(), provider.requests
 
     return run

@@ -48,8 +48,7 @@ def models(provider: FakeProvider, agent: object = CHATTY, **changes: object) ->
 
 
 async def asks(access: ModelAccess) -> AgentResult:
-    async with Chat(access.base_url, access.token) as chat:
-        await chat.ask("priced", [{"role": "user", "content": "x"}])
+    await Chat(access.ask).ask("priced", [{"role": "user", "content": "x"}])
     return AgentResult(usage={"prompt_tokens": 7, "steps": 1})
 
 

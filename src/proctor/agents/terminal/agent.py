@@ -81,18 +81,16 @@ class Terminal:
         """Loop until the model says it is done or a limit is reached."""
         if not model:
             raise AgentUnavailable("agent terminal needs a model: set 'model' in the spec")
-        access = context.access
-        if not access.base_url:
+        if not context.access.ask:
             raise AgentUnavailable("agent terminal needs a provider of models: see 'proctor models'")
         memory = self._memory(context)
         session = Session(sandbox, context)
         await session.open()
-        async with Chat(access.base_url, access.token, timeout_s=self.request_timeout_s) as chat:
-            work = _Work(chat, session, memory, model, self.options, context)
-            try:
-                return await work.loop()
-            finally:
-                await session.close()
+        chat = Chat(context.access.ask, timeout_s=self.request_timeout_s)
+        try:
+            return await _Work(chat, session, memory, model, self.options, context).loop()
+        finally:
+            await session.close()
 
     def _memory(self, context: AgentContext) -> Memory:
         limits = context.limits

@@ -6,7 +6,8 @@ import asyncio
 import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, Self
+from functools import partial
+from typing import TYPE_CHECKING, Any
 
 from proctor.agents.chat import refusal
 from proctor.errors import ProctorError
@@ -15,8 +16,6 @@ from proctor.trial.judge.prompt import Prompt, answer_schema
 from proctor.trial.judge.votes import NotAVote, Vote, parse
 
 if TYPE_CHECKING:
-    import aiohttp
-
     from proctor.gateway.app import Gateway
     from proctor.gateway.meter import Call
     from proctor.gateway.tokens import Access
@@ -79,9 +78,9 @@ async def ask(
     )
     ballot = Ballot(answers=[[] for _ in range(judge.votes)])
     try:
-        async with _Model(gateway, judge, seat.token, criteria) as model:
-            voting = [_vote(model, prompt, number, ballot) for number in range(judge.votes)]
-            await asyncio.gather(*voting)
+        model = _Model(gateway, access, judge, criteria)
+        voting = [_vote(model, prompt, number, ballot) for number in range(judge.votes)]
+        await asyncio.gather(*voting)
     finally:
         await gateway.end(access)
         ballot.calls = list(access.calls)
@@ -123,27 +122,15 @@ async def _vote(model: _Model, prompt: Prompt, number: int, ballot: Ballot) -> N
 class _Model:
     """The judge's model at the gateway, by whichever API its provider speaks."""
 
-    def __init__(self, gateway: Gateway, judge: JudgeSpec, token: str, criteria: Sequence[Criterion]) -> None:
+    def __init__(
+        self, gateway: Gateway, access: Access, judge: JudgeSpec, criteria: Sequence[Criterion]
+    ) -> None:
         provider, _ = gateway.providers.of(judge.model)
         self._api = next((each for each in APIS if each in provider.apis), APIS[0])
-        self._base = gateway.base_url
+        self._ask = partial(gateway.ask, access)
         self._judge = judge
-        self._token = token
         self._schema: dict[str, Any] | None = answer_schema(criteria)
-        self._session: aiohttp.ClientSession | None = None
         self.criteria = criteria
-
-    async def __aenter__(self) -> Self:
-        import aiohttp
-
-        self._session = aiohttp.ClientSession(
-            connector=aiohttp.TCPConnector(force_close=True), timeout=aiohttp.ClientTimeout(total=None)
-        )
-        return self
-
-    async def __aexit__(self, *_: object) -> None:
-        if self._session:
-            await self._session.close()
 
     async def ask(self, system: str, turns: Sequence[tuple[str, str]]) -> str:
         """The text of an answer. A provider that knows no schemas is asked without one."""
@@ -164,24 +151,13 @@ class _Model:
     async def _post(
         self, system: str, turns: Sequence[tuple[str, str]], schema: Mapping[str, Any] | None
     ) -> tuple[int, bytes]:
-        import aiohttp
-
-        assert self._session
         build = _chat if self._api == "chat" else _messages
         path, payload = build(self._judge.model, system, turns, schema)
-        headers = {"Authorization": f"Bearer {self._token}", "anthropic-version": "2023-06-01"}
         try:
-            async with (
-                asyncio.timeout(self._judge.timeout_s),
-                self._session.post(
-                    f"{self._base}{path}", json=payload, headers=headers, allow_redirects=False
-                ) as response,
-            ):
-                return response.status, await response.read()
+            async with asyncio.timeout(self._judge.timeout_s):
+                return await self._ask(path, json.dumps(payload).encode())
         except TimeoutError as error:
             raise Unanswered(f"no answer of the judge within {self._judge.timeout_s:g} s") from error
-        except (aiohttp.ClientError, OSError) as error:
-            raise Unanswered(f"the gateway to the judge failed: {error or type(error).__name__}") from error
 
 
 def _chat(

@@ -11,9 +11,18 @@ from collections import defaultdict
 from collections.abc import Awaitable, Callable, Coroutine, Sequence
 from contextlib import AbstractAsyncContextManager, AsyncExitStack
 from dataclasses import dataclass, field
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from proctor.agents.base import API_NAMES, Agent, AgentResult, AgentUnavailable, BudgetExhausted, ModelAccess
+from proctor.agents.base import (
+    API_NAMES,
+    Agent,
+    AgentResult,
+    AgentUnavailable,
+    Ask,
+    BudgetExhausted,
+    ModelAccess,
+)
 from proctor.errors import (
     LastingProviderError,
     ProctorError,
@@ -171,7 +180,9 @@ class AttemptModels:
         from proctor.gateway.app import sdk_environment
 
         url = gateway.base_url
+        ask: Ask | None = partial(gateway.ask, access)
         if getattr(self.agent, "inside", False):
+            ask = None
             try:
                 listener = await listen(sandbox, PORT)
             except SandboxError as error:
@@ -185,6 +196,7 @@ class AttemptModels:
             base_urls={"openai": f"{url}/v1", "anthropic": url, "gemini": url},
             token=self.token,
             env=sdk_environment(url, self.token),
+            ask=ask,
         )
 
     async def _end(self, gateway: Gateway, access: Access) -> None:

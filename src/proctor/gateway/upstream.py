@@ -1,0 +1,57 @@
+"""The way to providers: the agent's token stays here, the provider's key goes in its place."""
+
+from __future__ import annotations
+
+from contextlib import AbstractAsyncContextManager
+
+import aiohttp
+from yarl import URL
+
+from proctor.gateway.asked import Asked
+from proctor.outgoing import proxy_for, trusted
+
+_NOT_PASSED_ON = frozenset({
+    "connection", "keep-alive", "proxy-authorization", "proxy-connection", "te", "trailer",
+    "transfer-encoding", "upgrade", "host", "content-length", "content-encoding", "accept-encoding", "expect",
+    "cookie", "forwarded", "authorization", "x-api-key", "x-goog-api-key", "x-forwarded-for",
+})  # fmt: skip
+_CONNECT_S = 20.0
+
+
+class Upstream:
+    """The way to providers: kept connections, proxies and trust."""
+
+    def __init__(self, ca_bundle: str) -> None:
+        self._ca_bundle = ca_bundle
+        self._session: aiohttp.ClientSession | None = None
+        self._proxies: dict[str, URL | None] = {}
+
+    def ask(self, asked: Asked) -> AbstractAsyncContextManager[aiohttp.ClientResponse]:
+        """Make one call."""
+        if self._session is None:
+            self._session = self._open()
+        provider, url = asked.provider, asked.address()
+        if provider.base_url not in self._proxies:
+            self._proxies[provider.base_url] = proxy_for(url)
+        headers = {name: value for name, value in asked.headers.items() if name.lower() not in _NOT_PASSED_ON}
+        headers |= {"Accept-Encoding": "identity", **provider.headers, **provider.credentials()}
+        return self._session.post(
+            url,
+            data=asked.body,
+            headers=headers,
+            proxy=self._proxies[provider.base_url],
+            allow_redirects=False,
+        )
+
+    async def close(self) -> None:
+        """Let go of the connections."""
+        if self._session:
+            await self._session.close()
+
+    def _open(self) -> aiohttp.ClientSession:
+        return aiohttp.ClientSession(
+            connector=aiohttp.TCPConnector(limit=0, ssl=trusted(self._ca_bundle)),
+            timeout=aiohttp.ClientTimeout(total=None, sock_connect=_CONNECT_S),
+            cookie_jar=aiohttp.DummyCookieJar(),
+            skip_auto_headers=("User-Agent", "Content-Type", "Accept"),
+        )
