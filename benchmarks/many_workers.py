@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import argparse
 import json
-import multiprocessing
 import os
 import signal
 import statistics
@@ -25,9 +24,10 @@ from pathlib import Path
 
 import psutil
 from machine_pace import MachinePace
-from many_agents import serve
+from many_agents import AGENTS
 from scratch import scratch
 from task_trials import make_task
+from waiting_model import WaitingModel
 
 sys.path.insert(0, str(Path(__file__).parents[1]))
 from tests.clusters import Redis, postgres
@@ -223,24 +223,22 @@ def oracle(options: argparse.Namespace) -> None:
 
 def agents(options: argparse.Namespace) -> None:
     """As many agents at once as there are trials."""
-    ours, theirs = multiprocessing.Pipe()
-    service = multiprocessing.get_context("spawn").Process(
-        target=serve, args=(theirs, options.latency_s, options.turns), daemon=True
-    )
-    service.start()
-    model = {"PROCTOR_MODEL_BASE_URL": ours.recv(), "PROCTOR_MODEL_API_KEY": "x"}
     ideal_s = options.turns * options.latency_s
-    with MachinePace() as pace, scratch() as home, cluster(home, s3=options.s3, **model) as place:
-        head()
-        for workers in options.workers:
-            slots = -(-options.trials // workers)
-            spec = write_spec(home, "terminal", options.trials, slots)
-            found = execute(place, spec, workers, slots, local=False)
-            show(f"{workers} workers of {slots}", options.trials, found)
-            ratio = found.seconds / ideal_s
-            print(f"ideal {ideal_s:g} s, ratio {ratio:.2f} (target 1.7); 1,500 MB at most")
-    ours.send("stop")
-    print(f"{ours.recv()} requests; {pace.text}")
+    with MachinePace() as pace, WaitingModel(options.latency_s, options.turns) as model, scratch() as home:
+        more = {"PROCTOR_MODEL_BASE_URL": model.url, "PROCTOR_MODEL_API_KEY": "x"}
+        more["PYTHONPATH"] = str(Path(__file__).parent)
+        with cluster(home, s3=options.s3, **more) as place:
+            head()
+            for workers in options.workers:
+                slots = -(-options.trials // workers)
+                spec = write_spec(home, AGENTS[options.agent], options.trials, slots)
+                found = execute(place, spec, workers, slots, local=False)
+                show(f"{workers} workers of {slots}", options.trials, found)
+                ratio = found.seconds / ideal_s
+                print(f"ideal {ideal_s:g} s, ratio {ratio:.2f} (target 1.7); 1,500 MB at most")
+        service_ms = model.cpu_s / options.trials / len(options.workers) * 1e3
+        print(f"{model.requests} requests; the model's service: {service_ms:.1f} ms CPU per trial")
+    print(pace.text)
 
 
 def main() -> None:
@@ -252,6 +250,7 @@ def main() -> None:
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--turns", type=int, default=10)
     parser.add_argument("--latency-s", type=float, default=2.0)
+    parser.add_argument("--agent", choices=AGENTS, default="terminal", help="of `agents`")
     parser.add_argument("--s3", action="store_true", help="blobs on moto's server")
     options = parser.parse_args()
     options.workers = options.workers or ([1, 2, 4] if options.what == "oracle" else [4])

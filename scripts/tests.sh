@@ -10,7 +10,7 @@ rm -f "$failed"
 .venv/bin/python -m pytest -n "${JOBS:-3}" --dist loadgroup "$@" && exit 0
 status=$?
 [ "$status" -eq 1 ] && [ -f "$failed" ] || exit "$status"
-names=$(.venv/bin/python -c 'import json, sys; print("\n".join(each.removesuffix("@browser") for each in json.load(open(sys.argv[1]))))' "$failed")
+names=$(.venv/bin/python -c 'import json, re, sys; print("\n".join(re.sub("@(browser|rabbitmq)$", "", each) for each in json.load(open(sys.argv[1]))))' "$failed")
 [ "$(wc -l <<<"$names")" -le 5 ] || exit "$status"
 append=()
 [[ " $* " == *" --cov "* ]] && append=(--cov --cov-append --cov-report=)

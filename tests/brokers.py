@@ -19,6 +19,8 @@ from pathlib import Path
 import pytest
 
 START_DEADLINE_S = 120.0
+PASSWORD = "swordfish-of-the-broker"
+QUEUES = ("proctor", "proctor.bubblewrap")
 _RABBITMQ = Path("/usr/lib/rabbitmq/bin/rabbitmq-server")
 
 
@@ -134,6 +136,24 @@ def rabbitmq_server(folder: Path, *, user: str = "guest", password: str = "guest
         yield node.url
     finally:
         node.close()
+
+
+@pytest.fixture(scope="session")
+def rabbitmq_node(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    """The address of a node for all tests of a process: it starts for longer than most of them take."""
+    with rabbitmq_server(tmp_path_factory.mktemp("rabbitmq"), password=PASSWORD) as url:
+        yield url
+
+
+@pytest.fixture
+def rabbitmq(rabbitmq_node: str) -> str:
+    """The address of a node without queues."""
+    from kombu import Connection
+
+    with Connection(rabbitmq_node) as connection:
+        for name in QUEUES:
+            connection.default_channel.queue_delete(name)
+    return rabbitmq_node
 
 
 def _rabbitmq_environment(home: Path, port: int, mapper_port: int) -> Mapping[str, str]:

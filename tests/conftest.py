@@ -15,10 +15,10 @@ from pathlib import Path
 
 import pytest
 from hypothesis import HealthCheck, settings
-from tests.brokers import rabbitmq_program
+from tests.brokers import rabbitmq, rabbitmq_node, rabbitmq_program
 from tests.postgres import migrated_postgres, postgres_server, postgres_url, store_url
 
-__all__ = ["migrated_postgres", "postgres_server", "postgres_url", "store_url"]
+__all__ = ["migrated_postgres", "postgres_server", "postgres_url", "rabbitmq", "rabbitmq_node", "store_url"]
 """Fixtures of every test, kept in a file of their own."""
 
 # A busy machine must not fail a property: how long an example takes says nothing about it.

@@ -11,7 +11,7 @@ import sys
 import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager, suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from urllib.parse import quote, urlsplit
 
@@ -160,6 +160,23 @@ def cluster(
         made = Cluster(folder, postgres, told, proxy, endpoint.port, environ)
         stack.callback(_end_all, made)
         yield made
+
+
+@contextmanager
+def own_database(servers: Cluster, folder: Path) -> Iterator[Cluster]:
+    """A cluster of these servers with an empty store; its machines end with the block."""
+    import psycopg
+
+    folder.mkdir(parents=True)
+    name = f"t{time.monotonic_ns()}"
+    with psycopg.connect(servers.postgres.address(), autocommit=True) as connection:
+        connection.execute(f"CREATE DATABASE {name}")
+    environ = {**servers.environ, "PROCTOR_STORE": servers.postgres.address(name)}
+    made = replace(servers, folder=folder, environ=environ, machines=[], diary=[])
+    try:
+        yield made
+    finally:
+        _end_all(made)
 
 
 def _endpoint(blobs: str) -> str:

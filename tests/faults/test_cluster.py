@@ -32,9 +32,10 @@ from proctor.store.blobs import open_blobs
 from proctor.store.open import open_store
 
 SOAK = bool(os.environ.get("PROCTOR_SOAK"))
-TRIALS = 1000 if SOAK else 100
-SECONDS = 300 if SOAK else 45
-EACH_S = 3.0 if SOAK else 2.5
+TRIALS = 1000 if SOAK else 60
+SECONDS = 300 if SOAK else 1
+"""As many rounds of faults as begin within; one at least."""
+EACH_S = 3.0 if SOAK else 4.0
 RABBITMQ = pytest.param(
     RabbitMQ,
     marks=[

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import signal
 import subprocess
 from collections.abc import Iterator
@@ -12,7 +13,7 @@ from typing import Any
 
 import pytest
 from tests import leaks
-from tests.brokers import rabbitmq_server
+from tests.brokers import QUEUES
 from tests.faults import chaos
 from tests.faults.chaos import Cluster, wait_for
 from tests.faults.test_cluster import begun, end, objects
@@ -24,12 +25,29 @@ from proctor.gateway.provider.server import FakeProvider
 from proctor.model.trial import RunStatus
 from proctor.store.open import open_store
 
-pytestmark = [pytest.mark.fault, pytest.mark.needs("postgres", "redis", "bubblewrap")]
+SOAK = bool(os.environ.get("PROCTOR_SOAK"))
+pytestmark = [
+    pytest.mark.fault,
+    pytest.mark.needs("postgres", "redis", "bubblewrap"),
+    pytest.mark.xdist_group("rabbitmq"),  # servers start once
+]
+REDIS = pytest.param(
+    "redis",
+    marks=pytest.mark.skipif(not SOAK, reason="other tests of this file have Redis: PROCTOR_SOAK=1"),
+)
+
+
+@pytest.fixture(scope="module")
+def servers(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
+    with chaos.cluster(tmp_path_factory.mktemp("servers"), PROCTOR_MODEL_API_KEY=chaos.SECRET) as found:
+        yield found
 
 
 @pytest.fixture
-def made(tmp_path: Path) -> Iterator[Cluster]:
-    with chaos.cluster(tmp_path / "c", PROCTOR_MODEL_API_KEY=chaos.SECRET) as found:
+def made(servers: Cluster, tmp_path: Path) -> Iterator[Cluster]:
+    """The same servers with a database of one's own, and no message."""
+    servers.broker.wipe()
+    with chaos.own_database(servers, tmp_path / "c") as found:
         yield found
 
 
@@ -76,19 +94,19 @@ def test_a_cluster_gives_the_plan_the_keys_and_the_verdict_of_one_machine(made: 
 
 def test_a_run_goes_from_one_machine_to_the_cluster_and_back(made: Cluster, tmp_path: Path):
     project = tmp_path / "project"
-    spec = chaos.write_spec(project, 24, 0.4, parallel=2)
+    spec = chaos.write_spec(project, 16, 0.4, parallel=2)
     run = made.proctor("run", str(spec), "--engine", "local", cwd=project)
     with closing(Ending(run)):
         name = begun(made, run)
-        done_by(made, name, 3)
+        done_by(made, name, 2)
         run.send_signal(signal.SIGTERM)
         ended(run, Exit.INTERRUPTED)
     before = counted(made, name)
-    assert 3 <= before < 24
+    assert 2 <= before < 16
     made.add("w", parallel=2).start()
     cluster = made.proctor("resume", name, "--engine", "celery", cwd=project)
     with closing(Ending(cluster)):
-        done_by(made, name, before + 4)
+        done_by(made, name, before + 2)
         cluster.send_signal(signal.SIGTERM)
         ended(cluster, Exit.INTERRUPTED, Exit.OK)
     ended(made.proctor("resume", name, "--engine", "local", cwd=project))
@@ -96,7 +114,7 @@ def test_a_run_goes_from_one_machine_to_the_cluster_and_back(made: Cluster, tmp_
         rows = [row for row in store.attempts(name) if row.counts]
         assert store.run(name).status is RunStatus.DONE
         assert store.check() == []
-    assert len({row.trial.key for row in rows}) == len(rows) == 24
+    assert len({row.trial.key for row in rows}) == len(rows) == 16
     assert len({row.record.worker for row in rows}) >= 2
 
 
@@ -119,8 +137,10 @@ def done_by(made: Cluster, name: str, number: int) -> None:
     wait_for(lambda: counted(made, name) >= number, 120, f"not {number} results")
 
 
-@pytest.mark.parametrize("kind", ["redis", pytest.param("rabbitmq", marks=pytest.mark.needs("rabbitmq"))])
-def test_no_key_is_in_messages_rows_objects_or_logs(kind: str, made: Cluster, tmp_path: Path):
+@pytest.mark.parametrize("kind", [REDIS, pytest.param("rabbitmq", marks=pytest.mark.needs("rabbitmq"))])
+def test_no_key_is_in_messages_rows_objects_or_logs(
+    kind: str, made: Cluster, tmp_path: Path, request: pytest.FixtureRequest
+):
     """Agents ask a model with a key that only the environment of workers has."""
     project = tmp_path / "project"
     spec = chaos.write_spec(project, 1, 0.1)
@@ -130,8 +150,7 @@ def test_no_key_is_in_messages_rows_objects_or_logs(kind: str, made: Cluster, tm
     script = commands("echo yes > /app/solved", "env")
     with ExitStack() as stack:
         provider = stack.enter_context(serving(FakeProvider(script, latency_s=0.2)))
-        rabbit = kind == "rabbitmq"
-        broker = stack.enter_context(rabbitmq_server(tmp_path / "mq")) if rabbit else made.broker.url
+        broker = request.getfixturevalue("rabbitmq") if kind == "rabbitmq" else made.broker.url
         here = {"PROCTOR_BROKER": broker, "PROCTOR_MODEL_BASE_URL": provider.base_url}
         run = made.proctor("run", str(spec), "--engine", "celery", cwd=project, **here)
         stack.callback(end, run)
@@ -170,7 +189,7 @@ def messages(broker: str) -> list[bytes]:
     with Connection(broker) as connection:
         channel = connection.channel()
         found = []
-        for name in ("proctor", "proctor.bubblewrap"):
+        for name in QUEUES:
             try:
                 while message := channel.basic_get(name):
                     found.append(bytes(str(message.body), "utf-8") + repr(message.headers).encode())

@@ -136,8 +136,10 @@ class Books:
                         await asyncio.wait([written])
                 written.result()
         finally:
-            self._open.subtract(made.reserve.scopes)
-            self._open = +self._open
+            for scope in made.reserve.scopes:
+                self._open[scope] -= 1
+                if not self._open[scope]:
+                    del self._open[scope]
             for change in self._waiting:
                 if not change.done():
                     change.set_result(None)

@@ -170,7 +170,8 @@ class Limiter:
 
     def _leave(self, run_id: str) -> None:
         self._busy[run_id] -= 1
-        self._busy = +self._busy
+        if not self._busy[run_id]:
+            del self._busy[run_id]
         self._let_in()
 
     def _let_in(self) -> None:

@@ -8,6 +8,7 @@ import hmac
 import secrets
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
+from functools import cached_property
 from typing import Literal, NamedTuple
 
 from proctor.gateway.meter import Call, Sums
@@ -60,7 +61,7 @@ class Access:
     """Whether it is for listening sockets that were handed over, and for nobody else."""
     working: set[asyncio.Task[None]] = field(default_factory=set, repr=False)
 
-    @property
+    @cached_property
     def scopes(self) -> tuple[Scope, ...]:
         """What its calls are booked on; the day comes with the booking."""
         extra = tuple(each.scope for each in self.budgets if each.scope != DAY)

@@ -93,9 +93,9 @@ class LiveSteps:
         if self._bytes > MOST_LIVE_BYTES:
             return
         with suppress(OSError):
-            self._path.parent.mkdir(parents=True, exist_ok=True)
-            with self._path.open("ab") as file:
-                file.write(line)
+            if self._bytes == len(line):
+                self._path.parent.mkdir(parents=True, exist_ok=True)
+            _append(str(self._path), line)
 
 
 MOST_LIVE_BYTES = 64 << 20

@@ -142,6 +142,10 @@ class Redactor:
             if data not in known:
                 known[data] = self.text(data)
             return known[data]
+        if data is None or isinstance(
+            data, int | float
+        ):  # most of what is left, and a Mapping is dear to ask for
+            return data
         if isinstance(data, Mapping):
             return {self._value(key, known): self._value(each, known) for key, each in data.items()}
         if isinstance(data, list):

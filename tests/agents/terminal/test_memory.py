@@ -1,6 +1,6 @@
 from __future__ import annotations
 
-from proctor.agents.terminal.memory import Memory
+from proctor.agents.terminal.memory import Memory, _tokens
 
 SYSTEM, INSTRUCTION = {"role": "system", "content": "s"}, {"role": "user", "content": "Do it."}
 
@@ -52,3 +52,11 @@ def test_one_step_that_is_too_long_stays():
     memory.add(step(1, 20_000))
     assert memory.fit() == ""
     assert memory.messages()[-2:] == step(1, 20_000)
+
+
+def test_the_estimate_that_is_kept_is_the_one_that_would_be_made_anew():
+    memory = Memory(SYSTEM, [{"role": "user", "content": "earlier"}], INSTRUCTION, 3000)
+    for number in range(30):
+        memory.add(step(number, 2000))
+        memory.fit()
+        assert memory.tokens() == sum(map(_tokens, memory.messages()))

@@ -7,11 +7,10 @@ import base64
 import json
 from collections.abc import Iterator
 from concurrent.futures import Future
-from pathlib import Path
 
 import pytest
 from redis import Redis
-from tests.brokers import rabbitmq_server, redis_server
+from tests.brokers import PASSWORD, redis_server
 
 from proctor.engine.celery.app import check_broker, make_app, queue_of
 from proctor.engine.celery.consumer import Listening
@@ -22,7 +21,6 @@ from proctor.model.trial import RunStatus
 from proctor.runs.dispatch import Dispatcher
 from proctor.store.open import open_store
 
-PASSWORD = "swordfish-of-the-broker"
 pytestmark = pytest.mark.anyio
 
 
@@ -146,6 +144,6 @@ async def test_every_message_is_a_ticket_on_redis(emptied):
 
 
 @pytest.mark.needs("rabbitmq")
-async def test_every_message_is_a_ticket_on_rabbitmq(tmp_path: Path):
-    with rabbitmq_server(tmp_path, password=PASSWORD) as url:
-        assert await answered(url) == (3, 0)
+@pytest.mark.xdist_group("rabbitmq")
+async def test_every_message_is_a_ticket_on_rabbitmq(rabbitmq):
+    assert await answered(rabbitmq) == (3, 0)

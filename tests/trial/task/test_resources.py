@@ -94,6 +94,20 @@ async def test_a_sandbox_is_looked_at_until_it_ends(monkeypatch):
     assert json.loads(log.to_json())["memory_bytes"] == [1, 2, 3]
 
 
+def test_many_attempts_at_once_are_looked_at_less_often(monkeypatch):
+    delays = []
+    monkeypatch.setattr(ResourceLog, "_again", lambda _, __, after_s: delays.append(after_s))
+    monkeypatch.setattr(resources, "_LOOKING", set())
+    logs, sandbox = [ResourceLog() for _ in range(3 * resources.MOST_PER_S)], Looked(2)
+    for log in logs:
+        log.begin(sandbox, Limits())
+    logs[0]._look(sandbox)
+    for log in logs[1:]:
+        log.end()
+    logs[0]._look(sandbox)
+    assert delays[-2:] == [3.0, resources.EVERY_S]
+
+
 @pytest.mark.anyio
 async def test_a_short_attempt_is_never_looked_at_and_leaves_no_file(tmp_path):
     log, sandbox = ResourceLog(), Looked(3)

@@ -30,21 +30,24 @@ class Memory:
         self._steps: list[list[Message]] = []
         self._left_out: list[str] = []
         """What was done in the steps that are gone, one text each."""
+        self._fixed = _tokens(system) + _tokens(instruction)
+        self._counted = sum(map(_tokens, prior))
+        """The estimate of all that may be left out, kept: to make it anew at each step takes ever longer."""
         self.most_tokens = most
 
     def add(self, messages: Sequence[Message]) -> None:
         """A step: what the model said, and what it was answered."""
         self._steps.append(list(messages))
+        self._counted += sum(map(_tokens, messages))
 
     def messages(self) -> list[Message]:
         """All of it, in order."""
-        gone = [{"role": "user", "content": self._summary()}] if self._left_out else []
         steps = [message for step in self._steps for message in step]
-        return [self._system, *self._prior, self._instruction, *gone, *steps]
+        return [self._system, *self._prior, self._instruction, *self._gone(), *steps]
 
     def tokens(self) -> int:
         """How long it is, by the estimate."""
-        return sum(map(_tokens, self.messages()))
+        return self._fixed + self._counted + sum(map(_tokens, self._gone()))
 
     def fit(self) -> str:
         """Bring it within the limit; a sentence on what was done to it, empty when nothing was."""
@@ -56,6 +59,7 @@ class Memory:
         dropped = 0
         while self.tokens() > goal and (self._prior or len(self._steps) > 1):
             gone = [self._prior.pop(0)] if self._prior else self._steps.pop(0)
+            self._counted -= sum(map(_tokens, gone))
             self._left_out.append(_what(gone))
             dropped += 1
         if not shortened and not dropped:
@@ -75,9 +79,14 @@ class Memory:
                 content = message.get("content")
                 if at and isinstance(content, str) and len(content) > 2 * _SHORT:
                     step[at] = {**message, "content": _shortened(content)}
-                    excess -= _tokens(message) - _tokens(step[at])
+                    saved = _tokens(message) - _tokens(step[at])
+                    excess -= saved
+                    self._counted -= saved
                     count += 1
         return count
+
+    def _gone(self) -> list[Message]:
+        return [{"role": "user", "content": self._summary()}] if self._left_out else []
 
     def _summary(self) -> str:
         named = self._left_out[-_NAMED:]

@@ -31,6 +31,7 @@ shell=sh
 command -v bash >/dev/null && shell='bash --noprofile --norc --noediting'
 exec "$1" terminal open "$2" "$3" "$4" $shell -i
 """
+_PREPARE = 'chmod 1777 "$1" && rm -f "$2" "$3"'
 _SEPARATOR = "\x1e"
 
 
@@ -93,11 +94,10 @@ class Session:
 
     async def _start(self) -> str:
         """Why it cannot be started; empty when it has been."""
-        await self._sandbox.exec(["rm", "-rf", FOLDER], user="root", timeout_s=_START_S)
         made = await exec_after(
             self._sandbox,
             Before(copies=[(init_program(), _PROGRAM)]),
-            ["chmod", "1777", FOLDER],
+            ["/bin/sh", "-c", _PREPARE, "sh", FOLDER, _SOCKET, _SCRIPT],
             user="root",
             timeout_s=_START_S,
         )

@@ -125,11 +125,6 @@ class FakeProvider:
         """How many were made."""
         return self._server.made
 
-    def hang_up(self) -> None:
-        """Close every connection, as services do with idle ones."""
-        for transport in list(self._server._connections.values()):  # noqa: SLF001 - there is no other way
-            transport.close()
-
     def total(self, *, key: str | None = None) -> Usage:
         """What was sold and told, in all or with one key."""
         sold = [each.usage for each in self.sales if each.usage and each.told and key in {None, each.key}]

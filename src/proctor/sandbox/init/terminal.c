@@ -83,8 +83,10 @@ static int pass_on(int fd, struct bytes *bytes)
     return 0;
 }
 
-static _Noreturn void serve_terminal(int listening, int master, pid_t shell)
+/* With `waiting` the end of the shell is heard while nothing else happens: hundreds of terminals may wait. */
+static _Noreturn void serve_terminal(int listening, int master, pid_t shell, const sigset_t *waiting)
 {
+    const struct timespec soon = {.tv_nsec = 100000000};
     struct bytes printed = {0}, typed = {0};
     static char piece[PIECE];
     int client = -1, over = 0, ended = 0;
@@ -98,7 +100,7 @@ static _Noreturn void serve_terminal(int listening, int master, pid_t shell)
         };
         if (!watched[0].events)
             watched[0].fd = -1;
-        int found = poll(watched, 3, 100);
+        int found = ppoll(watched, 3, ended ? &soon : NULL, waiting);
         if (found < 0 && errno != EINTR)
             break;
         if (watched[0].revents & (POLLIN | POLLHUP)) {
@@ -145,8 +147,11 @@ static _Noreturn void serve_terminal(int listening, int master, pid_t shell)
     _exit(0);
 }
 
-static void start_program(const char *name, char **argv, int said)
+static void note_end(int signal) { (void)signal; }
+
+static void start_program(const char *name, char **argv, int said, const sigset_t *signals)
 {
+    sigprocmask(SIG_SETMASK, signals, NULL);
     setsid();
     int terminal = open(name, O_RDWR);
     if (terminal < 0 || ioctl(terminal, TIOCSCTTY, 0) < 0)
@@ -189,16 +194,21 @@ static int open_terminal(const char *path, int columns, int rows, char **argv)
     if (server < 0)
         broken("no process can be started");
     if (server == 0) {
+        sigset_t child, before;
         setsid();
+        sigemptyset(&child);
+        sigaddset(&child, SIGCHLD);
+        sigprocmask(SIG_BLOCK, &child, &before);
+        sigaction(SIGCHLD, &(struct sigaction){.sa_handler = note_end}, NULL);
         pid_t shell = fork();
         if (shell == 0)
-            start_program(name, argv, said[1]);
+            start_program(name, argv, said[1], &before);
         int nothing = open("/dev/null", O_RDWR);
         for (int fd = 0; fd < 3; fd++)
             dup2(nothing, fd);
         close(said[0]);
         close(said[1]);
-        serve_terminal(listening, master, shell);
+        serve_terminal(listening, master, shell, &before);
     }
     close(said[1]);
     if (read(said[0], &problem, sizeof problem) == sizeof problem) {

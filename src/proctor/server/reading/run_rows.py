@@ -67,7 +67,7 @@ class RunRows:
             for each, info in zip(left, views.infos(left), strict=True):
                 told = {"stalled": each.id in stalled, "waiting": waiting.get(each.id, "")}
                 with self._large if info.total >= LARGE else nullcontext():
-                    kept = info.total >= LARGE and self._rows.get((each.id, spark), self._stamp(each))
+                    kept = self._rows.get((each.id, spark), self._stamp(each))
                     found[each.id] = kept or self._row(store, each, info, held, spent, told, spark=spark)
         return [found[each.id] for each in runs]
 

@@ -1,7 +1,8 @@
 """What an attempt uses over time: a look about once a second, kept as one small file of columns.
 
 An attempt that ends within two seconds is never looked at. However long one runs, it keeps at most 600
-points: when there are more, each two become one, and from then on looks are twice as far apart.
+points: when there are more, each two become one, and from then on looks are twice as far apart. Where more
+than 50 attempts run at once in a process, looks are as much further apart.
 """
 
 from __future__ import annotations
@@ -13,6 +14,7 @@ from collections.abc import Callable
 from dataclasses import fields, replace
 from pathlib import Path
 from typing import Any
+from weakref import WeakSet
 
 from proctor.model.record import Artifact
 from proctor.sandbox.base import Limits, Sandbox
@@ -22,6 +24,8 @@ from proctor.trial.collect import Collector
 FILE = "resources.json"
 FIRST_S = 2.0
 EVERY_S = 1.0
+MOST_PER_S = 50
+"""Looks of one process, at all its attempts together."""
 MOST_POINTS = 600
 MOST_EVENTS = 100
 _FULL = 0.98
@@ -30,6 +34,8 @@ _THROTTLED = 0.1
 """Of an interval in which the sandbox had to wait for its share of the processors."""
 _COLUMNS = tuple(each.name for each in fields(Sample) if each.name != "oom_kills")
 """Deaths for lack of memory are events."""
+_LOOKING: WeakSet[ResourceLog] = WeakSet()
+"""Who looks from time to time in this process."""
 
 
 class ResourceLog:
@@ -50,10 +56,12 @@ class ResourceLog:
         """Look from time to time, from two seconds on."""
         self.end()
         self._limits = limits
+        _LOOKING.add(self)
         self._again(sandbox, FIRST_S)
 
     def end(self) -> None:
         """Look no more."""
+        _LOOKING.discard(self)
         if self._timer:
             self._timer.cancel()
             self._timer = None
@@ -94,7 +102,9 @@ class ResourceLog:
         self._timer = None
         if (found := sample(sandbox)) is not None:
             self.take(found)
-            self._again(sandbox, self._every_s)
+            self._again(sandbox, max(self._every_s, len(_LOOKING) / MOST_PER_S))
+        else:
+            _LOOKING.discard(self)
 
     def _tell(self, at: float, found: Sample) -> None:
         """Say what has become true since the last look."""
