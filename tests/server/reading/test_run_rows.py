@@ -86,6 +86,21 @@ def test_a_run_that_no_worker_can_execute_says_so_where_workers_execute(store: S
     assert row(store, RunRows()).data["waiting"] == ""
 
 
+def test_what_a_run_came_to_is_worked_out_once_for_its_row_and_for_spark_lines(
+    store: Store, monkeypatch: pytest.MonkeyPatch
+):
+    made: list[str] = []
+    make = Summaries.make
+    monkeypatch.setattr(
+        Summaries, "make", lambda self, store, info: made.append(info.id) or make(self, store, info)
+    )
+    rows = RunRows()
+    listed = store.views.runs.listed(limit=1)
+    rows.of(store, listed)
+    rows.of(store, listed, spark=False)
+    assert made == [RUN]
+
+
 def test_two_who_ask_for_a_large_run_at_once_have_it_made_once(store: Store, monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setattr("proctor.server.reading.run_rows.LARGE", 2)
     rows, made, both = RunRows(), [], threading.Barrier(2)

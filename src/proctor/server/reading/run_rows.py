@@ -17,7 +17,7 @@ import msgspec
 from proctor.model.run import RunInfo
 from proctor.model.trial import RunStatus
 from proctor.server.reading.kept import Kept
-from proctor.server.reading.summaries import Summaries, gate_of, reported
+from proctor.server.reading.summaries import Summaries, Summary, gate_of, reported
 from proctor.store.store import Store
 from proctor.store.views.runs import Listed, Spent
 
@@ -48,6 +48,7 @@ class RunRows:
     """Whether workers elsewhere execute runs: then it is told when none of them can."""
     summaries: Summaries = field(default_factory=Summaries)
     _rows: Kept[Row] = field(default_factory=lambda: Kept(MOST_ROWS))
+    _summaries: Kept[Summary] = field(default_factory=lambda: Kept(MOST_ROWS))
     _sparks: Kept[list[float]] = field(default_factory=lambda: Kept(MOST_ROWS))
     _large: threading.RLock = field(default_factory=threading.RLock)
 
@@ -85,7 +86,7 @@ class RunRows:
         running = held.get(info.id, 0)
         over = info.status in OVER and not running
         still = over or (info.status is RunStatus.PENDING and not running and not info.counts)
-        summary = self.summaries.make(store, info) if still else self.summaries.live(store, info)
+        summary = self._came_to(store, listed, info) if still else self.summaries.live(store, info)
         cost = spent.get(info.id) or (reported(store, info, summary.models) if over else Spent())
         data: dict[str, Any] = {
             "id": info.id,
@@ -125,6 +126,10 @@ class RunRows:
         }
         row = Row(data, msgspec.Raw(msgspec.json.encode(data)))
         return self._rows.put((info.id, spark), row, stamp=self._stamp(listed)) if still else row
+
+    def _came_to(self, store: Store, listed: Listed, info: RunInfo) -> Summary:
+        """Once for the row of a run and for its place in the spark lines of others."""
+        return self._summaries.of(info.id, lambda: self.summaries.make(store, info), stamp=listed.stamp)
 
     def _spark(self, store: Store, listed: Listed, score: Mapping[str, Any] | None) -> list[float]:
         """The scores of the last runs of the series up to this one; nothing where there is only one."""
