@@ -9,7 +9,7 @@ import pytest
 from tests.browser.store import COMPARISON, FAILING, LONG, NIGHTS, SWEEP, TALK
 
 if TYPE_CHECKING:
-    from playwright.sync_api import Page
+    from playwright.sync_api import Page, Route
     from tests.server.conftest import Serving
 
 pytestmark = pytest.mark.needs("chromium", "web-page")
@@ -101,6 +101,44 @@ def test_the_other_parts_of_a_run_show_something(page: Page, tab: str):
     page.goto(f"/runs/{COMPARISON}/{tab}")
     expect(page.locator(".tabs [aria-current]")).to_have_text(re.compile(tab, re.IGNORECASE))
     expect(page.locator(".tabbody")).to_contain_text(re.compile(r"\w{4}"))
+
+
+def test_a_run_that_stopped_says_why(page: Page):
+    def stopped(route: Route) -> None:
+        found = route.fetch()
+        route.fulfill(json={**found.json(), "status": "interrupted", "failure": "the budget is spent"})
+
+    page.route(f"**/api/runs/{COMPARISON}", stopped)
+    page.goto(f"/runs/{COMPARISON}")
+    expect(page.locator(".notice", has_text="The run stopped")).to_contain_text("The budget is spent.")
+
+
+def test_a_phone_shows_where_a_run_ran_and_whose_trial_is_whose(page: Page):
+    page.set_viewport_size({"width": 390, "height": 900})
+    page.goto(f"/runs/{COMPARISON}/spec")
+    expect(page.locator(".kv.large dd").first).to_be_visible()
+    page.goto(f"/runs/{COMPARISON}/trials")
+    expect(page.locator(".trials .sub").first).to_have_text(re.compile(r"#1 · \w+"))
+    page.goto(f"/runs/{COMPARISON}/matrix")
+    expect(page.locator(".mx.counts")).to_be_visible()
+
+
+def test_what_is_worth_reading_is_a_link_and_so_are_runs(page: Page):
+    page.goto(f"/runs/{COMPARISON}/results")
+    expect(page.get_by_role("link", name="Open this trial")).to_have_attribute("href", re.compile("/trials/"))
+    page.goto(f"/compare?a={NIGHTS[0]}&b={NIGHTS[1]}")
+    expect(page.locator(".about a").first).to_have_attribute("href", f"/runs/{NIGHTS[0]}")
+
+
+def test_a_new_run_cannot_start_before_it_is_known_what_to_run(page: Page):
+    refused = {"where": "spec", "message": "spec:tasks.0: agent 'terminal' needs a model"}
+    plan = {"trials": 1, "seconds": None, "cost_usd": None, "unknown_prices": [], "uncosted": []}
+    page.route("**/api/plan", lambda route: route.fulfill(json={**plan, "warnings": [], "errors": [refused]}))
+    page.goto("/new")
+    expect(page.get_by_role("button", name="Start run")).to_be_disabled()
+    page.goto("/new?task=hello")
+    expect(page.locator(".notice")).to_contain_text("agent 'terminal' needs a model")
+    expect(page.get_by_role("button", name="Start run")).to_be_disabled()
 
 
 def test_an_experiment_shows_its_charts_without_style_attributes_in_what_came(page: Page):

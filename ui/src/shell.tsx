@@ -60,7 +60,9 @@ function Live() {
   const left = Math.max(0, Math.ceil((again - now.value) / 1000));
   return (
     <span class="live off">
-      <span role="status">Not live since {at}</span>
+      <span role="status">
+        Not live<span class="phone-off"> since {at}</span>
+      </span>
       <b>{left ? `, trying again in ${left} s` : ", trying again"}</b>
     </span>
   );

@@ -163,6 +163,7 @@ const uncosted = (plan: Plan): boolean => plan.unknown_prices.length + plan.unco
 function sentence(plan: Plan | undefined, ready: boolean): string {
   if (!ready) return "Choose tasks and agents; the estimate follows as you choose.";
   if (!plan) return "Working out what it takes.";
+  if (plan.errors.length) return "This cannot run yet: below is what is missing.";
   const time = plan.seconds ? `about ${about(plan.seconds.mid)}` : "a time that is not known yet";
   const cost = plan.cost_usd ? (plan.cost_usd.high > 0 ? spanOf(plan.cost_usd, dollars, " to ") : "no cost") : uncosted(plan) ? "a cost that is not known" : "no cost";
   return `${many(plan.trials, "trial")}: ${time}, and ${cost}. Nothing is spent before you start.`;
@@ -179,7 +180,7 @@ function FormFields({ form, set, upload }: { form: Form; set: (form: Form) => vo
   const input = (name: "name" | "rollouts" | "budget" | "parallel", label: string, hint: string, wrong = false) => (
     <div class={`field ${wrong ? "err" : ""}`}>
       <label for={`f-${name}`}>{label}</label>
-      <input id={`f-${name}`} value={form[name]} inputMode={name === "name" ? "text" : "decimal"} aria-invalid={wrong} onInput={(event) => change({ [name]: event.currentTarget.value })} />
+      <input id={`f-${name}`} value={form[name]} inputMode={name === "name" ? "text" : "decimal"} aria-invalid={wrong} placeholder={name === "name" ? "new-run" : ""} onInput={(event) => change({ [name]: event.currentTarget.value })} />
       <p class="hint">{hint}</p>
     </div>
   );
@@ -242,9 +243,11 @@ function FormFields({ form, set, upload }: { form: Form; set: (form: Form) => vo
       <fieldset>
         <legend>Where and how much</legend>
         {session.value?.scopes?.includes("code") && (
-          <label class="pick">
-            <input type="checkbox" checked={form.own} onChange={() => change({ own: !form.own })} /> <span class="nm">This machine’s own system</span> <small>in place of the tasks’ images: needs no network and no registry, and is not reproducible elsewhere</small>
-          </label>
+          <div class="picks">
+            <label class="pick">
+              <input type="checkbox" checked={form.own} onChange={() => change({ own: !form.own })} /> <span class="nm">Use this machine’s system</span> <small>in place of the tasks’ images: needs no network, and is not reproducible elsewhere</small>
+            </label>
+          </div>
         )}
         <div class="f2">
           {input("budget", "Budget, dollars", bad(form.budget) ? `A number of dollars, such as 80. “${form.budget}” is none.` : "The run stops there and keeps what it has.", bad(form.budget))}

@@ -107,6 +107,7 @@ function Progress({ run }: { run: RunRow }) {
 
 function ScoreCell({ run }: { run: RunRow }) {
   const { score, scores } = run;
+  const stopped = needsYou(run) && run.failure;
   const names = apart(scores?.map((each) => each.label) ?? []);
   if (!score && scores?.length) {
     return (
@@ -123,7 +124,7 @@ function ScoreCell({ run }: { run: RunRow }) {
       </span>
     );
   }
-  if (!score) return <span class="sct trunc dim" title={run.headline}>{run.headline || "–"}</span>;
+  if (!score) return <span class="sct trunc dim" title={stopped || run.headline}>{stopped || run.headline || "–"}</span>;
   return (
     <span class="scw">
       <Interval value={score.value} low={score.low} high={score.high} />
@@ -178,7 +179,7 @@ function Row({ run, current }: { run: RunRow; current: boolean }) {
       </td>
       <td class="gt">{verdict ? <Badge tone={VERDICTS[verdict] ?? ""}>{verdict}</Badge> : <small class="phone-off">–</small>}</td>
       <td class="co n">
-        {run.unknown_cost > 0 && run.cost_usd === null ? <span class="apart-t">unknown</span> : run.cost_usd ? `${run.unknown_cost ? "≥ " : ""}${dollars(run.cost_usd)}` : "–"}
+        {run.unknown_cost > 0 && !run.cost_usd ? <span class="apart-t">unknown</span> : run.cost_usd ? `${run.unknown_cost ? "≥ " : ""}${dollars(run.cost_usd)}` : "–"}
       </td>
       <td class="tm n phone-off">{duration(took(run))}</td>
       <td class="wn n wide" title={exact(run.created_at)}>
@@ -220,7 +221,7 @@ function lead(runs: RunRow[], total: number): ComponentChildren {
   const waiting = runs.filter(needsYou);
   const parts: ComponentChildren[] = [];
   if (live.length) parts.push(`${live.length === 1 ? "One run is" : `${live.length} runs are`} live`);
-  if (waiting[0]) parts.push(<>{waiting.length === 1 ? "one waits" : `${waiting.length} wait`} for you: <a href={`/runs/${part(waiting[0].id)}`}>{waiting[0].name}</a> has {count(waiting[0].total - waiting[0].done)} trials to go</>);
+  if (waiting[0]) parts.push(<>{waiting.length > 1 ? `${waiting.length} wait` : live.length ? "one waits" : "One waits"} for you: <a href={`/runs/${part(waiting[0].id)}`}>{waiting[0].name}</a> has {count(waiting[0].total - waiting[0].done)} trials to go</>);
   if (!parts.length) return <>{many(total, "run")}, none of them live.</>;
   return <>{parts.map((each, at) => <>{at ? ", " : ""}{each}</>)}.</>;
 }

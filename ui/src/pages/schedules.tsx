@@ -73,7 +73,7 @@ export function Schedules() {
                 <td class="n">{when(each.next_at)}</td>
                 <td class="n phone-off">{each.last_run ? <a href={`/runs/${part(each.last_run)}`}>{when(each.last_at)}</a> : when(each.last_at)}</td>
                 <td>{each.missed ? <Badge tone="warn">{each.missed} missed</Badge> : each.enabled === false ? <Badge>off</Badge> : null}</td>
-                <td class="n">
+                <td class="n wraps">
                   {mayWrite() && (
                     <Act css="sm" act={() => send("POST", `/api/schedules/${part(each.id)}/start`, {})} then="/runs">
                       Run now

@@ -60,7 +60,7 @@ function upload(file: File, told: (sent: number) => void): Promise<Record<string
         // Told by the status below.
       }
       if (request.status < 300) done(answer);
-      else fail(Object.assign(asProblem(new Error(String(answer.detail ?? answer.title ?? `The server answered ${request.status}.`))), { errors: answer.errors ?? [] }));
+      else fail(Object.assign(asProblem(new Error(String(answer.detail ?? answer.title ?? `The server answered ${request.status}.`))), { status: request.status, errors: answer.errors ?? [] }));
     };
     const body = new FormData();
     body.append("file", file);
@@ -175,7 +175,7 @@ function UploadBox({ upload: { name, size, sent, problem, answer } }: { upload: 
         <small>{bytes(size)}</small>
       </header>
       <div class="in">
-        {problem && <Trouble problem={problem} />}
+        {problem && <Trouble problem={problem} title={problem.status ? "This ZIP was refused" : ""} />}
         {!problem && !answer && <p class="dim">{sent < size ? "Coming in." : "Being checked."}</p>}
         {answer && (
           <>

@@ -97,8 +97,8 @@ export const Command = ({ text }: { text: string }) => (
 );
 
 /** What a refusal looks like: what happened, and what to do next. */
-export function Trouble({ problem, retry, head }: { problem: Problem; retry?: () => void; head?: boolean }) {
-  const title = problem.status === 404 ? "Not found" : problem.status === 403 ? "Not allowed" : problem.status ? "This could not be shown" : "No answer";
+export function Trouble({ problem, retry, head, title: named }: { problem: Problem; retry?: () => void; head?: boolean; title?: string }) {
+  const title = named ? named : problem.status === 404 ? "Not found" : problem.status === 403 ? "Not allowed" : problem.status ? "This could not be shown" : "No answer";
   return (
     <div class="notice bad" role="alert">
       {head ? <h1>{title}</h1> : <h2>{title}</h2>}

@@ -74,7 +74,7 @@ def _reason(run: Mapping[str, Any]) -> str:
         seconds = max(0.0, run["ready_at"] - run["now"])
         return f"After an error they are tried again, the first in {seconds:.0f} s."
     if run["running"]:
-        return f"{run['running']} run at once; the next begins when one of them ends."
+        return f"Trials that run: {run['running']}; the next begins when one of them ends."
     return "They begin as soon as a worker is free."
 
 
