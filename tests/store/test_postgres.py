@@ -62,3 +62,18 @@ def test_a_connection_that_the_server_cut_is_replaced(postgres_url: str, make):
 def test_a_statement_that_the_server_refuses_is_a_store_error(postgres_url: str):
     with open_store(postgres_url) as store, pytest.raises(StoreError, match="PostgreSQL refused"):
         store._db.read("SELECT * FROM nowhere")
+
+
+@pytest.mark.needs("postgres")
+def test_a_database_without_an_encoding_serves_too(postgres_server):
+    """As `initdb` makes one in the C locale."""
+    import psycopg
+
+    name = "without_encoding"
+    with psycopg.connect(postgres_server("postgres"), autocommit=True) as connection:
+        connection.execute(f"CREATE DATABASE {name} ENCODING 'SQL_ASCII' LOCALE 'C' TEMPLATE template0")
+        try:
+            with open_store(postgres_server(name)) as store:
+                assert list(store.runs()) == []
+        finally:
+            connection.execute(f"DROP DATABASE {name} WITH (FORCE)")

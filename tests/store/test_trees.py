@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import io
 import os
+import tarfile
 import threading
 from pathlib import Path
 
@@ -43,6 +45,32 @@ def test_a_folder_comes_back_with_its_links_empty_folders_and_programs(folder, b
     assert (found / "empty").is_dir()
     assert os.access(found / "run", os.X_OK)
     assert not os.access(found / "file", os.X_OK)
+
+
+def test_pythons_without_filters_unpack_it_too(folder, blobs, tmp_path, monkeypatch):
+    """As that of Debian 12: 3.11.2."""
+    real = tarfile.TarFile.extractall
+    monkeypatch.setattr(
+        tarfile.TarFile, "extractall", lambda self, path, members=None: real(self, path, members)
+    )
+    kept = put_tree(blobs, members(folder), "n", tmp_path)
+    assert (get_tree(blobs, kept.digest, tmp_path / "cache") / "file").read_text() == "text"
+
+
+@pytest.mark.parametrize("name", ["../escaped", "/tmp/escaped", "out/escaped", "fifo"])
+def test_what_would_be_written_elsewhere_is_refused(name, blobs, tmp_path):
+    packed = io.BytesIO()
+    with tarfile.open(fileobj=packed, mode="w") as tar:
+        link = tarfile.TarInfo("out")
+        link.type, link.linkname = tarfile.SYMTYPE, str(tmp_path)
+        tar.addfile(link)
+        other = tarfile.TarInfo(name)
+        other.type = tarfile.FIFOTYPE if name == "fifo" else tarfile.REGTYPE
+        tar.addfile(other)
+    kept = blobs.put_bytes(packed.getvalue(), "n", "application/x-tar")
+    with pytest.raises(StoreError, match="not a packed folder"):
+        get_tree(blobs, kept.digest, tmp_path / "cache")
+    assert list(tmp_path.rglob("escaped")) == []
 
 
 def test_neither_times_nor_owners_nor_permissions_change_the_digest(folder, blobs, tmp_path):

@@ -64,6 +64,7 @@ def connect(address: URL, line: Line, busy_s: float) -> Engine:
     }
     settings: dict[str, Any] = {
         "connect_timeout": 10,
+        "client_encoding": "utf8",  # databases made in the C locale have none, and would answer in bytes
         "application_name": f"proctor {socket.gethostname()[:30]} {os.getpid()}",
         "options": " ".join(
             f"-c {name}={max(1, round(seconds * 1000)) if seconds else 0}" for name, seconds in limits.items()

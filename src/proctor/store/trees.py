@@ -12,14 +12,17 @@ import os
 import shutil
 import stat
 import time
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from contextlib import suppress
 from pathlib import Path
-from typing import IO, BinaryIO
+from typing import IO, TYPE_CHECKING, BinaryIO
 
 from proctor.errors import StoreError
 from proctor.model.record import Artifact
 from proctor.store.blobs import Blobs
+
+if TYPE_CHECKING:
+    from tarfile import TarFile, TarInfo
 
 _IN_MEMORY_BYTES = 8 << 20
 """A folder of more is packed into a file first."""
@@ -110,13 +113,30 @@ def _unpack(source: _Hashing, folder: Path, digest: str) -> None:
 
     try:
         with tarfile.open(fileobj=source, mode="r|") as tar:
-            tar.extractall(folder, filter="tar")
+            # Python has filters of its own from 3.11.4 on, and Debian 12 an older one.
+            tar.extraction_filter = lambda member, _: member
+            tar.extractall(folder, _checked(tar, folder))  # noqa: S202 - each is looked at
         while source.read(1 << 20):
             pass
     except (tarfile.TarError, EOFError) as error:
         raise StoreError(f"blob {digest}: it is not a packed folder ({error})") from error
     if source.hexdigest() != digest:
         raise StoreError(f"blob {digest}: its content is no longer what it was; restore it from a copy")
+
+
+def _checked(tar: TarFile, folder: Path) -> Iterator[TarInfo]:
+    """What is packed, one by one: each is looked at when those before it are there, which may be links."""
+    from tarfile import TarError
+
+    inside = os.path.realpath(folder)
+    for about in tar:
+        place = os.path.realpath(folder / about.name)
+        if os.path.commonpath((inside, place)) != inside:
+            raise TarError(f"{about.name!r} is outside of it")
+        if not (about.isreg() or about.isdir() or about.issym()):
+            raise TarError(f"{about.name!r} is no file, folder or link")
+        about.mode &= 0o755
+        yield about
 
 
 def _remove_abandoned(cache: Path) -> None:
