@@ -162,7 +162,7 @@ def ready(place: Place, workers: int) -> None:
     deadline = time.monotonic() + START_S
     while workers:
         with open_store(place.environ["PROCTOR_STORE"]) as store:
-            if store.fleet.alive() >= workers:
+            if len(store.fleet.live()) >= workers:
                 return
         assert time.monotonic() < deadline, "the workers do not start"
         time.sleep(0.2)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 from msgspec.structs import replace
+from tests.taking import take_any
 
 from proctor.model.plan import Plan
 from proctor.model.trial import Offers, RunStatus
@@ -29,7 +30,7 @@ def a_run(store: Store, make, run_id: str, *, size=3, memory_mb=0, owner="", cre
 
 
 def served(store: Store, offers: Offers, times: int) -> list[str]:
-    taken = [store.take_any(offers, worker="w", lease_s=30).begun for _ in range(times)]
+    taken = [take_any(store, offers).begun for _ in range(times)]
     return [begun[0][0].run_id if begun else "" for begun in taken]
 
 
@@ -63,7 +64,7 @@ class TestNeeds:
 
     def test_memory_is_promised_once(self, store: Store, make):
         a_run(store, make, "r", size=5, memory_mb=400)
-        taken = store.take_any(Offers(memory_mb=1000), worker="w", lease_s=30, limit=5)
+        taken = take_any(store, Offers(memory_mb=1000), 5)
         assert [lease.memory_mb for lease, _ in taken.begun] == [400, 400]
 
     def test_processors_that_a_worker_does_not_have_are_left_to_others(self, store: Store, make):
@@ -83,7 +84,6 @@ class TestTheRegistry:
         assert [each.name for each in store.fleet.live()] == ["w"]
         clock.now += SEEN_S + 1
         assert store.fleet.live() == []
-        assert store.fleet.alive() == 0
 
     def test_what_nobody_can_execute_is_told(self, store: Store, make):
         a_run(store, make, "r", size=2, memory_mb=4096, labels=["gpu"])
@@ -110,9 +110,17 @@ class TestTheRegistry:
         a_run(store, make, "any", size=2)
         a_run(store, make, "boxed", size=3, sandbox={"backend": "podman"})
         store.take("any", worker="w", lease_s=30)
-        assert store.fleet.demand() == {"": 1, "podman": 3}
-        assert store.fleet.demand("boxed") == {"podman": 3}
+        assert store.fleet.demand("boxed") == {"": (1, 0), "podman": (3, 3)}
         assert store.fleet.takeable_of("any", "", 9) == [1]
+
+    def test_a_place_is_free_where_a_live_worker_holds_no_trial(self, store: Store, make):
+        a_run(store, make, "r", size=3)
+        store.fleet.seen(replace(WORKER, backends=("podman",)))
+        store.fleet.seen(replace(WORKER, name="leaves", draining=True))
+        store.fleet.seen(replace(WORKER, name="other", run="another"))
+        assert store.fleet.free_places("r") == [(4, ("podman",))]
+        take_any(store, Offers(), 3)
+        assert store.fleet.free_places("r") == [(1, ("podman",))]
 
 
 @pytest.mark.parametrize("reason", ["", "the budget of the run is spent"])

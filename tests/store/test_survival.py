@@ -143,27 +143,21 @@ def test_a_commit_that_did_not_arrive_is_made_again(postgres_url: str, make, mon
 
 def _lose_answers(monkeypatch: pytest.MonkeyPatch, url: str, *, commits: bool) -> None:
     """Cut the first commit's connection, after the server did it or before."""
-    from sqlalchemy import Connection
+    from psycopg import Connection
 
     real: Callable[[Connection], None] = Connection.commit
     lost: list[int] = []
 
     def commit(self: Connection) -> None:
-        if lost:
-            real(self)
-            return
-        lost.append(1)
-        if commits:
-            self.connection.driver_connection.commit()
-        cut(url)
-        real(self)  # notices that the connection is gone
+        if not lost:
+            lost.append(1)
+            if commits:
+                real(self)
+            cut(url)
+            self.execute("SELECT 1")  # notices that the connection is gone
+        real(self)
 
     monkeypatch.setattr(Connection, "commit", commit)
-    if commits:
-        # The driver has nothing to commit any more, so it must be made to speak with the server.
-        from sqlalchemy.engine.default import DefaultDialect
-
-        monkeypatch.setattr(DefaultDialect, "do_commit", lambda self, each: each.execute("SELECT 1"))
 
 
 @pytest.mark.needs("postgres")

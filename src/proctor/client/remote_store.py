@@ -156,10 +156,10 @@ class RemoteStore:
         """Every attempt in plan order."""
         yield from self._client.records(run_id, self.trials(run_id), counted=int(counted_only))
 
-    def attempts_of(self, run_id: str, key: str) -> list[AttemptRow]:
-        """Every attempt at one trial."""
-        index = self.trial(run_id, key).index
-        return list(self._client.records_of(run_id, self.trials(run_id), [index]))
+    def attempts_of(self, run_id: str, *keys: str) -> list[AttemptRow]:
+        """Every attempt at one trial or several."""
+        indexes = [self.trial(run_id, key).index for key in keys]
+        return list(self._client.records_of(run_id, self.trials(run_id), indexes))
 
     def records(self, run_id: str, keys: Sequence[str]) -> Iterator[tuple[int, AttemptRecord, bool]]:
         """Every attempt with the index of its trial, and whether it counts."""

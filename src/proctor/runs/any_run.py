@@ -11,7 +11,6 @@ import asyncio
 import time
 from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass, field
-from itertools import groupby
 from pathlib import Path
 from typing import ParamSpec, TypeVar
 
@@ -20,13 +19,12 @@ from msgspec.structs import replace
 from proctor.disk import nearly_full
 from proctor.engine.base import Executor, WarmsUp
 from proctor.errors import NotFoundError, ProctorError, StoreError
-from proctor.model.plan import PlannedTrial
 from proctor.model.spec import Retries
-from proctor.model.trial import Lease, Offers
+from proctor.model.trial import Offers
 from proctor.runs.running import ReadyRun
 from proctor.runs.sources import Held
 from proctor.store.calls import StoreCalls
-from proctor.store.choice import OpenRun
+from proctor.store.choice import OpenRun, Wish
 from proctor.store.steps import Ended, Taken
 from proctor.store.store import Store
 
@@ -111,67 +109,18 @@ class AnyRun:
     async def exchange(
         self, finished: Sequence[Ended], room: int, running: Collection[Held]
     ) -> tuple[list[bool], Taken]:
-        """Write what has ended, run by run; then take what the store says comes next."""
+        """Write what has ended, and take what the store says comes next: one transaction."""
         if self._failure:
             raise self._failure
-        written = await self._write(finished)
-        if room <= 0:
-            return written, Taken([], None)
-        return written, await self._take(room, running)
-
-    async def _write(self, finished: Sequence[Ended]) -> list[bool]:
-        written: dict[int, bool] = {}
-        order = sorted(range(len(finished)), key=lambda at: finished[at].lease.run_id)
-        for run_id, group in groupby(order, key=lambda at: finished[at].lease.run_id):
-            places = list(group)
-            done, _ = await self._patiently(
-                self.store.exchange,
-                run_id,
-                [finished[at] for at in places],
-                worker=self._worker,
-                lease_s=self._lease_s,
-                limit=0,
-            )
-            written |= dict(zip(places, done, strict=True))
-        return [written[at] for at in range(len(finished))]
-
-    async def _take(self, room: int, running: Collection[Held]) -> Taken:
-        """Fair between runs: where several have work each gives its share, and the next turn goes on."""
-        if any(held.trial.kind == "experiment" for held in running) or self._lacks_space():
-            return Taken([], None)
-        offers = self._left(running)
-        found = [each for each in await self._patiently(self.store.runs_for, offers) if self._open(each)]
-        await self._close_idle({each.id for each in found}, running)
-        if running and found and found[0].kind == "experiment" and not found[0].held:
-            return Taken([], None)  # it comes next, and wants this process for itself
-        return await self._share_out(room, [each for each in found if each.id in self._kept], offers, running)
-
-    async def _share_out(
-        self, room: int, ready: Sequence[OpenRun], offers: Offers, running: Collection[Held]
-    ) -> Taken:
-        """A share of each run, in their order; a timing alone."""
-        begun: list[tuple[Lease, PlannedTrial]] = []
-        upcoming: PlannedTrial | None = None
-        for at, run in enumerate(ready):
-            alone = run.kind == "experiment"
-            if alone and (running or begun):
-                continue
-            share = 1 if alone else max(1, -(-(room - len(begun)) // (len(ready) - at)))
-            taken = await self._patiently(
-                self.store.take_within,
-                run.id,
-                offers,
-                worker=self._worker,
-                lease_s=self._lease_s,
-                limit=share,
-            )
-            begun += taken.begun
-            upcoming = taken.upcoming if len(ready) == 1 else None
-            promised_mb = sum(lease.memory_mb for lease, _ in taken.begun)
-            offers = replace(offers, memory_mb=offers.memory_mb - promised_mb)
-            if len(begun) >= room or (alone and taken.begun):
-                break
-        return Taken(begun, upcoming)
+        asked = room > 0 and not any(held.trial.kind == "experiment" for held in running)
+        wish = self._wish(room, running) if asked and not self._lacks_space() else None
+        written, found, taken = await self._patiently(
+            self.store.exchange_any, finished, wish, worker=self._worker, lease_s=self._lease_s
+        )
+        if wish:
+            self._open(found)
+            await self._close_idle({each.id for each in found}, running)
+        return written, taken
 
     def _lacks_space(self) -> bool:
         """Whether the disk is too full: what is taken then would only use up the attempts of its trials."""
@@ -185,18 +134,17 @@ class AnyRun:
             )
         return lacks
 
-    def _left(self, running: Collection[Held]) -> Offers:
+    def _wish(self, room: int, running: Collection[Held]) -> Wish:
         """What this process can still promise."""
         promised_mb = sum(held.lease.memory_mb for held in running)
-        return replace(self.offers, memory_mb=max(0, self.offers.memory_mb - promised_mb))
+        offers = replace(self.offers, memory_mb=max(0, self.offers.memory_mb - promised_mb))
+        return Wish(offers, room, frozenset(self._kept), frozenset(self._refused), idle=not running)
 
-    def _open(self, run: OpenRun) -> bool:
-        """Whether a run may be taken from, now or when it has been made ready, which begins here."""
-        if run.id in self._refused:
-            return False
-        if run.id not in self._kept and run.id not in self._opening:
-            self._opening[run.id] = asyncio.create_task(self._make_ready(run.id))
-        return True
+    def _open(self, found: Collection[OpenRun]) -> None:
+        """Begin to make those ready that are not: they are taken from in a later turn."""
+        for run in found:
+            if run.id not in self._kept and run.id not in self._opening and run.id not in self._refused:
+                self._opening[run.id] = asyncio.create_task(self._make_ready(run.id))
 
     async def _make_ready(self, run_id: str) -> None:
         try:

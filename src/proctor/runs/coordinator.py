@@ -236,13 +236,11 @@ class Coordinator:
 
     def _missing(self, found: Sequence[tuple[int, str, int]]) -> list[AttemptRow]:
         """Of attempts that have ended, those that are not in the folder."""
-        wanted = dict.fromkeys((key, number) for _, key, number in found if not self.folder.has(key, number))
-        return [
-            row
-            for key in dict.fromkeys(key for key, _ in wanted)
-            for row in self.store.attempts_of(self.run_id, key)
-            if (key, row.record.number) in wanted
-        ]
+        wanted = {(key, number) for _, key, number in found if not self.folder.has(key, number)}
+        if not wanted:
+            return []
+        rows = self.store.attempts_of(self.run_id, *{key for key, _ in wanted})
+        return [row for row in rows if (row.record.key, row.record.number) in wanted]
 
     async def _aside(self, function: Callable[_P, _T], *args: _P.args, **more: _P.kwargs) -> _T:
         """Call what reads blobs: beside the calls of the store, which must not wait for it."""

@@ -1,7 +1,8 @@
 """Coordinate a run whose trials other processes execute: tell them of work, and wait for its end.
 
-What is takeable in the store is compared with what the broker has, and the difference is published: so a
-broker that was wiped is filled again, and one that is away delays a run and never stops it.
+A message wakes a place of a worker that has nothing to do; who is at work goes on by itself. What is takeable
+and what is free is compared with what the broker has, and the difference is published: so a broker that was
+wiped is filled again, and one that is away delays a run and never stops it.
 """
 
 from __future__ import annotations
@@ -22,9 +23,8 @@ from proctor.store.store import Store
 
 _FIRST_S, _LAST_S = 0.5, 20.0
 """Between two looks at the broker: short while something moves, longer and longer while nothing does."""
-_LOOK_S = 0.25
-_MOST = 10_000
-"""Messages of one queue; more would only be in the way."""
+_LOOK_S = 0.5
+"""Between two looks whether a run has ended."""
 _PATIENCE_S = 20.0
 """How long trials may wait before somebody is told that no worker can execute them."""
 _log = logging.getLogger("proctor.runs")
@@ -37,7 +37,7 @@ class Dispatcher:
         self.store = store
         self.run_id = run_id
         self._publisher = Publisher(broker)
-        self._before: tuple[int, int] = (-1, -1)
+        self._before = -1
 
     async def keep(self) -> None:
         """Publish what is missing, for as long as the run lasts. A dead broker is tried again and again."""
@@ -57,19 +57,22 @@ class Dispatcher:
             await asyncio.to_thread(self._publisher.close)
 
     def top_up(self) -> bool:
-        """Publish what can be taken and is not in the broker; whether anything moved."""
-        sent = 0
-        everywhere = self.store.fleet.demand()
-        for backend, own in self.store.fleet.demand(self.run_id).items():
+        """Publish what can be taken by a free place and is not in the broker; whether anything moved."""
+        fleet = self.store.fleet
+        demand = fleet.demand(self.run_id)
+        free = fleet.free_places(self.run_id) if demand else []
+        for backend, (takeable, own) in demand.items():
+            places = sum(number for number, backends in free if not backend or backend in backends)
+            if not own or not places:
+                continue
             queue = queue_of(backend)
-            missing = min(everywhere.get(backend, own), _MOST) - self._publisher.waiting(queue)
+            missing = min(takeable, places) - self._publisher.waiting(queue)
             if missing > 0:
-                found = self.store.fleet.takeable_of(self.run_id, backend, min(missing, own))
-                priority = self.store.fleet.priority(self.run_id)
+                found = fleet.takeable_of(self.run_id, backend, min(missing, own))
+                priority = fleet.priority(self.run_id)
                 self._publisher.publish(queue, [f"{self.run_id}/{index}" for index in found], priority)
-                sent += len(found)
-        now = (sum(everywhere.values()), sent)
-        moved, self._before = now[0] != self._before[0], now
+        now = sum(takeable for takeable, _ in demand.values())
+        moved, self._before = now != self._before, now
         return moved
 
 

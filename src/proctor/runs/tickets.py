@@ -1,7 +1,7 @@
-"""Tickets: each lets a worker take one trial, and is given back when that has ended.
+"""Tickets: each lets a worker take one trial, then the next, and is given back when there is no more.
 
-A message of the broker holds one. So as many messages are in the hands of a worker as it executes trials,
-and the rest stays in the broker for others.
+A message of the broker holds one. So a worker has no more messages in its hands than it executes trials, and
+those that the broker still has wake others. A place that is at work needs no further message.
 """
 
 from __future__ import annotations
@@ -33,15 +33,16 @@ class Tickets:
         """Take whatever there is at the next turn: a broker may have lost its messages."""
         self._look = True
 
-    def room(self, free: int) -> int:
-        """How many trials may be taken."""
-        return free if self._look else min(free, len(self._waiting))
+    def room(self, free: int, ended: int) -> int:
+        """How many trials may be taken, of so many free places, when so many have just ended."""
+        return free if self._look else min(free, len(self._waiting) + ended)
 
     def turned(self, ended: Sequence[Lease], begun: Sequence[Lease], *, nothing: bool) -> None:
         """A turn is over: what ended and began; `nothing`: there was room, and no trial."""
         self._look = False
         for lease in ended:
-            self.over(lease)
+            if ticket := self._held.pop(_name(lease), None):
+                self._waiting.append(ticket)
         for lease in begun:
             if self._waiting:
                 self._held[_name(lease)] = self._waiting.popleft()

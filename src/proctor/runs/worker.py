@@ -51,7 +51,7 @@ class Worker:
         calls: StoreCalls | None = None,
         tickets: Tickets | None = None,
     ) -> None:
-        """`tickets`: take a trial for each of them only, and of the store's own accord now and then."""
+        """`tickets`: begin to take trials for them only, and of the store's own accord now and then."""
         self.store = store
         self.source = source
         self.listener = listener
@@ -114,13 +114,13 @@ class Worker:
         self._done.append(task)
         self._woken.set()
 
-    def _room(self) -> int:
+    def _room(self, ended: int) -> int:
         free = 0 if self.stop.draining else self.parallel - len(self._running)
-        return free if self._tickets is None else self._tickets.room(free)
+        return free if self._tickets is None else self._tickets.room(free, ended)
 
     async def _turn(self, ended: list[tuple[Held, AttemptRecord]]) -> list[Told]:
         """Commit what has ended and take what comes next; then start; what ended."""
-        room = self._room()
+        room = self._room(len(ended))
         if not ended and room <= 0:
             return []
         now = self.clock()
@@ -140,7 +140,7 @@ class Worker:
             self._tickets.turned(
                 [held.lease for held, _ in ended],
                 [lease for lease, _ in taken.begun],
-                nothing=room > 0 and not taken.begun and not self.source.opening,
+                nothing=self.stop.draining or (room > 0 and not taken.begun and not self.source.opening),
             )
         return told
 

@@ -6,11 +6,15 @@ then the one that has waited longest.
 
 from __future__ import annotations
 
+from collections.abc import Callable, Collection, Sequence
 from typing import Any, NamedTuple
 
-from proctor.model.trial import Offers
+from msgspec.structs import replace
+
+from proctor.model.plan import PlannedTrial
+from proctor.model.trial import Lease, Offers
 from proctor.store import queries, steps
-from proctor.store.database import Database, Row, Transaction
+from proctor.store.database import Params, Row, Transaction
 from proctor.store.rows import words
 from proctor.store.steps import Taken
 
@@ -26,6 +30,19 @@ class OpenRun(NamedTuple):
     """How many of its trials are under way, with whatever worker."""
 
 
+class Wish(NamedTuple):
+    """What a worker process asks for."""
+
+    offers: Offers
+    """What it has not promised yet."""
+    room: int
+    ready: Collection[str] | None = None
+    """The runs that it can execute already; None: any."""
+    refused: Collection[str] = ()
+    idle: bool = True
+    """Whether nothing runs in it: timings want it for themselves."""
+
+
 def within(sql: str, offers: Offers) -> tuple[str, dict[str, Any]]:
     """A statement with what a worker offers, and its parameters."""
     sql, params = queries.listed(sql, kinds=offers.kinds, backends=offers.backends)
@@ -37,18 +54,46 @@ def within(sql: str, offers: Offers) -> tuple[str, dict[str, Any]]:
     return sql.replace("{labels}", left), params
 
 
-def runs_for(db: Database, offers: Offers, soon_s: float = 0.0) -> list[OpenRun]:
+def runs_for(
+    read: Callable[[str, Params], Sequence[Row]], offers: Offers, soon_s: float = 0.0
+) -> list[OpenRun]:
     """The runs with trials that a worker can execute, in the order in which they are served.
 
     `soon_s`: also those whose trials wait that long after an error.
     """
     sql, params = within(queries.RUNS_TO_WORK_ON, offers)
-    found = [OpenRun(*row) for row in db.read(sql, {**params, "runs": _MOST_RUNS, "soon_s": soon_s})]
+    found = [OpenRun(*row) for row in read(sql, {**params, "runs": _MOST_RUNS, "soon_s": soon_s})]
     return [each for each in found if offers.runs is None or each.id in offers.runs]
 
 
-def take(tx: Transaction, run_id: str, offers: Offers, *, worker: str, lease_s: float, limit: int) -> Taken:
-    """Lease and begin trials of a run, in plan order, within what a worker offers."""
+def take_next(tx: Transaction, wish: Wish, *, worker: str, lease_s: float) -> tuple[list[OpenRun], Taken]:
+    """Runs with something for a worker, and what it begins of those that it can execute already.
+
+    Fair between runs: where several have work each gives its share, and the next turn goes on.
+    """
+    found = [each for each in runs_for(tx.execute, wish.offers) if each.id not in wish.refused]
+    begun: list[tuple[Lease, PlannedTrial]] = []
+    upcoming: PlannedTrial | None = None
+    if not wish.idle and found and found[0].kind == "experiment" and not found[0].held:
+        return found, Taken(begun, upcoming)  # it comes next, and wants the process for itself
+    offers, ready = wish.offers, [each for each in found if wish.ready is None or each.id in wish.ready]
+    for at, run in enumerate(ready):
+        alone = run.kind == "experiment"
+        if alone and (begun or not wish.idle):
+            continue
+        share = 1 if alone else max(1, -(-(wish.room - len(begun)) // (len(ready) - at)))
+        taken = _take(tx, run.id, offers, worker=worker, lease_s=lease_s, limit=share)
+        begun += taken.begun
+        upcoming = taken.upcoming if len(ready) == 1 else None
+        promised_mb = sum(lease.memory_mb for lease, _ in taken.begun)
+        offers = replace(offers, memory_mb=offers.memory_mb - promised_mb)
+        if len(begun) >= wish.room or (alone and taken.begun):
+            break
+    return found, Taken(begun, upcoming)
+
+
+def _take(tx: Transaction, run_id: str, offers: Offers, *, worker: str, lease_s: float, limit: int) -> Taken:
+    """Lease and begin trials of a run, in plan order; together they need no more memory than is offered."""
     sql, params = within(queries.TAKEABLE_WITHIN, offers)
     found = tx.execute(sql, {**params, "run": run_id, "limit": limit + 1})
     left_mb, fitting = offers.memory_mb, list[Row]()

@@ -66,8 +66,11 @@ class Transaction(Protocol):
     def many(self, sql: str, params: Iterable[Params], /) -> None:
         """Run one statement once per set of parameters."""
 
-    def events(self, sql: str, params: Sequence[Params], /) -> None:
-        """As `many`, for statements that write an event each: their ids increase, and readers are woken."""
+    def events(self, sql: str, params: Sequence[Params], /, *, now: bool = False) -> None:
+        """As `many`, for statements that write an event each: their ids increase, and readers are woken.
+
+        Unless it must be `now`, it is by the end of the transaction.
+        """
 
 
 class Database(Protocol):

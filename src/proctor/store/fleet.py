@@ -34,7 +34,6 @@ _COLUMNS = (
     "seen_at, {now}"
 )
 _LIVE = f"SELECT {_COLUMNS} FROM workers WHERE seen_at >= {{now}} - :seen_s ORDER BY host, name"
-_ALIVE = "SELECT count(*) FROM workers WHERE seen_at >= {now} - :seen_s"
 _CLASS = "t.run_id, t.kind, t.backend, t.memory_mb, t.cpus, t.labels"
 _NEEDS = f"""
 SELECT {_CLASS}, count(*) FROM trials t
@@ -44,8 +43,14 @@ WHERE t.run_id IN ({{runs}}) AND t.state = 'pending' GROUP BY {_CLASS} ORDER BY 
 
 _READY = "t.state = 'pending' AND t.ready_at <= {now}"
 _DEMAND = f"""
-SELECT t.backend, count(*) FROM trials t JOIN runs r ON r.id = t.run_id
-WHERE r.status = 'running' AND {_READY} AND {{where}} GROUP BY t.backend
+SELECT t.backend, count(*), sum(CASE WHEN r.id = :run THEN 1 ELSE 0 END)
+FROM trials t JOIN runs r ON r.id = t.run_id WHERE r.status = 'running' AND {_READY} GROUP BY t.backend
+"""
+_FREE = """
+SELECT w.parallel - COALESCE(h.held, 0), w.backends FROM workers w LEFT JOIN
+  (SELECT worker, count(*) AS held FROM trials WHERE expires_at IS NOT NULL GROUP BY worker) h
+  ON h.worker = w.name
+WHERE w.seen_at >= {now} - :seen_s AND w.draining = 0 AND w.run IN ('', :run)
 """
 _TAKEABLE_OF = f"""
 SELECT t.idx FROM trials t WHERE t.run_id = :run AND {_READY} AND t.backend = :backend
@@ -82,7 +87,7 @@ class WorkerInfo(Struct, frozen=True, kw_only=True):
         return Offers(backends=self.backends, memory_mb=self.memory_mb, cpus=self.cpus, labels=self.labels)
 
 
-class Need(Struct, frozen=True):
+class Requirement(Struct, frozen=True):
     """What trials of a run need of a worker, and how many need just that."""
 
     kind: str
@@ -145,30 +150,30 @@ class Fleet:
         """Every worker that was heard of lately, by host."""
         return [_worker(row) for row in self._db.read(_LIVE, {"seen_s": SEEN_S})]
 
-    def alive(self) -> int:
-        """How many those are."""
-        return int(self._db.read(_ALIVE, {"seen_s": SEEN_S})[0][0])
-
-    def unmet(self, run_id: str) -> list[Need]:
+    def unmet(self, run_id: str) -> list[Requirement]:
         """What the pending trials of a run need and no live worker can give: they would wait for ever."""
         return self.unmet_by_run([run_id]).get(run_id, [])
 
-    def unmet_by_run(self, run_ids: Sequence[str]) -> dict[str, list[Need]]:
+    def unmet_by_run(self, run_ids: Sequence[str]) -> dict[str, list[Requirement]]:
         """The same of several runs, of those that have such trials."""
         workers = [each for each in self.live() if not each.draining]
         sql, params = queries.listed(_NEEDS, runs=run_ids)
-        found: dict[str, list[Need]] = {}
+        found: dict[str, list[Requirement]] = {}
         for run_id, kind, backend, memory_mb, cpus, labels, trials in self._db.read(sql, params):
-            need = Need(kind, backend, memory_mb, cpus, _split(labels), trials)
+            need = Requirement(kind, backend, memory_mb, cpus, _split(labels), trials)
             if not any(each.run in {"", run_id} and need.met_by(each.offers) for each in workers):
                 found.setdefault(run_id, []).append(need)
         return found
 
-    def demand(self, run_id: str | None = None) -> dict[str, int]:
-        """How many trials of a running run, or of all, can be taken now, by the sandbox that they name."""
-        where = "1 = 1" if run_id is None else "r.id = :run"
-        found = self._db.read(_DEMAND.replace("{where}", where), {"run": run_id})
-        return {str(row[0]): int(row[1]) for row in found}
+    def demand(self, run_id: str) -> dict[str, tuple[int, int]]:
+        """How many trials of all running runs, and of this one, can be taken now, by sandbox."""
+        found = self._db.read(_DEMAND, {"run": run_id})
+        return {str(row[0]): (int(row[1]), int(row[2])) for row in found}
+
+    def free_places(self, run_id: str) -> list[tuple[int, tuple[str, ...]]]:
+        """How many more trials each worker could execute that may work at a run, and in which sandboxes."""
+        found = self._db.read(_FREE, {"run": run_id, "seen_s": SEEN_S})
+        return [(int(row[0]), _split(row[1])) for row in found if row[0] > 0]
 
     def takeable_of(self, run_id: str, backend: str, limit: int) -> list[int]:
         """Which trials of a run those are, in the order of the plan."""
@@ -181,7 +186,7 @@ class Fleet:
         return int(found[0][0]) if found else 0
 
 
-def nobody_can(unmet: Iterable[Need]) -> str:
+def nobody_can(unmet: Iterable[Requirement]) -> str:
     """A sentence about trials that no live worker can execute; empty when there are none."""
     found = list(unmet)
     if not found:

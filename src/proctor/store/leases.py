@@ -18,7 +18,7 @@ from proctor.model.record import AttemptRecord
 from proctor.model.trial import Lease, Offers, TrialState
 from proctor.store import choice, queries, steps
 from proctor.store.again import repeatable
-from proctor.store.choice import OpenRun
+from proctor.store.choice import OpenRun, Wish
 from proctor.store.database import Database, Transaction
 from proctor.store.reading import Reader
 from proctor.store.rows import dump, record_body
@@ -53,7 +53,7 @@ class Notes:
             happened, event = self._waiting.popleft()
             events.append({**event, "age_s": now - happened})
         if events:
-            tx.events(queries.INSERT_NOTE, events)
+            tx.events(queries.INSERT_NOTE, events, now=True)  # while their leases still hold
 
 
 @repeatable
@@ -74,22 +74,9 @@ class TrialLife(Reader):
         with self._db.write() as tx:
             return steps.take(tx, run_id, sql, params, worker=worker, lease_s=lease_s, limit=limit)
 
-    def take_any(self, offers: Offers, *, worker: str, lease_s: float, limit: int = 1) -> Taken:
-        """As `take`, of the run that `choice.runs_for` puts first and that still has something."""
-        for run in self.runs_for(offers):
-            taken = self.take_within(run.id, offers, worker=worker, lease_s=lease_s, limit=limit)
-            if taken.begun:  # else others were quicker, and the next run may have some
-                return taken
-        return Taken([], None)
-
     def runs_for(self, offers: Offers, soon_s: float = 0.0) -> list[OpenRun]:
         """Runs with trials for a worker, the one first from which to take next."""
-        return choice.runs_for(self._db, offers, soon_s)
-
-    def take_within(self, run_id: str, offers: Offers, *, worker: str, lease_s: float, limit: int) -> Taken:
-        """As `take`, of trials that a worker can execute; together they need no more memory than it has."""
-        with self._db.write() as tx:
-            return choice.take(tx, run_id, offers, worker=worker, lease_s=lease_s, limit=limit)
+        return choice.runs_for(self._db.read, offers, soon_s)
 
     def exchange(
         self, run_id: str, ended: Sequence[Ended], *, worker: str, lease_s: float, limit: int
@@ -100,14 +87,38 @@ class TrialLife(Reader):
         """
         bodies = [record_body(each.record) for each in ended]
         with self._db.write() as tx:
-            self._notes.write(tx)
-            written = [steps.finish(tx, each, body) for each, body in zip(ended, bodies, strict=True)]
-            kept = [(each.record, each.counts) for each, done in zip(ended, written, strict=True) if done]
-            steps.tally(tx, run_id, worker, kept)
+            written = self._write(tx, ended, bodies, worker)
             if limit <= 0:
                 return written, Taken([], None)
             sql = queries.TAKEABLE
             return written, steps.take(tx, run_id, sql, {}, worker=worker, lease_s=lease_s, limit=limit)
+
+    def exchange_any(
+        self, ended: Sequence[Ended], wish: Wish | None, *, worker: str, lease_s: float
+    ) -> tuple[list[bool], list[OpenRun], Taken]:
+        """As `exchange`, of any runs: attempts of several, and what `choice.take_next` says comes next."""
+        if not ended and not (wish and self.runs_for(wish.offers)):
+            return [], [], Taken([], None)  # who only looks takes no lock
+        bodies = [record_body(each.record) for each in ended]
+        with self._db.write() as tx:
+            written = self._write(tx, ended, bodies, worker)
+            if not wish:
+                return written, [], Taken([], None)
+            return written, *choice.take_next(tx, wish, worker=worker, lease_s=lease_s)
+
+    def _write(
+        self, tx: Transaction, ended: Sequence[Ended], bodies: Sequence[bytes], worker: str
+    ) -> list[bool]:
+        self._notes.write(tx)
+        written = [steps.finish(tx, each, body) for each, body in zip(ended, bodies, strict=True)]
+        for run_id in sorted({each.lease.run_id for each in ended}):
+            kept = [
+                (each.record, each.counts)
+                for each, done in zip(ended, written, strict=True)
+                if done and each.lease.run_id == run_id
+            ]
+            steps.tally(tx, run_id, worker, kept)
+        return written
 
     def finish(self, lease: Lease, record: AttemptRecord, *, counts: bool, delay_s: float = 0.0) -> None:
         """Write one attempt. FenceError, and nothing is written, when its lease has passed on."""

@@ -35,7 +35,7 @@ def open_store(url: str, *, create: bool = True, busy_s: float = 30.0, clock: Cl
     if scheme in {"postgresql", "postgres", "postgresql+psycopg"}:
         from proctor.store.postgres import PostgresDatabase
 
-        return Store(PostgresDatabase(f"postgresql+psycopg://{rest}", busy_s=busy_s, clock=clock))
+        return Store(PostgresDatabase(url, busy_s=busy_s, clock=clock))
     if url in _SERVERS:
         return _SERVERS[url]()
     raise UsageError(

@@ -1,17 +1,19 @@
-"""PostgreSQL through SQLAlchemy and psycopg, for a store that many machines share."""
+"""PostgreSQL through psycopg, for a store that many machines share.
+
+Statements go to the driver as they are: every trial of every worker makes some ten of them.
+"""
 
 from __future__ import annotations
 
 import os
+import re
 import threading
 import time
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
-from functools import lru_cache
+from functools import lru_cache, partial
 from itertools import islice
-from typing import Any
-
-from sqlalchemy import Connection, CursorResult, Engine, TextClause, exc, text
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from proctor.errors import StoreError
 from proctor.store.again import LostError, repeat
@@ -26,7 +28,11 @@ from proctor.store.database import (
     Wording,
     refuse_unknown,
 )
-from proctor.store.postgres_line import code_of, connect, first_line, nothing_done, parse
+from proctor.store.postgres_line import check_driver, code_of, connect, first_line, nothing_done, parse
+from proctor.store.postgres_pool import Pool
+
+if TYPE_CHECKING:
+    from psycopg import Connection, Cursor
 
 _NO_PARAMS: Params = {}
 _ID_BITS = 16
@@ -65,22 +71,37 @@ _UPGRADE_S = 600.0
 _LOCK_S = 2
 _LOOK_S = 10.0
 """How often a process looks whether a newer Proctor has changed the schema meanwhile."""
-_NUMBER = text("SELECT CAST(pg_current_xact_id_if_assigned() AS text)")
-_FATE = text("SELECT pg_xact_status(CAST(:number AS xid8))")
-_COPIED = text(
+_AT = f"(SELECT at FROM events WHERE id = (CAST(CAST({{number}} AS text) AS bigint) << {_ID_BITS}) + :nth)"
+_NUMBER = "pg_current_xact_id_if_assigned()"
+_MARK = f"SELECT CAST({_NUMBER} AS text), {_AT.format(number=_NUMBER)}"
+_MARK_AND_NOTIFY = f"{_MARK}, pg_notify('{_CHANNEL}', '')"
+_FATE = f"SELECT pg_xact_status(CAST(CAST(:number AS text) AS xid8)), {_AT.format(number=':number')}"
+_COPIED = (
     "SELECT max(id) >= (CAST(CAST(pg_snapshot_xmax(pg_current_snapshot()) AS text) AS bigint) "
     f"<< {_ID_BITS}) FROM events"
 )
 """Whether events are of transactions that this server has yet to number: they are a copy of another's."""
 _RENUMBER = (
-    text("LOCK TABLE events IN ACCESS EXCLUSIVE MODE"),
-    text(
-        "UPDATE events SET id = -ranked.nth FROM "
-        "(SELECT id, row_number() OVER (ORDER BY id) AS nth FROM events) ranked WHERE events.id = ranked.id"
-    ),
-    text("UPDATE events SET id = -id"),
+    "LOCK TABLE events IN ACCESS EXCLUSIVE MODE",
+    """
+    UPDATE events SET id = -ranked.nth FROM
+    (SELECT id, row_number() OVER (ORDER BY id) AS nth FROM events) ranked WHERE events.id = ranked.id
+    """,
+    "UPDATE events SET id = -id",
 )
 """In two steps: an id may not be given twice even for a moment."""
+
+
+class _Mark(NamedTuple):
+    """By what a transaction is known again.
+
+    A server that crashed gives the numbers of transactions of which nothing was written a second time, so
+    the number alone is not enough where there is an event to look at.
+    """
+
+    number: str
+    nth: int
+    at: float | None
 
 
 class PostgresDatabase:
@@ -98,13 +119,14 @@ class PostgresDatabase:
         self._notified = 0.0
         self._looked = time.monotonic()
         address, self._line = parse(url)
-        self.where = address.set(drivername="postgresql").render_as_string(hide_password=True)
-        self._engine: Engine = connect(address, self._line, busy_s)
+        check_driver()
+        self.where = address.text("***")
+        self._connect = partial(connect, address, self._line, busy_s)
+        self._pool = Pool(self._opened, self._line.connections, max(busy_s, 1.0))
         try:
-            with self._explained():
-                self._prepare()
+            self._prepare()
         except BaseException:
-            self._engine.dispose()
+            self._pool.close()
             raise
 
     def read(self, sql: str, params: Params = _NO_PARAMS, /) -> Sequence[Row]:
@@ -115,7 +137,7 @@ class PostgresDatabase:
             return repeat(lambda: self._read(sql, params), error)
 
     def _read(self, sql: str, params: Params) -> Sequence[Row]:
-        with self._connected() as connection, self._explained():
+        with self._live().connection() as connection, self._explained(connection):
             return _PostgresTransaction(connection, self._wording).execute(sql, params)
 
     @contextmanager
@@ -123,44 +145,49 @@ class PostgresDatabase:
         """A transaction, on a connection of its own.
 
         LostError: it was not committed, and can be made again. When only the answer to COMMIT is lost, the
-        server is asked what became of it, by its number: what is known to be committed is no error.
+        server is asked what became of it: what is known to be committed is no error.
         """
-        number = None
-        with self._connected() as connection:
+        from psycopg import OperationalError
+
+        with self._live().connection() as connection:
+            connection.autocommit = False
             transaction = _PostgresTransaction(connection, self._wording)
-            with self._explained():
-                self._look(connection)
+            with self._explained(connection):
+                self._look(transaction)
                 yield transaction
-                if transaction.wrote_events and time.monotonic() - self._notified >= _NOTIFY_S:
-                    self._notified = time.monotonic()
-                    connection.execute(text(f"NOTIFY {_CHANNEL}"))
-                number = connection.execute(_NUMBER).scalar()
-            try:
-                connection.commit()
-            except exc.DBAPIError as error:
-                if not error.connection_invalidated:
-                    with self._explained():
-                        raise
-                lost = error
-            else:
-                return
-        if number is not None and not self._was_committed(number, lost):
+                mark = transaction.end(notify=self._may_notify)
+            with self._explained(connection):
+                try:
+                    connection.commit()
+                except OperationalError as error:
+                    # Also when the server says that it ends the connection: it may have committed before.
+                    lost = error
+                    connection.close()
+                else:
+                    return
+        if mark and not self._was_committed(mark, lost):
             raise self._lost(lost) from lost
 
-    def _was_committed(self, number: str, lost: Exception) -> bool:
+    def _may_notify(self) -> bool:
+        now = time.monotonic()
+        if now - self._notified < _NOTIFY_S:
+            return False
+        self._notified = now
+        return True
+
+    def _was_committed(self, mark: _Mark, lost: Exception) -> bool:
         """What became of a transaction whose COMMIT was not answered."""
 
         def ask() -> bool:
-            with self._connected() as connection:
-                try:
-                    fate = connection.execute(_FATE, {"number": number}).scalar()
-                except exc.SQLAlchemyError as error:
-                    if code_of(error) == "22023":  # not numbered yet: another server took over without it
-                        return False
-                    raise self._lost(error) from error
+            try:
+                fate, at = self._read(_FATE, {"number": mark.number, "nth": mark.nth})[0]
+            except StoreError as error:
+                if code_of(error.__cause__ or error) == "22023":  # another server took over without it
+                    return False
+                raise
             if fate == "in progress":
                 raise self._lost(lost)
-            return bool(fate == "committed")
+            return bool(fate == "committed" and at == mark.at)
 
         try:
             return repeat(ask, self._lost(lost))
@@ -172,23 +199,19 @@ class PostgresDatabase:
 
     def mark(self) -> int:
         """Begin to listen, if this thread does not yet: what is written from now on ends a `wait`."""
-        engine = self._live()
+        self._live()
         if getattr(self._mine, "listener", None) is None:
             try:
-                self._listen(engine)
+                self._listen()
             except LostError as error:
-                repeat(lambda: self._listen(engine), error)
+                repeat(self._listen, error)
         return 0
 
-    def _listen(self, engine: Engine) -> None:
+    def _listen(self) -> None:
         from psycopg import Error
 
-        with self._explained(connecting=True):
-            pooled = engine.raw_connection()
-        listener: Any = pooled.driver_connection
-        pooled.detach()
+        listener = self._opened()
         try:
-            listener.autocommit = True
             listener.execute(f"LISTEN {_CHANNEL}")
         except Error as error:
             listener.close()
@@ -221,73 +244,70 @@ class PostgresDatabase:
 
     def close(self) -> None:
         """Close every connection."""
-        if self._open:
-            if self._pid == os.getpid():
-                for listener in self._listeners:
-                    listener.close()
-            self._engine.dispose(close=self._pid == os.getpid())
+        if self._open and self._pid == os.getpid():
+            for listener in self._listeners:
+                listener.close()
+            self._pool.close()
         self._open = False
 
-    def _live(self) -> Engine:
+    def _live(self) -> Pool:
         if not self._open:
             raise StoreError(f"{self.where}: the store is closed")
         if self._pid != os.getpid():
             # A forked child must not talk on its parent's connections, nor close them.
-            self._engine.dispose(close=False)
+            self._pool.forget()
             self._mine = threading.local()
             self._left_to_parent, self._listeners = self._listeners, []
             self._pid = os.getpid()
-        return self._engine
+        return self._pool
 
-    def _look(self, connection: Connection) -> None:
+    def _opened(self) -> Connection[Any]:
+        with self._explained(None):
+            return self._connect()
+
+    def _look(self, transaction: _PostgresTransaction) -> None:
         """Refuse to write what a newer Proctor, which has upgraded the store meanwhile, would not."""
         if time.monotonic() - self._looked > _LOOK_S:
             self._looked = time.monotonic()
-            refuse_unknown(_revision(connection) or "missing", self.where)
+            refuse_unknown(_revision(transaction) or "missing", self.where)
 
     def _prepare(self) -> None:
-        with self._engine.connect() as connection:
-            revision = _revision(connection)
-            if revision == HEAD and not connection.execute(_COPIED).scalar():
+        with self._pool.connection() as connection, self._explained(connection):
+            transaction = _PostgresTransaction(connection, self._wording)
+            revision = _revision(transaction)
+            if revision == HEAD and not transaction.execute(_COPIED)[0][0]:
                 return
         if revision is not None:
             refuse_unknown(revision, self.where)
         deadline = time.monotonic() + _UPGRADE_S
-        while True:
+        while not self._upgrade():
+            # Another session works on a table: let those go on that wait behind us, and come again.
+            if time.monotonic() > deadline:
+                raise StoreError(f"{self.where}: the tables are in use, and the schema cannot be upgraded")
+            time.sleep(_LOCK_S / 4)
+
+    def _upgrade(self) -> bool:
+        """Whether it was done; not while another session works on a table."""
+        from psycopg.errors import LockNotAvailable
+
+        from proctor.store.migrations import transaction_on, upgrade
+
+        with self._explained(None):
+            driver = self._connect(autocommit=False)
+        with self._explained(driver):
             try:
-                self._upgrade()
-            except exc.OperationalError as error:
-                # Another session works on a table: let those go on that wait behind us, and come again.
-                if code_of(error) != "55P03" or time.monotonic() > deadline:
-                    raise
-                time.sleep(_LOCK_S / 4)
-            else:
-                return
-
-    def _upgrade(self) -> None:
-        from proctor.store.migrations import upgrade
-
-        with self._engine.begin() as connection:
-            connection.execute(text("SET LOCAL lock_timeout = 0"))
-            connection.execute(text("SET LOCAL statement_timeout = 0"))
-            connection.execute(text("SELECT pg_advisory_xact_lock(:lock)"), {"lock": _UPGRADE_LOCK})
-            connection.execute(text(f"SET LOCAL lock_timeout = '{_LOCK_S}s'"))
-            upgrade(connection)
-            if connection.execute(_COPIED).scalar():
-                for statement in _RENUMBER:
-                    connection.execute(statement)
-
-    @contextmanager
-    def _connected(self) -> Iterator[Connection]:
-        """A connection from the pool, which is given back whatever happened to it."""
-        engine = self._live()
-        with self._explained(connecting=True):
-            connection = engine.connect()
-        try:
-            yield connection
-        finally:
-            with suppress(exc.SQLAlchemyError):
-                connection.close()
+                with transaction_on(lambda: driver) as connection:
+                    run = connection.exec_driver_sql
+                    run("SET LOCAL lock_timeout = 0")
+                    run("SET LOCAL statement_timeout = 0")
+                    run(f"SELECT pg_advisory_xact_lock({_UPGRADE_LOCK})")
+                    run(f"SET LOCAL lock_timeout = '{_LOCK_S}s'")
+                    upgrade(connection)
+                    for statement in _RENUMBER if run(_COPIED).scalar() else ():
+                        run(statement)
+            except LockNotAvailable:
+                return False
+        return True
 
     def _lost(self, error: BaseException) -> LostError:
         found = LostError(f"{self.where}: PostgreSQL cannot be reached ({first_line(error)})")
@@ -295,15 +315,18 @@ class PostgresDatabase:
         return found
 
     @contextmanager
-    def _explained(self, *, connecting: bool = False) -> Iterator[None]:
+    def _explained(self, connection: Connection[Any] | None) -> Iterator[None]:
+        """Errors of the driver in our words. `connection`: None while one is being made."""
+        from psycopg import Error, IntegrityError, OperationalError
+
         try:
             yield
-        except exc.IntegrityError as error:
+        except IntegrityError as error:
             raise ConflictError(f"{self.where}: {first_line(error)}") from error
-        except exc.SQLAlchemyError as error:
-            if nothing_done(error, connecting=connecting):
+        except Error as error:
+            if nothing_done(error, connection):
                 raise self._lost(error) from error
-            if not isinstance(error, exc.OperationalError):
+            if not isinstance(error, OperationalError):
                 raise StoreError(f"{self.where}: PostgreSQL refused: {first_line(error)}") from error
             raise StoreError(
                 f"{self.where}: PostgreSQL cannot be reached or timed out ({first_line(error)}); "
@@ -312,45 +335,61 @@ class PostgresDatabase:
 
 
 class _PostgresTransaction:
-    """Statements on a connection with a transaction."""
+    """Statements on a connection."""
 
-    __slots__ = ("_connection", "_wording", "wrote_events")
+    __slots__ = ("_cursor", "_later", "_wording", "_wrote_events")
 
-    def __init__(self, connection: Connection, wording: Wording) -> None:
-        self._connection = connection
+    def __init__(self, connection: Connection[Any], wording: Wording) -> None:
+        self._cursor: Cursor[Any] = connection.cursor()
         self._wording = wording
-        self.wrote_events = 0
+        self._later: dict[str, list[Params]] = {}
+        """Events by their statement: all that one transaction has go in one round trip."""
+        self._wrote_events = 0
 
     def execute(self, sql: str, params: Params = _NO_PARAMS, /) -> Sequence[Row]:
-        result = self._run(sql, self._wording.params(params))
-        return result.all() if result.returns_rows else []
+        found = self._run(sql, params)
+        return found.fetchall() if found.description else []
 
     def change(self, sql: str, params: Params = _NO_PARAMS, /) -> int:
-        return self._run(sql, self._wording.params(params)).rowcount
+        return self._run(sql, params).rowcount
 
     def many(self, sql: str, params: Iterable[Params], /) -> None:
+        statement = _named(self._wording.sql(sql))
         rest = iter(self._wording.each(params))
         while piece := list(islice(rest, _PIECE)):
-            self._run(sql, piece)
+            self._cursor.executemany(statement, piece)
 
-    def events(self, sql: str, params: Sequence[Params], /) -> None:
-        first = self.wrote_events
-        self.wrote_events += len(params)
-        if self.wrote_events > 1 << _ID_BITS:
+    def events(self, sql: str, params: Sequence[Params], /, *, now: bool = False) -> None:
+        first = self._wrote_events
+        self._wrote_events += len(params)
+        if self._wrote_events > 1 << _ID_BITS:
             raise StoreError(f"one transaction may write {1 << _ID_BITS:,} events, not more")
-        self.many(sql, ({**each, "nth": nth} for nth, each in enumerate(params, first)))
+        numbered = [{**each, "nth": nth} for nth, each in enumerate(params, first)]
+        if now:
+            self.many(sql, numbered)
+        else:
+            self._later.setdefault(sql, []).extend(numbered)
 
-    def _run(self, sql: str, params: Params | list[Params]) -> CursorResult[Any]:
-        return self._connection.execute(_text(self._wording.sql(sql)), params)
+    def end(self, *, notify: Callable[[], bool]) -> _Mark | None:
+        """Write what is left, and wake readers if that may be; None: nothing was changed."""
+        last = {"nth": max((rows[-1]["nth"] for rows in self._later.values()), default=-1)}
+        for sql, params in self._later.items():
+            self.many(sql, params)
+        number, at, *_ = self.execute(_MARK_AND_NOTIFY if self._wrote_events and notify() else _MARK, last)[0]
+        return _Mark(number, last["nth"], at) if number else None
+
+    def _run(self, sql: str, params: Params) -> Cursor[Any]:
+        return self._cursor.execute(_named(self._wording.sql(sql)), self._wording.params(params))
 
 
-def _revision(connection: Connection) -> str | None:
-    if connection.execute(text(f"SELECT to_regclass('{VERSION_TABLE}')")).scalar() is None:
+def _revision(transaction: _PostgresTransaction) -> str | None:
+    if transaction.execute(f"SELECT to_regclass('{VERSION_TABLE}')")[0][0] is None:
         return None
-    found: str | None = connection.execute(text(f"SELECT version_num FROM {VERSION_TABLE}")).scalar()
-    return found
+    found = transaction.execute(f"SELECT version_num FROM {VERSION_TABLE}")
+    return found[0][0] if found else None
 
 
-@lru_cache(maxsize=256)
-def _text(sql: str) -> TextClause:
-    return text(sql)
+@lru_cache(maxsize=512)
+def _named(sql: str) -> str:
+    """A statement with its parameters as the driver writes them: `%(name)s` for `:name`."""
+    return re.sub(r"(?<![:\w]):(\w+)(?!:)", r"%(\1)s", sql.replace("%", "%%"))

@@ -48,10 +48,8 @@ def _tables() -> list[str]:
 
 def _server(url: str) -> tuple[str, dict[str, str]]:
     """The address as libpq takes it, without the password: others can read the arguments of a process."""
-    address, _ = parse(f"postgresql://{url.partition('://')[2]}")
-    password = str(address.password) if address.password is not None else ""
-    bare = address.set(password=None) if password else address
-    return bare.render_as_string(hide_password=False), {"PGPASSWORD": password} if password else {}
+    address, _ = parse(url)
+    return address.text(None), {"PGPASSWORD": address.password} if address.password else {}
 
 
 def _run(program: str, options: list[str], environ: dict[str, str], given: bytes | None = None) -> bytes:

@@ -3,19 +3,60 @@
 from __future__ import annotations
 
 import os
+import re
 import socket
-from dataclasses import dataclass
-from typing import Any
-
-from sqlalchemy import URL, Engine, create_engine, exc
-from sqlalchemy.engine import make_url
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+from urllib.parse import parse_qsl, quote, unquote, urlencode
 
 from proctor.errors import MissingExtraError, UsageError
+
+if TYPE_CHECKING:
+    from psycopg import Connection, Error
 
 _REFUSED = ("28", "3D", "42501")
 """Beginnings of the codes of a server that knows us not, or not the database: waiting does not help."""
 _NOTHING_DONE = {"40001", "40P01", "25006", "57P01", "57P02", "57P03", "57P05", "53300"}
 """Codes of transactions that the server gave up, and of servers that stop, start or cannot write yet."""
+_ADDRESS = re.compile(
+    r"""[\w+]+://
+    (?:(?P<user>[^:/]*)(?::(?P<password>[^@]*))?@)?
+    (?P<host>\[[^/?\]]+\]|[^/:?]*)(?::(?P<port>\d+))?
+    (?:/(?P<database>[^?]*))?(?:\?(?P<query>.*))?""",
+    re.VERBOSE,
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Address:
+    """A database of a server. `query`: options of libpq."""
+
+    user: str = ""
+    password: str | None = field(default=None, repr=False)
+    host: str = ""
+    port: str = ""
+    database: str = ""
+    query: dict[str, str] = field(default_factory=dict)
+
+    def text(self, shown: str | None) -> str:
+        """As a URL, with something in the place of the password; None: without one."""
+        user = quote(self.user, safe="")
+        user += f":{shown}" if self.password is not None and shown is not None else ""
+        host = f"[{self.host}]" if ":" in self.host else self.host
+        port = f":{self.port}" if self.port else ""
+        query = f"?{urlencode(self.query, quote_via=quote)}" if self.query else ""
+        return f"postgresql://{user}{'@' if user else ''}{host}{port}/{quote(self.database)}{query}"
+
+    def options(self) -> dict[str, str]:
+        """What the driver takes."""
+        named = {
+            "user": self.user,
+            "password": self.password or "",
+            "host": self.host,
+            "port": self.port,
+            "dbname": self.database,
+        }
+        return {name: value for name, value in named.items() if value} | self.query
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,17 +73,31 @@ class Line:
     """How long a transaction may stand still before the server ends it: its process may hang."""
 
 
-def parse(url: str) -> tuple[URL, Line]:
+def parse(url: str) -> tuple[Address, Line]:
     """The address for the driver, and our options, which are taken out of it."""
-    try:
-        address = make_url(url)
-    except (exc.ArgumentError, ValueError) as error:
-        raise UsageError(f"invalid store address: {error}") from error
-    own: dict[str, Any] = {}
-    for name, kind in Line.__annotations__.items():
-        if name in address.query:
-            own[name] = _amount(name, str(address.query[name]), whole=kind == "int")
-    return address.difference_update_query(list(own)), Line(**own)
+    found = _ADDRESS.fullmatch(url)
+    if not found:
+        raise UsageError(
+            "invalid store address: it is not of the form postgresql://USER:PASSWORD@HOST:PORT/DATABASE"
+        )
+    query: dict[str, str] = {}
+    for name, value in parse_qsl(found["query"] or "", keep_blank_values=True):
+        query[name] = f"{query[name]},{value}" if name in query else value
+    own: dict[str, Any] = {
+        name: _amount(name, query.pop(name), whole=kind == "int")
+        for name, kind in Line.__annotations__.items()
+        if name in query
+    }
+    password = found["password"]
+    address = Address(
+        unquote(found["user"] or ""),
+        None if password is None else unquote(password),
+        unquote(found["host"]).strip("[]"),
+        found["port"] or "",
+        unquote(found["database"] or ""),
+        query,
+    )
+    return address, Line(**own)
 
 
 def _amount(name: str, text: str, *, whole: bool) -> float:
@@ -55,8 +110,16 @@ def _amount(name: str, text: str, *, whole: bool) -> float:
     return found
 
 
-def connect(address: URL, line: Line, busy_s: float) -> Engine:
-    """An engine whose every connection has the time-outs; those that the address names are left alone."""
+def check_driver() -> None:
+    """MissingExtraError where it is not installed."""
+    try:
+        import psycopg  # noqa: F401 - it is there
+    except ImportError as error:
+        raise MissingExtraError("psycopg", "postgres", "a PostgreSQL store") from error
+
+
+def connect(address: Address, line: Line, busy_s: float, *, autocommit: bool = True) -> Connection[Any]:
+    """A connection with the time-outs; those that the address names are left alone."""
     limits = {
         "lock_timeout": busy_s,
         "statement_timeout": line.statement_timeout_s,
@@ -75,36 +138,31 @@ def connect(address: URL, line: Line, busy_s: float) -> Engine:
         "keepalives_count": 3,
         "tcp_user_timeout": 60_000,
     }
-    kept = min(4, line.connections)
-    try:
-        return create_engine(
-            address,
-            pool_pre_ping=True,
-            pool_size=kept,
-            max_overflow=line.connections - kept,
-            pool_timeout=max(busy_s, 1.0),
-            connect_args={name: value for name, value in settings.items() if name not in address.query},
-        )
-    except ImportError as error:
-        raise MissingExtraError("psycopg", "postgres", "a PostgreSQL store") from error
+    from psycopg import Connection
+
+    return Connection.connect(autocommit=autocommit, **(settings | address.options()))
 
 
 def code_of(error: BaseException) -> str:
     """PostgreSQL's code of an error; empty when the server did not say one."""
-    return str(getattr(getattr(error, "orig", None) or error, "sqlstate", None) or "")
+    return str(getattr(error, "sqlstate", None) or "")
 
 
-def nothing_done(error: exc.SQLAlchemyError, *, connecting: bool) -> bool:
-    """Whether an error before COMMIT may pass, and the server has kept nothing of the transaction."""
+def nothing_done(error: Error, connection: Connection[Any] | None) -> bool:
+    """Whether an error before COMMIT may pass, and the server has kept nothing of the transaction.
+
+    Without a connection none was made.
+    """
+    from psycopg import OperationalError
+
     code = code_of(error)
     if code.startswith(_REFUSED):
         return False
-    if connecting:
-        return isinstance(error, exc.OperationalError)
-    return code in _NOTHING_DONE or bool(getattr(error, "connection_invalidated", False))
+    if connection is None or not code:  # it is not the server that says so, but its line
+        return isinstance(error, OperationalError)
+    return code in _NOTHING_DONE or connection.closed
 
 
 def first_line(error: BaseException) -> str:
     """What the server said, in one line."""
-    cause = getattr(error, "orig", None) or error
-    return str(cause).strip().partition("\n")[0]
+    return str(error).strip().partition("\n")[0]

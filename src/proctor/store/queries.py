@@ -181,10 +181,10 @@ FROM trials t LEFT JOIN attempts a ON a.run_id = t.run_id AND a.idx = t.idx AND 
 WHERE t.run_id = :run AND t.idx > :idx ORDER BY t.idx LIMIT :limit
 """
 WITH_BODY = ", a.record"
-ATTEMPTS_OF_TRIAL = f"""
+ATTEMPTS_OF_TRIALS = f"""
 SELECT {TRIAL_COLUMNS}, {ATTEMPT_COLUMNS}
 FROM trials t JOIN attempts a ON t.run_id = a.run_id AND t.idx = a.idx
-WHERE t.run_id = :run AND t.key = :key ORDER BY a.number
+WHERE t.run_id = :run AND t.key IN ({{keys}}) ORDER BY t.idx, a.number
 """
 TRIAL = f"SELECT {TRIAL_COLUMNS} FROM trials t WHERE t.run_id = :run AND t.key = :key"
 TRIALS_PAGE = (

@@ -128,11 +128,10 @@ class Reader:
             if bodies:
                 limit = _next_limit([len(row[13] or b"") for row in page])
 
-    def attempts_of(self, run_id: str, key: str) -> list[AttemptRow]:
-        """Every attempt at one trial, first to last."""
-        return [
-            _attempt_row(row) for row in self._db.read(queries.ATTEMPTS_OF_TRIAL, {"run": run_id, "key": key})
-        ]
+    def attempts_of(self, run_id: str, *keys: str) -> list[AttemptRow]:
+        """Every attempt at one trial or several, in plan order, first to last."""
+        sql, params = queries.listed(queries.ATTEMPTS_OF_TRIALS, keys=keys)
+        return [_attempt_row(row) for row in self._db.read(sql, {**params, "run": run_id})]
 
     def counts(self, run_id: str) -> dict[str, int]:
         """How many trials ended with each outcome."""

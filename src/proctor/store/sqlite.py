@@ -282,7 +282,9 @@ class _SqliteTransaction:
     def many(self, sql: str, params: Iterable[Params], /) -> None:
         self._connection.executemany(self._wording.sql(sql), self._wording.each(params))
 
-    events = many
+    def events(self, sql: str, params: Sequence[Params], /, *, now: bool = False) -> None:
+        del now  # it always is
+        self.many(sql, params)
 
 
 _LEFT_TO_PARENT: list[sqlite3.Connection] = []

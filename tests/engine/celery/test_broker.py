@@ -1,4 +1,4 @@
-"""What is in the broker: hints and nothing else, as many as there is work, again after they were lost."""
+"""What is in the broker: hints and nothing else, as many as places are free, again after they were lost."""
 
 from __future__ import annotations
 
@@ -19,6 +19,7 @@ from proctor.errors import UsageError
 from proctor.model.run import RunInfo
 from proctor.model.trial import RunStatus
 from proctor.runs.dispatch import Dispatcher
+from proctor.store.fleet import WorkerInfo
 from proctor.store.open import open_store
 
 pytestmark = pytest.mark.anyio
@@ -57,16 +58,19 @@ def test_a_message_has_the_id_of_a_trial_and_nothing_else(emptied):
 @pytest.mark.needs("redis")
 def test_a_wiped_broker_is_filled_again_from_the_store(emptied, tmp_path, make_run):
     with open_store(str(tmp_path / "store.db")) as store:
-        make_run(store, 5)
+        make_run(store, 9)
         told = Dispatcher(store, "r", emptied)
         assert told.top_up()
-        assert asked(emptied, "LLEN", "proctor") == "5"
+        assert asked(emptied, "LLEN", "proctor") == "0", "nobody is there to be woken"
+        store.fleet.seen(WorkerInfo(name="w", host="h", version="1", parallel=5))
+        told.top_up()
+        assert asked(emptied, "LLEN", "proctor") == "5", "as many as places"
         assert not told.top_up(), "nothing moved, and nothing is sent twice"
         assert asked(emptied, "LLEN", "proctor") == "5"
         asked(emptied, "FLUSHALL")
         store.take("r", worker="w", lease_s=30)
         assert told.top_up()
-        assert asked(emptied, "LLEN", "proctor") == "4", "one is under way"
+        assert asked(emptied, "LLEN", "proctor") == "4", "one place is taken"
 
 
 @pytest.fixture

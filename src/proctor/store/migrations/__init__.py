@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
 from alembic import command
 from alembic.config import Config
 from sqlalchemy import URL, Connection, create_engine
-from sqlalchemy.exc import SQLAlchemyError
+from sqlalchemy.exc import DBAPIError, SQLAlchemyError
+from sqlalchemy.pool import NullPool
 
 from proctor.errors import StoreError
 
@@ -15,6 +19,17 @@ from proctor.errors import StoreError
 def upgrade(connection: Connection, revision: str = "head") -> None:
     """Apply every migration that the database behind a connection lacks; one transaction for all."""
     command.upgrade(config(connection), revision)
+
+
+@contextmanager
+def transaction_on(connect: Callable[[], Any]) -> Iterator[Connection]:
+    """A transaction on a connection of PostgreSQL's driver; errors are the driver's too."""
+    engine = create_engine("postgresql+psycopg://", creator=connect, poolclass=NullPool)
+    try:
+        with engine.begin() as connection:
+            yield connection
+    except DBAPIError as error:
+        raise (error.orig or error) from error
 
 
 def upgrade_sqlite(path: str, revision: str = "head") -> None:
