@@ -68,7 +68,8 @@ def test_a_page_is_accessible_in_both_schemes_and_fits_every_width(page: Page, a
 def test_a_matrix_is_not_wider_than_its_place_before_its_cells_are_measured_again(page: Page):
     page.goto(f"/runs/{COMPARISON}/matrix")
     page.locator(".mx tbody tr").first.wait_for()
-    shrunk = "box => { box.style.width = '400px'; return [box.querySelector('.mx').offsetWidth, box.scrollWidth]; }"
+    sizes = "return [box.querySelector('.mx').offsetWidth, box.scrollWidth]"
+    shrunk = f"box => {{ box.style.width = '400px'; {sizes}; }}"
     table, box = page.locator(".mxw").first.evaluate(shrunk)
     assert table > box == 400, "the table is too wide until the next frame, and the page is not"
 
