@@ -144,10 +144,12 @@ class Cluster:
     def slot(self, worker: _Worker) -> Activity:
         """Trials one after the other, as long as there are any."""
         costs = self.costs
+        if self.taken < self.trials:  # one message wakes the place
+            yield Need(self.broker, costs.broker_ms / 1e3)
+            yield Need(worker.python, costs.deliver_ms / 1e3)
         while self.taken < self.trials:
             self.taken += 1
-            yield Need(self.broker, costs.broker_ms / 1e3)
-            yield Need(worker.python, (costs.deliver_ms + costs.exchange_worker_ms) / 1e3)
+            yield Need(worker.python, costs.exchange_worker_ms / 1e3)
             yield from self._asked(worker, costs.exchange_store_ms / 1e3)
             worker.held += 1
             yield from self._trial(worker)
@@ -191,9 +193,9 @@ class Cluster:
             yield from self._asked(worker, store_ms / 1e3)
 
     def coordinate(self) -> Activity:
-        """Publish every trial, and write to the folder what has ended."""
+        """Publish a message for every place, and write to the folder what has ended."""
         costs, python, blobs = self.costs, self.coordinator, self.work.blobs
-        for size in _pieces(self.trials, PAGE):
+        for size in _pieces(min(self.trials, self.shape.workers * self.shape.slots), PAGE):
             yield Need(python, size * costs.publish_ms / 1e3, parts=size)
         while self.written < self.trials:
             yield Need(None, TICK_S)

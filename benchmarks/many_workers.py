@@ -3,7 +3,8 @@
 `oracle`: the same trials by `proctor run` alone and by 1, 2 and 4 workers, in turns: trials a second, and CPU
 per trial of all processes. `agents`: so many agents at once over the workers, ten turns of 2 s each, against
 the time their model takes; memory of all Proctor processes. PostgreSQL, Redis and the model's service are
-processes of the benchmark on loopback; blobs are in a shared folder, or with `--s3` in moto's server.
+processes of the benchmark on loopback; blobs are in a shared folder, or with `--s3` in moto's server. Python
+keeps what it compiled, as it does for an installed package; the workers' start is over before a run begins.
 """
 
 from __future__ import annotations
@@ -38,6 +39,8 @@ from proctor.store.open import open_store
 DURABLE = ("listen_addresses=", "max_connections=200")
 PROCTOR = [sys.executable, "-m", "proctor.cli.main"]
 START_S = 120.0
+QUIET_S = 0.02
+"""CPU in a second, of a worker that has nothing to do."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -130,6 +133,15 @@ def so_far(process: subprocess.Popen[bytes]) -> float:
     return float(used.user + used.system + used.children_user + used.children_system)
 
 
+def settled(process: subprocess.Popen[bytes]) -> float:
+    """As `so_far`, when it has come to rest: a worker registers before it listens to the broker."""
+    before, now = -1.0, so_far(process)
+    while now - before > QUIET_S:
+        time.sleep(1.0)
+        before, now = now, so_far(process)
+    return now
+
+
 def execute(place: Place, spec: Path, workers: int, slots: int, *, local: bool) -> Found:
     """One run: by `proctor run` alone, or by so many workers."""
     helping = [
@@ -137,7 +149,7 @@ def execute(place: Place, spec: Path, workers: int, slots: int, *, local: bool) 
         for number in range(0 if local else workers)
     ]
     ready(place, len(helping))
-    started_s = sum(so_far(worker) for worker in helping)
+    started_s = sum(settled(worker) for worker in helping)
     began = time.perf_counter()
     engine = "local" if local else "celery"
     leading = place.start("local" if local else "leading", "run", str(spec), "--engine", engine)
@@ -174,6 +186,7 @@ def cluster(folder: Path, *, s3: bool, **more: str) -> Iterator[Place]:
         store = stack.enter_context(postgres(DURABLE))
         redis = stack.enter_context(closing(Redis(folder / "redis")))
         environ = {name: value for name, value in os.environ.items() if not name.startswith("PROCTOR_")}
+        environ.pop("PYTHONDONTWRITEBYTECODE", None)
         environ |= {"PROCTOR_STORE": store.address(), "PROCTOR_BROKER": redis.url, **more}
         environ["PROCTOR_BLOBS"] = str(folder / "blobs")
         if s3:
