@@ -238,8 +238,10 @@ def agents(options: argparse.Namespace) -> None:
     """As many agents at once as there are trials."""
     ideal_s = options.turns * options.latency_s
     with MachinePace() as pace, WaitingModel(options.latency_s, options.turns) as model, scratch() as home:
+        started_s = model.cpu_s
         more = {"PROCTOR_MODEL_BASE_URL": model.url, "PROCTOR_MODEL_API_KEY": "x"}
-        more["PYTHONPATH"] = str(Path(__file__).parent)
+        paths = (os.environ.get("PYTHONPATH", ""), str(Path(__file__).parent))
+        more["PYTHONPATH"] = os.pathsep.join(filter(None, paths))
         with cluster(home, s3=options.s3, **more) as place:
             head()
             for workers in options.workers:
@@ -249,7 +251,7 @@ def agents(options: argparse.Namespace) -> None:
                 show(f"{workers} workers of {slots}", options.trials, found)
                 ratio = found.seconds / ideal_s
                 print(f"ideal {ideal_s:g} s, ratio {ratio:.2f} (target 1.7); 1,500 MB at most")
-        service_ms = model.cpu_s / options.trials / len(options.workers) * 1e3
+        service_ms = (model.cpu_s - started_s) / options.trials / len(options.workers) * 1e3
         print(f"{model.requests} requests; the model's service: {service_ms:.1f} ms CPU per trial")
     print(pace.text)
 

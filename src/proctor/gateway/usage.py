@@ -126,9 +126,10 @@ class StreamMeter:
 
     def feed(self, chunk: bytes) -> bytes:
         """What of the stream may be passed on now: all of it, unless an event that was not asked for goes."""
-        if not self._held and chunk.find(b"\n\n") == len(chunk) - 2:
-            # One whole event, as most chunks are.
-            return b"" if self._is_extra(chunk) and self._drops else chunk
+        if not self._held and chunk.endswith(b"\n\n") and not any(each in chunk for each in self._needles):
+            # Whole events that say nothing, as most chunks are.
+            self.began = self.began or b"data:" in chunk
+            return chunk
         held = self._held + chunk if self._held else chunk
         kept: list[bytes] = []
         at = 0
