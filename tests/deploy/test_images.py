@@ -12,6 +12,16 @@ import pytest
 from tests.deploy.terraform import ROOT
 
 SOAK = bool(os.environ.get("PROCTOR_SOAK"))
+STORED_FOLDER = """
+from pathlib import Path
+from proctor.store.blobs import FolderBlobs
+from proctor.store.trees import get_tree, put_tree
+here = Path("/tmp/kept")
+blobs = FolderBlobs(here)
+kept = put_tree(blobs, {"file": b"text"}, "n", here)
+assert (get_tree(blobs, kept.digest, here / "cache") / "file").read_text() == "text"
+"""
+"""With the Python of the image, which is older than the one of these tests."""
 LIMITS = ("--ulimit", "nofile=1024:1024", "--ulimit", "nproc=4096:4096")
 pytestmark = [
     pytest.mark.fault,
@@ -90,12 +100,15 @@ def test_an_image_is_not_root_and_has_all_extras(images, target):
     assert run(images[target], "-u", options=("--entrypoint", "id")) == "10001"
     program = "import celery, obstore, psycopg, redis, opentelemetry; import proctor.server.app"
     run(images[target], "-c", program, options=("--entrypoint", "python3"))
+    run(images[target], "-c", STORED_FOLDER, options=("--entrypoint", "python3"))
     described = podman("image", "inspect", images[target])
     assert '"Healthcheck"' in described
 
 
 def test_a_worker_makes_sandboxes_with_the_rights_that_the_page_lists(images):
-    rights = ("--security-opt", "seccomp=unconfined", "--security-opt", "unmask=ALL")
-    said = run(images["worker"], "doctor", "--json", options=rights)
+    rights = ("--security-opt", "seccomp=unconfined", "--security-opt", "unmask=ALL", "--cap-drop", "ALL")
+    mapping = ("--cap-add", "SETUID", "--cap-add", "SETGID", "--read-only", "--tmpfs", "/tmp")
+    said = run(images["worker"], "doctor", "--json", options=(*rights, *mapping))
     assert "started, used and stopped" in said
+    assert "started, used and stopped" not in run(images["worker"], "doctor", "--json", options=rights)
     assert "started, used and stopped" not in run(images["worker"], "doctor", "--json")
