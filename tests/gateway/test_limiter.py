@@ -12,20 +12,20 @@ pytestmark = pytest.mark.anyio
 
 
 def test_the_limit_doubles_per_round_until_the_first_refusal_and_then_creeps():
-    limiter = Limiter(100)
-    for expected in (16, 32, 64, 100):
+    limiter = Limiter(400)
+    for expected in (64, 128, 256, 400):
         for _ in range(int(limiter.limit)):
             limiter.answered()
         assert limiter.limit == expected
     limiter.refused(0, None)
-    assert limiter.limit == 50
-    for _ in range(50):
+    assert limiter.limit == 200
+    for _ in range(200):
         limiter.answered()
-    assert 50.9 < limiter.limit < 51.1
+    assert 200.9 < limiter.limit < 201.1
 
 
 def test_refusals_of_one_round_halve_the_limit_once():
-    limiter = Limiter(64)
+    limiter = Limiter(8)
     for _ in range(8):
         limiter.refused(0, None)
     assert limiter.limit == 4

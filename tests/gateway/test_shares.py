@@ -81,7 +81,7 @@ async def test_a_limit_of_one_goes_round(store_url):
 async def test_what_one_learns_from_a_refusal_the_others_honour(store_url):
     async with gateways(store_url, 2) as (_, made):
         watched, hold = Watched(), asyncio.Event()
-        one, other = (each.limiter("fake", "m", 64) for each in made)
+        one, other = (each.limiter("fake", "m", 8) for each in made)
 
         async def held(limiter: Limiter, run: str) -> None:
             async with limiter.turn(run) as epoch:

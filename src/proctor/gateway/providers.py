@@ -17,6 +17,8 @@ _FIELDS = (
     "base_url", "key_env", "apis", "auth", "headers", "concurrency", "translate", "translate_key_env",
 )  # fmt: skip
 LITELLM = "litellm"
+MOST_CALLS = 1024
+"""Of one model at a time, where nothing else is said: the limit is found by trying, this only bounds it."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -32,7 +34,7 @@ class Provider:
     apis: frozenset[Api] = frozenset({Api.CHAT})
     auth: Auth = "bearer"
     headers: Mapping[str, str] = field(default_factory=dict)
-    concurrency: int = 256
+    concurrency: int = MOST_CALLS
     """The most calls of one model at a time."""
     translate: str = ""
     """What stands between an agent and an API that it does not speak: `litellm`, or the address of one."""
@@ -195,7 +197,7 @@ def _provider(name: str, table: Mapping[str, Any], environ: Mapping[str, str]) -
         raise UsageError(f"{where}: {error}; apis are {', '.join(Api)}") from None
     if table.get("auth", "bearer") not in get_args(Auth):
         raise UsageError(f"{where}: auth is one of {', '.join(get_args(Auth))}")
-    headers, concurrency = table.get("headers") or {}, table.get("concurrency", 256)
+    headers, concurrency = table.get("headers") or {}, table.get("concurrency", MOST_CALLS)
     if not isinstance(headers, Mapping) or not all(isinstance(each, str) for each in headers.values()):
         raise UsageError(f"{where}: headers is a table of texts")
     if not isinstance(concurrency, int) or concurrency < 1:

@@ -14,7 +14,7 @@ from typing import NamedTuple
 from proctor.store import portions
 from proctor.store.database import Database, Transaction
 
-FIRST_LIMIT = 8.0
+FIRST_LIMIT = 32.0
 MOST_PAUSE_S = 120.0
 _FIRST = """
 INSERT INTO limits (provider, model, size, slow_start, epoch, closed_until)
