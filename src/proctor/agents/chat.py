@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import json
 import re
 from collections.abc import Mapping, Sequence
@@ -74,6 +73,8 @@ class Chat:
         return _reply(body)
 
     async def _post(self, payload: Any) -> tuple[int, bytes]:
+        import asyncio
+
         try:
             async with asyncio.timeout(self._timeout_s):
                 return await self._ask(_PATH, json.dumps(payload).encode())
