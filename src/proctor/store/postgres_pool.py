@@ -46,8 +46,9 @@ class Pool:
 
     def close(self) -> None:
         """Close those that nobody uses."""
-        while self._free:
-            self._free.pop().close()
+        with suppress(IndexError):
+            while True:
+                self._free.pop().close()
 
     def forget(self) -> None:
         """Let go of all without a word to the server: they are another process's."""
@@ -55,11 +56,12 @@ class Pool:
         self._places = threading.BoundedSemaphore(self._most)
 
     def _taken(self) -> Connection[Any]:
-        while self._free:
-            found = self._free.pop()
-            if _is_quiet(found):
-                return found
-            found.close()
+        with suppress(IndexError):  # to look first would not help: another thread may take the last one
+            while True:
+                found = self._free.pop()
+                if _is_quiet(found):
+                    return found
+                found.close()
         return self._connect()
 
     def _give_back(self, connection: Connection[Any]) -> None:

@@ -142,9 +142,8 @@ class Redactor:
             if data not in known:
                 known[data] = self.text(data)
             return known[data]
-        if data is None or isinstance(
-            data, int | float
-        ):  # most of what is left, and a Mapping is dear to ask for
+        # Most of what is left; whether something is a Mapping is dear to ask.
+        if data is None or isinstance(data, int | float):
             return data
         if isinstance(data, Mapping):
             return {self._value(key, known): self._value(each, known) for key, each in data.items()}
