@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import datetime as dt
+import socket
 import subprocess
 import sys
 from pathlib import Path
@@ -48,6 +49,13 @@ def test_a_port_that_somebody_has_is_refused():
     bound.listen()
     with bound, pytest.raises(UsageError, match="choose another --port"):
         Address(port=bound.getsockname()[1]).listen()
+
+
+def test_connections_send_the_body_of_an_answer_without_waiting():
+    with Address(port=0).listen() as bound:
+        bound.listen()
+        with socket.create_connection(bound.getsockname()), bound.accept()[0] as connection:
+            assert connection.getsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY)
 
 
 def test_loopback_is_known_by_its_names():
