@@ -89,6 +89,7 @@ def test_no_request_that_the_description_allows_makes_the_server_fail(server):
             ask(case.operation, case)
 
         one()
+        print(f"{count} requests: {operation.method.upper()} {operation.path}")
     assert count >= REQUESTS // 2
     assert failures(server) == []
     assert server.client.get("/livez").status_code == 200
