@@ -47,17 +47,27 @@ def decoded(png: bytes) -> Pixels:
 
 
 def unfiltered(kind: int, line: bytes, above: bytes) -> bytes:
+    if kind == 0:
+        return line
+    if kind == 2:
+        return bytes([(value + over) & 255 for value, over in zip(line, above, strict=True)])
     row = bytearray(line)
     for at, value in enumerate(line):
-        left, corner = (row[at - 4], above[at - 4]) if at >= 4 else (0, 0)
-        guess = left + above[at] - corner
-        nearest = min((left, above[at], corner), key=lambda each: abs(guess - each))
-        row[at] = value + (0, left, above[at], (left + above[at]) // 2, nearest)[kind] & 255
+        left, over, corner = (row[at - 4], above[at], above[at - 4]) if at >= 4 else (0, above[at], 0)
+        if kind == 1:
+            guess = left
+        elif kind == 3:
+            guess = (left + over) // 2
+        else:
+            to_left, to_over, to_corner = abs(over - corner), abs(left - corner), abs(left + over - 2 * corner)
+            guess = left if to_left <= min(to_over, to_corner) else over if to_over <= to_corner else corner
+        row[at] = (value + guess) & 255
     return bytes(row)
 
 
 def colours_of(png: bytes) -> set[str]:
-    return {f"#{pixel[:3].hex()}" for row in decoded(png) for pixel in row if pixel[3] == 255}
+    pixels = {pixel for row in decoded(png) for pixel in row}
+    return {f"#{pixel[:3].hex()}" for pixel in pixels if pixel[3] == 255}
 
 
 def drawing(draw: Callable[[Canvas], None], width: float = 60, height: float = 20) -> Pixels:
