@@ -43,6 +43,7 @@ def failures(server: Serving) -> list[str]:
     return [line for line in log.splitlines() if "Traceback" in line or "Error:" in line]
 
 
+@pytest.mark.filterwarnings("ignore:.*gc_callback:pytest.PytestUnraisableExceptionWarning")
 def test_no_request_that_the_description_allows_makes_the_server_fail(server):
     """Generated requests, good and bad: no answer is a failure of the server or shows its inside."""
     import schemathesis
@@ -54,7 +55,7 @@ def test_no_request_that_the_description_allows_makes_the_server_fail(server):
     operations = [found.ok() for found in schema.get_all_operations()]
     asked = [each for each in operations if not any(part in each.path for part in STREAMS)]
     asked = [each for each in asked if (each.method.upper(), each.path) != ("DELETE", "/api/session")]
-    each_s = max(1, REQUESTS // len(asked))
+    each = REQUESTS * 11 // 10 // len(asked)  # some have fewer ways to be asked
     known = {"run": run, "index": 0, "task": made["id"], "upload": made["id"], "attempt": 1}
     count = 0
 
@@ -75,7 +76,7 @@ def test_no_request_that_the_description_allows_makes_the_server_fail(server):
 
     for operation in asked:
         rules = settings(
-            max_examples=each_s,
+            max_examples=each,
             deadline=None,
             database=None,
             derandomize=not SOAK,
@@ -89,8 +90,8 @@ def test_no_request_that_the_description_allows_makes_the_server_fail(server):
             ask(case.operation, case)
 
         one()
-        print(f"{count} requests: {operation.method.upper()} {operation.path}")
-    assert count >= REQUESTS // 2
+        print(f"{count} requests: {operation.method.upper()} {operation.path}")  # noqa: T201 - a soak is long
+    assert count >= REQUESTS
     assert failures(server) == []
     assert server.client.get("/livez").status_code == 200
 

@@ -120,6 +120,7 @@ def create_app(settings: Settings, mode: Mode = Mode.LOCAL, options: Options | N
         lifespan=life,
         docs_url=None,
         redoc_url=None,
+        generate_unique_id_function=lambda route: route.name,
     )
     app.add_middleware(
         Guard,

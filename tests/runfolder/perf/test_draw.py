@@ -59,7 +59,8 @@ def unfiltered(kind: int, line: bytes, above: bytes) -> bytes:
         elif kind == 3:
             guess = (left + over) // 2
         else:
-            to_left, to_over, to_corner = abs(over - corner), abs(left - corner), abs(left + over - 2 * corner)
+            to_left, to_over = abs(over - corner), abs(left - corner)
+            to_corner = abs(left + over - 2 * corner)
             guess = left if to_left <= min(to_over, to_corner) else over if to_over <= to_corner else corner
         row[at] = (value + guess) & 255
     return bytes(row)

@@ -4,36 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
-RUN: dict[str, Any] = {
-    "id": "20261117T110227-1abae2",
-    "name": "hello",
-    "kind": "task",
-    "execution": "task",
-    "status": "running",
-    "created_at": 1794913347.74,
-    "started_at": 1794913348.6,
-    "finished_at": None,
-    "total": 6,
-    "done": 2,
-    "counts": {},
-    "tags": ["nightly"],
-    "notes": "",
-    "owner": "ada",
-    "project": "default",
-}
-DETAIL: dict[str, Any] = {
-    **RUN,
-    "spec": {},
-    "resolved": {},
-    "environment": {},
-    "vcs": {},
-    "versions": {},
-    "warnings": [],
-    "wanted": True,
-    "queued_at": 1794913347.7,
-    "priority": 0,
-    "failure": "",
-}
+from proctor.server.reference.example import Named, page
+from proctor.server.reference.results import RESULT_SHAPES, RESULTS
+
 TASK: dict[str, Any] = {
     "id": "up_3f2a9c41d07be688",
     "name": "hello",
@@ -169,29 +142,131 @@ UPLOADED = {
 HEALTH = {"status": "ok", "store": "ok", "engine": "ok", "server": "ok"}
 
 
-def _page(item: dict[str, Any], **more: Any) -> dict[str, Any]:
-    return {"items": [item], "next": None, **more}
-
+WAITING: dict[str, Any] = {
+    "run": "20261117T110227-1abae2",
+    "name": "hello",
+    "kind": "task",
+    "status": "running",
+    "project": "default",
+    "owner": "ada",
+    "priority": 0,
+    "queued_at": 1794913347.7,
+    "pending": 3,
+    "running": 4,
+    "memory_mb": 512,
+    "place": 1,
+    "wanted": True,
+    "waits_s": 12.5,
+    "reason": "Trials that run: 4; the next begins when one of them ends.",
+}
+DEMAND: dict[str, Any] = {
+    "trials": 7,
+    "waiting": 3,
+    "delayed": 0,
+    "running": 4,
+    "oldest_s": 12.5,
+    "slots": 1,
+    "wanted_workers": 7,
+    "classes": [
+        {
+            "kind": "task",
+            "backend": "auto",
+            "labels": "",
+            "waiting": 3,
+            "delayed": 0,
+            "running": 4,
+            "oldest_s": 12.5,
+            "memory_mb": 512,
+        }
+    ],
+}
+WORKER: dict[str, Any] = {
+    "name": "host-4711",
+    "running": 1,
+    "trials": [
+        {
+            "run": "20261117T110227-1abae2",
+            "index": 0,
+            "task": "hello",
+            "state": "running",
+            "started_at": 1794913348.6,
+            "for_s": 4.2,
+            "lease_s": 27.0,
+        }
+    ],
+    "registered": True,
+    "host?": "host",
+    "version?": "0.1.0",
+    "parallel?": 4,
+    "cpus?": 8.0,
+    "memory_mb?": 16_000,
+    "backends?": ["bubblewrap"],
+    "labels?": [""],
+    "draining?": False,
+    "since?": 1794913000.0,
+    "only_run?": None,
+    "silent_s?": 1.5,
+}
+SUM: dict[str, Any] = {
+    "calls": 90,
+    "prompt_tokens": 48_000,
+    "completion_tokens": 3_200,
+    "cached_tokens": 0,
+    "unknown_cost": 0,
+    "cost_usd": 0.42,
+}
+EXPERIMENT: dict[str, Any] = {
+    "slug": "sort_list",
+    "summary": "Sort a list.",
+    "tags": ["cpu"],
+    "open_params": False,
+    "params": Named(
+        size={
+            "type": "int",
+            "required": False,
+            "default": None,
+            "choices": [],
+            "minimum": None,
+            "maximum": None,
+            "description": "how many numbers",
+        }
+    ),
+}
 
 EXAMPLES: dict[str, Any] = {
-    "GET /api/runs": _page(RUN),
-    "POST /api/runs": DETAIL,
+    **RESULTS,
+    "GET /api/queue": page(WAITING, total=3, demand=DEMAND),
+    "GET /api/workers": page(WORKER, total=1),
+    "GET /api/costs": page(
+        {"name": "2026-11-17", **SUM, "at?": 1794873600, "run?": ""},
+        **{"from": 1792321347.0, "to": 1794913347.0, "by": "day", "sum": SUM},
+    ),
+    "GET /api/experiments": page(EXPERIMENT),
+    "GET /api/stored-tasks": page(
+        {
+            "name": "examples/hello",
+            "digest": "e18b663fe978cbb520514237fc2cd325d6a9024054dc1c3b99ce04db6d2bf671",
+            "last_run_at": 1794913347.74,
+            "trials": 9,
+            "scored": 9,
+            "passed": 6,
+            "last_run": "20261117T110227-1abae2",
+        }
+    ),
+    "GET /api/runs/{run}/secrets": {"secrets": Named(OPENAI_API_KEY="sk-…")},
+    "GET /api/schedules/{schedule}": {**SCHEDULE, "submission": {}},
     "POST /api/plan": PLAN,
-    "PATCH /api/runs/{run}": DETAIL,
-    "POST /api/runs/{run}/cancel": DETAIL,
-    "POST /api/runs/{run}/pause": DETAIL,
-    "POST /api/runs/{run}/resume": DETAIL,
     "GET /api/session": SESSION,
     "POST /api/session": SESSION,
     "GET /api/oidc": {"login": "/api/oidc/login"},
-    "GET /api/tokens": _page(TOKEN),
+    "GET /api/tokens": page(TOKEN),
     "POST /api/tokens": {"token": "pt_…", **TOKEN},
-    "GET /api/users": _page({"id": "ada", "created_at": 1794913347.0, "disabled": False}),
+    "GET /api/users": page({"id": "ada", "created_at": 1794913347.0, "disabled": False}),
     "PATCH /api/users/{user}": {"id": "ada", "disabled": True},
-    "GET /api/projects": _page({**PROJECT, "open_runs": 1, "spent_today_usd": 3.2}),
+    "GET /api/projects": page({**PROJECT, "open_runs": 1, "spent_today_usd": 3.2}),
     "PUT /api/projects/{project}": PROJECT,
-    "GET /api/projects/{project}/members": _page({"user": "ada"}),
-    "GET /api/secrets": _page(
+    "GET /api/projects/{project}/members": page({"user": "ada"}),
+    "GET /api/secrets": page(
         {
             "project": "default",
             "name": "OPENAI_API_KEY",
@@ -201,7 +276,7 @@ EXAMPLES: dict[str, Any] = {
         }
     ),
     "GET /api/settings": {"mode": "local", "settings": {"home": ".proctor", "serve_parallel": 0}},
-    "GET /api/audit": _page(
+    "GET /api/audit": page(
         {
             "id": 41,
             "at": 1794913347.0,
@@ -213,18 +288,18 @@ EXAMPLES: dict[str, Any] = {
             "detail": {},
         }
     ),
-    "GET /api/schedules": _page(SCHEDULE),
+    "GET /api/schedules": page(SCHEDULE),
     "POST /api/schedules": SCHEDULE,
     "PATCH /api/schedules/{schedule}": SCHEDULE,
     "POST /api/schedules/{schedule}/start": SCHEDULE,
-    "GET /api/webhooks": _page(WEBHOOK),
+    "GET /api/webhooks": page(WEBHOOK),
     "POST /api/webhooks": {**WEBHOOK, "secret": "ws_…"},
     "PATCH /api/webhooks/{webhook}": WEBHOOK,
     "POST /api/webhooks/{webhook}/test": {"delivered": True, "status": 200, "said": "HTTP 200"},
     "PUT /api/trials/{run}/{index}/labels": {"labels": ["looked at"]},
     "POST /api/trials/{run}/{index}/comments": COMMENT,
     "POST /api/tasks": UPLOADED,
-    "GET /api/uploads": _page(UPLOAD, total=1),
+    "GET /api/uploads": page(UPLOAD, total=1),
     "GET /api/uploads/{upload}": UPLOAD,
     "GET /api/tasks": [TASK],
     "GET /api/tasks/{task}": {**TASK, "runs": [TASK_RUN]},
@@ -253,3 +328,23 @@ EXAMPLES: dict[str, Any] = {
     "GET /health": {**HEALTH, "status": "healthy"},
 }
 """`METHOD path` → what it answers."""
+SHAPES: dict[str, Any] = {
+    **RESULT_SHAPES,
+    "Task": TASK,
+    "TaskRun": TASK_RUN,
+    "Upload": UPLOAD,
+    "Queued": QUEUED,
+    "Plan": PLAN,
+    "Session": SESSION,
+    "Token": TOKEN,
+    "Project": PROJECT,
+    "Schedule": SCHEDULE,
+    "Webhook": WEBHOOK,
+    "Comment": COMMENT,
+    "WaitingRun": WAITING,
+    "Demand": DEMAND,
+    "Worker": WORKER,
+    "Spending": SUM,
+    "Experiment": EXPERIMENT,
+}
+"""Those with a name of their own in the description; the others are written out where they are."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from typing import Any
 
 from fastapi import FastAPI
@@ -10,9 +10,11 @@ from fastapi.openapi.utils import get_openapi
 
 from proctor.server.auth.caller import SCOPES
 from proctor.server.problem import CODES, MEDIA_TYPE
-from proctor.server.reference.examples import EXAMPLES
+from proctor.server.reference.example import plain, schema_of, shapes
+from proctor.server.reference.examples import EXAMPLES, SHAPES
 
 _METHODS = ("get", "put", "post", "patch", "delete")
+_KNOWN = {id(example): name for name, example in SHAPES.items()}
 _PROBLEM = {"$ref": "#/components/schemas/Problem"}
 _USUAL = {400: "bad_request", 401: "not_signed_in", 403: "forbidden", 429: "rate_limited"}
 _DESCRIPTION = """\
@@ -40,6 +42,7 @@ def describe(app: FastAPI) -> dict[str, Any]:
     for name in ("HTTPValidationError", "ValidationError"):
         schemas.pop(name, None)
     schemas["Problem"] = _problem()
+    schemas |= shapes(SHAPES)
     components["securitySchemes"] = {
         "token": {"type": "http", "scheme": "bearer", "description": _scopes()},
         "session": {"type": "apiKey", "in": "cookie", "name": "proctor_session"},
@@ -60,7 +63,7 @@ def _complete(name: str, operation: dict[str, Any]) -> None:
     good = next(code for code in sorted(responses) if code[0] in "23")
     if good != "204" and name in EXAMPLES:
         example = EXAMPLES[name]
-        content = {"schema": schema_of(example), "example": example}
+        content = {"schema": schema_of(example, _KNOWN), "example": plain(example)}
         responses[good]["content"] = {"application/json": content}
     if scope:
         operation["security"] = [{"token": []}, {"session": []}]
@@ -115,19 +118,3 @@ def _scopes() -> str:
     return "`Authorization: Bearer pt_…`. Scopes: " + " ".join(
         f"`{scope}`: {meaning}" for scope, meaning in SCOPES.items()
     )
-
-
-def schema_of(example: Any) -> dict[str, Any]:
-    """The schema that an example has: names and types; what is null may be anything."""
-    if isinstance(example, Mapping):
-        return {
-            "type": "object",
-            "properties": {name: schema_of(value) for name, value in example.items()},
-            "required": sorted(example),
-        }
-    if isinstance(example, list):
-        return {"type": "array", "items": schema_of(example[0]) if example else {}}
-    if example is None:
-        return {}
-    kinds = {bool: "boolean", int: "number", float: "number", str: "string"}
-    return {"type": [kinds[type(example)], "null"]}

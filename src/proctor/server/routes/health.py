@@ -21,13 +21,13 @@ _REMEMBER_S = 5.0
 
 
 @router.get("/livez", summary="Whether the process lives")
-async def live(_: Open) -> Response:
+async def show_live(_: Open) -> Response:
     """Always 200."""
     return answer({"status": "ok"})
 
 
 @router.get("/readyz", summary="Whether the server can work")
-async def ready(_: Open, shared: Shared) -> Response:
+async def show_ready(_: Open, shared: Shared) -> Response:
     """503 when the store does not answer, the engine is not running, or the server is stopping."""
     parts = await _parts(shared)
     good = all(value == "ok" for value in parts.values())
@@ -36,7 +36,7 @@ async def ready(_: Open, shared: Shared) -> Response:
 
 @router.get("/health", summary="The same, as older monitors know it")
 @router.get("/api/health", include_in_schema=False)
-async def health(_: Open, shared: Shared) -> Response:
+async def show_health(_: Open, shared: Shared) -> Response:
     """`status` is `healthy` or `unhealthy`."""
     parts = await _parts(shared)
     good = all(value == "ok" for value in parts.values())

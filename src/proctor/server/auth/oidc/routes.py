@@ -52,14 +52,14 @@ class Leaving(msgspec.Struct, frozen=True):
 
 
 @router.get("", summary="Whether people may sign in through an issuer")
-async def about(_: Open, shared: Shared) -> Response:
+async def show_oidc(_: Open, shared: Shared) -> Response:
     """`login` is where to go; null where a token is needed."""
     works = shared.mode is Mode.TOKENS and configured(shared.settings)
     return answer({"login": f"{_PLACE}/login" if works else None})
 
 
 @router.get("/login", summary="Sign in through the issuer", response_class=RedirectResponse, status_code=303)
-async def login(
+async def begin_login(
     request: Request,
     _: Open,
     shared: Shared,
@@ -97,7 +97,7 @@ async def login(
 @router.get(
     "/callback", summary="Come back from the issuer", response_class=RedirectResponse, status_code=303
 )
-async def callback(
+async def end_login(
     request: Request,
     _: Open,
     shared: Shared,

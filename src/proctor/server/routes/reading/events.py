@@ -30,7 +30,7 @@ STREAM = {"Cache-Control": "no-store", "X-Accel-Buffering": "no"}
 
 
 @router.get("/events", summary="Everything that happens, as a stream", response_class=StreamingResponse)
-async def events(
+async def follow_events(
     caller: Reader,
     shared: Shared,
     after: Annotated[int | None, Query(ge=0, description="Go on after this event. [from now on]")] = None,

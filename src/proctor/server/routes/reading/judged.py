@@ -30,7 +30,7 @@ PERF = "perf.json"
 
 
 @router.get("/verdict", summary="What a run was made to decide")
-async def verdict(caller: Reader, shared: Shared, run: VisibleRun) -> Response:
+async def show_verdict(caller: Reader, shared: Shared, run: VisibleRun) -> Response:
     """The document of its gate, its race, its certificates or its measured harness; 404 without one.
 
     A gate is judged again with the rules of the spec, so that what would change its verdict can be told.
@@ -40,7 +40,7 @@ async def verdict(caller: Reader, shared: Shared, run: VisibleRun) -> Response:
 
 
 @router.get("/gate", summary="The verdict of a run's gates")
-async def gate_verdict(caller: Reader, shared: Shared, run: VisibleRun) -> Response:
+async def show_gate(caller: Reader, shared: Shared, run: VisibleRun) -> Response:
     """As it was judged when the run ended, with every rule; 404 for a run that no gate has judged."""
     return answer(await shared.store(_kept, run))
 

@@ -10,7 +10,7 @@ from typing import Annotated, Any
 
 import msgspec
 from fastapi import APIRouter, Header, Query
-from starlette.responses import Response, StreamingResponse
+from starlette.responses import PlainTextResponse, Response, StreamingResponse
 
 from proctor.render.trial_logs import Follower, logs_in
 from proctor.server.auth.caller import Reader, Shared, VisibleRun
@@ -37,7 +37,7 @@ async def list_logs(
     return answer(listed_logs(await shared.store(files_of, shared, run, index, attempt)))
 
 
-@router.get("/{name}", summary="Part of a log")
+@router.get("/{name}", summary="Part of a log", response_class=PlainTextResponse)
 async def read_log(
     caller: Reader,
     shared: Shared,

@@ -32,7 +32,7 @@ Text = Annotated[str | None, Query(max_length=200)]
 
 
 @router.get("/document", summary="The report of a run")
-async def document(caller: Reader, shared: Shared, run: VisibleRun) -> Response:
+async def show_document(caller: Reader, shared: Shared, run: VisibleRun) -> Response:
     """The document that reports are made of; charts have data and picture."""
     return await made_once(shared, ("document", run), [run], partial(_document, run=run))
 
@@ -53,7 +53,7 @@ async def list_errors(caller: Reader, shared: Shared, run: VisibleRun) -> Respon
 
 
 @router.get("/costs", summary="What a run's calls of models came to")
-async def costs(caller: Reader, shared: Shared, run: VisibleRun) -> Response:
+async def show_run_costs(caller: Reader, shared: Shared, run: VisibleRun) -> Response:
     """By model, agent and task; and how long agents waited for providers."""
     return await made_once(shared, ("costs", run), [run], partial(run_costs, run_id=run))
 

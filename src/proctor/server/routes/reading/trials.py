@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Annotated, Any
 
 from fastapi import APIRouter, Header, Query
-from starlette.responses import Response
+from starlette.responses import PlainTextResponse, Response
 
 from proctor.server.auth.caller import Reader, Shared, VisibleRun
 from proctor.server.route import Route, answer
@@ -80,7 +80,7 @@ async def list_files(
     return answer(await shared.store(_of_files, shared, run, index, attempt, of))
 
 
-@router.get("/file", summary="One file, as text")
+@router.get("/file", summary="One file, as text", response_class=PlainTextResponse)
 async def show_file(
     caller: Reader,
     shared: Shared,

@@ -32,7 +32,7 @@ MOST_LOOKED_AT = 2_000
 
 
 @router.get("/compare", summary="Judge one run against another")
-async def compare(
+async def compare_runs(
     caller: Reader,
     shared: Shared,
     a: Ref,
@@ -56,7 +56,7 @@ async def compare(
 
 
 @router.get("/history", summary="A series of runs over time")
-async def history(
+async def show_history(
     caller: Reader,
     shared: Shared,
     series: Annotated[str, Query(max_length=200, description="The name of the runs.")],
@@ -81,7 +81,7 @@ async def list_series(caller: Reader, shared: Shared) -> Response:
 
 
 @router.get("/certificates", summary="Certificates of tasks and of noise")
-async def certificates(
+async def list_certificates(
     caller: Reader,
     shared: Shared,
     page: Paged,
