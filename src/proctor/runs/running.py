@@ -16,6 +16,7 @@ from typing import Any
 
 from msgspec import structs
 
+from proctor.disk import spread
 from proctor.engine.base import Executor, Listener, Preflight, WarmsUp
 from proctor.engine.lease import worker_id
 from proctor.engine.stop import Stop
@@ -25,7 +26,7 @@ from proctor.model.run import Execution, RunInfo
 from proctor.model.spec import Spec
 from proctor.model.trial import RunStatus
 from proctor.runfolder.files import make_folder
-from proctor.runfolder.write import RunFolder, claim_folder
+from proctor.runfolder.write import RunFolder, claim_folder, folder_for
 from proctor.runs.coordinator import Coordinator
 from proctor.runs.executors import OnLog, OpenExecutor, WorkerContext, kind_of
 from proctor.runs.holding import Hold, check_free
@@ -89,7 +90,8 @@ def create(
 ) -> ReadyRun:
     """Plan a run, or take a plan made elsewhere, write it to the store and begin its folder.
 
-    `owner`: to whom it belongs on a server. `store`: that of the settings, where it is open already.
+    `owner`: to whom it belongs on a server, where it waits in the queue; whoever coordinates it begins its
+    folder then. `store`: that of the settings, where it is open already.
     """
     from proctor.trial.environment import capture_environment, capture_vcs
 
@@ -125,18 +127,20 @@ def create(
         plan_digest=plan.digest,
         execution=execution or Execution(spec.kind),
     )
-    info = structs.replace(
-        info, folder=str(claim_folder(_base(spec, settings), info.name, info.id).resolve())
-    )
+    choose_folder = folder_for if owner else claim_folder
+    folder = choose_folder(_base(spec, settings), info.name, info.id).resolve()
+    info = structs.replace(info, folder=str(folder))
     try:
-        RunFolder(Path(info.folder)).begin(info, plan)
+        if not owner:
+            RunFolder(folder).begin(info, plan)
         with nullcontext(store) if store else open_store(settings.store_url) as opened:
             # A measured harness works alone, where its tasks are.
             packer = None if execution is Execution.PERF else Packer(opened.inputs, blobs, settings)
             stored = packer.pack(spec, plan) if packer else []
             opened.create_run(info, plan, stored, owner)
     except BaseException:
-        _remove_folder(Path(info.folder))
+        if not owner:
+            _remove_folder(folder)
         raise
     inputs = RunInputs(blobs, settings.cache_dir, {each.name: each for each in stored})
     return ReadyRun(info, spec, plan, settings, inputs, environ)
@@ -217,7 +221,10 @@ def with_budgets(run: ReadyRun, budgets: Mapping[str, Any]) -> ReadyRun:
 def _with_folder(store: Store, run: ReadyRun) -> RunInfo:
     """The run with a folder that can be written here: its own, or a new one where that cannot be made."""
     try:
-        make_folder(run.folder)
+        if not run.folder.is_dir():
+            make_folder(run.folder.parent)
+            spread(run.folder.parent)
+            make_folder(run.folder)
     except StoreError:
         base = _base(replace(run.spec, output_dir=None), run.settings)
         folder = claim_folder(base, run.info.name, run.info.id).resolve()
