@@ -11,6 +11,7 @@ import time
 from collections.abc import Callable, Coroutine, Mapping
 from contextlib import nullcontext, suppress
 from dataclasses import dataclass, field, replace
+from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
@@ -33,7 +34,7 @@ from proctor.runs.holding import Hold, check_free
 from proctor.runs.inputs import RunInputs, has_changed
 from proctor.runs.models import with_tape
 from proctor.runs.pack import Packer
-from proctor.runs.planning import pin_datasets, plan_spec
+from proctor.runs.planning import Find, pin_datasets, plan_spec
 from proctor.runs.ready import check_gates, check_ready, engine_of
 from proctor.runs.room import room_for
 from proctor.runs.sources import OneRun
@@ -87,13 +88,14 @@ def create(
     owner: Owner | None = None,
     environ: Mapping[str, str] = os.environ,
     store: Store | None = None,
+    find: Find | None = None,
 ) -> ReadyRun:
     """Plan a run, or take a plan made elsewhere, write it to the store and begin its folder.
 
     `owner`: to whom it belongs on a server, where it waits in the queue; whoever coordinates it begins its
-    folder then. `store`: that of the settings, where it is open already.
+    folder then. `store`: that of the settings, where it is open already. `find`: as for `plan_spec`.
     """
-    from proctor.trial.environment import capture_environment, capture_vcs
+    from proctor.trial.environment import capture_vcs
 
     refuse_unhonoured(spec)
     engine = engine_of(spec.engine, settings, place=spec.place("engine"))
@@ -102,7 +104,7 @@ def create(
     spec = with_tape(spec, settings, blobs)
     if spec.tasks and not plan:
         spec = pin_datasets(spec, settings)
-    plan = plan or plan_spec(spec, settings, environ)
+    plan = plan or plan_spec(spec, settings, environ, find=find)
     if not plan.trials:
         raise UsageError(f"{spec.name}: the spec has no trials")
     check_gates(spec, plan)
@@ -120,7 +122,7 @@ def create(
         notes=spec.notes,
         spec=hidden(without_secrets(written), spec.secrets),
         resolved=spec.to_mapping(),
-        environment=capture_environment(_python_of(spec)),
+        environment=_environment(_python_of(spec), int(created_at)),
         # What is submitted to a server has no working copy there.
         vcs={} if owner else capture_vcs(Path(spec.base_dir)),
         versions=versions(),
@@ -144,6 +146,15 @@ def create(
         raise
     inputs = RunInputs(blobs, settings.cache_dir, {each.name: each for each in stored})
     return ReadyRun(info, spec, plan, settings, inputs, environ)
+
+
+@lru_cache(maxsize=1)
+def _environment(python: str | None, second: int) -> dict[str, Any]:
+    """The machine as it is in this second: a server makes many runs in one."""
+    from proctor.trial.environment import capture_environment
+
+    del second
+    return capture_environment(python)
 
 
 def _base(spec: Spec, settings: Settings) -> Path:
