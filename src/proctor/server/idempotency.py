@@ -37,7 +37,7 @@ Keyed = Annotated[str | None, Depends(idempotency_key)]
 """For routes that change something and honour the header."""
 
 
-def own_key(request: Request) -> Asked | None:
+async def own_key(request: Request) -> Asked | None:
     """The key of a request, where there is one."""
     found: Asked | None = getattr(request.state, "asked", None)
     return found
