@@ -9,6 +9,7 @@ import pytest
 from proctor.model.trial import RunStatus
 from proctor.store.open import open_store
 from proctor.store.service.accounts import Project
+from proctor.store.service.answers import AnsweredError, Asked, write_made
 from proctor.store.service.ownership import Owner
 from proctor.store.service.uploads import Upload
 
@@ -174,6 +175,25 @@ def test_an_answer_is_kept_for_its_key(store):
     assert (found.status, found.body) == (201, b"{}")
     answers.drop("t", "k")
     assert answers.claim("t", "k", "other") is None
+
+
+def test_a_run_is_made_once_for_a_key(store, make):
+    answers, asked = store.service.answers, Asked("t", "k", "f")
+    assert answers.find(asked) is None
+
+    def make_run(run: str) -> None:
+        store.create_run(
+            make.info(run), make.plan(), (), Owner(also=lambda tx, made: write_made(tx, asked, made))
+        )
+
+    make_run("20260101-dddd")
+    with pytest.raises(AnsweredError):
+        make_run("20260101-eeee")
+    assert {"20260101-dddd", "20260101-eeee"} & {each.id for each in store.runs()} == {"20260101-dddd"}
+    assert answers.find(asked).run_id == "20260101-dddd"
+    assert answers.claim("t", "k", "f").run_id == "20260101-dddd"
+    answers.keep("t", "k", status=201, kind="application/json", body=b"{}")
+    assert answers.find(asked).run_id is None
 
 
 def test_figures_count_what_a_caller_sees(store, make):

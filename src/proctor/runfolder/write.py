@@ -40,13 +40,19 @@ Written = dict[tuple[str, int], bool]
 """(trial key, attempt number) → whether that attempt counts."""
 
 
+def folder_for(base: Path, name: str, run_id: str) -> Path:
+    """Where a run's folder usually is."""
+    return base / safe_name(name) / safe_name(run_id)
+
+
 def claim_folder(base: Path, name: str, run_id: str) -> Path:
-    """Make `<base>/<name>/<run_id>` for this run alone: an existing folder is never used."""
-    parent = base / safe_name(name)
+    """Make the folder of a run for it alone: an existing folder is never used."""
+    usual = folder_for(base, name, run_id)
+    parent = usual.parent
     make_folder(parent)
     spread(parent)
     for number in range(1, 10_000):
-        path = parent / (safe_name(run_id) if number == 1 else f"{safe_name(run_id)}-{number}")
+        path = usual if number == 1 else parent / f"{usual.name}-{number}"
         try:
             path.mkdir()
         except FileExistsError:
@@ -119,7 +125,8 @@ class RunFolder:
             info = store.run(found.id)
         else:
             info = store.run(str(self.path))
-            self.begin(info, Plan(trials=tuple(store.planned(info.id))))
+            trials, warnings = tuple(store.planned(info.id)), store.warnings(info.id)
+            self.begin(info, Plan(trials=trials, warnings=warnings))
         self._results = ResultWriter(info)
 
         def rows() -> Iterator[AttemptRow]:

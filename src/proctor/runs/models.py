@@ -45,7 +45,8 @@ def check_fitting(
     from proctor.model.secret import without_values
 
     found: dict[str, None] = {}
-    providers = Providers.load(settings, environ)
+    named = any(model for entry in spec.tasks for model in entry.models)
+    providers = Providers.load(settings, environ) if named else Providers(())
     prices = _prices(settings) if _in_dollars(spec, settings) else None
     for at, entry in enumerate(spec.tasks):
         place = spec.place("tasks", at)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
@@ -22,12 +22,22 @@ if TYPE_CHECKING:
     from proctor.tasks.dataset import Found
 
 
-def plan_spec(spec: Spec, settings: Settings | None = None, environ: Mapping[str, str] = os.environ) -> Plan:
-    """Expand a spec with what is installed and discoverable here."""
+Find = Callable[[TaskEntry, Path, Path, tuple[str, ...]], "Found"]
+"""As `tasks.dataset.find_tasks`."""
+
+
+def plan_spec(
+    spec: Spec,
+    settings: Settings | None = None,
+    environ: Mapping[str, str] = os.environ,
+    *,
+    find: Find | None = None,
+) -> Plan:
+    """Expand a spec with what is installed and discoverable here. `find`: where tasks are known already."""
     from proctor.runs.secrets import with_advice
 
     settings = settings or load_settings()
-    plan = _plan_tasks(spec, settings, environ) if spec.tasks else _plan_experiments(spec)
+    plan = _plan_tasks(spec, settings, environ, find) if spec.tasks else _plan_experiments(spec)
     return with_advice(plan, spec, environ)
 
 
@@ -60,7 +70,7 @@ def named(spec: Spec, *keys: str | int) -> Iterator[None]:
         raise type(error)(f"{place}: {error}" if place else str(error)) from error
 
 
-def _plan_tasks(spec: Spec, settings: Settings, environ: Mapping[str, str]) -> Plan:
+def _plan_tasks(spec: Spec, settings: Settings, environ: Mapping[str, str], find: Find | None) -> Plan:
     """Agents are made here once, so that a wrong name or option stops the run before it starts."""
     from proctor.agents.registry import make_agent
     from proctor.tasks.dataset import find_tasks
@@ -69,7 +79,8 @@ def _plan_tasks(spec: Spec, settings: Settings, environ: Mapping[str, str]) -> P
     network_allow(spec, settings)
     base = Path(spec.base_dir)
     registries = settings.dataset_registries
-    found = [find_tasks(entry, base, settings.cache_dir, registries) for entry in spec.tasks]
+    find = find or find_tasks
+    found = [find(entry, base, settings.cache_dir, registries) for entry in spec.tasks]
     agents = [
         {name: make_agent(name, without_values(entry.agent_options)) for name in entry.agents}
         for entry in spec.tasks

@@ -11,11 +11,13 @@ import time
 from collections.abc import Callable, Coroutine, Mapping
 from contextlib import nullcontext, suppress
 from dataclasses import dataclass, field, replace
+from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
 from msgspec import structs
 
+from proctor.disk import spread
 from proctor.engine.base import Executor, Listener, Preflight, WarmsUp
 from proctor.engine.lease import worker_id
 from proctor.engine.stop import Stop
@@ -25,14 +27,14 @@ from proctor.model.run import Execution, RunInfo
 from proctor.model.spec import Spec
 from proctor.model.trial import RunStatus
 from proctor.runfolder.files import make_folder
-from proctor.runfolder.write import RunFolder, claim_folder
+from proctor.runfolder.write import RunFolder, claim_folder, folder_for
 from proctor.runs.coordinator import Coordinator
 from proctor.runs.executors import OnLog, OpenExecutor, WorkerContext, kind_of
 from proctor.runs.holding import Hold, check_free
 from proctor.runs.inputs import RunInputs, has_changed
 from proctor.runs.models import with_tape
 from proctor.runs.pack import Packer
-from proctor.runs.planning import pin_datasets, plan_spec
+from proctor.runs.planning import Find, pin_datasets, plan_spec
 from proctor.runs.ready import check_gates, check_ready, engine_of
 from proctor.runs.room import room_for
 from proctor.runs.sources import OneRun
@@ -86,12 +88,14 @@ def create(
     owner: Owner | None = None,
     environ: Mapping[str, str] = os.environ,
     store: Store | None = None,
+    find: Find | None = None,
 ) -> ReadyRun:
     """Plan a run, or take a plan made elsewhere, write it to the store and begin its folder.
 
-    `owner`: to whom it belongs on a server. `store`: that of the settings, where it is open already.
+    `owner`: to whom it belongs on a server, where it waits in the queue; whoever coordinates it begins its
+    folder then. `store`: that of the settings, where it is open already. `find`: as for `plan_spec`.
     """
-    from proctor.trial.environment import capture_environment, capture_vcs
+    from proctor.trial.environment import capture_vcs
 
     refuse_unhonoured(spec)
     engine = engine_of(spec.engine, settings, place=spec.place("engine"))
@@ -100,7 +104,7 @@ def create(
     spec = with_tape(spec, settings, blobs)
     if spec.tasks and not plan:
         spec = pin_datasets(spec, settings)
-    plan = plan or plan_spec(spec, settings, environ)
+    plan = plan or plan_spec(spec, settings, environ, find=find)
     if not plan.trials:
         raise UsageError(f"{spec.name}: the spec has no trials")
     check_gates(spec, plan)
@@ -118,28 +122,39 @@ def create(
         notes=spec.notes,
         spec=hidden(without_secrets(written), spec.secrets),
         resolved=spec.to_mapping(),
-        environment=capture_environment(_python_of(spec)),
+        environment=_environment(_python_of(spec), int(created_at)),
         # What is submitted to a server has no working copy there.
         vcs={} if owner else capture_vcs(Path(spec.base_dir)),
         versions=versions(),
         plan_digest=plan.digest,
         execution=execution or Execution(spec.kind),
     )
-    info = structs.replace(
-        info, folder=str(claim_folder(_base(spec, settings), info.name, info.id).resolve())
-    )
+    choose_folder = folder_for if owner else claim_folder
+    folder = choose_folder(_base(spec, settings), info.name, info.id).resolve()
+    info = structs.replace(info, folder=str(folder))
     try:
-        RunFolder(Path(info.folder)).begin(info, plan)
+        if not owner:
+            RunFolder(folder).begin(info, plan)
         with nullcontext(store) if store else open_store(settings.store_url) as opened:
             # A measured harness works alone, where its tasks are.
             packer = None if execution is Execution.PERF else Packer(opened.inputs, blobs, settings)
             stored = packer.pack(spec, plan) if packer else []
             opened.create_run(info, plan, stored, owner)
     except BaseException:
-        _remove_folder(Path(info.folder))
+        if not owner:
+            _remove_folder(folder)
         raise
     inputs = RunInputs(blobs, settings.cache_dir, {each.name: each for each in stored})
     return ReadyRun(info, spec, plan, settings, inputs, environ)
+
+
+@lru_cache(maxsize=1)
+def _environment(python: str | None, second: int) -> dict[str, Any]:
+    """The machine as it is in this second: a server makes many runs in one."""
+    from proctor.trial.environment import capture_environment
+
+    del second
+    return capture_environment(python)
 
 
 def _base(spec: Spec, settings: Settings) -> Path:
@@ -217,7 +232,10 @@ def with_budgets(run: ReadyRun, budgets: Mapping[str, Any]) -> ReadyRun:
 def _with_folder(store: Store, run: ReadyRun) -> RunInfo:
     """The run with a folder that can be written here: its own, or a new one where that cannot be made."""
     try:
-        make_folder(run.folder)
+        if not run.folder.is_dir():
+            make_folder(run.folder.parent)
+            spread(run.folder.parent)
+            make_folder(run.folder)
     except StoreError:
         base = _base(replace(run.spec, output_dir=None), run.settings)
         folder = claim_folder(base, run.info.name, run.info.id).resolve()

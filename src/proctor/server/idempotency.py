@@ -12,7 +12,7 @@ from starlette.responses import Response
 from proctor.server.auth.caller import Caller
 from proctor.server.problem import Problem
 from proctor.server.state import State
-from proctor.store.service.answers import Answer
+from proctor.store.service.answers import Answer, Asked
 from proctor.store.store import Store
 
 HEADER = "idempotency-key"
@@ -37,13 +37,25 @@ Keyed = Annotated[str | None, Depends(idempotency_key)]
 """For routes that change something and honour the header."""
 
 
+async def own_key(request: Request) -> Asked | None:
+    """The key of a request, where there is one."""
+    found: Asked | None = getattr(request.state, "asked", None)
+    return found
+
+
+OwnKey = Annotated[Asked | None, Depends(own_key)]
+"""For such a route that keeps its answer itself, in the transaction of the change."""
+
+
 async def once(
     request: Request,
     state: State,
     caller: Caller,
     handler: Callable[[Request], Coroutine[Any, Any, Response]],
+    *,
+    itself: bool,
 ) -> Response:
-    """Handle a request, or answer as it was answered before."""
+    """Handle a request, or answer as it was answered before; unless the handler does that `itself`."""
     key = request.headers.get(HEADER, "")
     if not key:
         return await handler(request)
@@ -51,9 +63,12 @@ async def once(
         raise Problem("bad_request", f"An Idempotency-Key has at most {_MOST} characters")
     owner = caller.token or caller.user
     fingerprint = await _fingerprint(request)
+    if itself:
+        request.state.asked = Asked(owner, key, fingerprint)
+        return await handler(request)
     known = await state.store(_claim, owner, key, fingerprint)
     if known is not None:
-        return _again(known, fingerprint)
+        return again(known, fingerprint)
     try:
         answer = await handler(request)
     except BaseException:
@@ -64,7 +79,8 @@ async def once(
     return answer
 
 
-def _again(known: Answer, fingerprint: str) -> Response:
+def again(known: Answer, fingerprint: str) -> Response:
+    """What was answered before; a Problem when that was to something else, or nothing yet."""
     if known.fingerprint != fingerprint:
         raise Problem("idempotency_mismatch", "This Idempotency-Key was used for another request")
     if not known.status:

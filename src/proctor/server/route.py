@@ -22,7 +22,7 @@ from starlette.responses import Response
 from proctor.errors import ProctorError
 from proctor.server.auth.authenticate import authenticate
 from proctor.server.auth.caller import NOBODY, Anybody, Needs
-from proctor.server.idempotency import idempotency_key, once
+from proctor.server.idempotency import idempotency_key, once, own_key
 from proctor.server.problem import Problem
 from proctor.server.state import state_of
 
@@ -44,7 +44,8 @@ class Route(APIRoute):
         need = need_of(self)
         known = {each for found in _all(self.dependant) for each in _aliases(found)}
         reads = self.methods == {"GET"}
-        keyed = any(each.call is idempotency_key for each in _all(self.dependant))
+        calls = [each.call for each in _all(self.dependant)]
+        keyed, itself = idempotency_key in calls, own_key in calls
 
         path = self.path
 
@@ -77,7 +78,9 @@ class Route(APIRoute):
             request.state.caller = caller
             if reads:
                 return with_etag(request, await handler(request))
-            return await (once(request, state, caller, handler) if keyed else handler(request))
+            if keyed:
+                return await once(request, state, caller, handler, itself=itself)
+            return await handler(request)
 
         return handle
 

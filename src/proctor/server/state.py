@@ -21,6 +21,7 @@ from proctor.server.reading.lane import Lane
 from proctor.server.reading.reading import Reading
 from proctor.server.reading.run_rows import RunRows, warm
 from proctor.server.stream import EventHub
+from proctor.server.submit.known_tasks import KnownTasks
 from proctor.settings import Settings
 from proctor.store.blobs import Blobs, blobs_of
 from proctor.store.open import open_store
@@ -122,6 +123,7 @@ class State:
     events: EventHub
     clock: Callable[[], float] = time.time
     reading: Reading = field(default_factory=Reading)
+    tasks: KnownTasks = field(default_factory=KnownTasks)
     stopping: asyncio.Event = field(default_factory=asyncio.Event)
     """Set when the server is to end: whoever streams returns then."""
     issuer: Issuer | None = None

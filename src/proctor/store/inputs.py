@@ -5,18 +5,20 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
-from proctor.store import queries
 from proctor.store.database import Database, Transaction
 from proctor.store.rows import column
 
-_SOME = 500
+_SOME = 100
 """How many names one query asks for."""
 _INSERT = """
 INSERT INTO run_inputs (run_id, name, digest, size_bytes, place)
 VALUES (:run, :name, :digest, :size_bytes, :place)
 """
 _OF_RUN = "SELECT name, digest, size_bytes, place FROM run_inputs WHERE run_id = :run ORDER BY name"
-_KNOWN = "SELECT DISTINCT name, digest, size_bytes, place FROM run_inputs WHERE name IN ({names})"
+_KNOWN = """
+SELECT * FROM (SELECT name, digest, size_bytes, place FROM run_inputs WHERE name = :n{at} LIMIT 1) AS i{at}
+"""
+"""Of one name: thousands of runs may have it, and all mean the same."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,7 +49,9 @@ class Inputs:
         wanted = list(dict.fromkeys(names))
         found: dict[str, Input] = {}
         for at in range(0, len(wanted), _SOME):
-            sql, params = queries.listed(_KNOWN, names=wanted[at : at + _SOME])
+            some = wanted[at : at + _SOME]
+            sql = " UNION ALL ".join(_KNOWN.format(at=nth) for nth in range(len(some)))
+            params = {f"n{nth}": name for nth, name in enumerate(some)}
             found |= {row[0]: Input(*row) for row in self._db.read(sql, params)}
         return found
 

@@ -14,6 +14,7 @@ from typing import Any
 
 import msgspec
 
+from proctor.model.plan import Plan
 from proctor.model.run import RunInfo
 from proctor.model.trial import RunStatus
 from proctor.server.reading.kept import Kept
@@ -71,6 +72,12 @@ class RunRows:
                     kept = self._rows.get((each.id, spark), self._stamp(each))
                     found[each.id] = kept or self._row(store, each, info, held, spent, told, spark=spark)
         return [found[each.id] for each in runs]
+
+    def new(self, store: Store, listed: Listed, info: RunInfo, plan: Plan) -> Row:
+        """The row of a run that was just made; its trials need not be read."""
+        if info.kind == "task":
+            self._summaries.put(info.id, Summary.of_plan(info, plan), stamp=listed.stamp)
+        return self._row(store, listed, info, {}, {}, {"stalled": False, "waiting": ""}, spark=True)
 
     def _row(
         self,

@@ -11,10 +11,11 @@ import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, Self
 
 from proctor.disk import read_small
 from proctor.model.outcome import Outcome
+from proctor.model.plan import Plan
 from proctor.model.record import UNKNOWN_COST
 from proctor.model.run import RunInfo
 from proctor.quantity import number
@@ -51,6 +52,15 @@ class Summary:
     """Of every competitor, best first."""
     made_s: float = 0.0
     """How long this took to work out."""
+
+    @classmethod
+    def of_plan(cls, info: RunInfo, plan: Plan) -> Self:
+        """Of a run of tasks of which nothing has begun."""
+        return cls(
+            headline=sentence(info, lambda: "", finished=0, total=info.total),
+            agents=tuple(dict.fromkeys(trial.agent or "" for trial in plan.trials)),
+            models=tuple(dict.fromkeys(trial.model for trial in plan.trials if trial.model)),
+        )
 
 
 @dataclass(slots=True)

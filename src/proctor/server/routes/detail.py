@@ -11,6 +11,8 @@ from msgspec import structs
 
 from proctor.model.outcome import Outcome
 from proctor.model.run import RunInfo
+from proctor.model.trial import TrialState
+from proctor.runs.running import ReadyRun
 from proctor.server.problem import Problem
 from proctor.server.reading.reading import Reading
 from proctor.server.reading.run_rows import OVER
@@ -32,28 +34,54 @@ def run_detail(
     listed_run = store.views.runs.listed(limit=1, id=run_id)
     if not listed_run:
         raise Problem("not_found", f"There is no run '{run_id}'")
-    row = rows.of(store, listed_run)[0].data
-    info = store.run(run_id)
-    info = info if code else without_paths(info)
     holder = store.coordination.holder(run_id)
+    return _whole(
+        rows.of(store, listed_run)[0].data,
+        store.run(run_id),
+        code=code,
+        states=store.state_counts(run_id),
+        artifact_bytes=store.blob_bytes(run_id),
+        warnings=store.warnings(run_id),
+        coordinator={"holder": holder.holder} if holder else None,
+        last_event=listed_run[0].last_event,
+    )
+
+
+def new_run_detail(store: Store, run: ReadyRun, reading: Reading, *, code: bool = False) -> dict[str, Any]:
+    """The same of a run that was just made: from what it was made of, unless somebody has begun it."""
+    info = run.info
+    listed_run = store.views.runs.listed(limit=1, id=info.id)
+    if not listed_run or listed_run[0].status != info.status:
+        return run_detail(store, info.id, reading, code=code)
+    stored = {each.digest: each.size_bytes for each in run.inputs.stored.values()}
+    return _whole(
+        reading.rows.new(store, listed_run[0], info, run.plan).data,
+        info,
+        code=code,
+        states={state.value: 0 for state in TrialState} | {TrialState.PENDING.value: info.total},
+        artifact_bytes=sum(stored.values()),
+        warnings=run.plan.warnings,
+        coordinator=None,
+        last_event=listed_run[0].last_event,
+    )
+
+
+def _whole(row: Mapping[str, Any], info: RunInfo, *, code: bool, **known: Any) -> dict[str, Any]:
+    info = info if code else without_paths(info)
     return {
         **row,
+        **known,
         "plan_digest": info.plan_digest,
-        "states": store.state_counts(run_id),
-        "artifact_bytes": store.blob_bytes(run_id),
         "spec": info.spec,
         "resolved": info.resolved,
         "environment": info.environment,
         "vcs": info.vcs,
         "versions": info.versions,
-        "warnings": store.warnings(run_id),
         "host_root": info.host_root,
         "budget": {name: info.resolved.get(name) for name in BUDGETS},
         "spent": {name: row[name] for name in ("cost_usd", "tokens", "requests", "unknown_cost")},
         "eta_s": _eta_s(info, row["running"], time.time()),
-        "coordinator": {"holder": holder.holder} if holder else None,
         "errors_to_retry": sum(n for each, n in info.counts.items() if Outcome(each).retryable),
-        "last_event": listed_run[0].last_event,
     }
 
 

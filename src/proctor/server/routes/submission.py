@@ -9,12 +9,15 @@ from pydantic import BaseModel, ConfigDict, Field
 from starlette.responses import Response
 
 from proctor.server.auth.caller import Caller, Runner, Shared, VisibleRun
-from proctor.server.idempotency import Keyed
+from proctor.server.idempotency import Keyed, OwnKey, again
 from proctor.server.route import Route, answer
-from proctor.server.routes.detail import run_detail
+from proctor.server.routes.detail import new_run_detail, run_detail
 from proctor.server.state import State
 from proctor.server.submit import changing, making
 from proctor.server.submit.reading import Submission
+from proctor.store.database import Transaction
+from proctor.store.service.answers import Answer, AnsweredError, Asked, write_made
+from proctor.store.service.audit import write_deed
 from proctor.store.store import Store
 
 router = APIRouter(prefix="/api", tags=["runs"], route_class=Route)
@@ -96,25 +99,57 @@ class ResumeBody(BaseModel):
 
 
 @router.post("/runs", status_code=201, summary="Submit a run")
-async def submit_run(body: RunBody, caller: Runner, shared: Shared, _: Keyed) -> Response:
+async def submit_run(body: RunBody, caller: Runner, shared: Shared, _: Keyed, asked: OwnKey) -> Response:
     """Plan a spec, store what it is made from, and queue it."""
-    found = await shared.submitting(_submit, shared, caller, body)
+    found = await shared.submitting(_submit, shared, caller, body, asked)
     shared.wake()
-    return answer(found, 201, location=f"/api/runs/{found['id']}")
+    return found
 
 
-def _submit(store: Store, state: State, caller: Caller, body: RunBody) -> dict[str, Any]:
-    run_id = making.submit(
-        store,
-        state,
-        caller,
-        body.submission(),
-        project=body.project,
-        start=body.start,
-        priority=body.priority,
-    )
-    _note(store, caller, "run.submit", run_id)
-    return run_detail(store, run_id, state.reading, code=caller.on_machine)
+def _submit(store: Store, state: State, caller: Caller, body: RunBody, asked: Asked | None) -> Response:
+    """Make a run; of a request that came before, its answer: also where the server died before it had one."""
+    if asked and (known := store.service.answers.find(asked)):
+        return _again(store, state, caller, asked, known)
+
+    def also(tx: Transaction, run_id: str) -> None:
+        write_deed(tx, caller.user, "run.submit", run_id, token=caller.token, project=caller.home)
+        if asked:
+            write_made(tx, asked, run_id)
+
+    try:
+        run = making.submit(
+            store,
+            state,
+            caller,
+            body.submission(),
+            project=body.project,
+            start=body.start,
+            priority=body.priority,
+            also=also,
+        )
+    except AnsweredError:
+        assert asked
+        known = store.service.answers.find(asked)
+        if known is None:
+            raise
+        return _again(store, state, caller, asked, known)
+    return _kept(store, asked, new_run_detail(store, run, state.reading, code=caller.on_machine))
+
+
+def _again(store: Store, state: State, caller: Caller, asked: Asked, known: Answer) -> Response:
+    if known.run_id and known.fingerprint == asked.fingerprint:
+        _kept(store, asked, run_detail(store, known.run_id, state.reading, code=caller.on_machine))
+        known = store.service.answers.find(asked) or known
+    return again(known, asked.fingerprint)
+
+
+def _kept(store: Store, asked: Asked | None, found: dict[str, Any]) -> Response:
+    """The answer, remembered for the next request with its key."""
+    made = answer(found, 201, location=f"/api/runs/{found['id']}")
+    if asked:
+        kind, body = made.headers["content-type"], bytes(made.body)
+        store.service.answers.keep(asked.owner, asked.key, status=made.status_code, kind=kind, body=body)
+    return made
 
 
 @router.post("/plan", summary="Say what a spec would run, how long and at what price")

@@ -92,7 +92,7 @@ def _keep(
             Submission(spec=check_spec(upload)),
             project=upload.project,
             source=f"check:{upload.id}",
-        )
+        ).info.id
         store.service.uploads.set_check(upload.id, run_id)
     found = store.service.uploads.find(upload.id, None) or upload
     newer = upload_shape(found)

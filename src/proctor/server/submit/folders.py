@@ -5,6 +5,7 @@ from __future__ import annotations
 import shutil
 import tempfile
 from collections.abc import Mapping
+from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
@@ -47,8 +48,9 @@ def upload_folder(upload: Upload, blobs: Blobs, cache_dir: Path) -> Path:
     return task_in(target)
 
 
+@lru_cache(maxsize=1024)
 def task_in(target: Path) -> Path:
-    """The task in an unpacked archive: at the top or one folder down."""
+    """The task in an unpacked archive: at the top or one folder down. A place has one content for ever."""
     return next((each for each in (target, *sorted(target.iterdir())) if is_task(each)), target)
 
 

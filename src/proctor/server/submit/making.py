@@ -16,7 +16,7 @@ from proctor.model.spec import Spec
 from proctor.plan.estimate import estimate
 from proctor.runs.planning import plan_spec
 from proctor.runs.ready import check_agents, check_gates, check_judges
-from proctor.runs.running import create
+from proctor.runs.running import ReadyRun, create
 from proctor.server.auth.caller import Caller
 from proctor.server.auth.vault import environ_of
 from proctor.server.problem import Problem
@@ -24,6 +24,7 @@ from proctor.server.state import State
 from proctor.server.submit.reading import Submission, read
 from proctor.settings import Settings
 from proctor.spec.grammar import refuse_unhonoured
+from proctor.store.database import Transaction
 from proctor.store.service.ownership import DEFAULT, Owner
 from proctor.store.service.usual import Key
 from proctor.store.store import Store
@@ -47,8 +48,9 @@ def submit(
     start: bool = True,
     priority: int = 0,
     source: str = "",
-) -> str:
-    """Make a run, queued unless `start` is false; its id."""
+    also: Callable[[Transaction, str], None] | None = None,
+) -> ReadyRun:
+    """Make a run, queued unless `start` is false; `also` writes more in the same transaction."""
     home = project_for(store, caller, project)
     check_quota(store, home)
     found = read(submission, store, state, caller)
@@ -61,18 +63,19 @@ def submit(
         priority=priority,
         parallel=submission.parallel,
         source=source,
+        also=also,
     )
     environ = environ_of(store, state.vault, home, os.environ)
     with _about_the_spec():
-        run = create(
+        return create(
             found.spec,
             found.written,
             settings_of(state.settings, home),
             owner=owner,
             environ=environ,
             store=store,
+            find=state.tasks.find,
         )
-    return run.info.id
 
 
 @contextmanager
@@ -119,7 +122,7 @@ def preview(
     refuse_unhonoured(spec)
     _check_size(spec)
     with _about_the_spec():
-        plan = plan_spec(spec, settings, environ)
+        plan = plan_spec(spec, settings, environ, find=state.tasks.find)
     errors: list[dict[str, str]] = []
     try:
         check_gates(spec, plan)

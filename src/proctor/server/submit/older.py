@@ -74,7 +74,7 @@ def _make(store: Store, state: State, caller: Caller, upload: Upload, timeout_s:
         project=upload.project,
         start=False,
         source=f"upload:{upload.id}",
-    )
+    ).info.id
     store.service.uploads.set_run(upload.id, run_id)
     return run_id
 

@@ -61,7 +61,7 @@ def start(store: Store, state: State, schedule: Schedule) -> str | None:
             submission_of(body["submission"]),
             project=schedule.project,
             source=f"schedule:{schedule.id}",
-        )
+        ).info.id
     except (Problem, ProctorError) as error:
         _log.warning("schedule %s (%s): %s", schedule.id, schedule.name, error)
         store.service.schedules.began(schedule.id, None, str(error))

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from proctor.store.again import repeatable
-from proctor.store.database import Database
+from proctor.store.database import Database, Transaction
 from proctor.store.rows import column, dump
 
 _ADD = """
@@ -47,16 +47,8 @@ class Audit:
         self, actor: str, action: str, target: str, *, token: str = "", project: str = "", **detail: Any
     ) -> None:
         """Write one. Values are never secrets."""
-        params = {
-            "actor": column(actor),
-            "token": token,
-            "project": project,
-            "action": action,
-            "target": column(target),
-            "detail": dump(detail),
-        }
         with self._db.write() as tx:
-            tx.change(_ADD, params)
+            write_deed(tx, actor, action, target, token=token, project=project, **detail)
 
     def page(self, project: str | None, *, before: int | None = None, limit: int = 50) -> list[Deed]:
         """The newest first."""
@@ -68,3 +60,18 @@ class Audit:
             number, at, actor, token, owner, action, target, detail = row
             found.append(Deed(number, at, actor, token, owner, action, target, json.loads(detail)))
         return found
+
+
+def write_deed(
+    tx: Transaction, actor: str, action: str, target: str, *, token: str, project: str, **detail: Any
+) -> None:
+    """Write one in the transaction of what was done."""
+    params = {
+        "actor": column(actor),
+        "token": token,
+        "project": project,
+        "action": action,
+        "target": column(target),
+        "detail": dump(detail),
+    }
+    tx.change(_ADD, params)

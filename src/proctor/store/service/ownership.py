@@ -5,7 +5,7 @@ A run that no server was told about is in the project `default` and has no owner
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from proctor.store import queries
@@ -58,6 +58,8 @@ class Owner:
     priority: int = 0
     parallel: int | None = None
     source: str = ""
+    also: Callable[[Transaction, str], None] | None = None
+    """Writes what belongs to the same transaction, given the run's id."""
 
 
 def own(tx: Transaction, run_id: str, owner: Owner) -> None:
@@ -74,6 +76,8 @@ def own(tx: Transaction, run_id: str, owner: Owner) -> None:
             "source": column(owner.source),
         },
     )
+    if owner.also:
+        owner.also(tx, run_id)
 
 
 class Ownership:
