@@ -88,6 +88,7 @@ def _settings(broker: str) -> dict[str, Any]:
         "task_ignore_result": True,
         "task_store_errors_even_if_ignored": False,
         "result_backend": None,
+        "result_backend_thread_safe": True,
         "task_serializer": "json",
         "accept_content": ["json"],
         "task_default_queue": QUEUE,

@@ -59,6 +59,7 @@ class Listening:
 
         app = make_app(self._broker, offer)
         app.set_default()  # Celery's threads ask for the app of this process
+        _ = app.backend  # made once: to find it Celery looks through all installed packages
         self._thread = threading.Thread(target=self._keep, args=(app,), name="proctor-broker", daemon=True)
         self._thread.start()
 
