@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 from typing import TYPE_CHECKING
 
@@ -128,6 +129,32 @@ def test_what_is_worth_reading_is_a_link_and_so_are_runs(page: Page):
     expect(page.get_by_role("link", name="Open this trial")).to_have_attribute("href", re.compile("/trials/"))
     page.goto(f"/compare?a={NIGHTS[0]}&b={NIGHTS[1]}")
     expect(page.locator(".about a").first).to_have_attribute("href", f"/runs/{NIGHTS[0]}")
+    page.goto(f"/leaderboard?run={NIGHTS[0]}")
+    expect(page.locator("#places td a").first).to_have_attribute("href", f"/runs/{NIGHTS[0]}")
+
+
+def test_a_run_of_the_command_line_is_run_again_with_stored_tasks(page: Page):
+    written = {"name": "again", "tasks": [{"dataset": "../tasks", "agent": "oracle", "rollouts": 5}]}
+
+    def by_path(route: Route) -> None:
+        route.fulfill(json={**route.fetch().json(), "spec": written})
+
+    page.route(f"**/api/runs/{NIGHTS[0]}", by_path)
+    page.goto(f"/new?from={NIGHTS[0]}")
+    box = page.get_by_label(re.compile("Spec, as JSON"))
+    expect(box).to_have_value(re.compile(r'"path": \{\s+"task": "'))
+    expect(box).not_to_have_value(re.compile("dataset"))
+
+
+def test_a_run_in_which_nothing_has_ended_says_only_that(page: Page):
+    def waiting(route: Route) -> None:
+        route.fulfill(json={**route.fetch().json(), "status": "pending", "done": 0, "counts": {}})
+
+    page.route(f"**/api/runs/{NIGHTS[0]}", waiting)
+    page.goto(f"/runs/{NIGHTS[0]}/results")
+    expect(page.locator(".lead").first).to_have_text(re.compile("None of .* trials has ended yet."))
+    expect(page.get_by_text("Nothing has ended yet.")).to_be_visible()
+    expect(page.get_by_role("link", name="why it waits")).to_have_attribute("href", "/queue")
 
 
 def test_a_new_run_cannot_start_before_it_is_known_what_to_run(page: Page):
@@ -203,6 +230,38 @@ def test_the_verifier_shows_tests_with_their_messages(page: Page):
     page.goto(f"/trials/{TALK}/0/verifier")
     expect(page.get_by_text("1 of 2 passed")).to_be_visible()
     expect(page.locator("details[open]")).to_contain_text("expected b, found a")
+
+
+def test_the_verifier_shows_the_reward_of_every_step_of_a_task(page: Page):
+    def in_steps(route: Route) -> None:
+        route.fulfill(json={**route.fetch().json(), "steps": {"clean": 1.0, "answer": 0.5}})
+
+    page.route(f"**/api/trials/{TALK}/0/verifier**", in_steps)
+    page.goto(f"/trials/{TALK}/0/verifier")
+    expect(page.locator(".rewt tbody tr")).to_have_text([re.compile("clean1"), re.compile("answer0.50")])
+
+
+def test_a_live_log_is_followed_until_the_reader_scrolls_up(page: Page):
+    def listed(route: Route) -> None:
+        found = route.fetch().json()
+        route.fulfill(json={**found, "logs": [{**each, "live": True} for each in found["logs"]]})
+
+    told = f"data: {json.dumps({'text': 'first line'})}\n\nevent: end\ndata: {{}}\n\n"
+    page.route(f"**/api/trials/{TALK}/0/logs", listed)
+    page.route("**/follow**", lambda route: route.fulfill(body=told, content_type="text/event-stream"))
+    page.goto(f"/trials/{TALK}/0/logs")
+    box = page.get_by_role("log")
+    expect(box).to_contain_text("first line")
+    grow = (
+        "box => { for (let at = 0; at < 200; at++) box.append(`more ${at}`, document.createElement('br')); }"
+    )
+    box.evaluate(grow)
+    box.dispatch_event("scroll")
+    expect(page.get_by_text("Following", exact=True)).to_be_visible()
+    box.evaluate("box => { box.scrollTop = box.scrollHeight; }")
+    box.dispatch_event("scroll")
+    box.evaluate("box => { box.scrollTop -= 300; }")
+    expect(page.get_by_text("Not following")).to_be_visible()
 
 
 def test_files_and_resources_of_a_trial(page: Page):

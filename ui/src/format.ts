@@ -49,7 +49,7 @@ export function about(seconds: Maybe): string {
 export function dollars(value: Maybe): string {
   if (!known(value)) return NONE;
   const cents = Math.abs(value * 100 - Math.round(value * 100)) < 1e-9;
-  if (Math.abs(value) < 1 && !cents) return `$${value.toPrecision(3)}`;
+  if (Math.abs(value) < 1 && !cents) return `$${Number(value.toPrecision(3)).toLocaleString("en-US", { minimumSignificantDigits: 3, maximumSignificantDigits: 3 })}`;
   return `$${value.toLocaleString("en-US", { minimumFractionDigits: 2, maximumFractionDigits: 2 })}`;
 }
 
@@ -151,5 +151,7 @@ export function apart(names: string[]): string[] {
   return names.map((each) => each.slice(shared));
 }
 
-/** Text with numbers kept on one line with their units, and agents with their models. */
-export const prose = (text: string): string => text.replace(/ · (?=\S)/g, "\u00a0· ").replace(/(\d) (?=(?:[nµm]?s|min|h|pp|[KMG]?i?B)\b|%|–)/g, "$1\u00a0").replace(/– /g, "–\u2060\u00a0").replace(/(\d)–(?=\d)/g, "$1\u2060–\u2060").replace(/(^|[\s(])-(?=\d)/g, "$1−");
+export const capital = (text: string): string => text.charAt(0).toUpperCase() + text.slice(1);
+
+/** Text with numbers kept on one line with their units, agents with their models, and options whole. */
+export const prose = (text: string): string => text.replace(/ · (?=\S)/g, "\u00a0· ").replace(/(\d) (?=(?:[nµm]?s|min|h|pp|[KMG]?i?B)\b|%|–)/g, "$1\u00a0").replace(/– /g, "–\u2060\u00a0").replace(/(\d)–(?=\d)/g, "$1\u2060–\u2060").replace(/(^|[\s(])-(?=\d)/g, "$1−").replace(/--[a-z][a-z-]*/g, (option) => option.replaceAll("-", "-\u2060"));

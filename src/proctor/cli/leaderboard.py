@@ -39,9 +39,15 @@ def command(
     board = rank(entrants, these_tasks=these_tasks, warnings=warnings, seed=seed)
     if any(outputs) or not as_json:
         from proctor.render.results.leaderboard import leaderboard
+        from proctor.render.results.links import address
 
         folders = {info.id: info.folder for info in infos}
-        outputs.show(leaderboard(board, folders=folders, folder=outputs.folder), quiet=as_json)
+        found = leaderboard(
+            board,
+            link=lambda run: address(folders[run], "report.html", outputs.folder),
+            folder=outputs.folder,
+        )
+        outputs.show(found, quiet=as_json)
     if as_json:
         from proctor.cli.table import print_json
         from proctor.render.results.leaderboard import to_mapping

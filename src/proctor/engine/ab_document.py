@@ -70,8 +70,10 @@ def comparison(found: Comparison, *, saved: Path | None = None) -> Document:
 
 
 def _overall(found: Comparison) -> str:
-    said = counts([result.verdict for result in found.results])
-    return f"{found.verdict}: {len(found.results)} points, {said}"
+    verdicts = [result.verdict for result in found.results]
+    if len(set(verdicts)) == 1:
+        return f"{found.verdict} at all {len(verdicts)} points"
+    return f"{found.verdict}: {len(verdicts)} points, {counts(verdicts)}"
 
 
 def _point(found: Comparison) -> Section:

@@ -23,7 +23,7 @@ _LASTING = "Lasting"
 _SENTENCES = frozenset(
     {
         *("AgentFailed", "ImageError", "ProviderError", "SandboxError", "TaskError"),
-        *("Inconclusive", "ProgramFailed", "ReferenceFailed"),
+        *("Cancelled", "Inconclusive", "ProgramFailed", "ReferenceFailed"),
     }
 )
 

@@ -60,6 +60,10 @@ class CollectHook:
     user: str | None = None
 
 
+HOST_ROOT = "this machine's own system: `sandbox: {host_root: true}` in the spec, --host-root in a terminal"
+"""How to do without an image, as messages say it."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TaskEnvironment:
     """Where the agent works."""

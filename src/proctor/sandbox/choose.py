@@ -172,6 +172,6 @@ def check_host_root(name: str) -> None:
     chosen = choose(name)
     if not kind_of(chosen).host_root:
         raise UsageError(
-            f"host root works with bubblewrap only, and the sandbox is {chosen}: remove --host-root and "
-            f"sandbox.host_root, or choose bubblewrap"
+            f"host root works with bubblewrap only, and the sandbox is {chosen}: remove sandbox.host_root "
+            f"from the spec (--host-root in a terminal), or choose bubblewrap"
         )

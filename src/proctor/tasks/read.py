@@ -15,7 +15,7 @@ from typing import Any
 
 from proctor.disk import read_small
 from proctor.errors import TaskError
-from proctor.model.task import MAIN_SERVICE, AgentLimits, Step, Task, TaskEnvironment, VerifierSpec
+from proctor.model.task import HOST_ROOT, MAIN_SERVICE, AgentLimits, Step, Task, TaskEnvironment, VerifierSpec
 from proctor.tasks import parts
 from proctor.tasks.digest import task_digest
 from proctor.tasks.performance import performance_of
@@ -232,7 +232,7 @@ class _Reader(TomlFile):
         if main and not image and not compose and not dockerfile.is_file():
             self.warn(
                 "environment",
-                f"{folder} has no Dockerfile and no docker_image is named: it runs with --host-root only",
+                f"{folder} has no Dockerfile and no docker_image is named: it runs on {HOST_ROOT}",
             )
         return TaskEnvironment(
             build_timeout_s=self.positive(table, "build_timeout_sec", 600.0),

@@ -268,7 +268,9 @@ async def test_what_needs_an_engine_says_so_when_there_is_none(images, real_imag
 
 async def test_a_missing_image_is_named_with_the_ways_to_get_it(real_images, make_task):
     for task in (make_task(None, image="example/image:1"), make_task("FROM example/image:1\n")):
-        with pytest.raises(ImageError, match=r"example/image:1 .*proctor images import FILE.*--host-root"):
+        with pytest.raises(
+            ImageError, match=r"example/image:1 .*proctor images import FILE.*host_root: true.*--host-root"
+        ):
             await real_images.root(task)
 
 
@@ -282,7 +284,9 @@ async def test_the_host_s_system_is_the_root_only_on_request(images, real_images
     assert (root.host, root.layers) == (True, ())
     assert await look(root, "pwd") == "/"
     assert (await images.root(make_task(None, image="example/image:1"))).host
-    with pytest.raises(ImageError, match=r"no Dockerfile, no compose file and no docker_image.*--host-root"):
+    with pytest.raises(
+        ImageError, match=r"no Dockerfile, no compose file and no docker_image.*host_root: true"
+    ):
         await real_images.root(make_task(None))
 
 

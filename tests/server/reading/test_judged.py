@@ -14,6 +14,7 @@ from tests.verdicts.race.test_judge import race
 from proctor.model.run import Execution, RunInfo
 from proctor.model.trial import RunStatus
 from proctor.server.problem import Problem
+from proctor.server.reading.run_rows import RunRows
 from proctor.server.routes.reading.judged import _verdict
 from proctor.settings import load_settings
 from proctor.store.open import open_store
@@ -75,7 +76,9 @@ def test_a_race_and_a_vetting_have_documents_of_their_own(tmp_path):
         tries = [(each, True) for trial in made.trials for each in trial.attempts]
         store.import_run(made.info, [trial.planned for trial in made.trials], tries)
         found = _verdict(store, None, run=made.info.id, project=None, settings=settings)
+        (row,) = RunRows().of(store, store.views.runs.listed(limit=1))
     assert (found["kind"], found["verdict"]) == ("race", "regression")
+    assert row.data["gate"] == {"verdict": "regression", "sentence": found["headline"]}
     assert verdict(tmp_path / "other", [], Execution.VET)["kind"] == "vet"
 
 

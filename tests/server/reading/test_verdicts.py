@@ -28,6 +28,8 @@ def test_a_leaderboard_has_places_with_ties(reading):
     assert labels == [f"oracle (study, {SECOND})", f"oracle (study, {FIRST})", "nop"]
     assert found["board"]["standings"][0]["place"].startswith("1")
     assert len(found["board"]["pairs"]) == 3
+    rows = found["sections"][0]["blocks"][0]["rows"]
+    assert [row[1]["href"] for row in rows] == [f"/runs/{each}" for each in (SECOND, FIRST, FIRST)]
     assert "left out" in " ".join(found["warnings"])
 
 

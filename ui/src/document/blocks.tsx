@@ -93,7 +93,7 @@ function TableBlock({ table }: { table: Table }) {
   );
 }
 
-/** A picture of the server's. Its style attributes are set through the CSSOM, because the page's policy forbids them. */
+/** A picture of the server's, its words set as elsewhere. Its style attributes are set through the CSSOM, because the page's policy forbids them. */
 export function Picture({ svg }: { svg: string }) {
   const holder = useRef<HTMLDivElement>(null);
   useLayoutEffect(() => {
@@ -108,6 +108,8 @@ export function Picture({ svg }: { svg: string }) {
       }
       delete each.dataset.css;
     }
+    const texts = document.createTreeWalker(element, NodeFilter.SHOW_TEXT);
+    for (let each = texts.nextNode(); each; each = texts.nextNode()) each.nodeValue = prose(each.nodeValue ?? "");
   }, [svg]);
   return <div class="scroll picture" tabIndex={0} role="group" aria-label="Chart" ref={holder} />;
 }

@@ -1,5 +1,5 @@
 // A whole document: the sentence first, then warnings, then numbers. One component for every kind of result.
-import { prose } from "../format";
+import { capital, prose } from "../format";
 import { Badge } from "../parts/marks";
 import { BlockView, CellText } from "./blocks";
 import type { DocumentData, Section } from "./types";
@@ -48,7 +48,7 @@ export function DocumentHead({ document, level = 1 }: { document: DocumentData; 
         <Heading>
           {document.title} {document.verdict && <Badge tone={document.tone}>{document.verdict}</Badge>}
         </Heading>
-        <p class="lead">{prose(document.headline)}</p>
+        <p class="lead">{prose(document.verdict && document.headline.startsWith(document.verdict) ? capital(document.headline) : document.headline)}</p>
         {document.about && (
           <dl class="kv about">
             {document.about.map(([name, cell]) => (

@@ -212,7 +212,7 @@ export function Audit() {
         { name: "when", cell: (each) => when(each.at) },
         { name: "who", cell: (each) => each.actor },
         { name: "did", cell: (each) => each.action.replaceAll(".", " ").replaceAll("_", " ") },
-        { name: "to what", css: "mono wrapany", cell: (each) => each.target },
+        { name: "to what", css: "mono wrapany", cell: (each) => (/^\d{8}T\d{6}-/.test(each.target) ? <a href={`/runs/${part(each.target)}`}>{each.target}</a> : each.target) },
       ]}
       after={
         found.rows.length >= 20 && (

@@ -60,15 +60,28 @@ function specOf(form: Form, upload: string): Record<string, unknown> {
   };
 }
 
+const entriesOf = (run: RunDetail): Record<string, unknown>[] => ((run.spec as { tasks?: Record<string, unknown>[] } | null)?.tasks ?? []);
+
+/** A spec of the command line has one entry with a path of its machine; a server takes stored tasks. */
+const namesPaths = (run: RunDetail): boolean => entriesOf(run).length === 1 && entriesOf(run).some((each) => "dataset" in each || typeof each.path === "string");
+
+function again(run: RunDetail, tasks: string[]): string {
+  if (typeof run.spec === "string") return run.spec;
+  if (!tasks.length) return JSON.stringify(run.spec, null, 2);
+  const { dataset: _, include: __, exclude: ___, path: ____, ...rest } = entriesOf(run)[0] ?? {};
+  return JSON.stringify({ ...(run.spec as object), tasks: tasks.map((task) => ({ path: { task }, ...rest })) }, null, 2);
+}
+
 export function NewRun() {
   const upload = query.value.get("upload") ?? "";
   const from = query.value.get("from") ?? "";
   const [form, set] = useState<Form>({ name: "", tasks: query.value.get("task") ? [query.value.get("task") ?? ""] : [], agents: ["oracle"], models: [], rollouts: "1", budget: "", parallel: "", own: false });
   const [text, write] = useState<string | null>(null);
   const old = useResource<RunDetail>(from ? `/api/runs/${part(from)}` : "");
+  const was = useResource<{ rows: { task: string }[] }>(old.data && namesPaths(old.data) ? `/api/runs/${part(from)}/matrix` : "");
   useEffect(() => {
-    if (old.data) write(typeof old.data.spec === "string" ? old.data.spec : JSON.stringify(old.data.spec, null, 2));
-  }, [old.data]);
+    if (old.data && (was.data || was.problem || !namesPaths(old.data))) write(again(old.data, was.data?.rows.map((each) => each.task) ?? []));
+  }, [old.data, was.data, was.problem]);
   const spec = useMemo(() => (text === null ? specOf(form, upload) : text), [form, text, upload]);
   const ready = text !== null ? text.trim() !== "" : (!!upload || form.tasks.length > 0) && form.agents.length > 0;
   const { plan, problem } = usePlan(ready ? spec : null);
@@ -123,7 +136,7 @@ export function NewRun() {
             <span class="dim">{ready ? "Nothing is spent before you start." : "Choose a task and an agent first."}</span>
           </div>
         </div>
-        <Estimate plan={plan} shown={shown} budget={Number(form.budget) || null} />
+        <Estimate plan={plan} ready={ready} spec={text === null ? shown : ""} budget={Number(form.budget) || null} />
       </div>
     </Page>
   );
@@ -258,7 +271,7 @@ function FormFields({ form, set, upload }: { form: Form; set: (form: Form) => vo
   );
 }
 
-function Estimate({ plan, shown, budget }: { plan: Plan | undefined; shown: string; budget: number | null }) {
+function Estimate({ plan, ready, spec, budget }: { plan: Plan | undefined; ready: boolean; spec: string; budget: number | null }) {
   return (
     <aside class="est" aria-label="Estimate">
       <div class="box">
@@ -267,7 +280,7 @@ function Estimate({ plan, shown, budget }: { plan: Plan | undefined; shown: stri
         </header>
         <div class="in">
           {!plan ? (
-            <p class="dim">Known when tasks and agents are chosen.</p>
+            <p class="dim">{ready ? "Working it out." : "Known when tasks and agents are chosen."}</p>
           ) : (
             <dl class="el">
               <div>
@@ -300,17 +313,19 @@ function Estimate({ plan, shown, budget }: { plan: Plan | undefined; shown: stri
           ))}
         </div>
       </div>
-      <div class="box">
-        <header>
-          <h2>Spec</h2>
-          <span class="end">
-            <button type="button" class="btn quiet sm" onClick={() => void copy(shown)}>
-              Copy
-            </button>
-          </span>
-        </header>
-        <Terminal id="plan" text={shown} bare />
-      </div>
+      {spec && (
+        <div class="box">
+          <header>
+            <h2>Spec</h2>
+            <span class="end">
+              <button type="button" class="btn quiet sm" onClick={() => void copy(spec)}>
+                Copy
+              </button>
+            </span>
+          </header>
+          <Terminal id="plan" text={spec} bare />
+        </div>
+      )}
     </aside>
   );
 }

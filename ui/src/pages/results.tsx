@@ -1,7 +1,7 @@
 // Pages that show one document: compare, history, certificates, leaderboard.
 import { useState } from "preact/hooks";
 import { useResource, type Listed } from "../api";
-import { many, when } from "../format";
+import { capital, many, when } from "../format";
 import { Bones, Empty, Find, Trouble } from "../parts/controls";
 import { Badge } from "../parts/marks";
 import { DocumentView } from "../document/view";
@@ -193,13 +193,13 @@ export function Certificates() {
           <tbody>
             {items.map((each) => (
               <tr key={each.run + each.task}>
-                <td class="top2">
+                <td class="top2 nw">
                   <a href={`/certificates?run=${part(each.run)}`}>{each.task}</a>
                 </td>
                 <td>
                   <Badge tone={CERTIFIED[each.verdict] ?? "bad"}>{each.verdict}</Badge>
                 </td>
-                <td class="phone-off dim certsaid">{each.sentence.replace(/^\S+ is \w+: /, "")}</td>
+                <td class="phone-off dim certsaid">{capital(each.sentence.replace(/^\S+ is \w+: /, ""))}</td>
                 <td class="n">{when(each.at)}</td>
               </tr>
             ))}
@@ -213,6 +213,7 @@ export function Certificates() {
 export function Leaderboard() {
   const chosen = query.value.getAll("run");
   const runs = useResource<Listed<RunRow>>("/api/runs?kind=task&limit=100");
+  const items = runs.data?.items.filter((each) => each.done > 0) ?? [];
   const put = (ids: string[]): void => go(`/leaderboard${ids.length ? `?${ids.map((each) => `run=${part(each)}`).join("&")}` : ""}`, true);
   return (
     <Page title="Leaderboard" css="mid">
@@ -227,11 +228,11 @@ export function Leaderboard() {
           </div>
         </div>
       )}
-      {runs.data && !runs.data.items.length && <Empty title="No run of tasks is here yet.">A leaderboard ranks the agents of runs that you choose.</Empty>}
-      <details class="folded" open={!chosen.length} hidden={!runs.data?.items.length}>
+      {runs.data && !items.length && <Empty title="No run of tasks is here yet.">A leaderboard ranks the agents of runs that you choose.</Empty>}
+      <details class="folded" open={!chosen.length} hidden={!items.length}>
         <summary>{chosen.length ? `${many(chosen.length, "run")} ${chosen.length === 1 ? "takes" : "take"} part` : "Runs"}</summary>
         <div class="picks">
-          {(runs.data?.items ?? []).map((each) => (
+          {items.map((each) => (
             <label key={each.id} class="pick">
               <input type="checkbox" checked={chosen.includes(each.id)} onChange={() => put(chosen.includes(each.id) ? chosen.filter((id) => id !== each.id) : [...chosen, each.id])} />
               <span class="nm">{each.name}</span> <small>{[each.agents?.join(", "), each.models?.join(", "), when(each.created_at)].filter(Boolean).join(" · ")}</small>

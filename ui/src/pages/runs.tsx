@@ -124,7 +124,8 @@ function ScoreCell({ run }: { run: RunRow }) {
       </span>
     );
   }
-  if (!score) return <span class="sct trunc dim" title={stopped || run.headline}>{stopped || run.headline || "–"}</span>;
+  const said = stopped || (run.done ? run.headline : "") || "No trial has ended yet.";
+  if (!score) return <span class="sct trunc dim" title={said}>{said}</span>;
   return (
     <span class="scw">
       <Interval value={score.value} low={score.low} high={score.high} />
@@ -160,7 +161,7 @@ function Row({ run, current }: { run: RunRow; current: boolean }) {
         <a class="trunc top2" href={`/runs/${part(run.id)}`} title={`${run.name}, ${run.id}`}>
           {run.name}
         </a>
-        <span class="sub trunc">
+        <span class="sub trunc" title={[subjectOf(run), ...run.tags].join(", ")}>
           {subjectOf(run)}
           {run.tags.map((each) => (
             <span class="tag" key={each}>

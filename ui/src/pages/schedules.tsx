@@ -55,7 +55,7 @@ export function Schedules() {
             <tr>
               <th>name</th>
               <th>when</th>
-              <th class="n">next</th>
+              <th class="n phone-off">next</th>
               <th class="n phone-off">last</th>
               <th>
                 <span class="vh">state</span>
@@ -66,11 +66,14 @@ export function Schedules() {
           <tbody>
             {items.map((each) => (
               <tr key={each.id}>
-                <td class="top2">{each.name}</td>
+                <td class="top2">
+                  {each.name}
+                  <span class="sub phone-only">next {when(each.next_at)}</span>
+                </td>
                 <td>
                   <code>{each.cron ?? each.when}</code> <small>{each.timezone ?? each.zone}</small>
                 </td>
-                <td class="n">{when(each.next_at)}</td>
+                <td class="n phone-off">{when(each.next_at)}</td>
                 <td class="n phone-off">{each.last_run ? <a href={`/runs/${part(each.last_run)}`}>{when(each.last_at)}</a> : when(each.last_at)}</td>
                 <td>{each.missed ? <Badge tone="warn">{each.missed} missed</Badge> : each.enabled === false ? <Badge>off</Badge> : null}</td>
                 <td class="n wraps">

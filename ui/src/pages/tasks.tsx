@@ -143,9 +143,11 @@ export function Tasks() {
                     choose(each.key);
                   }}
                 >
-                  <Glyph name={each.problem ? "cross" : each.answer ? "check" : "dots"} />
-                  <span class="trunc">{each.name}</span>
-                  <small>{each.problem ? "refused" : each.answer ? "ready" : `${Math.round((100 * each.sent) / Math.max(1, each.size))} %`}</small>
+                  <Glyph name={each.problem ? "cross" : !each.answer ? "dots" : checksOf(each.answer).length ? "bang" : "check"} />
+                  <span class="trunc" title={each.name}>
+                    {each.name}
+                  </span>
+                  <small>{each.problem ? "refused" : each.answer ? (checksOf(each.answer).length ? many(checksOf(each.answer).length, "warning") : "ready") : `${Math.round((100 * each.sent) / Math.max(1, each.size))} %`}</small>
                 </a>
               </li>
             ))}

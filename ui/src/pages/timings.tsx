@@ -1,6 +1,6 @@
 // What `proctor ab` and `proctor time` have saved: the list, and each as its document.
 import { useResource, type Listed } from "../api";
-import { prose, when } from "../format";
+import { capital, prose, when } from "../format";
 import { Bones, Empty, Trouble } from "../parts/controls";
 import { Badge } from "../parts/marks";
 import { part, query } from "../router";
@@ -71,7 +71,7 @@ export function Timings() {
                   <span class="sub">{KINDS[each.kind]}</span>
                 </td>
                 <td>{each.verdict ? <Badge tone={each.tone}>{each.verdict}</Badge> : "–"}</td>
-                <td class="phone-off dim certsaid">{prose(each.headline)}</td>
+                <td class="phone-off dim certsaid">{capital(prose(each.headline))}</td>
                 <td class="n">{when(each.at)}</td>
               </tr>
             ))}

@@ -35,7 +35,7 @@ export function Costs({ run }: { run: RunDetail }) {
     .filter(([, lines]) => lines.length);
   const passed = run.counts.passed ?? 0;
   if (!groups.some(([, lines]) => lines.some((each) => (each.calls ?? each.requests ?? 0) > 0 || each.cost_usd)) && !run.cost_usd) {
-    return <Empty title="No model was called.">Agents such as the oracle need none.</Empty>;
+    return <Empty title="No model was called.">Agents such as the oracle need none, and a replay asks none.</Empty>;
   }
   return (
     <section class="tabbody">

@@ -26,7 +26,7 @@ export function Errors({ run, refresh }: { run: RunDetail; refresh: () => void }
   const errors = useResource<{ groups: Group[] }>(`/api/runs/${part(run.id)}/errors`);
   if (!errors.data) return errors.problem ? <Trouble problem={errors.problem} retry={errors.refresh} /> : <Bones />;
   const { groups } = errors.data;
-  if (!groups.length) return <Empty title="Nothing went wrong.">Failures of the agent are under Trials.</Empty>;
+  if (!groups.length) return run.done ? <Empty title="Nothing went wrong.">Failures of the agent are under Trials.</Empty> : <Empty title="Nothing has ended yet." />;
   const apart = NOT_SCORED.reduce((sum, each) => sum + (run.counts[each] ?? 0), 0);
   const blames = [...new Set(groups.map((each) => each.blame))];
   const chosen = query.value.get("blame");
@@ -40,7 +40,7 @@ export function Errors({ run, refresh }: { run: RunDetail; refresh: () => void }
             {many(apart, "trial")} ended for reasons that are not the agent’s. They are <b>not in the score</b>.
           </>
         ) : (
-          "Every trial that ended is in the score. What stopped agents is below."
+          `Every trial that ended is in the score. ${blames.every((each) => each === "person") ? "What was cancelled" : "What stopped agents"} is below.`
         )}
       </p>
       <div class="toolbar">

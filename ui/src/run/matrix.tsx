@@ -18,9 +18,10 @@ const HEIGHT: Record<Size, number> = { cells: 27, compact: 19, tiny: 23, counts:
 const PITCH: Record<Size, number> = { cells: 24, compact: 14, tiny: 9, counts: 9 };
 
 /** Cells as large as there is room for; where there is none, and where a finger could not hit them, a count. */
-function fitting(width: number, columns: number, rollouts: number, wanted: boolean): Size {
+function fitting(width: number, columns: { label: string }[], rollouts: number, wanted: boolean): Size {
   const phone = innerWidth <= 860;
-  const needed = (pitch: number): number => columns * (rollouts * pitch + 66) + (phone ? 90 : 180);
+  const longest = phone && columns.length > 1 ? 7 * Math.max(...columns.map((each) => each.label.length)) : 0;
+  const needed = (pitch: number): number => columns.length * (Math.max(rollouts * pitch, longest) + 66) + (phone ? 90 : 180);
   if (phone) return needed(27) <= width ? "cells" : "counts";
   if (!wanted && needed(24) <= width) return "cells";
   return needed(14) <= width ? "compact" : needed(9) <= width ? "tiny" : "counts";
@@ -130,7 +131,7 @@ function MatrixTable({ run, matrix }: { run: RunDetail; matrix: MatrixData }) {
   const rollouts = Array.from({ length: most }, (_, at) => at + 1);
   const columns = matrix.columns.length * 2 + (several ? 1 : 2);
   const [box, width] = useWidth();
-  const size = fitting(width, matrix.columns.length, most, compact);
+  const size = fitting(width, matrix.columns, most, compact);
   const names = apart(matrix.columns.map((each) => each.label));
   return (
     <>

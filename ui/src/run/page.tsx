@@ -1,6 +1,6 @@
 // One run: its head and summary, and a tab for each way to look at it.
 import { send, useResource } from "../api";
-import { about, count, dollars, duration, exact, prose, when, words } from "../format";
+import { about, count, dollars, duration, exact, many, prose, when, words } from "../format";
 import { useLive } from "../live";
 import { Act, Bones, confirm, Empty, Tabs, Trouble } from "../parts/controls";
 import { Badge } from "../parts/marks";
@@ -99,6 +99,9 @@ const APART = new Set(["verifier_error", "verifier_timeout", "reward_invalid", "
 
 const JUDGED: Record<string, string> = { vet: "Certificates", race: "Race", perf: "Harness" };
 
+/** Vettings, races and harnesses have no spec of their own that could be submitted. */
+export const mayRepeat = (run: RunDetail): boolean => !JUDGED[run.execution ?? ""];
+
 /** What the run was made to decide, if anything. */
 function verdictOf(run: RunDetail): string {
   const gates = (run.resolved as { gates?: unknown[] } | null)?.gates;
@@ -147,9 +150,15 @@ function Head({ run, refresh, set, quiet }: Omit<Shown, "tab"> & { quiet: boolea
         <h1>
           {run.name} <StatusBadge run={run} />
         </h1>
-        {!quiet && <p class="lead">{prose(run.headline) || `${count(run.done)} of ${count(run.total)} trials have ended.`}</p>}
+        {!quiet && <p class="lead">{(run.done > 0 && prose(run.headline)) || `None of ${many(run.total, "trial")} has ended yet.`}</p>}
         <p class="meta" title={exact(run.started_at)}>
           {facts.join(" · ")}
+          {run.status === "pending" && (
+            <>
+              {" · "}
+              <a href="/queue">why it waits</a>
+            </>
+          )}
         </p>
       </div>
       {mayWrite() && <Actions run={run} refresh={refresh} set={set} />}
@@ -180,7 +189,7 @@ function Actions({ run, refresh, set }: Omit<Shown, "tab">) {
       {["paused", "interrupted", "budget_exhausted"].includes(run.status) && tasks && <RaiseBudget run={run} resume={(budget) => post("resume", budget)()} />}
       {run.errors_to_retry > 0 && (
         <Act act={post("resume", { errors: true })} glyph="retry" title="Only errors are tried again: to roll failures again would bias the score">
-          Try {count(run.errors_to_retry)} errors again
+          Try {many(run.errors_to_retry, "error")} again
         </Act>
       )}
       {!isOpen(run) && (
@@ -188,7 +197,7 @@ function Actions({ run, refresh, set }: Omit<Shown, "tab">) {
           Noise
         </a>
       )}
-      {!isRunning(run) && (
+      {!isRunning(run) && mayRepeat(run) && (
         <a class="btn" href={`/new?from=${part(run.id)}`}>
           Run again
         </a>
@@ -258,7 +267,7 @@ function DocumentTab({ run, skip, only, empty }: { run: RunDetail; skip?: string
   if (document.problem && !document.data) return <Trouble problem={document.problem} retry={document.refresh} />;
   if (!document.data) return <Bones />;
   const sections = document.data.sections?.filter((each) => (only ? only.includes(each.name ?? "") : !skip?.includes(each.name ?? "")));
-  if (!sections?.length) return <Empty title={empty ?? "Nothing has ended yet."} />;
+  if (!sections?.length || !run.done) return <Empty title={empty ?? "Nothing has ended yet."} />;
   return (
     <div class="tabbody document">
       {!only && <Ahead document={document.data} run={run} />}

@@ -1,7 +1,7 @@
 // One trial: a sentence, where the time went, and a tab for each kind of evidence.
 import { useMemo } from "preact/hooks";
 import { send, useResource } from "../api";
-import { dollars, duration, exact, known, prose } from "../format";
+import { capital, dollars, duration, exact, known, prose } from "../format";
 import { useKeys } from "../keys";
 import { useLive } from "../live";
 import { Bones, copy, Copy, Tabs, toast, Trouble } from "../parts/controls";
@@ -115,7 +115,7 @@ function Head({ detail, attempt, steps, step }: { detail: TrialDetail; attempt: 
         </h1>
         {detail.sentence && (
           <p class="lead">
-            <Said text={prose(detail.sentence)} />{" "}
+            <Said text={prose(/^[a-z]+[ ,]/.test(detail.sentence) ? capital(detail.sentence) : detail.sentence)} />{" "}
             {trial.outcome === "failed" && !experiment && <a href={`/trials/${part(run.id)}/${trial.index}/verifier`}>What the tests say</a>}
           </p>
         )}

@@ -5,6 +5,9 @@ import { Glyph } from "../parts/marks";
 import { ExitCode, Marked, Said, Terminal } from "../parts/terminal";
 import { GLYPHS, type Call, type Step } from "./steps";
 
+/** A paragraph that was broken by hand into lines, in one; lists, headings and code stay as they are. */
+const flowing = (text: string): string => (text.includes("```") ? text : text.replace(/(\S)\n(?=[^\s#>|*+\d-])/g, (all, last: string, at: number) => (text.slice(text.lastIndexOf("\n", at) + 1).startsWith("#") ? all : `${last} `)));
+
 export function StepView({ step, on, find, whole, agent, base = "" }: { step: Step; on: boolean; find: string; whole: (number: number) => void; agent: string | null; base?: string }) {
   const id = `s${step.number}`;
   const edit = step.calls.find((each) => each.kind === "edit");
@@ -40,7 +43,7 @@ export function StepView({ step, on, find, whole, agent, base = "" }: { step: St
         )}
         {step.message && (
           <pre class="say">
-            <Said text={step.message} find={find} />
+            <Said text={step.kind === "instruction" ? flowing(step.message) : step.message} find={find} />
           </pre>
         )}
         {step.cut > 0 && (

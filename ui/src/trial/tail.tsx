@@ -96,12 +96,17 @@ export function Follow({ run, index, name }: { run: string; index: number; name:
   const text = useFollow(run, index, name);
   const box = useRef<HTMLDivElement>(null);
   const [follow, set] = useState(true);
+  const last = useRef(0);
   useEffect(() => {
     if (follow && box.current) box.current.scrollTop = box.current.scrollHeight;
   }, [text, follow]);
+  // What comes between a scroll and its event is no reason to stop: only the reader scrolls up.
   const moved = (): void => {
     const at = box.current;
-    if (at) set(at.scrollHeight - at.scrollTop - at.clientHeight < 24);
+    if (!at) return;
+    if (at.scrollHeight - at.scrollTop - at.clientHeight < 24) set(true);
+    else if (at.scrollTop < last.current) set(false);
+    last.current = at.scrollTop;
   };
   const shown = linesOf(text);
   return (

@@ -28,6 +28,16 @@ export function Values({ detail, attempt }: { detail: TrialDetail; attempt: Atte
   const params = Object.entries(detail.trial.params ?? {});
   return (
     <div class="tabbody">
+      {attempt && attempt.notes?.length > 0 && (
+        <div class="notice">
+          <h2>Before you quote these numbers</h2>
+          <ul>
+            {attempt.notes.map((each) => (
+              <li key={each}>{each}</li>
+            ))}
+          </ul>
+        </div>
+      )}
       {params.length > 0 && (
         <section class="leadtight">
           <h2>Parameters</h2>
@@ -45,16 +55,6 @@ export function Values({ detail, attempt }: { detail: TrialDetail; attempt: Atte
         <h2>Values</h2>
         {metrics.length ? <Table metrics={metrics} /> : <Empty title={attempt ? "Nothing was measured." : "The trial has not ended yet."} />}
       </section>
-      {attempt && attempt.notes?.length > 0 && (
-        <div class="notice">
-          <h2>Before you quote these numbers</h2>
-          <ul>
-            {attempt.notes.map((each) => (
-              <li key={each}>{each}</li>
-            ))}
-          </ul>
-        </div>
-      )}
     </div>
   );
 }

@@ -2,6 +2,7 @@
 import type { ComponentChildren } from "preact";
 import { useResource } from "../api";
 import { duration, known, reward, words } from "../format";
+import { blameOf, isApart } from "../outcomes";
 import { Bones, Empty, Trouble } from "../parts/controls";
 import { Glyph, Meter, Sign } from "../parts/marks";
 import { Said, Terminal } from "../parts/terminal";
@@ -20,7 +21,8 @@ export interface Test {
 export interface VerifierData {
   reward?: number | null;
   rewards?: Record<string, number | null> | null;
-  steps?: Record<string, unknown>[] | Record<string, Record<string, unknown>> | null;
+  /** The reward of each step of a task that has several. */
+  steps?: Record<string, number | null> | null;
   tests?: unknown;
   judge?: unknown;
   rubrics?: Record<string, unknown>[] | null;
@@ -64,7 +66,7 @@ export function Verifier({ detail, attempt }: { detail: TrialDetail; attempt: At
   return (
     <>
       <Suspect changes={data.suspect ?? attempt.suspect} detail={detail} />
-      {attempt.failure?.message && <Failure attempt={attempt} />}
+      {attempt.failure?.message && !detail.sentence.includes(attempt.failure.message) && <Failure attempt={attempt} />}
       <div class="vv tabbody">
         <div>
           <Rewards data={data} attempt={attempt} />
@@ -89,7 +91,7 @@ export function Verifier({ detail, attempt }: { detail: TrialDetail; attempt: At
 function Failure({ attempt }: { attempt: Attempt }) {
   const { phase, type, message } = attempt.failure ?? {};
   return (
-    <div class="notice bad">
+    <div class={`notice ${isApart(attempt.outcome) || blameOf(attempt.outcome ?? "") === "person" ? "" : "bad"}`}>
       <h2>
         {words(attempt.outcome)}
         {phase ? `, during ${phase}` : ""}
@@ -138,10 +140,8 @@ function Suspect({ changes, detail }: { changes: unknown; detail: TrialDetail })
 function Rewards({ data, attempt }: { data: VerifierData; attempt: Attempt }) {
   const total = data.reward ?? attempt.reward;
   const named = data.rewards ?? (attempt.metrics?.rewards as Record<string, number> | undefined) ?? {};
-  const steps: [string, Record<string, unknown>][] = Array.isArray(data.steps) ? data.steps.map((each, at) => [String(each.name ?? each.step ?? at + 1), each]) : Object.entries(data.steps ?? {});
-  const rows: [string, number | null, number | null][] = steps.length
-    ? steps.map(([name, each]) => [name, number(each.reward), number(each.min_reward)])
-    : Object.entries(named).map(([name, value]) => [name, number(value), null]);
+  const steps = Object.entries(data.steps ?? {});
+  const rows = steps.length ? steps : Object.entries(named);
   return (
     <section class="leadtight">
       <div class="h2">
@@ -157,18 +157,16 @@ function Rewards({ data, attempt }: { data: VerifierData; attempt: Attempt }) {
               <th class="mt">
                 <span class="vh">as a bar</span>
               </th>
-              {steps.length > 0 && <th class="n">at least</th>}
             </tr>
           </thead>
           <tbody>
-            {rows.map(([name, value, least]) => (
+            {rows.map(([name, value]) => (
               <tr key={name}>
                 <th scope="row">{name}</th>
                 <td class="n">
                   <b>{reward(value)}</b>
                 </td>
                 <td class="mt">{known(value) && value >= 0 && value <= 1 && <Meter part={value} whole={1} tone="good" label={`reward ${reward(value)}`} />}</td>
-                {steps.length > 0 && <td class="n">{reward(least)}</td>}
               </tr>
             ))}
           </tbody>
@@ -179,7 +177,6 @@ function Rewards({ data, attempt }: { data: VerifierData; attempt: Attempt }) {
                 <td class="n">
                   <b>{reward(total)}</b>
                 </td>
-                <td />
                 <td />
               </tr>
             </tfoot>

@@ -23,9 +23,11 @@ def evidence(values: Sequence[float], *, planned: int, boundary: float, stopped:
     parts = _grid(up, left, right)
     if stopped and len(values) < planned:
         parts += [rect(across(len(values)), top, right - across(len(values)), bottom - top, "band")]
+    late = len(values) > planned / 2
+    aside = (left + 6 if late else right, up(boundary) - 6)
     parts += [
         line(left, up(boundary), right, up(boundary), "move"),
-        text(left + 6, up(boundary) - 6, f"boundary {boundary:g}", "strong halo"),
+        text(*aside, f"boundary {boundary:g}", "strong halo" if late else "strong e halo"),
         text(right, up(1.0) - 6, "1: nothing known", "dim e halo"),
         line(left, bottom, right, bottom, "axis"),
         '<g class="c0">',

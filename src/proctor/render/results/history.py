@@ -147,6 +147,8 @@ def _day(run: Ran, found: History) -> str:
 
 def _lines(found: History) -> Section:
     """Every line in a row: the main ones, then those that moved most."""
+    if not found.lines:
+        return Section()
     lines = found.lines[:MOST_ROWS]
     points = [line for line in lines if not line.main]
     shared, own = apart([line.name for line in points])

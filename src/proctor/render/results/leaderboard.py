@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -23,7 +23,6 @@ from proctor.model.document import (
 from proctor.quantity import MISSING, significant
 from proctor.render.charts import rates
 from proctor.render.results.cells import amount_cell, rate_cell, share_cell, time_cell
-from proctor.render.results.links import address
 from proctor.verdicts.leaderboard.rank import Duel, Leaderboard, Standing
 from proctor.verdicts.leaderboard.words import headline, method, ties
 
@@ -32,10 +31,9 @@ MOST_BARS = 24
 
 
 def leaderboard(
-    board: Leaderboard, *, folders: Mapping[str, str] | None = None, folder: Path = Path()
+    board: Leaderboard, *, link: Callable[[str], str] = lambda _: "", folder: Path = Path()
 ) -> Document:
-    """The whole answer. `folders`: run → its folder, for links relative to `folder`."""
-    known = folders or {}
+    """The whole answer. `link`: the address of a run, as seen from `folder`."""
     several = len({each.entrant.run_id for each in board.standings}) > 1
     return Document(
         kind="leaderboard",
@@ -45,9 +43,7 @@ def leaderboard(
         warnings=board.warnings,
         sections=filled(
             [
-                Section(
-                    title="Places", blocks=(_places(board, known, folder, several=several),), name="places"
-                ),
+                Section(title="Places", blocks=(_places(board, link, several=several),), name="places"),
                 Section(title="Pass rates", blocks=(_bars(board),), name="rates", aside=True),
                 Section(title="Every pair", blocks=(_pairs(board),) if board.duels else (), name="pairs"),
             ]
@@ -57,7 +53,7 @@ def leaderboard(
     )
 
 
-def _places(board: Leaderboard, folders: Mapping[str, str], folder: Path, *, several: bool) -> Table:
+def _places(board: Leaderboard, link: Callable[[str], str], *, several: bool) -> Table:
     errors = any(each.entrant.errors for each in board.standings)
     money = any(each.entrant.cost_usd is not None for each in board.standings)
     columns = [
@@ -73,21 +69,20 @@ def _places(board: Leaderboard, folders: Mapping[str, str], folder: Path, *, sev
     ]
     rows = []
     for each in board.standings:
-        row = [*_row(each, board.claim, errors=errors, money=money)]
+        href = link(each.entrant.run_id)
+        row = [*_row(each, board.claim, href, errors=errors, money=money)]
         if several:
-            found = each.entrant
-            href = address(folders.get(found.run_id, ""), "report.html", folder)
-            row.append(Cell(text=found.run_name, href=href))
+            row.append(Cell(text=each.entrant.run_name, href=href))
         rows.append(tuple(row))
     return Table(columns=tuple(columns), rows=tuple(rows), caption=method(board))
 
 
-def _row(each: Standing, claim: Claim, *, errors: bool, money: bool) -> list[Cell | str]:
+def _row(each: Standing, claim: Claim, href: str, *, errors: bool, money: bool) -> list[Cell | str]:
     found = each.entrant
     score = found.passes.excluded
     row: list[Cell | str] = [
         Cell(text=each.place, value=float(each.first), low=float(each.first), high=float(each.last)),
-        Cell(text=found.label, note=ties(each), strong=each.first == 1),
+        Cell(text=found.label, note=ties(each), strong=each.first == 1, href=href),
         rate_cell(score.value if score else None, strong=True),
         share_cell(score.interval(claim) if score else None),
         number(str(found.scored), found.scored),

@@ -53,7 +53,7 @@ def perf(
     said = (
         f"{summary['episodes']} episodes, {summary['failure_count']} not as expected, "
         f"{time_cell(summary['wall_clock_total_s']).text} with {numbers['workers']} workers "
-        f"({summary['throughput_eps']:g} per second)"
+        f"({summary['throughput_eps']:.3g} per second)"
     )
     charts = drawings(summary, metrics, series)
     return Document(
@@ -64,7 +64,7 @@ def perf(
         tone=tone.get(gate.verdict.value, "warn") if gate else "warn",
         about=(
             ("run", Cell(text=str(summary["run_id"]), code=True)),
-            ("written", str(summary["generated_at"])),
+            ("written", f"{str(summary['generated_at'])[:19].replace('T', ' ')} UTC"),
             ("sandbox", str(summary["sandbox"])),
         ),
         warnings=tuple(_warnings(summary, problems, stopped)),

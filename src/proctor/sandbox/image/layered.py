@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from proctor.errors import ImageError, LastingImageError, SandboxError, TaskError, UsageError
-from proctor.model.task import TaskEnvironment
+from proctor.model.task import HOST_ROOT, TaskEnvironment
 from proctor.sandbox import network, state
 from proctor.sandbox.base import Network, Root, RootOptions, SandboxRequest
 from proctor.sandbox.bubblewrap import Bubblewrap
@@ -45,10 +45,7 @@ _FORMAT = "build-2"
 """Changes with what a Dockerfile means to our builder: what was remembered before is not used then."""
 _COLLECT_EVERY_S = 86_400.0
 _REMEMBER_REFUSAL_S = 60.0
-_OTHER_WAYS = (
-    "import it from a file with `proctor images import FILE`, or use this machine's own system with "
-    "--host-root"
-)
+_OTHER_WAYS = f"import it from a file with `proctor images import FILE`, or use {HOST_ROOT}"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -125,8 +122,8 @@ class LayeredImages(Images):
         if asked.dockerfile:
             return await self._from_dockerfile(asked, progress)
         raise LastingImageError(
-            f"{asked.where}: there is no Dockerfile, no compose file and no docker_image; add one, or run "
-            f"with --host-root to use this machine's own system"
+            f"{asked.where}: there is no Dockerfile, no compose file and no docker_image; add one, or use "
+            f"{HOST_ROOT}"
         )
 
     async def image(self, reference: str) -> Image:

@@ -18,7 +18,7 @@ from proctor.model.plan import Plan
 from proctor.model.run import RunInfo
 from proctor.model.trial import RunStatus
 from proctor.server.reading.kept import Kept
-from proctor.server.reading.summaries import Summaries, Summary, gate_of, reported
+from proctor.server.reading.summaries import Summaries, Summary, reported, verdict_of
 from proctor.store.store import Store
 from proctor.store.views.runs import Listed, Spent
 
@@ -128,7 +128,7 @@ class RunRows:
             "unknown_cost": cost.unknown_cost,
             "tokens": cost.tokens,
             "requests": cost.requests,
-            "gate": gate_of(info.folder) if over else None,
+            "gate": verdict_of(store, info) if over else None,
             "spark": self._spark(store, listed, summary.score) if spark else [],
         }
         row = Row(data, msgspec.Raw(msgspec.json.encode(data)))

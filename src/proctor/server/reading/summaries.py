@@ -14,10 +14,12 @@ from pathlib import Path
 from typing import Any, Self
 
 from proctor.disk import read_small
+from proctor.errors import UsageError
 from proctor.model.outcome import Outcome
 from proctor.model.plan import Plan
 from proctor.model.record import UNKNOWN_COST
-from proctor.model.run import RunInfo
+from proctor.model.run import Execution, RunInfo
+from proctor.model.trial import RunStatus
 from proctor.quantity import number
 from proctor.server.reading.kept import Kept
 from proctor.store.store import Store
@@ -92,7 +94,7 @@ class Summaries:
         began = time.perf_counter()
         if info.kind != "task":
             return Summary(headline=_of_points(store, info))
-        finished = sum(info.counts.values())
+        finished = sum(info.counts.values()) - info.counts.get(Outcome.CANCELLED, 0)
         run = self.rollouts(store, info) if finished else None
         arms = self.layout(store, info).arms
         scores = _scores(run) if run else ()
@@ -159,6 +161,23 @@ def reported(store: Store, info: RunInfo, models: Sequence[str]) -> Spent:
         usd += number(usage.get("cost_usd")) or 0.0
         unknown += int(number(usage.get(UNKNOWN_COST)) or 0)
     return Spent(requests or int(tokens > 0), tokens, round(usd * 1e9), unknown)
+
+
+def verdict_of(store: Store, info: RunInfo) -> dict[str, Any] | None:
+    """What a run that has ended was made to decide: its race, or the gate beside it; None without either."""
+    if info.execution is not Execution.RACE:
+        return gate_of(info.folder)
+    if info.status is not RunStatus.DONE:
+        return None
+    from proctor.runfolder.read import RunData
+    from proctor.verdicts.race.judge import judge_race
+    from proctor.verdicts.race.words import sentence as said
+
+    try:
+        found = judge_race(RunData.from_store(store, info.id))
+    except UsageError:
+        return None
+    return {"verdict": found.verdict.value, "sentence": said(found)}
 
 
 def gate_of(folder: str) -> dict[str, Any] | None:

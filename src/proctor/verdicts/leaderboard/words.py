@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from proctor.verdicts.leaderboard.rank import Leaderboard, Standing
 from proctor.verdicts.rollouts.words import score_text
 
-MOST_NAMES = 6
+MOST_NAMES = 4
 
 
 def headline(board: Leaderboard) -> str:

@@ -180,7 +180,7 @@ def warnings(run: Rollouts, suspects: int = 0) -> list[str]:
         shown = ", ".join(flaky[:5]) + (f" and {len(flaky) - 5} more" if len(flaky) > 5 else "")
         found.append(f"flaky: {plural(len(flaky), 'task')} both passed and failed by the same agent: {shown}")
     if cells and all(len(cell.outcomes) == 1 for _, cell in cells):
-        found.append("one rollout per task and agent: -n 5 would show which tasks pass only sometimes")
+        found.append("one rollout per task and agent: five would show which tasks pass only sometimes")
     return found + _unsolved(run)
 
 

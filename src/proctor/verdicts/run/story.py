@@ -101,7 +101,8 @@ def headline(data: RunData) -> str:
 
         return said_of(rollouts(data))
 
-    return sentence(data.info, said, finished=seen.finished, total=seen.total)
+    finished = seen.finished - seen.outcomes[Outcome.CANCELLED]
+    return sentence(data.info, said, finished=finished, total=seen.total)
 
 
 def sentence(info: RunInfo, said: Callable[[], str], *, finished: int, total: int) -> str:

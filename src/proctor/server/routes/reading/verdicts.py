@@ -233,8 +233,8 @@ def _leaderboard(
 
     entrants, warnings = collect(store, runs)
     board = rank(entrants, these_tasks=these_tasks, warnings=warnings)
-    folders = {run: store.run(run).folder for run in runs}
+    places = {run: f"/runs/{run}" for run in runs}
     return {
-        **page_document(leaderboard(board, folders=folders), folders.items()),
+        **page_document(leaderboard(board, link=places.__getitem__), places.items()),
         "board": to_mapping(board),
     }
