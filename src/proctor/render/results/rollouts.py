@@ -51,10 +51,6 @@ MOST_ROWS = 300
 BRIEF = 60
 """Tasks in a terminal."""
 MOST_TRIALS = 300
-_AROUND = (
-    "Medians over the attempts that count. These times are not part of a trial's duration; an image is built "
-    "or fetched once."
-)
 
 
 def sections(data: RunData) -> tuple[list[Section], list[Section]]:
