@@ -30,10 +30,10 @@ from proctor.render.document import html
 from proctor.render.results.cells import amount_cell, linked, outcome_cell, outcome_of, time_cell
 from proctor.render.results.gate import gate_section
 from proctor.runfolder.files import write_atomic
-from proctor.runfolder.read import RunData, TrialResult, once
+from proctor.runfolder.read import RunData, TrialResult
 from proctor.runfolder.result import artifact_paths
 from proctor.verdicts.run.story import headline, warnings
-from proctor.verdicts.run.survey import MOST_FILES, Survey, survey
+from proctor.verdicts.run.survey import MOST_FILES, Survey, once, survey
 
 BRIEF = 5
 """Failures and attempts in a terminal."""
