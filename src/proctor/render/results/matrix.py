@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from proctor.model.document import Column, Look, Matrix, Section, Sign
+from proctor.quantity import plural
 from proctor.render.results.cells import outcome_of, result_of, reward_cell, sign_of, time_cell
 from proctor.runfolder.read import TrialResult
 from proctor.verdicts.rollouts.scores import ArmScore, Rollouts
 from proctor.verdicts.rollouts.table import Cell, is_error
-from proctor.verdicts.rollouts.words import meaning, outcomes_in_order, plural, rate
+from proctor.verdicts.rollouts.words import meaning, outcomes_in_order, rate
 
 MOST_ROWS = 300
 BRIEF = 60

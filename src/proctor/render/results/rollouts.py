@@ -21,7 +21,7 @@ from proctor.model.document import (
     Tone,
 )
 from proctor.model.record import UNKNOWN_COST
-from proctor.quantity import MISSING
+from proctor.quantity import MISSING, plural, some
 from proctor.render.results import judging, performance
 from proctor.render.results.cells import (
     amount_cell,
@@ -43,7 +43,6 @@ from proctor.verdicts.rollouts.words import (
     claim_of,
     denominators_text,
     error_range,
-    plural,
     use_text,
 )
 
@@ -157,8 +156,7 @@ def _images(found: Sequence[UsedImage]) -> list[Text]:
     """Which images the rollouts ran on; the host's own system is told by the headline."""
     known = (f"{each.title} ({each.digest[:19]})" for each in found if each.digest and not each.host)
     names = list(dict.fromkeys(known))
-    more = f" and {len(names) - 3} more" if len(names) > 3 else ""
-    return [Text(text=f"images: {', '.join(names[:3])}{more}", quiet=True)] if names else []
+    return [Text(text=f"images: {some(names, 3)}", quiet=True)] if names else []
 
 
 def _look_first(run_id: str, found: Evidence) -> Section:

@@ -10,7 +10,7 @@ from proctor.analysis.flaky import Stability
 from proctor.analysis.interval import Interval
 from proctor.model.document import Look
 from proctor.model.outcome import Blame, Outcome
-from proctor.quantity import MISSING, show, significant
+from proctor.quantity import MISSING, plural, show, significant, some
 from proctor.verdicts.rollouts.evidence import ORACLE
 from proctor.verdicts.rollouts.scores import ArmScore, Rollouts
 from proctor.verdicts.rollouts.table import is_error
@@ -125,11 +125,6 @@ def use_text(name: str, value: float | None) -> str:
     return show(name, value) if name.endswith("_usd") else f"{value:,.0f}".replace(",", "\u202f")
 
 
-def plural(count: int, noun: str) -> str:
-    """`1 task`, `2 tasks`."""
-    return f"{count} {noun}{'' if count == 1 else 's'}"
-
-
 def headline(run: Rollouts) -> str:
     """One sentence: who passes how much of what, and what was left out."""
     tasks, arms, claim = len(run.table.rows), run.arms, claim_of(run)
@@ -177,8 +172,8 @@ def warnings(run: Rollouts, suspects: int = 0) -> list[str]:
         dict.fromkeys(c.row.label for a, c in cells if a.stability[c.row].stability is Stability.FLAKY)
     )
     if flaky:
-        shown = ", ".join(flaky[:5]) + (f" and {len(flaky) - 5} more" if len(flaky) > 5 else "")
-        found.append(f"flaky: {plural(len(flaky), 'task')} both passed and failed by the same agent: {shown}")
+        both = f"{plural(len(flaky), 'task')} both passed and failed by the same agent"
+        found.append(f"flaky: {both}: {some(flaky, 5)}")
     if cells and all(len(cell.outcomes) == 1 for _, cell in cells):
         found.append("one rollout per task and agent: -n 5 would show which tasks pass only sometimes")
     return found + _unsolved(run)
@@ -195,10 +190,9 @@ def _unsolved(run: Rollouts) -> list[str]:
     ]
     if not tasks:
         return []
-    shown = ", ".join(tasks[:5]) + (f" and {len(tasks) - 5} more" if len(tasks) > 5 else "")
     said = (
-        f"the task's own solution (oracle) does not pass {shown}: the solution, the tests or what they "
-        f"fetch from the network is at fault, not an agent"
+        f"the task's own solution (oracle) does not pass {some(tasks, 5)}: the solution, the tests or what "
+        "they fetch from the network is at fault, not an agent"
     )
     return [said]
 
