@@ -1,4 +1,4 @@
-"""Cells that results have in common: times, amounts, shares, rewards, outcomes and links to trials."""
+"""Cells that results have in common: times, amounts, shares, rewards, outcomes by glyph and look, links."""
 
 from __future__ import annotations
 
@@ -9,9 +9,32 @@ from proctor.model.document import Cell, Column, Look, Sign, Table, Tone
 from proctor.model.outcome import Blame, Outcome
 from proctor.model.place import attempt_folder, trial_folder
 from proctor.model.plan import PlannedTrial
-from proctor.quantity import MISSING, duration, metric_title, number, show
+from proctor.quantity import MISSING, duration, metric_title, number, show, significant
 from proctor.runfolder.read import TrialResult
-from proctor.verdicts.rollouts.words import glyph, look, rate, reward_text, span
+from proctor.verdicts.rollouts.table import is_error
+from proctor.verdicts.rollouts.words import rate, span
+
+PENDING = "·"
+GLYPHS = {
+    Outcome.PASSED: "✓",
+    Outcome.PARTIAL: "◐",
+    Outcome.FAILED: "✗",
+    Outcome.AGENT_TIMEOUT: "t",
+    Outcome.AGENT_ERROR: "e",
+    Outcome.BUDGET_EXHAUSTED: "b",
+    Outcome.VERIFIER_ERROR: "V",
+    Outcome.VERIFIER_TIMEOUT: "V",
+    Outcome.REWARD_INVALID: "R",
+    Outcome.SANDBOX_ERROR: "S",
+    Outcome.IMAGE_ERROR: "I",
+    Outcome.WORKER_LOST: "L",
+    Outcome.STARVED: "M",
+    Outcome.PROVIDER_ERROR: "P",
+    Outcome.CANCELLED: "–",
+    Outcome.SKIPPED: "–",
+    Outcome.INVALID: "?",
+}
+"""One column each. Lower case: caused by the agent. Capitals: an error not caused by the agent."""
 
 
 def time_cell(seconds: float | None, note: str = "") -> Cell:
@@ -41,6 +64,11 @@ def reward_cell(value: object) -> Cell:
     return Cell(text=reward_text(known), value=known)
 
 
+def reward_text(reward: float | None) -> str:
+    """A reward with no more digits than it needs."""
+    return MISSING if reward is None else significant(reward, 3) if 0 < reward < 1 else f"{reward:g}"
+
+
 def outcome_cell(trial: TrialResult) -> Cell:
     """How a trial ended, and after how many attempts."""
     tries = f"{len(trial.attempts)} attempts" if len(trial.attempts) > 1 else ""
@@ -55,6 +83,25 @@ def outcome_of(ended: Outcome | None, note: str = "") -> Cell:
     known: dict[Outcome, Tone] = {Outcome.PASSED: "good", Outcome.PARTIAL: "warn"}
     text = ended.value.replace("_", " ")
     return Cell(text=text, tone=known.get(ended, tone), badge=True, note=note)
+
+
+def glyph(outcome: Outcome | None) -> str:
+    """One character for how a trial ended."""
+    return GLYPHS[outcome] if outcome else PENDING
+
+
+def look(outcome: Outcome | None) -> Look:
+    """Which of six looks an outcome has in a matrix."""
+    if outcome is None or (not outcome.scored and not is_error(outcome)):
+        return "none"
+    if is_error(outcome):
+        return "error"
+    known: dict[Outcome, Look] = {
+        Outcome.PASSED: "pass",
+        Outcome.PARTIAL: "part",
+        Outcome.FAILED: "fail",
+    }
+    return known.get(outcome, "own")
 
 
 def sign_of(ended: Outcome | None, reward: float | None = None, tooltip: str = "", href: str = "") -> Sign:
