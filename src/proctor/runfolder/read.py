@@ -20,10 +20,9 @@ from proctor.model.run import RunInfo
 from proctor.model.trial import RunStatus
 from proctor.processes import without_collections
 from proctor.quantity import number
-from proctor.runfolder.check import checked
 from proctor.runfolder.compact import Compactor
 from proctor.runfolder.files import read_document
-from proctor.runfolder.series import read_series
+from proctor.runfolder.series import checked, read_series
 
 if TYPE_CHECKING:
     from proctor.store.store import Store

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING
 
 from proctor.analysis.interval import Interval
 from proctor.model.document import Cell, Column, Look, Sign, Table, Tone
@@ -13,6 +16,9 @@ from proctor.quantity import MISSING, duration, metric_title, number, show, sign
 from proctor.runfolder.read import TrialResult
 from proctor.verdicts.rollouts.table import is_error
 from proctor.verdicts.rollouts.words import rate, span
+
+if TYPE_CHECKING:
+    from proctor.verdicts.compare.results import ResultSet
 
 PENDING = "·"
 GLYPHS = {
@@ -133,3 +139,22 @@ def columns(
     heads = (Column(metric_title(name), "number") for name in names)
     cells = tuple((label, *(each.get(name, MISSING) for name in names)) for label, each in rows.items())
     return [Table(columns=(Column(first, "prose"), *heads), rows=cells, title=title, caption=caption)]
+
+
+def address(run: str, file: str, page: Path) -> str:
+    """From the folder of a page to a file of a run; empty when there is no such file."""
+    found = Path(run, file)
+    return os.path.relpath(found, page) if run and found.is_file() else ""
+
+
+def run_link(results: ResultSet, folder: Path, text: str = "") -> Cell:
+    """A run or file by its name, which leads to its report."""
+    return Cell(text=text or results.label, href=address(results.folder, "report.html", folder))
+
+
+def trial_link(results: ResultSet, trial: str, folder: Path) -> str:
+    """The address of a trial's result; empty when there is none."""
+    if not trial:
+        return ""
+    places = (f"{trial}/result.json", f"{trial}/evaluation_results.json")
+    return next(filter(None, (address(results.folder, place, folder) for place in places)), "")

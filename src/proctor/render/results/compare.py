@@ -18,9 +18,9 @@ from proctor.model.document import (
     outcome,
 )
 from proctor.quantity import some
+from proctor.render.results.cells import run_link
 from proctor.render.results.compare_points import metric_section
 from proctor.render.results.compare_scores import cost_section, method_of_score, score_section, spent_section
-from proctor.render.results.links import run_link
 from proctor.verdicts.compare.judge import Comparison
 from proctor.verdicts.compare.results import ResultSet
 from proctor.verdicts.compare.sentence import caution, sentence

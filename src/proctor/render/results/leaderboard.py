@@ -22,8 +22,7 @@ from proctor.model.document import (
 )
 from proctor.quantity import MISSING, significant
 from proctor.render.charts import rates
-from proctor.render.results.cells import amount_cell, rate_cell, share_cell, time_cell
-from proctor.render.results.links import address
+from proctor.render.results.cells import address, amount_cell, rate_cell, share_cell, time_cell
 from proctor.verdicts.leaderboard.rank import Duel, Leaderboard, Standing
 from proctor.verdicts.leaderboard.words import headline, method, ties
 
