@@ -15,8 +15,7 @@ from proctor.model.record import AttemptRecord, AttemptRow
 from proctor.model.run import Event
 from proctor.model.trial import TrialState
 from proctor.store import queries, rows
-from proctor.store.damage import decodes_each
-from proctor.store.database import Database, Row
+from proctor.store.database import Database, Row, decodes_each
 from proctor.store.rows import ResultRow
 
 _PAGE = 500

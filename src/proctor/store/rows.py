@@ -18,8 +18,7 @@ from proctor.model.plan import PlannedTrial
 from proctor.model.record import AttemptRecord, Failure
 from proctor.model.run import Event, RunInfo
 from proctor.model.trial import RunStatus
-from proctor.store.damage import decodes, decodes_each
-from proctor.store.database import Row
+from proctor.store.database import Row, decodes, decodes_each
 
 T = TypeVar("T")
 

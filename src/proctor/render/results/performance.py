@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from proctor.model.document import Cell, Column, Section, Table, Text
-from proctor.model.performance import QUANTITIES
+from proctor.model.record import QUANTITIES
 from proctor.quantity import MISSING, number, plural, show
 from proctor.render.results.cells import reward_cell, share_cell
 from proctor.runfolder.read import RunData

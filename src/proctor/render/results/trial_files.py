@@ -9,11 +9,17 @@ from typing import Any
 
 from proctor.model.document import Cell, Column, Document, Listed, Section, Table, Text
 from proctor.model.outcome import Outcome
-from proctor.model.performance import performance_of
 from proctor.model.place import attempt_folder
 from proctor.model.plan import PlannedTrial
-from proctor.model.record import SCHEMA_VERSION, AttemptRecord
-from proctor.model.rubrics import judge_of, judge_score, rubrics_of, unit_score
+from proctor.model.record import (
+    SCHEMA_VERSION,
+    AttemptRecord,
+    judge_of,
+    judge_score,
+    performance_of,
+    rubrics_of,
+    unit_score,
+)
 from proctor.quantity import MISSING, moment, number
 from proctor.render.document.markdown import markdown
 from proctor.render.results import performance
