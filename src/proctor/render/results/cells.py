@@ -48,9 +48,9 @@ def time_cell(seconds: float | None, note: str = "") -> Cell:
     return Cell(text=duration(seconds), value=seconds, note=note)
 
 
-def amount_cell(metric: str, value: float | None, note: str = "", *, strong: bool = False) -> Cell:
+def amount_cell(metric: str, value: float | None, note: str = "") -> Cell:
     """A value of a metric, in the unit that fits."""
-    return Cell(text=show(metric, value), value=value, note=note, strong=strong)
+    return Cell(text=show(metric, value), value=value, note=note)
 
 
 def rate_cell(value: float | None, *, strong: bool = False) -> Cell:
