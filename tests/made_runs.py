@@ -10,8 +10,8 @@ from typing import Any
 import pytest
 from msgspec import structs
 
-from proctor.analysis.median_interval import median_interval
-from proctor.model.describe import describe_rows
+from proctor.analysis.interval import median_interval
+from proctor.model.describe import describe
 from proctor.model.outcome import Outcome
 from proctor.model.plan import Plan, PlannedTrial, trial_key
 from proctor.model.record import Artifact, AttemptRecord, Failure
@@ -58,7 +58,7 @@ def attempt(
     for name, extra in (metrics or {}).items():
         for row, value in zip(rows, extra, strict=True):
             row[name] = value
-    columns = describe_rows({k: v for k, v in row.items() if k != "index"} for row in rows)
+    columns = {name: describe([row[name] for row in rows]) for name in ("duration_s", *(metrics or ()))}
     return AttemptRecord(
         key=trial.key,
         number=number,

@@ -9,8 +9,10 @@ from proctor.quantity import (
     duration,
     metric_title,
     number,
+    plural,
     show,
     significant,
+    some,
     span,
     unit_for,
 )
@@ -92,3 +94,9 @@ def test_a_metric_name_becomes_a_heading():
     assert metric_title("rss_bytes") == "rss"
     assert metric_title("ops_per_s") == "ops per s"
     assert metric_title("hits") == "hits"
+
+
+def test_counts_have_their_noun_and_long_lists_an_end():
+    assert (plural(1, "task"), plural(0, "task")) == ("1 task", "0 tasks")
+    assert some(["a", "b"], 2) == "a, b"
+    assert some(["a", "b", "c", "d"], 2) == "a, b and 2 more"

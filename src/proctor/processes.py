@@ -236,11 +236,6 @@ def without_collections() -> Iterator[None]:
             gc.enable()
 
 
-def pin(cpus: Collection[int], pid: int = 0) -> None:
-    """Keep a process on these CPUs."""
-    os.sched_setaffinity(pid, cpus)
-
-
 def allowed_cpus() -> tuple[int, ...]:
     """The CPUs that this process may use, in order."""
     return tuple(sorted(os.sched_getaffinity(0)))
@@ -255,11 +250,6 @@ def allow_open_files() -> int:
             resource.setrlimit(resource.RLIMIT_NOFILE, (most, hard))
             return most
     return _MOST_FILES if soft == resource.RLIM_INFINITY else soft
-
-
-def usage(who: int = resource.RUSAGE_SELF) -> Usage:
-    """What this process (or its collected children) has used."""
-    return from_rusage(resource.getrusage(who))
 
 
 def from_rusage(raw: Sequence[Any]) -> Usage:

@@ -148,3 +148,14 @@ def metric_title(metric: str) -> str:
             base = metric[: -len(suffix)]
             break
     return base.replace("_", " ")
+
+
+def plural(count: int, noun: str) -> str:
+    """`1 task`, `2 tasks`."""
+    return f"{count} {noun}{'' if count == 1 else 's'}"
+
+
+def some(names: Sequence[str], most: int) -> str:
+    """The first names of a list, and how many more there are."""
+    more = f" and {len(names) - most} more" if len(names) > most else ""
+    return ", ".join(names[:most]) + more

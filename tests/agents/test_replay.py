@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from proctor.agents.base import AgentContext
-from proctor.agents.replay import Replay, recorded_commands
+from proctor.agents.replay import Replay, read_recorded
 from proctor.agents.trajectory import Trajectory
 from proctor.errors import UsageError
 from proctor.model.task import Task
@@ -91,4 +91,4 @@ def test_what_sub_agents_did_is_repeated_and_what_is_only_remembered_is_not(tmp_
     steps = [step("old", is_copied_context=True), step("one", **called), step("three")]
     inside = {"trajectory_id": "s", "steps": [step("two")]}
     (tmp_path / "t.json").write_text(json.dumps({"steps": steps, "subagent_trajectories": [inside]}))
-    assert recorded_commands(tmp_path / "t.json") == ["one", "two", "three"]
+    assert read_recorded(tmp_path / "t.json").commands == ["one", "two", "three"]

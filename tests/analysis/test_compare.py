@@ -9,7 +9,6 @@ from scipy import stats
 from proctor.analysis.claim import Claim
 from proctor.analysis.compare import missing_bounds, paired_ratio, paired_scores
 from proctor.analysis.estimate import TaskRewards
-from proctor.analysis.resample import median
 from proctor.analysis.verdict import Verdict
 
 
@@ -143,15 +142,6 @@ def test_a_ratio_of_costs_covers_the_truth():
         b = {str(i): [1.3 * cost * generator.lognormal(0, 0.2)] for i, cost in enumerate(base)}
         hits += paired_ratio(a, b, seed=at, draws=500).interval.contains(1.3)
     assert 0.9 <= hits / 200 <= 0.995
-
-
-def test_a_ratio_of_medians_is_of_medians():
-    a = {"x": [1.0], "y": [2.0], "z": [100.0]}
-    b = {"x": [2.0], "y": [4.0], "z": [100.0]}
-    found = paired_ratio(a, b, statistic=median)
-    assert found.ratio == 2
-    assert found.tasks == 3
-    assert found.p_value == pytest.approx(0.5)
 
 
 def test_a_ratio_refuses_values_at_zero():

@@ -3,7 +3,7 @@ from __future__ import annotations
 import math
 import random
 
-from proctor.analysis.median_interval import _rank, median_interval
+from proctor.analysis.interval import _rank, median_interval
 
 
 def coverage(count: int, rank: int) -> float:

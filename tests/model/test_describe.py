@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from proctor.model.canonical import canonical_json, derive_seed, digest
-from proctor.model.describe import describe, describe_rows, percentile
+from proctor.model.describe import describe, percentile
 
 VALUES = st.lists(st.floats(-1e6, 1e6), min_size=1, max_size=50)
 
@@ -26,14 +26,6 @@ def test_nothing_has_a_count_and_no_more():
     assert describe([]) == {"count": 0}
     with pytest.raises(ValueError, match="empty"):
         percentile([], 50)
-
-
-def test_rows_are_described_column_by_column_and_only_finite_numbers_count():
-    rows = [{"a": 1, "ok": True, "name": "x"}, {"a": 3, "ok": False, "bad": float("nan")}]
-    found = describe_rows(rows)
-    assert found.keys() == {"a", "ok"}
-    assert found["a"]["mean"] == 2
-    assert found["ok"]["mean"] == 0.5
 
 
 def test_the_same_value_has_the_same_digest_whatever_its_order():

@@ -4,10 +4,10 @@ import json
 
 from msgspec import convert
 
-from proctor.model.event import Event
 from proctor.model.outcome import Outcome
 from proctor.model.plan import Plan, PlannedTrial, trial_key
 from proctor.model.record import Artifact, AttemptRecord, Failure
+from proctor.model.run import Event
 from proctor.model.subject import ParamInfo
 
 

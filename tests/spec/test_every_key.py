@@ -13,7 +13,7 @@ import pytest
 from proctor.agents.registry import BUILT_IN, find_class
 from proctor.model.spec import Iterations, Retries, SandboxSpec
 from proctor.runs.perf import scenario
-from proctor.spec import bodies, grammar, judge
+from proctor.spec import bodies, grammar
 from proctor.tasks import overrides, prepared
 
 TESTS = Path(__file__).parents[1]
@@ -303,7 +303,7 @@ GRAMMAR: dict[str, Iterable[str]] = {
     "sandbox": _names(SandboxSpec),
     "overrides": overrides.KEYS,
     "evaluation of overrides": overrides.EVALUATION_KEYS,
-    "judge": judge.JUDGE,
+    "judge": bodies.JUDGE,
     "repo": overrides.REPO_KEYS,
     "prepared task": prepared.KEYS,
     "scenario": {*scenario._KEYS, *scenario._ENTRY_KEYS},

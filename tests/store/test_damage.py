@@ -12,7 +12,7 @@ import pytest
 from proctor.cli.main import main
 from proctor.errors import StoreError
 from proctor.settings import load_settings
-from proctor.store.damage import damaged, decodes, decodes_each
+from proctor.store.database import damaged, decodes, decodes_each
 from proctor.store.rows import attempt_record, pack, result_rows, unpack
 
 READING = (

@@ -12,7 +12,7 @@ from msgspec.structs import replace
 from proctor.runfolder.read import RunData
 from proctor.tables import columns
 from proctor.tables.columns import FIXED, KINDS, attempt_row, iteration_rows, table, trial_row
-from proctor.tables.csv_file import cell, harmless, write_csv
+from proctor.tables.files import cell, harmless, write_csv
 from proctor.tables.source import _of
 
 

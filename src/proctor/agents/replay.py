@@ -121,13 +121,8 @@ class Recorded(NamedTuple):
     """Whether they were given to one shell that stayed, as `terminal` has it, or to a new one each."""
 
 
-def recorded_commands(file: Path) -> list[str]:
-    """The shell commands of an ATIF trajectory, those of sub-agents too."""
-    return read_recorded(file).commands
-
-
 def read_recorded(file: Path) -> Recorded:
-    """The same, and how they were run."""
+    """The shell commands of an ATIF trajectory, those of sub-agents too, and how they were run."""
     try:
         recording = atif.read(read_small(file, _MAX_BYTES))
     except (OSError, atif.NotATIF) as error:

@@ -5,6 +5,8 @@ from __future__ import annotations
 import math
 from enum import StrEnum
 
+from proctor.quantity import plural
+
 FEW_TASKS = 10
 """Below this many tasks the exact permutation test decides; from here on the t test does."""
 
@@ -43,8 +45,7 @@ def too_few(tasks: int, level: float = 0.95) -> str:
     needed = tasks_needed(level)
     if tasks >= needed:
         return ""
-    count = f"{tasks} task{'s' * (tasks != 1)}"
     return (
-        f"{count} cannot prove any difference for tasks like these at {100 * level:g} %; "
+        f"{plural(tasks, 'task')} cannot prove any difference for tasks like these at {100 * level:g} %; "
         f"at least {needed} tasks are needed"
     )

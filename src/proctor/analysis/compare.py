@@ -23,7 +23,7 @@ from proctor.analysis.interval import (
     student,
     welch,
 )
-from proctor.analysis.resample import Array, Statistic, mean, sign_flip
+from proctor.analysis.resample import Array, mean, sign_flip
 from proctor.analysis.verdict import Verdict, judge
 
 Rewards = Mapping[str, Sequence[float]]
@@ -180,17 +180,11 @@ def missing_bounds(
 
 
 def paired_ratio(
-    a: Rewards,
-    b: Rewards,
-    *,
-    statistic: Statistic = mean,
-    seed: int = 0,
-    level: float = 0.95,
-    draws: int = 4000,
+    a: Rewards, b: Rewards, *, seed: int = 0, level: float = 0.95, draws: int = 4000
 ) -> PairedRatio | None:
-    """B over A of a statistic over per-task means, by bootstrap over tasks; None below two shared tasks.
+    """B over A of the mean over per-task means, by bootstrap over tasks; None below two shared tasks.
 
-    For costs, times and tokens, whose spread is far from normal; pass `median` for a ratio of medians.
+    For costs, times and tokens, whose spread is far from normal.
     """
     names = [name for name in a if len(a[name]) and len(b.get(name, ()))]
     if len(names) < 2:
@@ -201,9 +195,9 @@ def paired_ratio(
         msg = "a ratio needs values above zero"
         raise ValueError(msg)
     logs = np.log(after) - np.log(before)
-    ratio = float(statistic(after[None, :])[0] / statistic(before[None, :])[0])
+    ratio = float(after.mean() / before.mean())
     rows = np.random.default_rng(seed).integers(0, len(names), (draws, len(names)))
-    drawn = np.log(statistic(after[rows])) - np.log(statistic(before[rows]))
+    drawn = np.log(mean(after[rows])) - np.log(mean(before[rows]))
     low, high = np.quantile(drawn, [(1 - level) / 2, (1 + level) / 2])
     # The percentile interval is too narrow for few tasks by about this factor.
     widen = t_quantile(0.5 + level / 2, len(names) - 1) / normal_quantile(0.5 + level / 2)

@@ -30,11 +30,6 @@ def mean(samples: Array) -> Array:
     return np.asarray(np.mean(samples, axis=-1), dtype=np.float64)
 
 
-def median(samples: Array) -> Array:
-    """Median along the last axis."""
-    return np.asarray(np.median(samples, axis=-1), dtype=np.float64)
-
-
 def quantile(q: float) -> Statistic:
     """A statistic: the q quantile along the last axis."""
     return lambda samples: np.asarray(np.quantile(samples, q, axis=-1), dtype=np.float64)

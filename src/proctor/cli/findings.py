@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from proctor.cli.table import bold, printable
+from proctor.quantity import plural
 from proctor.tasks.lint.problems import LEVELS, Level, Problem, TaskReport
 
 _SHOWN = 3
@@ -44,7 +45,7 @@ def _print_group(message: str, found: Sequence[tuple[TaskReport, Problem]], *, e
         print(f"    {printable('; '.join([finding.place, *filter(None, own)]).replace('; ', ': ', 1))}")
     rest = {str(report.path) for report, _ in found} - {str(report.path) for report, _ in shown}
     if rest:
-        print(f"    … and {len(rest)} more task{'s' * (len(rest) != 1)}")
+        print(f"    … and {plural(len(rest), 'more task')}")
 
 
 def _not_shown(reports: Sequence[TaskReport], folder: Path) -> list[str]:
@@ -69,5 +70,4 @@ def _counts(reports: Sequence[TaskReport]) -> str:
     errors = sum(bool(report.errors) for report in reports)
     warned = sum(bool(report.of("warning")) and not report.errors for report in reports)
     fine = len(reports) - errors - warned
-    tasks = f"{len(reports)} task{'s' * (len(reports) != 1)}"
-    return f"{tasks}: {errors} with errors, {warned} with warnings, {fine} without"
+    return f"{plural(len(reports), 'task')}: {errors} with errors, {warned} with warnings, {fine} without"

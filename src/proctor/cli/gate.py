@@ -145,8 +145,8 @@ def _document(
     seed: int = 0,
 ) -> Document:
     """The verdict and its rules; for a page also the comparison behind them."""
+    from proctor.render.results.cells import run_link
     from proctor.render.results.gate import gate
-    from proctor.render.results.links import run_link
 
     folder, (before, run) = outputs.folder, sides
     evidence: tuple[Section, ...] = ()

@@ -85,7 +85,7 @@ class TaskLive:
 
     def ended(self, trial: PlannedTrial, record: AttemptRecord, counts: bool) -> None:
         """Fill its field, count it, and say what is news."""
-        from proctor.verdicts.rollouts.words import PENDING, glyph, look
+        from proctor.render.results.cells import PENDING, glyph, look
 
         self.running.pop(trial.key, None)
         self._flush(trial)
@@ -175,7 +175,7 @@ class Grid:
     """Where each trial's field is, and what it shows."""
 
     def __init__(self, trials: list[PlannedTrial]) -> None:
-        from proctor.verdicts.rollouts.words import PENDING
+        from proctor.render.results.cells import PENDING
 
         self.rows: dict[str, dict[str, list[tuple[str, str]]]] = {}
         self.place: dict[str, tuple[str, str, int]] = {}

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import click
 
 from proctor.errors import Exit, NotFoundError, UsageError
+from proctor.quantity import some
 
 if TYPE_CHECKING:
     from proctor.client.client import Client
@@ -193,9 +194,8 @@ def find(trials: list[PlannedTrial], text: str) -> PlannedTrial:
         return found[0]
     if not found:
         raise NotFoundError(f"no trial named '{text}'; 'proctor logs RUN' lists them")
-    some = ", ".join(f"{each.index} ({each.label})" for each in found[:5])
-    more = f" and {len(found) - 5} more" if len(found) > 5 else ""
-    raise UsageError(f"'{text}' is the name of {len(found)} trials: {some}{more}; give an index")
+    named = some([f"{each.index} ({each.label})" for each in found], 5)
+    raise UsageError(f"'{text}' is the name of {len(found)} trials: {named}; give an index")
 
 
 def _names(trial: PlannedTrial) -> set[str]:

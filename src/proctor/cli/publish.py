@@ -9,6 +9,7 @@ import click
 
 from proctor.cli.reading import undisturbed
 from proctor.errors import Exit
+from proctor.quantity import plural
 
 if TYPE_CHECKING:
     from proctor.model.document import Document
@@ -99,8 +100,7 @@ def command(
         )
     else:
         said = f"{site.pages} pages, {len(site.written)} written, {len(site.removed)} removed"
-        count = f"{len(runs)} run{'s' * (len(runs) != 1)}"
-        print(f"{count}: {said}\nopen {folder / 'index.html'}")
+        print(f"{plural(len(runs), 'run')}: {said}\nopen {folder / 'index.html'}")
     return Exit.OK
 
 

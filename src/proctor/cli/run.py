@@ -117,9 +117,9 @@ def bring_to_end(
     from proctor.cli.live_tasks import TaskLive
     from proctor.engine.stop import Stop
     from proctor.model.run import HOST_ROOT
+    from proctor.quantity import plural
     from proctor.render.labels import apart
     from proctor.runs.running import execute
-    from proctor.verdicts.rollouts.words import plural
 
     asked = stop or Stop()
     shown: Live | TaskLive

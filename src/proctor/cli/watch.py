@@ -12,7 +12,7 @@ import click
 from proctor.errors import Exit
 
 if TYPE_CHECKING:
-    from proctor.model.event import Event
+    from proctor.model.run import Event
     from proctor.store.store import Store
 
 _OVER = ("done", "interrupted", "cancelled")

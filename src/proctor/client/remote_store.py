@@ -17,10 +17,9 @@ import msgspec
 from proctor.client.client import Client, Happened
 from proctor.client.credentials import Server
 from proctor.errors import NotFoundError, ProctorError, UsageError
-from proctor.model.event import Event
 from proctor.model.plan import PlannedTrial
 from proctor.model.record import AttemptRecord, AttemptRow, work_s
-from proctor.model.run import RunInfo
+from proctor.model.run import Event, RunInfo
 from proctor.store.open import register
 from proctor.store.rows import Measured, ResultRow, decoder
 

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Mapping, Sequence
-from typing import Any
+from collections.abc import Iterable, Sequence
 
 PERCENTILES = (5, 25, 50, 75, 90, 95, 99)
 _NAMES = tuple((f"p{percent}", percent) for percent in PERCENTILES)
@@ -50,13 +49,3 @@ def _describe_one(value: float) -> dict[str, float | int]:
     for name, _ in _NAMES:
         found[name] = value
     return found | {"max": value, "mad": 0.0}
-
-
-def describe_rows(rows: Iterable[Mapping[str, Any]]) -> dict[str, dict[str, float | int]]:
-    """Describe every numeric column of some rows; true and false count as 1 and 0."""
-    columns: dict[str, list[float]] = {}
-    for row in rows:
-        for name, value in row.items():
-            if isinstance(value, int | float) and math.isfinite(value):
-                columns.setdefault(name, []).append(float(value))
-    return {name: describe(values) for name, values in columns.items()}

@@ -1,8 +1,9 @@
-"""What is kept of an attempt: one row of `series.jsonl`, one row of the store."""
+"""What is kept of an attempt: one row of `series.jsonl`, one row of the store; and its scores by rubric."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import math
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from msgspec import Struct, field
@@ -11,6 +12,7 @@ from msgspec.structs import asdict
 from proctor.model.canonical import Count, Number
 from proctor.model.outcome import Outcome
 from proctor.model.plan import PlannedTrial
+from proctor.quantity import number
 
 SCHEMA_VERSION = 1
 WORK = ("agent", "verify")
@@ -26,6 +28,8 @@ _SENTENCES = frozenset(
         *("Cancelled", "Inconclusive", "ProgramFailed", "ReferenceFailed"),
     }
 )
+QUANTITIES = {"time": "time_s", "cpu": "cpu_s", "memory": "memory_bytes", "custom": "custom"}
+"""Metric → the name by which its values are shown in their unit."""
 
 
 class Failure(Struct, frozen=True, kw_only=True, gc=False):
@@ -139,3 +143,76 @@ def work_s(phases_s: Mapping[str, Any]) -> float | None:
     """The seconds of agent and verifier; None when neither began."""
     found = [phases_s[name] for name in WORK if isinstance(phases_s.get(name), int | float)]
     return sum(found) if found else None
+
+
+class Round(Struct, frozen=True, kw_only=True, gc=False):
+    """One execution of the reference and one of the program, on the same input."""
+
+    number: int
+    """0 is the warm-up, which does not count."""
+    seed: int
+    order: str
+    """Who ran first: `rp` or `pr`."""
+    reference: float
+    program: float
+
+    def to_mapping(self) -> dict[str, Any]:
+        """Plain data."""
+        return asdict(self)
+
+
+def performance_of(record: AttemptRecord) -> dict[str, Any]:
+    """What the record says of the program's performance; empty for a task without."""
+    found = record.metrics.get("performance")
+    return dict(found) if isinstance(found, Mapping) else {}
+
+
+def gain_of(record: AttemptRecord) -> float | None:
+    """The logarithm of how many times better the program was; None where no reward followed from it."""
+    found = performance_of(record)
+    ratio = number(found.get("ratio"))
+    return math.log(ratio) if ratio and ratio > 0 and found.get("verdict") in {"settled", "erratic"} else None
+
+
+def error_of(record: AttemptRecord) -> float | None:
+    """Half of the interval of that, as a logarithm."""
+    found = performance_of(record).get("interval")
+    low, high = (number(each) for each in found) if isinstance(found, list | tuple) else (None, None)
+    return math.log(high / low) / 2 if low and high and 0 < low <= high else None
+
+
+def rubrics_of(record: AttemptRecord) -> list[dict[str, Any]]:
+    """The rubrics of an attempt; none where there are neither rubrics with tests nor a judge."""
+    found = record.metrics.get("rubrics")
+    return [dict(each) for each in found if isinstance(each, dict)] if isinstance(found, list | tuple) else []
+
+
+def judge_of(record: AttemptRecord) -> dict[str, Any]:
+    """What the record says of its judge; empty where there was none."""
+    found = record.metrics.get("judge")
+    return dict(found) if isinstance(found, Mapping) else {}
+
+
+def weighted(rubrics: Sequence[Mapping[str, Any]], column: str) -> float | None:
+    """The weighted mean over the rubrics that have this score. The untested leave the denominator."""
+    known = [
+        (weight, score)
+        for each in rubrics
+        if (score := number(each.get(column))) is not None and (weight := number(each.get("weight")))
+    ]
+    total = sum(weight for weight, _ in known)
+    return sum(weight * score for weight, score in known) / total if total else None
+
+
+def unit_score(record: AttemptRecord) -> float | None:
+    """What the tests say of an attempt, whoever decides its reward."""
+    judge = judge_of(record)
+    if judge.get("decides"):
+        return number(judge.get("unit_score"))
+    tested = weighted(rubrics_of(record), "unit_score")
+    return record.reward if tested is None else tested
+
+
+def judge_score(record: AttemptRecord) -> float | None:
+    """What the judge says of an attempt; None where none did."""
+    return weighted(rubrics_of(record), "judge_score")

@@ -120,3 +120,15 @@ def _execution(kind: str, written: Mapping[str, Any]) -> Execution:
         return Execution.EXPERIMENT
     known = {_REGRADES: Execution.REGRADE, _VETS: Execution.VET, _PERF: Execution.PERF}
     return next((known[key] for key in known if key in written), Execution.TASK)
+
+
+class Event(Struct, frozen=True, kw_only=True, gc=False):
+    """One state change of a run or of one of its trials."""
+
+    id: int
+    run_id: str
+    at: float
+    kind: str
+    """run.started, run.finished, trial.leased, trial.running, attempt.ended, trial.done …"""
+    trial_key: str | None = None
+    data: Mapping[str, Any] = field(default_factory=dict)

@@ -11,8 +11,7 @@ from typing import Any
 
 from proctor.errors import UsageError
 from proctor.model.outcome import ENVIRONMENT_BROKEN, Outcome, from_reward
-from proctor.model.record import Artifact, AttemptRecord, AttemptRow
-from proctor.model.rubrics import judge_of, rubrics_of, weighted
+from proctor.model.record import Artifact, AttemptRecord, AttemptRow, judge_of, rubrics_of, weighted
 from proctor.quantity import number
 from proctor.receipt.differences import Difference, Findings, said, same
 from proctor.receipt.document import File

@@ -8,7 +8,6 @@ from pathlib import Path
 from typing import Any
 
 from proctor.errors import UsageError
-from proctor.model.facts import how_measured
 from proctor.model.outcome import Outcome
 from proctor.model.place import safe_name
 from proctor.model.plan import PlannedTrial
@@ -16,7 +15,7 @@ from proctor.model.record import AttemptRecord
 from proctor.model.run import RunInfo
 from proctor.runfolder.files import make_folder, new_folder, write_json
 from proctor.runfolder.read import RunData
-from proctor.runfolder.result import artifact_paths, vcs
+from proctor.runfolder.result import artifact_paths, how_measured, vcs
 from proctor.store.blobs import Blobs
 
 

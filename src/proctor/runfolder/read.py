@@ -5,14 +5,13 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from functools import wraps
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any
 
 from msgspec import Struct
 from msgspec.structs import replace
 
-from proctor.analysis.median_interval import SMALLEST, median_interval
+from proctor.analysis.interval import SMALLEST, median_interval
 from proctor.errors import NotFoundError, UsageError
 from proctor.model.outcome import Outcome
 from proctor.model.plan import PlannedTrial
@@ -21,15 +20,12 @@ from proctor.model.run import RunInfo
 from proctor.model.trial import RunStatus
 from proctor.processes import without_collections
 from proctor.quantity import number
-from proctor.runfolder.check import checked
 from proctor.runfolder.compact import Compactor
 from proctor.runfolder.files import read_document
-from proctor.runfolder.series import read_series
+from proctor.runfolder.series import checked, read_series
 
 if TYPE_CHECKING:
     from proctor.store.store import Store
-
-T = TypeVar("T")
 
 ITERATIONS_KEPT = 250_000
 """Iteration rows held in memory for the charts; the rest stay in the store or the folder."""
@@ -81,7 +77,7 @@ class RunData:
     """Whether iteration rows were left behind to save memory; `rows` still has them."""
     source: Callable[[], Iterator[AttemptRow]] | None = field(default=None, compare=False, repr=False)
     memo: dict[str, Any] = field(default_factory=dict, init=False, compare=False, repr=False)
-    """What `once` has worked out from this data."""
+    """What `survey.once` has worked out from this data."""
 
     @property
     def finished(self) -> list[TrialResult]:
@@ -128,20 +124,6 @@ class RunData:
         with without_collections():
             rows = ((row.record, row.counts) for row in source())
             return _gather(info, planned, rows, source, warnings=warnings)
-
-
-def once(function: Callable[[RunData], T]) -> Callable[[RunData], T]:
-    """Calculate something from a run once and keep it for all reports."""
-
-    @wraps(function)
-    def asked(data: RunData) -> T:
-        name = function.__name__
-        if name not in data.memo:
-            data.memo[name] = function(data)
-        found: T = data.memo[name]
-        return found
-
-    return asked
 
 
 def read_manifest(path: Path) -> tuple[RunInfo, list[PlannedTrial], tuple[str, ...]]:

@@ -7,13 +7,16 @@ from functools import lru_cache
 from typing import Any
 
 from proctor.model.arms import arm_of, shown_options
-from proctor.model.facts import how_measured
 from proctor.model.outcome import Outcome
 from proctor.model.place import attempt_folder, safe_name, trial_folder
 from proctor.model.plan import PlannedTrial
 from proctor.model.record import LATER_FIELDS, SCHEMA_VERSION, AttemptRecord
 from proctor.model.run import RunInfo
 from proctor.runfolder.files import encode
+
+RUN_KEYS = ("parallel", "seed")
+SPEC_KEYS = ("iterations", "instrumentation", "isolation", "loops", "gc")
+"""What a resolved spec says of how was measured: for the whole run, and for each experiment."""
 
 
 def artifact_paths(trial: PlannedTrial, record: AttemptRecord) -> list[str]:
@@ -50,6 +53,16 @@ def _inside(name: str, part_name: Callable[[str], str]) -> str:
 def _as_written(part: str) -> str:
     """A task names its own files; only what no file system takes is changed."""
     return safe_name(part) if "\0" in part or len(part.encode("utf-8", "replace")) > 255 else part
+
+
+def how_measured(resolved: Mapping[str, Any], body: int) -> dict[str, Any]:
+    """How the trials of one body were measured: the part of a resolved spec that comparisons look at."""
+    found = {name: resolved[name] for name in RUN_KEYS if name in resolved}
+    bodies = resolved.get("experiments")
+    if isinstance(bodies, list | tuple) and body < len(bodies) and isinstance(bodies[body], Mapping):
+        kept = {name: bodies[body][name] for name in ("experiment", *SPEC_KEYS) if name in bodies[body]}
+        found["experiments"] = [kept]
+    return found
 
 
 def run_result(

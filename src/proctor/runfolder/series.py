@@ -7,9 +7,10 @@ newline is what a kill leaves; readers pass over it and `Series` cuts it off bef
 from __future__ import annotations
 
 import os
+import re
 from collections.abc import Iterator, Mapping
 from pathlib import Path
-from typing import BinaryIO
+from typing import Any, BinaryIO, TypeVar
 
 import msgspec
 from msgspec.structs import asdict
@@ -17,11 +18,15 @@ from msgspec.structs import asdict
 from proctor.errors import UsageError
 from proctor.model.plan import PlannedTrial
 from proctor.model.record import SCHEMA_VERSION, AttemptRecord, AttemptRow
-from proctor.runfolder.check import read_line
-from proctor.runfolder.files import encode, regular_file, write_error
+from proctor.runfolder.files import decode, encode, regular_file, write_error
+from proctor.store.rows import decoder
 
 NAME = "series.jsonl"
 MAX_LINE_BYTES = 1 << 28
+T = TypeVar("T")
+
+_WHERE = re.compile(r"(?s)(.*) - at `\$\.?(.*?)`")
+_MISSING = re.compile(r"Object missing required field `(.*)`")
 
 
 class _Mark(msgspec.Struct, gc=False):
@@ -130,3 +135,32 @@ def _mend(fd: int) -> int:
     if end != size:
         os.ftruncate(fd, end)
     return end
+
+
+def read_line(line: bytes, kind: type[T], place: str) -> T:
+    """What a type says of a JSON object; fields of a later version are passed over."""
+    try:
+        return decoder(kind).decode(line)
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+        # Said better by the careful reader, which also takes the lone surrogates that Python writes.
+        return checked(decode(line, place), kind, place)
+
+
+def checked(data: Any, kind: type[T], place: str) -> T:
+    """The same of decoded JSON; where it is wrong, the error says which field is."""
+    if not isinstance(data, dict):
+        raise UsageError(f"{place}: a JSON object is expected here")
+    try:
+        return msgspec.convert(data, kind)
+    except msgspec.ValidationError as error:
+        raise UsageError(f"{place}: {_sentence(str(error))}") from None
+
+
+def _sentence(message: str) -> str:
+    """Msgspec's message, with the field first."""
+    where = _WHERE.fullmatch(message)
+    said, field = where.groups() if where else (message, "")
+    if missing := _MISSING.fullmatch(said):
+        return f"'{'.'.join(filter(None, (field, missing[1])))}' is missing"
+    said = said[:1].lower() + said[1:]
+    return f"'{field}': {said}" if field else said

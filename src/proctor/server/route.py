@@ -90,7 +90,7 @@ def need_of(route: APIRoute) -> Needs:
     for each in _all(route.dependant):
         if isinstance(each.call, Needs):
             return each.call
-    raise TypeError(f"{route.path} names no scope: give it a Reader, Runner, Coder, Worker or Admin")
+    raise TypeError(f"{route.path} names no scope: give it a Reader, Runner, Worker or Admin")
 
 
 def refuse_unknown(request: Request, known: set[str]) -> None:

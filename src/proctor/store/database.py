@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+import zlib
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
-from typing import Any, Protocol
+from functools import wraps
+from typing import Any, ParamSpec, Protocol, TypeVar
 
 from proctor.errors import StoreError
 
@@ -17,6 +19,10 @@ HEAD = "0010"
 """The newest schema revision this version knows; a test holds it to the migrations."""
 VERSION_TABLE = "proctor_schema"
 """Where Alembic keeps the revision: its usual name could be another program's in a shared database."""
+P = ParamSpec("P")
+T = TypeVar("T")
+
+_SIGNS = (ValueError, LookupError, TypeError, AttributeError, RecursionError, zlib.error)
 
 
 class ConflictError(StoreError):
@@ -107,3 +113,37 @@ def refuse_unknown(revision: str, where: str) -> None:
             f"{where}: the store has schema {revision} and this version of Proctor knows up to {HEAD}; "
             "it was written by a newer Proctor. Upgrade Proctor, or choose another store with PROCTOR_STORE"
         )
+
+
+def damaged(error: object) -> StoreError:
+    """The error for a row that cannot be what was written."""
+    return StoreError(
+        f"a row of the store is damaged ({error}). 'proctor doctor' checks the store; "
+        "'proctor import' reads run folders into a new one"
+    )
+
+
+def decodes(function: Callable[P, T]) -> Callable[P, T]:
+    """Say that a row is damaged when it cannot be decoded."""
+
+    @wraps(function)
+    def careful(*args: P.args, **kwargs: P.kwargs) -> T:
+        try:
+            return function(*args, **kwargs)
+        except _SIGNS as error:
+            raise damaged(error) from error
+
+    return careful
+
+
+def decodes_each(function: Callable[P, Iterator[T]]) -> Callable[P, Iterator[T]]:
+    """The same for a generator."""
+
+    @wraps(function)
+    def careful(*args: P.args, **kwargs: P.kwargs) -> Iterator[T]:
+        try:
+            yield from function(*args, **kwargs)
+        except _SIGNS as error:
+            raise damaged(error) from error
+
+    return careful

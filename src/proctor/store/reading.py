@@ -9,14 +9,13 @@ from typing import Self
 
 from proctor.errors import NotFoundError
 from proctor.model.describe import percentile
-from proctor.model.event import Event
 from proctor.model.outcome import Outcome
 from proctor.model.plan import PlannedTrial
 from proctor.model.record import AttemptRecord, AttemptRow
+from proctor.model.run import Event
 from proctor.model.trial import TrialState
 from proctor.store import queries, rows
-from proctor.store.damage import decodes_each
-from proctor.store.database import Database, Row
+from proctor.store.database import Database, Row, decodes_each
 from proctor.store.rows import ResultRow
 
 _PAGE = 500

@@ -13,14 +13,12 @@ from msgspec import Struct, field
 
 from proctor.errors import StoreError
 from proctor.model.canonical import encode
-from proctor.model.event import Event
 from proctor.model.outcome import Outcome
 from proctor.model.plan import PlannedTrial
 from proctor.model.record import AttemptRecord, Failure
-from proctor.model.run import RunInfo
+from proctor.model.run import Event, RunInfo
 from proctor.model.trial import RunStatus
-from proctor.store.damage import decodes, decodes_each
-from proctor.store.database import Row
+from proctor.store.database import Row, decodes, decodes_each
 
 T = TypeVar("T")
 

@@ -21,6 +21,7 @@ from proctor.disk import read_small
 from proctor.errors import TaskError
 from proctor.model.spec import TaskEntry
 from proctor.model.task import Task
+from proctor.quantity import some
 from proctor.tasks.archive import unpack
 from proctor.tasks.fetch import Datasets, locate
 from proctor.tasks.read import read_runnable
@@ -79,10 +80,7 @@ def _chosen(folders: Sequence[Path], root: Path, entry: TaskEntry) -> list[Path]
     chosen = [each for each in folders if _wanted(each, root, entry)]
     if not chosen:
         names = [each.relative_to(root).as_posix() for each in folders]
-        more = f" and {len(names) - 4} more" if len(names) > 4 else ""
-        raise TaskError(
-            f"{entry.path}: include and exclude leave no task; there are {', '.join(names[:4])}{more}"
-        )
+        raise TaskError(f"{entry.path}: include and exclude leave no task; there are {some(names, 4)}")
     return chosen
 
 

@@ -18,7 +18,6 @@ RUBRIC_KEYS = frozenset(
         *("category", "metadata"),
     }
 )
-SCRIPT_KEYS = frozenset({"path", "rubric_id", "content"})
 _MOST_BYTES = 4 << 20
 
 

@@ -10,6 +10,7 @@ from pathlib import Path
 
 from proctor.disk import read_small
 from proctor.errors import TaskError
+from proctor.quantity import some
 from proctor.tasks.archive import MARKERS
 
 DEEPEST = 8
@@ -92,8 +93,7 @@ def _there(root: Path) -> str:
     if not entries:
         return "it is empty"
     names = [f"{each.name}/" if each.is_dir() else each.name for each in entries]
-    more = f" and {len(names) - 4} more" if len(names) > 4 else ""
-    return f"only {', '.join(names[:4])}{more}"
+    return f"only {some(names, 4)}"
 
 
 def _older(root: Path) -> str:

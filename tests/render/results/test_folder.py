@@ -131,13 +131,17 @@ def test_what_the_sandbox_gave_is_kept_and_survives_a_journey(tmp_path, rolled):
         assert import_folder(store, open_blobs(tmp_path / "blobs2"), tmp_path / "out").added
 
 
+def scored(trial, record) -> str:
+    return markdown(trial_files.scoring(trial, record, trial_files.evaluation("run", trial, record)))
+
+
 def test_unit_and_judge_scores_stand_side_by_side_and_the_untested_leave_the_denominator(rolled):
     trial = rolled.planned(0, "a")
     record = rolled.record(trial, "partial", 0.75, metrics={"rubrics": RUBRICS, "rewards": {"reward": 0.75}})
     found = trial_files.evaluation("run", trial, record)
     assert found["unit_score"] == pytest.approx(3 / 4)
     assert found["judge_score"] == pytest.approx(0.5)
-    text = markdown(trial_files.scoring(trial, record))
+    text = markdown(trial_files.scoring(trial, record, found))
     assert "| unit score | judge score |" in text
     assert "| 0.750 | 0.500 |" in text
     assert "| r3 | nice | 4 | – | – | untested |" in text
@@ -146,13 +150,13 @@ def test_unit_and_judge_scores_stand_side_by_side_and_the_untested_leave_the_den
 
 def test_the_scoring_says_who_is_to_blame_and_why(rolled):
     trial = rolled.planned(0, "a")
-    text = markdown(trial_files.scoring(trial, rolled.record(trial, "sandbox_error")))
+    text = scored(trial, rolled.record(trial, "sandbox_error"))
     assert "Not in the score: caused by the infrastructure" in text
     assert "SandboxError" in text
     several = rolled.record(
         trial, metrics={"rewards": {"speed": 0.5, "size": 1.0}, "steps": {"one": 1.0, "two": None}}
     )
-    text = markdown(trial_files.scoring(trial, several))
+    text = scored(trial, several)
     assert "## Rewards" in text
     assert "## Steps" in text
 

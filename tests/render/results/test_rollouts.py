@@ -10,8 +10,8 @@ from proctor.model.outcome import Outcome
 from proctor.render.document import html, terminal
 from proctor.render.results import matrix as matrices
 from proctor.render.results import rollouts as results
+from proctor.render.results.cells import GLYPHS, glyph, look
 from proctor.render.results.run import brief, run_document
-from proctor.verdicts.rollouts.words import GLYPHS, glyph, look
 
 
 def matrix_of(data) -> Matrix:

@@ -43,7 +43,7 @@ def home(tmp_path_factory: pytest.TempPathFactory) -> Any:
         for each in ("red", "blue", "green"):
             store.service.accounts.put_project(Project(each, each))
         store.service.accounts.add_member("green", "erin@example.org")
-        store.service.accounts.add_user("gone@example.org")
+        store.service.accounts.add_member("green", "gone@example.org")
         store.service.accounts.disable("gone@example.org", disabled=True)
     return folder
 

@@ -6,12 +6,14 @@ import asyncio
 import hashlib
 import hmac
 import json
+from typing import get_args
 
 import pytest
 
 from proctor.render.ci import MARKER
 from proctor.server.engine.judging import COMMENT
-from proctor.server.team.delivery import EVENTS, PAUSES_S, Deliveries
+from proctor.server.routes.team.webhooks import Event
+from proctor.server.team.delivery import PAUSES_S, Deliveries
 from proctor.server.team.outside import Outside
 from proctor.store.team.webhooks import Webhook
 
@@ -133,7 +135,7 @@ def test_a_run_without_a_number_or_a_verdict_writes_no_comment(state, store, hoo
 
 def test_webhooks_over_the_api(one_server, listener):
     client = one_server.client
-    body = {"url": f"{listener.url}/told", "events": list(EVENTS)}
+    body = {"url": f"{listener.url}/told", "events": get_args(Event)}
     made = client.post("/api/webhooks", json=body)
     assert made.status_code == 201, made.text
     assert made.json()["secret"].startswith("ws_")

@@ -1,7 +1,7 @@
 from __future__ import annotations
 
-from proctor.model.facts import differences, gather, run_facts, same_machine
 from proctor.trial.environment import capture_environment
+from proctor.verdicts.compare.facts import differences, gather, run_facts, same_machine
 
 
 def test_facts_are_found_under_the_names_that_each_tool_uses():

@@ -8,8 +8,8 @@ from msgspec import structs
 from proctor.runfolder.read import RunData
 from proctor.store.open import open_store
 from proctor.verdicts.gate.inputs import input_of_run
+from proctor.verdicts.gate.open import input_from_store
 from proctor.verdicts.gate.rules import read_rules
-from proctor.verdicts.gate.stored import input_from_store
 
 RULES = read_rules(["duration_s not slower than 5%", "failure_count == 0"])
 

@@ -81,10 +81,10 @@ def test_documents_have_it_and_keep_to_their_schemas():
     assert "1 measurement inconclusive" in str(section(data))
     schemas = files("proctor.runfolder") / "schemas"
     jsonschema.validate(document, json.loads((schemas / "summary.json").read_text()))
-    for trial in data.trials:
+    for trial in reversed(data.trials):
         found = evaluation("run", trial.planned, trial.counted)
         jsonschema.validate(found, json.loads((schemas / "evaluation_results.json").read_text()))
-    text = markdown(scoring(data.trials[0].planned, data.trials[0].counted))
+    text = markdown(scoring(trial.planned, trial.counted, found))
     assert "4.000" in text
     assert "3.800–4.211" in text
 

@@ -6,9 +6,11 @@ from tests.render.pages import render
 
 from proctor.render.document.markdown import markdown
 from proctor.render.results import folder
+from proctor.render.results.cells import glyph
+from proctor.render.results.rollouts import denominators_text, use_text
 from proctor.verdicts.rollouts.document import overview, task_results, trial_row
 from proctor.verdicts.rollouts.scores import described, phases, rollouts, wanted_k
-from proctor.verdicts.rollouts.words import denominators_text, glyph, headline, rate, use_text
+from proctor.verdicts.rollouts.words import headline, rate
 from proctor.verdicts.run.story import headline as story
 from proctor.verdicts.run.summary import summary
 

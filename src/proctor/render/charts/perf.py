@@ -5,7 +5,7 @@ They are drawn for a page, which has the colours, and as files that have their o
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from functools import partial
 from html import escape
 from pathlib import Path
@@ -51,8 +51,6 @@ TITLES = {
 }
 Point = tuple[float, float]
 Anchor = Literal["start", "middle", "end"]
-Draw = Callable[["Canvas"], str]
-"""Draws a chart and returns a sentence that describes it."""
 
 
 def drawings(

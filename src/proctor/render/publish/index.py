@@ -8,7 +8,7 @@ from typing import NamedTuple
 from proctor.model.document import Cell, Column, Document, Section, Table, Tone, filled, number, outcome
 from proctor.model.run import RunInfo
 from proctor.model.trial import RunStatus
-from proctor.quantity import MISSING, duration, moment
+from proctor.quantity import MISSING, duration, moment, plural
 from proctor.render.publish.relink import run_page, series_page
 
 SEARCH = (
@@ -48,7 +48,7 @@ def index_document(
     title: str, runs: Sequence[RunInfo], series: Sequence[Seen], compared: Sequence[Compared]
 ) -> Document:
     """Newest first."""
-    many = f"{len(runs)} run{'s' * (len(runs) != 1)} in {len(series)} series"
+    many = f"{plural(len(runs), 'run')} in {len(series)} series"
     return Document(
         kind="site",
         title=title,

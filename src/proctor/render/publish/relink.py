@@ -7,12 +7,11 @@ import posixpath
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass, fields, is_dataclass, replace
-from typing import Any, TypeVar
+from typing import Any
 
 from proctor.model.document import Cell, Chart, Document, Sign
 from proctor.model.place import safe_name
 
-T = TypeVar("T")
 PER_PAGE = 500
 """Trials on one page."""
 _TRIAL = re.compile(r"trials/[^/]+/(\d+)(?:\.attempt-\d+)?(?:/|$)")

@@ -9,7 +9,7 @@ from pathlib import Path
 from proctor.model.document import Document, Entries, Entry, Section
 from proctor.model.outcome import Outcome
 from proctor.model.record import AttemptRecord
-from proctor.quantity import metric_title, number, show
+from proctor.quantity import metric_title, number, plural, show
 from proctor.render import trial_logs
 from proctor.render.results.cells import outcome_cell, reward_cell, time_cell
 from proctor.runfolder.read import RunData, TrialResult
@@ -29,7 +29,7 @@ def trials_document(data: RunData, trials: Sequence[TrialResult], number: int, p
     return Document(
         kind="trials",
         title=f"Trials of {data.info.name}{which}",
-        headline=f"{len(trials)} trial{'s' * (len(trials) != 1)} of run {data.info.id}, in planned order.",
+        headline=f"{plural(len(trials), 'trial')} of run {data.info.id}, in planned order.",
         sections=(Section(title="Trials", blocks=(Entries(entries=entries),), name="trials"),),
         folder=data.info.folder,
         footer="Logs are cut to their last lines; the run folder has all of them.",

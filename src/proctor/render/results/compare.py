@@ -17,9 +17,10 @@ from proctor.model.document import (
     filled,
     outcome,
 )
+from proctor.quantity import some
+from proctor.render.results.cells import run_link
 from proctor.render.results.compare_points import metric_section
 from proctor.render.results.compare_scores import cost_section, method_of_score, score_section, spent_section
-from proctor.render.results.links import run_link
 from proctor.verdicts.compare.judge import Comparison
 from proctor.verdicts.compare.results import ResultSet
 from proctor.verdicts.compare.sentence import caution, sentence
@@ -89,7 +90,7 @@ def _failures(found: Comparison) -> Section:
 
 
 def _apart(found: Comparison) -> Section:
-    pairs = tuple((title, _some(names)) for title, names in _unmatched(found) if names)
+    pairs = tuple((title, some(names, MOST_NAMES)) for title, names in _unmatched(found) if names)
     facts = (Facts(pairs=pairs),) if pairs else ()
     return Section(title="Not compared: only on one side", blocks=facts, name="apart")
 
@@ -99,11 +100,6 @@ def _unmatched(found: Comparison) -> Iterator[tuple[str, Sequence[str]]]:
     yield f"only in B ({len(found.only_b)})", found.only_b
     for each in found.metrics:
         yield f"without {each.metric} on one side ({len(each.absent)})", each.absent
-
-
-def _some(names: Sequence[str]) -> str:
-    more = f" and {len(names) - MOST_NAMES} more" if len(names) > MOST_NAMES else ""
-    return ", ".join(names[:MOST_NAMES]) + more
 
 
 def _method(found: Comparison) -> Section:

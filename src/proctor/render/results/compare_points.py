@@ -13,7 +13,7 @@ from proctor.analysis.verdict import Verdict
 from proctor.model.document import Block, Cell, Chart, Column, Section, Table, Text, Tone, interval, number
 from proctor.quantity import MISSING, metric_title, show
 from proctor.render.labels import apart, heading
-from proctor.render.results.links import trial_link
+from proctor.render.results.cells import trial_link
 from proctor.verdicts.compare.judge import MetricComparison
 from proctor.verdicts.compare.results import ResultSet
 from proctor.verdicts.compare.sentence import percent, ratio_text

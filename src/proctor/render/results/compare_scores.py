@@ -11,8 +11,8 @@ from proctor.analysis.claim import FEW_TASKS, Claim, widest_claim
 from proctor.analysis.interval import Interval
 from proctor.model.document import Block, Cell, Chart, Column, Section, Table, interval, number
 from proctor.quantity import MISSING, metric_title, show, significant
+from proctor.render.results.cells import trial_link
 from proctor.render.results.compare_points import UNFOLDED
-from proctor.render.results.links import trial_link
 from proctor.verdicts.compare.by_task import (
     ArmScore,
     Spent,

@@ -11,7 +11,7 @@ from statistics import median
 from typing import Any
 
 from proctor.model.document import Block, Chart, Text
-from proctor.quantity import metric_title, number
+from proctor.quantity import metric_title, number, plural
 from proctor.render.charts import distribution, iterations, sweep
 from proctor.render.charts.distribution import Sample
 from proctor.render.charts.sweep import Cell, Line, Mark
@@ -222,7 +222,7 @@ def _lines(
     bars = any(mark.interval for each in drawn for mark in each.marks)
     caption = "Median of each point" + (", with its 95 % interval" if bars else "") + "."
     if absent:
-        caption += f" {absent} point{'s' * (absent > 1)} without a value left out."
+        caption += f" {plural(absent, 'point')} without a value left out."
     if measured > shown:
         caption += f" Of {measured} points {shown} are drawn."
     title = f"{metric_title(metric).capitalize()} over {first.name}{where}"

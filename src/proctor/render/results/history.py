@@ -23,7 +23,7 @@ from proctor.model.document import (
 )
 from proctor.quantity import MISSING, metric_title
 from proctor.render.labels import apart
-from proctor.render.results.links import address
+from proctor.render.results.cells import address
 from proctor.verdicts.history.model import History, Line, Move, Ran, Value
 from proctor.verdicts.history.words import (
     NAMES,

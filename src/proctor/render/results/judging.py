@@ -5,11 +5,10 @@ from __future__ import annotations
 from proctor.analysis.estimate import Score
 from proctor.model.document import Cell, Column, Section, Table, Text
 from proctor.model.record import UNKNOWN_COST
-from proctor.quantity import MISSING
+from proctor.quantity import MISSING, plural
 from proctor.render.results.cells import amount_cell, rate_cell, share_cell
 from proctor.runfolder.read import RunData
 from proctor.verdicts.rollouts.judging import JudgedArm, judging
-from proctor.verdicts.rollouts.words import plural
 
 _CAPTION = (
     "Unit score: what the tests say of the rollouts that the judge scored. Votes agree: the share of pairs "

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from proctor.model.document import Column, Look, Matrix, Section, Sign
+from proctor.model.outcome import Outcome
+from proctor.quantity import plural
 from proctor.render.results.cells import outcome_of, result_of, reward_cell, sign_of, time_cell
 from proctor.runfolder.read import TrialResult
 from proctor.verdicts.rollouts.scores import ArmScore, Rollouts
 from proctor.verdicts.rollouts.table import Cell, is_error
-from proctor.verdicts.rollouts.words import meaning, outcomes_in_order, plural, rate
+from proctor.verdicts.rollouts.words import meaning, rate
 
 MOST_ROWS = 300
 BRIEF = 60
@@ -58,7 +60,7 @@ def _arm_note(arm: ArmScore) -> str:
 
 
 def _legend(run: Rollouts) -> tuple[tuple[Sign, str], ...]:
-    found = outcomes_in_order(run)
+    found = _in_order(run)
     return tuple((sign_of(each), meaning(each) + " (not scored)" * is_error(each)) for each in found)
 
 
@@ -123,3 +125,10 @@ def _task_sign(cell: Cell, *, noted: bool) -> Sign:
     if cell.passed in {0, scored}:
         return Sign(text="✓" if cell.passed else "✗", look="pass" if cell.passed else "fail", tooltip=tooltip)
     return Sign(text="◐", look="part", tooltip=tooltip, level=cell.passed / scored)
+
+
+def _in_order(run: Rollouts) -> list[Outcome | None]:
+    """The outcomes that occur, as a legend lists them: errors last."""
+    found = {outcome for arm in run.arms for outcome in arm.use.outcomes}
+    known: list[Outcome | None] = [*Outcome, None]
+    return sorted((each for each in known if each in found), key=is_error)

@@ -6,12 +6,11 @@ from collections.abc import Mapping
 from typing import Any
 
 from proctor.model.document import Cell, Column, Section, Table, Text
-from proctor.model.performance import QUANTITIES
-from proctor.quantity import MISSING, number, show
+from proctor.model.record import QUANTITIES
+from proctor.quantity import MISSING, number, plural, show
 from proctor.render.results.cells import reward_cell, share_cell
 from proctor.runfolder.read import RunData
 from proctor.verdicts.rollouts.performance import MeasuredArm, performance
-from proctor.verdicts.rollouts.words import plural
 
 _CAPTION = (
     "Mean reward: of all rollouts on tasks that measure performance; what is wrong, or no better than the "

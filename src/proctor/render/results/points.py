@@ -174,11 +174,6 @@ def _others(group: Group, metric: str, axes: Sequence[Axis]) -> Iterable[Block]:
     yield Fold(title=f"Other metrics: {titles}", blocks=tuple(blocks))
 
 
-def is_sweep(data: RunData) -> bool:
-    """Whether there is more than one parameter point to put in a table."""
-    return data.info.kind == "experiment" and len(data.trials) > 1
-
-
 def sweep_summary(data: RunData) -> Document:
     """Every parameter point, fastest first. A ratio is given only where the 95 % intervals lie apart."""
     metric = metric_of(data.info.kind)

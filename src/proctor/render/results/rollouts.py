@@ -21,7 +21,7 @@ from proctor.model.document import (
     Tone,
 )
 from proctor.model.record import UNKNOWN_COST
-from proctor.quantity import MISSING
+from proctor.quantity import MISSING, plural, show, some
 from proctor.render.results import judging, performance
 from proctor.render.results.cells import (
     amount_cell,
@@ -38,23 +38,18 @@ from proctor.runfolder.read import RunData
 from proctor.verdicts.rollouts.evidence import Evidence, UsedImage, evidence, reasons
 from proctor.verdicts.rollouts.scores import ArmScore, Rollouts, middle, rollouts
 from proctor.verdicts.rollouts.table import USAGE
-from proctor.verdicts.rollouts.words import (
-    STABILITY,
-    claim_of,
-    denominators_text,
-    error_range,
-    plural,
-    use_text,
-)
+from proctor.verdicts.rollouts.words import claim_of, rate
 
 MOST_ROWS = 300
 BRIEF = 60
 """Tasks in a terminal."""
 MOST_TRIALS = 300
-_AROUND = (
-    "Medians over the attempts that count. These times are not part of a trial's duration; an image is built "
-    "or fetched once."
-)
+STABILITY = {
+    Stability.ALWAYS_PASSES: "stable",
+    Stability.ALWAYS_FAILS: "stable",
+    Stability.FLAKY: "flaky",
+    Stability.UNKNOWN: "unknown",
+}
 
 
 def sections(data: RunData) -> tuple[list[Section], list[Section]]:
@@ -161,8 +156,7 @@ def _images(found: Sequence[UsedImage]) -> list[Text]:
     """Which images the rollouts ran on; the host's own system is told by the headline."""
     known = (f"{each.title} ({each.digest[:19]})" for each in found if each.digest and not each.host)
     names = list(dict.fromkeys(known))
-    more = f" and {len(names) - 3} more" if len(names) > 3 else ""
-    return [Text(text=f"images: {', '.join(names[:3])}{more}", quiet=True)] if names else []
+    return [Text(text=f"images: {some(names, 3)}", quiet=True)] if names else []
 
 
 def _look_first(run_id: str, found: Evidence) -> Section:
@@ -299,3 +293,26 @@ def _model_use(run: Rollouts) -> Section:
             cells["cost_usd"] = Cell(text="unknown", note=f"{plural(int(calls), 'call')} without a price")
         rows[arm.arm.label] = cells
     return Section(title="Model use", blocks=tuple(columns("total", rows)), name="usage")
+
+
+def denominators_text(arm: ArmScore) -> str:
+    """What the errors leave open: the pass rate with them as failures, and with them as passes."""
+    zero, best = arm.passes.as_zero, arm.passes.best_case
+    if zero is None or best is None:
+        return MISSING
+    return f"{zero.value * 100:.0f}–{best.value * 100:.0f} %" if arm.errors else rate(zero.value)
+
+
+def error_range(arm: ArmScore) -> str:
+    """What the errors could have meant: from all failed to all passed."""
+    zero, best = arm.passes.as_zero, arm.passes.best_case
+    if not arm.errors or zero is None or best is None:
+        return ""
+    return f"{rate(zero.value)} if every error is a failure, {rate(best.value)} if every one is a pass"
+
+
+def use_text(name: str, value: float | None) -> str:
+    """An amount of tokens, calls or money; what is counted has no decimals."""
+    if value is None:
+        return MISSING
+    return show(name, value) if name.endswith("_usd") else f"{value:,.0f}".replace(",", "\u202f")

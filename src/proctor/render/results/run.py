@@ -25,15 +25,15 @@ from proctor.model.document import (
     filled,
 )
 from proctor.model.run import RunInfo
-from proctor.quantity import moment
+from proctor.quantity import moment, plural
 from proctor.render.document import html
 from proctor.render.results.cells import amount_cell, linked, outcome_cell, outcome_of, time_cell
 from proctor.render.results.gate import gate_section
 from proctor.runfolder.files import write_atomic
-from proctor.runfolder.read import RunData, TrialResult, once
+from proctor.runfolder.read import RunData, TrialResult
 from proctor.runfolder.result import artifact_paths
 from proctor.verdicts.run.story import headline, warnings
-from proctor.verdicts.run.survey import MOST_FILES, Survey, survey
+from proctor.verdicts.run.survey import MOST_FILES, Survey, once, survey
 
 BRIEF = 5
 """Failures and attempts in a terminal."""
@@ -105,7 +105,7 @@ def _about(info: RunInfo, seen: Survey) -> list[tuple[str, Cell | str]]:
         ("run", Cell(text=info.id, code=True)),
         ("started", moment(info.started_at or info.created_at)),
         ("took", time_cell(took) if took is not None else info.status.value),
-        ("trials", f"{count} trial{'s' * (count != 1)}"),
+        ("trials", plural(count, "trial")),
         ("machine", _machine(info.environment)),
         ("commit", f"{commit}{dirty}" if commit else ""),
         ("seed", str(info.seed)),

@@ -9,11 +9,17 @@ from typing import Any
 
 from proctor.model.document import Cell, Column, Document, Listed, Section, Table, Text
 from proctor.model.outcome import Outcome
-from proctor.model.performance import performance_of
 from proctor.model.place import attempt_folder
 from proctor.model.plan import PlannedTrial
-from proctor.model.record import SCHEMA_VERSION, AttemptRecord
-from proctor.model.rubrics import judge_of, judge_score, rubrics_of, unit_score
+from proctor.model.record import (
+    SCHEMA_VERSION,
+    AttemptRecord,
+    judge_of,
+    judge_score,
+    performance_of,
+    rubrics_of,
+    unit_score,
+)
 from proctor.quantity import MISSING, moment, number
 from proctor.render.document.markdown import markdown
 from proctor.render.results import performance
@@ -63,10 +69,9 @@ def evaluation(run_id: str, trial: PlannedTrial, record: AttemptRecord) -> dict[
     }
 
 
-def scoring(trial: PlannedTrial, record: AttemptRecord) -> Document:
-    """The same for people: unit score and judge score side by side."""
-    rubrics = rubrics_of(record)
-    scores = (unit_score(record), judge_score(record))
+def scoring(trial: PlannedTrial, record: AttemptRecord, found: Mapping[str, Any]) -> Document:
+    """An evaluation for people: unit score and judge score side by side."""
+    scores = (found["unit_score"], found["judge_score"])
     columns = (Column("unit score", "number"), Column("judge score", "number"))
     failure = record.failure
     why = f"In {failure.phase}: {failure.type}: {failure.message}"[:2000] if failure else ""
@@ -77,11 +82,11 @@ def scoring(trial: PlannedTrial, record: AttemptRecord) -> Document:
         warnings=tuple(_cautions(record)),
         sections=(
             Section(blocks=(Table(columns=columns, rows=(tuple(map(reward_cell, scores)),)),)),
-            *([_rubric_section(rubrics)] if rubrics else []),
-            *performance.of_attempt(performance_of(record)),
-            *_judge_section(judge_of(record)),
-            *_named("Rewards", _numbers(record.metrics.get("rewards")), least=2),
-            *_named("Steps", dict(record.metrics.get("steps") or {}), least=1),
+            *([_rubric_section(found["rubrics"])] if found["rubrics"] else []),
+            *performance.of_attempt(found.get("performance", {})),
+            *_judge_section(found.get("judge", {})),
+            *_named("Rewards", found["rewards"], least=2),
+            *_named("Steps", found["steps"], least=1),
             *([Section(title="Why", blocks=(Text(text=why),))] if why else []),
             Section(blocks=(Text(text=_evaluated(record)),)),
         ),
@@ -183,8 +188,9 @@ def write(data: RunData, folder: Path) -> None:
 
 def files_of(run_id: str, trial: PlannedTrial, record: AttemptRecord) -> Iterator[tuple[str, str]]:
     """What the attempt's folder holds besides its artifacts: names inside it, and their text."""
-    yield "evaluation_results.json", encode(evaluation(run_id, trial, record), lines=True) + "\n"
-    yield "scoring_results.md", markdown(scoring(trial, record))
+    found = evaluation(run_id, trial, record)
+    yield "evaluation_results.json", encode(found, lines=True) + "\n"
+    yield "scoring_results.md", markdown(scoring(trial, record, found))
     yield "artifacts/notes.md", markdown(notes(trial, record))
     kept = {each.name for each in record.artifacts}
     yield from ((name, empty) for name, empty in _EMPTY.items() if name not in kept)

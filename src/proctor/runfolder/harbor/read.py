@@ -17,12 +17,12 @@ from proctor.model.place import safe_name
 from proctor.model.plan import Plan, PlannedTrial, trial_key
 from proctor.model.run import RunInfo, written_import
 from proctor.model.trial import RunStatus
-from proctor.runfolder.check import checked
 from proctor.runfolder.files import read_document
 from proctor.runfolder.harbor.format import CONFIG, LOCK, RESULT, JobResult, TrialResult
 from proctor.runfolder.harbor.record import Found, record_of
 from proctor.runfolder.read import RunData, count_outcomes
 from proctor.runfolder.read import TrialResult as Result
+from proctor.runfolder.series import checked
 from proctor.store.blobs import Blobs
 
 SOURCE = "harbor"

@@ -24,7 +24,6 @@ from proctor.sandbox.state import TAR_DONE, tar_command
 _LOG = logging.getLogger("proctor.images")
 _FORMAT = "shared-layer-1"
 _FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW
-_BLOCK = 1 << 20
 
 
 class Offered(NamedTuple):

@@ -101,7 +101,6 @@ NOBODY = Caller("", frozenset())
 Open = Annotated[Caller, Depends(Anybody())]
 Reader = Annotated[Caller, Depends(Needs("read"))]
 Runner = Annotated[Caller, Depends(Needs("run"))]
-Coder = Annotated[Caller, Depends(Needs("code"))]
 Worker = Annotated[Caller, Depends(Needs("worker"))]
 Admin = Annotated[Caller, Depends(Needs("admin"))]
 

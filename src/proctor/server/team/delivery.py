@@ -18,21 +18,6 @@ from proctor.store.team.webhooks import RunEvent, Webhook
 
 _log = logging.getLogger("proctor.server")
 
-EVENTS = {
-    "run.queued": "A run was submitted or resumed.",
-    "run.started": "A run began.",
-    "run.finished": "Every trial of a run has ended.",
-    "run.judged": "The gates of a run gave a verdict.",
-    "run.paused": "A person paused a run.",
-    "run.interrupted": "A run stopped before its end.",
-    "run.cancelled": "A person cancelled a run.",
-    "run.failed": "A run could not begin or go on.",
-}
-"""What a webhook may be told."""
-KINDS = {
-    "event": "POST a signed JSON object for each event.",
-    "comment": "Write the gate's verdict as a comment of a pull request, and replace it the next time.",
-}
 PAUSES_S = (1.0, 5.0, 30.0, 120.0, 600.0)
 """Between the tries for one event; after the last one it is given up."""
 

@@ -8,8 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from proctor.disk import read_small
-from proctor.model.record import AttemptRecord
-from proctor.model.rubrics import judge_of, judge_score, rubrics_of, unit_score
+from proctor.model.record import AttemptRecord, judge_of, judge_score, rubrics_of, unit_score
 from proctor.quantity import number
 from proctor.render.results.trial_files import EVAL_LOG
 from proctor.server.trial.attempt_files import AttemptFiles

@@ -14,17 +14,16 @@ import io
 import os
 import re
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from itertools import chain, groupby
 from pathlib import Path
-from typing import BinaryIO, TypeAlias, cast
+from typing import Any, BinaryIO, TypeAlias, cast
 
 from proctor.errors import NotFoundError, StoreError
 from proctor.model.record import Artifact
 from proctor.store.blob_cache import BlobCache
 from proctor.store.blobs import ABANDONED_S, DamagedBlobError, Stored, check_digest
 from proctor.store.s3.bucket import PIECE_BYTES, Bucket, Object
-from proctor.store.s3.reading import AHEAD_BYTES, PartsReader
 
 FRESH_S = 300.0
 """A copy this young needs no younger one: `remove` spares copies for that much longer than it is asked to."""
@@ -37,6 +36,10 @@ _CLOCKS = "clock"
 _MANY_BYTES = 1 << 20
 Copies: TypeAlias = list[Object]
 """Of one blob, the youngest first."""
+Fetch = Callable[[int, int], bytes]
+"""Some bytes of the blob, by offset and length."""
+AHEAD_BYTES = 256 << 10
+"""What is fetched at least: most who read a part read on."""
 
 
 class S3Blobs:
@@ -223,3 +226,41 @@ def _new_key(digest: str) -> str:
 def _digest_of(each: Object) -> str:
     found = _KEY.fullmatch(each.key)
     return found[1] if found else ""
+
+
+class PartsReader(io.RawIOBase):
+    """A blob as a file that can be read from anywhere. What is read in parts has no digest to hold it to."""
+
+    def __init__(self, fetch: Fetch, size_bytes: int) -> None:
+        self._fetch = fetch
+        self._size = size_bytes
+        self._at = 0
+
+    def readable(self) -> bool:
+        """It is."""
+        return True
+
+    def seekable(self) -> bool:
+        """It is."""
+        return True
+
+    def seek(self, offset: int, whence: int = io.SEEK_SET) -> int:
+        """Go to a place; nothing is fetched yet."""
+        base = {io.SEEK_SET: 0, io.SEEK_CUR: self._at, io.SEEK_END: self._size}[whence]
+        self._at = max(0, base + offset)
+        return self._at
+
+    def tell(self) -> int:
+        """The place."""
+        return self._at
+
+    def readinto(self, buffer: Any, /) -> int:
+        """Fill the buffer from the place on."""
+        target = memoryview(buffer)
+        length = min(len(target), self._size - self._at)
+        if length <= 0:
+            return 0
+        data = self._fetch(self._at, length)
+        target[: len(data)] = data
+        self._at += len(data)
+        return len(data)

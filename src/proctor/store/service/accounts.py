@@ -191,11 +191,6 @@ class Accounts:
         found = self._db.read(_USERS, {"after": after, "limit": limit})
         return [(row[0], row[1], bool(row[2])) for row in found]
 
-    def add_user(self, user: str) -> None:
-        """Write a user, if there is none of that name."""
-        with self._db.write() as tx:
-            tx.change(_ADD_USER, {"id": column(user)})
-
     def works(self, user: str) -> bool:
         """Whether a user is known and not disabled."""
         return bool(self._db.read(_WORKS, {"id": column(user)}))

@@ -66,7 +66,6 @@ _CALL_NAMES = (
     "cache_write_tokens", "reasoning_tokens", "waited_s", "first_token_s", "worked_s", "retries", "status",
     "nano_usd",
 )  # fmt: skip
-BY = tuple(_KEYS)
 
 
 class FleetViews:

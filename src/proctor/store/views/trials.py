@@ -11,8 +11,7 @@ import msgspec
 from proctor.model.plan import PlannedTrial
 from proctor.model.record import AttemptRecord
 from proctor.store import queries, rows
-from proctor.store.damage import decodes_each
-from proctor.store.database import Database, Row
+from proctor.store.database import Database, Row, decodes_each
 
 _PAGE = 2000
 _JOIN = "LEFT JOIN attempts a ON a.run_id = t.run_id AND a.idx = t.idx AND a.counts = 1"

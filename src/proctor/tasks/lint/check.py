@@ -8,7 +8,6 @@ from typing import Literal
 
 from proctor.errors import TaskError
 from proctor.tasks.lint import content, image, scripts
-from proctor.tasks.lint.performance import performance
 from proctor.tasks.lint.problems import (
     LEVELS,
     ImageContent,
@@ -31,7 +30,7 @@ _RULES = (
     image.base_images,
     image.leaks,
     content.sizes,
-    performance,
+    content.performance,
     content.overrides,
     content.files,
     content.variables,

@@ -12,7 +12,7 @@ from pathlib import Path
 
 from proctor.errors import TaskError
 from proctor.model.secret import OWN_PREFIX, VARIABLE, holds_credential, looks_secret, token_in
-from proctor.tasks.lint.problems import MAX_TEXT_BYTES, Problem, ReviewedTask, from_text
+from proctor.tasks.lint.problems import MAX_TEXT_BYTES, Problem, ReviewedTask, from_text, line_with
 from proctor.tasks.overrides import load_overrides
 
 LARGE_BYTES = 50 << 20
@@ -27,6 +27,8 @@ _SETS = re.compile(
 _INSTRUCTION = re.compile(r"\s*(?:ENV|ARG)\s", re.IGNORECASE)
 _EXAMPLES = re.compile(r"changeme|example|placeholder|dummy|fake|test|your[-_]|xxx|<|\.\.\.", re.IGNORECASE)
 _HINT = "everybody who has the task can read it: use ${NAME} and let people grant it with pass_env"
+_TABLE = re.compile(r"\[verifier\.performance\]")
+_SEED = "PROCTOR_SEED"
 
 
 def overrides(subject: ReviewedTask) -> Iterator[Problem]:
@@ -185,3 +187,27 @@ def _texts(root: Path) -> Iterator[Path]:
             path = Path(folder, name)
             if path.is_file() and not path.is_symlink() and path.stat().st_size <= MAX_TEXT_BYTES:
                 yield path
+
+
+def performance(subject: ReviewedTask) -> Iterator[Problem]:
+    """`[verifier.performance]`; that it has a reference is checked when the task is read."""
+    spec = subject.task.verifier.performance
+    if spec is None:
+        return
+    file = subject.task.path / "task.toml"
+    found = line_with(_TABLE, subject.text(file))
+    place = f"{file}:{found[0]}" if found else str(file)
+    if not spec.inputs and _SEED not in spec.command:
+        yield Problem(
+            "warning",
+            place,
+            "every round has the same input, so a program may hold its answer",
+            hint=f"make the input of a round from {_SEED}: with 'inputs', or in the command",
+        )
+    if spec.metric == "custom" and "/tests/" not in spec.command:
+        yield Problem(
+            "warning",
+            place,
+            "the number comes from the measured program itself, which may write what it likes",
+            hint="let a script of tests/ run the program and write the number",
+        )

@@ -52,7 +52,6 @@ def _prepare(control: socket.socket, hello: Message) -> Registered | None:
     if hello["path"] is not None:
         sys.path[:] = hello["path"]
     send(control, {"importing": hello["slug"]})
-    began = time.monotonic()
     try:
         registered = _load(hello)
         _preload(hello, registered)
@@ -63,7 +62,7 @@ def _prepare(control: socket.socket, hello: Message) -> Registered | None:
         stream.flush()
     gc.collect()
     gc.freeze()
-    send(control, {"ready": os.getpid(), "import_s": time.monotonic() - began})
+    send(control, {"ready": os.getpid()})
     return registered
 
 

@@ -57,7 +57,6 @@ class ForkServer:
     ) -> None:
         self.slug = slug
         self.python = python
-        self.import_s = 0.0
         self._token = secrets.token_hex(8)
         self._scratch = Path(tempfile.mkdtemp(prefix="proctor-"))
         known = REGISTRY.get(slug)
@@ -123,7 +122,6 @@ class ForkServer:
             message = self._ready.result()
             if "invalid" in message:
                 raise ImportFailedError(message["invalid"])
-            self.import_s = message["import_s"]
             return
         self._output.drain()
         words = self._output.end_of(4_000)

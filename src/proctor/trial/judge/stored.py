@@ -10,8 +10,7 @@ from typing import Any
 from proctor.errors import ProctorError
 from proctor.model.outcome import Outcome, from_reward
 from proctor.model.plan import PlannedTrial
-from proctor.model.record import Artifact, AttemptRecord, Failure
-from proctor.model.rubrics import judge_of, rubrics_of, unit_score
+from proctor.model.record import Artifact, AttemptRecord, Failure, judge_of, rubrics_of, unit_score
 from proctor.model.trial import Lease
 from proctor.trial.collect import Collector
 from proctor.trial.judge.attempt import decided, kept, without_secrets

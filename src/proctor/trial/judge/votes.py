@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from itertools import combinations
 from typing import Any
 
-from proctor.model.rubrics import weighted
+from proctor.model.record import weighted
 from proctor.model.spec import Criterion
 from proctor.trial.judge.criteria import WHOLE
 

@@ -18,8 +18,7 @@ from proctor.analysis.performance import ERROR, Rating, Rules, Settled, is_look,
 from proctor.errors import HostError, SandboxError
 from proctor.model.lockstep import Schedule
 from proctor.model.outcome import Outcome, from_reward
-from proctor.model.performance import Round
-from proctor.model.record import Failure
+from proctor.model.record import Failure, Round
 from proctor.model.task import PerformanceSpec, Task
 from proctor.sandbox.base import Root, Sandbox, can, end_processes
 from proctor.trial.collect import MAX_STATE_BYTES, KeepsState

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from proctor.errors import HostError, SandboxError
-from proctor.model.performance import QUANTITIES, Round
+from proctor.model.record import QUANTITIES, Round
 from proctor.model.task import PerformanceSpec
 from proctor.quantity import show
 from proctor.sandbox.base import Sandbox, end_processes

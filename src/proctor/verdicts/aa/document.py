@@ -11,7 +11,6 @@ from proctor.verdicts.aa.certificate import NoiseCertificate, Trial
 from proctor.verdicts.aa.loss import USEFUL
 
 SCHEMA_VERSION = 1
-SCHEMA = "noise-certificate"
 
 
 def to_mapping(found: NoiseCertificate, *, made_at: str, versions: Mapping[str, str]) -> dict[str, Any]:

@@ -6,12 +6,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from proctor.errors import UsageError
-from proctor.model.facts import run_facts, same_machine
 from proctor.model.trial import RunStatus
 from proctor.runfolder.read import RunData
 from proctor.store.open import open_store
 from proctor.verdicts.aa.scores import Asked, certify_scores
 from proctor.verdicts.aa.times import METRIC, certify_times
+from proctor.verdicts.compare.facts import run_facts, same_machine
 from proctor.verdicts.compare.open import noise_from_store
 from proctor.verdicts.compare.results import from_run
 

@@ -16,8 +16,8 @@ from typing import Any
 
 from proctor.disk import read_small
 from proctor.errors import UsageError
-from proctor.model.facts import gather
 from proctor.quantity import number
+from proctor.verdicts.compare.facts import gather
 from proctor.verdicts.compare.results import ResultPoint, ResultSet
 from proctor.verdicts.compare.run_result import is_run_result, run_result
 

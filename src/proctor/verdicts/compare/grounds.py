@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from proctor.quantity import show
+from proctor.quantity import plural, show, some
 from proctor.verdicts.rollouts.evidence import HOST, identity
 
 if TYPE_CHECKING:
@@ -85,9 +85,7 @@ def ground_differences(a: Mapping[str, Ground], b: Mapping[str, Ground]) -> list
 
 
 def _sentence(tasks: list[str], what: str) -> str:
-    shown = ", ".join(tasks[:_SHOWN])
-    more = f" and {len(tasks) - _SHOWN} more" if len(tasks) > _SHOWN else ""
-    return f"{len(tasks)} task{'s' * (len(tasks) != 1)} ran {what}: {shown}{more}"
+    return f"{plural(len(tasks), 'task')} ran {what}: {some(tasks, _SHOWN)}"
 
 
 def _differ(one: Ground, two: Ground) -> bool:

@@ -23,8 +23,8 @@ from proctor.analysis.times import (
 from proctor.analysis.verdict import Verdict, overall
 from proctor.errors import Exit, UsageError
 from proctor.model.canonical import finite
-from proctor.model.facts import differences
 from proctor.model.outcome import Blame
+from proctor.verdicts.compare.facts import differences
 from proctor.verdicts.compare.grounds import ground_differences
 from proctor.verdicts.compare.pairing import Pairing, pair
 from proctor.verdicts.compare.power import what_settles

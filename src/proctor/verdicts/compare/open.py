@@ -10,13 +10,13 @@ from pathlib import Path
 from statistics import median
 
 from proctor.analysis.times import Noise, run_to_run_noise
-from proctor.model.facts import run_facts, same_machine
 from proctor.model.outcome import Outcome
 from proctor.runfolder.read import RunData
 from proctor.settings import Settings
 from proctor.store.open import open_store
 from proctor.store.store import Store
 from proctor.verdicts.compare.by_task import with_spent
+from proctor.verdicts.compare.facts import run_facts, same_machine
 from proctor.verdicts.compare.foreign import read_file
 from proctor.verdicts.compare.judge import Comparison, compare, is_time
 from proctor.verdicts.compare.results import ResultSet, from_run, samples_of

@@ -8,7 +8,6 @@ from typing import Any, Literal
 
 from proctor.analysis.estimate import TaskRewards
 from proctor.model.arms import Arm, arm_of, named
-from proctor.model.facts import run_facts
 from proctor.model.outcome import Blame, Outcome
 from proctor.model.place import attempt_folder, trial_folder
 from proctor.model.plan import PlannedTrial
@@ -16,6 +15,7 @@ from proctor.model.record import AttemptRecord
 from proctor.model.run import RunInfo
 from proctor.quantity import number
 from proctor.runfolder.read import RunData, metric_of
+from proctor.verdicts.compare.facts import run_facts
 from proctor.verdicts.compare.grounds import Ground, grounds
 
 NOT_RUN = "not run"

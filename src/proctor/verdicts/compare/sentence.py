@@ -8,7 +8,7 @@ from proctor.analysis.claim import Claim, too_few
 from proctor.analysis.interval import Interval
 from proctor.analysis.times import PointComparison
 from proctor.analysis.verdict import Verdict
-from proctor.quantity import MISSING, significant
+from proctor.quantity import MISSING, plural, significant
 from proctor.verdicts.compare.judge import Comparison, MetricComparison, ScoreComparison
 from proctor.verdicts.run.story import NOT_DISTINGUISHABLE
 
@@ -56,7 +56,7 @@ def _score_sentence(score: ScoreComparison) -> str:
         return "Inconclusive: no task was scored on both sides."
     interval = headline.interval(score.claim)
     facts = (
-        f"B {points(headline.difference)} over {headline.tasks} task{'s' * (headline.tasks != 1)} "
+        f"B {points(headline.difference)} over {plural(headline.tasks, 'task')} "
         f"(95 % {points(interval.low)} to {points(interval.high)}, for {score.claim})"
     )
     start = {

@@ -6,8 +6,8 @@ from collections.abc import Mapping, Sequence
 
 from proctor.analysis.p_values import holm
 from proctor.analysis.times import Noise
-from proctor.model.facts import differences
 from proctor.model.outcome import Blame, Outcome
+from proctor.verdicts.compare.facts import differences
 from proctor.verdicts.gate.inputs import GateInput, is_broken
 from proctor.verdicts.gate.ratios import ratio_study
 from proctor.verdicts.gate.rules import NotWorse, Reasons, Rule, RuleSet, Threshold, Written, needs_baseline

@@ -18,7 +18,7 @@ from proctor.analysis.interval import Interval
 from proctor.analysis.p_values import fisher
 from proctor.analysis.times import Noise
 from proctor.analysis.verdict import Verdict, judge
-from proctor.quantity import significant
+from proctor.quantity import plural, significant, some
 from proctor.verdicts.compare.judge import is_time
 from proctor.verdicts.compare.power import what_settles
 from proctor.verdicts.gate.inputs import GateInput
@@ -175,9 +175,8 @@ def lost(what: str, names: Sequence[str]) -> tuple[Problem, ...]:
     """Points or tasks that the baseline has and this run has not: what is not measured cannot pass."""
     if not names:
         return ()
-    some = ", ".join(names[:3]) + (f" and {len(names) - 3} more" if len(names) > 3 else "")
-    count = f"{len(names)} {what}{'s' * (len(names) != 1)}"
-    return ((GateVerdict.INCONCLUSIVE, f"{count} of the baseline missing in this run: {some}"),)
+    missing = f"{plural(len(names), what)} of the baseline missing in this run"
+    return ((GateVerdict.INCONCLUSIVE, f"{missing}: {some(names, 3)}"),)
 
 
 def ratio_effect(

@@ -12,7 +12,7 @@ from proctor.analysis.estimate import denominators
 from proctor.model.describe import describe
 from proctor.model.plan import Plan
 from proctor.model.run import RunInfo
-from proctor.quantity import number, show, significant
+from proctor.quantity import number, plural, show, significant, some
 from proctor.runfolder.read import RunData, TrialResult
 from proctor.spec.node import nearest
 from proctor.verdicts.gate.inputs import GateInput, input_of_run, is_broken
@@ -105,7 +105,7 @@ def _judge_points(rule: Threshold, run: GateInput, baseline: GateInput | None) -
         rule,
         verdict,
         said,
-        n=f"{len(readings)} point{'s' * (len(readings) != 1)}",
+        n=plural(len(readings), "point"),
         value=worst.value,
         limit=worst.limit,
         details=tuple(details),
@@ -197,11 +197,11 @@ def judge_reasons(rule: Reasons, run: GateInput, baseline: GateInput | None) -> 
         if name not in allowed and (rule.allowed is None or name.partition(":")[0].strip() not in allowed)
     }
     if not new:
-        some = ", ".join(run.reasons)
+        reasons = ", ".join(run.reasons)
         return RuleResult(
             written=rule.written,
             verdict=GateVerdict.PASS,
-            sentence=f"only allowed failure reasons: {some}." if some else "no failures.",
+            sentence=f"only allowed failure reasons: {reasons}." if reasons else "no failures.",
             n=f"{run.trials} trials",
             change=f"any {'other ' if allowed else ''}failure reason would fail it",
         )
@@ -209,12 +209,11 @@ def judge_reasons(rule: Reasons, run: GateInput, baseline: GateInput | None) -> 
         GateVerdict.INFRASTRUCTURE if is_broken(name) else GateVerdict.REGRESSION for name in new
     )
     word = "new" if rule.allowed is None else "not allowed"
-    told = ", ".join(f"{name} ({count}×)" for name, count in list(new.items())[:5])
-    more = f" and {len(new) - 5} more" if len(new) > 5 else ""
+    told = some([f"{name} ({count}×)" for name, count in new.items()], 5)
     return RuleResult(
         written=rule.written,
         verdict=verdict,
-        sentence=f"{word}: {told}{more}.",
+        sentence=f"{word}: {told}.",
         n=f"{run.trials} trials",
         change=f"allowed failure reasons: {', '.join(allowed) or 'none'}",
         details=tuple(f"{name}: {count} trials" for name, count in list(new.items())[:MOST_DETAILS]),

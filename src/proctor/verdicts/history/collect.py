@@ -6,9 +6,9 @@ from collections.abc import Collection, Sequence
 from typing import TYPE_CHECKING
 
 from proctor.errors import NotFoundError, UsageError
-from proctor.model.facts import Facts, differences, run_facts
 from proctor.model.trial import RunStatus
 from proctor.runfolder.read import metric_of
+from proctor.verdicts.compare.facts import Facts, differences, run_facts
 from proctor.verdicts.history.detect import detect
 from proctor.verdicts.history.model import History, Line, Ran
 from proctor.verdicts.history.reading import SHARES, Reading, read, together

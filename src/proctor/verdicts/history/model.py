@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -124,7 +124,3 @@ class History:
     def main(self) -> list[Line]:
         """The lines that the verdict is about."""
         return [line for line in self.lines if line.main]
-
-    def with_lines(self, lines: tuple[Line, ...]) -> History:
-        """The same with other lines."""
-        return replace(self, lines=lines)

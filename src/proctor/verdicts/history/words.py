@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 
 from proctor.analysis.claim import tasks_needed
-from proctor.quantity import MISSING, metric_title, show, significant, span
+from proctor.quantity import MISSING, metric_title, plural, show, significant, some, span
 from proctor.verdicts.history.detect import LEAST_RUNS
 from proctor.verdicts.history.model import History, Line, Move, Ran, Value
 
@@ -19,7 +19,7 @@ def sentence(history: History) -> str:
     lines = history.main or list(history.lines)
     most = max((len(line.known) for line in lines), default=0)
     if not most:
-        return f"{what}: none of {_count(len(history.runs), 'run')} has a usable value."
+        return f"{what}: none of {plural(len(history.runs), 'run')} has a usable value."
     if most < LEAST_RUNS:
         fewer = f"{most} of {len(history.runs)} runs have" if most > 1 else "one run has"
         return (
@@ -158,7 +158,7 @@ def captions(history: History) -> list[str]:
     """What was tested, on how much, and what would change the verdict."""
     counted = len(history.counted)
     line = next(iter(history.main or history.lines), None)
-    said = [f"{_count(len(history.runs), 'run')}, {counted} in the statistics."]
+    said = [f"{plural(len(history.runs), 'run')}, {counted} in the statistics."]
     if history.kind == "task":
         said.append(
             f"Intervals: 95 %, for tasks like these; of fewer than {tasks_needed()} tasks, and of a single "
@@ -186,7 +186,7 @@ def captions(history: History) -> list[str]:
         )
     else:
         need = LEAST_RUNS - (len(line.known) if line else 0)
-        said.append(f"What would change it: {_count(need, 'more run')}.")
+        said.append(f"What would change it: {plural(need, 'more run')}.")
     return said
 
 
@@ -196,7 +196,7 @@ def left_out(history: History) -> list[str]:
     for run in history.runs:
         if run.left_out:
             reasons.setdefault(run.left_out, []).append(run.id)
-    return [f"left out of the statistics: {_some(ids)}: {reason}" for reason, ids in reasons.items()]
+    return [f"left out of the statistics: {some(ids, 3)}: {reason}" for reason, ids in reasons.items()]
 
 
 def differences(history: History) -> list[str]:
@@ -207,11 +207,3 @@ def differences(history: History) -> list[str]:
 def date_text(at: float) -> str:
     """A moment, the same wherever it is read."""
     return time.strftime("%Y-%m-%d %H:%M", time.gmtime(at)) if 0 <= at < 253402300800 else MISSING
-
-
-def _some(ids: list[str]) -> str:
-    return ", ".join(ids[:3]) + (f" and {len(ids) - 3} more" if len(ids) > 3 else "")
-
-
-def _count(number: int, noun: str) -> str:
-    return f"{number} {noun}{'' if number == 1 else 's'}"

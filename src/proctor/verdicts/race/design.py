@@ -68,11 +68,6 @@ def design_of(info: RunInfo) -> RaceDesign:
     )
 
 
-def is_baseline(trial: PlannedTrial, design: RaceDesign) -> bool:
-    """Whether a trial is the baseline's: of each entry of the spec it has the first of two copies."""
-    return not design.stored_run and trial.body % 2 == 0
-
-
 def pairs_of(trials: Iterable[PlannedTrial], design: RaceDesign) -> tuple[RacePair, ...]:
     """The pairs in planned order: the order in which they are looked at, however their rollouts end."""
     if design.stored_run:

@@ -4,11 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from proctor.quantity import show
+from proctor.quantity import plural, show
 from proctor.verdicts.compare.sentence import points
 from proctor.verdicts.gate.verdict import GateVerdict
 from proctor.verdicts.race.judge import RaceResult
-from proctor.verdicts.rollouts.words import plural
 
 _TRADING = (
     "The error holds for a candidate that is no worse on any task. Where some tasks gain what others lose, "

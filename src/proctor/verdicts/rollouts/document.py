@@ -11,8 +11,7 @@ from proctor.model.arms import arm_of, shown_options
 from proctor.model.describe import describe
 from proctor.model.place import attempt_folder
 from proctor.model.plan import PlannedTrial
-from proctor.model.record import SCHEMA_VERSION, Failure
-from proctor.model.rubrics import judge_of, judge_score, unit_score
+from proctor.model.record import SCHEMA_VERSION, Failure, judge_of, judge_score, unit_score
 from proctor.runfolder.read import RunData, TrialResult
 from proctor.verdicts.rollouts.judging import JudgedArm, judging
 from proctor.verdicts.rollouts.performance import MeasuredArm, gain_fields, performance

@@ -10,7 +10,8 @@ from typing import Any
 from proctor.model.outcome import ENVIRONMENT_BROKEN, Blame, Outcome
 from proctor.model.record import AttemptRecord, Failure
 from proctor.quantity import number
-from proctor.runfolder.read import RunData, TrialResult, once
+from proctor.runfolder.read import RunData, TrialResult
+from proctor.verdicts.run.survey import once
 
 IDLE, ORACLE = "nop", "oracle"
 """Agents of which a failure is expected, and of which it means that the task is wrong."""

@@ -8,11 +8,11 @@ from dataclasses import dataclass
 from typing import Any
 
 from proctor.analysis.estimate import Score, score
-from proctor.model.record import UNKNOWN_COST, AttemptRecord
-from proctor.model.rubrics import judge_of, judge_score, unit_score
+from proctor.model.record import UNKNOWN_COST, AttemptRecord, judge_of, judge_score, unit_score
 from proctor.quantity import number
-from proctor.runfolder.read import RunData, once
+from proctor.runfolder.read import RunData
 from proctor.verdicts.rollouts.scores import ArmScore, rollouts
+from proctor.verdicts.run.survey import once
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -9,11 +9,11 @@ from typing import Any
 
 from proctor.analysis.estimate import Score, score
 from proctor.analysis.performance import Gain, over_tasks
-from proctor.model.performance import error_of, gain_of, performance_of
-from proctor.model.record import AttemptRecord
-from proctor.runfolder.read import RunData, once
+from proctor.model.record import AttemptRecord, error_of, gain_of, performance_of
+from proctor.runfolder.read import RunData
 from proctor.verdicts.rollouts.scores import ArmScore, rollouts
 from proctor.verdicts.rollouts.table import reward_of
+from proctor.verdicts.run.survey import once
 
 MEASURED = frozenset({"settled", "erratic"})
 """Verdicts that a ratio counts for."""

@@ -19,8 +19,9 @@ from proctor.analysis.flaky import Stability, TaskStability, task_stability
 from proctor.model.describe import describe, percentile
 from proctor.model.outcome import Outcome
 from proctor.model.record import WORK
-from proctor.runfolder.read import RunData, once
+from proctor.runfolder.read import RunData
 from proctor.verdicts.rollouts.table import Arm, Cell, Row, Table, Tally, arrange
+from proctor.verdicts.run.survey import once
 
 ALL_K_UP_TO = 10
 

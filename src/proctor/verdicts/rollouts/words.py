@@ -1,4 +1,4 @@
-"""Glyphs, percentages and sentences for rollouts: the same in the terminal, in Markdown and on the page."""
+"""Percentages and sentences for rollouts: the same in the terminal, in Markdown and on the page."""
 
 from __future__ import annotations
 
@@ -8,75 +8,16 @@ from proctor.analysis.claim import Claim, widest_claim
 from proctor.analysis.estimate import Score
 from proctor.analysis.flaky import Stability
 from proctor.analysis.interval import Interval
-from proctor.model.document import Look
 from proctor.model.outcome import Blame, Outcome
-from proctor.quantity import MISSING, show, significant
+from proctor.quantity import MISSING, plural, some
 from proctor.verdicts.rollouts.evidence import ORACLE
-from proctor.verdicts.rollouts.scores import ArmScore, Rollouts
+from proctor.verdicts.rollouts.scores import Rollouts
 from proctor.verdicts.rollouts.table import is_error
-
-PENDING = "·"
-GLYPHS = {
-    Outcome.PASSED: "✓",
-    Outcome.PARTIAL: "◐",
-    Outcome.FAILED: "✗",
-    Outcome.AGENT_TIMEOUT: "t",
-    Outcome.AGENT_ERROR: "e",
-    Outcome.BUDGET_EXHAUSTED: "b",
-    Outcome.VERIFIER_ERROR: "V",
-    Outcome.VERIFIER_TIMEOUT: "V",
-    Outcome.REWARD_INVALID: "R",
-    Outcome.SANDBOX_ERROR: "S",
-    Outcome.IMAGE_ERROR: "I",
-    Outcome.WORKER_LOST: "L",
-    Outcome.STARVED: "M",
-    Outcome.PROVIDER_ERROR: "P",
-    Outcome.CANCELLED: "–",
-    Outcome.SKIPPED: "–",
-    Outcome.INVALID: "?",
-}
-"""One column each. Lower case: caused by the agent. Capitals: an error not caused by the agent."""
-
-STABILITY = {
-    Stability.ALWAYS_PASSES: "stable",
-    Stability.ALWAYS_FAILS: "stable",
-    Stability.FLAKY: "flaky",
-    Stability.UNKNOWN: "unknown",
-}
-
-
-def glyph(outcome: Outcome | None) -> str:
-    """One character for how a trial ended."""
-    return GLYPHS[outcome] if outcome else PENDING
 
 
 def meaning(outcome: Outcome | None) -> str:
     """The outcome in words."""
     return outcome.value.replace("_", " ") if outcome else "no result yet"
-
-
-def look(outcome: Outcome | None) -> Look:
-    """Which of six looks an outcome has in a matrix."""
-    if outcome is None or (not outcome.scored and not is_error(outcome)):
-        return "none"
-    if is_error(outcome):
-        return "error"
-    known: dict[Outcome, Look] = {
-        Outcome.PASSED: "pass",
-        Outcome.PARTIAL: "part",
-        Outcome.FAILED: "fail",
-    }
-    return known.get(outcome, "own")
-
-
-def outcomes_in_order(run: Rollouts) -> list[Outcome | None]:
-    """The outcomes that occur, as a legend lists them: errors last."""
-    found = {outcome for arm in run.arms for outcome in arm.use.outcomes}
-    return sorted(_in_order(found), key=is_error)
-
-
-def _in_order(found: set[Outcome | None]) -> list[Outcome | None]:
-    return [*(outcome for outcome in Outcome if outcome in found), *([None] if None in found else [])]
 
 
 def rate(value: float | None) -> str:
@@ -103,31 +44,6 @@ def claim_of(run: Rollouts) -> Claim:
 def score_text(score: Score | None, claim: Claim) -> str:
     """A share and its interval for a claim, which the caller names beside it."""
     return f"{rate(score.value)} ({span(score.interval(claim))})" if score else MISSING
-
-
-def denominators_text(arm: ArmScore) -> str:
-    """What the errors leave open: the pass rate with them as failures, and with them as passes."""
-    zero, best = arm.passes.as_zero, arm.passes.best_case
-    if zero is None or best is None:
-        return MISSING
-    return f"{zero.value * 100:.0f}–{best.value * 100:.0f} %" if arm.errors else rate(zero.value)
-
-
-def reward_text(reward: float | None) -> str:
-    """A reward with no more digits than it needs."""
-    return MISSING if reward is None else significant(reward, 3) if 0 < reward < 1 else f"{reward:g}"
-
-
-def use_text(name: str, value: float | None) -> str:
-    """An amount of tokens, calls or money; what is counted has no decimals."""
-    if value is None:
-        return MISSING
-    return show(name, value) if name.endswith("_usd") else f"{value:,.0f}".replace(",", "\u202f")
-
-
-def plural(count: int, noun: str) -> str:
-    """`1 task`, `2 tasks`."""
-    return f"{count} {noun}{'' if count == 1 else 's'}"
 
 
 def headline(run: Rollouts) -> str:
@@ -177,8 +93,8 @@ def warnings(run: Rollouts, suspects: int = 0) -> list[str]:
         dict.fromkeys(c.row.label for a, c in cells if a.stability[c.row].stability is Stability.FLAKY)
     )
     if flaky:
-        shown = ", ".join(flaky[:5]) + (f" and {len(flaky) - 5} more" if len(flaky) > 5 else "")
-        found.append(f"flaky: {plural(len(flaky), 'task')} both passed and failed by the same agent: {shown}")
+        both = f"{plural(len(flaky), 'task')} both passed and failed by the same agent"
+        found.append(f"flaky: {both}: {some(flaky, 5)}")
     if cells and all(len(cell.outcomes) == 1 for _, cell in cells):
         found.append("one rollout per task and agent: five would show which tasks pass only sometimes")
     return found + _unsolved(run)
@@ -195,10 +111,9 @@ def _unsolved(run: Rollouts) -> list[str]:
     ]
     if not tasks:
         return []
-    shown = ", ".join(tasks[:5]) + (f" and {len(tasks) - 5} more" if len(tasks) > 5 else "")
     said = (
-        f"the task's own solution (oracle) does not pass {shown}: the solution, the tests or what they "
-        f"fetch from the network is at fault, not an agent"
+        f"the task's own solution (oracle) does not pass {some(tasks, 5)}: the solution, the tests or what "
+        "they fetch from the network is at fault, not an agent"
     )
     return [said]
 
@@ -228,11 +143,3 @@ def _outcomes(run: Rollouts) -> Counter[Outcome]:
 
 def _several(count: int, name: str) -> str:
     return plural(count, name) if name.endswith(("error", "timeout")) else f"{count} {name}"
-
-
-def error_range(arm: ArmScore) -> str:
-    """What the errors could have meant: from all failed to all passed."""
-    zero, best = arm.passes.as_zero, arm.passes.best_case
-    if not arm.errors or zero is None or best is None:
-        return ""
-    return f"{rate(zero.value)} if every error is a failure, {rate(best.value)} if every one is a pass"

@@ -11,8 +11,8 @@ from proctor.model.outcome import Outcome
 from proctor.model.run import HOST_ROOT, RunInfo
 from proctor.model.trial import RunStatus
 from proctor.quantity import MISSING, show, significant, span
-from proctor.runfolder.read import RunData, TrialResult, metric_of, once
-from proctor.verdicts.run.survey import FEW, NOISY, Survey, survey
+from proctor.runfolder.read import RunData, TrialResult, metric_of
+from proctor.verdicts.run.survey import FEW, NOISY, Survey, once, survey
 
 NOT_DISTINGUISHABLE = "not distinguishable"
 NO_INTERVAL = "no interval"

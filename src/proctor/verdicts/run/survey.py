@@ -9,14 +9,17 @@ from __future__ import annotations
 import math
 from array import array
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, overload
+from functools import wraps
+from typing import Any, TypeVar, overload
 
 from proctor.model.canonical import canonical_json
 from proctor.model.outcome import Outcome
 from proctor.model.record import AttemptRecord
-from proctor.runfolder.read import RunData, TrialResult, metric_of, once
+from proctor.runfolder.read import RunData, TrialResult, metric_of
+
+T = TypeVar("T")
 
 MOST_FAILURES = 50
 MOST_ATTEMPTS = 50
@@ -129,6 +132,20 @@ class Survey:
     def group_of(self, place: int) -> Group:
         """The group that the trial in this place belongs to."""
         return next(group for group in self.groups if place in group.trials.places)
+
+
+def once(function: Callable[[RunData], T]) -> Callable[[RunData], T]:
+    """Calculate something from a run once and keep it for all reports."""
+
+    @wraps(function)
+    def asked(data: RunData) -> T:
+        name = function.__name__
+        if name not in data.memo:
+            data.memo[name] = function(data)
+        found: T = data.memo[name]
+        return found
+
+    return asked
 
 
 @once

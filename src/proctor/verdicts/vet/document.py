@@ -10,7 +10,6 @@ from proctor.verdicts.vet.certificate import TaskCertificate, TaskFault, Tried, 
 from proctor.verdicts.vet.words import sentence
 
 SCHEMA_VERSION = 1
-SCHEMA = "task-certificate"
 
 
 def to_mapping(found: TaskCertificate, *, made_at: str) -> dict[str, Any]:

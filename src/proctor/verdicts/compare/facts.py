@@ -6,6 +6,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from proctor.model.run import RunInfo
+from proctor.runfolder.result import RUN_KEYS, SPEC_KEYS
 
 Facts = Mapping[str, Mapping[str, str]]
 
@@ -32,8 +33,6 @@ MUST_MATCH: dict[str, dict[str, tuple[str, ...]]] = {
 """Group → fact → the names under which sources keep it, best first. Packages, spec and params come on top."""
 
 _PACKAGES = ("packages", "package_versions", "python.packages", "requirements")
-_RUN_KEYS = ("parallel", "seed")
-_SPEC_KEYS = ("iterations", "instrumentation", "isolation", "loops", "gc")
 _SHOWN = 6
 
 
@@ -60,27 +59,17 @@ def run_facts(info: RunInfo) -> dict[str, dict[str, str]]:
     """The facts of a stored run: its environment, how it measured, and which code it measured."""
     found = gather(info.environment)
     resolved = info.resolved
-    spec = {name: str(resolved[name]) for name in _RUN_KEYS if name in resolved}
+    spec = {name: str(resolved[name]) for name in RUN_KEYS if name in resolved}
     bodies = resolved.get("experiments")
     for body in bodies if isinstance(bodies, list | tuple) else ():
         if isinstance(body, Mapping):
             name = str(body.get("experiment", ""))
-            spec |= {f"{name}.{key}": str(body[key]) for key in _SPEC_KEYS if key in body}
+            spec |= {f"{name}.{key}": str(body[key]) for key in SPEC_KEYS if key in body}
     found["spec"] = spec
     commit = info.vcs.get("commit")
     if commit:
         dirty = " with local changes" if info.vcs.get("dirty") else ""
         found["code"] = {"commit": f"{str(commit)[:12]}{dirty}"}
-    return found
-
-
-def how_measured(resolved: Mapping[str, Any], body: int) -> dict[str, Any]:
-    """The part of a resolved spec that `run_facts` looks at, for the trials of one body."""
-    found = {name: resolved[name] for name in _RUN_KEYS if name in resolved}
-    bodies = resolved.get("experiments")
-    if isinstance(bodies, list | tuple) and body < len(bodies) and isinstance(bodies[body], Mapping):
-        kept = {name: bodies[body][name] for name in ("experiment", *_SPEC_KEYS) if name in bodies[body]}
-        found["experiments"] = [kept]
     return found
 
 
