@@ -39,7 +39,7 @@ def command(
     board = rank(entrants, these_tasks=these_tasks, warnings=warnings, seed=seed)
     if any(outputs) or not as_json:
         from proctor.render.results.leaderboard import leaderboard
-        from proctor.render.results.links import address
+        from proctor.render.results.cells import address
 
         folders = {info.id: info.folder for info in infos}
         found = leaderboard(
