@@ -38,8 +38,8 @@ def command(
         entrants, warnings = collect(store, [info.id for info in infos])
     board = rank(entrants, these_tasks=these_tasks, warnings=warnings, seed=seed)
     if any(outputs) or not as_json:
-        from proctor.render.results.leaderboard import leaderboard
         from proctor.render.results.cells import address
+        from proctor.render.results.leaderboard import leaderboard
 
         folders = {info.id: info.folder for info in infos}
         found = leaderboard(
