@@ -196,11 +196,13 @@ def test_reopen_makes_a_folder_that_somebody_removed(tmp_path, runs):
     path = tmp_path / "gone"
     data = runs.renamed(runs.lines(), folder=str(path))
     with open_store(str(tmp_path / "s.db")) as store:
-        stored(store, data, runs.plan(data))
+        stored(store, data, replace(runs.plan(data), warnings=("a warning of the plan",)))
         folder = RunFolder(path)
         folder.reopen(store)
         folder.close()
-        assert RunData.from_folder(path).trials == RunData.from_store(store, data.info.id).trials
+        again = RunData.from_folder(path)
+        assert again.trials == RunData.from_store(store, data.info.id).trials
+        assert again.warnings == ("a warning of the plan",)
 
 
 def test_artifacts_are_copied_in_when_blobs_are_given(tmp_path, runs):

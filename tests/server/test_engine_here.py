@@ -48,7 +48,7 @@ def uploaded(state: State, name: str = "hello", seconds: float = 0.0, **more: An
 
 def submitted(state: State, upload: Upload, **more: Any) -> str:
     spec = tasks.spec(upload.id, **more)
-    return state.store.now(making.submit, state, LOCAL, Submission(spec=spec))
+    return state.store.now(making.submit, state, LOCAL, Submission(spec=spec)).info.id
 
 
 async def until(state: State, run: str, *statuses: RunStatus, within_s: float = 30.0) -> None:

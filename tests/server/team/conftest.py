@@ -100,6 +100,6 @@ def submitted(state: State, store: Store, hello: str) -> Submitted:
     from proctor.server.submit.reading import Submission
 
     def make(**more: Any) -> str:
-        return submit(store, state, ME, Submission(spec=tasks.spec(hello), **more))
+        return submit(store, state, ME, Submission(spec=tasks.spec(hello), **more)).info.id
 
     return make
