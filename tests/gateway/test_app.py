@@ -121,9 +121,12 @@ async def test_bodies_queries_and_headers_pass_as_they_are():
             assert await answer.read() == b'{"odd" :1.0e2,"usage":{"input_tokens":3,"output_tokens":1}}'
             assert answer.headers["X-Odd"] == "1"
             assert "Set-Cookie" not in answer.headers
+        await gateway.ask(access, "/v1/messages", body)
+        await gateway.ask(access, "/v1/chat/completions", body)
     listening.close()
     await server.shutdown()
-    ((path, got, sent),) = seen
+    (path, got, sent), *own = seen
+    assert ["anthropic-version" in headers for _, headers, _ in own] == [True, False]
     assert path == "/v1/messages?beta=true&x=%20y"
     assert sent == body
     assert (got["anthropic-beta"], got["x-api-key"], got["X-Team"]) == ("a,b", KEY, "t")

@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+import asyncio
 import socket
+import threading
+from contextlib import suppress
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from proctor.engine.lease import worker_id
 from proctor.engine.stop import Stop
-from proctor.errors import UsageError
+from proctor.errors import StoreError, UsageError
 from proctor.model.run import Execution
 from proctor.model.trial import RunStatus
 from proctor.runfolder.write import RunFolder
@@ -20,7 +24,9 @@ from proctor.runs.running import create
 from proctor.runs.serve import Server
 from proctor.settings import Settings
 from proctor.spec.load import from_mapping
+from proctor.store.again import LostError
 from proctor.store.open import open_store
+from proctor.store.postgres import PostgresDatabase
 
 pytestmark = pytest.mark.anyio
 EXPERIMENT = """
@@ -94,6 +100,31 @@ async def test_who_is_asked_to_stop_takes_nothing(settings):
     server.stop.request()
     await server.serve(until_idle=False)
     assert server.ended == 0
+
+
+@pytest.mark.needs("postgres")
+async def test_who_is_asked_to_stop_with_nothing_to_save_does_not_wait_for_a_store_that_is_away(
+    settings, postgres_url, monkeypatch
+):
+    server = serving(replace(settings, store=postgres_url), None, [])
+    asked = threading.Event()
+
+    def gone(_: PostgresDatabase) -> None:
+        asked.set()
+        error = LostError("the server is gone")
+        error.wait_s = 3600.0
+        raise error
+
+    async with asyncio.timeout(60):
+        with open_store(postgres_url) as store:
+            serving_it = asyncio.create_task(server.serve(until_idle=False))
+            while not store.fleet.live():  # noqa: ASYNC110 - another thread registers it
+                await asyncio.sleep(0.01)
+        monkeypatch.setattr(PostgresDatabase, "_live", gone)
+        await asyncio.to_thread(asked.wait)
+        server.stop.request()
+        with suppress(StoreError):
+            await serving_it
 
 
 async def test_what_trials_wrote_is_removed_and_what_lies_beside_them_is_kept_and_named(settings):

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import atexit
 import errno
+import gc
 import os
 import sys
 from importlib import import_module
@@ -167,6 +169,7 @@ def _complain(message: str) -> None:
 
 def main(argv: list[str] | None = None) -> int:
     """Run one command and turn what it raises into a sentence and an exit code."""
+    atexit.register(gc.freeze)  # or the interpreter looks for garbage in all that it is about to let go of
     with guarded():
         return int(_run(argv))
 

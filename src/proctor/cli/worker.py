@@ -49,6 +49,7 @@ def command(
     cannot be executed here.
     """
     import asyncio
+    import gc
     import sys
 
     from proctor.engine.stop import Stop
@@ -79,6 +80,7 @@ def command(
             await server.serve(until_idle=until_idle)
         return server.ended
 
+    gc.set_threshold(10_000, 10, 10)  # hundreds of trials at once are no garbage: look at them seldom
     ended = asyncio.run(go())
     say(f"{ended} {'attempt' if ended == 1 else 'attempts'} executed")
     return Exit.OK

@@ -41,13 +41,9 @@ _SILENT = logging.getLogger("proctor.gateway.http")
 _SILENT.addHandler(logging.NullHandler())
 _SILENT.propagate = False
 _MOST_BODY = 128 << 20
-_OWN_HEADERS = {
-    "Content-Type": "application/json",
-    "Accept": "*/*",
-    "User-Agent": "Proctor",
-    "anthropic-version": "2023-06-01",
-}
+_OWN_HEADERS = {"Content-Type": "application/json", "Accept": "*/*", "User-Agent": "Proctor"}
 """Of calls that are made in this process."""
+_MESSAGES_HEADERS = {**_OWN_HEADERS, "anthropic-version": "2023-06-01"}
 _ACCEPTING = 3
 """Turns of the loop until a connection that is being accepted is among those that can be closed."""
 
@@ -172,7 +168,8 @@ class Gateway:
             if access.ended:
                 await client.fail(401, "the attempt has ended", "invalid_api_key")
             else:
-                await self._call(access, route, data, client, headers=_OWN_HEADERS)
+                headers = _MESSAGES_HEADERS if route.api is Api.MESSAGES else _OWN_HEADERS
+                await self._call(access, route, data, client, headers=headers)
         except Exception as error:  # noqa: BLE001 - as in _handle: the gateway's failure is not the agent's
             _LOG.error("a request failed inside the gateway: %s", type(error).__name__)
             await client.fail(500, "the gateway failed")

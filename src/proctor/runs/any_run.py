@@ -62,10 +62,12 @@ class AnyRun:
         until_idle: bool = False,
         poll_s: float = 0.5,
         place: Path | None = None,
+        leaving: Callable[[], bool] = lambda: False,
     ) -> None:
         """`open_run` is called in a thread; what it raises leaves the run to others. `only`: of this run.
 
         `place`: on the disk that attempts write to; nothing is taken while it is nearly full.
+        `leaving`: whether to give up on a store that does not answer.
         """
         self.store = store
         self.offers = replace(offers, runs=(only,)) if only else offers
@@ -81,6 +83,7 @@ class AnyRun:
         self._only = only
         self._until_idle = until_idle
         self._place = place
+        self._leaving = leaving
         self._full = False
         self._kept: dict[str, _Kept] = {}
         self._opening: dict[str, asyncio.Task[None]] = {}
@@ -92,11 +95,13 @@ class AnyRun:
         """Whether a run is being made ready."""
         return bool(self._opening)
 
-    def refuse(self, run_id: str, why: str) -> None:
-        """Take nothing more of a run."""
-        if run_id not in self._refused:
+    def refuse(self, run_id: str, why: str) -> bool:
+        """Take nothing more of a run; whether that is new."""
+        new = run_id not in self._refused
+        if new:
             self._refused.add(run_id)
             self._say(why)
+        return new
 
     def executor_of(self, run_id: str) -> Executor:
         """Of a run that was made ready."""
@@ -190,7 +195,7 @@ class AnyRun:
             try:
                 found = await self._calls(function, *args, **more)
             except StoreError as error:
-                if not self.store.remote:
+                if not self.store.remote or self._leaving():
                     raise
                 if not told:
                     self._say(f"the store does not answer, it is tried again: {error}")

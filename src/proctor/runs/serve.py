@@ -33,6 +33,7 @@ from proctor.runs.tickets import Tickets
 from proctor.runs.versions import refuse_other_version
 from proctor.runs.worker import Worker
 from proctor.settings import Settings
+from proctor.store import again
 from proctor.store.calls import StoreCalls
 from proctor.store.open import open_store
 from proctor.store.store import Store
@@ -83,6 +84,7 @@ class Server:
                 await self._serve(store, calls, until_idle=until_idle)
         finally:
             await self._backends.close()
+            again.hurried.clear()
             for kept in _clear(self._place):
                 self.say(f"experiments wrote files beside those of their trials, which are kept: {kept}")
             owner.release(_lock_of(self._place), remove=True)
@@ -95,7 +97,7 @@ class Server:
             store,
             calls,
             capacity.offers,
-            lambda run_id: self._open(store, run_id, source),
+            lambda run_id: self._open(store, calls, run_id, source),
             worker=self.name,
             lease_s=self.settings.lease_s,
             say=self.say,
@@ -103,6 +105,7 @@ class Server:
             until_idle=until_idle,
             poll_s=_SLOW_POLL_S if broker else _POLL_S,
             place=self.settings.home,
+            leaving=lambda: worker.leaving,
         )
         tickets = Tickets() if broker else None
         worker = Worker(
@@ -126,10 +129,12 @@ class Server:
         listening = self._listen(broker, tickets, capacity) if tickets else None
         releasing = asyncio.create_task(self._release(listening)) if listening else None
         beating = asyncio.create_task(self._beat(store, calls, worker, capacity, only))
+        hurrying = asyncio.create_task(self._hurry(worker))
         try:
             await worker.run()
         finally:
-            helpers = [each for each in (beating, releasing) if each]
+            again.hurried.set()
+            helpers = [each for each in (beating, releasing, hurrying) if each]
             for each in helpers:
                 each.cancel()
             await asyncio.gather(*helpers, return_exceptions=True)
@@ -158,7 +163,15 @@ class Server:
             await self.stop.changed()
         await asyncio.to_thread(listening.release)
 
-    def _open(self, store: Store, run_id: str, source: AnyRun) -> Opened:
+    async def _hurry(self, worker: Worker) -> None:
+        """Asked to stop, wait for the store only while there is something to save."""
+        while not self.stop.draining:
+            await self.stop.changed()
+        while not worker.leaving:  # noqa: ASYNC110 - several things have to end, and it is a matter of seconds
+            await asyncio.sleep(_POLL_S)
+        again.hurried.set()
+
+    def _open(self, store: Store, calls: StoreCalls, run_id: str, source: AnyRun) -> Opened:
         """All that is needed to execute a run, from the store; called in a thread."""
         # The folder is its coordinator's; what an attempt leaves reaches it through the blobs.
         info = store.run(run_id)
@@ -172,8 +185,8 @@ class Server:
             run = replace(run, spec=replace(run.spec, parallel=max(2, run.spec.parallel)))
 
         def spent(reason: str) -> None:
-            store.service.queue.tell(run_id, "run.spent", {"reason": reason})
-            source.refuse(run_id, f"run {run_id}: {reason}; no more trials of it are taken")
+            if source.refuse(run_id, f"run {run_id}: {reason}; no more trials of it are taken"):
+                calls.later(store.service.queue.tell, run_id, "run.spent", {"reason": reason})
 
         context = WorkerContext(self.name, note=store.note, on_spent=spent, backends=self._backends)
         return run, kind_of(run).open(run, context)

@@ -64,6 +64,7 @@ class Worker:
         self._tickets = tickets
         self._running: dict[asyncio.Task[AttemptRecord], Held] = {}
         self._done: list[asyncio.Task[AttemptRecord]] = []
+        self._saving = 0
         self._woken = asyncio.Event()
         """Set when an attempt or one of the helpers has ended: waiting for all of them would cost by each."""
         self._ready_at: dict[tuple[str, str], float] = {}
@@ -71,6 +72,11 @@ class Worker:
         self._next: tuple[Expecting, PlannedTrial] | None = None
         if tickets:
             tickets.on_offer = self.wake
+
+    @property
+    def leaving(self) -> bool:
+        """Whether it is to end with nothing to save, or at once."""
+        return self.stop.now or (self.stop.draining and not self._running and not self._saving)
 
     @property
     def running(self) -> int:
@@ -125,7 +131,9 @@ class Worker:
             return []
         now = self.clock()
         finished = [self._judged(held.lease, record) for held, record in ended]
+        self._saving = len(finished)
         written, taken = await self.source.exchange(finished, room, self._running.values())
+        self._saving = 0
         told: list[Told] = []
         for (held, record), judged, done in zip(ended, finished, written, strict=True):
             if done:

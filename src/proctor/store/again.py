@@ -10,6 +10,7 @@ import functools
 import inspect
 import logging
 import random
+import threading
 import time
 from collections.abc import Callable
 from typing import Any, TypeVar
@@ -21,6 +22,8 @@ C = TypeVar("C", bound=type)
 T = TypeVar("T")
 _FIRST_PAUSE_S = 0.05
 _LONGEST_PAUSE_S = 2.0
+hurried = threading.Event()
+"""Set while this process ends with nothing to save: a store that is away is then tried only once more."""
 
 
 class LostError(StoreError):
@@ -55,11 +58,13 @@ def repeat(call: Callable[[], T], first: LostError) -> T:
     if first.wait_s:
         _log.warning("%s; waiting up to %.0f s for it", first, first.wait_s)
     while time.monotonic() - began + pause_s < error.wait_s:
-        time.sleep(pause_s * random.uniform(0.5, 1.0))  # noqa: S311 - so that callers do not come at once
+        last = hurried.wait(pause_s * random.uniform(0.5, 1.0))  # noqa: S311 - callers should not come at once
         pause_s = min(pause_s * 2, _LONGEST_PAUSE_S)
         try:
             return call()
         except LostError as again:
             error = again
+        if last:
+            break
     error.wait_s = 0.0
     raise error

@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from types import TracebackType
 from typing import ParamSpec, Self, TypeVar
 
+from proctor.errors import StoreError
 from proctor.store.store import Store
 
+_log = logging.getLogger("proctor.store")
 _P = ParamSpec("_P")
 _T = TypeVar("_T")
 
@@ -30,6 +33,20 @@ class StoreCalls:
             return function(*args, **more)
         loop = asyncio.get_running_loop()
         return await loop.run_in_executor(self._thread, partial(function, *args, **more))
+
+    def later(self, function: Callable[_P, object], *args: _P.args, **more: _P.kwargs) -> None:
+        """Call it without waiting; what it raises is logged."""
+
+        def call() -> None:
+            try:
+                function(*args, **more)
+            except StoreError as error:
+                _log.warning("%s", error)
+
+        if self._thread is None:
+            call()
+        else:
+            self._thread.submit(call)
 
     def __enter__(self) -> Self:
         return self

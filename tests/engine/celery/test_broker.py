@@ -6,7 +6,7 @@ import asyncio
 import base64
 import json
 from collections.abc import Iterator
-from concurrent.futures import Future
+from concurrent.futures import Future, ThreadPoolExecutor
 
 import pytest
 from redis import Redis
@@ -110,6 +110,12 @@ def test_an_address_that_is_no_broker_is_refused_without_its_password(address):
     with pytest.raises(UsageError, match="not the address of a message broker") as caught:
         check_broker(address)
     assert PASSWORD not in str(caught.value)
+
+
+def test_threads_share_what_would_keep_results():
+    app = make_app("redis://127.0.0.1:1/0")
+    with ThreadPoolExecutor(1) as other:
+        assert other.submit(lambda: app.backend).result() is app.backend
 
 
 def test_without_a_broker_there_is_no_app():
