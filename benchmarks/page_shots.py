@@ -72,7 +72,7 @@ WRONG = """width => {
     const cuts = !['visible', 'auto'].includes(style.overflowX) && each.scrollWidth > each.clientWidth + 1;
     if (own && cuts && !each.closest('[title]')) said.add(`cut without a title: ${name(each)}`);
     const outside = box.width && (box.right > width + 1 || box.left < -1);
-    if (own && outside && !each.closest('.scroll, .tabs, .scrollx, .snav, .legend, pre, .term'))
+    if (own && outside && !each.closest('.scroll, .tabs, .scrollx, .snav, .legend, .trunc, pre, .term'))
       said.add(`outside: ${name(each)}`);
     const pressed = 'button, select, input:not([type=checkbox], [type=radio]), a.btn, a.chip, summary';
     if (each.matches(pressed) && box.height < least - 0.5)

@@ -8,7 +8,7 @@ run that has ended cannot change any more is worked out then, and kept; of the n
 the server, before anybody asks.
 
 `--inspect PYTHON` names the interpreter of an environment with inspect-ai: a log with as many samples as one
-large run has trials is made there, and its viewer's own addresses are measured in the same way.
+large run has trials is made there, and the addresses that its page asks are measured in the same way.
 """
 
 from __future__ import annotations
@@ -25,6 +25,7 @@ import tempfile
 import time
 import urllib.parse
 import urllib.request
+import zipfile
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -294,6 +295,13 @@ write_eval_log(EvalLog(status="success", eval=spec, plan=EvalPlan(), stats=EvalS
 """
 
 
+def packed(log: Path, name: str) -> tuple[int, int]:
+    """The first and last byte of a part of the log, which the viewer's page unpacks by itself."""
+    with zipfile.ZipFile(log) as archive:
+        found = next(each for each in archive.infolist() if each.filename.startswith(name))
+    return found.header_offset, found.header_offset + 30 + len(found.filename) + found.compress_size
+
+
 def inspect_view(home: Path, python: Path, samples: int, rounds: int) -> None:
     """The viewer of inspect-ai on a log of the size of one large run."""
     logs = home / "logs"
@@ -316,9 +324,15 @@ def inspect_view(home: Path, python: Path, samples: int, rounds: int) -> None:
                 time.sleep(0.5)
         name = urllib.parse.quote(f"file://{log}", safe="")
         print(f"inspect view, a log of {samples} samples; memory {server.rss_mb:.0f} MB")
-        whole = {"whole log": f"/api/logs/{name}"}
-        reads(server, rounds, {"logs": "/api/log-files", "header": f"/api/logs/{name}?header-only=0"})
-        reads(server, 2, whole)
+        page = {"logs": "/api/log-files", "info": f"/api/log-info/{name}"}
+        for title, part in (
+            ("samples, packed", "summaries.json"),
+            ("one sample, packed", "samples/task-0001_"),
+        ):
+            start, end = packed(log, part)
+            page[title] = f"/api/log-bytes/{name}?start={start}&end={end}"
+        reads(server, rounds, page)
+        reads(server, 2, {"whole log, of the API": f"/api/logs/{name}"})
     finally:
         process.terminate()
         process.wait(20)

@@ -250,6 +250,8 @@ def test_a_sweep_has_one_row_per_point_and_one_sentence_for_all(tmp_path, capsys
     assert sum("workload(function=sort)" in line for line in lines) == 4
     assert any("too late" in line for line in lines)
     assert "! look" in lines
+    print_document(comparison(replace(found, results=(slower, slower))))
+    assert capsys.readouterr().out.startswith("slower at all 2 points")
 
 
 def test_an_unconfirmed_difference_and_a_failed_check_are_printed(tmp_path, capsys):

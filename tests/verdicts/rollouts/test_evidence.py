@@ -70,5 +70,7 @@ def test_an_unexpected_error_tells_its_phase_and_type():
     assert Failure(phase="agent", type="KeyError", message="'x'").in_words == "agent: KeyError: 'x'"
     printed = Failure(phase="image", type="ImageError", message="'RUN x' ended\n  | one\n  | two\n  | \n")
     assert printed.in_words == "'RUN x' ended: two"
+    cancelled = Failure(phase="run", type="Cancelled", message="the run was cancelled")
+    assert cancelled.in_words == "the run was cancelled"
     assert Failure(phase="", type="ValueError", message="").in_words == "ValueError"
     assert Failure(phase="image", type="ImageError", message="no image\nmore").in_words == "no image"

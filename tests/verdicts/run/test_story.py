@@ -2,6 +2,8 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+from tests import made_rollouts
+
 from proctor.model.outcome import Outcome
 from proctor.model.record import Failure
 from proctor.model.trial import RunStatus
@@ -67,6 +69,15 @@ def test_failures_and_missing_trials_are_in_the_headline(runs):
     assert "The run is interrupted: 5 of 6 trials have a result." in text
     done = runs.renamed(runs.failures(), status=RunStatus.DONE)
     assert headline(done).endswith("1 of 6 trials have no result.")
+
+
+def test_a_cancelled_trial_is_no_result(runs):
+    study = made_rollouts.Study().cell("org/a", [1.0, 1.0], "oracle").data()
+    trial = made_rollouts.planned(2, "org/a", "oracle", rollout=2)
+    pairs = [(each.planned, list(each.attempts)) for each in study.trials]
+    data = made_rollouts.run_of([*pairs, (trial, [made_rollouts.record(trial, "cancelled")])], name="cut")
+    text = headline(runs.renamed(data, status=RunStatus.CANCELLED))
+    assert text.endswith("The run is cancelled: 2 of 3 trials have a result.")
 
 
 def test_a_run_without_any_result_or_timing_says_so(runs):

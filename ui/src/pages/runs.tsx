@@ -116,7 +116,7 @@ function ScoreCell({ run }: { run: RunRow }) {
           <span key={each.label}>
             <Interval value={each.value} low={each.low} high={each.high} />
             <span class="trunc">
-              <b>{percent(each.value, 0)}</b> <small>{names[at]}</small>
+              <b>{percent(each.value, 0)}</b> <small>{names[at]?.replace(/PROCTOR_\w+=/, "")}</small>
             </span>
           </span>
         ))}

@@ -99,13 +99,14 @@ export const Command = ({ text }: { text: string }) => (
 /** What a refusal looks like: what happened, and what to do next. */
 export function Trouble({ problem, retry, head, title: named }: { problem: Problem; retry?: () => void; head?: boolean; title?: string }) {
   const title = named ? named : problem.status === 404 ? "Not found" : problem.status === 403 ? "Not allowed" : problem.status ? "This could not be shown" : "No answer";
+  const errors = problem.errors.filter((each) => !problem.message.includes(each.message));
   return (
     <div class="notice bad" role="alert">
       {head ? <h1>{title}</h1> : <h2>{title}</h2>}
       <p>{problem.message}</p>
-      {problem.errors.length > 0 && (
+      {errors.length > 0 && (
         <ul>
-          {problem.errors.map((each) => (
+          {errors.map((each) => (
             <li key={each.where + each.message}>
               <code>{each.where}</code>: {each.message}
             </li>

@@ -108,7 +108,7 @@ function Outcomes({ run }: { run: RunDetail }) {
     [scored - passed - partial, "color-mix(in srgb,var(--bad) 55%,var(--surface))"],
     [apart, "var(--hatch),var(--apart-bg)"],
     [run.running, "var(--accent)"],
-    [run.pending, "var(--surface-3)"],
+    [run.pending + other, "var(--surface-3)"],
   ];
   return (
     <div class="box">
