@@ -9,7 +9,7 @@ import click
 
 from proctor.cli.outputs import Outputs, takes_outputs
 from proctor.cli.quantities import Share
-from proctor.cli.spec_options import takes_pass_env
+from proctor.cli.spec_options import takes_host_root, takes_network, takes_pass_env
 
 if TYPE_CHECKING:
     from proctor.model.spec import Spec
@@ -40,16 +40,8 @@ if TYPE_CHECKING:
 )
 @click.option("--name", metavar="NAME", help="Name of the run. [race-NAME of the spec]")
 @click.option("--parallel", type=click.IntRange(1), help="Number of trials at a time.")
-@click.option(
-    "--host-root",
-    is_flag=True,
-    help="Use this machine's own system in place of every image; not reproducible elsewhere.",
-)
-@click.option(
-    "--network",
-    type=click.Choice(["none", "public", "allowlist"]),
-    help="The network of every task, whatever the task says.",
-)
+@takes_host_root
+@takes_network
 @takes_pass_env
 @click.option(
     "--set", "overrides", multiple=True, metavar="KEY=VALUE", help="Change a value of SPEC, such as seed=2."

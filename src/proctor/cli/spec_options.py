@@ -178,6 +178,16 @@ takes_pass_env = _many(
     metavar="NAME",
     help="An environment variable of this machine that the tasks may use as ${NAME}.",
 )
+takes_host_root = click.option(
+    "--host-root",
+    is_flag=True,
+    help="Use this machine's own system in place of every image; not reproducible elsewhere.",
+)
+takes_network = click.option(
+    "--network",
+    type=click.Choice(["none", "public", "allowlist"]),
+    help="The network of every task, whatever the task says.",
+)
 SUITE_OPTIONS = (
     _many(
         "--pytest",
@@ -217,16 +227,8 @@ _OPTIONS = (
         type=click.IntRange(1),
         help="Number of trials at a time; timings then disturb each other.",
     ),
-    click.option(
-        "--host-root",
-        is_flag=True,
-        help="Use this machine's own system in place of every image; not reproducible elsewhere.",
-    ),
-    click.option(
-        "--network",
-        type=click.Choice(["none", "public", "allowlist"]),
-        help="The network of every task, whatever the task says.",
-    ),
+    takes_host_root,
+    takes_network,
     _many(
         *("--set", "overrides"),
         metavar="KEY=VALUE",

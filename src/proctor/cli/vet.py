@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import click
 
 from proctor.cli.outputs import Outputs, takes_document
-from proctor.cli.spec_options import takes_datasets, takes_pass_env
+from proctor.cli.spec_options import takes_datasets, takes_host_root, takes_network, takes_pass_env
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -50,16 +50,8 @@ FOLDER = "certificates"
 @click.option(
     "--parallel", type=click.IntRange(1, 1024), help="Number of trials at a time. [the number of CPUs]"
 )
-@click.option(
-    "--host-root",
-    is_flag=True,
-    help="Use this machine's own system in place of every image; not reproducible elsewhere.",
-)
-@click.option(
-    "--network",
-    type=click.Choice(["none", "public", "allowlist"]),
-    help="The network of every task, whatever the task says.",
-)
+@takes_host_root
+@takes_network
 @takes_pass_env
 @click.option(
     "--out",
