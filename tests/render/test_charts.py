@@ -100,6 +100,8 @@ def test_every_chart_of_any_positive_sample_is_sound(sample):
 
 @settings(max_examples=40, deadline=None)
 @example([4.0, 2.2250738585072014e-308])
+@example([5e-324, 0.0])
+@example([1e-310, 5e-324])
 @given(st.lists(st.floats(-1e9, 1e9), min_size=1, max_size=20))
 def test_metrics_may_be_negative_or_zero(sample):
     parsed(distribution.histogram(Sample("a", sample), "balance"))

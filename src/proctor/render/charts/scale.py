@@ -31,13 +31,17 @@ class Scale:
         return self(min(max(value, self.low), self.high))
 
 
+_LEAST = 1e-200
+"""What is closer together than this is at one place: parts of it would leave the range of a float."""
+
+
 def linear(
     values: Sequence[float], start: float, stop: float, *, zero: bool = False, pad: float = 0.04
 ) -> Scale:
     """An axis around the values, from zero when zero is near or requested."""
     low, high = min(values), max(values)
-    if math.isclose(low, high, rel_tol=1e-12):  # no room between them for a tick
-        reach = abs(low) * 0.1 or 1.0
+    if high - low < _LEAST or math.isclose(low, high, rel_tol=1e-12):  # no room between them for a tick
+        reach = abs(low) * 0.1 if abs(low) > _LEAST else 1.0
         return Scale(low - reach, high + reach, start, stop)
     room = (high - low) * pad
     if zero or (low >= 0 and low < (high - low) * 0.35):
@@ -58,7 +62,7 @@ _MOST_DECADES = 100.0
 
 def fitting(values: Sequence[float], start: float, stop: float, *, decades: float = 1.5) -> Scale:
     """Logarithmic when the values span at least this many decades, linear otherwise."""
-    if min(values) > 0:
+    if min(values) > _LEAST:
         span = math.log10(max(values)) - math.log10(min(values))
         if decades <= span <= _MOST_DECADES:
             return logarithmic(values, start, stop)
