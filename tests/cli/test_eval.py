@@ -105,7 +105,7 @@ def test_a_cancelled_run_ends_soon_and_says_so(sums, monkeypatch, capsys):
         info = store.run("sleep")
     assert info.status is RunStatus.CANCELLED
     assert info.counts == {"cancelled": 3}
-    assert "no scored rollout" in out
+    assert "sleep was cancelled before any of its 3 trials had a result" in out
     assert main(["resume", "sleep"]) == 2
     assert "was cancelled" in capsys.readouterr().err
 

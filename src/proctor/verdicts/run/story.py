@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from proctor.model.outcome import Outcome
 from proctor.model.run import HOST_ROOT, RunInfo
 from proctor.model.trial import RunStatus
-from proctor.quantity import MISSING, show, significant, span
+from proctor.quantity import MISSING, plural, show, significant, span
 from proctor.runfolder.read import RunData, TrialResult, metric_of
 from proctor.verdicts.run.survey import FEW, NOISY, Survey, once, survey
 
@@ -109,6 +109,8 @@ def sentence(info: RunInfo, said: Callable[[], str], *, finished: int, total: in
     """What was said of the results, with how far the run has come and on what it was made."""
     host = f"{HOST_ROOT.capitalize()}. " if info.host_root else ""
     if not finished:
+        if info.status is RunStatus.CANCELLED:
+            return f"{host}{info.name} was cancelled before any of its {plural(total, 'trial')} had a result."
         return f"{host}Nothing of {info.name} has been measured yet: no trial of {total} has a result."
     text = host + said()
     if info.status in {RunStatus.INTERRUPTED, RunStatus.CANCELLED, RunStatus.RUNNING}:
