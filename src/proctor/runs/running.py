@@ -11,7 +11,6 @@ import time
 from collections.abc import Callable, Coroutine, Mapping
 from contextlib import nullcontext, suppress
 from dataclasses import dataclass, field, replace
-from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
@@ -95,7 +94,7 @@ def create(
     `owner`: to whom it belongs on a server, where it waits in the queue; whoever coordinates it begins its
     folder then. `store`: that of the settings, where it is open already. `find`: as for `plan_spec`.
     """
-    from proctor.trial.environment import capture_vcs
+    from proctor.trial.environment import capture_vcs, environment_at
 
     refuse_unhonoured(spec)
     engine = engine_of(spec.engine, settings, place=spec.place("engine"))
@@ -122,7 +121,7 @@ def create(
         notes=spec.notes,
         spec=hidden(without_secrets(written), spec.secrets),
         resolved=spec.to_mapping(),
-        environment=_environment(_python_of(spec), int(created_at)),
+        environment=environment_at(int(created_at), _python_of(spec)),
         # What is submitted to a server has no working copy there.
         vcs={} if owner else capture_vcs(Path(spec.base_dir)),
         versions=versions(),
@@ -146,15 +145,6 @@ def create(
         raise
     inputs = RunInputs(blobs, settings.cache_dir, {each.name: each for each in stored})
     return ReadyRun(info, spec, plan, settings, inputs, environ)
-
-
-@lru_cache(maxsize=1)
-def _environment(python: str | None, second: int) -> dict[str, Any]:
-    """The machine as it is in this second: a server makes many runs in one."""
-    from proctor.trial.environment import capture_environment
-
-    del second
-    return capture_environment(python)
 
 
 def _base(spec: Spec, settings: Settings) -> Path:

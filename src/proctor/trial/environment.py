@@ -13,7 +13,7 @@ import subprocess
 import sys
 import sysconfig
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from functools import cache
+from functools import cache, lru_cache
 from pathlib import Path
 from typing import Any
 
@@ -44,6 +44,12 @@ def capture_environment(python: str | None = None) -> dict[str, Any]:
         "cpu_quota": _cpu_quota(),
         **(_of_another(python) if python else own),
     }
+
+
+@lru_cache(maxsize=1)
+def environment_at(second: int, python: str | None) -> dict[str, Any]:  # noqa: ARG001 - what it is kept by
+    """The machine as it is in this second: a server makes many runs in one."""
+    return capture_environment(python)
 
 
 def _of_another(python: str) -> dict[str, Any]:
