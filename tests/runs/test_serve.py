@@ -21,6 +21,7 @@ from proctor.runs.coordinator import Coordinator
 from proctor.runs.holding import Hold
 from proctor.runs.perf.run import Quiet
 from proctor.runs.running import create
+from proctor.runs.secrets import Grant
 from proctor.runs.serve import Server
 from proctor.settings import Settings
 from proctor.spec.load import from_mapping
@@ -178,14 +179,14 @@ async def test_a_run_with_labels_waits_for_a_worker_that_has_them(settings):
 async def test_keys_of_a_run_come_from_whoever_has_them_and_stay_in_memory(settings):
     asked: list[str] = []
 
-    def secrets_of(run_id: str) -> dict[str, str]:
+    def grant_of(run_id: str) -> Grant:
         asked.append(run_id)
-        return {"SOME_KEY": "a-key-of-a-run"}
+        return Grant({"SOME_KEY": "a-key-of-a-run"})
 
     job = make(settings)
     with open_store(settings.store_url) as store:
         store.set_status(job.info.id, RunStatus.RUNNING)
-    server = Server(settings, None, 2, Stop(), lambda _: None, secrets_of=secrets_of)
+    server = Server(settings, None, 2, Stop(), lambda _: None, grant_of=grant_of)
     await server.serve(until_idle=True)
     assert asked == [job.info.id]
     assert b"a-key-of-a-run" not in Path(settings.store_url).read_bytes()

@@ -5,8 +5,10 @@ from __future__ import annotations
 import httpx
 import pytest
 
+from proctor.gateway.providers import Providers
 from proctor.model.run import RunInfo
 from proctor.model.trial import RunStatus
+from proctor.settings import Settings
 from proctor.store.open import open_store
 from proctor.store.service.ownership import Owner
 
@@ -19,7 +21,7 @@ def run(team_server, shared_home) -> str:
 
     info = RunInfo(
         id="20260101T000000-abcdef", name="n", kind="task", status=RunStatus.RUNNING, created_at=1.0, seed=0,
-        total=0,
+        total=0, resolved={"tasks": [{"path": "t", "agent": "terminal", "model": "openai/m"}]},
     )  # fmt: skip
     with open_store(str(shared_home / ".proctor/proctor.db")) as store:
         store.create_run(info, Plan(trials=()), (), Owner(wanted=False))
@@ -53,3 +55,19 @@ def test_a_worker_gets_the_keys_of_a_running_run_and_nobody_else_does(team_serve
         refused = worker.get(path)
         assert refused.status_code == 409
         assert VALUE not in refused.text
+
+
+def test_keys_of_the_server_itself_go_to_workers_with_their_addresses_and_no_others(
+    team_server, run, monkeypatch
+):
+    monkeypatch.setenv("OPENAI_API_KEY", "sk-of-the-server")
+    monkeypatch.setenv("ANTHROPIC_API_KEY", "sk-that-the-run-does-not-use")
+    with with_scope(team_server, "worker") as worker:
+        given = worker.get(f"/api/runs/{run}/secrets")
+    keys, tables = given.json()["secrets"], given.json()["providers"]
+    assert keys["OPENAI_API_KEY"] == "sk-of-the-server"
+    assert "sk-that-the-run-does-not-use" not in given.text
+    assert list(tables) == ["openai"]
+    tables["openai"]["base_url"] = "https://house.example/v1"
+    provider, _ = Providers.load(Settings(providers=tables), keys).of("openai/m")
+    assert (provider.key, provider.base_url) == ("sk-of-the-server", "https://house.example/v1")

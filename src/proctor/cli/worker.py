@@ -7,8 +7,9 @@ from typing import TYPE_CHECKING
 import click
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Callable
 
+    from proctor.runs.secrets import Grant
     from proctor.settings import Settings
 
 _DRAINING = "ending: what runs is finished and nothing more is taken; a second signal stops it now"
@@ -74,7 +75,7 @@ def command(
     async def go() -> int:
         stop = Stop(lambda times: say(_DRAINING) if times == 1 else None)
         server = Server(
-            settings, run, most, stop, say, labels=labels, least=least, secrets_of=_secrets(settings)
+            settings, run, most, stop, say, labels=labels, least=least, grant_of=_granting(settings)
         )
         with stop.on_signals(terminations=1):
             await server.serve(until_idle=until_idle)
@@ -96,11 +97,18 @@ def _places(parallel: int, autoscale: str | None) -> tuple[int, int]:
     return int(least), int(most)
 
 
-def _secrets(settings: Settings) -> Callable[[str], Mapping[str, str]]:
+def _granting(settings: Settings) -> Callable[[str], Grant]:
     """Asks the server of the settings for the keys of a run; nothing where no server or token is set."""
+    from proctor.runs.secrets import Grant
+
     if not settings.token or settings.url in {"", "local"}:
-        return lambda _: {}
+        return lambda _: Grant()
     from proctor.client.client import Client
 
     client = Client(settings.url, settings.token, ca_bundle=settings.ca_bundle)
-    return client.run_secrets
+
+    def ask(run_id: str) -> Grant:
+        found = client.run_secrets(run_id)
+        return Grant(found["secrets"], found.get("providers", {}))  # older servers name no providers
+
+    return ask

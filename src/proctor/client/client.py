@@ -62,9 +62,9 @@ class Client:
         found: dict[str, Any] = self.connection.get(_run(ref))
         return found
 
-    def run_secrets(self, ref: str) -> dict[str, str]:
-        """The keys of an open run's providers, for a worker whose token has that scope."""
-        found: dict[str, str] = self.connection.get(f"{_run(ref)}/secrets")["secrets"]
+    def run_secrets(self, ref: str) -> dict[str, Any]:
+        """`{secrets, providers}` of an open run, for a worker whose token has that scope."""
+        found: dict[str, Any] = self.connection.get(f"{_run(ref)}/secrets")
         return found
 
     def gate(self, run_id: str) -> dict[str, Any]:

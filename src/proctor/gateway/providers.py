@@ -44,6 +44,10 @@ class Provider:
     hidden: tuple[str, ...] = field(default=(), repr=False)
     """Further keys that an answer might quote."""
 
+    def table(self) -> dict[str, Any]:
+        """Its table in `[providers]`, without the key."""
+        return {name: getattr(self, name) for name in _FIELDS} | {"apis": sorted(self.apis)}
+
     def credentials(self) -> dict[str, str]:
         """The headers that carry the key."""
         if not self.key:
@@ -112,7 +116,7 @@ class Providers:
     def load(cls, settings: Settings, environ: Mapping[str, str] | None = None) -> Providers:
         """Those that come with Proctor, `local`, and those of the `[providers]` table."""
         environ = os.environ if environ is None else environ
-        tables: dict[str, dict[str, Any]] = {each.name: _table(each) for each in _BUILT_IN}
+        tables: dict[str, dict[str, Any]] = {each.name: each.table() for each in _BUILT_IN}
         tables["local"] = {"base_url": _without_user(settings.model_base_url), "apis": [Api.CHAT]}
         for name, table in settings.providers.items():
             if not isinstance(table, Mapping):
@@ -175,10 +179,6 @@ def check_fit(
 
 def _words(apis: Collection[Api]) -> str:
     return " and ".join(sorted(apis)) or "none of the APIs"
-
-
-def _table(provider: Provider) -> dict[str, Any]:
-    return {name: getattr(provider, name) for name in _FIELDS}
 
 
 def _provider(name: str, table: Mapping[str, Any], environ: Mapping[str, str]) -> Provider:

@@ -5,12 +5,12 @@ from __future__ import annotations
 import os
 from collections.abc import Iterator, Mapping
 from contextlib import suppress
-from dataclasses import replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
 from proctor.errors import UsageError
-from proctor.gateway.providers import Providers
+from proctor.gateway.providers import Provider, Providers
 from proctor.model.plan import Plan
 from proctor.model.secret import (
     LITERAL_PREFIX,
@@ -29,6 +29,8 @@ from proctor.spec.secrets import concealed
 from proctor.trial.redact import Redactor, addresses_in, secrets_in
 
 _MODEL = "MODEL_TOKEN"
+_LOCAL_KEY = "PROCTOR_MODEL_API_KEY"
+"""The variable of the key that is a setting itself."""
 
 
 def values_of(spec: Spec, environ: Mapping[str, str] = os.environ) -> dict[str, str]:
@@ -67,7 +69,9 @@ def redactor_for(spec: Spec, settings: Settings, environ: Mapping[str, str] = os
 def check_secrets(spec: Spec, settings: Settings, environ: Mapping[str, str] = os.environ) -> None:
     """Refuse a run whose secrets are missing, or that would hand on a credential of Proctor's own."""
     given = values_of(spec, environ)
-    own = {*_own(settings).values(), *_used_keys(spec, settings, environ)}
+    # Agents reach these by the gateway, without their keys.
+    used = {each.key for each in used_providers(spec, settings, environ) if each.key}
+    own = {*_own(settings).values(), *used}
     for name, has_default in _needed(spec):
         if name.startswith(OWN_PREFIX):
             raise UsageError(f"{name} is a setting of Proctor's own, which no spec can use")
@@ -99,6 +103,27 @@ def with_advice(plan: Plan, spec: Spec, environ: Mapping[str, str] = os.environ)
     return replace(plan, warnings=(*plan.warnings, *notes)) if notes else plan
 
 
+@dataclass(frozen=True, slots=True)
+class Grant:
+    """What a server hands to a worker for a run: keys, and where each of them may be sent."""
+
+    keys: Mapping[str, str] = field(default_factory=dict, repr=False)
+    """By the names of their variables."""
+    providers: Mapping[str, Any] = field(default_factory=dict)
+    """Tables of `[providers]`. Who gives a key says its address too: none is sent to another one's."""
+
+
+def grant_of(spec: Spec, settings: Settings, environ: Mapping[str, str]) -> Grant:
+    """The keys and the providers of a spec's models, and of no others."""
+    keys: dict[str, str] = {}
+    tables: dict[str, Any] = {}
+    for each in used_providers(spec, settings, environ):
+        key_env = each.key_env or (_LOCAL_KEY if each.key else "")
+        tables[each.name] = {**each.table(), "key_env": key_env}
+        keys |= {key_env: each.key, each.translate_key_env: each.translate_key}
+    return Grant({name: key for name, key in keys.items() if name and key}, tables)
+
+
 def _needed(spec: Spec) -> Iterator[tuple[str, bool]]:
     for reference in references_in([spec.to_mapping(), *_override_files(spec)]):
         yield from names_of(reference)
@@ -123,15 +148,17 @@ def _keys(settings: Settings, environ: Mapping[str, str]) -> dict[str, str]:
     return {name: key for name, key in found.items() if key != settings.model_api_key}
 
 
-def _used_keys(spec: Spec, settings: Settings, environ: Mapping[str, str]) -> Iterator[str]:
-    """The keys of the providers of the spec's models: agents reach those by the gateway, without them."""
+def used_providers(spec: Spec, settings: Settings, environ: Mapping[str, str] = os.environ) -> list[Provider]:
+    """The providers of the models of a spec's agents and judges."""
     named = [model for each in spec.tasks for model in (*each.models, each.judge and each.judge.model)]
     models = [model for model in named if model]
     providers = Providers.load(settings, environ) if models else Providers(())
+    found: dict[str, Provider] = {}
     for model in models:
         with suppress(UsageError):
-            if key := providers.of(model)[0].key:
-                yield key
+            provider = providers.of(model)[0]
+            found[provider.name] = provider
+    return list(found.values())
 
 
 def _in_addresses(spec: Spec) -> dict[str, str]:

@@ -29,6 +29,7 @@ from proctor.runs.capacity import Capacity, Scale
 from proctor.runs.executors import WorkerContext, kind_of
 from proctor.runs.room import room_of_files
 from proctor.runs.running import ready_here
+from proctor.runs.secrets import Grant
 from proctor.runs.tickets import Tickets
 from proctor.runs.versions import refuse_other_version
 from proctor.runs.worker import Worker
@@ -63,7 +64,7 @@ class Server:
     """With this many trials at a time it begins, and grows to `parallel` while the machine has room."""
     name: str = field(default_factory=worker_id)
     environ: Mapping[str, str] = field(default_factory=lambda: os.environ, repr=False)
-    secrets_of: Callable[[str], Mapping[str, str]] = lambda _: {}
+    grant_of: Callable[[str], Grant] = lambda _: Grant()
     """The keys of a run's providers, from a server; they are held in memory with what executes the run."""
     ended: int = 0
     _backends: SharedBackends = field(default_factory=SharedBackends)
@@ -177,8 +178,10 @@ class Server:
         info = store.run(run_id)
         refuse_other_version(info)
         info = structs.replace(info, folder=str(self._place / run_id))
-        environ = {**self.environ, **self.secrets_of(run_id)}
-        run = ready_here(store, info, self.settings, environ)
+        grant = self.grant_of(run_id)
+        environ = {**self.environ, **grant.keys}
+        settings = replace(self.settings, providers={**self.settings.providers, **grant.providers})
+        run = ready_here(store, info, settings, environ)
         if not kind_of(run).shared:
             raise UsageError(f"run {run_id} measures the harness itself, which has to work alone")
         if self._disturbed(store, run.spec.engine):

@@ -253,7 +253,21 @@ EXAMPLES: dict[str, Any] = {
             "last_run": "20261117T110227-1abae2",
         }
     ),
-    "GET /api/runs/{run}/secrets": {"secrets": Named(OPENAI_API_KEY="sk-…")},
+    "GET /api/runs/{run}/secrets": {
+        "secrets": Named(OPENAI_API_KEY="sk-…"),
+        "providers": Named(
+            openai={
+                "base_url": "https://api.openai.com/v1",
+                "key_env": "OPENAI_API_KEY",
+                "apis": ["chat", "responses"],
+                "auth": "bearer",
+                "headers": Named({"X-Team": "evals"}),
+                "concurrency": 1024,
+                "translate": "",
+                "translate_key_env": "",
+            }
+        ),
+    },
     "GET /api/schedules/{schedule}": {**SCHEDULE, "submission": {}},
     "POST /api/plan": PLAN,
     "GET /api/session": SESSION,
