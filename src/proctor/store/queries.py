@@ -2,7 +2,8 @@
 
 Where they differ stands a word in braces, for which each back end has its own (`database.Wording`): `{now}`
 is the database's clock; `{row_lock}` locks the rows that are about to change and skips those that another
-transaction has, `{wait_lock}` waits for them, and in SQLite, with one writer at a time, both are nothing;
+transaction has, `{wait_lock}` waits for them, `{place_lock}` makes workers that share memory wait for each
+other, and in SQLite, with one writer at a time, all three are nothing;
 `{event_id}` and `{settled}` are the ids of events, and which of them may be read already. On the path of
 every trial no statement has RETURNING: in SQLite it costs as much again as the change itself.
 """
