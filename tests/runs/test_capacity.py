@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 
-from proctor.runs.capacity import Capacity, Scale, used_share
+from proctor.runs.capacity import Capacity, Memory, Scale, used_share
 from proctor.settings import Settings
 
 
@@ -25,3 +27,35 @@ def test_the_machine_says_what_it_offers():
     assert used_share() >= 0
     said = found.described("w", 3, running=1, run="", draining=False)
     assert (said.parallel, said.running, said.labels) == (3, 1, found.offers.labels)
+    assert said.place == found.offers.place != ""
+
+
+@pytest.mark.parametrize(
+    ("kind", "file", "line"),
+    [("cgroup2", "memory.max", "0::"), ("cgroup", "memory.limit_in_bytes", "4:memory:")],
+)
+def test_memory_is_that_of_the_tightest_control_group_and_else_of_the_machine(
+    tmp_path: Path, kind, file, line
+):
+    groups = {
+        "slice": "max",
+        "slice/one": str(64 << 20),
+        "slice/one/in": str(99 << 20),
+        "slice/two": str(1 << 60),
+    }
+    for name, limit in groups.items():
+        (tmp_path / name).mkdir()
+        (tmp_path / name / file).write_text(limit)
+    mounts = tmp_path / "mounts"
+    mounts.write_text(f"cgroup {tmp_path} {kind} rw,memory 0 0\n")
+
+    def memory(path: str) -> Memory:
+        (tmp_path / "own").write_text(f"{line}{path}\n")
+        return Memory.here(mounts, tmp_path / "own")
+
+    machine = Memory.here(tmp_path / "none", tmp_path / "none")
+    limited = memory("/slice/one")
+    assert limited.limit_bytes == 64 << 20
+    assert memory("/slice/one/in") == limited, "what is around it limits it, and is shared"
+    assert memory("/slice/two") == memory("/gone") == memory("/slice") == machine
+    assert machine.place != limited.place

@@ -2,20 +2,28 @@
 
 from __future__ import annotations
 
+import time
+from concurrent.futures import ThreadPoolExecutor
+
 import pytest
 from msgspec.structs import replace
 from tests.taking import take_any
 
 from proctor.model.plan import Plan
 from proctor.model.trial import Offers, RunStatus
+from proctor.store import choice
+from proctor.store.choice import Wish
 from proctor.store.fleet import SEEN_S, WorkerInfo, nobody_can
+from proctor.store.open import open_store
 from proctor.store.service.ownership import Owner
 from proctor.store.store import Store
 
 WORKER = WorkerInfo(name="w", host="h", version="1", parallel=4, memory_mb=1000, cpus=2.0)
 
 
-def a_run(store: Store, make, run_id: str, *, size=3, memory_mb=0, owner="", created_at=1.0, **resolved):
+def a_run(
+    store: Store, make, run_id: str, *, size=3, memory_mb=0, cpus=0.0, owner="", created_at=1.0, **resolved
+):
     plan = make.plan(size, subject=run_id)
     trials = tuple(replace(trial, kind="task", subject_digest="d", path="/t") for trial in plan.trials)
     info = make.info(
@@ -26,7 +34,15 @@ def a_run(store: Store, make, run_id: str, *, size=3, memory_mb=0, owner="", cre
         resolved={"sandbox": {"backend": "auto"}, **resolved},
     )
     owned = Owner(project="default", user=owner) if owner else None
-    store.create_run(info, Plan(trials=trials, memory_bytes={"d": memory_mb << 20}), (), owned)
+    store.create_run(
+        info, Plan(trials=trials, memory_bytes={"d": memory_mb << 20}, cpus={"d": cpus}), (), owned
+    )
+
+
+def promised(store: Store, offers: Offers, worker: str, limit: int) -> list[int]:
+    """The memory of the trials that a worker gets, the least first."""
+    taken = store.exchange_any([], Wish(offers, limit), worker=worker, lease_s=30)[2]
+    return sorted(lease.memory_mb for lease, _ in taken.begun)
 
 
 def served(store: Store, offers: Offers, times: int) -> list[str]:
@@ -66,6 +82,63 @@ class TestNeeds:
         a_run(store, make, "r", size=5, memory_mb=400)
         taken = take_any(store, Offers(memory_mb=1000), 5)
         assert [lease.memory_mb for lease, _ in taken.begun] == [400, 400]
+
+    def test_workers_of_one_host_promise_its_memory_once(self, store: Store, make):
+        a_run(store, make, "r", size=5, memory_mb=400)
+        a_run(store, make, "small", size=1, memory_mb=100, created_at=9.0)
+        offers = Offers(memory_mb=1000, place="host")
+        for name in ("a", "b"):
+            store.fleet.seen(replace(WORKER, name=name, place="host"))
+        store.fleet.seen(replace(WORKER, name="far", place="another"))
+        assert promised(store, offers, "a", 1) == [400]
+        assert promised(store, replace(offers, place="another"), "far", 5) == [100, 400, 400]
+        assert promised(store, offers, "b", 5) == [400], "of 600 MB that are left"
+        assert promised(store, replace(offers, memory_mb=600), "b", 5) == [], "its own it takes off itself"
+
+    def test_what_is_too_large_for_what_is_left_of_a_host_does_not_stand_before_the_rest(self, store, make):
+        a_run(store, make, "large", size=5, memory_mb=900)
+        a_run(store, make, "small", size=1, memory_mb=100, created_at=9.0)
+        a_run(store, make, "any", size=1, created_at=9.5)
+        offers = Offers(memory_mb=1000, place="host")
+        for name in ("a", "b"):
+            store.fleet.seen(replace(WORKER, name=name, place="host"))
+        assert promised(store, offers, "a", 1) == [900]
+        assert promised(store, offers, "b", 5) == [0, 100]
+
+    def test_a_dead_worker_s_memory_is_free_when_its_trials_are_taken_back(self, store: Store, make, clock):
+        a_run(store, make, "r", size=2, memory_mb=600)
+        offers = Offers(memory_mb=1000, place="host")
+        for name in ("dead", "lives"):
+            store.fleet.seen(replace(WORKER, name=name, place="host"))
+        assert promised(store, offers, "dead", 1) == [600]
+        clock.now += SEEN_S + 100
+        assert promised(store, offers, "lives", 2) == [], "its sandbox may still be there"
+        store.reap()
+        assert promised(store, offers, "lives", 2) == [600]
+
+    @pytest.mark.needs("postgres")
+    def test_two_that_take_at_the_same_moment_promise_the_memory_of_their_host_once(self, postgres_url, make):
+        waits = "SELECT count(*) FROM pg_locks WHERE locktype = 'advisory' AND NOT granted"
+        wish = Wish(Offers(memory_mb=1000, place="host"), 5)
+        with open_store(postgres_url) as store, ThreadPoolExecutor(1) as other:
+            a_run(store, make, "r", size=20, memory_mb=400)
+            for name in ("a", "b"):
+                store.fleet.seen(replace(WORKER, name=name, place="host"))
+            with store._db.write() as tx:
+                first = choice.take_next(tx, wish, worker="a", lease_s=30)[1]
+                second = other.submit(store.exchange_any, [], wish, worker="b", lease_s=30)
+                deadline = time.monotonic() + 30
+                while not second.done() and not store._db.read(waits)[0][0]:
+                    assert time.monotonic() < deadline
+            assert [lease.memory_mb for lease, _ in first.begun] == [400, 400]
+            assert second.result(30)[2].begun == []
+
+    def test_processors_that_a_task_asks_for_are_a_need_unless_the_spec_says_otherwise(self, store, make):
+        a_run(store, make, "r", size=1, cpus=4.0)
+        assert served(store, Offers(cpus=2.0), 1) == [""]
+        assert served(store, Offers(cpus=4.0), 1) == ["r"]
+        a_run(store, make, "fewer", size=1, cpus=4.0, sandbox={"backend": "auto", "cpus": 1})
+        assert served(store, Offers(cpus=2.0), 1) == ["fewer"]
 
     def test_processors_that_a_worker_does_not_have_are_left_to_others(self, store: Store, make):
         a_run(store, make, "r", size=1, sandbox={"backend": "auto", "cpus": 4})

@@ -89,6 +89,8 @@ class Plan:
     warnings: tuple[str, ...] = ()
     memory_bytes: Mapping[str, int] = field(default_factory=dict, compare=False)
     """What a task's own limit is, by its digest; for who hands out trials to machines."""
+    cpus: Mapping[str, float] = field(default_factory=dict, compare=False)
+    """The processors that a task itself asks for, by its digest; for the same."""
 
     @property
     def digest(self) -> str:

@@ -49,6 +49,8 @@ class Offers(Struct, frozen=True, kw_only=True):
     """Sandboxes it has; trials that name none are for everybody."""
     memory_mb: int = 0
     """What all trials that it takes may need together; trials that do not say need 0."""
+    place: str = ""
+    """Whose memory that is: workers with the same place promise from the same; empty: its own."""
     cpus: float = 0.0
     """The most that one trial may need; trials that do not say need 0."""
     labels: tuple[str, ...] = ()

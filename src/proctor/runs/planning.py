@@ -98,13 +98,13 @@ def _plan_tasks(spec: Spec, settings: Settings, environ: Mapping[str, str], find
         *(f"{task.name}: {task.error}" for each in found for task in each.broken),
         *(warning for each in found for task in each.tasks for warning in task.warnings),
     ]
-    memory = {
-        task.digest: task.environment.memory_bytes
-        for each in found
-        for task in each.tasks
-        if task.environment.memory_bytes
-    }
-    return replace(plan, warnings=(*plan.warnings, *complaints), memory_bytes=memory)
+    asked = {task.digest: task.environment for each in found for task in each.tasks}
+    return replace(
+        plan,
+        warnings=(*plan.warnings, *complaints),
+        memory_bytes={digest: each.memory_bytes for digest, each in asked.items() if each.memory_bytes},
+        cpus={digest: each.cpus for digest, each in asked.items() if each.cpus},
+    )
 
 
 def _refuse_other_kinds(agents: Mapping[str, Agent], found: Found) -> None:

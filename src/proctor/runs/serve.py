@@ -36,6 +36,7 @@ from proctor.runs.worker import Worker
 from proctor.settings import Settings
 from proctor.store import again
 from proctor.store.calls import StoreCalls
+from proctor.store.fleet import WorkerInfo
 from proctor.store.open import open_store
 from proctor.store.store import Store
 
@@ -127,6 +128,8 @@ class Server:
             worker.wake()
 
         source.woken = opened
+        # Before anything is taken: by the registry others know whose memory its trials use.
+        await calls(store.fleet.seen, self._described(worker, capacity, only))
         listening = self._listen(broker, tickets, capacity) if tickets else None
         releasing = asyncio.create_task(self._release(listening)) if listening else None
         beating = asyncio.create_task(self._beat(store, calls, worker, capacity, only))
@@ -207,15 +210,17 @@ class Server:
         """Say again and again that this worker is there; and grow or shrink, where that was asked for."""
         scale = Scale(self.least, room_of_files(self.parallel)) if self.least else None
         while True:
+            await asyncio.sleep(_BEAT_S)
             if scale:
                 worker.parallel = scale.next(worker.parallel, worker.running)
                 worker.wake()
-            said = capacity.described(
-                self.name, worker.parallel, running=worker.running, run=only, draining=self.stop.draining
-            )
             with suppress(StoreError):
-                await calls(store.fleet.seen, said)
-            await asyncio.sleep(_BEAT_S)
+                await calls(store.fleet.seen, self._described(worker, capacity, only))
+
+    def _described(self, worker: Worker, capacity: Capacity, only: str) -> WorkerInfo:
+        return capacity.described(
+            self.name, worker.parallel, running=worker.running, run=only, draining=self.stop.draining
+        )
 
 
 def _lock_of(place: Path) -> Path:

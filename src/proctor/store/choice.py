@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Sequence
 from typing import Any, NamedTuple
+from zlib import crc32
 
 from msgspec.structs import replace
 
@@ -15,10 +16,16 @@ from proctor.model.plan import PlannedTrial
 from proctor.model.trial import Lease, Offers
 from proctor.store import queries, steps
 from proctor.store.database import Params, Row, Transaction
-from proctor.store.rows import words
+from proctor.store.rows import column, words
 from proctor.store.steps import Taken
 
 _MOST_RUNS = 200
+_ALONE = "SELECT {place_lock}"
+_PROMISED = """
+SELECT COALESCE(sum(t.memory_mb), 0) FROM workers w JOIN trials t ON t.worker = w.name
+WHERE w.place = :place AND w.name <> :worker AND t.expires_at IS NOT NULL AND t.memory_mb > 0
+"""
+"""Workers that are dead count with what they hold until that is taken back: sandboxes may still be there."""
 
 
 class OpenRun(NamedTuple):
@@ -76,30 +83,63 @@ def take_next(tx: Transaction, wish: Wish, *, worker: str, lease_s: float) -> tu
     upcoming: PlannedTrial | None = None
     if not wish.idle and found and found[0].kind == "experiment" and not found[0].held:
         return found, Taken(begun, upcoming)  # it comes next, and wants the process for itself
-    offers, ready = wish.offers, [each for each in found if wish.ready is None or each.id in wish.ready]
+    memory = _Memory(tx, wish.offers, worker)
+    ready = [each for each in found if wish.ready is None or each.id in wish.ready]
     for at, run in enumerate(ready):
         alone = run.kind == "experiment"
         if alone and (begun or not wish.idle):
             continue
         share = 1 if alone else max(1, -(-(wish.room - len(begun)) // (len(ready) - at)))
-        taken = _take(tx, run.id, offers, worker=worker, lease_s=lease_s, limit=share)
+        taken = _take(tx, run.id, wish.offers, memory, worker=worker, lease_s=lease_s, limit=share)
         begun += taken.begun
         upcoming = taken.upcoming if len(ready) == 1 else None
-        promised_mb = sum(lease.memory_mb for lease, _ in taken.begun)
-        offers = replace(offers, memory_mb=offers.memory_mb - promised_mb)
         if len(begun) >= wish.room or (alone and taken.begun):
             break
     return found, Taken(begun, upcoming)
 
 
-def _take(tx: Transaction, run_id: str, offers: Offers, *, worker: str, lease_s: float, limit: int) -> Taken:
-    """Lease and begin trials of a run, in plan order; together they need no more memory than is offered."""
-    sql, params = within(queries.TAKEABLE_WITHIN, offers)
-    found = tx.execute(sql, {**params, "run": run_id, "limit": limit + 1})
-    left_mb, fitting = offers.memory_mb, list[Row]()
+class _Memory:
+    """What a worker may still promise of its host's memory, of which others may promise too."""
+
+    def __init__(self, tx: Transaction, offers: Offers, worker: str) -> None:
+        self.left_mb = offers.memory_mb
+        self._tx = tx
+        self._place = offers.place
+        self._worker = column(worker)
+        self._known = not offers.place
+
+    def share(self) -> bool:
+        """Take off what the other workers of the host have promised, if not done yet; whether there is some.
+
+        Of workers that share memory one at a time comes to this, until its transaction has ended.
+        """
+        if self._known:
+            return False
+        self._known = True
+        self._tx.execute(_ALONE, {"place_number": crc32(self._place.encode()) >> 1})
+        promised_mb = self._tx.execute(_PROMISED, {"place": self._place, "worker": self._worker})[0][0]
+        self.left_mb = max(0, self.left_mb - promised_mb)
+        return bool(promised_mb)
+
+
+def _take(
+    tx: Transaction, run_id: str, offers: Offers, memory: _Memory, *, worker: str, lease_s: float, limit: int
+) -> Taken:
+    """Lease and begin trials of a run, in plan order; together they need no more memory than is left."""
+
+    def look() -> Sequence[Row]:
+        sql, params = within(queries.TAKEABLE_WITHIN, replace(offers, memory_mb=memory.left_mb))
+        return tx.execute(sql, {**params, "run": run_id, "limit": limit + 1})
+
+    found = look()
+    if any(row[queries.TRIAL_WIDTH] for row in found) and memory.share():
+        found = look()
+    left_mb, fitting = memory.left_mb, list[Row]()
     for row in found:
         if row[queries.TRIAL_WIDTH] <= left_mb:
             left_mb -= row[queries.TRIAL_WIDTH]
             fitting.append(row)
     memory_mb = [row[queries.TRIAL_WIDTH] for row in fitting]
-    return steps.begin(tx, run_id, fitting, worker=worker, lease_s=lease_s, limit=limit, memory_mb=memory_mb)
+    taken = steps.begin(tx, run_id, fitting, worker=worker, lease_s=lease_s, limit=limit, memory_mb=memory_mb)
+    memory.left_mb -= sum(lease.memory_mb for lease, _ in taken.begun)
+    return taken

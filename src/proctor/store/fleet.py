@@ -20,10 +20,10 @@ SEEN_S = 30.0
 FORGET_S = 86_400.0
 
 _SEEN = """
-INSERT INTO workers (name, host, version, parallel, running, cpus, memory_mb, backends, labels, run, draining,
-                     since, seen_at)
-VALUES (:name, :host, :version, :parallel, :running, :cpus, :memory_mb, :backends, :labels, :run, :draining,
-        {now}, {now})
+INSERT INTO workers (name, host, place, version, parallel, running, cpus, memory_mb, backends, labels, run,
+                     draining, since, seen_at)
+VALUES (:name, :host, :place, :version, :parallel, :running, :cpus, :memory_mb, :backends, :labels, :run,
+        :draining, {now}, {now})
 ON CONFLICT (name) DO UPDATE SET parallel = excluded.parallel, running = excluded.running,
   draining = excluded.draining, seen_at = excluded.seen_at
 """
@@ -67,6 +67,8 @@ class WorkerInfo(Struct, frozen=True, kw_only=True):
     version: str
     parallel: int
     """How many trials it executes at a time."""
+    place: str = ""
+    """Whose memory it uses, as `Offers.place` says."""
     running: int = 0
     cpus: float = 0.0
     memory_mb: int = 0
@@ -127,6 +129,7 @@ class Fleet:
         params: dict[str, Any] = {
             "name": column(worker.name),
             "host": column(worker.host),
+            "place": worker.place,
             "version": worker.version,
             "parallel": worker.parallel,
             "running": worker.running,

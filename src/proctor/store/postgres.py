@@ -37,6 +37,8 @@ if TYPE_CHECKING:
 _NO_PARAMS: Params = {}
 _ID_BITS = 16
 """How many events a transaction may write, as a power of two."""
+_PLACE_LOCK = 0x5072_6374
+"""With the number of a place, an advisory lock: its workers promise the memory that they share one by one."""
 _CHANNEL = "proctor_events"
 _NOTIFY_S = 0.05
 """At most this often a process wakes readers: a commit that notifies waits for others that do."""
@@ -44,6 +46,7 @@ _WORDS = {
     "now": "CAST(extract(epoch FROM clock_timestamp()) AS double precision)",
     "row_lock": "FOR UPDATE OF t SKIP LOCKED",
     "wait_lock": "FOR UPDATE OF t",
+    "place_lock": f"pg_advisory_xact_lock({_PLACE_LOCK}, CAST(:place_number AS integer))",
     "event_id": f"(CAST(CAST(pg_current_xact_id() AS text) AS bigint) << {_ID_BITS}) + :nth",
     "settled": (
         f"e.id < (CAST(CAST(pg_snapshot_xmin(pg_current_snapshot()) AS text) AS bigint) << {_ID_BITS})"

@@ -2,7 +2,8 @@
 
 Where they differ stands a word in braces, for which each back end has its own (`database.Wording`): `{now}`
 is the database's clock; `{row_lock}` locks the rows that are about to change and skips those that another
-transaction has, `{wait_lock}` waits for them, and in SQLite, with one writer at a time, both are nothing;
+transaction has, `{wait_lock}` waits for them, `{place_lock}` makes workers that share memory wait for each
+other, and in SQLite, with one writer at a time, all three are nothing;
 `{event_id}` and `{settled}` are the ids of events, and which of them may be read already. On the path of
 every trial no statement has RETURNING: in SQLite it costs as much again as the change itself.
 """
@@ -95,10 +96,14 @@ WITH open AS (
     (SELECT count(*) FROM trials h WHERE h.run_id = r.id AND h.expires_at IS NOT NULL) AS held
   FROM runs r LEFT JOIN run_service s ON s.run_id = r.id WHERE r.status = 'running'
 ), owners AS (SELECT owner, sum(held) AS held FROM open GROUP BY owner)
-SELECT o.id, o.kind, o.held FROM open o JOIN owners w ON w.owner = o.owner WHERE EXISTS (
-  SELECT 1 FROM trials t
+SELECT o.id, o.kind, o.held FROM open o JOIN owners w ON w.owner = o.owner WHERE (
+  SELECT t.idx FROM trials t
   WHERE t.run_id = o.id AND t.state = 'pending' AND t.ready_at <= {{now}} + :soon_s AND {_WITHIN}
-) ORDER BY o.priority DESC, w.held, o.held, o.since, o.id LIMIT :runs
+  ORDER BY t.idx LIMIT 1
+) IS NOT NULL ORDER BY o.priority DESC, w.held, o.held, o.since, o.id LIMIT :runs
+"""
+"""With EXISTS PostgreSQL reads the whole table where it expects many such trials: those of a new run are last.
+The first by index it finds by the index.
 """
 TAKE = """
 UPDATE trials SET state = 'running', fence = :fence, worker = :worker, expires_at = :expires,

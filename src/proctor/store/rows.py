@@ -211,11 +211,16 @@ def words(labels: Iterable[str]) -> str:
     return "".join(f"|{each}|" for each in sorted(set(labels)))
 
 
-def needs_of(info: RunInfo, memory_bytes: Mapping[str, int]) -> Callable[[PlannedTrial], dict[str, Any]]:
-    """What each trial of a run needs of its worker, as columns: which sandbox, memory, processors, labels."""
+def needs_of(
+    info: RunInfo, memory_bytes: Mapping[str, int] = _NOTHING, cpus: Mapping[str, float] = _NOTHING
+) -> Callable[[PlannedTrial], dict[str, Any]]:
+    """What each trial of a run needs of its worker, as columns: which sandbox, memory, processors, labels.
+
+    `memory_bytes`, `cpus`: what tasks ask for by themselves, by digest; what the spec says goes before it.
+    """
     sandbox = info.resolved.get("sandbox") or {}
     backend = sandbox.get("backend") or "auto"
-    run_bytes = sandbox.get("memory_bytes") or 0
+    run_bytes, run_cpus = sandbox.get("memory_bytes") or 0, sandbox.get("cpus") or 0.0
     labels = words(info.resolved.get("labels") or ())
 
     def needs(trial: PlannedTrial) -> dict[str, Any]:
@@ -225,7 +230,7 @@ def needs_of(info: RunInfo, memory_bytes: Mapping[str, int]) -> Callable[[Planne
         return {
             "backend": "" if backend == "auto" else backend,
             "memory_mb": -(-needed // _MB),
-            "cpus": float(sandbox.get("cpus") or 0),
+            "cpus": float(run_cpus or cpus.get(trial.subject_digest, 0.0)),
             "labels": labels,
         }
 

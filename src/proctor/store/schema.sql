@@ -110,9 +110,12 @@ CREATE TABLE workers (
   draining INTEGER NOT NULL,
   since REAL NOT NULL,
   seen_at REAL NOT NULL,
+  place TEXT DEFAULT '' NOT NULL,
   PRIMARY KEY (name)
 )
  STRICT;
+
+CREATE INDEX workers_by_place ON workers (place);
 
 CREATE INDEX workers_by_sight ON workers (seen_at);
 
@@ -477,5 +480,5 @@ INSERT INTO projects (id, title, created_at) VALUES ('default', 'Default', 0);
 
 CREATE TABLE proctor_schema (version_num VARCHAR(32) NOT NULL PRIMARY KEY);
 
-INSERT INTO proctor_schema VALUES ('0010');
+INSERT INTO proctor_schema VALUES ('0011');
 

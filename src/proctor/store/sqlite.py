@@ -42,6 +42,7 @@ _WORDS = {
     "now": "((julianday('now') - 2440587.5) * 86400.0)",
     "row_lock": "",
     "wait_lock": "",
+    "place_lock": "0",
     "event_id": "NULL",
     "settled": "1 = 1",
 }

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
-from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
 from proctor.errors import NotFoundError, UsageError
@@ -102,7 +101,8 @@ class Store(TrialLife):
     ) -> None:
         """A run, all its trials, what they are made from, its owner and the event, in one transaction."""
         with self._new_run(info.id) as tx:
-            self._insert_run(tx, info, plan.trials, plan.warnings, len(plan), plan.memory_bytes)
+            needs = rows.needs_of(info, plan.memory_bytes, plan.cpus)
+            self._insert_run(tx, info, plan.trials, plan.warnings, len(plan), needs)
             self.inputs.add(tx, info.id, inputs)
             steps.refer(tx, info.id, inputs)
             if owner:
@@ -119,7 +119,7 @@ class Store(TrialLife):
     ) -> None:
         """A run that happened elsewhere, whole. Trials that no attempt answers can be resumed."""
         with self._new_run(info.id) as tx:
-            self._insert_run(tx, info, planned, tuple(warnings), info.total)
+            self._insert_run(tx, info, planned, tuple(warnings), info.total, rows.needs_of(info))
             for record, counts in attempts:
                 self._import_attempt(tx, info.id, record, counts=counts)
             if info.status is RunStatus.CANCELLED:
@@ -263,10 +263,9 @@ class Store(TrialLife):
         planned: Iterable[PlannedTrial],
         warnings: tuple[str, ...],
         total: int,
-        memory_bytes: Mapping[str, int] = MappingProxyType({}),
+        needs: Callable[[PlannedTrial], dict[str, Any]],
     ) -> None:
         tx.execute(queries.INSERT_RUN, {**rows.run_params(info, warnings), "total": total})
-        needs = rows.needs_of(info, memory_bytes)
         tx.many(queries.INSERT_TRIAL, (rows.trial_params(info.id, trial) | needs(trial) for trial in planned))
 
     def _import_attempt(self, tx: Transaction, run_id: str, record: AttemptRecord, *, counts: bool) -> None:

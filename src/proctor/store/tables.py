@@ -218,7 +218,9 @@ workers = Table(
     Column("draining", Integer, nullable=False),
     Column("since", Real, nullable=False),
     Column("seen_at", Real, nullable=False),
+    Column("place", Text, nullable=False, server_default=text("''")),
     Index("workers_by_sight", "seen_at"),
+    Index("workers_by_place", "place"),
     sqlite_strict=True,
 )
 
