@@ -26,6 +26,7 @@ from proctor.runs.serve import Server
 from proctor.settings import Settings
 from proctor.spec.load import from_mapping
 from proctor.store.again import LostError
+from proctor.store.fleet import nobody_can
 from proctor.store.open import open_store
 from proctor.store.postgres import PostgresDatabase
 
@@ -157,7 +158,7 @@ async def test_a_run_that_another_version_made_is_left_to_others_and_that_is_sai
     server = serving(settings, None, said)
     await server.serve(until_idle=True)
     assert server.ended == 0
-    assert [each for each in said if "is left to others" in each and "99.7.0" in each] == said
+    assert [each for each in said if "no trials of it are taken" in each and "99.7.0" in each] == said
 
 
 async def test_a_run_with_labels_waits_for_a_worker_that_has_them(settings):
@@ -190,3 +191,31 @@ async def test_keys_of_a_run_come_from_whoever_has_them_and_stay_in_memory(setti
     await server.serve(until_idle=True)
     assert asked == [job.info.id]
     assert b"a-key-of-a-run" not in Path(settings.store_url).read_bytes()
+
+
+async def test_a_run_that_lacks_something_is_told_of_in_the_store_and_taken_when_that_has_come(
+    settings, monkeypatch
+):
+    monkeypatch.setattr("proctor.runs.any_run._AGAIN_S", 0.3)
+    monkeypatch.setattr("proctor.runs.serve._BEAT_S", 0.05)
+    job, said, has_key = make(settings), [], threading.Event()
+
+    def grant_of(_: str) -> Grant:
+        if not has_key.is_set():
+            raise UsageError("the key is missing")
+        return Grant()
+
+    server = Server(settings, None, 2, Stop(), said.append, grant_of=grant_of)
+    with open_store(settings.store_url) as store:
+        store.set_status(job.info.id, RunStatus.RUNNING)
+        serving_it = asyncio.create_task(server.serve(until_idle=False))
+        async with asyncio.timeout(60):
+            while not any(each.left for each in store.fleet.live()):  # noqa: ASYNC110 - another thread writes it
+                await asyncio.sleep(0.01)
+            assert "the key is missing" in nobody_can(store.fleet.unmet(job.info.id))
+            has_key.set()
+            while server.ended < len(job.plan):  # noqa: ASYNC110 - as above
+                await asyncio.sleep(0.01)
+            server.stop.request()
+            await serving_it
+    assert [each for each in said if "the key is missing" in each] == said[:1]

@@ -169,6 +169,14 @@ class TestTheRegistry:
         store.fleet.seen(replace(WORKER, name="big", memory_mb=8192, labels=("gpu",), draining=True))
         assert store.fleet.unmet("r"), "who drains takes nothing more"
 
+    def test_why_every_worker_that_could_take_a_run_does_not_is_told(self, store: Store, make):
+        a_run(store, make, "r", size=2)
+        store.fleet.seen(replace(WORKER, left={"r": "no key for the model"}))
+        said = nobody_can(store.fleet.unmet("r"))
+        assert said == f"2 trials wait, and no worker takes them: {WORKER.host}: no key for the model"
+        store.fleet.seen(replace(WORKER, name="another", left={"else": "too old"}))
+        assert nobody_can(store.fleet.unmet("r")) == ""
+
     def test_only_of_a_run_for_workers_is_it_told_that_none_can(self, store: Store, make):
         a_run(store, make, "here", labels=["gpu"], engine="local")
         a_run(store, make, "there", labels=["gpu"], engine="celery")

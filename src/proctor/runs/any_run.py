@@ -18,7 +18,7 @@ from msgspec.structs import replace
 
 from proctor.disk import nearly_full
 from proctor.engine.base import Executor, WarmsUp
-from proctor.errors import NotFoundError, ProctorError, StoreError
+from proctor.errors import ProctorError, StoreError
 from proctor.model.spec import Retries
 from proctor.model.trial import Offers
 from proctor.runs.running import ReadyRun
@@ -30,6 +30,8 @@ from proctor.store.store import Store
 
 _IDLE_S = 5.0
 """How long what a run needs is kept when there is nothing to do for it."""
+_AGAIN_S = 30.0
+"""After so long a run that could not be made ready is tried again: a key or a program may have come."""
 _SOON_S = 1e9
 """Trials that wait after an error are still to come."""
 
@@ -43,6 +45,12 @@ class _Kept:
     run: ReadyRun
     executor: Executor
     used_at: float = field(default_factory=time.monotonic)
+
+
+@dataclass(frozen=True, slots=True)
+class _Refusal:
+    why: str
+    until: float
 
 
 class AnyRun:
@@ -87,7 +95,7 @@ class AnyRun:
         self._full = False
         self._kept: dict[str, _Kept] = {}
         self._opening: dict[str, asyncio.Task[None]] = {}
-        self._refused: set[str] = set()
+        self._refused: dict[str, _Refusal] = {}
         self._failure: ProctorError | None = None
 
     @property
@@ -96,12 +104,23 @@ class AnyRun:
         return bool(self._opening)
 
     def refuse(self, run_id: str, why: str) -> bool:
-        """Take nothing more of a run; whether that is new."""
-        new = run_id not in self._refused
-        if new:
-            self._refused.add(run_id)
-            self._say(why)
-        return new
+        """Take nothing of a run for a while, for what is missing may come; whether that is new."""
+        before, now = self._refused.get(run_id), time.monotonic()
+        self._refused[run_id] = _Refusal(why, now + _AGAIN_S)
+        if before is None or before.why != why:
+            self._say(f"run {run_id}: no trials of it are taken: {why}")
+        return before is None or before.until <= now
+
+    @property
+    def left(self) -> dict[str, str]:
+        """The runs that were refused lately, each with the reason."""
+        now = time.monotonic()
+        self._refused = {run: each for run, each in self._refused.items() if now < each.until + _AGAIN_S}
+        return {run_id: each.why for run_id, each in self._refused.items()}
+
+    def _refuses(self) -> frozenset[str]:
+        now = time.monotonic()
+        return frozenset(run_id for run_id, each in self._refused.items() if now < each.until)
 
     def executor_of(self, run_id: str) -> Executor:
         """Of a run that was made ready."""
@@ -143,12 +162,13 @@ class AnyRun:
         """What this process can still promise."""
         promised_mb = sum(held.lease.memory_mb for held in running)
         offers = replace(self.offers, memory_mb=max(0, self.offers.memory_mb - promised_mb))
-        return Wish(offers, room, frozenset(self._kept), frozenset(self._refused), idle=not running)
+        return Wish(offers, room, frozenset(self._kept), self._refuses(), idle=not running)
 
     def _open(self, found: Collection[OpenRun]) -> None:
         """Begin to make those ready that are not: they are taken from in a later turn."""
+        known = {*self._kept, *self._opening, *self._refuses()}
         for run in found:
-            if run.id not in self._kept and run.id not in self._opening and run.id not in self._refused:
+            if run.id not in known:
                 self._opening[run.id] = asyncio.create_task(self._make_ready(run.id))
 
     async def _make_ready(self, run_id: str) -> None:
@@ -158,12 +178,10 @@ class AnyRun:
             if isinstance(executor, WarmsUp):
                 await executor.warm_up(ready.plan.trials)
             self._say(f"run {run_id}: {ready.info.name}")
-        except NotFoundError:
-            self._refused.add(run_id)  # it was deleted
         except ProctorError as error:
             if self._only:
                 self._failure = error
-            self.refuse(run_id, f"run {run_id} is left to others: {error}")
+            self.refuse(run_id, str(error))
         finally:
             self._opening.pop(run_id, None)
             self.woken()
@@ -186,7 +204,8 @@ class AnyRun:
             await self._close_idle((), ())
             return True
         found = await self._patiently(self.store.runs_for, self.offers, _SOON_S)
-        return bool(self._opening) or any(each.id not in self._refused for each in found)
+        refused = self._refuses()
+        return bool(self._opening) or any(each.id not in refused for each in found)
 
     async def _patiently(self, function: Callable[_P, _T], *args: _P.args, **more: _P.kwargs) -> _T:
         """Call the store; while it is away try again, for what runs is kept until its lease has ended."""

@@ -10,6 +10,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 from hashlib import sha256
 from pathlib import Path
+from typing import Any
 
 from proctor import owner
 from proctor.model.trial import Offers
@@ -47,21 +48,19 @@ class Capacity:
         )
         return cls(offers, socket.gethostname())
 
-    def described(self, name: str, parallel: int, *, running: int, run: str, draining: bool) -> WorkerInfo:
-        """A row of the registry."""
+    def described(self, name: str, parallel: int, **more: Any) -> WorkerInfo:
+        """A row of the registry; `more`: what changes while it works."""
         return WorkerInfo(
             name=name,
             host=self.host,
             place=self.offers.place,
             version=own_version(),
             parallel=parallel,
-            running=running,
             cpus=self.offers.cpus,
             memory_mb=self.offers.memory_mb,
             backends=self.offers.backends,
             labels=self.offers.labels,
-            run=run,
-            draining=draining,
+            **more,
         )
 
 

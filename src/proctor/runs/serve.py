@@ -129,10 +129,10 @@ class Server:
 
         source.woken = opened
         # Before anything is taken: by the registry others know whose memory its trials use.
-        await calls(store.fleet.seen, self._described(worker, capacity, only))
+        await calls(store.fleet.seen, self._described(worker, capacity, source, only))
         listening = self._listen(broker, tickets, capacity) if tickets else None
         releasing = asyncio.create_task(self._release(listening)) if listening else None
-        beating = asyncio.create_task(self._beat(store, calls, worker, capacity, only))
+        beating = asyncio.create_task(self._beat(store, calls, worker, capacity, source, only))
         hurrying = asyncio.create_task(self._hurry(worker))
         try:
             await worker.run()
@@ -191,7 +191,7 @@ class Server:
             run = replace(run, spec=replace(run.spec, parallel=max(2, run.spec.parallel)))
 
         def spent(reason: str) -> None:
-            if source.refuse(run_id, f"run {run_id}: {reason}; no more trials of it are taken"):
+            if source.refuse(run_id, reason):
                 calls.later(store.service.queue.tell, run_id, "run.spent", {"reason": reason})
 
         context = WorkerContext(self.name, note=store.note, on_spent=spent, backends=self._backends)
@@ -205,7 +205,7 @@ class Server:
         )
 
     async def _beat(
-        self, store: Store, calls: StoreCalls, worker: Worker, capacity: Capacity, only: str
+        self, store: Store, calls: StoreCalls, worker: Worker, capacity: Capacity, source: AnyRun, only: str
     ) -> None:
         """Say again and again that this worker is there; and grow or shrink, where that was asked for."""
         scale = Scale(self.least, room_of_files(self.parallel)) if self.least else None
@@ -215,11 +215,16 @@ class Server:
                 worker.parallel = scale.next(worker.parallel, worker.running)
                 worker.wake()
             with suppress(StoreError):
-                await calls(store.fleet.seen, self._described(worker, capacity, only))
+                await calls(store.fleet.seen, self._described(worker, capacity, source, only))
 
-    def _described(self, worker: Worker, capacity: Capacity, only: str) -> WorkerInfo:
+    def _described(self, worker: Worker, capacity: Capacity, source: AnyRun, only: str) -> WorkerInfo:
         return capacity.described(
-            self.name, worker.parallel, running=worker.running, run=only, draining=self.stop.draining
+            self.name,
+            worker.parallel,
+            running=worker.running,
+            run=only,
+            draining=self.stop.draining,
+            left=source.left,
         )
 
 

@@ -5,10 +5,12 @@ A worker says with every heartbeat that it is there; one that has not for a whil
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
+import msgspec
 from msgspec import Struct
+from msgspec.structs import replace
 
 from proctor.model.trial import Offers
 from proctor.store import queries
@@ -21,17 +23,17 @@ FORGET_S = 86_400.0
 
 _SEEN = """
 INSERT INTO workers (name, host, place, version, parallel, running, cpus, memory_mb, backends, labels, run,
-                     draining, since, seen_at)
+                     draining, left_runs, since, seen_at)
 VALUES (:name, :host, :place, :version, :parallel, :running, :cpus, :memory_mb, :backends, :labels, :run,
-        :draining, {now}, {now})
+        :draining, :left_runs, {now}, {now})
 ON CONFLICT (name) DO UPDATE SET parallel = excluded.parallel, running = excluded.running,
-  draining = excluded.draining, seen_at = excluded.seen_at
+  draining = excluded.draining, left_runs = excluded.left_runs, seen_at = excluded.seen_at
 """
 _GONE = "DELETE FROM workers WHERE name = :name"
 _FORGET = "DELETE FROM workers WHERE seen_at < {now} - :forget_s"
 _COLUMNS = (
     "name, host, version, parallel, running, cpus, memory_mb, backends, labels, run, draining, since, "
-    "seen_at, {now}"
+    "seen_at, {now}, left_runs"
 )
 _LIVE = f"SELECT {_COLUMNS} FROM workers WHERE seen_at >= {{now}} - :seen_s ORDER BY host, name"
 _CLASS = "t.run_id, t.kind, t.backend, t.memory_mb, t.cpus, t.labels"
@@ -78,6 +80,8 @@ class WorkerInfo(Struct, frozen=True, kw_only=True):
     """The only run that it works at; empty: any."""
     draining: bool = False
     """It takes nothing more."""
+    left: Mapping[str, str] = {}
+    """Runs of which it takes no trials, each with the reason."""
     since: float = 0.0
     seen_at: float = 0.0
     silent_s: float = 0.0
@@ -98,6 +102,8 @@ class Requirement(Struct, frozen=True):
     cpus: float
     labels: tuple[str, ...]
     trials: int
+    left: tuple[str, ...] = ()
+    """Why those that have all of it take no trials of the run, by host."""
 
     def met_by(self, offers: Offers) -> bool:
         """Whether a worker can execute them."""
@@ -139,6 +145,7 @@ class Fleet:
             "labels": words(worker.labels),
             "run": worker.run,
             "draining": int(worker.draining),
+            "left_runs": msgspec.json.encode(worker.left).decode(),
         }
         with self._db.write() as tx:
             tx.change(_SEEN, params)
@@ -164,8 +171,10 @@ class Fleet:
         found: dict[str, list[Requirement]] = {}
         for run_id, kind, backend, memory_mb, cpus, labels, trials in self._db.read(sql, params):
             need = Requirement(kind, backend, memory_mb, cpus, _split(labels), trials)
-            if not any(each.run in {"", run_id} and need.met_by(each.offers) for each in workers):
-                found.setdefault(run_id, []).append(need)
+            able = [each for each in workers if each.run in {"", run_id} and need.met_by(each.offers)]
+            if all(run_id in each.left for each in able):
+                left = {f"{each.host}: {each.left[run_id]}" for each in able}
+                found.setdefault(run_id, []).append(replace(need, left=tuple(sorted(left))))
         return found
 
     def demand(self, run_id: str) -> dict[str, tuple[int, int]]:
@@ -197,6 +206,8 @@ def nobody_can(unmet: Iterable[Requirement]) -> str:
     trials = sum(each.trials for each in found)
     needs = "; ".join(sorted({each.in_words() for each in found}))
     noun = "trial waits" if trials == 1 else "trials wait"
+    if left := sorted({why for each in found for why in each.left}):
+        return f"{trials} {noun}, and no worker takes {'it' if trials == 1 else 'them'}: {'; '.join(left)}"
     return (
         f"{trials} {noun} for a worker that is not there: needs {needs}. Start one with 'proctor worker' "
         "(--label for labels)"
@@ -219,6 +230,7 @@ def _worker(row: Row) -> WorkerInfo:
         since=row[11],
         seen_at=row[12],
         silent_s=max(0.0, row[13] - row[12]),
+        left=msgspec.json.decode(row[14], type=dict[str, str]),
     )
 
 

@@ -111,6 +111,7 @@ CREATE TABLE workers (
   since REAL NOT NULL,
   seen_at REAL NOT NULL,
   place TEXT DEFAULT '' NOT NULL,
+  left_runs TEXT DEFAULT '{}' NOT NULL,
   PRIMARY KEY (name)
 )
  STRICT;
@@ -480,5 +481,5 @@ INSERT INTO projects (id, title, created_at) VALUES ('default', 'Default', 0);
 
 CREATE TABLE proctor_schema (version_num VARCHAR(32) NOT NULL PRIMARY KEY);
 
-INSERT INTO proctor_schema VALUES ('0011');
+INSERT INTO proctor_schema VALUES ('0012');
 

@@ -219,6 +219,7 @@ workers = Table(
     Column("since", Real, nullable=False),
     Column("seen_at", Real, nullable=False),
     Column("place", Text, nullable=False, server_default=text("''")),
+    Column("left_runs", Text, nullable=False, server_default=text("'{}'")),
     Index("workers_by_sight", "seen_at"),
     Index("workers_by_place", "place"),
     sqlite_strict=True,
