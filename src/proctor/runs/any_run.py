@@ -75,6 +75,8 @@ class AnyRun:
         self.poll_s: float | None = poll_s
         self.woken: Callable[[], None] = lambda: None
         """Called when a run has been made ready."""
+        self.refused: Callable[[str, str], None] = lambda *_: None
+        """Called with a run that cannot be executed here, and why."""
         self._calls = calls
         self._open_run = open_run
         self._worker = worker
@@ -163,7 +165,8 @@ class AnyRun:
         except ProctorError as error:
             if self._only:
                 self._failure = error
-            self.refuse(run_id, f"run {run_id} is left to others: {error}")
+            if self.refuse(run_id, f"run {run_id} is left to others: {error}"):
+                self.refused(run_id, str(error))
         finally:
             self._opening.pop(run_id, None)
             self.woken()

@@ -9,10 +9,11 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable
+from collections.abc import Callable
 
 from proctor.engine.celery.app import queue_of
 from proctor.engine.celery.publisher import BrokerError, Publisher
+from proctor.engine.lease import in_words
 from proctor.engine.stop import Stop
 from proctor.errors import StoreError
 from proctor.model.trial import RunStatus
@@ -85,7 +86,7 @@ class Waiting:
         self.say = say
         self._told = ""
 
-    async def wait(self, calls: Callable[..., Awaitable[object]]) -> None:
+    async def wait(self, calls: StoreCalls) -> None:
         """Return when no trial is left; asked to stop, when what runs has ended; asked twice, at once."""
         store, run_id = self.coordinator.store, self.coordinator.run_id
         told_at = asyncio.get_running_loop().time() + _PATIENCE_S / 4
@@ -105,12 +106,15 @@ class Waiting:
                     return
             if asyncio.get_running_loop().time() > told_at:
                 told_at = asyncio.get_running_loop().time() + _PATIENCE_S
-                await self._tell(calls, store, run_id)
+                await self._tell(calls, store, run_id, seen)
             await self._sleep()
 
-    async def _tell(self, calls: Callable[..., Awaitable[object]], store: Store, run_id: str) -> None:
-        unmet = await calls(store.fleet.unmet, run_id)
-        why = nobody_can(unmet)  # type: ignore[arg-type]
+    async def _tell(self, calls: StoreCalls, store: Store, run_id: str, since: int) -> None:
+        """Why trials wait, where that is not for their turn."""
+        why = nobody_can(await calls(store.fleet.unmet, run_id))
+        if not why and not await calls(store.workers, run_id):
+            worker, reason = await calls(store.coordination.refused_since, run_id, since)
+            why = f"nobody executes it, and {in_words(worker)} cannot: {reason}" if worker else ""
         if why and why != self._told:
             self.say(why)
             await calls(store.service.queue.tell, run_id, "run.waiting", {"reason": why})

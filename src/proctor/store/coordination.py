@@ -31,9 +31,9 @@ _ENDED = """
 SELECT e.id, t.key, e.data FROM events e JOIN trials t ON t.run_id = e.run_id AND t.idx = e.idx
 WHERE e.run_id = :run AND e.id > :after AND e.kind = 'attempt.ended' AND {settled} ORDER BY e.id LIMIT :limit
 """
-_SPENT = """
+_SAID = """
 SELECT e.data FROM events e
-WHERE e.run_id = :run AND e.id > :after AND e.kind = 'run.spent' AND {settled} ORDER BY e.id LIMIT 1
+WHERE e.run_id = :run AND e.id > :after AND e.kind = :kind AND {settled} ORDER BY e.id LIMIT 1
 """
 
 
@@ -85,8 +85,17 @@ class Coordination:
 
     def spent_since(self, run_id: str, after: int) -> str:
         """Why a worker takes nothing more of a run, where one said after an event that a budget is spent."""
-        found = self._db.read(_SPENT, {"run": run_id, "after": after})
-        return str(json.loads(found[0][0])["reason"]) if found else ""
+        return str(self._said(run_id, after, "run.spent").get("reason", ""))
+
+    def refused_since(self, run_id: str, after: int) -> tuple[str, str]:
+        """A worker that said after an event that it cannot execute a run, and why; both empty: none."""
+        said = self._said(run_id, after, "run.refused")
+        return str(said.get("worker", "")), str(said.get("reason", ""))
+
+    def _said(self, run_id: str, after: int, kind: str) -> dict[str, object]:
+        found = self._db.read(_SAID, {"run": run_id, "after": after, "kind": kind})
+        said: dict[str, object] = json.loads(found[0][0]) if found else {}
+        return said
 
     def ended_since(self, run_id: str, after: int, limit: int = 1000) -> list[tuple[int, str, int]]:
         """Attempts that ended after an event: the event, the key of the trial, the number of the attempt."""
