@@ -49,6 +49,8 @@ def test_tokens_and_addresses_with_a_password_are_credentials():
     assert holds_credential("x ghp_0123456789abcdefghij0123")
     assert not holds_credential("https://example.org/a")
     assert credentials_in("https://u:hunter22@h https://onlytoken@h ssh://me@h") == ["hunter22", "onlytoken"]
+    assert credentials_in("git+https://onlytoken@h") == ["onlytoken"]
+    assert credentials_in("postgresql://proctor@db/runs redis://worker@h amqp://worker@h") == []
     assert token_in("ab -----BEGIN RSA PRIVATE KEY-----") == 3
     assert token_in("nothing") is None
 

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from proctor.runs.capacity import Capacity, Memory, Scale, used_share
+from proctor.sandbox.choose import BACKENDS
 from proctor.settings import Settings
 
 
@@ -28,6 +30,18 @@ def test_the_machine_says_what_it_offers():
     said = found.described("w", 3, running=1, run="", draining=False)
     assert (said.parallel, said.running, said.labels) == (3, 1, found.offers.labels)
     assert said.place == found.offers.place != ""
+
+
+def test_why_the_first_choice_of_a_sandbox_does_not_work_here_is_told(monkeypatch):
+    def only(name: str) -> None:
+        for each, kind in BACKENDS.items():
+            why = "" if each == name else "it is missing"
+            monkeypatch.setitem(BACKENDS, each, replace(kind, obstacle=lambda why=why: why))
+
+    only("podman")
+    assert Capacity.here(Settings(), ()).obstacles == ("bubblewrap: it is missing",)
+    only("bubblewrap")
+    assert Capacity.here(Settings(), ()).obstacles == ()
 
 
 @pytest.mark.parametrize(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import shutil
 import socket
 import threading
 from contextlib import suppress
@@ -159,6 +160,19 @@ async def test_a_run_that_another_version_made_is_left_to_others_and_that_is_sai
     await server.serve(until_idle=True)
     assert server.ended == 0
     assert [each for each in said if "no trials of it are taken" in each and "99.7.0" in each] == said
+
+
+async def test_a_run_whose_blobs_are_missing_is_left_to_others_and_that_is_said(settings):
+    job, said = make(settings), []
+    with open_store(settings.store_url) as store:
+        store.set_status(job.info.id, RunStatus.RUNNING)
+    settings.home.with_name("helped.py").unlink()
+    shutil.rmtree(settings.home / "blobs")
+    shutil.rmtree(settings.cache_dir, ignore_errors=True)
+    server = serving(settings, None, said)
+    await server.serve(until_idle=True)
+    assert server.ended == 0
+    assert "no trials of it are taken: something that it is made from is missing: no blob" in said[-1]
 
 
 async def test_a_run_with_labels_waits_for_a_worker_that_has_them(settings):

@@ -42,7 +42,9 @@ _ORDINARY = {
 """Before `key` or `token`: an ordinary word of programs."""
 _WEAK = {"key", "auth"}
 """Alone they mean a secret only if the value looks like one."""
-_URL_LOGIN = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*://(?P<user>[^/\s:@?#]*)(?::(?P<password>[^/\s@?#]*))?@")
+_URL_LOGIN = re.compile(
+    r"(?P<scheme>[A-Za-z][A-Za-z0-9+.-]*)://(?P<user>[^/\s:@?#]*)(?::(?P<password>[^/\s@?#]*))?@"
+)
 _TOKEN = re.compile(
     r"sk-[\w-]{32,}|gh[pousr]_\w{20,}|github_pat_\w{20,}|glpat-[\w-]{16,}|xox[abprs]-[\w-]{10,}"
     r"|AKIA[0-9A-Z]{16}|AIza[\w-]{35}|hf_\w{20,}|-----BEGIN [A-Z ]*PRIVATE KEY-----"
@@ -77,8 +79,14 @@ def holds_credential(text: str) -> bool:
 
 
 def credentials_in(text: str) -> list[str]:
-    """The passwords of the addresses in a text; a user name without one is the token itself."""
-    found = [each["password"] or each["user"] for each in _URL_LOGIN.finditer(text)]
+    """The passwords of the addresses in a text; a user name of HTTP without one is the token itself.
+
+    That of a database or a broker is a name, such as `proctor`, which ordinary text has too.
+    """
+    found = [
+        each["password"] or (each["user"] if each["scheme"].lower().endswith(("http", "https")) else "")
+        for each in _URL_LOGIN.finditer(text)
+    ]
     return [each for each in found if len(each) >= SHORTEST]
 
 

@@ -31,11 +31,15 @@ class Capacity:
 
     offers: Offers
     host: str
+    obstacles: tuple[str, ...] = ()
+    """Why sandboxes do not work here that would be chosen before the first that does."""
 
     @classmethod
     def here(cls, settings: Settings, labels: tuple[str, ...]) -> Capacity:
         """Of this machine: which sandboxes work, its memory and processors; its architecture is a label."""
-        backends = tuple(each for each in AUTO if not BACKENDS[each].obstacle())
+        obstacles = {each: BACKENDS[each].obstacle() for each in AUTO}
+        backends = tuple(each for each in AUTO if not obstacles[each])
+        before = AUTO[: AUTO.index(backends[0])] if backends else AUTO
         if settings.sandbox not in {"auto", *backends}:
             backends += (settings.sandbox,)
         memory = Memory.here()
@@ -46,7 +50,7 @@ class Capacity:
             cpus=float(len(os.sched_getaffinity(0))),
             labels=tuple(dict.fromkeys((f"arch={platform.machine()}", *backends, *labels))),
         )
-        return cls(offers, socket.gethostname())
+        return cls(offers, socket.gethostname(), tuple(f"{each}: {obstacles[each]}" for each in before))
 
     def described(self, name: str, parallel: int, **more: Any) -> WorkerInfo:
         """A row of the registry; `more`: what changes while it works."""

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable
+from collections.abc import Callable
 
 from proctor.engine.celery.app import queue_of
 from proctor.engine.celery.publisher import BrokerError, Publisher
@@ -85,7 +85,7 @@ class Waiting:
         self.say = say
         self._told = ""
 
-    async def wait(self, calls: Callable[..., Awaitable[object]]) -> None:
+    async def wait(self, calls: StoreCalls) -> None:
         """Return when no trial is left; asked to stop, when what runs has ended; asked twice, at once."""
         store, run_id = self.coordinator.store, self.coordinator.run_id
         told_at = asyncio.get_running_loop().time() + _PATIENCE_S / 4
@@ -108,9 +108,9 @@ class Waiting:
                 await self._tell(calls, store, run_id)
             await self._sleep()
 
-    async def _tell(self, calls: Callable[..., Awaitable[object]], store: Store, run_id: str) -> None:
-        unmet = await calls(store.fleet.unmet, run_id)
-        why = nobody_can(unmet)  # type: ignore[arg-type]
+    async def _tell(self, calls: StoreCalls, store: Store, run_id: str) -> None:
+        """Why trials wait, where that is not for their turn."""
+        why = nobody_can(await calls(store.fleet.unmet, run_id))
         if why and why != self._told:
             self.say(why)
             await calls(store.service.queue.tell, run_id, "run.waiting", {"reason": why})

@@ -36,6 +36,7 @@ from proctor.runs.pack import Packer
 from proctor.runs.planning import Find, pin_datasets, plan_spec
 from proctor.runs.ready import check_gates, check_ready, engine_of
 from proctor.runs.room import room_for
+from proctor.runs.shared_blobs import MARK, mark, refuse_other_blobs
 from proctor.runs.sources import OneRun
 from proctor.runs.versions import versions
 from proctor.runs.worker import Worker
@@ -138,6 +139,8 @@ def create(
             # A measured harness works alone, where its tasks are.
             packer = None if execution is Execution.PERF else Packer(opened.inputs, blobs, settings)
             stored = packer.pack(spec, plan) if packer else []
+            if packer and opened.remote:
+                stored.append(mark(blobs, info.id))
             opened.create_run(info, plan, stored, owner)
     except BaseException:
         if not owner:
@@ -251,6 +254,7 @@ def ready_here(
     plan = Plan(trials=tuple(store.planned(info.id)))
     spec = from_mapping(info.resolved, file=f"run {info.id}")
     inputs = RunInputs(blobs_of(settings), settings.cache_dir, store.inputs.of(info.id))
+    refuse_other_blobs(inputs.blobs, inputs.stored.get(MARK), info.id)
     if inputs.stored:
         spec = inputs.spec(spec, plan)
     else:

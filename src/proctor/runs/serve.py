@@ -20,7 +20,7 @@ from msgspec import structs
 from proctor import owner
 from proctor.engine.lease import is_dead, worker_id
 from proctor.engine.stop import Stop
-from proctor.errors import StoreError, UsageError
+from proctor.errors import NotFoundError, StoreError, UsageError
 from proctor.model.plan import PlannedTrial
 from proctor.model.trial import Lease
 from proctor.runs.any_run import AnyRun, Opened
@@ -30,11 +30,13 @@ from proctor.runs.executors import WorkerContext, kind_of
 from proctor.runs.room import room_of_files
 from proctor.runs.running import ready_here
 from proctor.runs.secrets import Grant
+from proctor.runs.shared_blobs import refuse_wrong_blobs
 from proctor.runs.tickets import Tickets
 from proctor.runs.versions import refuse_other_version
 from proctor.runs.worker import Worker
 from proctor.settings import Settings
 from proctor.store import again
+from proctor.store.blobs import blobs_of
 from proctor.store.calls import StoreCalls
 from proctor.store.fleet import WorkerInfo
 from proctor.store.open import open_store
@@ -93,7 +95,7 @@ class Server:
 
     async def _serve(self, store: Store, calls: StoreCalls, *, until_idle: bool) -> None:
         only = (await calls(store.run, self.run)).id if self.run else ""
-        capacity = await asyncio.to_thread(Capacity.here, self.settings, self.labels)
+        capacity = await asyncio.to_thread(self._capacity, store)
         broker = self.settings.broker if not until_idle else ""
         source = AnyRun(
             store,
@@ -148,6 +150,14 @@ class Server:
             with suppress(StoreError):
                 await calls(store.fleet.gone, self.name)
 
+    def _capacity(self, store: Store) -> Capacity:
+        """What it can execute here, and what not is said; UsageError where its files would be lost."""
+        refuse_wrong_blobs(store, blobs_of(self.settings))
+        found = Capacity.here(self.settings, self.labels)
+        for obstacle in found.obstacles:
+            self.say(f"no sandbox of {obstacle}")
+        return found
+
     def _listen(self, broker: str, tickets: Tickets, capacity: Capacity) -> Listening:
         from proctor.engine.celery.consumer import Listening
 
@@ -184,7 +194,11 @@ class Server:
         grant = self.grant_of(run_id)
         environ = {**self.environ, **grant.keys}
         settings = replace(self.settings, providers={**self.settings.providers, **grant.providers})
-        run = ready_here(store, info, settings, environ)
+        try:
+            run = ready_here(store, info, settings, environ)
+        except NotFoundError as error:
+            store.run(run_id)  # unless it was deleted meanwhile, a blob of it is what is missing
+            raise UsageError(f"something that it is made from is missing: {error}") from error
         if not kind_of(run).shared:
             raise UsageError(f"run {run_id} measures the harness itself, which has to work alone")
         if self._disturbed(store, run.spec.engine):

@@ -14,6 +14,10 @@ _INSERT = """
 INSERT INTO run_inputs (run_id, name, digest, size_bytes, place)
 VALUES (:run, :name, :digest, :size_bytes, :place)
 """
+_LATEST = """
+SELECT i.digest FROM run_inputs i JOIN runs r ON r.id = i.run_id WHERE i.name = :name
+ORDER BY r.created_at DESC LIMIT :limit
+"""
 _OF_RUN = "SELECT name, digest, size_bytes, place FROM run_inputs WHERE run_id = :run ORDER BY name"
 _KNOWN = """
 SELECT * FROM (SELECT name, digest, size_bytes, place FROM run_inputs WHERE name = :n{at} LIMIT 1) AS i{at}
@@ -26,7 +30,7 @@ class Input:
     """One thing that a run is made from: a folder, packed, under a name."""
 
     name: str
-    """What it is: `task/<digest>`, `source/<number>`, `overrides/<entry>`, `agent/<entry>/<name>`."""
+    """What it is: `task/<digest>`, `source/<number>`, `overrides/<entry>`, `agent/<entry>/<name>`, `mark`."""
     digest: str
     """Of the blob."""
     size_bytes: int
@@ -43,6 +47,10 @@ class Inputs:
     def of(self, run_id: str) -> dict[str, Input]:
         """All inputs of a run, by name; none when an earlier version created it."""
         return {row[0]: Input(*row) for row in self._db.read(_OF_RUN, {"run": run_id})}
+
+    def latest(self, name: str, limit: int) -> list[str]:
+        """The digests of what the latest runs have under a name."""
+        return [row[0] for row in self._db.read(_LATEST, {"name": name, "limit": limit})]
 
     def known(self, names: Iterable[str]) -> Mapping[str, Input]:
         """Those of these names that some run has already. For names that say what is in the blob."""

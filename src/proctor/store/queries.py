@@ -102,8 +102,8 @@ SELECT o.id, o.kind, o.held FROM open o JOIN owners w ON w.owner = o.owner WHERE
   ORDER BY t.idx LIMIT 1
 ) IS NOT NULL ORDER BY o.priority DESC, w.held, o.held, o.since, o.id LIMIT :runs
 """
-"""With EXISTS PostgreSQL reads the whole table where it expects many such trials: those of a new run are
-last. The first by index it finds by the index.
+"""With EXISTS PostgreSQL reads the whole table where it expects many such trials, and those of a new run are
+last in it. The first one in order it finds by the index.
 """
 TAKE = """
 UPDATE trials SET state = 'running', fence = :fence, worker = :worker, expires_at = :expires,

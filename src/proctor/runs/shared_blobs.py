@@ -1,0 +1,42 @@
+"""Whether this process has the same blobs as those that it works with: every run leaves a mark in them.
+
+A worker with another place for blobs executes trials whose files nobody else ever finds.
+"""
+
+from __future__ import annotations
+
+from proctor.errors import UsageError
+from proctor.store.blobs import Blobs
+from proctor.store.inputs import Input
+from proctor.store.store import Store
+
+MARK = "mark"
+"""Its name among the inputs of a run. It holds the run's id: tasks may be in several places, this is not."""
+_LATEST = 5
+_ONE_PLACE = (
+    "what is written here nobody else would find. Give the setting 'blobs' (PROCTOR_BLOBS) one value on all "
+    "machines, a place that all of them reach"
+)
+
+
+def mark(blobs: Blobs, run_id: str) -> Input:
+    """Leave the mark of a new run."""
+    kept = blobs.put_bytes(f"run {run_id}\n".encode(), MARK, "text/plain")
+    return Input(MARK, kept.digest, kept.size_bytes)
+
+
+def refuse_other_blobs(blobs: Blobs, stored: Input | None, run_id: str) -> None:
+    """UsageError where the mark of a run is not in these blobs. Runs of earlier versions have none."""
+    if stored and not blobs.has(stored.digest):
+        raise UsageError(
+            f"run {run_id} was started with other blobs than those in {blobs.where}; {_ONE_PLACE}"
+        )
+
+
+def refuse_wrong_blobs(store: Store, blobs: Blobs) -> None:
+    """UsageError where none of the latest runs of a store has left its mark in these blobs."""
+    marks = store.inputs.latest(MARK, _LATEST)
+    if marks and not any(blobs.has(digest) for digest in marks):
+        raise UsageError(
+            f"the runs of {store.where} have other blobs than those in {blobs.where}; {_ONE_PLACE}"
+        )
