@@ -129,6 +129,8 @@ def _tell(
 ) -> None:
     ended: dict[int, None] = {}
     for each in happened:
+        if each.kind == "run.waiting":
+            live.say(str(each.data["reason"]))
         if each.index is None:
             continue
         if each.kind == "trial.running":
