@@ -26,7 +26,9 @@ from proctor.runs.secrets import Grant
 from proctor.runs.serve import Server
 from proctor.settings import Settings
 from proctor.spec.load import from_mapping
+from proctor.store import postgres
 from proctor.store.again import LostError
+from proctor.store.database import VERSION_TABLE
 from proctor.store.fleet import nobody_can
 from proctor.store.open import open_store
 from proctor.store.postgres import PostgresDatabase
@@ -130,6 +132,26 @@ async def test_who_is_asked_to_stop_with_nothing_to_save_does_not_wait_for_a_sto
             await serving_it
 
 
+@pytest.mark.needs("postgres")
+async def test_a_worker_of_a_store_that_a_newer_proctor_has_upgraded_ends_and_says_so(
+    settings, postgres_url, monkeypatch
+):
+    settings = replace(settings, store=postgres_url)
+    run = make(settings).info.id
+    server = serving(settings, None, [])
+    async with asyncio.timeout(60):
+        with open_store(postgres_url) as store:
+            serving_it = asyncio.create_task(server.serve(until_idle=False))
+            while not store.fleet.live():  # noqa: ASYNC110 - another thread registers it
+                await asyncio.sleep(0.01)
+            monkeypatch.setattr(postgres, "_LOOK_S", 0.0)
+            with store._db.write() as tx:
+                tx.change(f"UPDATE {VERSION_TABLE} SET version_num = '9999'")
+                tx.change("UPDATE runs SET status = 'running' WHERE id = :run", {"run": run})
+        with pytest.raises(StoreError, match="a newer Proctor"):
+            await serving_it
+
+
 async def test_what_trials_wrote_is_removed_and_what_lies_beside_them_is_kept_and_named(settings):
     writes = '(context.run_dir / "in").write_text("x"); (context.output_dir / "beside").write_text("x")'
     job = make(settings, EXPERIMENT.replace("        return", f"        {writes}\n        return"))
@@ -159,7 +181,7 @@ async def test_a_run_that_another_version_made_is_left_to_others_and_that_is_sai
     server = serving(settings, None, said)
     await server.serve(until_idle=True)
     assert server.ended == 0
-    assert [each for each in said if "no trials of it are taken" in each and "99.7.0" in each] == said
+    assert sum("no trials of it are taken" in each and "99.7.0" in each for each in said) == 1
 
 
 async def test_a_run_whose_blobs_are_missing_is_left_to_others_and_that_is_said(settings):

@@ -10,7 +10,7 @@ import pytest
 
 from proctor.engine.lease import worker_id
 from proctor.engine.stop import Stop
-from proctor.errors import UsageError
+from proctor.errors import StoreError, UsageError
 from proctor.model.trial import RunStatus
 from proctor.runfolder.write import RunFolder
 from proctor.runs.coordinator import Coordinator
@@ -60,6 +60,12 @@ async def test_a_worker_with_none_of_the_blobs_is_refused_when_it_starts(setting
     with pytest.raises(UsageError, match=r"other blobs than those in .*another.*PROCTOR_BLOBS"):
         await served(elsewhere)
     assert (await served(settings))[0] == len(run.plan)
+
+
+async def test_a_worker_that_cannot_write_blobs_is_refused_when_it_starts(settings, tmp_path):
+    (tmp_path / "file").touch()
+    with pytest.raises(StoreError, match="a blob cannot be written"):
+        await served(replace(settings, blobs=str(tmp_path / "file" / "blobs")))
 
 
 async def test_a_run_that_was_started_with_other_blobs_is_left_to_others_and_its_coordinator_says_why(

@@ -25,6 +25,7 @@ from proctor.runs.running import ReadyRun
 from proctor.runs.sources import Held
 from proctor.store.calls import StoreCalls
 from proctor.store.choice import OpenRun, Wish
+from proctor.store.database import NewerSchemaError
 from proctor.store.steps import Ended, Taken
 from proctor.store.store import Store
 
@@ -214,7 +215,7 @@ class AnyRun:
             try:
                 found = await self._calls(function, *args, **more)
             except StoreError as error:
-                if not self.store.remote or self._leaving():
+                if not self.store.remote or self._leaving() or isinstance(error, NewerSchemaError):
                     raise
                 if not told:
                     self._say(f"the store does not answer, it is tried again: {error}")

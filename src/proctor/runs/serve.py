@@ -30,7 +30,7 @@ from proctor.runs.executors import WorkerContext, kind_of
 from proctor.runs.room import room_of_files
 from proctor.runs.running import ready_here
 from proctor.runs.secrets import Grant
-from proctor.runs.shared_blobs import refuse_wrong_blobs
+from proctor.runs.shared_blobs import check_blobs
 from proctor.runs.tickets import Tickets
 from proctor.runs.versions import refuse_other_version
 from proctor.runs.worker import Worker
@@ -151,8 +151,8 @@ class Server:
                 await calls(store.fleet.gone, self.name)
 
     def _capacity(self, store: Store) -> Capacity:
-        """What it can execute here, and what not is said; UsageError where its files would be lost."""
-        refuse_wrong_blobs(store, blobs_of(self.settings))
+        """What it can execute here, and what not is said; ProctorError where its files would be lost."""
+        check_blobs(store, blobs_of(self.settings))
         found = Capacity.here(self.settings, self.labels)
         for obstacle in found.obstacles:
             self.say(f"no sandbox of {obstacle}")

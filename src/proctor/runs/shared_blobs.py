@@ -14,7 +14,7 @@ MARK = "mark"
 """Its name among the inputs of a run. It holds the run's id: tasks may be in several places, this is not."""
 _LATEST = 5
 _ONE_PLACE = (
-    "what is written here nobody else would find. Give the setting 'blobs' (PROCTOR_BLOBS) one value on all "
+    "what is written there nobody else would find. Give the setting 'blobs' (PROCTOR_BLOBS) one value on all "
     "machines, a place that all of them reach"
 )
 
@@ -33,10 +33,16 @@ def refuse_other_blobs(blobs: Blobs, stored: Input | None, run_id: str) -> None:
         )
 
 
-def refuse_wrong_blobs(store: Store, blobs: Blobs) -> None:
-    """UsageError where none of the latest runs of a store has left its mark in these blobs."""
+def check_blobs(store: Store, blobs: Blobs) -> None:
+    """UsageError where none of the latest runs of a store has left its mark in these blobs.
+
+    StoreError where nothing can be written to them: each trial would be executed in vain.
+    """
+    if not store.remote:
+        return
     marks = store.inputs.latest(MARK, _LATEST)
     if marks and not any(blobs.has(digest) for digest in marks):
         raise UsageError(
             f"the runs of {store.where} have other blobs than those in {blobs.where}; {_ONE_PLACE}"
         )
+    blobs.put_bytes(b"a worker can write here\n", "probe", "text/plain")  # garbage, and soon collected

@@ -29,6 +29,10 @@ class ConflictError(StoreError):
     """A row with that identity exists already; nothing was written."""
 
 
+class NewerSchemaError(StoreError):
+    """A newer Proctor has upgraded the store: waiting does not help."""
+
+
 class Wording:
     """Statements in a back end's own words: `{now}`, `{row_lock}` and such become its SQL.
 
@@ -109,7 +113,7 @@ class Database(Protocol):
 def refuse_unknown(revision: str, where: str) -> None:
     """Raise unless this version knows the schema revision."""
     if not revision.isdigit() or int(revision) > int(HEAD):
-        raise StoreError(
+        raise NewerSchemaError(
             f"{where}: the store has schema {revision} and this version of Proctor knows up to {HEAD}; "
             "it was written by a newer Proctor. Upgrade Proctor, or choose another store with PROCTOR_STORE"
         )
