@@ -266,6 +266,34 @@ async def exec_after(sandbox: Sandbox, before: Before, argv: Sequence[str], **op
     return await sandbox.exec(argv, **options)
 
 
+class Line(Protocol):
+    """A socket to a program inside that stays."""
+
+    def listen(self, hear: Callable[[bytes], None]) -> None:
+        """From now on what comes goes there, and nothing at all says that the other side has gone."""
+
+    def charge(self, size_bytes: int) -> None:
+        """Count so many bytes more than came, for what took longer to understand than its size tells."""
+
+    def send(self, data: bytes) -> None:
+        """Send all of it, as it is taken; what a program that has gone would have got is lost."""
+
+    def close(self) -> None:
+        """Hang up."""
+
+
+async def dial(
+    sandbox: Sandbox, program: Path, arguments: Sequence[str], **options: Any
+) -> tuple[ExecResult, Line] | None:
+    """Run a static program of ours that is no file inside, until it leaves a process behind that we talk to.
+
+    Its standard output is the other end of the line. None where a kind of sandbox passes no descriptors.
+    """
+    run = getattr(sandbox, "dial", None)
+    found: tuple[ExecResult, Line] | None = await run(program, arguments, **options) if run else None
+    return found
+
+
 async def end_processes(sandbox: Sandbox, *, fresh: Sequence[str] = ()) -> None:
     """End everything an agent may have left running; then no one inside can touch what comes next.
 

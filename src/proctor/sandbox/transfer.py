@@ -237,12 +237,12 @@ async def _stream(source: Path, target: str, spool: Path) -> Stream:
         small += piece
         if len(small) > _INLINE_BYTES:
             return Stream(await asyncio.to_thread(_spooled, bytes(small), pieces, spool), target)
-    return Stream(_in_memory(small), target)
+    return Stream(sealed(small), target)
 
 
-def _in_memory(data: bytearray) -> int:
-    """Sealed: nobody inside can change what is being unpacked."""
-    fd = os.memfd_create("upload", os.MFD_CLOEXEC | os.MFD_ALLOW_SEALING)
+def sealed(data: bytes | bytearray) -> int:
+    """A descriptor in memory that holds this, and that nobody inside can change."""
+    fd = os.memfd_create("sealed", os.MFD_CLOEXEC | os.MFD_ALLOW_SEALING)
     os.write(fd, data)
     fcntl.fcntl(fd, fcntl.F_ADD_SEALS, _SEALS)
     return _read_only(fd)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator, Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -22,6 +23,24 @@ async def sandbox(tmp_path: Path, anyio_backend: str) -> AsyncIterator[Bubblewra
     yield made
     await made.stop()
     await backend.close()
+
+
+class WithoutLines:
+    """The same sandbox, as a kind that passes no descriptors."""
+
+    def __init__(self, inside: BubblewrapSandbox) -> None:
+        self._inside = inside
+
+    def __getattr__(self, name: str) -> Any:
+        if name == "dial":
+            raise AttributeError(name)
+        return getattr(self._inside, name)
+
+
+@pytest.fixture(params=["line", "commands"])
+def place(request: pytest.FixtureRequest, sandbox: BubblewrapSandbox) -> Any:
+    """Where a terminal can be asked over a line, and where only by commands."""
+    return sandbox if request.param == "line" else WithoutLines(sandbox)
 
 
 @pytest.fixture

@@ -1,20 +1,26 @@
-"""The shell stays between commands, in a real sandbox."""
+"""The shell stays between commands, in a real sandbox, over a line and by commands."""
 
 from __future__ import annotations
+
+import asyncio
 
 import pytest
 
 from proctor.agents.base import Allowance, BudgetExhausted
 from proctor.agents.terminal.keys import keys_of
-from proctor.agents.terminal.session import FOLDER, Session
+from proctor.agents.terminal.program import FOLDER
+from proctor.agents.terminal.session import Session
+from proctor.errors import SandboxError
+from proctor.sandbox.base import Limits, Root, SandboxRequest
+from proctor.sandbox.bubblewrap import Bubblewrap
 
 pytestmark = [pytest.mark.anyio, pytest.mark.needs("bubblewrap")]
 LONG_S = 60
 
 
 @pytest.fixture
-async def shell(sandbox, context):
-    made = Session(sandbox, context(env={"FROM_TASK": "yes"}))
+async def shell(place, context):
+    made = Session(place, context(env={"FROM_TASK": "yes"}))
     await made.open()
     return made
 
@@ -96,15 +102,15 @@ async def test_a_long_output_keeps_both_ends_counts_the_rest_and_is_whole_in_the
     assert b"\x1e" not in logged
 
 
-async def test_output_beyond_the_limit_ends_the_attempt(sandbox, context):
-    shell = Session(sandbox, context(limits=Allowance(output_bytes=1000)))
+async def test_output_beyond_the_limit_ends_the_attempt(place, context):
+    shell = Session(place, context(limits=Allowance(output_bytes=1000)))
     await shell.open()
     with pytest.raises(BudgetExhausted, match="bytes of output"):
         await shell.run("seq 1 1000", LONG_S)
 
 
-async def test_a_shell_without_bash_stays_too(sandbox, context):
-    shell = Session(sandbox, context(env={"PATH": "/tmp/bin"}))
+async def test_a_shell_without_bash_stays_too(place, sandbox, context):
+    shell = Session(place, context(env={"PATH": "/tmp/bin"}))
     links = "for p in sleep rm chmod; do ln -s $(command -v $p) /tmp/bin/; done"
     script = f"mkdir -p /tmp/bin; {links}; ln -s $(command -v dash) /tmp/bin/sh"
     await sandbox.exec(["/bin/sh", "-c", script])
@@ -117,3 +123,78 @@ async def test_a_shell_without_bash_stays_too(sandbox, context):
 async def test_nothing_is_left_inside(shell, sandbox):
     await shell.close()
     assert (await sandbox.exec(["test", "-e", FOLDER])).exit_code == 1
+
+
+async def test_over_a_line_commands_start_no_process_of_ours_and_no_file_is_to_be_seen(sandbox, context):
+    shell = Session(sandbox, context())
+    await shell.open()
+    first = int((await shell.run("sh -c 'echo $$'", LONG_S)).text)
+    for _ in range(20):
+        last = int((await shell.run("sh -c 'echo $$'", LONG_S)).text)
+    assert 20 <= last - first < 40
+    seen = await shell.run(f"test -e {FOLDER}; echo $?; ls -l /proc/$$/fd | grep -c memfd", LONG_S)
+    assert seen.text == "1\n0"
+
+
+async def test_another_account_has_its_own_shell(place, context):
+    shell = Session(place, context(user="nobody"))
+    await shell.open()
+    seen = await shell.run("id -un; touch /etc/mine", LONG_S)
+    assert seen.text.startswith("nobody\n")
+    assert seen.exit_code == 1
+    assert (await shell.run("exit", LONG_S)).restarted
+    assert (await shell.run("id -un", LONG_S)).text == "nobody"
+    await shell.close()
+
+
+async def test_a_script_may_be_longer_than_any_socket_takes_at_once(shell):
+    lines = "\n".join("x" * 99 for _ in range(20_000))
+    seen = await shell.run(f"wc -c <<'END'\n{lines}\nEND", LONG_S)
+    assert (seen.text, seen.exit_code) == ("2000000", 0)
+
+
+async def test_what_a_job_prints_while_nobody_asks_does_not_hold_it_up_and_its_end_is_told(shell, sandbox):
+    await shell.run("(until [ -e /tmp/go ]; do sleep 0.05; done; seq 1 200000; touch /tmp/gone) &", LONG_S)
+    await sandbox.exec(["touch", "/tmp/go"])
+    async with asyncio.timeout(LONG_S):
+        while (await sandbox.exec(["test", "-e", "/tmp/gone"])).exit_code:
+            pass
+    seen = await shell.run("echo here", LONG_S)
+    assert "\n199999\n200000\n" in seen.text
+    assert "\n20000\n" not in seen.text
+    assert "\nhere\n" in seen.text
+
+
+async def test_a_terminal_that_is_killed_is_made_again(shell):
+    seen = await shell.run("kill -9 $PPID; sleep 300", LONG_S)
+    assert seen.restarted
+    assert (await shell.run("echo on", LONG_S)).text == "on"
+
+
+async def test_a_sandbox_that_is_stopped_ends_a_command_that_waits(shell, sandbox):
+    waiting = asyncio.create_task(shell.run("touch /tmp/began; sleep 300", LONG_S))
+    async with asyncio.timeout(LONG_S):
+        while (await sandbox.exec(["test", "-e", "/tmp/began"])).exit_code:
+            pass
+        await sandbox.stop()
+        with pytest.raises(SandboxError):
+            await waiting
+
+
+async def test_a_process_that_an_agents_command_lost_for_memory_is_no_later_commands(tmp_path, context):
+    backend = Bubblewrap(tmp_path / "state")
+    limits = Limits(memory_bytes=64 << 20)
+    sandbox = backend.sandbox(SandboxRequest(name="oom", root=Root(host=True), limits=limits))
+    await sandbox.start()
+    try:
+        if "cgroup" not in sandbox.info().enforced["memory"]:
+            pytest.skip("memory is not limited by control groups here")
+        shell = Session(sandbox, context())
+        await shell.open()
+        await shell.run("python3 -c 'x = bytearray(400_000_000)'", LONG_S)
+        await shell.close()
+        assert sandbox.info().ledger["oom_kills"] >= 1
+        assert not (await sandbox.exec(["true"])).oom_killed
+    finally:
+        await sandbox.stop()
+        await backend.close()

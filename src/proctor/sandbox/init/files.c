@@ -30,7 +30,7 @@ static int read_all(void *into, size_t size)
     return 0;
 }
 
-static int write_all(int fd, const void *from, size_t size)
+int write_all(int fd, const void *from, size_t size)
 {
     for (size_t done = 0; done < size;) {
         ssize_t put = write(fd, (const char *)from + done, size - done);

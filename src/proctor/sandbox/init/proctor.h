@@ -101,6 +101,7 @@ _Noreturn void run_command(struct sandbox *sandbox, struct command *command);
 void set_filter(int fd);
 
 /* files.c */
+int write_all(int fd, const void *from, size_t size);
 int run_builtin(int argc, char **argv);
 void make_fresh(int count, char **paths);
 void receive_tree(int stream, const char *target);

@@ -19,6 +19,7 @@ from proctor.errors import HostError, SandboxError
 from proctor.sandbox import reaper
 from proctor.sandbox.base import PATH, Before, Download, ExecResult, Network, OnOutput, SandboxRequest
 from proctor.sandbox.certificates import CaBundle
+from proctor.sandbox.init.line import Line
 from proctor.sandbox.init.session import Session, last_line
 from proctor.sandbox.limits import Group
 from proctor.sandbox.network import SandboxNetwork
@@ -26,10 +27,12 @@ from proctor.sandbox.network_rules import NetworkRules
 from proctor.sandbox.sample import Sample, sample_of
 from proctor.sandbox.seccomp import build_filter
 from proctor.sandbox.storage import StorageWatch, Watched
-from proctor.sandbox.transfer import Unpacker, packed
+from proctor.sandbox.transfer import Unpacker, packed, sealed
 
 NOT_COUNTED = "no control group counts the CPU time of this sandbox"
 _TRANSFER_S = 600.0
+_GIVEN = "/proc/self/fd/0"
+"""A program that came as standard input."""
 _made = itertools.count()
 """Back ends of this process: each has a folder of its own, because each removes it when it closes."""
 
@@ -59,6 +62,7 @@ class ServedBackend:
         self._opening = asyncio.Lock()
         self._numbers = itertools.count()
         self._filter = -1
+        self._programs: dict[Path, int] = {}
         self._holds = False
 
     def filter_descriptor(self) -> int:
@@ -67,6 +71,12 @@ class ServedBackend:
             self._filter = os.memfd_create("filter", os.MFD_CLOEXEC)
             os.write(self._filter, build_filter())
         return self._filter
+
+    def program_descriptor(self, program: Path) -> int:
+        """A program of ours in a descriptor that all sandboxes share and none can change."""
+        if program not in self._programs:
+            self._programs[program] = sealed(program.read_bytes())
+        return self._programs[program]
 
     def open_folder(self) -> Path:
         """The folder of this process, marked as ours."""
@@ -90,6 +100,8 @@ class ServedBackend:
         if self._filter >= 0:
             os.close(self._filter)
             self._filter = -1
+        while self._programs:
+            os.close(self._programs.popitem()[1])
 
     async def _remove_folder(self) -> None:
         raise NotImplementedError
@@ -162,6 +174,37 @@ class ServedSandbox:
                 argv, quiet=before.quiet, fresh=before.fresh, streams=streams, **where, **options
             )
         return self._with_oom(result)
+
+    async def dial(
+        self,
+        program: Path,
+        arguments: Sequence[str],
+        *,
+        env: Mapping[str, str] | None = None,
+        cwd: str | None = None,
+        user: str | None = None,
+        timeout_s: float | None = None,
+    ) -> tuple[ExecResult, Line]:
+        """Run a program of ours that is no file inside, with our line as its standard output."""
+        ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_STREAM)
+        with ours, theirs:
+            result = await self._session.run(
+                [_GIVEN, *arguments],
+                stdin=self._shared.program_descriptor(program),
+                stdout=theirs.fileno(),
+                timeout_s=timeout_s,
+                **self._surroundings(env, cwd, user),
+            )
+            line = Line(ours, self._hung_up)
+        self._session.lines.add(line)
+        return self._with_oom(result), line
+
+    def _hung_up(self, line: Line) -> None:
+        """What happened while the line was open is no doing of a later command."""
+        self._session.lines.discard(line)
+        self._session.output_paused_s += line.paused_s
+        if self._group:
+            self._oom_seen = self._group.oom_kills()
 
     def _surroundings(
         self, env: Mapping[str, str] | None, cwd: str | None, user: str | None

@@ -12,6 +12,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from proctor.errors import SandboxError
 from proctor.sandbox.base import ExecResult, OnOutput
 from proctor.sandbox.init.channel import Channel, Replies
+from proctor.sandbox.init.line import Line
 from proctor.sandbox.init.streams import Streams, close_quietly, input_descriptor
 from proctor.sandbox.transfer import Stream
 
@@ -34,6 +35,8 @@ class Session:
         self._replies = Replies()
         self._received: dict[str, int] = {}
         self._lingering: list[Streams] = []
+        self.lines: set[Line] = set()
+        """To programs inside that stay."""
         self._quiet = True
         """Whether nothing runs inside but the init."""
         self._measuring = ""
@@ -67,6 +70,7 @@ class Session:
         cwd: str,
         user: str,
         stdin: bytes | int | None = None,
+        stdout: int | None = None,
         timeout_s: float | None = None,
         on_output: OnOutput | None = None,
         keep_bytes: int = 1 << 20,
@@ -78,7 +82,8 @@ class Session:
         """Run a command to its end, or to its time limit and then the end of its whole tree.
 
         Before it starts all others are ended (`quiet`), folders are created again (`fresh`) and what each
-        descriptor of `streams` holds is unpacked at its target; SandboxError when that fails.
+        descriptor of `streams` holds is unpacked at its target; SandboxError when that fails. Descriptors as
+        `stdin` and `stdout` stay the caller's, and what is written to the latter is not seen here.
         """
         channel = self._require()
         ident = self._replies.number()
@@ -94,9 +99,8 @@ class Session:
         started = time.perf_counter()
         try:
             given = [] if reader is None else [reader]
-            channel.send(
-                fields, [output.out.writer, output.err.writer, *given, *(each.fd for each in streams)]
-            )
+            out = output.out.writer if stdout is None else stdout
+            channel.send(fields, [out, output.err.writer, *given, *(each.fd for each in streams)])
         finally:
             output.started()
             if reader is not None and isinstance(stdin, bytes):
@@ -182,6 +186,8 @@ class Session:
         for streams in self._lingering:
             streams.close()
         self._lingering.clear()
+        for line in list(self.lines):
+            line.close()
 
     def close(self) -> None:
         """Hang up; the init then ends, and all with it."""

@@ -6,6 +6,7 @@ import asyncio
 import contextlib
 import fcntl
 import os
+from collections.abc import Callable
 from typing import Literal
 
 from proctor.sandbox.base import OnOutput
@@ -19,25 +20,71 @@ _PAUSE_S = 0.1
 """After the first 16 MiB a command may write 1 MiB in 0.1 s: a flood must not take the controller's time."""
 
 
-class Stream:
-    """One pipe, read by the event loop."""
+class Paced:
+    """A descriptor, read by the event loop no faster than a flood may come."""
+
+    def __init__(self, fd: int, on_data: Callable[[bytes], None]) -> None:
+        self._fd = fd
+        self._on_data = on_data
+        self._seen = 0
+        self.paused_s = 0.0
+        self._loop = asyncio.get_running_loop()
+        self._resume: asyncio.TimerHandle | None = None
+        self._loop.add_reader(fd, self._read)
+
+    @property
+    def open(self) -> bool:
+        """Whether somebody inside still holds the other end."""
+        return self._fd >= 0
+
+    def close(self) -> None:
+        """Hang up."""
+        if self._resume:
+            self._resume.cancel()
+        if self._fd >= 0:
+            self._loop.remove_reader(self._fd)
+            os.close(self._fd)
+            self._fd = -1
+
+    def _read(self) -> bool:
+        try:
+            data = os.read(self._fd, _BLOCK)
+        except BlockingIOError:
+            return False
+        except OSError:
+            data = b""
+        if not data:
+            self.close()
+            return False
+        before, self._seen = self._seen, self._seen + len(data)
+        self._on_data(data)
+        crossed = self._seen > _FREE_BYTES and before // _PAUSE_BYTES != self._seen // _PAUSE_BYTES
+        if crossed and self._fd >= 0:
+            self._loop.remove_reader(self._fd)
+            self._resume = self._loop.call_later(_PAUSE_S, self._continue)
+            self.paused_s += _PAUSE_S
+        return True
+
+    def _continue(self) -> None:
+        if self._fd >= 0:
+            self._loop.add_reader(self._fd, self._read)
+
+
+class Stream(Paced):
+    """One pipe."""
 
     def __init__(
         self, name: Literal["stdout", "stderr"], on_output: OnOutput | None, keep_bytes: int
     ) -> None:
-        self._fd, self.writer = os.pipe2(os.O_CLOEXEC)
-        fcntl.fcntl(self._fd, fcntl.F_SETFL, os.O_NONBLOCK)
+        reader, self.writer = os.pipe2(os.O_CLOEXEC)
+        fcntl.fcntl(reader, fcntl.F_SETFL, os.O_NONBLOCK)
         # The inside may open /dev/stdout again; a pipe of ours would be closed to it.
         os.fchmod(self.writer, 0o666)
         self._name = name
         self._on_output = on_output
         self._keep_bytes = keep_bytes
         self._tail = bytearray()
-        self._seen = 0
-        self.paused_s = 0.0
-        self._loop = asyncio.get_running_loop()
-        self._resume: asyncio.TimerHandle | None = None
-        self._loop.add_reader(self._fd, self._read)
+        super().__init__(reader, self._take)
 
     def started(self) -> None:
         """The command has the other end now."""
@@ -56,48 +103,19 @@ class Stream:
         self._keep_bytes = 0
         return kept
 
-    @property
-    def open(self) -> bool:
-        """Whether somebody inside still holds the other end."""
-        return self._fd >= 0
-
     def close(self) -> None:
         """Hang up."""
         if self.writer >= 0:
             self.started()
-        if self._resume:
-            self._resume.cancel()
-        if self._fd >= 0:
-            self._loop.remove_reader(self._fd)
-            os.close(self._fd)
-            self._fd = -1
+        super().close()
 
-    def _read(self) -> bool:
-        try:
-            data = os.read(self._fd, _BLOCK)
-        except BlockingIOError:
-            return False
-        except OSError:
-            data = b""
-        if not data:
-            self.close()
-            return False
+    def _take(self, data: bytes) -> None:
         if self._on_output:
             self._on_output(self._name, data)
         if self._keep_bytes:
             self._tail += data
             if len(self._tail) > 2 * self._keep_bytes + _BLOCK:
                 del self._tail[: -self._keep_bytes]
-        before, self._seen = self._seen, self._seen + len(data)
-        if self._seen > _FREE_BYTES and before // _PAUSE_BYTES != self._seen // _PAUSE_BYTES:
-            self._loop.remove_reader(self._fd)
-            self._resume = self._loop.call_later(_PAUSE_S, self._continue)
-            self.paused_s += _PAUSE_S
-        return True
-
-    def _continue(self) -> None:
-        if self._fd >= 0:
-            self._loop.add_reader(self._fd, self._read)
 
 
 class Streams:
