@@ -76,7 +76,7 @@ sbom: ## what is in the images' Python, as CycloneDX, in dist/
 
 bench: ## Proctor's own benchmarks, side by side with peers
 	@scripts/setup.sh bench $(SYSTEM_BENCH)
-	@for each in harness_cost store_cost start_up precision sandbox_cycle first_rollout task_trials podman_overhead image_pull many_agents \
+	@for each in harness_cost store_cost start_up precision sandbox_cycle first_rollout task_trials podman_overhead image_pull many_agents terminal_commands \
 	  perf_harness large_run comparison_quality command_timing page_speed; do \
 	  echo "== benchmarks/$$each.py"; $(PY) benchmarks/$$each.py || exit 1; done
 

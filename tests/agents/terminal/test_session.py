@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import os
 
 import pytest
 
@@ -13,6 +14,7 @@ from proctor.agents.terminal.session import Session
 from proctor.errors import SandboxError
 from proctor.sandbox.base import Limits, Root, SandboxRequest
 from proctor.sandbox.bubblewrap import Bubblewrap
+from proctor.sandbox.programs import init_program
 
 pytestmark = [pytest.mark.anyio, pytest.mark.needs("bubblewrap")]
 LONG_S = 60
@@ -134,6 +136,15 @@ async def test_over_a_line_commands_start_no_process_of_ours_and_no_file_is_to_b
     assert 20 <= last - first < 40
     seen = await shell.run(f"test -e {FOLDER}; echo $?; ls -l /proc/$$/fd | grep -c memfd", LONG_S)
     assert seen.text == "1\n0"
+
+
+async def test_where_nothing_runs_out_of_memory_the_program_is_copied_in(sandbox, context):
+    os.fchmod(sandbox._shared.program_descriptor(init_program()), 0o600)
+    shell = Session(sandbox, context())
+    await shell.open()
+    assert (await shell.run(f"ls -1 {FOLDER}", LONG_S)).text == "socket\nterminal"
+    await shell.close()
+    assert (await sandbox.exec(["test", "-e", FOLDER])).exit_code == 1
 
 
 async def test_another_account_has_its_own_shell(place, context):
