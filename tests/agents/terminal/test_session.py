@@ -209,3 +209,15 @@ async def test_a_process_that_an_agents_command_lost_for_memory_is_no_later_comm
     finally:
         await sandbox.stop()
         await backend.close()
+
+
+async def test_nobody_inside_can_change_the_program_that_all_sandboxes_share(sandbox, context):
+    shell = Session(sandbox, context())
+    await shell.open()
+    attack = "chmod 0 /proc/$PPID/exe && echo closed; echo x 2>&1 > /proc/$PPID/exe && echo written"
+    seen = await shell.run(attack, LONG_S)
+    assert "closed" not in seen.text
+    assert "written" not in seen.text
+    again = Session(sandbox, context())
+    await again.open()
+    assert (await again.run(f"ls {FOLDER}", LONG_S)).exit_code == 2
