@@ -4,9 +4,10 @@ import asyncio
 
 import aiohttp
 import pytest
-from tests.gateway.conftest import running, says
+from tests.gateway.conftest import running, says, until
 
-from proctor.gateway.limiter import Limiter, Retry, asked_pause_s
+from proctor.gateway import limiter as module
+from proctor.gateway.limiter import Limiter, Retry, Turn, asked_pause_s
 
 pytestmark = pytest.mark.anyio
 
@@ -15,12 +16,12 @@ def test_the_limit_doubles_per_round_until_the_first_refusal_and_then_creeps():
     limiter = Limiter(400)
     for expected in (64, 128, 256, 400):
         for _ in range(int(limiter.limit)):
-            limiter.answered()
+            limiter.answered(Turn(0, 0.0))
         assert limiter.limit == expected
     limiter.refused(0, None)
     assert limiter.limit == 200
     for _ in range(200):
-        limiter.answered()
+        limiter.answered(Turn(0, 0.0))
     assert 200.9 < limiter.limit < 201.1
 
 
@@ -63,6 +64,40 @@ async def test_whoever_stops_waiting_leaves_no_trace():
     release.set()
     assert await asyncio.gather(*tasks, return_exceptions=True)
     assert (len(order), limiter.busy) == (2, 0)
+
+
+async def test_calls_that_are_not_refused_let_others_in_before_their_answers(monkeypatch):
+    monkeypatch.setattr(module, "ACCEPTED_S", 0.01)
+    limiter, order, release = Limiter(128), [], asyncio.Event()
+    tasks = [asyncio.create_task(enter(limiter, "a", order, release)) for _ in range(100)]
+    await until(lambda: len(order) == 100)
+    assert 100 <= limiter.limit <= 128
+    release.set()
+    await asyncio.gather(*tasks)
+
+
+async def test_a_call_counts_once_whether_it_is_answered_soon_or_late(monkeypatch):
+    monkeypatch.setattr(module, "ACCEPTED_S", 0.0)
+    limiter = Limiter(128)
+    async with limiter.turn("a") as soon, limiter.turn("a") as late:
+        limiter.answered(soon)
+        limiter._heard_nothing()
+        assert limiter.seen.answered == 2
+        limiter.answered(late)
+        limiter._heard_nothing()
+    assert (limiter.seen.answered, limiter.limit) == (2, 34)
+
+
+async def test_after_a_refusal_only_answers_let_more_in(monkeypatch):
+    monkeypatch.setattr(module, "ACCEPTED_S", 0.0)
+    limiter, order, release = Limiter(128), [], asyncio.Event()
+    tasks = [asyncio.create_task(enter(limiter, "a", order, release)) for _ in range(32)]
+    await until(lambda: len(order) == 32)
+    limiter.refused(0, None)
+    limiter._heard_nothing()
+    assert (limiter.limit, limiter.seen.answered) == (16, 0)
+    release.set()
+    await asyncio.gather(*tasks)
 
 
 async def test_nobody_is_let_in_while_the_provider_asks_to_be_left_alone():

@@ -10,6 +10,7 @@ from contextlib import asynccontextmanager
 import pytest
 from tests.gateway.conftest import until
 
+from proctor.gateway import limiter as limiting
 from proctor.gateway import shares as module
 from proctor.gateway.limiter import Limiter
 from proctor.gateway.shares import Shares
@@ -38,13 +39,13 @@ class Watched:
         self.done: Counter[str] = Counter()
 
     async def call(self, limiter: Limiter, run: str, until_s: float = 0.01) -> None:
-        async with limiter.turn(run):
+        async with limiter.turn(run) as turn:
             self.now += 1
             self.most = max(self.most, self.now)
             await asyncio.sleep(until_s)
             self.now -= 1
             self.done[run] += 1
-            limiter.answered()
+            limiter.answered(turn)
 
 
 async def test_all_gateways_together_stay_within_the_limit_of_one(store_url):
@@ -84,8 +85,8 @@ async def test_what_one_learns_from_a_refusal_the_others_honour(store_url):
         one, other = (each.limiter("fake", "m", 8) for each in made)
 
         async def held(limiter: Limiter, run: str) -> None:
-            async with limiter.turn(run) as epoch:
-                epochs.append(epoch)
+            async with limiter.turn(run) as turn:
+                epochs.append(turn.epoch)
                 await hold.wait()
 
         epochs: list[int] = []
@@ -102,6 +103,23 @@ async def test_what_one_learns_from_a_refusal_the_others_honour(store_url):
         assert not late.done(), "nobody is let in while the provider asks to be left alone"
         late.cancel()
         await asyncio.gather(late, return_exceptions=True)
+
+
+async def test_gateways_that_are_not_refused_get_more_together_before_any_answer(store_url, monkeypatch):
+    monkeypatch.setattr(limiting, "ACCEPTED_S", 0.01)
+    async with gateways(store_url, 2) as (_, made):
+        watched = Watched()
+        limiters = [each.limiter("fake", "m", 128) for each in made]
+        tasks = [
+            asyncio.create_task(watched.call(each, str(at), 1e6))
+            for at, each in enumerate(limiters)
+            for _ in range(50)
+        ]
+        await until(lambda: watched.now == 100)
+        assert watched.done == {}
+        for each in tasks:
+            each.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
 
 
 async def test_the_share_of_a_dead_gateway_is_free_when_its_lease_ends(store_url):

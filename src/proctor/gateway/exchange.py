@@ -18,7 +18,7 @@ from proctor.gateway.apis import is_lasting, is_model_missing, said
 from proctor.gateway.asked import Asked
 from proctor.gateway.budget import Books, ExhaustedError, Reservation
 from proctor.gateway.client import Client
-from proctor.gateway.limiter import OVERLOADED, Limiter, Retry, asked_pause_s
+from proctor.gateway.limiter import OVERLOADED, Limiter, Retry, Turn, asked_pause_s
 from proctor.gateway.meter import Call
 from proctor.gateway.prices import Prices
 from proctor.gateway.tape import Entry, Recorder
@@ -133,9 +133,9 @@ class Exchange:
         for tries in count():
             try:
                 async with asyncio.timeout_at(_on_loop(deadline)) as patience:
-                    async with self.limiter.turn(self.asked.access.run_id) as epoch:
+                    async with self.limiter.turn(self.asked.access.run_id) as turn:
                         patience.reschedule(None)
-                        refusal = await self._try(epoch)
+                        refusal = await self._try(turn)
             except TimeoutError:
                 message = f"no turn at {self.asked.provider.name} within the time"
                 return await self._refused(Refusal(503, {}, b"", message, reached=False))
@@ -150,14 +150,14 @@ class Exchange:
             await asyncio.sleep(pause_s)
         return None
 
-    async def _try(self, epoch: int) -> Refusal | None:
+    async def _try(self, turn: Turn) -> Refusal | None:
         """Ask once. What was passed on needs no other try, whatever became of it."""
         began = time.monotonic()
         self.calling = True
         try:
             async with asyncio.timeout(_SILENCE_S) as silence, self.upstream.ask(self.asked) as response:
                 if response.status < 300:
-                    self.limiter.answered()
+                    self.limiter.answered(turn)
                     await self.answer.take(response, silence, _SILENCE_S)
                     if self.answer.failure:
                         self._fail("provider_failed", self.answer.failure)
@@ -177,7 +177,7 @@ class Exchange:
         finally:
             self.worked_s += time.monotonic() - began
         if refusal.status in OVERLOADED:
-            self.limiter.refused(epoch, asked_pause_s(refusal.headers))
+            self.limiter.refused(turn.epoch, asked_pause_s(refusal.headers))
         return refusal
 
     def _broken(self, error: Exception) -> str:

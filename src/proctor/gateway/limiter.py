@@ -1,8 +1,10 @@
 """How many calls a provider's model gets at a time: found by trying, less when it refuses, shared fairly.
 
-The limit doubles per round of answers until the first refusal, is halved by each round of refusals, and then
-grows by one per round. While a provider asks to be left alone, nobody is let through. Where gateways share a
-store, `shares.py` sets the limit, and what is seen here is reported there.
+The limit doubles per round of accepted calls until the first refusal, is halved by each round of refusals,
+and then grows by one per round of answers. Until that first refusal a call is accepted when its answer
+begins, or when others wait and it has not been refused for a second: providers refuse at once, and models
+think for long. While a provider asks to be left alone, nobody is let through. Where gateways share a store,
+`shares.py` sets the limit, and what is seen here is reported there.
 """
 
 from __future__ import annotations
@@ -20,6 +22,8 @@ from proctor.store.limits import FIRST_LIMIT, MOST_PAUSE_S, Share
 
 OVERLOADED = frozenset({429, 503, 529})
 """Statuses that say: fewer at a time."""
+ACCEPTED_S = 1.0
+"""A call that was not refused for so long is accepted."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -66,6 +70,17 @@ class Seen:
     pause_s: float = 0.0
 
 
+@dataclass(slots=True, eq=False)
+class Turn:
+    """One call's place."""
+
+    epoch: int
+    """Goes back with `refused`."""
+    began: float
+    accepted: bool = False
+    """Whether it has been counted."""
+
+
 class Limiter:
     """The limit of one provider's model, or of this process's share of it."""
 
@@ -92,18 +107,33 @@ class Limiter:
         self._opening: asyncio.TimerHandle | None = None
         self._waiting: OrderedDict[str, deque[asyncio.Future[None]]] = OrderedDict()
         """By run. The run whose turn it was goes to the end."""
+        self._unheard: dict[Turn, None] = {}
+        """Calls under way of which nothing was heard, oldest first; while the limit doubles."""
+        self._listening: asyncio.TimerHandle | None = None
 
     @asynccontextmanager
-    async def turn(self, run_id: str) -> AsyncIterator[int]:
-        """One call's place; what is yielded goes back with `refused`."""
+    async def turn(self, run_id: str) -> AsyncIterator[Turn]:
+        """One call's place."""
         await self._enter(run_id)
+        turn = Turn(self._epoch, self._now())
+        if self._slow_start:
+            self._unheard[turn] = None
+            self._listen()
         try:
-            yield self._epoch
+            yield turn
         finally:
+            self._unheard.pop(turn, None)
             self._leave(run_id)
 
-    def answered(self) -> None:
-        """A call was accepted: there may be room for more."""
+    def answered(self, turn: Turn) -> None:
+        """An answer has begun: there may be room for more."""
+        self._unheard.pop(turn, None)
+        self._accept(turn)
+
+    def _accept(self, turn: Turn) -> None:
+        if turn.accepted:
+            return
+        turn.accepted = True
         self.seen.answered += 1
         if self.alone and self.limit:
             grown = self.limit + (1.0 if self._slow_start else 1.0 / self.limit)
@@ -161,6 +191,7 @@ class Limiter:
         self._let_in()
         if self._on_need and not place.done():
             self._on_need()
+        self._listen()
         try:
             await place
         except asyncio.CancelledError:
@@ -196,3 +227,19 @@ class Limiter:
     def _open(self) -> None:
         self._opening = None
         self._let_in()
+
+    def _listen(self) -> None:
+        """While calls wait, notice when those under way have not been refused for long enough."""
+        if self._listening is None and self._waiting and self._unheard:
+            due_s = next(iter(self._unheard)).began + ACCEPTED_S - self._now()
+            self._listening = asyncio.get_running_loop().call_later(max(0.0, due_s), self._heard_nothing)
+
+    def _heard_nothing(self) -> None:
+        self._listening = None
+        if not self._slow_start:
+            self._unheard.clear()
+        since = self._now() - ACCEPTED_S
+        for turn in [each for each in self._unheard if each.began <= since]:
+            del self._unheard[turn]
+            self._accept(turn)
+        self._listen()
