@@ -32,7 +32,7 @@ COPYING = ".copying"
 _COPIED = "series_bytes"
 _PAGE = 200
 """Rows whose files are copied before it is written down how far they have come."""
-_AT_ONCE = 32
+_NEAR_AT_ONCE, _FAR_AT_ONCE = 4, 64
 """Attempts whose files are copied at the same time: an object store answers after 10 to 30 ms."""
 _LARGE_BYTES, _LARGE_AT_ONCE = 1 << 20, 4
 """Of larger files only so many are on their way, since some of each is in memory."""
@@ -49,6 +49,7 @@ class Copies:
         self._folder = folder
         self._base = str(folder)
         self._blobs = blobs
+        self.at_once = _FAR_AT_ONCE if blobs.remote else _NEAR_AT_ONCE
         self._place = folder / COPYING
         self._lock = threading.Lock()
         """Of the two numbers below and the mark; held for moments only."""
@@ -101,7 +102,7 @@ class Copies:
         """Copy the files of an attempt whose row is not written yet."""
         made: set[str] = set()
         for artifact, relative in zip(record.artifacts, artifact_paths(trial, record), strict=True):
-            self._copy(artifact, relative, made, beside_of(self._folder / relative))
+            self.copy(artifact, relative, made, beside_of(self._folder / relative))
 
     def some(self, go_on: Callable[[], bool] = lambda: True) -> bool:
         """Copy the files of the next rows, until `go_on` says no; whether there may be more to do.
@@ -113,7 +114,7 @@ class Copies:
             edition, begin, lines = self._lines()
             if not lines:
                 return False
-            with ThreadPoolExecutor(min(_AT_ONCE, len(lines)), "proctor-folder") as threads:
+            with ThreadPoolExecutor(min(self.at_once, len(lines)), "proctor-folder") as threads:
                 copied = [threads.submit(self._row, line, go_on) for line in lines]
             self._settle(edition, begin, lines, copied)
             return go_on()
@@ -151,7 +152,7 @@ class Copies:
         ):
             if not go_on():
                 return False
-            self._copy(artifact, relative, made, self._place / os.urandom(8).hex())
+            self.copy(artifact, relative, made, self._place / os.urandom(8).hex())
         return True
 
     def _settle(self, edition: int, begin: int, lines: list[bytes], copied: list[Future[bool]]) -> None:
@@ -188,7 +189,7 @@ class Copies:
             self._from = None
             shutil.rmtree(self._place, ignore_errors=True)
 
-    def _copy(self, artifact: Artifact, relative: str, made: set[str], beside: Path) -> None:
+    def copy(self, artifact: Artifact, relative: str, made: set[str], beside: Path) -> None:
         """Copy one artifact into the folder unless it is there already. `made`: folders that are there."""
         with suppress(OSError):
             found = os.lstat(f"{self._base}/{relative}")
