@@ -67,7 +67,7 @@ class Costs:
     call_ms: float
     """Worker, per model call: the gateway, and an agent that only calls."""
     turn_ms: float
-    """Worker, per command of an agent: what its Python does about it."""
+    """The same with an agent that runs a command in its sandbox after each answer."""
     command_ms: float
     """Worker's host, per command: in the sandbox."""
     blob_ms: float
@@ -180,7 +180,7 @@ class Cluster:
         costs, work = self.costs, self.work
         yield Need(worker.python, costs.trial_ms / 1e3)
         yield Need(worker.host, costs.task_ms / 1e3)
-        turn_ms = costs.call_ms + costs.turn_ms * work.commands
+        turn_ms = costs.turn_ms if work.commands else costs.call_ms
         for _ in range(work.turns):
             yield Need(worker.python, turn_ms / 1e3)
             yield Need(None, work.think_s)

@@ -11,6 +11,7 @@ import asyncio
 import resource
 from dataclasses import dataclass
 from pathlib import Path
+from statistics import median
 
 from many_agents import AGENTS
 from scratch import scratch
@@ -26,6 +27,7 @@ from proctor.spec.load import from_mapping
 LATENCY_S = 0.5
 FEW, MANY = 4, 14
 """Turns of an agent."""
+ROUNDS = 3
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,23 +62,30 @@ def run(
 
 
 def trial_costs(trials: int) -> tuple[dict[str, float], AttemptRecord]:
-    """The costs, and the record of a trial as an oracle leaves it."""
+    """The costs, medians of some rounds, and the record of a trial as an oracle leaves it."""
+    found: dict[str, list[float]] = {}
     with scratch() as home:
         make_task(home / "task")
-        oracle, folder = run(home, "oracle", trials, 2)
+        for _ in range(ROUNDS):
+            oracle, folder = run(home, "oracle", trials, 2)
+            calls, turns = (per_turn(home, AGENTS[name], trials) for name in ("chat", "terminal"))
+            for name, value in {
+                "trial_ms": oracle.own,
+                "task_ms": oracle.below,
+                "call_ms": calls.own,
+                "turn_ms": turns.own,
+                "command_ms": turns.below,
+            }.items():
+                found.setdefault(name, []).append(value)
         sample = next(read_series(folder)).record
-        found = {"trial_ms": oracle.own, "task_ms": oracle.below}
-        per_turn = {}
-        for name, agent in AGENTS.items():
-            spent = []
-            for turns in (FEW, MANY):
-                with WaitingModel(LATENCY_S, turns) as model:
-                    spent.append(run(home, agent, trials, trials, model.url, turns)[0])
-            few, many = spent
-            per_turn[name] = Spent(
-                (many.own - few.own) / (MANY - FEW), (many.below - few.below) / (MANY - FEW)
-            )
-    found["call_ms"] = per_turn["chat"].own
-    found["turn_ms"] = per_turn["terminal"].own - per_turn["chat"].own
-    found["command_ms"] = per_turn["terminal"].below
-    return found, sample
+    return {name: median(values) for name, values in found.items()}, sample
+
+
+def per_turn(home: Path, agent: str, trials: int) -> Spent:
+    """What a turn of an agent costs: the difference between many and few."""
+    spent = []
+    for turns in (FEW, MANY):
+        with WaitingModel(LATENCY_S, turns) as model:
+            spent.append(run(home, agent, trials, trials, model.url, turns)[0])
+    few, many = spent
+    return Spent((many.own - few.own) / (MANY - FEW), (many.below - few.below) / (MANY - FEW))
