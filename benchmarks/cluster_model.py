@@ -102,6 +102,8 @@ class Shape:
     """Trials that a worker executes in parallel."""
     worker_cores: int = 2
     store_cores: int = 4
+    turns_together: int = 1
+    """Turns that are played as one, to save time where there are many workers."""
     one_host: bool = False
     """Everything on one machine of `worker_cores`, as where it was checked."""
 
@@ -181,11 +183,11 @@ class Cluster:
         yield Need(worker.python, costs.trial_ms / 1e3)
         yield Need(worker.host, costs.task_ms / 1e3)
         turn_ms = costs.turn_ms if work.commands else costs.call_ms
-        for _ in range(work.turns):
-            yield Need(worker.python, turn_ms / 1e3)
-            yield Need(None, work.think_s)
+        for size in _pieces(work.turns, self.shape.turns_together):
+            yield Need(worker.python, size * turn_ms / 1e3, parts=size)
+            yield Need(None, size * work.think_s)
             if work.commands:
-                yield Need(worker.host, costs.command_ms / 1e3)
+                yield Need(worker.host, size * costs.command_ms / 1e3, parts=size)
         if work.blobs:
             yield Need(worker.host, work.blobs * costs.blob_ms / 1e3, parts=work.blobs)
             yield Need(None, costs.blob_wait_ms / 1e3)

@@ -22,6 +22,8 @@ AGENT = Work("long: an agent's, ten turns of 2 s", turns=10, think_s=2.0)
 CALLS = Work("long: an agent's, ten calls of 2 s", turns=10, think_s=2.0, commands=False)
 SLOTS = {ORACLE.name: 4, AGENT.name: 188}
 """Trials in parallel per worker: twice its cores where they compute, as many as fit where they wait."""
+MANY_WORKERS, TURNS_TOGETHER = 100, 5
+"""From so many workers on, turns are played five at a time: half of the time, and the same answer."""
 STATIONS = ("worker's Python", "cores", "coordinator", "its cores", "store", "broker")
 
 
@@ -49,6 +51,11 @@ def head(first: str) -> Iterator[str]:
     yield "|" + "---|" * len(titles)
 
 
+def shape_of(workers: int, work: Work) -> Shape:
+    together = TURNS_TOGETHER if workers >= MANY_WORKERS else 1
+    return Shape(workers, SLOTS[work.name], turns_together=together)
+
+
 def sizes(costs: Costs, workers: list[int], most: int, works: tuple[Work, ...]) -> Iterator[str]:
     """The tables of these kinds of trials."""
     for work in works:
@@ -56,15 +63,14 @@ def sizes(costs: Costs, workers: list[int], most: int, works: tuple[Work, ...]) 
         yield from head("workers")
         for number in workers:
             trials = trials_for(number, most)
-            found = simulate(costs, work, Shape(number, SLOTS[work.name]), trials)
-            yield row(f"{number:,}", trials, found)
+            yield row(f"{number:,}", trials, simulate(costs, work, shape_of(number, work), trials))
 
 
 def what_if(costs: Costs, workers: int, most: int, works: tuple[Work, ...]) -> Iterator[str]:
     """One change at a time, all changes together last."""
     plans = replace(costs, plan_read_ms=0.0, plan_read_store_ms=0.0)
     near = replace(plans, copy_ms=plans.copy_near_ms, copy_wait_ms=0.0, blob_wait_ms=0.0)
-    small, large = {"store_cores": 4}, {"store_cores": 32}
+    small, large = 4, 32
     steps = (
         ("as it is", costs, small),
         ("workers do not read the whole plan", plans, small),
@@ -74,10 +80,10 @@ def what_if(costs: Costs, workers: int, most: int, works: tuple[Work, ...]) -> I
     for work in works:
         yield f"\n{workers:,} workers; trials that are {work.name}\n"
         yield from head("what")
-        for title, changed, store in steps:
+        for title, changed, cores in steps:
             trials = trials_for(workers, most)
-            found = simulate(changed, work, Shape(workers, SLOTS[work.name], **store), trials)
-            yield row(title, trials, found)
+            shape = replace(shape_of(workers, work), store_cores=cores)
+            yield row(title, trials, simulate(changed, work, shape, trials))
 
 
 def paced(costs: Costs, pace: float) -> Costs:
