@@ -1,7 +1,7 @@
-"""What a cluster's parts cost per trial, for `cluster_simulation.py`: CPU of each side of store and broker.
+"""What a cluster's parts cost per trial, for `cluster_simulation.py`: CPU of each side of each of them.
 
-It starts a PostgreSQL and a Redis of its own. `--write` puts what it found into `cluster_costs.json`, where
-the costs that other benchmarks measure stand too, each with the command that measures it again.
+It starts a PostgreSQL, a Redis and moto's S3 of its own, and runs trials on the local engine. `--write` puts
+what it found into `cluster_costs.json`, where estimates and what other benchmarks measure stand too.
 """
 
 from __future__ import annotations
@@ -15,23 +15,36 @@ import sys
 import tempfile
 import time
 from collections.abc import Callable, Iterable
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
 from pathlib import Path
 from typing import Any
 
 import psutil
-from store_cost import new_run, plan, record
+from cluster_trials import trial_costs
+from machine_pace import MachinePace
+from msgspec.structs import replace
+from store_cost import new_run, plan
 
 sys.path.insert(0, str(Path(__file__).parents[1]))
 from tests.clusters import Redis, postgres
+from tests.s3 import s3_server
 
+from proctor.model.plan import Plan
+from proctor.model.record import Artifact, AttemptRecord
 from proctor.model.trial import Lease, RunStatus
+from proctor.runfolder.copies import Copies
 from proctor.runfolder.write import RunFolder
+from proctor.store.blobs import Blobs, open_blobs
 from proctor.store.open import open_store
 from proctor.store.steps import Ended
 from proctor.store.store import Store
 
 FILE = Path(__file__).with_name("cluster_costs.json")
+PAGE = 200
+"""Results that a coordinator reads at a time."""
+BLOB_BYTES = 1000
+"""Of what an oracle's trial leaves: five files of 4.5 kB together."""
 COMMAND = "python benchmarks/cluster_costs.py --write"
 DURABLE = ("listen_addresses=", "max_connections=100")
 CELERY_APP = """
@@ -68,10 +81,12 @@ class Meter:
         return own / units * 1e3, (cpu_s([self.server]) - before) / units * 1e3
 
 
-def store_costs(store: Store, meter: Meter, trials: int, large: int) -> dict[str, float]:
-    """Each call that a worker or a coordinator makes for a trial."""
+def store_costs(
+    store: Store, meter: Meter, trials: int, large: int, sample: AttemptRecord
+) -> dict[str, float]:
+    """Each call that a worker or a coordinator makes for a trial, whose record is like the sample."""
     found: dict[str, float] = {}
-    planned = plan(large)
+    planned = Plan(trials=tuple(replace(each, kind="task") for each in plan(large).trials))
     run_id = ""
 
     def create() -> None:
@@ -85,7 +100,7 @@ def store_costs(store: Store, meter: Meter, trials: int, large: int) -> dict[str
 
     def exchange(number: int) -> None:
         for _ in range(number):
-            ended = [Ended(lease, record(lease)) for lease in held]
+            ended = [Ended(each, replace(sample, key=each.key, number=each.attempt)) for each in held]
             _, taken = store.exchange(run_id, ended, worker="bench", lease_s=300, limit=1)
             held[:] = [lease for lease, _ in taken.begun]
 
@@ -99,9 +114,20 @@ def store_costs(store: Store, meter: Meter, trials: int, large: int) -> dict[str
         rounds * len(many), lambda: [store.renew(many, lease_s=300) for _ in range(rounds)]
     )
     found |= {"renew_worker_ms": own, "renew_store_ms": server}
-    own, server = meter.per_unit_ms(rounds * 5, lambda: [store.lost(many) for _ in range(rounds * 5)])
-    found |= {"look_worker_ms": own, "look_store_ms": server}
-    return found | folder_costs(store, meter, run_id)
+    return found | look_costs(store, meter, many) | folder_costs(store, meter, run_id)
+
+
+def look_costs(store: Store, meter: Meter, many: list[Lease], rounds: int = 500) -> dict[str, float]:
+    """A look of a worker at its leases: by itself, and for each of them."""
+    one, all_ = (
+        meter.per_unit_ms(rounds, lambda held=held: [store.lost(held) for _ in range(rounds)])
+        for held in (many[:1], many)
+    )
+    found = {}
+    for at, side in enumerate(("worker", "store")):
+        each = max(0.0, (all_[at] - one[at]) / (len(many) - 1))
+        found |= {f"look_{side}_ms": one[at] - each, f"look_each_{side}_ms": each}
+    return found
 
 
 def commit_ms(store: Store, run_id: str, rounds: int = 300) -> float:
@@ -123,17 +149,48 @@ def folder_costs(store: Store, meter: Meter, run_id: str) -> dict[str, float]:
 
         def write() -> None:
             nonlocal number
-            keys = [key for _, key, _ in store.coordination.ended_since(run_id, 0, limit=1000)]
-            for at in range(0, len(keys), 40):  # about as many as end in a second
-                for row in store.attempts_of(run_id, *keys[at : at + 40]):
-                    folder.append(row.trial, row.record, row.counts)
-                    number += 1
+            seen = 0
+            while found := store.coordination.ended_since(run_id, seen, PAGE):
+                rows = store.attempts_of(run_id, *(key for _, key, _ in found))
+                folder.append_all(rows)
+                number += len(rows)
+                seen = found[-1][0]
 
-        before = len(store.coordination.ended_since(run_id, 0, limit=1000))
-        own, server = meter.per_unit_ms(max(1, before), write)
-        assert number == before
+        own, server = meter.per_unit_ms(1, write)
         folder.close()
-    return {"write_ms": own, "write_store_ms": server}
+    return {"write_ms": own / number, "write_store_ms": server / number}
+
+
+def blob_costs(folder: Path, blobs: int, bytes_each: int) -> dict[str, float]:
+    """A blob put, and copied into a run's folder: on S3, and from a folder. CPU of this process alone."""
+
+    def per_blob_ms(at_once: int, work: Callable[[Any], object], each: Iterable[Any]) -> float:
+        before = time.process_time()
+        with ThreadPoolExecutor(at_once) as threads:
+            list(threads.map(work, each))
+        return (time.process_time() - before) / blobs * 1e3
+
+    def copied_ms(place: Blobs, kept: list[Artifact], name: str) -> float:
+        copier = Copies(folder / name, place)
+        made: set[str] = set()
+        targets = [(each, f"trials/{at // 5}/{at % 5}") for at, each in enumerate(kept)]
+
+        def copy(one: tuple[Artifact, str]) -> None:
+            copier.copy(*one, made, folder / name / f".{one[0].digest}")
+
+        return per_blob_ms(copier.at_once, copy, targets)
+
+    contents = [os.urandom(bytes_each) for _ in range(blobs)]
+    near = open_blobs(folder / "near")
+    kept = [near.put_bytes(each, "x") for each in contents]
+    # The least of three: it is so little that whatever else the machine does is in it.
+    found = {"copy_near_ms": min(copied_ms(near, kept, f"from-near-{number}") for number in range(3))}
+    with s3_server(folder / "s3") as (address, environ):
+        os.environ.update(environ)
+        far = open_blobs(address)
+        found["blob_ms"] = per_blob_ms(5, lambda each: far.put_bytes(each, "x"), contents)
+        found["copy_ms"] = copied_ms(far, kept, "from-far")
+    return found
 
 
 def broker_costs(folder: Path, messages: int) -> dict[str, float]:
@@ -185,15 +242,19 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--trials", type=int, default=1000)
     parser.add_argument("--large", type=int, default=20_000, help="trials of the plan")
+    parser.add_argument("--rollouts", type=int, default=60, help="trials that are really executed")
     parser.add_argument("--write", action="store_true", help=f"renew {FILE.name}")
     options = parser.parse_args()
-    with postgres(DURABLE) as server, open_store(server.address()) as store:
-        meter = Meter(psutil.Process(server.process.pid))
-        found = store_costs(store, meter, options.trials, options.large)
-    with tempfile.TemporaryDirectory() as folder:
-        found |= broker_costs(Path(folder), options.trials)
+    with MachinePace() as pace:
+        found, sample = trial_costs(options.rollouts)
+        with postgres(DURABLE) as server, open_store(server.address()) as store:
+            meter = Meter(psutil.Process(server.process.pid))
+            found |= store_costs(store, meter, options.trials, options.large, sample)
+        with tempfile.TemporaryDirectory() as folder:
+            found |= broker_costs(Path(folder), options.trials)
+            found |= blob_costs(Path(folder), options.trials, BLOB_BYTES)
     known: dict[str, Any] = json.loads(FILE.read_text()) if FILE.exists() else {}
-    print(f"load {os.getloadavg()[0]:.1f}")
+    print(f"load {os.getloadavg()[0]:.1f}; {pace.text}")
     for name, value in found.items():
         print(f"{name:<24}{value:>9.3f}   before {known.get(name, {}).get('value', '–')}")
         known[name] = {"value": round(value, 4), "command": COMMAND}

@@ -11,8 +11,10 @@ from dataclasses import dataclass, field
 
 from queueing import Activity, Host, Need, Simulation, Station
 
-LOOK_S, TICK_S, PAGE = 0.5, 1.0, 1000
+LOOK_S, TICK_S, PAGE = 0.5, 1.0, 200
 """How often workers look at their leases, how often the coordinator looks, and how many results it reads."""
+COPIED_AT_ONCE = 64
+"""Trials whose files are copied into the run's folder at the same time."""
 BUSY = 0.8
 """From this share of use on a station's queue grows faster than its work."""
 
@@ -39,12 +41,17 @@ class Costs:
     look_store_ms: float
     """Store, per look of a worker: whether its leases still hold."""
     look_worker_ms: float
+    look_each_store_ms: float
+    """Store, per look and lease."""
+    look_each_worker_ms: float
     write_ms: float
-    """Coordinator, per trial: find its result and write the folder."""
+    """Coordinator, per trial: read its result and write its row."""
     write_store_ms: float
     """The store's share of that."""
     copy_ms: float
-    """Coordinator, per blob of a trial: copied into the folder."""
+    """Coordinator's host, per blob: copied from an object store into the folder, behind the rows."""
+    copy_near_ms: float
+    """Coordinator's Python, per blob: what of that its interpreter does; all of it, from a shared folder."""
     copy_wait_ms: float
     """Time until the object store has given it."""
     publish_ms: float
@@ -58,13 +65,15 @@ class Costs:
     task_ms: float
     """Worker's host, per trial: sandbox, agent and verifier."""
     call_ms: float
-    """Worker, per model call: the gateway and the agent."""
+    """Worker, per model call: the gateway, and an agent that only calls."""
+    turn_ms: float
+    """The same with an agent that runs a command in its sandbox after each answer."""
     command_ms: float
-    """Worker's host, per turn: a command in the sandbox."""
+    """Worker's host, per command: in the sandbox."""
     blob_ms: float
-    """Worker, per blob: put or got."""
+    """Worker's host, per blob: put into an object store."""
     blob_wait_ms: float
-    """Time, not CPU, until the object store has answered."""
+    """Time, not CPU, until the object store has answered for all blobs of a trial."""
     commit_wait_ms: float
     """Time until a commit is on the store's disk, and the way there and back."""
 
@@ -75,9 +84,12 @@ class Work:
 
     name: str
     turns: int = 0
+    """Calls of a model."""
     think_s: float = 0.0
     """How long a model takes to answer."""
-    blobs: int = 4
+    commands: bool = True
+    """Whether each turn has a command in the sandbox."""
+    blobs: int = 5
     """How many objects a trial leaves."""
 
 
@@ -90,6 +102,8 @@ class Shape:
     """Trials that a worker executes in parallel."""
     worker_cores: int = 2
     store_cores: int = 4
+    turns_together: int = 1
+    """Turns that are played as one, to save time where there are many workers."""
     one_host: bool = False
     """Everything on one machine of `worker_cores`, as where it was checked."""
 
@@ -99,12 +113,15 @@ class Result:
     """What came of it."""
 
     seconds: float
+    """Until the last row is in the folder, and the run has ended."""
+    files_s: float
+    """From then until the folder has all files."""
     before_s: float
     after_s: float
     use: dict[str, float]
     """Busy share of each station while trials ran."""
     first: str
-    """The busiest station, when it is busy enough to hold the others up."""
+    """The busiest station, when it is busy enough to hold the others up; copies of files hold up nothing."""
 
     def per_second(self, trials: int) -> float:
         """Trials that ended in a second, without planning and reports."""
@@ -134,12 +151,15 @@ class Cluster:
     broker: Station
     coordinator: Station
     copying: Station
-    """The coordinator while it waits for blobs: it does nothing else then."""
+    """Trials whose files are on their way into the folder."""
     workers: list[_Worker] = field(default_factory=list)
     taken: int = 0
     ended: int = 0
     written: int = 0
     last_s: float = 0.0
+    complete_s: float = 0.0
+    busy_s: dict[str, float] = field(default_factory=dict)
+    """Seconds that each station was busy until the last row, as if it had one server."""
 
     def slot(self, worker: _Worker) -> Activity:
         """Trials one after the other, as long as there are any."""
@@ -162,12 +182,14 @@ class Cluster:
         costs, work = self.costs, self.work
         yield Need(worker.python, costs.trial_ms / 1e3)
         yield Need(worker.host, costs.task_ms / 1e3)
-        for _ in range(work.turns):
-            yield Need(worker.python, costs.call_ms / 1e3)
-            yield Need(None, work.think_s)
-            yield Need(worker.host, costs.command_ms / 1e3)
+        turn_ms = costs.turn_ms if work.commands else costs.call_ms
+        for size in _pieces(work.turns, self.shape.turns_together):
+            yield Need(worker.python, size * turn_ms / 1e3, parts=size)
+            yield Need(None, size * work.think_s)
+            if work.commands:
+                yield Need(worker.host, size * costs.command_ms / 1e3, parts=size)
         if work.blobs:
-            yield Need(worker.python, work.blobs * costs.blob_ms / 1e3)
+            yield Need(worker.host, work.blobs * costs.blob_ms / 1e3, parts=work.blobs)
             yield Need(None, costs.blob_wait_ms / 1e3)
 
     def _asked(self, worker: _Worker, seconds: float) -> Activity:
@@ -185,7 +207,8 @@ class Cluster:
             if not worker.held:
                 continue
             due = self.simulation.now - renewed_s >= lease_s / 3
-            python_ms, store_ms = costs.look_worker_ms, costs.look_store_ms
+            python_ms = costs.look_worker_ms + worker.held * costs.look_each_worker_ms
+            store_ms = costs.look_store_ms + worker.held * costs.look_each_store_ms
             if due:
                 python_ms, store_ms = costs.renew_worker_ms * worker.held, costs.renew_store_ms * worker.held
             renewed_s = self.simulation.now if due else renewed_s
@@ -193,19 +216,47 @@ class Cluster:
             yield from self._asked(worker, store_ms / 1e3)
 
     def coordinate(self) -> Activity:
-        """Publish a message for every place, and write to the folder what has ended."""
-        costs, python, blobs = self.costs, self.coordinator, self.work.blobs
+        """Publish a message for every place, and write to the folder what has ended; its files follow."""
+        costs, python = self.costs, self.coordinator
         for size in _pieces(min(self.trials, self.shape.workers * self.shape.slots), PAGE):
             yield Need(python, size * costs.publish_ms / 1e3, parts=size)
         while self.written < self.trials:
             yield Need(None, TICK_S)
             while found := min(self.ended - self.written, PAGE):
                 yield Need(self.store, found * costs.write_store_ms / 1e3, parts=found)
-                ms = costs.write_ms + blobs * costs.copy_ms
-                yield Need(python, found * ms / 1e3, parts=found)
-                yield Need(self.copying, found * blobs * costs.copy_wait_ms / 1e3, parts=found)
+                yield Need(python, found * costs.write_ms / 1e3, parts=found)
                 self.written += found
+                for _ in range(found if self.work.blobs else 0):
+                    self.simulation.begin(self.copy())
         self.last_s = self.simulation.now
+        self.complete_s = max(self.complete_s, self.last_s)
+        self.busy_s = self._busy_s()
+
+    def _busy_s(self) -> dict[str, float]:
+        hosts = {id(each.host): each.host for each in self.workers}
+        leading = self.coordinator.host
+        assert leading
+        cores = self.shape.worker_cores if self.shape.one_host else self.shape.store_cores
+        return {
+            "store": self.store.busy_s / cores,
+            "broker": self.broker.busy_s,
+            "coordinator": self.coordinator.busy_s,
+            "its cores": leading.busy_s / leading.cores,
+            "worker's Python": sum(each.python.busy_s for each in self.workers) / self.shape.workers,
+            "cores": sum(each.busy_s for each in hosts.values()) / sum(each.cores for each in hosts.values()),
+        }
+
+    def copy(self) -> Activity:
+        """Copy the files of a trial, one after the other."""
+        costs = self.costs
+        rest_ms = max(0.0, costs.copy_ms - costs.copy_near_ms)
+        yield Need(self.copying, 0.0, keep=True)
+        for _ in range(self.work.blobs):
+            yield Need(self.coordinator, costs.copy_near_ms / 1e3)
+            yield Need(self.coordinator.host, rest_ms / 1e3)
+            yield Need(None, costs.copy_wait_ms / 1e3)
+        self.simulation.give_back(self.copying)
+        self.complete_s = max(self.complete_s, self.simulation.now)
 
 
 def _pieces(number: int, size: int) -> Iterator[int]:
@@ -218,17 +269,20 @@ def build(
 ) -> Cluster:
     """The stations of a cluster, with nothing begun."""
     alone = Host("host", shape.worker_cores) if shape.one_host else None
-    coordinator = alone or Host("coordinator", 2)
+    coordinator, store, broker = (
+        alone or Host(name, cores)
+        for name, cores in (("coordinator", 2), ("store", shape.store_cores), ("broker", 2))
+    )
     cluster = Cluster(
         costs=costs,
         work=work,
         shape=shape,
         trials=trials,
         simulation=Simulation(seed, vary=vary),
-        store=Station("store", 1000, alone or Host("store", shape.store_cores)),
-        broker=Station("broker", 1, alone or Host("broker", 2)),
+        store=Station("store", 1000, store),
+        broker=Station("broker", 1, broker),
         coordinator=Station("coordinator", 1, coordinator),
-        copying=Station("copying", 1),
+        copying=Station("copying", COPIED_AT_ONCE),
     )
     for number in range(shape.workers):
         host = alone or Host(f"worker {number}", shape.worker_cores)
@@ -268,20 +322,12 @@ def _joining(cluster: Cluster, worker: _Worker, read_s: float, lease_s: float) -
 
 
 def _result(cluster: Cluster) -> Result:
-    seconds, shape, costs = cluster.last_s, cluster.shape, cluster.costs
-    hosts = {id(each.host): each.host for each in cluster.workers}
-    cores = shape.worker_cores if shape.one_host else shape.store_cores
-    busy_s = {
-        "store": cluster.store.busy_s / cores,
-        "broker": cluster.broker.busy_s,
-        "coordinator": cluster.coordinator.busy_s + cluster.copying.busy_s,
-        "worker's Python": sum(each.python.busy_s for each in cluster.workers) / shape.workers,
-        "cores": sum(each.busy_s for each in hosts.values()) / sum(each.cores for each in hosts.values()),
-    }
-    use = {name: each / seconds for name, each in busy_s.items()}
-    busiest = max(use, key=lambda name: use[name])
+    seconds, costs = cluster.last_s, cluster.costs
+    use = {name: each / seconds for name, each in cluster.busy_s.items()}
+    busiest = max((name for name in use if name != "its cores"), key=lambda name: use[name])
     return Result(
         seconds=seconds,
+        files_s=cluster.complete_s - seconds,
         before_s=cluster.trials * costs.plan_ms / 1e3,
         after_s=cluster.trials * costs.report_ms / 1e3,
         use=use,

@@ -19,9 +19,12 @@ from cluster_model import Costs, Result, Shape, Work, simulate
 FILE = Path(__file__).with_name("cluster_costs.json")
 ORACLE = Work("short: an oracle's, without a model")
 AGENT = Work("long: an agent's, ten turns of 2 s", turns=10, think_s=2.0)
-SLOTS = {ORACLE.name: 2, AGENT.name: 188}
-"""Trials in parallel per worker: by cores where they compute, as many as fit where they wait."""
-STATIONS = ("worker's Python", "cores", "coordinator", "store", "broker")
+CALLS = Work("long: an agent's, ten calls of 2 s", turns=10, think_s=2.0, commands=False)
+SLOTS = {ORACLE.name: 4, AGENT.name: 188}
+"""Trials in parallel per worker: twice its cores where they compute, as many as fit where they wait."""
+MANY_WORKERS, TURNS_TOGETHER = 100, 5
+"""From so many workers on, turns are played five at a time: half of the time, and the same answer."""
+STATIONS = ("worker's Python", "cores", "coordinator", "its cores", "store", "broker")
 
 
 def measured() -> Costs:
@@ -31,20 +34,26 @@ def measured() -> Costs:
 
 
 def trials_for(workers: int, most: int) -> int:
-    """Enough that the beginning and the end of a run do not matter; a million for a thousand workers."""
+    """Enough that the beginning and the end of a run hardly matter; a million for a thousand workers."""
     return min(most, max(2_000, 1_000 * workers))
 
 
 def row(title: str, trials: int, found: Result) -> str:
     use = " | ".join(f"{100 * found.use[name]:.0f} %" for name in STATIONS)
     rate = found.per_second(trials)
-    return f"| {title} | {trials:,} | {rate:,.0f} | {found.seconds:,.0f} | {use} | {found.first or '–'} |"
+    times = f"{found.seconds:,.0f} | {found.files_s:,.0f}"
+    return f"| {title} | {trials:,} | {rate:,.0f} | {times} | {use} | {found.first or '–'} |"
 
 
 def head(first: str) -> Iterator[str]:
-    titles = [first, "trials", "a second", "seconds", *STATIONS, "held up by"]
+    titles = [first, "trials", "a second", "seconds", "files, s later", *STATIONS, "held up by"]
     yield f"| {' | '.join(titles)} |"
     yield "|" + "---|" * len(titles)
+
+
+def shape_of(workers: int, work: Work) -> Shape:
+    together = TURNS_TOGETHER if workers >= MANY_WORKERS else 1
+    return Shape(workers, SLOTS[work.name], turns_together=together)
 
 
 def sizes(costs: Costs, workers: list[int], most: int, works: tuple[Work, ...]) -> Iterator[str]:
@@ -54,28 +63,27 @@ def sizes(costs: Costs, workers: list[int], most: int, works: tuple[Work, ...]) 
         yield from head("workers")
         for number in workers:
             trials = trials_for(number, most)
-            found = simulate(costs, work, Shape(number, SLOTS[work.name]), trials)
-            yield row(f"{number:,}", trials, found)
+            yield row(f"{number:,}", trials, simulate(costs, work, shape_of(number, work), trials))
 
 
 def what_if(costs: Costs, workers: int, most: int, works: tuple[Work, ...]) -> Iterator[str]:
     """One change at a time, all changes together last."""
-    later = replace(costs, copy_ms=0.0, copy_wait_ms=0.0)
-    plans = replace(later, plan_read_ms=0.0, plan_read_store_ms=0.0)
-    small, large = {"store_cores": 4}, {"store_cores": 32}
+    plans = replace(costs, plan_read_ms=0.0, plan_read_store_ms=0.0)
+    near = replace(plans, copy_ms=plans.copy_near_ms, copy_wait_ms=0.0, blob_wait_ms=0.0)
+    small, large = 4, 32
     steps = (
         ("as it is", costs, small),
-        ("artifacts are not copied into the folder while the run lasts", later, small),
-        ("and workers do not read the whole plan", plans, small),
+        ("workers do not read the whole plan", plans, small),
         ("and the store has 32 cores", plans, large),
+        ("and blobs are in a folder that all machines share", near, large),
     )
     for work in works:
         yield f"\n{workers:,} workers; trials that are {work.name}\n"
         yield from head("what")
-        for title, changed, store in steps:
+        for title, changed, cores in steps:
             trials = trials_for(workers, most)
-            found = simulate(changed, work, Shape(workers, SLOTS[work.name], **store), trials)
-            yield row(title, trials, found)
+            shape = replace(shape_of(workers, work), store_cores=cores)
+            yield row(title, trials, simulate(changed, work, shape, trials))
 
 
 def paced(costs: Costs, pace: float) -> Costs:
@@ -85,7 +93,8 @@ def paced(costs: Costs, pace: float) -> Costs:
 
 def check(costs: Costs, trials: int, works: tuple[Work, ...]) -> Iterator[str]:
     """One machine of two cores, as where the runs were made: its blobs are in a folder."""
-    costs = replace(costs, blob_wait_ms=0.0, copy_wait_ms=0.0)
+    near_ms = costs.copy_near_ms
+    costs = replace(costs, blob_ms=near_ms, blob_wait_ms=0.0, copy_ms=near_ms, copy_wait_ms=0.0)
     for work in works:
         slots = 4 if work is ORACLE else trials
         yield f"\nEverything on one machine of two cores; trials that are {work.name}\n"
@@ -107,7 +116,8 @@ def main() -> None:
     works = tuple(each for each in (ORACLE, AGENT) if each.name.startswith(options.only or ""))
     costs, began = measured(), time.perf_counter()
     if options.check:
-        lines = check(paced(costs, options.pace), options.check, works)
+        checked = tuple(CALLS if each is AGENT else each for each in works)
+        lines = check(paced(costs, options.pace), options.check, checked)
     elif options.what_if:
         lines = what_if(costs, max(options.workers), options.trials, works)
     else:

@@ -84,6 +84,21 @@ def test_throughput_is_that_of_the_slowest_station_and_it_is_named():
     assert slow_folder.first == "coordinator"
 
 
+def test_files_follow_rows_and_hold_up_no_run():
+    from cluster_model import COPIED_AT_ONCE, Shape, Work, simulate
+
+    work, shape = Work("w", blobs=5), Shape(4, 8)
+    without = simulate(costs(trial_ms=10.0), work, shape, 2000, vary=False)
+    waiting = simulate(costs(trial_ms=10.0, copy_wait_ms=100.0), work, shape, 2000, vary=False)
+    assert waiting.seconds == without.seconds
+    assert without.files_s == 0
+    whole_s = 2000 * 5 * 0.1 / COPIED_AT_ONCE
+    assert waiting.seconds + waiting.files_s == pytest.approx(whole_s, rel=0.2)
+    busy = simulate(costs(trial_ms=10.0, copy_ms=20.0), work, shape, 2000, vary=False)
+    assert busy.seconds + busy.files_s == pytest.approx(2000 * 5 * 0.02 / 2, rel=0.1)  # two cores
+    assert busy.use["its cores"] > 0.7
+
+
 def test_agents_that_only_wait_take_as_long_as_their_models():
     from cluster_model import Shape, Work, simulate
 

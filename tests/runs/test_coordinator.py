@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import asyncio
+import threading
 import time
+from collections.abc import Callable
 from pathlib import Path
+from typing import BinaryIO
 
 import pytest
 
@@ -13,13 +16,15 @@ from proctor.engine.stop import Stop
 from proctor.errors import FenceError, RunHeldError
 from proctor.model.outcome import Outcome
 from proctor.model.plan import Plan, PlannedTrial, trial_key
-from proctor.model.record import AttemptRecord
+from proctor.model.record import Artifact, AttemptRecord
 from proctor.model.run import RunInfo
 from proctor.model.trial import Lease, RunStatus
+from proctor.runfolder.result import artifact_paths
 from proctor.runfolder.series import read_series
 from proctor.runfolder.write import RunFolder
 from proctor.runs.coordinator import Coordinator
 from proctor.runs.holding import Hold, check_free
+from proctor.store.blobs import FolderBlobs
 from proctor.store.open import open_store
 
 pytestmark = pytest.mark.anyio
@@ -102,7 +107,7 @@ async def test_a_rule_that_another_workers_result_satisfies_cancels_the_rest(sto
 
 
 def answer(
-    store, worker: str = "elsewhere:1:1:abc", count: int = 1
+    store, worker: str = "elsewhere:1:1:abc", artifacts: tuple[Artifact, ...] = ()
 ) -> list[tuple[PlannedTrial, AttemptRecord]]:
     """What a worker of another process does."""
     now, done = time.time(), []
@@ -114,6 +119,7 @@ def answer(
             started_at=now,
             ended_at=now,
             worker=worker,
+            artifacts=artifacts,
         )
         store.finish(lease, record, counts=True)
         done.append((trial, record))
@@ -225,3 +231,54 @@ async def test_a_coordinator_whose_lease_has_passed_on_writes_nothing(store, fol
     assert coordinator.hold.ours
     coordinator.folder.close()
     assert series(folder) == [(0, 1, True)]
+
+
+class StuckBlobs(FolderBlobs):
+    """Blobs that are far away and give nothing until they are let."""
+
+    remote = True
+
+    def __init__(self, root: Path) -> None:
+        super().__init__(root)
+        self.asked, self.let = threading.Event(), threading.Event()
+
+    def copy_to(self, digest: str, target: BinaryIO) -> None:
+        self.asked.set()
+        assert self.let.wait(60)
+        super().copy_to(digest, target)
+
+
+async def test_rows_listeners_rules_and_the_end_do_not_wait_for_artifacts(store, folder, tmp_path):
+    blobs = StuckBlobs(tmp_path / "blobs")
+    artifact = blobs.put_bytes(b"what it left", "log")
+    coordinator = make(store, folder)
+    coordinator.folder = RunFolder(folder, blobs=blobs)
+    coordinator.rule = Once()
+    await coordinator.lead(Stop(), wait=False)
+    await coordinator.begin()
+    answer(store, artifacts=(artifact,))
+    store.take("r1", worker="elsewhere:1:1:abc", lease_s=60)
+    keeping = asyncio.create_task(coordinator.keep())
+    await until(lambda: blobs.asked.is_set() and len(coordinator.listener.heard) == 2)
+    assert series(folder) == [(0, 1, True), (1, 1, True)]
+    assert [outcome for _, outcome, _ in coordinator.listener.heard] == [Outcome.PASSED, Outcome.CANCELLED]
+    closing = asyncio.create_task(coordinator.close(Stop()))
+    await until((folder / "summary.json").is_file)
+    assert store.run("r1").status is RunStatus.DONE
+    assert not closing.done(), "the run's process ends when the folder is complete"
+    blobs.let.set()
+    assert await closing is RunStatus.DONE
+    ((found,),) = [
+        artifact_paths(row.trial, row.record) for row in read_series(folder) if row.record.artifacts
+    ]
+    assert (folder / found).read_bytes() == b"what it left"
+    keeping.cancel()
+    await asyncio.gather(keeping, return_exceptions=True)
+    coordinator.hold.release()
+
+
+async def until(true: Callable[[], bool]) -> None:
+    deadline = time.monotonic() + 60
+    while not true():
+        assert time.monotonic() < deadline
+        await asyncio.sleep(0.01)

@@ -90,7 +90,7 @@ def _lines(stream: BinaryIO, path: Path) -> Iterator[bytes]:
 
 
 class Series:
-    """The file, open for appending. Each row is one write; one that fails is taken back."""
+    """The file, open for appending. Rows given together are one write; one that fails is taken back."""
 
     def __init__(self, path: Path) -> None:
         self.path = path
@@ -100,18 +100,18 @@ class Series:
             )
         except OSError as error:
             raise write_error(path, error) from error
-        self._size = _mend(self._fd)
+        self.size = _mend(self._fd)
 
-    def append(self, line: bytes) -> None:
-        """Add one row; on a full disk the file is as it was before."""
+    def append(self, lines: bytes) -> None:
+        """Add one row or several; on a full disk the file is as it was before."""
         try:
-            rest = memoryview(line)
+            rest = memoryview(lines)
             while rest:
                 rest = rest[os.write(self._fd, rest) :]
         except OSError as error:
-            os.ftruncate(self._fd, self._size)
+            os.ftruncate(self._fd, self.size)
             raise write_error(self.path, error) from error
-        self._size += len(line)
+        self.size += len(lines)
 
     def close(self) -> None:
         """Let go of the file. Safe to call twice."""

@@ -20,6 +20,7 @@ from proctor.model.canonical import digest
 from proctor.model.plan import Plan, PlannedTrial
 from proctor.model.record import Artifact, AttemptRow
 from proctor.model.run import RunInfo
+from proctor.runfolder.copies import COPYING
 from proctor.runfolder.files import decode, encode, new_folder, regular_file
 from proctor.runfolder.read import RunData, read_manifest
 from proctor.runfolder.result import artifact_paths
@@ -62,6 +63,11 @@ def export_run(store: Store, blobs: Blobs, run_id: str, path: Path, report: Repo
 def import_folder(store: Store, blobs: Blobs, path: Path) -> Imported:
     """Read a run folder into the store, if all of it is sound. The same run a second time changes nothing."""
     info, planned, warnings = read_manifest(path)
+    if (path / COPYING).is_dir():
+        raise UsageError(
+            f"{path}: artifacts are still being copied into this folder; import it when its run has ended. "
+            f"If that was killed, 'proctor resume {info.id}' completes the folder"
+        )
     _check_plan(path, info, planned)
     trials = {trial.key: trial for trial in planned}
     _check_rows(path, info, trials)

@@ -1,32 +1,30 @@
 """The run folder: everything about a run in plain files, written as it happens, readable without Proctor.
 
 `manifest.json` is written when the run begins: what was to be done; rollouts add what came of it at the end.
-`series.jsonl` grows by a row per attempt. `summary.json` and the reports are written at the end, and again
-after a resume.
+`series.jsonl` grows by a row per attempt, whose artifacts may come later: `copies` says how far they are.
+`summary.json` and the reports are written at the end, and again after a resume.
 """
 
 from __future__ import annotations
 
-import os
-import shutil
-import stat
 from collections.abc import Callable, Iterator, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
+from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from msgspec.structs import asdict
 
 from proctor.disk import spread
-from proctor.errors import NotFoundError, StoreError, UsageError
+from proctor.errors import StoreError, UsageError
 from proctor.model.place import safe_name, trial_folder
 from proctor.model.plan import Plan, PlannedTrial
-from proctor.model.record import SCHEMA_VERSION, Artifact, AttemptRecord, AttemptRow
+from proctor.model.record import SCHEMA_VERSION, AttemptRecord, AttemptRow
 from proctor.model.run import RunInfo
+from proctor.runfolder.copies import Copies
 from proctor.runfolder.files import beside_of, encode, make_folder, write_atomic, write_error, write_once
 from proctor.runfolder.read import RunData, read_manifest
-from proctor.runfolder.result import ResultWriter, artifact_paths
+from proctor.runfolder.result import ResultWriter
 from proctor.runfolder.series import NAME, Series, encode_row, read_series
 
 if TYPE_CHECKING:
@@ -34,8 +32,8 @@ if TYPE_CHECKING:
     from proctor.store.store import Store
 
 T = TypeVar("T")
-_AT_ONCE = 8
-"""Attempts whose artifacts are copied at the same time."""
+_PAGE = 200
+"""Rows that are appended with one write."""
 Written = dict[tuple[str, int], bool]
 """(trial key, attempt number) → whether that attempt counts."""
 
@@ -64,7 +62,7 @@ def claim_folder(base: Path, name: str, run_id: str) -> Path:
 
 
 class RunFolder:
-    """One run's folder, open for writing. With `blobs` the artifacts are copied in as attempts end.
+    """One run's folder, open for writing. With `blobs` the artifacts are copied in, at the latest at the end.
 
     `complete`: rollouts too have a `result.json`, which says again what is in the series and the manifest.
     """
@@ -72,13 +70,14 @@ class RunFolder:
     def __init__(self, path: Path, *, blobs: Blobs | None = None, complete: bool = False) -> None:
         self.path = path
         self._base = str(path)
-        self._blobs = blobs
+        self._copies = Copies(path, blobs) if blobs else None
+        self._at_once = blobs is not None and not blobs.remote
+        """Whether blobs are near enough that an attempt's files are copied before its row is written."""
         self._complete = complete
         self._series: Series | None = None
         self._written: Written | None = None
         self._results: ResultWriter | None = None
         self._warnings: tuple[str, ...] = ()
-        self._made: set[str] = set()
 
     def begin(self, info: RunInfo, plan: Plan) -> None:
         """Write the manifest. A folder that holds another run is refused; one that holds this run is kept."""
@@ -93,30 +92,47 @@ class RunFolder:
         self._results = ResultWriter(info)
 
     def append(self, trial: PlannedTrial, record: AttemptRecord, counts: bool) -> None:
-        """Add an attempt that has ended: its artifacts, its result, and its row, which makes it official."""
-        self._open()
-        row = AttemptRow(record, counts=counts, trial=trial)
-        self._write_files(row)
-        self._add_row(row)
+        """Add an attempt that has ended: its result, and its row, which makes it official.
 
-    def _add_row(self, row: AttemptRow) -> None:
-        assert self._series is not None
-        assert self._written is not None
-        self._series.append(encode_row(self._writer.info.id, row))
-        self._written[row.record.key, row.record.number] = row.counts
+        Its artifacts are copied first where blobs are near; else `copy_some` copies them.
+        """
+        row = AttemptRow(record, counts=counts, trial=trial)
+        if self._copies and self._at_once:
+            self._copies.now(trial, record)
+            self._append([row], later=False)
+        else:
+            self._append([row])
 
     def append_all(self, rows: Sequence[AttemptRow]) -> None:
-        """As `append`; the artifacts of several are copied at the same time, since blobs may be far away."""
-        self._open()
-        with ThreadPoolExecutor(min(_AT_ONCE, len(rows) or 1), "proctor-folder") as threads:
-            for row, _ in zip(rows, threads.map(self._write_files, rows), strict=True):
-                self._add_row(row)
+        """Add attempts of others that have ended; `copy_some` copies their artifacts."""
+        self._append(rows)
+
+    def _append(self, rows: Sequence[AttemptRow], *, later: bool = True) -> None:
+        series, written = self._open()
+        for row in rows:
+            self._write_result(row)
+        if self._copies and later and any(row.record.artifacts for row in rows):
+            self._copies.expect(series.size)
+        series.append(b"".join(encode_row(self._writer.info.id, row) for row in rows))
+        if self._copies:
+            self._copies.added(series.size)
+        written.update({(row.record.key, row.record.number): row.counts for row in rows})
+
+    def copy_some(self, go_on: Callable[[], bool] = lambda: True) -> bool:
+        """Copy artifacts of some rows that came before them; whether there may be more. For another thread.
+
+        What blobs cannot give now is a StoreError, and tried again by the next call.
+        """
+        return self._copies.some(go_on) if self._copies else False
+
+    def copy_rest(self, go_on: Callable[[], bool] = lambda: True) -> None:
+        """Copy every artifact that is still missing; StoreError when one cannot be had."""
+        if self._copies:
+            self._copies.rest(go_on)
 
     def has(self, key: str, number: int) -> bool:
         """Whether an attempt is in the series already."""
-        self._open()
-        assert self._written is not None
-        return (key, number) in self._written
+        return (key, number) in self._open()[1]
 
     def reopen(self, store: Store) -> None:
         """Update the folder from the store after a crash: the store is right about every attempt."""
@@ -135,7 +151,13 @@ class RunFolder:
         self._reconcile({(row.record.key, row.record.number): row.counts for row in rows()}, rows)
 
     def finish(self, data: RunData, report: Callable[[RunData, Path], T]) -> T:
-        """Complete the series from the data and let `report` write what is made of it into the folder."""
+        """Complete the series from the data and the artifacts; `report` writes what is made of the data."""
+        made = self.conclude(data, report)
+        self.copy_rest()
+        return made
+
+    def conclude(self, data: RunData, report: Callable[[RunData, Path], T]) -> T:
+        """As `finish`, without the artifacts that are still to come."""
         if not (self.path / "manifest.json").exists():
             self.begin(data.info, Plan(trials=tuple(t.planned for t in data.trials), warnings=data.warnings))
         data = replace(data, warnings=data.warnings or self._warnings)
@@ -161,35 +183,42 @@ class RunFolder:
             self._results = ResultWriter(read_manifest(self.path)[0])
         return self._results
 
-    def _open(self) -> None:
+    def _open(self) -> tuple[Series, Written]:
         if self._written is None:
             found = read_series(self.path, run_id=self._writer.info.id)
             self._written = {(row.record.key, row.record.number): row.counts for row in found}
         if self._series is None:
             self._series = Series(self.path / NAME)
+            if self._copies:
+                self._copies.open(self._series.size)
+        return self._series, self._written
 
     def _reconcile(self, wanted: Written, rows: Callable[[], Iterator[AttemptRow]]) -> None:
         """Append what is missing; where the file contradicts, write it again."""
         try:
-            self._open()
+            _, have = self._open()
         except UsageError:
             self._written = None
-        have = self._written
-        if have == wanted:
-            return
-        if have is not None and all(wanted.get(each) == counts for each, counts in have.items()):
-            missing = wanted.keys() - have.keys()
-            for row in rows():
-                if (row.record.key, row.record.number) in missing:
-                    self.append(row.trial, row.record, row.counts)
-            return
+        else:
+            if all(wanted.get(each) == counts for each, counts in have.items()):
+                missing = wanted.keys() - have.keys()
+                found = (row for row in rows() if (row.record.key, row.record.number) in missing)
+                while missing and (page := list(islice(found, _PAGE))):
+                    self._append(page)
+                return
+        self._write_again(rows())
+        self._written = dict(wanted)
+
+    def _write_again(self, rows: Iterator[AttemptRow]) -> None:
         self.close()
         path = self.path / NAME
         beside = beside_of(path)
         series = Series(beside)
         try:
-            for row in rows():
-                self._write_files(row)
+            if self._copies:
+                self._copies.restart()
+            for row in rows:
+                self._write_result(row)
                 series.append(encode_row(self._writer.info.id, row))
             beside.replace(path)
         except OSError as error:
@@ -197,45 +226,13 @@ class RunFolder:
         finally:
             series.close()
             beside.unlink(missing_ok=True)
-        self._written = dict(wanted)
+        if self._copies:
+            self._copies.added(series.size)
 
-    def _write_files(self, row: AttemptRow) -> None:
-        paths = artifact_paths(row.trial, row.record)
-        if self._blobs:
-            for artifact, relative in zip(row.record.artifacts, paths, strict=True):
-                self._copy(artifact, relative)
+    def _write_result(self, row: AttemptRow) -> None:
         if row.counts and (self._complete or row.trial.kind == "experiment"):
-            text = self._writer.encode(row.trial, row.record, paths)
+            text = self._writer.encode(row.trial, row.record)
             write_once(f"{self._base}/{trial_folder(row.trial)}/result.json", text)
-
-    def _copy(self, artifact: Artifact, relative: str) -> None:
-        """Copy one artifact into the folder unless it is there already."""
-        assert self._blobs is not None
-        try:
-            found = os.lstat(f"{self._base}/{relative}")
-        except OSError:
-            found = None
-        if found and stat.S_ISREG(found.st_mode) and found.st_size == artifact.size_bytes:
-            return
-        digest, target = artifact.digest, self.path / relative
-        self._make(os.path.dirname(relative))  # noqa: PTH120 - a relative path as text, made many times
-        beside = beside_of(target)
-        try:
-            with self._blobs.open(digest) as source, beside.open("wb") as copy:
-                shutil.copyfileobj(source, copy, 1 << 20)
-            beside.replace(target)
-        except NotFoundError as error:
-            raise StoreError(
-                f"{relative}: the blob {digest} is not in the store; it was removed or never written"
-            ) from error
-        except OSError as error:
-            beside.unlink(missing_ok=True)
-            raise write_error(target, error) from error
-
-    def _make(self, relative: str) -> None:
-        if relative not in self._made:
-            make_folder(f"{self._base}/{relative}")
-            self._made.add(relative)
 
 
 def run_fields(info: RunInfo) -> dict[str, Any]:

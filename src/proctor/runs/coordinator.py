@@ -8,6 +8,7 @@ writes nothing more and waits for its turn.
 from __future__ import annotations
 
 import asyncio
+import logging
 import time
 from collections.abc import Callable, Sequence
 from typing import ParamSpec, TypeVar
@@ -15,6 +16,7 @@ from typing import ParamSpec, TypeVar
 from proctor.engine.base import Listener, StoppingRule
 from proctor.engine.lease import is_dead
 from proctor.engine.stop import Stop
+from proctor.errors import ProctorError
 from proctor.model.plan import PlannedTrial
 from proctor.model.record import AttemptRecord, AttemptRow
 from proctor.model.trial import Lease, RunStatus, TrialState
@@ -25,6 +27,7 @@ from proctor.runs.holding import Hold
 from proctor.store.calls import StoreCalls
 from proctor.store.store import Store
 
+_log = logging.getLogger("proctor.runs")
 ANSWERED = "the run's question was answered before this trial ended"
 _P = ParamSpec("_P")
 _T = TypeVar("_T")
@@ -32,6 +35,8 @@ _PAGE = 200
 """How many results of others are written before listeners hear of them."""
 TICK_S = 1.0
 """How often it renews, reaps and looks for what other workers have committed."""
+_LONGEST_PAUSE_S = 20.0
+"""Between two tries to copy artifacts, while blobs cannot be had."""
 
 
 class Coordinator:
@@ -93,15 +98,17 @@ class Coordinator:
     async def keep(self) -> None:
         """Lead for as long as the run lasts; after a loss of the lease, wait for it.
 
-        Blobs may be far away: what is written to the folder holds up neither the lease nor the reaping.
+        Blobs may be far away: what is written to the folder holds up neither the lease nor the reaping, and
+        artifacts hold up neither rows nor rules.
         """
-        both = [asyncio.create_task(each) for each in (self._keep_lease(), self._keep_folder())]
+        keeping = (self._keep_lease(), self._keep_folder(), self._keep_artifacts())
+        tasks = [asyncio.create_task(each) for each in keeping]
         try:
-            await asyncio.gather(*both)
+            await asyncio.gather(*tasks)
         finally:
-            for task in both:
+            for task in tasks:
                 task.cancel()
-            await asyncio.gather(*both, return_exceptions=True)
+            await asyncio.gather(*tasks, return_exceptions=True)
 
     async def _keep_lease(self) -> None:
         while True:
@@ -112,6 +119,22 @@ class Coordinator:
         while True:
             await asyncio.sleep(TICK_S)
             await self._write_others()
+
+    async def _keep_artifacts(self) -> None:
+        """Copy artifacts behind the rows. What cannot be had now is tried again, and demanded at the end."""
+        pause_s = TICK_S
+        while True:
+            await asyncio.sleep(pause_s)
+            try:
+                while self._begun and await asyncio.to_thread(self.folder.copy_some, self._leads):
+                    pause_s = TICK_S
+            except ProctorError as error:
+                if pause_s == TICK_S:
+                    _log.warning("%s: the artifacts follow later", error)
+                pause_s = min(2 * pause_s, _LONGEST_PAUSE_S)
+
+    def _leads(self) -> bool:
+        return self.hold.ours
 
     async def tick(self) -> None:
         """Renew, reap, and write what other workers have committed."""
@@ -166,7 +189,7 @@ class Coordinator:
             self._answer = asyncio.create_task(self._calls(self.store.cancel, self.run_id, ANSWERED))
 
     async def close(self, stop: Stop, *, goes_on: bool = False) -> RunStatus:
-        """Close the books: status in the store, then summary and report in the folder.
+        """Close the books: status in the store, summary and report in the folder, then the last artifacts.
 
         With `goes_on` a run with trials left stays as it is: somebody will go on with it at once.
         """
@@ -185,7 +208,9 @@ class Coordinator:
             return status
         await self._calls(self.hold.set_status, status)
         data = await self._calls(RunData.from_store, self.store, self.run_id)
-        self.folder.finish(data, write_reports)
+        self.folder.conclude(data, write_reports)
+        over = status is not RunStatus.INTERRUPTED  # else a resume copies what is left
+        await asyncio.to_thread(self.folder.copy_rest, lambda: self._leads() and (over or not stop.now))
         return status
 
     async def _catch_up(self) -> None:

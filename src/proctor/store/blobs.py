@@ -60,6 +60,9 @@ class Blobs(Protocol):
     def open(self, digest: str, *, parts: bool = ...) -> BinaryIO:
         """Read a blob. With `parts` some of a large one may be all that is read, and then fetched."""
 
+    def copy_to(self, digest: str, target: BinaryIO) -> None:
+        """Write a blob into an empty file. It is not kept in a cache: who copies it has it."""
+
     def has(self, digest: str, *, keep: bool = ...) -> bool:
         """Whether it is there. With `keep` it counts as just put: somebody is about to refer to it."""
 
@@ -166,6 +169,11 @@ class FolderBlobs:
             return self.path(digest).open("rb")
         except FileNotFoundError:
             raise NotFoundError(f"no blob {digest} in {self.root}") from None
+
+    def copy_to(self, digest: str, target: BinaryIO) -> None:
+        """Write a blob into an empty file."""
+        with self.open(digest) as source:
+            shutil.copyfileobj(source, target, _PIECE_BYTES)
 
     def path(self, digest: str) -> Path:
         """Where a blob is, or would be."""

@@ -13,6 +13,7 @@ import hashlib
 import io
 import os
 import re
+import shutil
 import time
 from collections.abc import Callable, Iterator
 from itertools import chain, groupby
@@ -93,7 +94,21 @@ class S3Blobs:
         copies = self._copies(digest)
         if parts and copies and copies[0].size_bytes > PIECE_BYTES:
             return self._in_parts(digest, copies[0])
-        return self._fetched(digest, copies)
+        with self.cache.arriving() as file:
+            self._fetch_any(digest, copies, file)
+            self.cache.keep(file, digest)
+            file.seek(0)
+            return os.fdopen(os.dup(file.fileno()), "rb")
+
+    def copy_to(self, digest: str, target: BinaryIO) -> None:
+        """Write a blob into an empty file, held to its digest. What is in the cache is taken from there."""
+        check_digest(digest)
+        cached = self.cache.open(digest)
+        if cached is None:
+            self._fetch_any(digest, self._copies(digest), target)
+            return
+        with cached:
+            shutil.copyfileobj(cached, target, _MANY_BYTES)
 
     def has(self, digest: str, *, keep: bool = False) -> bool:
         """Whether it is there; with `keep` it counts as just put."""
@@ -152,17 +167,17 @@ class S3Blobs:
         if time.monotonic() - began > FRESH_S / 2 and size <= _MOST_COPIED_BYTES:
             self.bucket.copy(key, _new_key(digest))
 
-    def _fetched(self, digest: str, copies: Copies) -> BinaryIO:
+    def _fetch_any(self, digest: str, copies: Copies, file: BinaryIO) -> None:
+        """Write a blob into an empty file, from the first of its copies that is sound."""
         damaged: Object | None = None
         # Another look at the end: what was listed first may have been replaced by a younger copy.
         for each in chain(copies, self._later_copies(digest, copies)):
-            with self.cache.arriving() as file:
-                found = self._fetch(each, file)
-                if found == digest:
-                    self.cache.keep(file, digest)
-                    file.seek(0)
-                    return os.fdopen(os.dup(file.fileno()), "rb")
-                damaged = damaged if found is None else each
+            found = self._fetch(each, file)
+            if found == digest:
+                return
+            damaged = damaged if found is None else each
+            file.seek(0)
+            file.truncate()
         self.cache.drop(digest)
         if damaged:
             raise DamagedBlobError(
