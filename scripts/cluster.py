@@ -187,7 +187,7 @@ def rabbitmq(cluster: Cluster, home: Path) -> str:
     place, port, mapper_port = home / "rabbitmq", free_port(), free_port()
     place.mkdir()
     (place / "rabbitmq.conf").write_text(
-        f"listeners.tcp.local = 127.0.0.1:{port}\nconsumer_timeout = 31622400000\n"
+        f"listeners.tcp.local = 127.0.0.1:{port}\n"
     )
     if os.geteuid() == 0:
         shutil.chown(place, "rabbitmq", "rabbitmq")

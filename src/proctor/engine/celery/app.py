@@ -1,12 +1,14 @@
 """The Celery app: its queues, its one task, and settings that hold for work that lasts hours.
 
-A message is acknowledged when its trial has ended and is never redelivered for being slow: about lost work
-the store's leases decide. Nothing but the id of a trial is in a message, and nothing comes back.
+A message is acknowledged when its trial has ended, or has lasted so long that a broker might take it back; it
+is never redelivered for being slow: about lost work the store's leases decide. Nothing but the id of a trial
+is in a message, and nothing comes back.
 """
 
 from __future__ import annotations
 
 from concurrent.futures import Future
+from contextlib import suppress
 from typing import TYPE_CHECKING, Any, Protocol
 from urllib.parse import urlsplit
 
@@ -22,6 +24,9 @@ PRIORITIES = 10
 _LONGEST_S = 30 * 86_400
 """Above the longest trial: a broker that gave a message to a second worker would only cost time."""
 _TIMEOUT_S = 5.0
+HOLD_S = 240.0
+"""How long a message of RabbitMQ is held. Its `consumer_timeout` (30 minutes; it advises 5 at least) closes
+the channel of who has one for longer."""
 
 
 class Offer(Protocol):
@@ -56,22 +61,28 @@ def make_app(broker: str, offer: Offer | None = None) -> Celery:
         raise MissingExtraError("celery", "celery", "runs on many machines") from None
     app = Celery("proctor", broker=broker, set_as_current=False)
     app.conf.update(_settings(broker))
+    hold_s = None if _is_redis(broker) else HOLD_S
 
     def attempt(trial: str) -> None:
-        """Let the worker take one trial, the hinted one if it is the best, and wait until it has ended."""
+        """Let the worker take one trial, the hinted one if it is the best, and wait for its end."""
         del trial  # which one it is the store decides
         if offer is None:
             raise UsageError("trials are executed by 'proctor worker', which starts Celery itself")
         ticket: Future[bool] = Future()
         offer(ticket)
-        ticket.result()
+        with suppress(TimeoutError):  # the trial goes on, and its place needs no message
+            ticket.result(hold_s)
 
     app.task(name=TASK, ignore_result=True, acks_late=True, shared=False)(attempt)
     return app
 
 
+def _is_redis(broker: str) -> bool:
+    return urlsplit(broker).scheme.startswith("redis")
+
+
 def _settings(broker: str) -> dict[str, Any]:
-    redis = urlsplit(broker).scheme.startswith("redis")
+    redis = _is_redis(broker)
     transport: dict[str, Any] = {"visibility_timeout": _LONGEST_S} if redis else {"confirm_publish": True}
     if redis:
         transport |= {
