@@ -25,8 +25,11 @@ def free_port() -> int:
 
 
 @contextmanager
-def way_to(url: str, port: int) -> Iterator[None]:
-    """A port from which connections are led on to the server, while the block lasts."""
+def way_to(url: str, port: int, *, without: bytes = b"") -> Iterator[None]:
+    """A port from which connections are led on to the server, while the block lasts.
+
+    `without`: the beginning of a header that the server does not see.
+    """
     target = urlsplit(parse(url).endpoint)
 
     class Lead(socketserver.BaseRequestHandler):
@@ -34,7 +37,7 @@ def way_to(url: str, port: int) -> Iterator[None]:
             with socket.create_connection((target.hostname, target.port)) as server:
                 back = threading.Thread(target=_pour, args=(server, self.request))
                 back.start()
-                _pour(self.request, server)
+                _pour(self.request, server, without)
                 back.join()
 
     class Way(socketserver.ThreadingTCPServer):
@@ -52,10 +55,10 @@ def way_to(url: str, port: int) -> Iterator[None]:
             serving.join()
 
 
-def _pour(source: socket.socket, target: socket.socket) -> None:
+def _pour(source: socket.socket, target: socket.socket, without: bytes = b"") -> None:
     with suppress(OSError):
         while piece := source.recv(1 << 16):
-            target.sendall(piece)
+            target.sendall(piece.replace(without, b"x-" + without) if without else piece)
         target.shutdown(socket.SHUT_WR)
 
 
@@ -119,3 +122,13 @@ def test_a_forked_child_is_told_and_does_not_hang(blobs: S3Blobs):
             os._exit(code)
     assert os.waitpid(child, 0)[1] == 0
     assert blobs.has(digest)
+
+
+def test_a_store_that_answers_whole_to_who_asks_for_all_of_an_object_is_read(url, opened):
+    blob = opened().put_bytes(b"one", "one.txt")
+    port = free_port()
+    with way_to(url, port, without=b"range: bytes=0-2\r\n"):
+        endpoint = quote(f"http://127.0.0.1:{port}", safe="")
+        bucket = Bucket(parse(f"{url.partition('?')[0]}?endpoint={endpoint}&region=us-east-1&wait_s=0"))
+        with S3Blobs(bucket).open(blob.digest) as file:
+            assert file.read() == b"one"

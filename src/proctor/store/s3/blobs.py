@@ -178,7 +178,10 @@ class S3Blobs:
         """The digest of an object, which is written to a file; None when it is gone."""
         hasher, at = hashlib.sha256(), 0
         while at < each.size_bytes:
-            piece = self.bucket.fetch(each.key, at, min(PIECE_BYTES, each.size_bytes - at))
+            if each.size_bytes <= PIECE_BYTES:
+                piece = self.bucket.read(each.key)
+            else:
+                piece = self.bucket.fetch(each.key, at, min(PIECE_BYTES, each.size_bytes - at))
             if not piece:
                 return None
             hasher.update(piece)

@@ -79,16 +79,25 @@ class Bucket:
         """Copy inside the store; False when there is no source."""
         return self._patiently(f"copy {source}", lambda: self._copied(source, target))
 
+    def read(self, key: str) -> bytes | None:
+        """A whole object; None when there is no such object.
+
+        Some stores answer whole to who asks for the part that is all of it, which the library refuses.
+        """
+        return self._got(key, lambda: self._api.get(self._store, key).bytes())
+
     def fetch(self, key: str, offset: int, length: int) -> bytes | None:
         """A part of an object; None when there is no such object."""
+        return self._got(key, lambda: self._api.get_range(self._store, key, start=offset, length=length))
 
-        def get() -> bytes | None:
+    def _got(self, key: str, get: Callable[[], Any]) -> bytes | None:
+        def got() -> bytes | None:
             try:
-                return bytes(self._api.get_range(self._store, key, start=offset, length=length))
+                return bytes(get())
             except FileNotFoundError:
                 return None
 
-        return self._patiently(f"read {key}", get)
+        return self._patiently(f"read {key}", got)
 
     def list(self, prefix: str = "") -> Iterator[Object]:
         """Every object below a prefix, in the order of keys."""
