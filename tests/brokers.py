@@ -41,12 +41,12 @@ def free_port() -> int:
 
 
 @contextmanager
-def redis_server(folder: Path, *, password: str = "") -> Iterator[str]:
-    """A Redis server that keeps its files in a folder."""
+def redis_server(folder: Path, *, password: str = "", tls: Path | None = None) -> Iterator[str]:
+    """A Redis server that keeps its files in a folder. `tls`: a folder with its certificate and key."""
     folder.mkdir(parents=True, exist_ok=True)
     port = free_port()
     options = [
-        "--port",
+        "--tls-port" if tls else "--port",
         str(port),
         "--bind",
         "127.0.0.1",
@@ -59,13 +59,16 @@ def redis_server(folder: Path, *, password: str = "") -> Iterator[str]:
     ]
     if password:
         options += ["--requirepass", password]
+    if tls:
+        files = ("--tls-cert-file", tls / "cert.pem", "--tls-key-file", tls / "key.pem")
+        options += ["--port", "0", *files, "--tls-auth-clients", "no"]
     with (folder / "redis.log").open("wb") as log:
         server = subprocess.Popen(
             ["setpriv", "--pdeathsig", "TERM", "redis-server", *options], stdout=log, stderr=log
         )
     try:
         _wait_for(port, server, folder / "redis.log")
-        yield f"redis://:{password}@127.0.0.1:{port}/0" if password else f"redis://127.0.0.1:{port}/0"
+        yield f"redis{'s' if tls else ''}://{f':{password}@' if password else ''}127.0.0.1:{port}/0"
     finally:
         _end(server)
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import ssl
 import time
 from collections.abc import AsyncIterator, Callable, Iterator
 from concurrent.futures import Future
@@ -13,9 +14,11 @@ import pytest
 from redis import Redis
 from tests.brokers import PASSWORD, RabbitMQ, redis_server
 
+from proctor.engine.celery.app import make_app
 from proctor.engine.celery.consumer import Listening
 from proctor.engine.celery.publisher import BrokerError, Publisher
 from proctor.engine.celery.refusals import why
+from proctor.errors import UsageError
 
 pytestmark = pytest.mark.anyio
 DEADLINE_S = 60.0
@@ -138,3 +141,27 @@ def test_an_error_that_quotes_the_address_is_said_without_the_password():
         why(OSError(1, "amqp://u:p@ssword@h is away"), broker) == "cannot be reached: amqp://u:***@h is away"
     )
     assert why(ValueError("p@ssword"), broker) == "does not answer (ValueError)"
+
+
+@pytest.mark.needs("redis")
+def test_a_password_goes_to_a_broker_with_a_trusted_certificate_only(tmp_path, with_tls):
+    certificate, _ = with_tls
+    with redis_server(tmp_path, password=PASSWORD, tls=certificate.parent) as url:
+        with pytest.raises(BrokerError, match=r"^the broker cannot be reached: .*certificate verify failed"):
+            Publisher(url).waiting("proctor")
+        for trusted in (f"ssl_ca_certs={certificate}", "ssl_cert_reqs=none"):
+            publisher = Publisher(f"{url}?{trusted}")
+            publisher.publish("proctor", ["r/1"])
+            publisher.close()
+
+
+def test_options_of_tls_are_celerys_and_unknown_ones_are_refused():
+    app = make_app("amqps://u:p@broker.example/team?ssl_ca_certs=/ca.pem&heartbeat=30")
+    assert app.conf.broker_url == "amqps://u:p@broker.example/team?heartbeat=30"
+    assert app.conf.broker_use_ssl == {
+        "ca_certs": "/ca.pem", "cert_reqs": ssl.CERT_REQUIRED, "server_hostname": "broker.example"
+    }  # fmt: skip
+    assert make_app("amqps://h?ssl_cert_reqs=none").conf.broker_use_ssl == {"cert_reqs": ssl.CERT_NONE}
+    for wrong in ("ssl_cert_reqs=perhaps", "ssl_verify=1"):
+        with pytest.raises(UsageError, match="of TLS it may say"):
+            make_app(f"rediss://h:1/0?{wrong}")

@@ -8,12 +8,13 @@ import threading
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
+from http.server import BaseHTTPRequestHandler, HTTPServer
 from urllib.parse import quote, urlsplit
 
 import pytest
 
 from proctor.errors import StoreError
-from proctor.store.s3.address import parse
+from proctor.store.s3.address import Place, parse
 from proctor.store.s3.blobs import S3Blobs
 from proctor.store.s3.bucket import Bucket
 
@@ -99,6 +100,46 @@ def test_what_the_store_refuses_is_not_tried_again(url):
     blobs = S3Blobs(Bucket(parse(url.replace("proctor-tests", "no-such-bucket"))))
     with pytest.raises(StoreError, match=r"404|no such bucket"):
         blobs.put_bytes(b"x", "x")
+
+
+def test_an_endpoint_without_tls_is_said_at_once(url):
+    plain = url.replace("http%3A", "https%3A")
+    with pytest.raises(StoreError, match="does not speak TLS there"):
+        S3Blobs(Bucket(parse(plain))).put_bytes(b"x", "x")
+
+
+def test_a_certificate_that_is_not_trusted_is_said_at_once(url, with_tls):
+    del url  # its credentials are set
+    with HTTPServer(("127.0.0.1", 0), BaseHTTPRequestHandler) as server:
+        server.socket = with_tls[1].wrap_socket(server.socket, server_side=True)
+        serving = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.02})
+        serving.start()
+        place = Place("bucket", endpoint=f"https://localhost:{server.server_port}", region="us-east-1")
+        try:
+            with pytest.raises(StoreError, match=r"certificate is not trusted .*PROCTOR_CA_BUNDLE"):
+                S3Blobs(Bucket(place)).put_bytes(b"x", "x")
+        finally:
+            server.shutdown()
+            serving.join()
+
+
+def test_a_clock_that_is_wrong_is_said(url):
+    del url  # its credentials are set
+
+    class Refuses(BaseHTTPRequestHandler):
+        def do_GET(self) -> None:
+            self.send_response(403)
+            self.end_headers()
+            self.wfile.write(b"<Error><Code>RequestTimeTooSkewed</Code></Error>")
+
+        def log_message(self, *_: object) -> None:
+            """Tests say nothing."""
+
+    with HTTPServer(("127.0.0.1", 0), Refuses) as server:
+        threading.Thread(target=server.handle_request).start()
+        place = Place("bucket", endpoint=f"http://127.0.0.1:{server.server_port}", region="us-east-1")
+        with pytest.raises(StoreError, match=r"403 RequestTimeTooSkewed; this machine's clock is wrong"):
+            S3Blobs(Bucket(place)).put_bytes(b"x", "x")
 
 
 def test_no_error_repeats_a_credential(url, caplog):

@@ -7,10 +7,11 @@ is in a message, and nothing comes back.
 
 from __future__ import annotations
 
+import ssl
 from concurrent.futures import Future
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any, Protocol
-from urllib.parse import urlsplit
+from urllib.parse import parse_qsl, urlencode, urlsplit
 
 from proctor.errors import MissingExtraError, UsageError
 
@@ -21,6 +22,9 @@ TASK = "proctor.trial"
 QUEUE = "proctor"
 SCHEMES = ("redis", "rediss", "amqp", "amqps")
 PRIORITIES = 10
+_ENCRYPTED = ("rediss", "amqps")
+_CHECKS = ("required", "none")
+_FILES = {"ssl_ca_certs", "ssl_certfile", "ssl_keyfile"}
 _LONGEST_S = 30 * 86_400
 """Above the longest trial: a broker that gave a message to a second worker would only cost time."""
 _TIMEOUT_S = 5.0
@@ -59,8 +63,9 @@ def make_app(broker: str, offer: Offer | None = None) -> Celery:
         from celery import Celery
     except ImportError:
         raise MissingExtraError("celery", "celery", "runs on many machines") from None
-    app = Celery("proctor", broker=broker, set_as_current=False)
-    app.conf.update(_settings(broker))
+    address, encryption = _encryption(broker)
+    app = Celery("proctor", broker=address, set_as_current=False)
+    app.conf.update(_settings(broker) | encryption)
     hold_s = None if _is_redis(broker) else HOLD_S
 
     def attempt(trial: str) -> None:
@@ -79,6 +84,32 @@ def make_app(broker: str, offer: Offer | None = None) -> Celery:
 
 def _is_redis(broker: str) -> bool:
     return urlsplit(broker).scheme.startswith("redis")
+
+
+def _encryption(broker: str) -> tuple[str, dict[str, Any]]:
+    """The address without its `ssl_` options, and Celery's settings by them.
+
+    Celery itself would check no certificate of a broker, and give the password to whoever answers.
+    """
+    parts = urlsplit(broker)
+    if parts.scheme not in _ENCRYPTED:
+        return broker, {}
+    query = dict(parse_qsl(parts.query, keep_blank_values=True))
+    options = {name: query.pop(name) for name in list(query) if name.startswith("ssl_")}
+    asked = options.pop("ssl_cert_reqs", "required").lower().removeprefix("cert_")
+    if asked not in _CHECKS or options.keys() - _FILES:
+        raise UsageError(
+            "setting 'broker': of TLS it may say ssl_cert_reqs=required or none, and the files "
+            f"{', '.join(sorted(_FILES))}"
+        )
+    checked = asked == "required"
+    found: dict[str, Any] = {**options, "ssl_cert_reqs": ssl.CERT_REQUIRED if checked else ssl.CERT_NONE}
+    if parts.scheme == "rediss":
+        found["ssl_check_hostname"] = checked
+    else:
+        found = {name.removeprefix("ssl_"): value for name, value in found.items()}
+        found |= {"server_hostname": parts.hostname} if checked else {}
+    return parts._replace(query=urlencode(query)).geturl(), {"broker_use_ssl": found}
 
 
 def _settings(broker: str) -> dict[str, Any]:

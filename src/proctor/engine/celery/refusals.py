@@ -20,7 +20,7 @@ def _causes(error: BaseException) -> Iterator[BaseException]:
     seen: BaseException | None = error
     while seen:
         yield seen
-        seen = seen.__cause__
+        seen = seen.__cause__ or seen.__context__
 
 
 def _said(error: BaseException) -> str:

@@ -218,15 +218,33 @@ def _final(error: Exception) -> str:
             "or give the machine a role"
         )
     status = _STATUS.search(text)
+    if not status and "HttpError" in text:
+        return _not_encrypted(text)
     if not status or int(status[1]) >= 500 or int(status[1]) in _TRY_AGAIN:
         return ""
     code = re.search(r"<Code>(\w+)</Code>", text)
     said = f"the store refused with {status[1]}{f' {code[1]}' if code else ''}"
+    if code and code[1] == "RequestTimeTooSkewed":
+        return f"{said}; this machine's clock is wrong: set it"
     if int(status[1]) in {401, 403}:
         return f"{said}; check the credentials and what they may do with the bucket"
     return f"{said}; check the name of the bucket, the region and the endpoint"
 
 
+def _not_encrypted(text: str) -> str:
+    """Why no line with TLS can be made; empty when it may be made later."""
+    if untrusted := re.search(r"InvalidCertificate\(\s*(\w+)", text):
+        return (
+            f"the store's certificate is not trusted ({untrusted[1]}); set PROCTOR_CA_BUNDLE to a file with "
+            "the certificate of its authority"
+        )
+    if "InvalidContentType" in text:
+        return "the store does not speak TLS there; check whether its endpoint begins with http://"
+    return ""
+
+
 def _short(error: Exception) -> str:
-    line = str(error).partition("\n")[0].partition("<?xml")[0]
-    return (line.rpartition(" - ")[2] or line).strip().rstrip(":")[:200]
+    first, _, rest = str(error).partition("\n")
+    line = first.partition("<?xml")[0]
+    cause = re.search(r'message: "([^"]+)"', rest)  # the system's own words
+    return cause[1] if cause else (line.rpartition(" - ")[2] or line).strip().rstrip(":")[:200]
