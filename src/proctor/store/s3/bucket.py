@@ -90,6 +90,17 @@ class Bucket:
         """A part of an object; None when there is no such object."""
         return self._got(key, lambda: self._api.get_range(self._store, key, start=offset, length=length))
 
+    def modified_at(self, key: str) -> float | None:
+        """When an object was written, by the store's own clock; None when there is no such object."""
+
+        def ask() -> float | None:
+            try:
+                return float(self._api.head(self._store, key)["last_modified"].timestamp())
+            except FileNotFoundError:
+                return None
+
+        return self._patiently(f"look at {key}", ask)
+
     def _got(self, key: str, get: Callable[[], Any]) -> bytes | None:
         def got() -> bytes | None:
             try:
