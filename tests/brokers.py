@@ -41,12 +41,12 @@ def free_port() -> int:
 
 
 @contextmanager
-def redis_server(folder: Path, *, password: str = "") -> Iterator[str]:
-    """A Redis server that keeps its files in a folder."""
+def redis_server(folder: Path, *, password: str = "", tls: Path | None = None) -> Iterator[str]:
+    """A Redis server that keeps its files in a folder. `tls`: a folder with its certificate and key."""
     folder.mkdir(parents=True, exist_ok=True)
     port = free_port()
     options = [
-        "--port",
+        "--tls-port" if tls else "--port",
         str(port),
         "--bind",
         "127.0.0.1",
@@ -59,13 +59,16 @@ def redis_server(folder: Path, *, password: str = "") -> Iterator[str]:
     ]
     if password:
         options += ["--requirepass", password]
+    if tls:
+        files = ("--tls-cert-file", tls / "cert.pem", "--tls-key-file", tls / "key.pem")
+        options += ["--port", "0", *files, "--tls-auth-clients", "no"]
     with (folder / "redis.log").open("wb") as log:
         server = subprocess.Popen(
             ["setpriv", "--pdeathsig", "TERM", "redis-server", *options], stdout=log, stderr=log
         )
     try:
         _wait_for(port, server, folder / "redis.log")
-        yield f"redis://:{password}@127.0.0.1:{port}/0" if password else f"redis://127.0.0.1:{port}/0"
+        yield f"redis{'s' if tls else ''}://{f':{password}@' if password else ''}127.0.0.1:{port}/0"
     finally:
         _end(server)
 
@@ -73,8 +76,10 @@ def redis_server(folder: Path, *, password: str = "") -> Iterator[str]:
 class RabbitMQ:
     """A RabbitMQ node with a port mapper of its own; it may be stopped and is back at its old address."""
 
-    def __init__(self, folder: Path, *, user: str = "guest", password: str = "guest") -> None:
-        """`folder` gets its log when it has ended."""
+    def __init__(
+        self, folder: Path, *, user: str = "guest", password: str = "guest", options: str = ""
+    ) -> None:
+        """`folder` gets its log when it has ended. `options`: of the application rabbit, as Erlang terms."""
         program = rabbitmq_program()
         assert program, "needs rabbitmq"
         folder.mkdir(parents=True, exist_ok=True)
@@ -92,6 +97,7 @@ class RabbitMQ:
             f"listeners.tcp.local = 127.0.0.1:{self.port}\ndefault_user = {user}\ndefault_pass = {password}\n"
             "disk_free_limit.absolute = 10MB\nvm_memory_high_watermark.absolute = 512MB\n"
         )
+        (self._home / "advanced.config").write_text(f"[{{rabbit, [{options}]}}].\n")
         self._mapper = subprocess.Popen(
             [*self._as_user, _mapper_program(), "-address", "127.0.0.1", "-port", str(mapper_port)],
             env=self._environ, cwd=self._home, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL,
@@ -110,6 +116,12 @@ class RabbitMQ:
                 env=self._environ, cwd=self._home, stdout=output, stderr=output, start_new_session=True,
             )  # fmt: skip
         _wait_for(self.port, self.process, log)
+
+    def said(self) -> str:
+        """What its log has."""
+        return "".join(
+            each.read_text(errors="replace") for each in sorted((self._home / "log").glob("*.log"))
+        )
 
     def stop(self) -> None:
         _end_group(self.process)
@@ -167,6 +179,7 @@ def _rabbitmq_environment(home: Path, port: int, mapper_port: int) -> Mapping[st
         "RABBITMQ_MNESIA_BASE": str(home / "data"),
         "RABBITMQ_LOG_BASE": str(home / "log"),
         "RABBITMQ_CONFIG_FILE": str(home / "rabbitmq.conf"),
+        "RABBITMQ_ADVANCED_CONFIG_FILE": str(home / "advanced.config"),
         "RABBITMQ_ENABLED_PLUGINS_FILE": str(home / "plugins"),
         "RABBITMQ_CONF_ENV_FILE": str(home / "none"),
         "RUNNING_UNDER_SYSTEMD": "true",  # the program replaces its shell, so that its end is the server's

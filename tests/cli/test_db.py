@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 import sqlite3
 import threading
 import time
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -159,6 +161,57 @@ def test_a_copy_of_the_other_kind_is_refused(
     monkeypatch.setenv("PATH", "")
     assert main(["db", "backup", str(tmp_path / "other")]) == 2
     assert "'pg_dump' is not installed here" in capsys.readouterr().err
+
+
+@pytest.fixture
+def program(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[[str, str], None]:
+    """Put a script in the place of one of PostgreSQL's programs."""
+    folder = tmp_path / "bin"
+    folder.mkdir()
+    monkeypatch.setenv("PATH", str(folder), prepend=os.pathsep)
+
+    def put(name: str, script: str) -> None:
+        (folder / name).write_text(f"#!/bin/sh\n{script}\n")
+        (folder / name).chmod(0o755)
+
+    return put
+
+
+@pytest.mark.needs("postgres")
+def test_a_client_that_is_older_than_the_server_is_said(
+    postgres_url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys, program
+):
+    monkeypatch.setenv("PROCTOR_STORE", postgres_url)
+    add_run("run-1")
+    program(
+        "pg_dump",
+        "echo 'pg_dump: error: aborting because of server version mismatch' >&2\n"
+        "echo 'pg_dump: detail: server version: 18.4; pg_dump version: 15.18 (Debian 15.18-0)' >&2; exit 1",
+    )
+    assert main(["db", "backup", str(tmp_path / "copy")]) == 2
+    said = capsys.readouterr().err
+    assert "pg_dump is too old (server version: 18.4; pg_dump version: 15.18); install" in said
+
+
+@pytest.mark.needs("postgres")
+def test_a_client_that_is_newer_than_the_server_restores(
+    postgres_url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, program
+):
+    monkeypatch.setenv("PROCTOR_STORE", postgres_url)
+    add_run("run-1")
+    assert main(["db", "backup", str(tmp_path / "copy")]) == 0
+    # Clients from version 17 on write one setting more, which servers up to version 16 do not know.
+    real = shutil.which("pg_restore")
+    setting = "SET transaction_timeout = 0;" if server_version(postgres_url) < 17 else ""
+    program("pg_restore", f"{real} \"$@\" | sed 's/^SET lock_timeout = 0;$/&\\n{setting}/'")
+    assert main(["db", "restore", str(tmp_path / "copy"), "--replace"]) == 0
+
+
+def server_version(url: str) -> int:
+    import psycopg
+
+    with psycopg.connect(url) as connection:
+        return connection.info.server_version // 10_000
 
 
 def test_a_store_that_is_not_there_is_not_copied(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys):

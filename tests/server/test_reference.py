@@ -135,6 +135,7 @@ def test_health_and_metrics_answer(one_server):
     ):
         assert re.search(rf"^{name} \S+$", text, re.MULTILINE), name
     assert 'proctor_http_requests_total{method="GET",route="/livez",status="200"}' in text
+    assert 'proctor_outcomes_total{outcome="worker_lost"} 0' in text, "or its first increase is not seen"
 
 
 def test_a_path_that_does_not_exist_is_a_problem_too(one_server):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 
+from proctor.model.outcome import Outcome
 from proctor.store.service.demand import Demand
 from proctor.store.service.figures import Figures
 
@@ -56,9 +57,9 @@ def _of_store(found: Figures) -> Iterator[str]:
     yield from _metric("proctor_worker_slots", "gauge", meaning, found.slots)
     yield from _of_demand(found.demand)
     yield from _labelled("proctor_runs", "gauge", "Runs by status.", "status", found.runs)
-    yield from _labelled(
-        "proctor_outcomes_total", "counter", "Results by outcome.", "outcome", found.outcomes
-    )
+    # All from the beginning: of a series that is new Prometheus does not know that it increased.
+    outcomes = dict.fromkeys(map(str, Outcome), 0) | dict(found.outcomes)
+    yield from _labelled("proctor_outcomes_total", "counter", "Results by outcome.", "outcome", outcomes)
     yield "# HELP proctor_attempt_seconds How long attempts took, all phases."
     yield "# TYPE proctor_attempt_seconds summary"
     yield f"proctor_attempt_seconds_sum {found.attempt_s:g}"

@@ -11,7 +11,7 @@ import threading
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
-from functools import lru_cache, partial
+from functools import lru_cache
 from itertools import islice
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -28,7 +28,7 @@ from proctor.store.database import (
     Wording,
     refuse_unknown,
 )
-from proctor.store.postgres_line import check_driver, code_of, connect, first_line, nothing_done, parse
+from proctor.store.postgres_line import Connector, check_driver, code_of, first_line, nothing_done, parse
 from proctor.store.postgres_pool import Pool
 
 if TYPE_CHECKING:
@@ -42,6 +42,8 @@ _PLACE_LOCK = 0x5072_6374
 _CHANNEL = "proctor_events"
 _NOTIFY_S = 0.05
 """At most this often a process wakes readers: a commit that notifies waits for others that do."""
+_POOLED_S = 0.5
+"""How often readers look where a pooler is between, which loses what a session listens to."""
 _WORDS = {
     "now": "CAST(extract(epoch FROM clock_timestamp()) AS double precision)",
     "row_lock": "FOR UPDATE OF t SKIP LOCKED",
@@ -124,7 +126,7 @@ class PostgresDatabase:
         address, self._line = parse(url)
         check_driver()
         self.where = address.text("***")
-        self._connect = partial(connect, address, self._line, busy_s)
+        self._connect = Connector(address, self._line, busy_s)
         self._pool = Pool(self._opened, self._line.connections, max(busy_s, 1.0))
         try:
             self._prepare()
@@ -156,6 +158,8 @@ class PostgresDatabase:
             connection.autocommit = False
             transaction = _PostgresTransaction(connection, self._wording)
             with self._explained(connection):
+                if limits := self._connect.of_each_transaction:
+                    connection.execute(limits)
                 self._look(transaction)
                 yield transaction
                 mark = transaction.end(notify=self._may_notify)
@@ -203,7 +207,7 @@ class PostgresDatabase:
     def mark(self) -> int:
         """Begin to listen, if this thread does not yet: what is written from now on ends a `wait`."""
         self._live()
-        if getattr(self._mine, "listener", None) is None:
+        if not self._connect.pooled and getattr(self._mine, "listener", None) is None:
             try:
                 self._listen()
             except LostError as error:
@@ -230,6 +234,9 @@ class PostgresDatabase:
         del mark
         from psycopg import Error
 
+        if self._connect.pooled:  # nobody can listen: readers look again
+            time.sleep(min(timeout_s, _POOLED_S))
+            return
         listener = self._mine.listener
         try:
             for _ in listener.notifies(timeout=timeout_s, stop_after=1):

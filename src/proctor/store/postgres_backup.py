@@ -10,11 +10,17 @@ from pathlib import Path
 
 from proctor.errors import StoreError, UsageError
 from proctor.store.database import VERSION_TABLE
-from proctor.store.postgres_line import parse
+from proctor.store.postgres_line import parse, refuse_pooler
+
+_TOO_OLD = re.compile(
+    r"server version: [^;]*; \w+ version: \S+|unsupported version \([\d.]+\) in file header"
+)
+"""What the programs say of a server, or of a copy, that is newer than they are."""
 
 
 def dump(url: str, target: Path) -> None:
     """The state of one moment, in PostgreSQL's custom format. Only Proctor's own tables."""
+    refuse_pooler(url, "a copy of the store")
     server, environ = _server(url)
     chosen = [f"--table={name}" for name in _tables()]
     options = ["--format=custom", "--no-owner", "--no-privileges", f"--file={target}", *chosen]
@@ -32,8 +38,12 @@ def revision_of_dump(source: Path) -> str:
 
 def load(url: str, source: Path) -> None:
     """Put a copy in the place of the store's tables, in one transaction."""
+    refuse_pooler(url, "a copy of the store")
     server, environ = _server(url)
     script = _run("pg_restore", ["--no-owner", "--no-privileges", "--file=-", str(source)], {})
+    # What clients of version 17 and newer write here an older server refuses, and it is the default.
+    head, create, rest = script.partition(b"\nCREATE ")
+    script = head.replace(b"\nSET transaction_timeout = 0;", b"") + create + rest
     drop = f"DROP TABLE IF EXISTS {', '.join(_tables())} CASCADE;\n"
     options = ["--quiet", "--no-psqlrc", "--single-transaction", "--set=ON_ERROR_STOP=1"]
     _run("psql", [*options, f"--dbname={server}"], environ, drop.encode() + script)
@@ -63,6 +73,11 @@ def _run(program: str, options: list[str], environ: dict[str, str], given: bytes
         [path, *options], input=given, capture_output=True, env=os.environ | environ, check=False
     )
     if done.returncode:
-        said = done.stderr.decode(errors="replace").strip().splitlines() or ["it said nothing"]
-        raise StoreError(f"{program} failed: {said[0]}")
+        said = done.stderr.decode(errors="replace").strip() or "it said nothing"
+        if too_old := _TOO_OLD.search(said):
+            raise UsageError(
+                f"{path} is too old ({too_old[0]}); install PostgreSQL's client of the server's version or "
+                "newer (Debian: postgresql-client-VERSION), and put it first in PATH"
+            )
+        raise StoreError(f"{program} failed: {said.splitlines()[0]}")
     return done.stdout

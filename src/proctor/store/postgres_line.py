@@ -18,6 +18,8 @@ _REFUSED = ("28", "3D", "42501")
 """Beginnings of the codes of a server that knows us not, or not the database: waiting does not help."""
 _NOTHING_DONE = {"40001", "40P01", "25006", "57P01", "57P02", "57P03", "57P05", "53300"}
 """Codes of transactions that the server gave up, and of servers that stop, start or cannot write yet."""
+_SAYS_A_POOLER = ("unsupported startup parameter", "command-line options")
+"""What poolers answer to who asks for settings of the session when it connects."""
 _ADDRESS = re.compile(
     r"""[\w+]+://
     (?:(?P<user>[^:/]*)(?::(?P<password>[^@]*))?@)?
@@ -110,6 +112,18 @@ def _amount(name: str, text: str, *, whole: bool) -> float:
     return found
 
 
+def refuse_pooler(url: str, what: str) -> None:
+    """UsageError where a pooler is between: what a program sets for its session it would leave to others."""
+    address, line = parse(url)
+    connect = Connector(address, line, 30.0)
+    connect().close()
+    if connect.pooled:
+        raise UsageError(
+            f"{address.text('***')}: {what} cannot go through a connection pooler; "
+            "set PROCTOR_STORE to the server's own address for this command"
+        )
+
+
 def check_driver() -> None:
     """MissingExtraError where it is not installed."""
     try:
@@ -118,29 +132,70 @@ def check_driver() -> None:
         raise MissingExtraError("psycopg", "postgres", "a PostgreSQL store") from error
 
 
-def connect(address: Address, line: Line, busy_s: float, *, autocommit: bool = True) -> Connection[Any]:
-    """A connection with the time-outs; those that the address names are left alone."""
-    limits = {
-        "lock_timeout": busy_s,
-        "statement_timeout": line.statement_timeout_s,
-        "idle_in_transaction_session_timeout": line.idle_timeout_s,
-    }
-    settings: dict[str, Any] = {
-        "connect_timeout": 10,
-        "client_encoding": "utf8",  # databases made in the C locale have none, and would answer in bytes
-        "application_name": f"proctor {socket.gethostname()[:30]} {os.getpid()}",
-        "options": " ".join(
-            f"-c {name}={max(1, round(seconds * 1000)) if seconds else 0}" for name, seconds in limits.items()
-        ),
-        # A server whose machine is gone is noticed after a minute at most, also by who only listens.
-        "keepalives_idle": 30,
-        "keepalives_interval": 10,
-        "keepalives_count": 3,
-        "tcp_user_timeout": 60_000,
-    }
-    from psycopg import Connection
+class Connector:
+    """Makes connections with the time-outs; those that the address names are left alone.
 
-    return Connection.connect(autocommit=autocommit, **(settings | address.options()))
+    A pooler between us and the server (PgBouncer) gives every transaction to any of its sessions: what one
+    has set, prepared or listens to is not there in the next. So nothing is left to a session then.
+    """
+
+    def __init__(self, address: Address, line: Line, busy_s: float) -> None:
+        self._address = address
+        limits_s = {
+            "lock_timeout": busy_s,
+            "statement_timeout": line.statement_timeout_s,
+            "idle_in_transaction_session_timeout": line.idle_timeout_s,
+        }
+        self._limits_ms = {
+            name: max(1, round(seconds * 1000)) if seconds else 0 for name, seconds in limits_s.items()
+        }
+        self.pooled: bool | None = None
+        """Whether a pooler is between; None: not known before the first connection."""
+
+    @property
+    def of_each_transaction(self) -> str:
+        """The statement that a transaction begins with, because its session cannot hold the time-outs."""
+        each = (f"set_config('{name}', '{value}', true)" for name, value in self._limits_ms.items())
+        return f"SELECT {', '.join(each)}" if self.pooled else ""
+
+    def __call__(self, *, autocommit: bool = True) -> Connection[Any]:
+        """A new connection."""
+        from psycopg import OperationalError
+
+        if self.pooled is None:
+            try:
+                made = self._made(autocommit=True)
+            except OperationalError as error:
+                if not any(each in str(error) for each in _SAYS_A_POOLER):
+                    raise
+                self.pooled = True
+            else:
+                # A pooler has numbers of its own for the sessions of its clients.
+                found = made.execute("SELECT pg_backend_pid()").fetchone()
+                self.pooled = bool(found and found[0] != made.info.backend_pid)
+                if not self.pooled and autocommit:
+                    return made
+                made.close()
+        return self._made(autocommit=autocommit)
+
+    def _made(self, *, autocommit: bool) -> Connection[Any]:
+        settings: dict[str, Any] = {
+            "connect_timeout": 10,
+            "client_encoding": "utf8",  # databases made in the C locale have none, and would answer in bytes
+            "application_name": f"proctor {socket.gethostname()[:30]} {os.getpid()}",
+            # A server whose machine is gone is noticed after a minute at most, also by who only listens.
+            "keepalives_idle": 30,
+            "keepalives_interval": 10,
+            "keepalives_count": 3,
+            "tcp_user_timeout": 60_000,
+        }
+        if self.pooled:
+            settings["prepare_threshold"] = None
+        else:
+            settings["options"] = " ".join(f"-c {name}={value}" for name, value in self._limits_ms.items())
+        from psycopg import Connection
+
+        return Connection.connect(autocommit=autocommit, **(settings | self._address.options()))
 
 
 def code_of(error: BaseException) -> str:

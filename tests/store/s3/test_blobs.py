@@ -243,3 +243,14 @@ def test_the_settings_give_blobs_with_a_cache(url: str, tmp_path: Path):
     assert isinstance(blobs, S3Blobs)
     digest = blobs.put_bytes(b"x", "x").digest
     assert (tmp_path / "cache/blobs" / digest[:2] / digest).read_bytes() == b"x"
+
+
+def test_a_store_that_lists_late_what_was_written_has_a_clock_all_the_same(
+    blobs: S3Blobs, monkeypatch: pytest.MonkeyPatch
+):
+    listed = blobs.bucket.list
+    monkeypatch.setattr(
+        blobs.bucket, "list", lambda prefix="": listed(prefix) if prefix != "clock" else iter(())
+    )
+    digest = blobs.put_bytes(b"one", "one").digest
+    assert blobs.has(digest, keep=True)

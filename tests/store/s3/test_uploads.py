@@ -1,12 +1,14 @@
 from __future__ import annotations
 
+import threading
 from dataclasses import replace
+from http.server import BaseHTTPRequestHandler, HTTPServer
 
 import boto3
 import pytest
 
 from proctor.errors import StoreError, UsageError
-from proctor.store.s3.address import parse
+from proctor.store.s3.address import Place, parse
 from proctor.store.s3.uploads import abort, unfinished
 
 
@@ -68,3 +70,22 @@ def test_the_signature_is_the_one_that_amazon_computes(monkeypatch: pytest.Monke
     request.headers["host"] = "s3.example"
     scope = signer.string_to_sign(request, signer.canonical_request(request))
     assert signer.signature(scope, request) == ours["Authorization"].rpartition("Signature=")[2]
+
+
+@pytest.mark.parametrize("code", ["NotImplemented", "NoSuchUpload"])
+def test_a_store_that_keeps_no_list_of_uploads_has_none(url: str, code: str):
+    del url  # its credentials are set
+
+    class Refuses(BaseHTTPRequestHandler):
+        def do_GET(self) -> None:
+            self.send_response(501)
+            self.end_headers()
+            self.wfile.write(f"<Error><Code>{code}</Code></Error>".encode())
+
+        def log_message(self, *_: object) -> None:
+            """Tests say nothing."""
+
+    with HTTPServer(("127.0.0.1", 0), Refuses) as server:
+        threading.Thread(target=server.handle_request).start()
+        place = Place("bucket", endpoint=f"http://127.0.0.1:{server.server_port}", region="us-east-1")
+        assert list(unfinished(place)) == []

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import sys
 import threading
 from collections.abc import Callable, Sequence
 from concurrent.futures import Future, InvalidStateError
@@ -15,6 +16,8 @@ from contextlib import suppress
 from typing import Any
 
 from proctor.engine.celery.app import make_app, queue_of
+from proctor.engine.celery.publisher import BrokerError, Publisher
+from proctor.engine.celery.refusals import why
 
 _log = logging.getLogger("proctor.broker")
 _PAUSE_S = 5.0
@@ -43,6 +46,7 @@ class Listening:
         """The name by which Celery's tools know this worker."""
         self._thread: threading.Thread | None = None
         self._ending = threading.Event()
+        self._said = ""
         self._given: set[Future[bool]] = set()
         """Tickets that nobody has answered: a thread of Celery's waits for each."""
 
@@ -60,30 +64,63 @@ class Listening:
         app = make_app(self._broker, offer)
         app.set_default()  # Celery's threads ask for the app of this process
         _ = app.backend  # made once: to find it Celery looks through all installed packages
-        self._thread = threading.Thread(target=self._keep, args=(app,), name="proctor-broker", daemon=True)
+        self._thread = threading.Thread(
+            target=self._keep, args=(app, loop), name="proctor-broker", daemon=True
+        )
         self._thread.start()
 
-    def _keep(self, app: Any) -> None:
+    def _keep(self, app: Any, loop: asyncio.AbstractEventLoop) -> None:
         from celery.worker import WorkController
 
+        def failed(error: BaseException | None) -> None:
+            """Celery gives up, and waits for its threads, which wait for trials: let them go on at once."""
+            if isinstance(error, Exception) and not self._ending.is_set():
+                self._say(f"the broker {why(error, self._broker)}")
+                loop.call_soon_threadsafe(self._answer)
+
+        class Controller(WorkController):  # type: ignore[misc]
+            def stop(self, *args: Any, **more: Any) -> None:
+                failed(sys.exception())
+                super().stop(*args, **more)
+
         while not self._ending.is_set():
-            controller = WorkController(
-                app=app,
-                hostname=self.hostname,
-                pool="threads",
-                concurrency=self._parallel,
-                queues=self._queues,
-                without_gossip=True,
-                without_mingle=True,
-                loglevel=logging.WARNING,
-            )
-            try:
-                controller.start()
-            except SystemExit:
-                pass
-            except Exception as error:  # noqa: BLE001 - the worker goes on without the broker, and says so
-                _log.warning("the broker is lost, it is tried again: %s", type(error).__name__)
+            if self._is_there():
+                controller = Controller(
+                    app=app,
+                    hostname=self.hostname,
+                    pool="threads",
+                    concurrency=self._parallel,
+                    queues=self._queues,
+                    without_gossip=True,
+                    without_mingle=True,
+                    loglevel=logging.WARNING,
+                )
+                try:
+                    controller.start()
+                except SystemExit:
+                    pass
+                except Exception as error:  # noqa: BLE001 - the worker goes on without the broker, and says so
+                    failed(error)
             self._ending.wait(_PAUSE_S)
+
+    def _is_there(self) -> bool:
+        """Whether the broker lets us listen to our queues. Celery would try for ever, and tell nobody why."""
+        publisher = Publisher(self._broker)
+        try:
+            for queue in self._queues:
+                publisher.waiting(queue)
+        except BrokerError as error:
+            self._say(str(error))
+            return False
+        finally:
+            publisher.close()
+        self._said = ""
+        return True
+
+    def _say(self, text: str) -> None:
+        if text != self._said:
+            _log.warning("%s; it is tried again, and trials are found in the store meanwhile", text)
+        self._said = text
 
     def release(self) -> None:
         """Take no more messages; what waits goes back to the broker."""

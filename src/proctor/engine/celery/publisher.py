@@ -6,11 +6,12 @@ from collections.abc import Sequence
 from typing import Any
 
 from proctor.engine.celery.app import PRIORITIES, TASK, make_app
+from proctor.engine.celery.refusals import why
 from proctor.errors import StoreError
 
 
 class BrokerError(StoreError):
-    """The broker does not answer; nothing is lost by that."""
+    """The broker does not answer, or refuses; nothing is lost by that."""
 
 
 class Publisher:
@@ -18,6 +19,7 @@ class Publisher:
 
     def __init__(self, broker: str) -> None:
         self._app = make_app(broker)
+        self._broker = broker
         self._connection: Any = None
         self._channel: Any = None
 
@@ -70,7 +72,7 @@ class Publisher:
         except Exception as error:  # noqa: BLE001 - it is raised again as one kind
             # Every transport has errors of its own, and some of theirs show the address with its password.
             self._drop()
-            raise BrokerError(f"the broker does not answer ({type(error).__name__})") from None
+            raise BrokerError(f"the broker {why(error, self._broker)}") from None
 
     def _drop(self) -> None:
         try:

@@ -193,7 +193,10 @@ class S3Blobs:
         """The digest of an object, which is written to a file; None when it is gone."""
         hasher, at = hashlib.sha256(), 0
         while at < each.size_bytes:
-            piece = self.bucket.fetch(each.key, at, min(PIECE_BYTES, each.size_bytes - at))
+            if each.size_bytes <= PIECE_BYTES:
+                piece = self.bucket.read(each.key)
+            else:
+                piece = self.bucket.fetch(each.key, at, min(PIECE_BYTES, each.size_bytes - at))
             if not piece:
                 return None
             hasher.update(piece)
@@ -226,11 +229,12 @@ class S3Blobs:
         if known is None or time.monotonic() - known[1] > _CLOCK_S:
             key = f"{_CLOCKS}/{os.urandom(8).hex()}"
             self.bucket.put(key, b"")
-            found = next((each for each in self.bucket.list(_CLOCKS) if each.key == key), None)
+            # Not by a list: some stores list an object a moment after it can be read.
+            found = self.bucket.modified_at(key)
             self.bucket.remove(key)
             if found is None:
-                raise StoreError(f"{self.where}: an object that was just written is not listed")
-            known = self._clock = (found.modified_at, time.monotonic())
+                raise StoreError(f"{self.where}: an object that was just written is not there")
+            known = self._clock = (found, time.monotonic())
         return known[0] + time.monotonic() - known[1]
 
 

@@ -79,16 +79,36 @@ class Bucket:
         """Copy inside the store; False when there is no source."""
         return self._patiently(f"copy {source}", lambda: self._copied(source, target))
 
+    def read(self, key: str) -> bytes | None:
+        """A whole object; None when there is no such object.
+
+        Some stores answer whole to who asks for the part that is all of it, which the library refuses.
+        """
+        return self._got(key, lambda: self._api.get(self._store, key).bytes())
+
     def fetch(self, key: str, offset: int, length: int) -> bytes | None:
         """A part of an object; None when there is no such object."""
+        return self._got(key, lambda: self._api.get_range(self._store, key, start=offset, length=length))
 
-        def get() -> bytes | None:
+    def modified_at(self, key: str) -> float | None:
+        """When an object was written, by the store's own clock; None when there is no such object."""
+
+        def ask() -> float | None:
             try:
-                return bytes(self._api.get_range(self._store, key, start=offset, length=length))
+                return float(self._api.head(self._store, key)["last_modified"].timestamp())
             except FileNotFoundError:
                 return None
 
-        return self._patiently(f"read {key}", get)
+        return self._patiently(f"look at {key}", ask)
+
+    def _got(self, key: str, get: Callable[[], Any]) -> bytes | None:
+        def got() -> bytes | None:
+            try:
+                return bytes(get())
+            except FileNotFoundError:
+                return None
+
+        return self._patiently(f"read {key}", got)
 
     def list(self, prefix: str = "") -> Iterator[Object]:
         """Every object below a prefix, in the order of keys."""
@@ -209,15 +229,33 @@ def _final(error: Exception) -> str:
             "or give the machine a role"
         )
     status = _STATUS.search(text)
+    if not status and "HttpError" in text:
+        return _not_encrypted(text)
     if not status or int(status[1]) >= 500 or int(status[1]) in _TRY_AGAIN:
         return ""
     code = re.search(r"<Code>(\w+)</Code>", text)
     said = f"the store refused with {status[1]}{f' {code[1]}' if code else ''}"
+    if code and code[1] == "RequestTimeTooSkewed":
+        return f"{said}; this machine's clock is wrong: set it"
     if int(status[1]) in {401, 403}:
         return f"{said}; check the credentials and what they may do with the bucket"
     return f"{said}; check the name of the bucket, the region and the endpoint"
 
 
+def _not_encrypted(text: str) -> str:
+    """Why no line with TLS can be made; empty when it may be made later."""
+    if untrusted := re.search(r"InvalidCertificate\(\s*(\w+)", text):
+        return (
+            f"the store's certificate is not trusted ({untrusted[1]}); set PROCTOR_CA_BUNDLE to a file with "
+            "the certificate of its authority"
+        )
+    if "InvalidContentType" in text:
+        return "the store does not speak TLS there; check whether its endpoint begins with http://"
+    return ""
+
+
 def _short(error: Exception) -> str:
-    line = str(error).partition("\n")[0].partition("<?xml")[0]
-    return (line.rpartition(" - ")[2] or line).strip().rstrip(":")[:200]
+    first, _, rest = str(error).partition("\n")
+    line = first.partition("<?xml")[0]
+    cause = re.search(r'message: "([^"]+)"', rest)  # the system's own words
+    return cause[1] if cause else (line.rpartition(" - ")[2] or line).strip().rstrip(":")[:200]

@@ -23,6 +23,8 @@ from proctor.outgoing import trusted
 from proctor.store.s3.address import Place
 
 _TIMEOUT_S = 30.0
+_HAS_NONE = {"NotImplemented", "NoSuchUpload"}
+"""What stores say that keep no list of unfinished uploads."""
 _UPLOAD = re.compile(r"<Upload>(.*?)</Upload>", re.DOTALL)
 
 
@@ -79,6 +81,8 @@ def _ask(place: Place, method: str, key: str, query: dict[str, str], ca_bundle: 
     except HTTPError as error:
         with error:
             code = _field(error.read().decode(errors="replace"), "Code")
+        if method == "GET" and code in _HAS_NONE:
+            return "", _utc()
         raise StoreError(
             f"{place.where}: unfinished uploads: the store refused with {error.code} {code}"
         ) from None
