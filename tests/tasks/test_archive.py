@@ -10,6 +10,7 @@ import pytest
 
 from proctor.errors import TaskError
 from proctor.tasks.archive import ArchiveLimits, pack, unpack
+from proctor.tasks.digest import task_digest
 
 TASK = {"task.toml": b'version = "1.0"\n', "instruction.md": b"Do it.\n", "tests/test.sh": b"#!/bin/sh\n"}
 
@@ -40,6 +41,15 @@ def test_a_task_one_folder_down_is_found(tmp_path):
     root = unpack(make_zip(tmp_path / "a.zip", nested), tmp_path / "out")
     assert root.name == "hello"
     assert (root / "task.toml").is_file()
+
+
+def test_what_pack_packed_is_the_same_task_after_it(tmp_path):
+    source = unpack(make_zip(tmp_path / "a.zip", TASK | {"tests/run": b"#!/bin/sh\n"}), tmp_path / "one")
+    for script in ("tests/run", "tests/test.sh"):
+        (source / script).chmod(0o644)
+    pack(source, tmp_path / "b.zip")
+    again = unpack(tmp_path / "b.zip", tmp_path / "two")
+    assert task_digest(again) == task_digest(source)
 
 
 def test_scripts_get_their_execute_bit_back(tmp_path):

@@ -35,6 +35,8 @@ DAMAGED = (
     ValueError,
 )
 """What `zipfile` raises when the bytes are not what they say."""
+_MODES_KEPT = b"proctor: execute bits are kept"
+"""The comment of an archive that `pack` made. In others bits that are missing may have been lost."""
 _CHUNK = 1 << 20
 _DEEP = 40
 _CONTROL = re.compile(r"[\x00-\x1f]")
@@ -198,12 +200,15 @@ def _extract(
                 if left < 0 or written > min(limits.entry_bytes, info.file_size):
                     raise TaskError(f"{archive.name}: '{name}' is larger than the archive says")
                 sink.write(chunk)
-        place.chmod(0o755 if _executable(place, info) else 0o644)
+        place.chmod(0o755 if _executable(place, info, kept=opened.comment == _MODES_KEPT) else 0o644)
 
 
-def _executable(place: Path, info: zipfile.ZipInfo) -> bool:
-    """ZIPs often lose the execute bit; scripts get it back."""
-    if (info.external_attr >> 16) & 0o111 or place.suffix == ".sh":
+def _executable(place: Path, info: zipfile.ZipInfo, *, kept: bool) -> bool:
+    """ZIPs often lose the execute bit; scripts get it back, unless the archive says that it is as it was."""
+    mode = info.external_attr >> 16
+    if kept:
+        return bool(mode & 0o100)
+    if mode & 0o111 or place.suffix == ".sh":
         return True
     with place.open("rb") as file:
         return file.read(2) == b"#!"
@@ -212,6 +217,7 @@ def _executable(place: Path, info: zipfile.ZipInfo) -> bool:
 def pack(folder: Path, archive: Path) -> None:
     """Pack a task folder the way `unpack` likes it: sorted, no links, execute bits kept."""
     with zipfile.ZipFile(archive, "x", zipfile.ZIP_DEFLATED) as opened:
+        opened.comment = _MODES_KEPT
         for root, folders, files in os.walk(folder):
             folders.sort()
             for name in sorted(files):
