@@ -132,8 +132,8 @@ def exposed() -> set[str]:
     demand = Demand((Need("task", "any", waiting=1),))
     figures = Figures(
         runs={"done": 1}, outcomes={"passed": 1}, queued_runs=0, queue_age_s=0.0, running_trials=0,
-        waiting_trials=1, workers=0, slots=0, attempts=1, attempt_s=1.0, requests=0, tokens=0, cost_usd=0.0,
-        demand=demand,
+        waiting_trials=1, workers=0, slots=0, attempts={"passed": 1}, attempt_s=1.0, requests=0, tokens=0,
+        cost_usd=0.0, demand=demand,
     )  # fmt: skip
     requests = Requests()
     requests.observe("GET", "/livez", 200, 0.01)

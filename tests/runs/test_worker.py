@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import asyncio
 import errno
+import threading
 from collections import Counter
 from collections.abc import Callable
 from concurrent.futures import Future
@@ -318,6 +319,32 @@ async def test_an_attempt_for_which_the_disk_was_too_full_is_done_again_and_the_
     lost = next(row.record for row in store.attempts("r1") if not row.counts)
     assert lost.failure
     assert lost.failure.type == "DiskFull"
+
+
+async def test_an_attempt_whose_files_found_no_blobs_is_done_again_when_they_are_back(store):
+    begin(store, 2)
+    away, tried = threading.Event(), []
+    away.set()
+
+    def fail(_: PlannedTrial) -> None:
+        if away.is_set():
+            raise StoreError("the blobs have not answered for 120 s")
+
+    def try_blobs() -> None:
+        tried.append(executor.calls.total())
+        if len(tried) == 1:
+            raise StoreError("they are still away")
+        away.clear()
+
+    executor, ear = FakeExecutor(before=fail), Ear()
+    retries = Retries(infrastructure=1, backoff_s=0.0)
+    await worker_for(store, executor, ear, retries=retries, try_blobs=try_blobs).run()
+    outcomes = Counter((outcome, counts) for _, outcome, counts in ear.heard)
+    assert outcomes[Outcome.PASSED, True] == 2
+    assert tried[0] == tried[1], "none begins until they are back"
+    lost = next(row.record for row in store.attempts("r1") if not row.counts)
+    assert lost.failure
+    assert (lost.failure.type, lost.outcome) == ("BlobsAway", Outcome.SANDBOX_ERROR)
 
 
 async def test_a_trial_that_was_taken_away_gives_its_ticket_back(store):

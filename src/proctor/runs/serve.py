@@ -30,7 +30,7 @@ from proctor.runs.executors import WorkerContext, kind_of
 from proctor.runs.room import room_of_files
 from proctor.runs.running import ready_here
 from proctor.runs.secrets import Grant
-from proctor.runs.shared_blobs import check_blobs
+from proctor.runs.shared_blobs import check_blobs, try_blobs
 from proctor.runs.tickets import Tickets
 from proctor.runs.versions import refuse_other_version
 from proctor.runs.worker import Worker
@@ -122,6 +122,7 @@ class Server:
             lease_s=self.settings.lease_s,
             calls=calls,
             tickets=tickets,
+            try_blobs=lambda: try_blobs(blobs_of(self.settings)),
         )
 
         def opened() -> None:

@@ -45,4 +45,9 @@ def check_blobs(store: Store, blobs: Blobs) -> None:
         raise UsageError(
             f"the runs of {store.where} have other blobs than those in {blobs.where}; {_ONE_PLACE}"
         )
+    try_blobs(blobs)
+
+
+def try_blobs(blobs: Blobs) -> None:
+    """StoreError where nothing can be written to them, after the time that one waits for them."""
     blobs.put_bytes(b"a worker can write here\n", "probe", "text/plain")  # garbage, and soon collected

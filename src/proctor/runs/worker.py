@@ -16,7 +16,7 @@ from proctor.disk import is_lack_of_space
 from proctor.engine.base import Expecting, Listener
 from proctor.engine.retry import retry_delay_s
 from proctor.engine.stop import Stop
-from proctor.errors import FenceError
+from proctor.errors import FenceError, StoreError
 from proctor.model.outcome import Outcome
 from proctor.model.plan import PlannedTrial
 from proctor.model.record import AttemptRecord, Failure
@@ -50,8 +50,13 @@ class Worker:
         clock: Callable[[], float] = time.time,
         calls: StoreCalls | None = None,
         tickets: Tickets | None = None,
+        try_blobs: Callable[[], None] | None = None,
     ) -> None:
-        """`tickets`: begin to take trials for them only, and of the store's own accord now and then."""
+        """`tickets`: begin to take trials for them only, and of the store's own accord now and then.
+
+        `try_blobs`: StoreError while what attempts leave cannot be stored; called in a thread. With it such
+        an attempt is done again, and none begins until that works; without it the error ends the worker.
+        """
         self.store = store
         self.source = source
         self.listener = listener
@@ -62,6 +67,9 @@ class Worker:
         self.clock = clock
         self._calls = calls or StoreCalls(store)
         self._tickets = tickets
+        self._try_blobs = try_blobs
+        self._without_blobs: asyncio.Task[None] | None = None
+        """Waits for them."""
         self._running: dict[asyncio.Task[AttemptRecord], Held] = {}
         self._done: list[asyncio.Task[AttemptRecord]] = []
         self._saving = 0
@@ -121,7 +129,7 @@ class Worker:
         self._woken.set()
 
     def _room(self, ended: int) -> int:
-        free = 0 if self.stop.draining else self.parallel - len(self._running)
+        free = 0 if self.stop.draining or self._without_blobs else self.parallel - len(self._running)
         return free if self._tickets is None else self._tickets.room(free, ended)
 
     async def _turn(self, ended: list[tuple[Held, AttemptRecord]]) -> list[Told]:
@@ -208,9 +216,14 @@ class Worker:
         return ended
 
     def _result(self, task: asyncio.Task[AttemptRecord], held: Held) -> AttemptRecord:
-        """What came of an attempt. One for which this machine's disk was too full is done elsewhere."""
+        """What came of an attempt. One whose files found no place, here or among the blobs, is done again."""
         error = task.exception()
-        if error is None or not is_lack_of_space(error):
+        if error is not None and is_lack_of_space(error):
+            kind, message = "DiskFull", f"the worker's disk is full: {error}"
+        elif isinstance(error, StoreError) and self._try_blobs:
+            kind, message = "BlobsAway", str(error)
+            self._without_blobs = self._without_blobs or self._helper(self._wait_for_blobs(self._try_blobs))
+        else:
             return task.result()
         return AttemptRecord(
             key=held.lease.key,
@@ -218,9 +231,19 @@ class Worker:
             outcome=Outcome.SANDBOX_ERROR,
             started_at=held.started_at,
             ended_at=self.clock(),
-            failure=Failure(phase="run", type="DiskFull", message=f"the worker's disk is full: {error}"),
+            failure=Failure(phase="run", type=kind, message=message),
             worker=self.name,
         )
+
+    async def _wait_for_blobs(self, try_blobs: Callable[[], None]) -> None:
+        while True:
+            try:
+                await asyncio.to_thread(try_blobs)
+            except StoreError:
+                await asyncio.sleep(_LOOK_S)
+            else:
+                self._without_blobs = None
+                return
 
     def _free(self) -> bool:
         return not self.stop.draining and len(self._running) < self.parallel
@@ -283,7 +306,8 @@ class Worker:
                     task.cancel()
 
     async def _end(self, *helpers: asyncio.Task[None]) -> None:
-        for task in (*self._running, *helpers):
+        waiting = [self._without_blobs] if self._without_blobs else []
+        for task in (*self._running, *helpers, *waiting):
             task.cancel()
-        await asyncio.gather(*self._running, *helpers, return_exceptions=True)
+        await asyncio.gather(*self._running, *helpers, *waiting, return_exceptions=True)
         await self.source.close()

@@ -58,12 +58,16 @@ def _of_store(found: Figures) -> Iterator[str]:
     yield from _of_demand(found.demand)
     yield from _labelled("proctor_runs", "gauge", "Runs by status.", "status", found.runs)
     # All from the beginning: of a series that is new Prometheus does not know that it increased.
-    outcomes = dict.fromkeys(map(str, Outcome), 0) | dict(found.outcomes)
-    yield from _labelled("proctor_outcomes_total", "counter", "Results by outcome.", "outcome", outcomes)
+    every = dict.fromkeys(map(str, Outcome), 0)
+    for name, meaning, counted in (
+        ("proctor_outcomes_total", "Results by outcome.", found.outcomes),
+        ("proctor_attempts_total", "Attempts by outcome, also those that were tried again.", found.attempts),
+    ):
+        yield from _labelled(name, "counter", meaning, "outcome", every | counted)
     yield "# HELP proctor_attempt_seconds How long attempts took, all phases."
     yield "# TYPE proctor_attempt_seconds summary"
     yield f"proctor_attempt_seconds_sum {found.attempt_s:g}"
-    yield f"proctor_attempt_seconds_count {found.attempts}"
+    yield f"proctor_attempt_seconds_count {sum(found.attempts.values())}"
     yield from _metric("proctor_model_requests_total", "counter", "Calls of models.", found.requests)
     yield from _metric("proctor_model_tokens_total", "counter", "Tokens of models.", found.tokens)
     yield from _metric("proctor_model_cost_usd_total", "counter", "Known cost of models.", found.cost_usd)

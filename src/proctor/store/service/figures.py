@@ -28,8 +28,8 @@ SELECT CAST(COALESCE(sum(r.total - COALESCE(
 FROM runs r WHERE r.status IN ('pending', 'running') AND {_SEEN.format(run="r.id")}
 """
 _TIMES = f"""
-SELECT count(*), COALESCE(sum(a.ended_at - a.started_at), 0) FROM attempts a
-WHERE {_SEEN.format(run="a.run_id")}
+SELECT a.outcome, count(*), COALESCE(sum(a.ended_at - a.started_at), 0) FROM attempts a
+WHERE {_SEEN.format(run="a.run_id")} GROUP BY a.outcome
 """
 _SPENT = f"""
 SELECT CAST(COALESCE(sum(p.requests), 0) AS BIGINT), CAST(COALESCE(sum(p.tokens), 0) AS BIGINT),
@@ -55,7 +55,8 @@ class Figures:
     workers: int
     slots: int
     """How many trials live workers that take any more execute at a time."""
-    attempts: int
+    attempts: dict[str, int]
+    """By outcome, those that were tried again too."""
     attempt_s: float
     requests: int
     tokens: int
@@ -74,7 +75,7 @@ class Monitor:
         seen = {"project": project}
         running, workers = self._db.read(_HELD, seen)[0]
         queued, age_s = self._db.read(_QUEUE, seen)[0]
-        attempts, attempt_s = self._db.read(_TIMES, seen)[0]
+        attempts = self._db.read(_TIMES, seen)
         requests, tokens, nano_usd = self._db.read(_SPENT, seen)[0]
         live = Fleet(self._db).live()
         return Figures(
@@ -86,8 +87,8 @@ class Monitor:
             waiting_trials=max(0, int(self._db.read(_OPEN, seen)[0][0]) - int(running)),
             workers=max(int(workers), len(live)),
             slots=sum(each.parallel for each in live if not each.draining),
-            attempts=int(attempts),
-            attempt_s=float(attempt_s),
+            attempts={str(row[0]): int(row[1]) for row in attempts},
+            attempt_s=sum(float(row[2]) for row in attempts),
             requests=int(requests),
             tokens=int(tokens),
             cost_usd=int(nano_usd) / _NANO,
