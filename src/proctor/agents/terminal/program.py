@@ -7,18 +7,20 @@ and each question is a command.
 
 from __future__ import annotations
 
-import asyncio
 import struct
 from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass
-from typing import Any, Literal, Protocol
+from typing import TYPE_CHECKING, Any, Literal, Protocol
 
 from proctor.agents.base import AgentContext, AgentFailed
 from proctor.agents.terminal.screen import COLUMNS, ROWS
 from proctor.errors import SandboxError
 from proctor.sandbox.base import Before, ExecResult, Line, Sandbox, dial, exec_after
 from proctor.sandbox.programs import init_program
+
+if TYPE_CHECKING:
+    import asyncio
 
 FOLDER = "/var/tmp/proctor_terminal"  # noqa: S108 - inside the sandbox
 TIME_LIMIT = 124
@@ -111,6 +113,8 @@ class _OverLine:
 
     async def ask(self, question: Question, hear: Callable[[bytes], None]) -> int:
         """See `Program`."""
+        import asyncio  # a list of the agents needs none
+
         self._number += 1
         mark, line = question.mark.encode(), question.line.encode()
         limit_ms = int(question.wait_s * 1000)
