@@ -16,7 +16,7 @@ from proctor.runfolder import copies
 from proctor.runfolder.copies import COPYING
 from proctor.runfolder.read import RunData
 from proctor.runfolder.result import artifact_paths
-from proctor.runfolder.series import NAME, read_series
+from proctor.runfolder.series import NAME, Series, read_series
 from proctor.runfolder.transfer import import_folder
 from proctor.runfolder.write import RunFolder
 from proctor.store.blobs import FolderBlobs
@@ -74,6 +74,28 @@ def missing(path: Path) -> int:
         for row in read_series(path)
         for relative in artifact_paths(row.trial, row.record)
     )
+
+
+@pytest.mark.parametrize("again", [False, True])
+def test_a_look_while_rows_are_being_written_forgets_none_of_their_files(
+    tmp_path, data, blobs, monkeypatch, again
+):
+    folder = opened(tmp_path / "run", data, blobs)
+    append = Series.append
+
+    def look_first(series: Series, lines: bytes) -> None:
+        folder.copy_some()
+        append(series, lines)
+
+    monkeypatch.setattr(Series, "append", look_first)
+    rows = list(data.rows())
+    if again:  # in another order than the data has them: the series is written again
+        folder._write_again(iter(rows))
+    else:
+        folder.append_all(rows)
+    folder.copy_rest()
+    assert missing(tmp_path / "run") == 0
+    assert not (tmp_path / "run" / COPYING).exists()
 
 
 def test_rows_come_first_and_the_folder_says_so_until_their_files_are_there(tmp_path, data, blobs):

@@ -59,6 +59,8 @@ class Copies:
         """Rows before this byte of the series have their files; None when all have."""
         self._until = 0
         """The end of the last row."""
+        self._coming = False
+        """Whether rows are just being written, so that the end that is known is none."""
         self._gone: MissingBlobError | None = None
         """Why the mark stays at a row whose files cannot be had."""
         self._next = 0
@@ -72,14 +74,15 @@ class Copies:
     def open(self, until: int) -> None:
         """Find out what an earlier process left; the series ends at this byte."""
         with self._lock:
-            self._until = until
+            self._until, self._coming = until, False
             self._from = self._gone = None
             if self._place.is_dir():
                 self._from = self._next = _read(self._place / _COPIED, self._folder / NAME, until)
 
     def expect(self, at: int) -> None:
-        """Rows at this byte are about to come before their files."""
+        """Rows at this byte are about to come before their files; `added` follows in any case."""
         with self._lock:
+            self._coming = True
             if self._from is None:
                 make_folder(self._place)
                 self._mark(at)
@@ -88,13 +91,14 @@ class Copies:
     def added(self, until: int) -> None:
         """The series ends at this byte now."""
         with self._lock:
-            self._until = until
+            self._until, self._coming = until, False
 
     def restart(self) -> None:
         """The series is about to be written again, in another order."""
         with self._lock:
             make_folder(self._place)
             self._mark(0)
+            self._coming = True
             self._next, self._until, self._gone = 0, 0, None
             self._edition += 1
 
@@ -185,7 +189,7 @@ class Copies:
 
     def _clear(self) -> None:
         """Nothing is to come: whatever is still here was left by a process that was killed."""
-        if self._from is not None and self._from >= self._until:
+        if self._from is not None and self._from >= self._until and not self._coming:
             self._from = None
             shutil.rmtree(self._place, ignore_errors=True)
 

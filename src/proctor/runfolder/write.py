@@ -113,9 +113,11 @@ class RunFolder:
             self._write_result(row)
         if self._copies and later and any(row.record.artifacts for row in rows):
             self._copies.expect(series.size)
-        series.append(b"".join(encode_row(self._writer.info.id, row) for row in rows))
-        if self._copies:
-            self._copies.added(series.size)
+        try:
+            series.append(b"".join(encode_row(self._writer.info.id, row) for row in rows))
+        finally:
+            if self._copies:
+                self._copies.added(series.size)
         written.update({(row.record.key, row.record.number): row.counts for row in rows})
 
     def copy_some(self, go_on: Callable[[], bool] = lambda: True) -> bool:
