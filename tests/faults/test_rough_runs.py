@@ -41,7 +41,7 @@ class Rough(Experiment):
             case "hang":
                 time.sleep(3600)
             case "big":
-                return {"big": "x" * (1 << 30)}
+                return {"big": "x" * (1 << 28)}
             case "not_json":
                 return {"value": object()}
             case "not_dict":

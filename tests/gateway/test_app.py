@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 import json
 import logging
 import socket
@@ -75,6 +76,23 @@ async def test_a_socket_serves_its_own_attempt_and_no_other():
         await setup.gateway.end(inside)
         with pytest.raises(aiohttp.ClientConnectionError):
             await status(url, inside.token)
+
+
+@pytest.mark.parametrize("turns", range(5))
+async def test_a_connection_that_comes_while_the_gateway_closes_is_not_lost(turns):
+    said: list[str] = []
+    loop = asyncio.get_running_loop()
+    loop.set_exception_handler(lambda _, context: said.append(context["message"]))
+    try:
+        async with running() as setup:
+            with socket.create_connection(("127.0.0.1", int(setup.gateway.base_url.rpartition(":")[2]))):
+                for _ in range(turns):
+                    await asyncio.sleep(0)
+                await setup.gateway._close(None)
+    finally:
+        loop.set_exception_handler(None)
+    gc.collect()  # warns of one that nobody closed
+    assert said == []
 
 
 async def test_ending_an_attempt_stops_what_still_runs():

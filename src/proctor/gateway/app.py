@@ -194,9 +194,12 @@ class Gateway:
         self._listeners.setdefault(access, []).append((listening, server))
 
     async def _close(self, access: Access | None) -> None:
+        loop = asyncio.get_running_loop()
         for listening, server in self._listeners.pop(access, ()):
+            for each in listening.sockets:
+                loop.remove_reader(each.fileno())
+            await _some_turns()  # a closed server makes no connection of what it has accepted, and loses it
             listening.close()
-            await _some_turns()
             transports = [each.transport for each in server.connections if each.transport]
             await server.shutdown(1.0)
             for each in transports:
