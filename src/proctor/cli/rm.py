@@ -95,7 +95,7 @@ def _remove(store: Store, blobs: Blobs, run: RunInfo, *, keep_folder: bool) -> N
     from proctor.store.garbage import remove_orphans
 
     orphans = store.delete_run(run.id)
-    grace_s = _GRACE_S if _active(store) else 0.0
+    grace_s = _GRACE_S if store.remote or _active(store) else 0.0  # others may be about to refer to it
     removed = remove_orphans(store, blobs, orphans, grace_s=grace_s)
     said = [f"removed {run.id} ({run.name}): {run.total} trials, {removed} artifacts"]
     if run.folder and not keep_folder:

@@ -196,8 +196,8 @@ class Gateway:
     async def _close(self, access: Access | None) -> None:
         loop = asyncio.get_running_loop()
         for listening, server in self._listeners.pop(access, ()):
-            for each in listening.sockets:
-                loop.remove_reader(each.fileno())
+            for listener in listening.sockets:
+                loop.remove_reader(listener.fileno())
             await _some_turns()  # a closed server makes no connection of what it has accepted, and loses it
             listening.close()
             transports = [each.transport for each in server.connections if each.transport]

@@ -140,7 +140,7 @@ def create(
             packer = None if execution is Execution.PERF else Packer(opened.inputs, blobs, settings)
             stored = packer.pack(spec, plan) if packer else []
             if packer and opened.remote:
-                stored.append(mark(blobs, info.id))
+                stored.append(mark(blobs))
             opened.create_run(info, plan, stored, owner)
     except BaseException:
         if not owner:
