@@ -111,7 +111,7 @@ class Copies:
     def some(self, go_on: Callable[[], bool] = lambda: True) -> bool:
         """Copy the files of the next rows, until `go_on` says no; whether there may be more to do.
 
-        A file that is not among the blobs is passed over, for `check` to report. Any other error is raised
+        A file that is not among the blobs is passed over, for `rest` to report. Any other error is raised
         when the other files of these rows are there, and the next call tries again.
         """
         with self._turn:
