@@ -117,6 +117,8 @@ class Agent(Protocol):
     # `needs_model`: it cannot work without a model. `inside`: it calls models from within the sandbox.
     # `opened(task, sandbox, model, context)`: a context that sets it up before its time starts; what it gives
     # is called in place of `run`.
+    # `api_options`: options that a spec from the API may set. None unless it says so: the class is made on
+    # the server's machine, and an option that names a file, a class or an address reaches what is there.
     # `pins_model`: calls of other models, for titles and the like, are made with the model of the attempt.
     name: str
     version: str

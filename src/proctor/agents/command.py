@@ -32,6 +32,7 @@ class Command:
 
     name = "command"
     inside = True
+    api_options = ("command", "install", "env", "install_timeout_s", "apis")
 
     def __init__(
         self,

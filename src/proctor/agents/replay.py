@@ -36,6 +36,7 @@ class Replay:
     apis = ()
     path_options = ("trajectory",)
     """Options that name files of this machine: they are stored with a run."""
+    api_options = ("pause_s",)
 
     def __init__(self, *, trajectory: str, pause_s: float = 0.0) -> None:
         self.source = Path(trajectory)

@@ -52,10 +52,12 @@ def from_mapping(
     base_dir: str = ".",
     overrides: Sequence[str] = (),
     environ: Mapping[str, str] | None = None,
+    check: Callable[[Node], None] | None = None,
 ) -> Spec:
     """A spec from plain data: a request's body, or what `Spec.to_mapping` wrote, read back unchanged.
 
     `${VAR}` is filled in only with variables that are given: what was stored has been filled in already.
+    `check` sees the tree once the grammar has read it, to refuse what not everybody may ask for.
     """
     root = from_plain(data, file=file)
     modernise(root)
@@ -63,7 +65,10 @@ def from_mapping(
         apply(root, overrides)
         modernise(root)
     secrets = {} if environ is None else _fill_in(root, environ)
-    return spec(root, name=safe_name(Path(file).stem), base_dir=base_dir, secrets=secrets)
+    read = spec(root, name=safe_name(Path(file).stem), base_dir=base_dir, secrets=secrets)
+    if check:
+        check(root)
+    return read
 
 
 def _fill_in(root: Node, environ: Mapping[str, str], granted: Sequence[str] = ()) -> dict[str, str]:

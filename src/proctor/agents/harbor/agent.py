@@ -66,6 +66,7 @@ class HarborAgent:
     pins_model = True
     apis: tuple[str, ...] = API_NAMES
     inside = True
+    api_options: ClassVar[tuple[str, ...]] = ("version", "api", "env", "setup_timeout_s")
 
     def __init__(
         self,
@@ -247,6 +248,20 @@ class Terminus2(HarborAgent):
     agent = "terminus-2"
     apis = ("chat",)
     inside = False
+    api_options = (
+        *HarborAgent.api_options,
+        "max_turns",
+        "temperature",
+        "parser_name",
+        "reasoning_effort",
+        "max_thinking_tokens",
+        "enable_summarize",
+        "proactive_summarization_threshold",
+        "tmux_pane_width",
+        "tmux_pane_height",
+    )
+    """Those of Harbor's class that are numbers, switches or words; others name files of this machine, other
+    classes, or addresses for the process out here."""
 
 
 def named(name: str) -> type[HarborAgent]:

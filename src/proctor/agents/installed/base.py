@@ -112,6 +112,7 @@ class InstalledAgent:
     needs_model = True
     inside = True
     pins_model = True
+    api_options: ClassVar[tuple[str, ...]] = ("version", "args", "env")
     result_file: ClassVar[str] = ""
     """A file that the agent writes when it ends, for those that tell nothing while they work."""
     tells_events: ClassVar[bool] = True

@@ -50,6 +50,7 @@ class Terminal:
     name = "terminal"
     needs_model = True
     apis = ("chat",)
+    api_options = ("options", "system", "request_timeout_s", "context_tokens")
 
     def __init__(
         self,

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Literal
@@ -12,10 +12,10 @@ from proctor.model.spec import Spec
 from proctor.server.auth.caller import Caller
 from proctor.server.problem import Problem
 from proctor.server.state import State
-from proctor.server.submit.allowed import refusals
+from proctor.server.submit.allowed import Origin, refusals, secrets_in
 from proctor.server.submit.folders import folder_of
 from proctor.spec.load import MAX_SPEC_BYTES, from_mapping
-from proctor.spec.node import plain
+from proctor.spec.node import Node, plain
 from proctor.store.service.ownership import DEFAULT
 from proctor.store.store import Store
 
@@ -49,9 +49,16 @@ def read(submission: Submission, store: Store, state: State, caller: Caller) -> 
     written = _written(submission)
     folders: set[str] = set()
     data = _with_folders(written, store, state, caller, folders)
-    base_dir = str(state.settings.home.absolute())
     changes = [f"{key}={_text(value)}" for key, value in (submission.changes or {}).items()]
-    spec = from_mapping(data, file="spec", base_dir=base_dir, overrides=changes, environ={})
+    origin = Origin(code=caller.may("code"), folders=folders)
+
+    def check(root: Node) -> None:
+        _refuse(refusals(root, origin))
+
+    spec = from_mapping(
+        data, file="spec", base_dir=_empty_folder(state), overrides=changes, environ={}, check=check
+    )
+    _refuse(secrets_in(spec))
     given: dict[str, Any] = {
         "name": submission.name,
         "tags": submission.tags,
@@ -65,15 +72,19 @@ def read(submission: Submission, store: Store, state: State, caller: Caller) -> 
         if safe_name(str(named["name"])) != named["name"]:
             raise Problem("spec_invalid", f"'{str(named['name'])[:40]}' is not a valid name for a run")
     spec = _with_tape(replace(spec, **named), store, caller)
-    _refuse(spec, caller, base_dir, folders)
     _check_baseline(spec, store, state, caller)
     return Read(spec, written)
 
 
-def _refuse(spec: Spec, caller: Caller, base_dir: str, folders: set[str]) -> None:
-    found = list(refusals(spec, code=caller.may("code"), base_dir=base_dir, folders=folders))
-    if found:
-        errors = [{"where": where, "message": message} for where, message in found]
+def _empty_folder(state: State) -> str:
+    """What paths of a submitted spec are read against. Should one get this far, it finds nothing."""
+    folder = state.settings.home.absolute() / "empty"
+    folder.mkdir(mode=0o500, parents=True, exist_ok=True)
+    return str(folder)
+
+
+def _refuse(reasons: Iterable[tuple[str, str]]) -> None:
+    if errors := [{"where": where, "message": message} for where, message in reasons]:
         raise Problem("spec_forbidden", f"{errors[0]['where']}: {errors[0]['message']}", errors=errors)
 
 
