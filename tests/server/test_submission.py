@@ -157,6 +157,19 @@ def test_words_about_a_run_can_be_changed(one_server, hello: str):
     )
 
 
+@pytest.mark.parametrize("name", ["/etc/passwd", "../x", "a\nb", "a\x1b[31m", ".hidden", "x" * 129])
+def test_a_name_obeys_one_grammar_wherever_it_is_set(one_server, hello: str, name: str):
+    run = submit(one_server, tasks.spec(hello), start=False).json()["id"]
+    for answer in (
+        one_server.client.patch(f"/api/runs/{run}", json={"name": name}),
+        submit(one_server, tasks.spec(hello), name=name),
+        submit(one_server, {**tasks.spec(hello), "name": name}),
+    ):
+        assert answer.status_code in {400, 422}, answer.text
+        assert "\n" not in answer.json()["detail"]
+    assert _row(one_server, run)["name"] == "hello"
+
+
 def test_a_run_that_cannot_begin_stays_and_says_why(one_server, hello: str):
     spec = tasks.spec(hello)
     spec["sandbox"] = {}

@@ -18,23 +18,13 @@ from proctor.verdicts.gate.rules import read_rules
 from proctor.verdicts.gate.verdict import GateResult
 
 
-def judge_run(
-    data: RunData,
-    gates: Sequence[Any],
-    settings: Settings,
-    *,
-    baseline: str | None = None,
-    project: str | None = None,
-) -> GateResult | None:
-    """The verdict of a run's own gates; None where it has none.
-
-    `baseline` takes the place of the one that the gates name; with a `project` only its runs tell the noise.
-    """
+def judge_run(data: RunData, gates: Sequence[Any], settings: Settings) -> GateResult | None:
+    """The verdict of a run's own gates; None where it has none."""
     if not gates:
         return None
     rules = read_rules(gates)
-    before = open_baseline(rules, settings, named=baseline, name=data.info.name)
-    return judge(input_of_run(data, rules.metrics), rules, before, settings, project=project)
+    before = open_baseline(rules, settings, name=data.info.name)
+    return judge(input_of_run(data, rules.metrics), rules, before, settings)
 
 
 def keep_verdict(found: GateResult, info: RunInfo) -> str:

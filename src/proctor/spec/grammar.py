@@ -121,10 +121,17 @@ def _gates(item: Node) -> tuple[Any, ...]:
 
 def _name(item: Node) -> str:
     name = read.text(item, "a name")
-    if not _NAME.fullmatch(name):
-        rule = "letters, digits, spaces and . + @ = , _ -, at most 128, the first a letter or digit"
-        raise item.mark.error(f"'{name[:40]}' is not a valid name: it becomes a folder name, so use {rule}")
+    if problem := wrong_name(name):
+        raise item.mark.error(problem)
     return name
+
+
+def wrong_name(name: str) -> str:
+    """What is wrong with the name of a run; empty when nothing is."""
+    if _NAME.fullmatch(name):
+        return ""
+    rule = "letters, digits, spaces and . + @ = , _ -, at most 128, the first a letter or digit"
+    return f"{name[:40]!r} is not a valid name: it becomes a folder name, so use {rule}"
 
 
 def safe_name(stem: str) -> str:

@@ -60,8 +60,18 @@ def test_a_gate_with_a_baseline_says_what_would_change_it(tmp_path):
 
 
 def test_a_baseline_of_another_project_is_not_told(tmp_path):
-    with pytest.raises(Problem, match="another project"):
+    with pytest.raises(Problem, match="is no run of the project 'others'"):
         verdict(tmp_path, AGAINST, project="others")
+
+
+def test_a_baseline_is_never_a_file(tmp_path, monkeypatch):
+    """A run may have been given the name of one, or of a folder of results, before names were checked."""
+    monkeypatch.chdir(tmp_path)
+    summary = tmp_path / "summary.json"
+    summary.write_text('{"schema_version": 1, "score": 1.0}')
+    for at, named in enumerate((str(summary), "summary.json", "/etc/passwd")):
+        with pytest.raises(Problem, match="is no run of the project 'default'"):
+            verdict(tmp_path / str(at), [{"baseline": named}, AGAINST[1]])
 
 
 def test_a_baseline_that_is_gone_is_told(tmp_path):

@@ -19,6 +19,7 @@ from proctor.runs.holding import alone, check_free
 from proctor.runs.running import refuse_imported
 from proctor.server.problem import Problem
 from proctor.server.state import State
+from proctor.spec.grammar import wrong_name
 from proctor.store.garbage import remove_orphans
 from proctor.store.refs import run_id_of_folder
 from proctor.store.store import Store
@@ -109,6 +110,8 @@ def describe(
     tags: Sequence[str] | None = None,
 ) -> None:
     """Change what people say about a run."""
+    if name is not None and (problem := wrong_name(name)):
+        raise Problem("invalid", f"name: {problem}")
     given = {"name": name, "notes": notes, "tags": None if tags is None else tuple(tags)}
     changed = {key: value for key, value in given.items() if value is not None}
     if changed:

@@ -14,6 +14,7 @@ from proctor.server.problem import Problem
 from proctor.server.state import State
 from proctor.server.submit.allowed import Origin, refusals, secrets_in
 from proctor.server.submit.folders import folder_of
+from proctor.spec.grammar import wrong_name
 from proctor.spec.load import MAX_SPEC_BYTES, from_mapping
 from proctor.spec.node import Node, plain
 from proctor.store.service.ownership import DEFAULT
@@ -66,11 +67,8 @@ def read(submission: Submission, store: Store, state: State, caller: Caller) -> 
         "parallel": submission.parallel,
     }
     named = {key: value for key, value in given.items() if value is not None}
-    if "name" in named:
-        from proctor.spec.grammar import safe_name
-
-        if safe_name(str(named["name"])) != named["name"]:
-            raise Problem("spec_invalid", f"'{str(named['name'])[:40]}' is not a valid name for a run")
+    if submission.name is not None and (problem := wrong_name(submission.name)):
+        raise Problem("spec_invalid", f"name: {problem}")
     spec = _with_tape(replace(spec, **named), store, caller)
     _check_baseline(spec, store, state, caller)
     return Read(spec, written)

@@ -18,10 +18,11 @@ from proctor.runfolder.files import encode, read_document
 from proctor.runfolder.read import RunData, read_manifest
 from proctor.settings import Settings
 from proctor.store.open import open_store
+from proctor.store.service.ownership import DEFAULT
 from proctor.verdicts.compare.judge import Comparison, compare
 from proctor.verdicts.compare.open import usual_noise
 from proctor.verdicts.compare.stored import from_store
-from proctor.verdicts.gate.baselines import missing, read_baselines
+from proctor.verdicts.gate.baselines import Baseline, missing, read_baselines
 from proctor.verdicts.gate.evaluate import evaluate
 from proctor.verdicts.gate.inputs import (
     GateInput,
@@ -108,16 +109,51 @@ def open_baseline(
     wanted = named or rules.baseline
     known = read_baselines(path)
     if found := known.get(wanted or name):
-        at = time.strftime("%Y-%m-%d %H:%M:%S UTC", time.gmtime(found.at))
-        label = f"baseline {found.name} ({found.run.label}, pinned {at}: {found.reason})"
-        facts = {"name": found.name, "run_id": found.run_id, "digest": found.run.digest, "at": found.at}
-        return ComparedWith(found.run, label, {**facts, "reason": found.reason, "file": str(path)})
+        return _pinned(found, path)
     if not wanted:
         return NOTHING
     try:
         run = open_input(wanted, rules, settings)
     except NotFoundError as error:
         raise NotFoundError(f"{missing(wanted, known)} in {path}; {error}") from error
+    return _held(run)
+
+
+def stored_input(store: Store, run_id: str, rules: RuleSet) -> GateInput:
+    """As much of a stored run as the rules look at; no file is."""
+    return input_from_store(store, run_id, rules) or input_of_run(
+        RunData.from_store(store, run_id), rules.metrics
+    )
+
+
+def stored_baseline(
+    store: Store, rules: RuleSet, settings: Settings, *, project: str, name: str
+) -> ComparedWith:
+    """The baseline of a server's run: a run of the project, or of the default project a pinned one.
+
+    Never a file, whatever the rules name: they came through the API.
+    """
+    if not rules.needs_baseline:
+        return NOTHING
+    known = read_baselines(settings.baselines) if project == DEFAULT else {}
+    if found := known.get(rules.baseline or name):
+        return _pinned(found, settings.baselines)
+    if not rules.baseline:
+        return NOTHING
+    run_id = store.service.ownership.find(rules.baseline, project)
+    if run_id is None:
+        raise NotFoundError(f"the baseline {rules.baseline[:100]!r} is no run of the project '{project}'")
+    return _held(stored_input(store, run_id, rules))
+
+
+def _pinned(found: Baseline, path: Path) -> ComparedWith:
+    at = time.strftime("%Y-%m-%d %H:%M:%S UTC", time.gmtime(found.at))
+    label = f"baseline {found.name} ({found.run.label}, pinned {at}: {found.reason})"
+    facts = {"name": found.name, "run_id": found.run_id, "digest": found.run.digest, "at": found.at}
+    return ComparedWith(found.run, label, {**facts, "reason": found.reason, "file": str(path)})
+
+
+def _held(run: GateInput) -> ComparedWith:
     return ComparedWith(run, f"run {run.label}", {"run_id": run.results.run_id, "digest": run.digest})
 
 
@@ -140,7 +176,13 @@ def judge(
 
 
 def comparison_behind(
-    run: GateInput, rules: RuleSet, baseline: ComparedWith, settings: Settings, *, seed: int = 0
+    run: GateInput,
+    rules: RuleSet,
+    baseline: ComparedWith,
+    settings: Settings,
+    *,
+    seed: int = 0,
+    project: str | None = None,
 ) -> Comparison | None:
     """The comparison that the statistical rules rest on; None where there is none."""
     margins: dict[str, float] = {}
@@ -150,7 +192,7 @@ def comparison_behind(
     before = baseline.run
     if not before or not margins:
         return None
-    noise = _noise(run, before, rules, settings)
+    noise = _noise(run, before, rules, settings, project)
     try:
         studies = [
             compare(before.results, run.results, metrics=(metric,), margin=margin, noise=noise, seed=seed)

@@ -91,23 +91,22 @@ def _perf(info: RunInfo) -> dict[str, Any]:
 def _gate(store: Store, info: RunInfo, project: str | None, settings: Settings) -> Document:
     from proctor.render.results import compare
     from proctor.render.results.gate import gate
-    from proctor.verdicts.gate.open import comparison_behind, judge, open_baseline, open_input
+    from proctor.verdicts.gate.open import comparison_behind, judge, stored_baseline, stored_input
     from proctor.verdicts.gate.rules import read_rules
 
     gates = info.resolved.get("gates")
     if not isinstance(gates, list | tuple) or not gates:
         raise Problem("not_found", f"The spec of run {info.id} has no gates")
     rules = read_rules(gates)
+    home = project or store.service.ownership.place(info.id).project
     try:
-        before = open_baseline(rules, settings, name=info.name)
+        before = stored_baseline(store, rules, settings, project=home, name=info.name)
     except ProctorError as error:
         raise Problem("conflict", f"The gate cannot be judged: {error}") from error
     held = before.run.results if before.run else None
-    if held and project and store.service.ownership.find(held.run_id, project) is None:
-        raise Problem("not_found", "The baseline of this gate is in another project")
-    run = open_input(info.id, rules, settings)
-    found = judge(run, rules, before, settings, project=project)
-    behind = comparison_behind(run, rules, before, settings)
+    run = stored_input(store, info.id, rules)
+    found = judge(run, rules, before, settings, project=home)
+    behind = comparison_behind(run, rules, before, settings, project=home)
     evidence = (
         compare.evidence(behind, held, run.results, folder=Path(info.folder or "."))
         if behind and held
