@@ -13,6 +13,7 @@ import pytest
 from msgspec import structs
 from tests.server import tasks
 
+from proctor.errors import StoreError
 from proctor.model.trial import RunStatus
 from proctor.server.auth.authenticate import LOCAL
 from proctor.server.auth.vault import Vault
@@ -23,8 +24,10 @@ from proctor.server.submit import changing, making, older, older_logs
 from proctor.server.submit.reading import Submission
 from proctor.server.upload import Uploading, keep
 from proctor.settings import Settings
+from proctor.store import outage
 from proctor.store.service.accounts import Project
 from proctor.store.service.uploads import Upload
+from proctor.store.sqlite import SqliteDatabase
 
 pytestmark = [pytest.mark.anyio, pytest.mark.needs("bubblewrap")]
 
@@ -167,3 +170,26 @@ async def test_one_rollout_of_a_task_is_done_and_the_others_wait(state: State):
     assert "judged" in older_logs.text(store, known, 1)
     assert older_logs.text(store, known, 1, tail=4) == older_logs.text(store, known, 1)[-4:]
     assert older_logs.text(store, known, 9) == ""
+
+
+async def test_a_store_that_fails_is_said_once_and_its_runs_go_on_when_it_is_back(
+    state: State, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+):
+    """Reading goes on, so the run is chosen again and again; it filled the disk with the same sentence."""
+    run = submitted(state, uploaded(state))
+    whole, tries = SqliteDatabase.write, []
+
+    def broken(database: SqliteDatabase) -> Any:
+        tries.append(database)
+        raise StoreError("disk I/O error")
+
+    monkeypatch.setattr(outage, "FIRST_PAUSE_S", 0.01)
+    monkeypatch.setattr(outage, "LONGEST_PAUSE_S", 0.05)
+    monkeypatch.setattr(SqliteDatabase, "write", broken)
+    async with engine_of(state):
+        await happens(lambda: len(tries) > 20)
+        monkeypatch.setattr(SqliteDatabase, "write", whole)
+        await until(state, run, RunStatus.DONE)
+        await happens(lambda: "the store works again" in caplog.messages)
+    assert sum("disk I/O error" in each for each in caplog.messages) == 1
+    assert caplog.messages.count("the store works again") == 1

@@ -21,6 +21,7 @@ from proctor.model.trial import RunStatus
 from proctor.store import queries
 from proctor.store.open import open_store
 from proctor.store.store import Store
+from proctor.tasks.digest import task_digest
 
 RUN = "20260101-aaaa"
 
@@ -56,6 +57,29 @@ class TestOpening:
     def test_an_address_of_another_kind_is_refused(self, url: str):
         with pytest.raises(UsageError):
             open_store(url)
+
+    @pytest.mark.parametrize(
+        "look",
+        [
+            lambda path: path.read_bytes(),
+            lambda path: os.close(os.open(path, os.O_RDONLY)),
+            lambda path: shutil.copy2(path, path.with_name("copy")),
+            lambda path: task_digest(path.parent),
+        ],
+    )
+    @pytest.mark.parametrize("end", ["", "-wal", "-shm"])
+    def test_nothing_but_the_driver_opens_a_file_that_is_in_use(self, tmp_path: Path, make, look, end):
+        """Closing it drops SQLite's locks; the next process to end would remove the log in use."""
+        path = tmp_path / "n.db"
+        with open_store(str(path)) as store:
+            make.run(store)
+            with pytest.raises(OSError, match="the store, which is in use here"):
+                look(path.with_name(path.name + end))
+            log = path.with_name("n.db-wal").stat().st_ino
+            program = f"from proctor.store.open import open_store; open_store({str(path)!r}).close()"
+            subprocess.run([sys.executable, "-c", program], check=True)
+            assert path.with_name("n.db-wal").stat().st_ino == log
+        assert path.read_bytes()
 
     def test_the_file_is_tuned_for_many_processes(self, sqlite_store: Store):
         read = sqlite_store._db.read
@@ -247,7 +271,7 @@ class TestDisks:
         with open_store(str(small_disk.parent / "n.db")) as store:
             make.run(store)
             for name in ("n.db", "n.db-wal"):
-                shutil.copy(small_disk.parent / name, small_disk / name)
+                subprocess.run(["cp", small_disk.parent / name, small_disk / name], check=True)
         subprocess.run(["mount", "-o", "remount,ro", small_disk], check=True)
         with pytest.raises(StoreError, match=r"copy n\.db and n\.db-wal"):
             open_store(str(small_disk / "n.db"))

@@ -52,14 +52,17 @@ class Hold:
         except OSError as error:
             raise write_error(self._lock, error) from error
         self.before = _read(self._lock)
-        other = self.store.coordination.holder(self.run_id)
-        dead = other.holder if other and _has_died(other.holder, self.before) else ""
         began = time.monotonic()
-        self._lease = self.store.coordination.take(
-            self.run_id, holder=self.holder, lease_s=self.lease_s, dead=dead
-        )
+        try:
+            other = self.store.coordination.holder(self.run_id)
+            dead = other.holder if other and _has_died(other.holder, self.before) else ""
+            self._lease = self.store.coordination.take(
+                self.run_id, holder=self.holder, lease_s=self.lease_s, dead=dead
+            )
+        finally:
+            if self._lease is None:  # also while the store fails: else this process would shut itself out
+                owner.release(self._lock, remove=True)
         if self._lease is None:
-            owner.release(self._lock, remove=True)
             return False
         self._renewed = began
         with suppress(OSError):  # a full disk; then the next one asks the process table, or waits
@@ -89,9 +92,11 @@ class Hold:
     def release(self) -> None:
         """Let the next one in."""
         if self._lease is not None:
-            self.store.coordination.release(self._lease)
-            self._lease = None
-            owner.release(self._lock, remove=True)
+            try:
+                self.store.coordination.release(self._lease)
+            finally:
+                self._lease = None
+                owner.release(self._lock, remove=True)
 
     def refusal(self) -> RunHeldError:
         """What to tell a person who cannot have it."""

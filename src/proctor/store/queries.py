@@ -65,6 +65,7 @@ UPDATE runs SET status = :status,
 WHERE id = :run AND (status <> 'cancelled' OR :status = 'cancelled')
 """
 SET_FOLDER = "UPDATE runs SET folder = :folder, head = :head WHERE id = :id"
+SAME_VERSION = "UPDATE proctor_schema SET version_num = version_num"
 SET_WORDS = "UPDATE runs SET name = :name, head = :head WHERE id = :id"
 SET_DETAIL = "UPDATE runs SET detail = :detail WHERE id = :id"
 STALLED = """

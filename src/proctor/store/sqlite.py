@@ -5,10 +5,14 @@ Writers queue on BEGIN IMMEDIATE; the write-ahead log lets readers go on meanwhi
 
 from __future__ import annotations
 
+import errno
+import functools
 import os
 import sqlite3
+import sys
 import threading
 import time
+from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
@@ -125,6 +129,7 @@ class SqliteDatabase:
         with self._lock:
             if self._connection is not None and self._pid == os.getpid():
                 self._connection.close()
+                _leave(self.where)
             self._connection = None
 
     def _live(self) -> sqlite3.Connection:
@@ -147,10 +152,12 @@ class SqliteDatabase:
                 connection = self._connect(self.where)
             else:
                 connection = self._open_file(Path(self.where))
+            _enter(self.where)
             try:
                 self._prepare(connection)
             except BaseException:
                 connection.close()
+                _leave(self.where)
                 raise
             return connection
 
@@ -287,6 +294,56 @@ class _SqliteTransaction:
         del now  # it always is
         self.many(sql, params)
 
+
+_OPEN: Counter[str] = Counter()
+"""Files that connections of this process have open, by their real paths."""
+_NAMES: tuple[str, ...] = ()
+"""How the names of these files end, and of those beside them."""
+_BESIDE = ("", "-wal", "-shm")
+
+
+def _enter(where: str) -> None:
+    """A connection opens a file: from now on nothing else of this process may.
+
+    The kernel drops all of a process's locks on a file when the process closes any descriptor of it. One read
+    of the file elsewhere, and another process takes itself for the only one and removes the log in use.
+    """
+    if not _OPEN:
+        _watch()
+    _OPEN[os.path.realpath(where)] += 1
+    _name_open_files()
+
+
+def _leave(where: str) -> None:
+    path = os.path.realpath(where)
+    _OPEN[path] -= 1
+    if _OPEN[path] <= 0:
+        del _OPEN[path]
+    _name_open_files()
+
+
+def _name_open_files() -> None:
+    global _NAMES  # noqa: PLW0603 - one process, one set of open files
+    _NAMES = tuple(os.path.basename(path) + end for path in _OPEN for end in _BESIDE)  # noqa: PTH119
+
+
+@functools.cache
+def _watch() -> None:
+    """Look at every file that Python opens; the driver opens its own by itself."""
+
+    def refuse(event: str, args: tuple[object, ...]) -> None:
+        if event != "open" or isinstance(args[0], int):
+            return
+        name = args[0] if isinstance(args[0], str) else os.fsdecode(args[0])  # type: ignore[arg-type]
+        if name.endswith(_NAMES):
+            path = os.path.realpath(name)
+            if path in _OPEN or path[:-4] in _OPEN:
+                raise PermissionError(errno.EPERM, _IN_USE, name)
+
+    sys.addaudithook(refuse)
+
+
+_IN_USE = "the store, which is in use here and may be read only by its driver"
 
 _LEFT_TO_PARENT: list[sqlite3.Connection] = []
 """Connections that belong to the process this one was forked from: kept, so that they are not closed here."""

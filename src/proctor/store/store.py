@@ -195,6 +195,11 @@ class Store(TrialLife):
             params = rows.run_params(info)
             tx.change(queries.SET_FOLDER, {name: params[name] for name in ("id", "folder", "head")})
 
+    def try_writing(self) -> None:
+        """Write what is there already; StoreError where nothing can be written."""
+        with self._db.write() as tx:
+            tx.change(queries.SAME_VERSION)
+
     def set_words(self, info: RunInfo) -> None:
         """What people say about a run: its name, notes and tags."""
         params = rows.run_params(info)

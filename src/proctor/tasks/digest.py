@@ -20,7 +20,7 @@ from pathlib import Path
 from proctor.disk import read_small
 from proctor.errors import TaskError
 
-ALWAYS_IGNORED = (".git", "__pycache__", ".DS_Store", "*.pyc")
+ALWAYS_IGNORED = (".git", ".proctor", "__pycache__", ".DS_Store", "*.pyc")
 _FORMAT = b"proctor-task-1\n"
 
 

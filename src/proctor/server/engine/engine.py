@@ -10,8 +10,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import os
-from collections.abc import Collection, Mapping
-from contextlib import suppress
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, field, replace
 from functools import partial
 from time import monotonic
@@ -31,6 +30,7 @@ from proctor.server.engine.slots import InTurn, Slots
 from proctor.server.tracing.tracing import Tracing
 from proctor.settings import Settings
 from proctor.store.open import open_store
+from proctor.store.outage import Outage
 from proctor.store.service.queue import Queued
 from proctor.store.store import Store
 
@@ -79,6 +79,7 @@ class Engine:
     tracing: Tracing | None = None
     held_back: bool = False
     """Whether people are submitting runs now."""
+    outage: Outage = field(default_factory=lambda: Outage(_log))
     _began_at: float = -HELD_BACK_S
     _active: dict[str, Active] = field(default_factory=dict)
     _quotas_at: float = 0.0
@@ -96,9 +97,7 @@ class Engine:
         with open_store(self.settings.store_url) as store:
             stopping = asyncio.create_task(self.stop.changed())
             while not self.stop.draining:
-                with suppress(StoreError):
-                    await self._look(store)
-                    await self._begin(store, slots)
+                await self._turn(store, slots)
                 waking = asyncio.create_task(self.woken.wait())
                 await asyncio.wait({waking, stopping}, timeout=POLL_S, return_when=asyncio.FIRST_COMPLETED)
                 waking.cancel()
@@ -109,6 +108,18 @@ class Engine:
             tasks = [active.task for active in self._active.values()]
             await asyncio.gather(*tasks, return_exceptions=True)
             await self.backends.close()
+
+    async def _turn(self, store: Store, slots: Slots) -> None:
+        if self.outage.resting:
+            return
+        try:
+            if self.outage.goes_on:
+                await asyncio.to_thread(store.try_writing)
+                self.outage.worked()
+            await self._look(store)
+            await self._begin(store, slots)
+        except StoreError as error:
+            self.outage.failed(error)
 
     async def _look(self, store: Store) -> None:
         """Stop what is not to be executed any more; what runs of it is finished."""
@@ -178,16 +189,25 @@ class Engine:
         except NotFoundError:
             _log.info("run %s was deleted", queued.run_id)
         except ProctorError as error:
-            await asyncio.to_thread(self._give_up, queued, str(error))
+            await self._saved(self._give_up, queued, str(error))
         except Exception as error:  # noqa: BLE001 - one run must not end the others; it is told in the queue
             _log.exception("run %s", queued.run_id)
-            await asyncio.to_thread(self._give_up, queued, f"{type(error).__name__}: {error}")
+            await self._saved(self._give_up, queued, f"{type(error).__name__}: {error}")
         else:
             over = status in {RunStatus.DONE, RunStatus.CANCELLED} or bool(stop.reason)
             if status is RunStatus.DONE:
                 await asyncio.to_thread(self._judge, queued)
             if over:
-                await asyncio.to_thread(self._leave_queue, queued, stop.reason)
+                await self._saved(self._leave_queue, queued, stop.reason)
+
+    async def _saved(self, save: Callable[[Queued, str], None], queued: Queued, why: str) -> None:
+        """Write how a run ended. Where that fails, the store does, and the run stays in the queue."""
+        try:
+            await asyncio.to_thread(save, queued, why)
+        except StoreError as error:
+            self.outage.failed(error)
+        except ProctorError as error:
+            _log.warning("run %s: %s", queued.run_id, error)
 
     async def _execute(self, queued: Queued, stop: Stop, slots: Slots) -> RunStatus:
         run = await asyncio.to_thread(self._ready, queued)
@@ -233,14 +253,14 @@ class Engine:
         )
 
     def _give_up(self, queued: Queued, why: str) -> None:
-        _log.warning("run %s: %s", queued.run_id, why)
-        with suppress(ProctorError), open_store(self.settings.store_url) as store:
+        with open_store(self.settings.store_url) as store:
             store.service.queue.want(queued.run_id, wanted=False, failure=why, event="run.failed")
             if store.run(queued.run_id).status not in {RunStatus.DONE, RunStatus.CANCELLED}:
                 store.set_status(queued.run_id, RunStatus.INTERRUPTED)
+        _log.warning("run %s: %s", queued.run_id, why)
 
     def _leave_queue(self, queued: Queued, reason: str) -> None:
-        with suppress(ProctorError), open_store(self.settings.store_url) as store:
+        with open_store(self.settings.store_url) as store:
             failure = "" if reason == HELD_BACK else reason
             store.service.queue.want(queued.run_id, wanted=False, failure=failure)
             if not reason:

@@ -11,6 +11,8 @@ from proctor.server.state import State
 from proctor.server.team.clearing import clear_old
 from proctor.server.team.delivery import Deliveries
 from proctor.server.team.starting import start_due
+from proctor.store.outage import Outage
+from proctor.store.store import Store
 
 _log = logging.getLogger("proctor.server")
 
@@ -21,11 +23,11 @@ CLEARING_S = 3600.0
 
 async def keep_time(state: State) -> None:
     """Do everything that is due, until the server stops."""
-    deliveries = Deliveries(state)
+    deliveries, outage = Deliveries(state), Outage(_log)
     async with asyncio.TaskGroup() as tasks:
-        tasks.create_task(_every(state, WEBHOOKS_S, deliveries.deliver))
-        tasks.create_task(_every(state, SCHEDULES_S, lambda: _start(state)))
-        tasks.create_task(_every(state, CLEARING_S, lambda: state.heavy(clear_old, state)))
+        tasks.create_task(_every(state, outage, WEBHOOKS_S, deliveries.deliver))
+        tasks.create_task(_every(state, outage, SCHEDULES_S, lambda: _start(state)))
+        tasks.create_task(_every(state, outage, CLEARING_S, lambda: state.heavy(clear_old, state)))
 
 
 async def _start(state: State) -> None:
@@ -33,12 +35,16 @@ async def _start(state: State) -> None:
         state.wake()
 
 
-async def _every(state: State, pause_s: float, do: Callable[[], Awaitable[object]]) -> None:
+async def _every(state: State, outage: Outage, pause_s: float, do: Callable[[], Awaitable[object]]) -> None:
     while not state.stopping.is_set():
         try:
-            await do()
+            if not outage.resting:
+                if outage.goes_on:
+                    await state.store(Store.try_writing)
+                    outage.worked()
+                await do()
         except StoreError as error:
-            _log.warning("%s", error)
+            outage.failed(error)
         except Exception:  # noqa: BLE001 - told in the log; it must not end the other duties
             _log.exception("a duty of the server failed")
         try:
