@@ -65,6 +65,11 @@ def read_small(path: Path, limit: int) -> bytes:
     return b"".join(pieces)
 
 
+def private_folder(folder: Path) -> None:
+    """Make a folder that its owner alone may look into; one that is there stays as it is."""
+    folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+
+
 def make_folders(place: str | bytes) -> None:
     """A folder and those above it; with one call where only the last is missing."""
     try:

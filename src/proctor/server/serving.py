@@ -17,6 +17,7 @@ from fastapi import FastAPI
 
 from proctor.errors import UsageError
 from proctor.server.auth.guard import LOOPBACK
+from proctor.server.logs import log_lines
 
 STOP_S = 3
 """How long open requests may go on after a signal. The engine ends meanwhile, so a stop takes under 5 s."""
@@ -74,6 +75,7 @@ def serve(
     certificate: Certificate | None = None,
 ) -> None:
     """Answer requests until SIGTERM or SIGINT; `ready` is told the address."""
+    log_lines()
     with bound:
         asyncio.run(http_server(app, bound, ready=ready, certificate=certificate).serve(sockets=[bound]))
 
@@ -89,6 +91,7 @@ def http_server(
     config = uvicorn.Config(
         app,
         lifespan="on",
+        log_config=None,  # as all else: `log_lines`
         log_level="warning",
         access_log=False,  # addresses may hold what no log should have
         server_header=False,

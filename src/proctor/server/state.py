@@ -17,6 +17,7 @@ from fastapi import Request
 
 from proctor.server.limits import Limits
 from proctor.server.metrics import Requests
+from proctor.server.private_home import close_to_others
 from proctor.server.reading.lane import Lane
 from proctor.server.reading.reading import Reading
 from proctor.server.reading.run_rows import RunRows, warm
@@ -185,6 +186,8 @@ class State:
 
 def open_state(settings: Settings, mode: Mode) -> State:
     """The state of a server on a store."""
+    if mode is not Mode.VIEW:
+        close_to_others(settings)
     store = StorePool(settings.store_url, create=mode is not Mode.VIEW)
     opened = partial(open_store, settings.store_url, create=False)
     planning = StorePool(settings.store_url, create=False, threads=SUBMITTING)

@@ -15,6 +15,7 @@ from proctor.disk import read_small
 from proctor.errors import TaskError
 from proctor.model.task import Task
 from proctor.server.auth.caller import Caller
+from proctor.server.logs import escaped
 from proctor.server.problem import Problem
 from proctor.server.state import State
 from proctor.server.submit.making import project_for
@@ -69,7 +70,7 @@ def keep(store: Store, state: State, caller: Caller, archive: Path, given: Uploa
             owner=caller.user,
             name=given.name or task.name.rpartition("/")[2],
             description=given.description or task.description[:2000],
-            filename=Path(given.filename).name[:255],
+            filename=escaped(Path(given.filename).name)[:255],
             size_bytes=blob.size_bytes,
             blob=blob.digest,
             digest=task.digest,

@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, BinaryIO, NamedTuple, Protocol
 from urllib.parse import unquote
 
-from proctor.disk import make_folders, spread
+from proctor.disk import make_folders, private_folder, spread
 from proctor.errors import NotFoundError, StoreError, UsageError
 from proctor.model.record import Artifact
 from proctor.settings import Settings
@@ -248,9 +248,9 @@ class FolderBlobs:
         path = f"{self._base}/{_PARTIAL}{os.getpid()}-{os.urandom(8).hex()}"
         try:
             if not self._made:
-                self.root.parent.mkdir(parents=True, exist_ok=True)
+                private_folder(self.root.parent)
                 spread(self.root.parent)
-                self.root.mkdir(exist_ok=True)
+                private_folder(self.root)
                 self._made = True
             with open(path, "xb") as partial:  # noqa: PTH123 - several per trial
                 yield partial

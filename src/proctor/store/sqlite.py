@@ -18,6 +18,7 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from urllib.parse import quote
 
+from proctor.disk import private_folder
 from proctor.errors import StoreError
 from proctor.store.database import (
     HEAD,
@@ -168,12 +169,14 @@ class SqliteDatabase:
             self._read_only = True
             return self._open_read_only(path)
         try:
-            path.parent.mkdir(parents=True, exist_ok=True)
+            private_folder(path.parent)
         except OSError as error:
             raise StoreError(
                 f"{path.parent}: the folder of the store cannot be created ({error.strerror}); "
                 "set PROCTOR_HOME to a folder you can write to"
             ) from error
+        with suppress(OSError):  # it is there, or the driver says what is wrong
+            os.close(os.open(path, os.O_CREAT | os.O_EXCL | os.O_WRONLY | os.O_CLOEXEC, 0o600))
         return self._connect(str(path))
 
     def _open_read_only(self, path: Path) -> sqlite3.Connection:

@@ -15,6 +15,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from proctor.disk import private_folder
 from proctor.errors import StoreError, UsageError
 from proctor.settings import Settings
 from proctor.store.service.ownership import DEFAULT
@@ -67,7 +68,7 @@ def _from_file(path: Path) -> bytes:
     """The key of a file, which is made whole or not at all: another thread or process may make it too."""
     if path.exists():
         return _read(path)
-    path.parent.mkdir(parents=True, exist_ok=True)
+    private_folder(path.parent)
     handle, beside = tempfile.mkstemp(prefix=".key-", dir=path.parent)
     try:
         with os.fdopen(handle, "wb") as file:

@@ -16,6 +16,7 @@ from proctor.processes import allow_open_files
 from proctor.server.auth.vault import VARIABLE, open_vault
 from proctor.server.engine.engine import Engine
 from proctor.server.engine.supervisor import GO_ON, HOLD_BACK
+from proctor.server.logs import log_lines
 from proctor.server.tracing.tracing import HEADERS, open_tracing
 from proctor.settings import load_settings
 
@@ -50,7 +51,7 @@ async def _run(total: int) -> None:
 
 def main() -> int:
     """Execute runs until the server ends."""
-    logging.basicConfig(level=logging.WARNING, format="%(asctime)s %(name)s %(levelname)s: %(message)s")
+    log_lines()
     allow_open_files()
     try:
         asyncio.run(_run(int(sys.argv[1])))

@@ -18,6 +18,7 @@ from proctor.server.listing import Paged, listed
 from proctor.server.problem import Problem
 from proctor.server.route import Route, answer
 from proctor.server.submit.making import project_for
+from proctor.server.text import Line
 from proctor.settings import SECRET_FIELDS
 from proctor.store.service.accounts import Project
 from proctor.store.store import Store
@@ -39,7 +40,7 @@ class ProjectBody(BaseModel):
         json_schema_extra={"examples": [{"title": "Nightly suites", "max_runs": 4, "day_usd": 50.0}]},
     )
 
-    title: str = Field(min_length=1, max_length=200)
+    title: Line = Field(min_length=1, max_length=200)
     max_runs: int | None = Field(default=None, ge=1, le=100_000, description="Runs at a time.")
     day_usd: float | None = Field(default=None, ge=0, le=1e9, description="Dollars a day (UTC) for models.")
     keep_days: int | None = Field(

@@ -15,6 +15,7 @@ from proctor.server.routes.detail import new_run_detail, run_detail
 from proctor.server.state import State
 from proctor.server.submit import changing, making
 from proctor.server.submit.reading import Submission
+from proctor.server.text import Line
 from proctor.store.database import Transaction
 from proctor.store.service.answers import Answer, AnsweredError, Asked, write_made
 from proctor.store.service.audit import write_deed
@@ -26,8 +27,8 @@ _SPEC: dict[str, Any] = {
     "name": "hello",
     "tasks": [{"path": {"upload": "up_3f2a9c"}, "agent": "oracle", "rollouts": 3}],
 }
-_Name = Annotated[str, Field(min_length=1, max_length=128)]
-_Tags = Annotated[list[Annotated[str, Field(max_length=200)]], Field(max_length=100)]
+_Name = Annotated[Line, Field(min_length=1, max_length=128)]
+_Tags = Annotated[list[Annotated[Line, Field(max_length=200)]], Field(max_length=100)]
 _Notes = Annotated[str, Field(max_length=20_000)]
 _Priority = Annotated[
     int,

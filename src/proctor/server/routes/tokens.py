@@ -15,6 +15,7 @@ from proctor.server.idempotency import Keyed
 from proctor.server.listing import Paged, listed
 from proctor.server.problem import Problem
 from proctor.server.route import Route, answer
+from proctor.server.text import Line
 from proctor.store.service.accounts import Token
 from proctor.store.store import Store
 
@@ -34,7 +35,7 @@ class TokenBody(BaseModel):
         },
     )
 
-    name: str = Field(min_length=1, max_length=100)
+    name: Line = Field(min_length=1, max_length=100)
     user: UserName
     scopes: list[str] = Field(min_length=1, max_length=5)
     project: str | None = Field(default=None, max_length=64)

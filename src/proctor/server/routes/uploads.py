@@ -20,6 +20,7 @@ from proctor.server.routes.older_shapes import task_shape
 from proctor.server.state import State
 from proctor.server.submit import making
 from proctor.server.submit.reading import Submission
+from proctor.server.text import Line
 from proctor.server.upload import MOST_BYTES, Uploading, keep
 from proctor.store.service.uploads import Upload
 from proctor.store.store import Store
@@ -36,15 +37,15 @@ async def upload_task(
     shared: Shared,
     _: Keyed,
     file: Annotated[UploadFile, File(description="The ZIP of one task, at most 100 MB.")],
-    name: Annotated[str | None, Form(max_length=200)] = None,
+    name: Annotated[Line | None, Form(max_length=200)] = None,
     description: Annotated[str | None, Form(max_length=20_000)] = None,
-    model: Annotated[str | None, Form(max_length=200)] = None,
-    agent: Annotated[str | None, Form(max_length=200)] = None,
+    model: Annotated[Line | None, Form(max_length=200)] = None,
+    agent: Annotated[Line | None, Form(max_length=200)] = None,
     num_runs: Annotated[int | None, Form(ge=1, le=100)] = None,
     project: Annotated[str | None, Form(max_length=64)] = None,
-    query_name: Annotated[str | None, Query(alias="name", max_length=200)] = None,
-    query_model: Annotated[str | None, Query(alias="model", max_length=200)] = None,
-    query_agent: Annotated[str | None, Query(alias="agent", max_length=200)] = None,
+    query_name: Annotated[Line | None, Query(alias="name", max_length=200)] = None,
+    query_model: Annotated[Line | None, Query(alias="model", max_length=200)] = None,
+    query_agent: Annotated[Line | None, Query(alias="agent", max_length=200)] = None,
     query_runs: Annotated[int | None, Query(alias="num_runs", ge=1, le=100)] = None,
     check: Annotated[Literal["oracle"] | None, Query(description="Run the author's solution first.")] = None,
 ) -> Response:

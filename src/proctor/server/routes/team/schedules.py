@@ -23,13 +23,14 @@ from proctor.server.submit import making
 from proctor.server.submit.reading import read
 from proctor.server.team.cron import parse_cron, zone_of
 from proctor.server.team.starting import start
+from proctor.server.text import Line
 from proctor.store.store import Store
 from proctor.store.team.schedules import Schedule
 
 router = APIRouter(prefix="/api/schedules", tags=["schedules"], route_class=Route)
 
 ScheduleId = Annotated[str, Path(max_length=64)]
-_Name = Annotated[str, Field(min_length=1, max_length=128)]
+_Name = Annotated[Line, Field(min_length=1, max_length=128)]
 _When = Annotated[
     str,
     Field(
