@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import msgspec
 from fastapi import FastAPI, Request
@@ -23,6 +23,9 @@ from proctor.errors import (
     TaskError,
     UsageError,
 )
+
+if TYPE_CHECKING:
+    from proctor.server.places import Places
 
 _log = logging.getLogger("proctor.server")
 
@@ -121,12 +124,9 @@ def response(problem: Problem) -> Response:
     )
 
 
-def of_error(error: ProctorError, *, hide: str = "") -> Problem:
-    """What an error of Proctor means to a caller.
-
-    What it says of this machine's store stays in the log; paths below `hide` lose it.
-    """
-    said = str(error).replace(f"{hide}/", "") if hide else str(error)
+def of_error(error: ProctorError) -> Problem:
+    """What an error of Proctor means to a caller. What it says of this machine's store stays in the log."""
+    said = str(error)
     code = next((code for kind, code in _OF_ERRORS if isinstance(error, kind)), "")
     if code == "store_unavailable":
         _log.error("%s", error)
@@ -150,23 +150,28 @@ def of_validation(error: RequestValidationError) -> Problem:
 def install(app: FastAPI) -> None:
     """Answer every error of an application as a problem."""
 
-    async def on_problem(_: Request, error: Exception) -> Response:
+    def shown(request: Request, problem: Problem) -> Response:
+        """As the caller may see it, if it is known already who calls."""
+        found, caller = response(problem), getattr(request.state, "caller", None)
+        places: Places = request.app.state.proctor.places
+        return found if caller and caller.on_machine else places.hidden_in(found)
+
+    async def on_problem(request: Request, error: Exception) -> Response:
         assert isinstance(error, Problem)
-        return response(error)
+        return shown(request, error)
 
     async def on_error(request: Request, error: Exception) -> Response:
         assert isinstance(error, ProctorError)
-        home = str(request.app.state.proctor.settings.home.absolute())
-        return response(of_error(error, hide=home))
+        return shown(request, of_error(error))
 
     async def on_validation(_: Request, error: Exception) -> Response:
         assert isinstance(error, RequestValidationError)
         return response(of_validation(error))
 
-    async def on_http(_: Request, error: Exception) -> Response:
+    async def on_http(request: Request, error: Exception) -> Response:
         assert isinstance(error, HTTPException)
         if isinstance(error.__cause__, Problem):  # FastAPI wraps what is raised while it reads a body
-            return response(error.__cause__)
+            return shown(request, error.__cause__)
         code = _OF_STATUS.get(error.status_code, "bad_request" if error.status_code < 500 else "internal")
         return response(Problem(code, f"{CODES[code][1]}", headers=dict(error.headers or {})))
 

@@ -76,11 +76,12 @@ class Route(APIRoute):
             if caller.token:
                 state.limits.take(caller.token, state.clock())
             request.state.caller = caller
-            if reads:
-                return with_etag(request, await handler(request))
             if keyed:
-                return await once(request, state, caller, handler, itself=itself)
-            return await handler(request)
+                found = await once(request, state, caller, handler, itself=itself)
+            else:
+                found = await handler(request)
+            found = found if caller.on_machine else state.places.hidden_in(found)
+            return with_etag(request, found) if reads else found
 
         return handle
 

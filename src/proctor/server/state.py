@@ -17,6 +17,7 @@ from fastapi import Request
 
 from proctor.server.limits import Limits
 from proctor.server.metrics import Requests
+from proctor.server.places import Places
 from proctor.server.private_home import close_to_others
 from proctor.server.reading.lane import Lane
 from proctor.server.reading.reading import Reading
@@ -122,6 +123,7 @@ class State:
     """For what people submit: many at once wait for each other, and no read waits for them."""
     blobs: Blobs
     events: EventHub
+    places: Places
     clock: Callable[[], float] = time.time
     reading: Reading = field(default_factory=Reading)
     tasks: KnownTasks = field(default_factory=KnownTasks)
@@ -194,7 +196,10 @@ def open_state(settings: Settings, mode: Mode) -> State:
     heavy, events = Lane(opened), EventHub(opened)
     blobs, limits = blobs_of(settings), Limits(settings.serve_rate)
     reading = Reading(RunRows(by_workers=bool(settings.broker)))
-    return State(settings, mode, store, heavy, planning, blobs, events, reading=reading, limits=limits)
+    places = Places(settings)
+    return State(
+        settings, mode, store, heavy, planning, blobs, events, places, reading=reading, limits=limits
+    )
 
 
 def _known() -> Known:

@@ -52,7 +52,7 @@ class Caller:
     @property
     def on_machine(self) -> bool:
         """Whether paths of the server's machine mean something to them: they are on it, or run code there."""
-        return not self.token or self.may("code")
+        return bool(self.scopes) and (not self.token or self.may("code"))
 
     @property
     def home(self) -> str:

@@ -79,7 +79,7 @@ async def send(state: State, hook: Webhook, event: RunEvent) -> Answer:
         if hook.kind == "comment":
             return await post_comment(outside, hook.url, secret, about)
         about["run"].pop("folder")  # a place on this machine
-        body = json.dumps(about, separators=(",", ":")).encode()
+        body = state.places.hide(json.dumps(about, separators=(",", ":")).encode())
         return await outside.send("POST", hook.url, body, signed(hook, event, body, secret, state.clock()))
     except StoreError as error:
         return Answer(0, f"{error}")

@@ -67,7 +67,8 @@ async def _stream(
             lines = [each.line for each in found if _seen(each, caller, run_id)]
             if lines:
                 said = time.monotonic()
-                yield b"".join(lines)
+                told_lines = b"".join(lines)
+                yield told_lines if caller.on_machine else shared.places.hide(told_lines)
             if found:
                 await asyncio.sleep(EVERY_S)
                 continue
