@@ -74,6 +74,20 @@ class Settings:
     """How many trials `proctor serve` executes at a time; 0: one per processor, or none with a broker."""
     serve_rate: float = 100.0
     """Requests a second that one token may make of a server, on average; bursts may be five times that."""
+    serve_cpus: float = 0.0
+    """The most processors that a spec or task of the API may ask for; 0: all of this machine."""
+    serve_memory_bytes: int = 0
+    """The most memory that a sandbox may be asked to have through the API; 0: all of this machine."""
+    serve_storage_bytes: int = 0
+    """The most disk that a sandbox may be asked to have through the API; 0: the disk of `<home>`."""
+    serve_pids: int = 0
+    """The most processes that a sandbox may be asked to have through the API; 0: as many as the kernel's."""
+    serve_companions: int = 20
+    """The most services beside the agent's that the compose file of an uploaded task may have."""
+    serve_uploads: int = 10_000
+    """The most tasks that a project may keep uploaded."""
+    serve_upload_bytes: int = 100_000_000_000
+    """The most bytes of uploaded ZIPs that a project may keep."""
     serve_hosts: tuple[str, ...] = ()
     """Host names under which a server answers, besides its address and loopback's."""
 

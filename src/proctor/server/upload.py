@@ -18,6 +18,7 @@ from proctor.server.auth.caller import Caller
 from proctor.server.logs import escaped
 from proctor.server.problem import Problem
 from proctor.server.state import State
+from proctor.server.submit import ceilings
 from proctor.server.submit.making import project_for
 from proctor.spec.grammar import safe_name
 from proctor.store.service.uploads import Upload
@@ -51,6 +52,7 @@ def keep(store: Store, state: State, caller: Caller, archive: Path, given: Uploa
     What is wrong with the archive or the task is a Problem with every finding, and nothing is kept.
     """
     home = project_for(store, caller, given.project)
+    ceilings.check_uploads(store, state.settings, home, archive.stat().st_size)
     place = state.settings.home.absolute() / "uploads"
     place.mkdir(parents=True, exist_ok=True)
     scratch = Path(tempfile.mkdtemp(prefix=".check-", dir=place))
@@ -62,6 +64,7 @@ def keep(store: Store, state: State, caller: Caller, archive: Path, given: Uploa
         findings = list(_findings(folder))
         task = _read(folder, findings)
         _refuse_fetching(folder, task)
+        ceilings.check_task(task, state.settings)
         same = store.service.uploads.same(task.digest, home)
         blob = state.blobs.put_file(named, f"{stem}.zip", MEDIA_TYPE)
         upload = Upload(

@@ -13,6 +13,7 @@ from proctor.server.auth.caller import Caller
 from proctor.server.problem import Problem
 from proctor.server.state import State
 from proctor.server.submit.allowed import Origin, refusals, secrets_in
+from proctor.server.submit.ceilings import Ceilings
 from proctor.server.submit.folders import folder_of
 from proctor.spec.grammar import wrong_name
 from proctor.spec.load import MAX_SPEC_BYTES, from_mapping
@@ -60,6 +61,7 @@ def read(submission: Submission, store: Store, state: State, caller: Caller) -> 
         data, file="spec", base_dir=_empty_folder(state), overrides=changes, environ={}, check=check
     )
     _refuse(secrets_in(spec))
+    _refuse((f"sandbox.{key}", why) for key, why in Ceilings.of(state.settings).exceeded(spec.sandbox))
     given: dict[str, Any] = {
         "name": submission.name,
         "tags": submission.tags,

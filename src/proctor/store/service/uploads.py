@@ -46,6 +46,7 @@ _STATUS = {
     "cancelled": "r.status = 'cancelled'",
 }
 """What a status of the older API means."""
+_KEPT = "SELECT count(*), COALESCE(sum(size_bytes), 0) FROM uploads WHERE project = :project"
 _SET_RUN = "UPDATE uploads SET run_id = :run WHERE id = :id"
 _SET_CHECK = "UPDATE uploads SET check_id = :run WHERE id = :id"
 _DELETE = "DELETE FROM uploads WHERE id = :id"
@@ -133,6 +134,11 @@ class Uploads:
         """The newest first."""
         params = {"project": project, "skip": skip, "limit": limit}
         return [_upload(row) for row in self._db.read(_PAGE.replace("{where}", _STATUS[status]), params)]
+
+    def kept(self, project: str) -> tuple[int, int]:
+        """How many a project keeps, and their bytes."""
+        ((number, size_bytes),) = self._db.read(_KEPT, {"project": project})
+        return int(number), int(size_bytes)
 
     def count(self, project: str | None, status: str = "") -> int:
         """How many there are."""

@@ -5,20 +5,22 @@ from __future__ import annotations
 from typing import Annotated, Any
 
 from fastapi import APIRouter, Path
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field
 from starlette.responses import Response
 
 from proctor.server.auth.caller import Runner, Shared, VisibleRun
 from proctor.server.idempotency import Keyed
 from proctor.server.problem import Problem
 from proctor.server.route import Route, answer
-from proctor.server.text import Line
+from proctor.server.text import printable
 from proctor.server.trial.attempt_files import find_trial
 from proctor.store.store import Store
 
 router = APIRouter(prefix="/api/trials/{run}/{index}", tags=["trials"], route_class=Route)
 
-Label = Annotated[Line, Field(min_length=1, max_length=60, pattern=r"^\S(?:.*\S)?$")]
+Label = Annotated[
+    str, Field(min_length=1, max_length=60, pattern=r"^\S(?:.*\S)?$"), AfterValidator(printable)
+]
 CommentId = Annotated[str, Path(max_length=64)]
 
 
