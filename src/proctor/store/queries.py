@@ -51,6 +51,7 @@ RUN_IDS_FROM = "SELECT id FROM runs WHERE id >= :low AND id < :high ORDER BY id 
 NTH_NEWEST = "SELECT id FROM runs ORDER BY created_at DESC, id DESC LIMIT 1 OFFSET :nth"
 NEWEST_NAMED = "SELECT id FROM runs WHERE name = :name ORDER BY created_at DESC, id DESC LIMIT 1 OFFSET :nth"
 NEWEST_IN_FOLDER = "SELECT id FROM runs WHERE folder = :folder ORDER BY created_at DESC, id DESC LIMIT 1"
+FOLDERS_BELOW = "SELECT folder FROM runs WHERE folder >= :low AND folder < :high"
 RECENT_NAMES = "SELECT id, name FROM runs ORDER BY created_at DESC, id DESC LIMIT 200"
 COUNTS = """
 SELECT state, outcome, sum(trials) FROM run_counts WHERE run_id = :run

@@ -8,6 +8,7 @@ from fastapi import APIRouter
 from pydantic import BaseModel, ConfigDict, Field
 from starlette.responses import Response
 
+from proctor.runs import actions
 from proctor.server.auth.caller import Caller, Runner, Shared, VisibleRun
 from proctor.server.idempotency import Keyed, OwnKey, again
 from proctor.server.route import Route, answer
@@ -179,7 +180,7 @@ async def delete_run(run: VisibleRun, caller: Runner, shared: Shared, _: Keyed) 
     """Rows, files and folder. A run that is being executed is refused: cancel it first."""
 
     def remove(store: Store) -> None:
-        changing.delete(store, shared, run)
+        actions.delete(store, shared.blobs, shared.settings, run)
         _note(store, caller, "run.delete", run)
 
     await shared.store(remove)
@@ -191,7 +192,7 @@ async def cancel_run(run: VisibleRun, caller: Runner, shared: Shared, _: Keyed) 
     """Trials that run are stopped within seconds; what has ended is kept."""
 
     def cancel(store: Store) -> dict[str, Any]:
-        changing.cancel(store, shared, run)
+        actions.cancel(store, shared.blobs, run)
         _note(store, caller, "run.cancel", run)
         return run_detail(store, run, shared.reading, code=caller.on_machine)
 
@@ -205,7 +206,7 @@ async def pause_run(run: VisibleRun, caller: Runner, shared: Shared, _: Keyed) -
     """Trials that run are finished; no other begins until the run is resumed."""
 
     def pause(store: Store) -> dict[str, Any]:
-        changing.pause(store, run)
+        actions.pause(store, run)
         _note(store, caller, "run.pause", run)
         return run_detail(store, run, shared.reading, code=caller.on_machine)
 
@@ -224,7 +225,7 @@ async def resume_run(
 
     def resume(store: Store) -> dict[str, Any]:
         making.check_quota(store, store.service.ownership.place(run).project)
-        changing.resume(store, run, owner=caller.user, errors=asked.errors, budgets=budgets)
+        actions.resume(store, run, owner=caller.user, errors=asked.errors, budgets=budgets)
         _note(store, caller, "run.resume", run, **asked.model_dump(exclude_none=True))
         return run_detail(store, run, shared.reading, code=caller.on_machine)
 

@@ -8,11 +8,12 @@ from proctor.errors import UsageError
 from proctor.gateway.providers import Providers
 from proctor.model.run import RunInfo
 from proctor.model.trial import RunStatus, TrialState
+from proctor.runs import actions
 from proctor.runs.coordinator import unfinished
 from proctor.server.auth.caller import Caller
 from proctor.server.problem import Problem
 from proctor.server.state import State
-from proctor.server.submit import changing, making
+from proctor.server.submit import making
 from proctor.server.submit.reading import Submission
 from proctor.store.service.uploads import Upload
 from proctor.store.store import Store
@@ -128,14 +129,14 @@ def cancel(store: Store, state: State, caller: Caller, upload: Upload) -> None:
     """Cancel the run of a task."""
     if upload.run_id is None:
         raise Problem("conflict", "The task was not executed; there is nothing to cancel")
-    changing.cancel(store, state, upload.run_id)
+    actions.cancel(store, state.blobs, upload.run_id)
     _note(store, caller, "task.cancel", upload)
 
 
 def delete(store: Store, state: State, caller: Caller, upload: Upload) -> None:
     """Remove a task, its run and the run of its check."""
     for run_id in filter(None, (upload.run_id, upload.check_id)):
-        changing.delete(store, state, run_id)
+        actions.delete(store, state.blobs, state.settings, run_id)
     store.service.uploads.delete(upload.id)
     _note(store, caller, "task.delete", upload)
 
