@@ -46,8 +46,7 @@ def add_run(
     run_id: str,
     *contents: bytes,
     folder: Path | None = None,
-    age_days=0.0,
-    age_s=3600.0,
+    age_days: float = 0.0,
 ):
     trial = PlannedTrial(key="k", index=0, kind="experiment", subject="s", subject_digest="d", body=0)
     info = RunInfo(
@@ -63,7 +62,7 @@ def add_run(
     (lease,) = take(store, run_id, worker="w", lease_s=30)
     artifacts = tuple(blobs.put_bytes(content, "a") for content in contents)
     for artifact in artifacts:
-        put_before(blobs, artifact.digest, age_s)
+        put_before(blobs, artifact.digest, 3600.0)
     record = AttemptRecord(
         key="k", number=1, outcome=Outcome.PASSED, started_at=1.0, ended_at=2.0, artifacts=artifacts
     )
