@@ -79,7 +79,10 @@ class Route(APIRoute):
             if reads:
                 return with_etag(request, await handler(request))
             if keyed:
-                return await once(request, state, caller, handler, itself=itself)
+                try:
+                    return await once(request, state, caller, handler, itself=itself)
+                finally:
+                    await request.close()  # the files of a form that was only looked at
             return await handler(request)
 
         return handle
