@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import re
 import time
 from collections.abc import AsyncIterator
 from typing import Annotated
@@ -21,6 +22,7 @@ from proctor.store.store import Store
 
 router = APIRouter(prefix="/api", tags=["events"], route_class=Route)
 
+_EVENT_ID = re.compile(r"[0-9]{1,19}")
 EVERY_S = 0.1
 """At most one batch in this time."""
 QUIET_S = 15.0
@@ -46,7 +48,7 @@ async def follow_events(
     run_id = await shared.store(_run, run, caller.project) if run is not None else None
     if run is not None and run_id is None:
         raise Problem("not_found", f"There is no run '{run}', or not in your project")
-    resumed = int(last_event_id) if last_event_id and last_event_id.isdecimal() else None
+    resumed = int(last_event_id) if last_event_id and _EVENT_ID.fullmatch(last_event_id) else None
     place = resumed if resumed is not None else after
     stream = _stream(shared, caller, access, place if place is None else min(place, 1 << 62), run_id)
     return StreamingResponse(stream, media_type="text/event-stream", headers=STREAM)
