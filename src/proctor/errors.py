@@ -7,6 +7,7 @@ ProctorError
 │   ├── TaskError         a task folder or archive is wrong
 │   ├── SideError         one side of a comparison raised, hung, died or ran the wrong code
 │   ├── RunHeldError      another process executes the run; says which, and until when: HTTP 409
+│   ├── RunStateError     the run is over, or at work, and so cannot be changed like this: HTTP 409
 │   └── NotFoundError     no such run, trial, experiment, agent …: HTTP 404
 ├── StoreError            the store cannot be read or written: exit 5, HTTP 503
 ├── FenceError            a result came with a lease that is no longer ours
@@ -100,6 +101,12 @@ class SideError(UsageError):
 
 class RunHeldError(UsageError):
     """Another process executes the run; nothing was changed."""
+
+    http_status = 409
+
+
+class RunStateError(UsageError):
+    """The present state of the run does not allow this; nothing was changed."""
 
     http_status = 409
 

@@ -92,7 +92,10 @@ class Settings:
     """Host names under which a server answers, besides its address and loopback's."""
 
     serve_url: str = ""
-    """Address under which people reach the server, for links in webhooks and comments; empty: no links."""
+    """Address under which people reach the server, for links in webhooks and comments; empty: no links.
+
+    With `https` session cookies are for TLS alone.
+    """
     webhook_allow: tuple[str, ...] = ()
     """Addresses, ranges and names outside the internet that the webhooks of a server may reach."""
 

@@ -109,5 +109,6 @@ def _use(one: Machine, two: Machine, run_id: str) -> None:
     assert list((two.folder / "exported").rglob("state.tar"))
     assert "all read and right" in one.proctor("db", "check", "--deep")
     assert json.loads(one.proctor("db", "gc", "--json"))["removed"] == 0
-    two.proctor("rm", run_id, "--yes")
-    assert json.loads(one.proctor("db", "gc", "--json"))["kept"] == 0
+    # All of them are young, and a run that is being created might be about to use them.
+    assert "0 artifacts (" in two.proctor("rm", run_id, "--yes")
+    assert json.loads(one.proctor("db", "gc", "--json"))["removed"] == 0

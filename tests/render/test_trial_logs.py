@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+
 import pytest
 
 from proctor.render.trial_logs import Follower, Log, logs_in, read
@@ -83,3 +85,39 @@ def test_what_is_not_a_plain_file_is_no_log(tmp_path):
     assert logs_in(tmp_path) == []
     with pytest.raises(OSError, match="not a plain file"):
         list(read(Log("pipe", tmp_path / "logs/pipe")))
+
+
+def fifo(path):
+    path.unlink()
+    os.mkfifo(path)
+
+
+def link(path):
+    path.unlink()
+    path.symlink_to("/etc/passwd")
+
+
+def folder(path):
+    path.unlink()
+    path.mkdir()
+
+
+@pytest.mark.parametrize("change", [fifo, link, folder])
+def test_a_log_that_becomes_something_else_before_it_is_followed_shows_nothing(tmp_path, change):
+    path = tmp_path / "agent.txt"
+    path.write_text("x")
+    follower = Follower(Log("agent.txt", path))
+    change(path)
+    assert new(follower) == b""
+    assert Log("agent.txt", path).size_bytes == 0
+    follower.close()
+
+
+def test_logs_behind_a_link_are_none(tmp_path):
+    (tmp_path / "outside").mkdir()
+    (tmp_path / "outside/secret.txt").write_text("x")
+    (tmp_path / "attempt").mkdir()
+    (tmp_path / "attempt/logs").symlink_to(tmp_path / "outside")
+    assert logs_in(tmp_path / "attempt") == []
+    with pytest.raises(OSError, match="logs"):
+        list(read(Log("secret.txt", tmp_path / "attempt/logs/secret.txt")))

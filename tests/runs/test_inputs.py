@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import json
+import os
 import shutil
 import sys
+import time
 from pathlib import Path
 
 import pytest
@@ -276,6 +278,8 @@ def test_what_only_a_removed_run_needed_is_removed_with_it(project, tmp_path, mo
     (stored,) = first.inputs.stored.values()
     assert main(["rm", first.info.id, "--yes"]) == 0
     assert first.inputs.blobs.has(stored.digest)
+    before = time.time() - 3600  # a younger one might be about to be used by another run
+    os.utime(first.inputs.blobs.path(stored.digest), (before, before))
     assert main(["rm", second.info.id, "--yes"]) == 0
     assert not first.inputs.blobs.has(stored.digest)
 

@@ -12,6 +12,9 @@ import httpx
 import pytest
 from tests.server import tasks
 
+from proctor.server.auth.tokens import first_admin
+from proctor.store.open import open_store
+
 
 @pytest.fixture(scope="module")
 def projects(team_server) -> None:
@@ -146,6 +149,20 @@ def test_a_session_cookie_is_strict_and_needs_the_header_for_changes(team_server
         assert page.put("/api/projects/x", json={"title": "x"}).status_code == 403
         assert page.delete("/api/session", headers=headers).status_code == 204
         assert page.get("/api/session").status_code == 401
+
+
+@pytest.mark.parametrize(
+    ("url", "secure"), [("https://proctor.example", True), ("HTTPS://proctor.example/x", True), ("", False)]
+)
+def test_a_session_cookie_is_for_tls_alone_where_people_reach_the_server_by_it(serve, tmp_path, url, secure):
+    """Behind a proxy that ends TLS the server itself sees none."""
+    with open_store(str(tmp_path / ".proctor/proctor.db")) as store:
+        token = first_admin(store)
+    server = serve("--tokens", env={"PROCTOR_SERVE_URL": url})
+    headers = {"X-Proctor-Request": "1", "Origin": server.address}
+    made = server.client.post("/api/session", json={"token": token}, headers=headers)
+    assert made.status_code == 201, made.text
+    assert ("secure" in made.headers["set-cookie"].lower()) is secure
 
 
 def test_every_answer_has_the_security_headers(team_server):

@@ -15,12 +15,13 @@ from tests.server import tasks
 
 from proctor.errors import StoreError
 from proctor.model.trial import RunStatus
+from proctor.runs import actions
 from proctor.server.auth.authenticate import LOCAL
 from proctor.server.auth.vault import Vault
 from proctor.server.engine.engine import Engine
 from proctor.server.engine.slots import Slots
 from proctor.server.state import Mode, State, open_state
-from proctor.server.submit import changing, making, older, older_logs
+from proctor.server.submit import making, older, older_logs
 from proctor.server.submit.reading import Submission
 from proctor.server.upload import Uploading, keep
 from proctor.settings import Settings
@@ -124,7 +125,7 @@ async def test_a_stop_leaves_a_run_to_be_done_later(state: State):
     store = state.store.store
     assert store.run(run).status is RunStatus.INTERRUPTED
     assert store.service.ownership.place(run).wanted
-    changing.cancel(store, state, run)
+    actions.cancel(store, state.blobs, run)
 
 
 async def test_a_run_that_cannot_begin_leaves_the_queue_with_the_reason(state: State):

@@ -9,6 +9,7 @@ import pytest
 from proctor.errors import MissingExtraError, StoreError, UsageError
 from proctor.model.trial import RunStatus
 from proctor.store.open import open_store
+from proctor.store.postgres import PostgresDatabase
 
 RUN = "20260101-aaaa"
 
@@ -77,3 +78,28 @@ def test_a_database_without_an_encoding_serves_too(postgres_server):
                 assert list(store.runs()) == []
         finally:
             connection.execute(f"DROP DATABASE {name} WITH (FORCE)")
+
+
+@pytest.mark.needs("postgres")
+def test_a_connection_that_is_given_back_after_the_store_was_closed_is_closed_too(postgres_url: str):
+    database = PostgresDatabase(postgres_url)
+    with database._pool.connection() as first, database._pool.connection() as second:
+        database.close()
+        assert not first.closed  # whoever uses it may come to an end
+    assert first.closed
+    assert second.closed
+
+
+@pytest.mark.needs("postgres")
+def test_who_begins_to_listen_while_the_store_is_closed_leaves_no_connection(postgres_url: str, monkeypatch):
+    database = PostgresDatabase(postgres_url)
+    opened = []
+
+    def close_meanwhile() -> object:
+        database.close()
+        opened.append(database._connect())
+        return opened[0]
+
+    monkeypatch.setattr(database, "_opened", close_meanwhile)
+    database.mark()
+    assert opened[0].closed

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import asdict, dataclass
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
@@ -12,9 +11,6 @@ from proctor.errors import Exit
 
 if TYPE_CHECKING:
     from proctor.client.client import Client
-    from proctor.model.run import RunInfo
-    from proctor.settings import Settings
-    from proctor.store.store import Store
 
 
 @click.command(name="cancel")
@@ -26,24 +22,18 @@ def command(ref: str, as_json: bool) -> int:
     No further trial starts; trials that are running are stopped within seconds.
     """
     from proctor.cli.remote import find_server
-    from proctor.model.trial import RunStatus
+    from proctor.runs.actions import cancel
+    from proctor.store.blobs import blobs_of
     from proctor.store.open import open_store
 
     settings, client = find_server()
     if client:
         return _remotely(client, ref, as_json=as_json)
     with open_store(settings.store_url, create=False) as store:
-        info = store.run(ref)
-        over = info.status in {RunStatus.DONE, RunStatus.CANCELLED}
-        running = [] if over else store.workers(info.id)
-        ended = 0
-        if not over:
-            store.set_status(info.id, RunStatus.CANCELLED)
-            ended = store.cancel(info.id)
-            if not running:
-                _close_books(store, info, settings)
-    status = info.status if over else RunStatus.CANCELLED
-    said = _Said(info.id, info.name, status.value, ended, list(running), over=over)
+        done = cancel(store, blobs_of(settings), ref)
+    info = done.before
+    status = info.status.value if done.was_over else "cancelled"
+    said = _Said(info.id, info.name, status, done.trials, list(done.workers), over=done.was_over)
     return _say(said, as_json=as_json)
 
 
@@ -81,19 +71,3 @@ def _say(said: _Said, *, as_json: bool) -> int:
         text = f"cancelled run {said.run} ({said.name}): {said.cancelled_trials} trials will not run"
         print(text + ("; running trials are being stopped" if said.workers else ""))
     return Exit.OK
-
-
-def _close_books(store: Store, info: RunInfo, settings: Settings) -> None:
-    """Write the summary and the reports of what there is, because no other process will."""
-    from proctor.render.reporters import write_reports
-    from proctor.runfolder.read import RunData
-    from proctor.runfolder.write import RunFolder
-    from proctor.runs.holding import alone
-    from proctor.store.blobs import blobs_of
-
-    if not info.folder or not Path(info.folder).is_dir():
-        return
-    with alone(Path(info.folder)) as free:
-        if free:  # else the process that executes it writes them
-            folder = RunFolder(Path(info.folder), blobs=blobs_of(settings))
-            folder.finish(RunData.from_store(store, info.id), write_reports)

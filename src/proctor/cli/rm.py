@@ -10,16 +10,15 @@ from typing import TYPE_CHECKING
 
 import click
 
-from proctor.errors import Exit, StoreError, UsageError
+from proctor.errors import Exit, UsageError
 
 if TYPE_CHECKING:
     from proctor.model.run import RunInfo
+    from proctor.settings import Settings
     from proctor.store.blobs import Blobs
     from proctor.store.store import Store
 
 _DAY_S = 86_400.0
-_GRACE_S = 600.0
-"""While other runs are active, a blob this young may be about to be referred to."""
 
 
 @click.command("rm")
@@ -50,7 +49,7 @@ def command(refs: tuple[str, ...], older_than: float | None, keep_folder: bool, 
         _confirm(chosen, yes=yes)
         blobs = blobs_of(settings)
         for run in chosen:
-            _remove(store, blobs, run, keep_folder=keep_folder)
+            _remove(store, blobs, settings, run, keep_folder=keep_folder)
         collect_garbage(store, blobs)
     return Exit.OK
 
@@ -91,35 +90,19 @@ def _confirm(chosen: Sequence[RunInfo], *, yes: bool) -> None:
     click.confirm(f"Remove {len(chosen)} {'run' if len(chosen) == 1 else 'runs'} for good?", abort=True)
 
 
-def _remove(store: Store, blobs: Blobs, run: RunInfo, *, keep_folder: bool) -> None:
-    from proctor.store.garbage import remove_orphans
+def _remove(store: Store, blobs: Blobs, settings: Settings, run: RunInfo, *, keep_folder: bool) -> None:
+    from proctor.runs.actions import GRACE_S, delete
 
-    orphans = store.delete_run(run.id)
-    grace_s = _GRACE_S if store.remote or _active(store) else 0.0  # others may be about to refer to it
-    removed = remove_orphans(store, blobs, orphans, grace_s=grace_s)
-    said = [f"removed {run.id} ({run.name}): {run.total} trials, {removed} artifacts"]
-    if run.folder and not keep_folder:
-        said.append(_remove_folder(Path(run.folder), run.id))
-    print(", ".join(filter(None, said)))
-
-
-def _remove_folder(folder: Path, run_id: str) -> str:
-    """Remove the run's folder if its manifest says it is this run's. What was done about it, in words."""
-    import shutil
-
-    from proctor.store.refs import run_id_of_folder
-
-    if not folder.is_dir():
-        return ""
-    if folder.is_symlink() or run_id_of_folder(folder) != run_id:
-        return f"kept {folder}: its manifest does not name this run"
-    if folder.resolve() in {*Path.cwd().parents, Path.cwd(), Path.home().resolve()}:
-        return f"kept {folder}: it is your current or home folder"
-    try:
-        shutil.rmtree(folder)
-    except OSError as error:
-        raise StoreError(
-            f"{folder}: the run was removed from the store, but its folder was not ({error.strerror}); "
-            "remove it manually"
-        ) from error
-    return f"folder {folder}"
+    had_folder = bool(run.folder) and Path(run.folder).is_dir()
+    done = delete(store, blobs, settings, run.id, keep_folder=keep_folder)
+    said = f"removed {run.id} ({run.name}): {run.total} trials, {done.blobs} artifacts"
+    if done.left_blobs:
+        said += (
+            f" ({done.left_blobs} of the last {GRACE_S / 60:.0f} minutes stay: another run may be about to "
+            "use them; a later 'proctor rm' or 'proctor db gc' removes them)"
+        )
+    if done.kept_folder:
+        said += f", kept {run.folder}: {done.kept_folder}"
+    elif had_folder and not keep_folder:
+        said += f", folder {run.folder}"
+    print(said)

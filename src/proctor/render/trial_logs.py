@@ -33,8 +33,7 @@ class Log:
     @property
     def size_bytes(self) -> int:
         """What is there now, the parts of a growing log included."""
-        names = (self.path, *(_part(self.path, end) for end in _PARTS))
-        return sum(each.stat().st_size for each in names if each.is_file())
+        return sum(plain_size(path) or 0 for path in (self.path, *(_part(self.path, end) for end in _PARTS)))
 
 
 def folder_of(run_dir: Path, trial: PlannedTrial, attempt: int) -> Path:
@@ -57,13 +56,43 @@ def logs_in(folder: Path) -> list[Log]:
     found: dict[str, Path] = {}
     for place, only in _PLACES:
         inside = folder / place
-        paths = [inside / only] if only else sorted(inside.iterdir()) if inside.is_dir() else []
-        for path in paths:
-            is_part = path.name.endswith(_PARTS) and (inside / path.name[:-2]).exists()
-            if not is_part and path.is_file() and not path.is_symlink():
+        for path in [inside / only] if only else _entries(inside):
+            is_part = path.name.endswith(_PARTS) and os.path.lexists(inside / path.name[:-2])
+            if not is_part and plain_size(path) is not None:
                 found.setdefault(path.name, path)
     ordered = sorted(found.items(), key=lambda item: (item[0] == EVAL_LOG, item[0]))
     return [Log(name, path) for name, path in ordered]
+
+
+def _entries(folder: Path) -> list[Path]:
+    """What is in a folder, which may be gone or have become something else."""
+    try:
+        return [] if folder.is_symlink() else sorted(folder.iterdir())
+    except OSError:
+        return []
+
+
+def plain_size(path: Path) -> int | None:
+    """The size of a plain file; None for what is not one, not there, or not to be looked at."""
+    try:
+        found = path.lstat()
+    except OSError:
+        return None
+    return found.st_size if stat.S_ISREG(found.st_mode) else None
+
+
+def open_plain(path: Path) -> int:
+    """Open a plain file in a folder, neither of which may be a link; OSError for anything else."""
+    flags = os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC | os.O_NONBLOCK
+    folder = os.open(path.parent, flags | os.O_DIRECTORY)
+    try:
+        file = os.open(path.name, flags, dir_fd=folder)
+    finally:
+        os.close(folder)
+    if not stat.S_ISREG(os.fstat(file).st_mode):
+        os.close(file)
+        raise OSError(f"{path}: not a plain file")
+    return file
 
 
 def chosen(logs: list[Log], name: str | None) -> list[Log]:
@@ -100,9 +129,10 @@ class Follower:
     def more(self) -> Iterator[bytes]:
         """What is new since the last call."""
         if self._source is None:
-            if not self.log.path.is_file():
+            try:
+                self._source = _Source(self.log.path)
+            except OSError:
                 return
-            self._source = _Source(self.log.path)
             if self._tail is not None:
                 self._source.skip_to_last(self._tail)
         # Asked before the parts are looked for: once there are parts, the head only grows by being joined
@@ -142,10 +172,7 @@ class _Source:
     """An open log. What is not a plain file is not opened: a link could lead anywhere."""
 
     def __init__(self, path: Path) -> None:
-        self._fd = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC | os.O_NONBLOCK)
-        if not stat.S_ISREG(os.fstat(self._fd).st_mode):
-            os.close(self._fd)
-            raise OSError(f"{path}: not a plain file")
+        self._fd = open_plain(path)
 
     def __enter__(self) -> Self:
         return self

@@ -77,7 +77,10 @@ class Route(APIRoute):
                 state.limits.take(caller.token, state.clock())
             request.state.caller = caller
             if keyed:
-                found = await once(request, state, caller, handler, itself=itself)
+                try:
+                    found = await once(request, state, caller, handler, itself=itself)
+                finally:
+                    await request.close()  # the files of a form that was only looked at
             else:
                 found = await handler(request)
             found = found if caller.on_machine else state.places.hidden_in(found)

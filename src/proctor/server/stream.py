@@ -56,6 +56,8 @@ class EventHub:
 
     def __init__(self, opened: Callable[[], Store]) -> None:
         self._opened = opened
+        self._lock = threading.Lock()
+        """Who comes, who goes, and the thread that forgets when nobody is left."""
         self._listeners = 0
         self._wanted = threading.Event()
         self._stopped = False
@@ -70,8 +72,9 @@ class EventHub:
 
     async def __aenter__(self) -> Self:
         self._loop = asyncio.get_running_loop()
-        self._listeners += 1
-        self._wanted.set()
+        with self._lock:
+            self._listeners += 1
+            self._wanted.set()
         if self._thread is None:
             self._thread = threading.Thread(target=self._read, name="proctor-events", daemon=True)
             self._thread.start()
@@ -80,9 +83,10 @@ class EventHub:
         return self
 
     async def __aexit__(self, *_: object) -> None:
-        self._listeners -= 1
-        if not self._listeners:
-            self._wanted.clear()
+        with self._lock:
+            self._listeners -= 1
+            if not self._listeners:
+                self._wanted.clear()
 
     async def changed(self, timeout_s: float) -> None:
         """Return when something new may be there, at the latest after a time."""
@@ -99,7 +103,10 @@ class EventHub:
             return None
         found: list[Told] = []
         # From the end: a stream is mostly near it. The thread only appends, and a copy is taken at once.
-        for each in reversed(tuple(self._memory)) if self.newest > last else ():
+        remembered = tuple(self._memory) if self.newest > last else ()
+        if last < self._from:
+            return None  # what comes next was forgotten meanwhile
+        for each in reversed(remembered):
             if each.id <= last:
                 break
             found.append(each)
@@ -117,8 +124,7 @@ class EventHub:
         store: Store | None = None
         while not self._stopped:
             if not self._wanted.is_set():
-                self.newest = -1
-                self._memory.clear()
+                self._forget()
                 self._wanted.wait()
                 continue
             try:
@@ -129,6 +135,13 @@ class EventHub:
                 threading.Event().wait(_BACK_S)
         if store:
             store.close()
+
+    def _forget(self) -> None:
+        """Begin anew with the next listener; not when one has come meanwhile: it goes on from `newest`."""
+        with self._lock:
+            if not self._listeners:
+                self.newest = -1
+                self._memory.clear()
 
     def _look(self, store: Store) -> None:
         events = store.views.events

@@ -14,6 +14,7 @@ from typing import Any
 from proctor.disk import read_small
 from proctor.errors import TaskError
 from proctor.model.task import Task
+from proctor.server.audit import audit
 from proctor.server.auth.caller import Caller
 from proctor.server.logs import escaped
 from proctor.server.problem import Problem
@@ -86,7 +87,7 @@ def keep(store: Store, state: State, caller: Caller, archive: Path, given: Uploa
         store.service.uploads.add(upload)
     finally:
         shutil.rmtree(scratch, ignore_errors=True)
-    store.service.audit.add(caller.user, "task.upload", upload.id, token=caller.token, project=home)
+    audit(store, caller, "task.upload", upload.id, project=home)
     found = store.service.uploads.find(upload.id, None)
     assert found is not None
     return found, same is not None

@@ -8,7 +8,7 @@ differ would otherwise take each other's trials.
 from __future__ import annotations
 
 import time
-from collections import deque
+from collections import Counter, deque
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -191,18 +191,19 @@ class TrialLife(Reader):
         held_of_run = queries.HELD.format(where=queries.OF_RUN, tail="ORDER BY t.idx {wait_lock}")
         failure = steps.failure("Cancelled", why)
         number = 0
+        took_s: list[float] = []
         with self._db.write() as tx:
             # Again until nothing is left: in PostgreSQL others claim and give back between two statements.
             while True:
                 waiting = tx.change(queries.CANCEL_PENDING, {"run": run_id})
                 held = tx.execute(held_of_run, {"run": run_id})
                 for row in held:
-                    steps.unfence(tx, row, TrialState.CANCELLED, failure)
+                    took_s += steps.unfence(tx, row, TrialState.CANCELLED, failure)
                 if not waiting and not held:
                     break
                 number += waiting + len(held)
             if number:
-                steps.count(tx, run_id, TrialState.CANCELLED, Outcome.CANCELLED, number)
+                steps.count(tx, run_id, TrialState.CANCELLED, Outcome.CANCELLED, number, took_s=took_s)
                 steps.write_event(tx, run_id, "trials.cancelled", {"trials": number})
         return number
 
@@ -230,6 +231,8 @@ class TrialLife(Reader):
             return []
         taken: list[Lease] = []
         allowed: dict[str, int | None] = {}
+        ended: Counter[tuple[str, str]] = Counter()
+        took_s: dict[tuple[str, str], list[float]] = {}
         with self._db.write() as tx:
             held = tx.execute(queries.HELD.format(where=where, tail="{row_lock}"), params)
             for row in sorted(held, key=lambda each: (each[0], each[2])):
@@ -239,8 +242,12 @@ class TrialLife(Reader):
                 most = allowed[run_id]
                 last = most is not None and row[7] == TrialState.RUNNING and attempts + 1 > most
                 state = TrialState.DONE if last else TrialState.PENDING
-                steps.unfence(tx, row, state, steps.failure("WorkerLost", f"worker {worker} {why}"))
-                if last:
-                    steps.count(tx, run_id, state, Outcome.WORKER_LOST, 1, worker)
+                failure = steps.failure("WorkerLost", f"worker {worker} {why}")
+                took_s.setdefault((run_id, worker), []).extend(steps.unfence(tx, row, state, failure))
+                ended[run_id, worker] += last
                 taken.append(Lease(run_id, key, idx, worker, fence, attempts + 1, expires_at))
+            # In the order of `tally`, so that nobody waits for the other way round.
+            for run_id, worker in sorted(took_s, key=lambda each: (each[0], steps.shard_of(each[1]))):
+                lost = ended[run_id, worker], worker, took_s[run_id, worker]
+                steps.count(tx, run_id, TrialState.DONE, Outcome.WORKER_LOST, *lost)
         return taken

@@ -225,6 +225,8 @@ class PostgresDatabase:
             raise self._lost(error) from error
         self._mine.listener = listener
         self._listeners.append(listener)
+        if not self._open:  # looked at afterwards: `close` may have come in between
+            listener.close()
 
     def wait(self, mark: int, timeout_s: float) -> None:
         """Return when another transaction has written events, or after `timeout_s`.
@@ -254,11 +256,11 @@ class PostgresDatabase:
 
     def close(self) -> None:
         """Close every connection."""
-        if self._open and self._pid == os.getpid():
+        was_open, self._open = self._open, False
+        if was_open and self._pid == os.getpid():
             for listener in self._listeners:
                 listener.close()
             self._pool.close()
-        self._open = False
 
     def _live(self) -> Pool:
         if not self._open:

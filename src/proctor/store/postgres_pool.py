@@ -26,6 +26,7 @@ class Pool:
         self._patience_s = patience_s
         self._places = threading.BoundedSemaphore(most)
         self._free: list[Connection[Any]] = []
+        self._closed = False
 
     @contextmanager
     def connection(self) -> Iterator[Connection[Any]]:
@@ -45,7 +46,11 @@ class Pool:
             self._places.release()
 
     def close(self) -> None:
-        """Close those that nobody uses."""
+        """Close those that nobody uses, and the others as soon as they are given back."""
+        self._closed = True
+        self._close_free()
+
+    def _close_free(self) -> None:
         with suppress(IndexError):
             while True:
                 self._free.pop().close()
@@ -73,6 +78,8 @@ class Pool:
                 connection.autocommit = True
             if not connection.closed and len(self._free) < _KEPT:
                 self._free.append(connection)
+                if self._closed:  # looked at afterwards: `close` may have come in between
+                    self._close_free()
                 return
         connection.close()
 

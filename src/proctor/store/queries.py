@@ -39,7 +39,8 @@ VALUES (:run, :idx, :key, :kind, :subject, :subject_digest, :body, :agent, :agen
 _PAGE_OF_RUNS = "FROM runs WHERE {where} ORDER BY created_at DESC, id DESC LIMIT :limit"
 RUNS = f"SELECT {RUN_COLUMNS} {_PAGE_OF_RUNS}"
 COUNTS_OF_RUNS = f"""
-SELECT run_id, state, outcome, sum(trials) FROM run_counts WHERE run_id IN (SELECT id {_PAGE_OF_RUNS})
+SELECT run_id, state, outcome, sum(trials) FROM run_counts
+WHERE trials > 0 AND run_id IN (SELECT id {_PAGE_OF_RUNS})
 GROUP BY run_id, state, outcome
 """
 ONE_NAME = "lower(name) LIKE lower(:name) ESCAPE '!'"
@@ -51,9 +52,10 @@ RUN_IDS_FROM = "SELECT id FROM runs WHERE id >= :low AND id < :high ORDER BY id 
 NTH_NEWEST = "SELECT id FROM runs ORDER BY created_at DESC, id DESC LIMIT 1 OFFSET :nth"
 NEWEST_NAMED = "SELECT id FROM runs WHERE name = :name ORDER BY created_at DESC, id DESC LIMIT 1 OFFSET :nth"
 NEWEST_IN_FOLDER = "SELECT id FROM runs WHERE folder = :folder ORDER BY created_at DESC, id DESC LIMIT 1"
+FOLDERS_BELOW = "SELECT folder FROM runs WHERE folder >= :low AND folder < :high"
 RECENT_NAMES = "SELECT id, name FROM runs ORDER BY created_at DESC, id DESC LIMIT 200"
 COUNTS = """
-SELECT state, outcome, sum(trials) FROM run_counts WHERE run_id = :run
+SELECT state, outcome, sum(trials) FROM run_counts WHERE run_id = :run AND trials > 0
 GROUP BY state, outcome ORDER BY outcome
 """
 DELETE_RUN = "DELETE FROM runs WHERE id = :run"
@@ -143,7 +145,9 @@ UPDATE trials SET state = 'pending', outcome = NULL, ready_at = 0
 WHERE run_id = :run AND state = 'done' AND outcome IN ({_LOST})
 """
 UNCOUNT_LOST = f"UPDATE attempts SET counts = 0 WHERE run_id = :run AND counts = 1 AND outcome IN ({_LOST})"
-FORGET_LOST = f"DELETE FROM run_counts WHERE run_id = :run AND state = 'done' AND outcome IN ({_LOST})"
+FORGET_LOST = f"""
+UPDATE run_counts SET trials = 0 WHERE run_id = :run AND state = 'done' AND outcome IN ({_LOST})
+"""
 HOLDERS = """
 SELECT worker, max(expires_at) FROM trials WHERE run_id = :run AND expires_at IS NOT NULL
 GROUP BY worker ORDER BY worker
@@ -158,9 +162,10 @@ VALUES (:run, :idx, :number, (SELECT subject FROM trials WHERE run_id = :run AND
         :counts, :started_at, :ended_at, :reward, :worker, :record, :work_s)
 """
 COUNT_TRIALS = """
-INSERT INTO run_counts (run_id, state, outcome, shard, trials)
-VALUES (:run, :state, :outcome, :shard, :trials)
-ON CONFLICT (run_id, state, outcome, shard) DO UPDATE SET trials = run_counts.trials + excluded.trials
+INSERT INTO run_counts (run_id, state, outcome, shard, trials, attempts, seconds)
+VALUES (:run, :state, :outcome, :shard, :trials, :attempts, :seconds)
+ON CONFLICT (run_id, state, outcome, shard) DO UPDATE SET trials = run_counts.trials + excluded.trials,
+  attempts = run_counts.attempts + excluded.attempts, seconds = run_counts.seconds + excluded.seconds
 """
 REFER = """
 INSERT INTO blob_refs (run_id, digest, size_bytes) VALUES (:run, :digest, :size_bytes)

@@ -91,6 +91,7 @@ class Reader:
         found = self._db.read(queries.TRIALS_PAGE, {"run": run_id, "idx": after, "limit": limit})
         return [rows.planned_trial(row) for row in found]
 
+    @decodes_each
     def records(self, run_id: str, keys: Sequence[str]) -> Iterator[tuple[int, AttemptRecord, bool]]:
         """Every attempt as (index of its trial, record, whether it counts), without the trials themselves.
 

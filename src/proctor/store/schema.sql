@@ -264,6 +264,8 @@ CREATE TABLE run_counts (
   outcome TEXT NOT NULL,
   shard INTEGER DEFAULT 0 NOT NULL,
   trials INTEGER NOT NULL,
+  attempts INTEGER DEFAULT 0 NOT NULL,
+  seconds REAL DEFAULT 0 NOT NULL,
   PRIMARY KEY (run_id, state, outcome, shard),
   FOREIGN KEY(run_id) REFERENCES runs (id) ON DELETE CASCADE
 )
@@ -481,5 +483,5 @@ INSERT INTO projects (id, title, created_at) VALUES ('default', 'Default', 0);
 
 CREATE TABLE proctor_schema (version_num VARCHAR(32) NOT NULL PRIMARY KEY);
 
-INSERT INTO proctor_schema VALUES ('0012');
+INSERT INTO proctor_schema VALUES ('0013');
 

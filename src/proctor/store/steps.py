@@ -110,19 +110,35 @@ def finish(tx: Transaction, ended: Ended, body: bytes) -> bool:
 
 
 def count(
-    tx: Transaction, run_id: str, state: TrialState, outcome: Outcome, number: int, worker: str = ""
+    tx: Transaction,
+    run_id: str,
+    state: TrialState,
+    outcome: Outcome,
+    trials: int,
+    worker: str = "",
+    took_s: Sequence[float] = (),
 ) -> None:
-    """Keep the counters that `ls` reads instead of the trials."""
+    """Keep the counters that `ls` and monitors read instead of trials and attempts.
+
+    `took_s` is of all attempts, also of those that were tried again.
+    """
     tx.change(
         queries.COUNT_TRIALS,
         {
             "run": run_id,
             "state": state.value,
             "outcome": outcome.value,
-            "shard": crc32(worker.encode("utf-8", "replace")) % _SHARDS,
-            "trials": number,
+            "shard": shard_of(worker),
+            "trials": trials,
+            "attempts": len(took_s),
+            "seconds": sum(took_s, 0.0),
         },
     )
+
+
+def shard_of(worker: str) -> int:
+    """Which row of a counter a worker writes."""
+    return crc32(worker.encode("utf-8", "replace")) % _SHARDS
 
 
 def insert_attempt(
@@ -159,9 +175,12 @@ def tally(tx: Transaction, run_id: str, worker: str, written: Sequence[tuple[Att
 
     In one order for everybody: two workers that write the same rows in turns would block each other.
     """
-    outcomes = Counter(record.outcome for record, counts in written if counts)
-    for outcome, number in sorted(outcomes.items()):
-        count(tx, run_id, TrialState.DONE, outcome, number, worker)
+    trials = Counter(record.outcome for record, counts in written if counts)
+    took_s: dict[Outcome, list[float]] = {}
+    for record, _ in written:
+        took_s.setdefault(record.outcome, []).append(record.ended_at - record.started_at)
+    for outcome in sorted(took_s):
+        count(tx, run_id, TrialState.DONE, outcome, trials[outcome], worker, took_s[outcome])
     artifacts = {artifact.digest: artifact for record, _ in written for artifact in record.artifacts}
     if artifacts:
         refer(tx, run_id, artifacts.values())
@@ -186,8 +205,8 @@ def allowed_losses(tx: Transaction, run_id: str) -> int | None:
     return allowed
 
 
-def unfence(tx: Transaction, row: Row, state: TrialState, failure: Failure) -> None:
-    """Take a held trial from its worker. Only one that had begun leaves an attempt."""
+def unfence(tx: Transaction, row: Row, state: TrialState, failure: Failure) -> list[float]:
+    """Take a held trial from its worker. Only one that had begun leaves an attempt: how long it took."""
     run_id, key, idx, worker, _, attempts, _, held_state, started_at, now = row
     begun = held_state == TrialState.RUNNING
     cancelled = state is TrialState.CANCELLED
@@ -216,8 +235,10 @@ def unfence(tx: Transaction, row: Row, state: TrialState, failure: Failure) -> N
         )
         insert_attempt(tx, run_id, idx, record, record_body(record), number=number, counts=ended)
         _attempt_ended(tx, run_id, idx, record, number, state)
-    elif not cancelled:
+        return [record.ended_at - record.started_at]
+    if not cancelled:
         write_event(tx, run_id, "trial.pending", {"reason": failure.message}, idx)
+    return []
 
 
 def _attempt_ended(

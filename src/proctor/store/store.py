@@ -200,6 +200,12 @@ class Store(TrialLife):
         with self._db.write() as tx:
             tx.change(queries.SAME_VERSION)
 
+    def folders_below(self, folder: str) -> list[str]:
+        """The folders of runs that are inside a folder."""
+        inside = folder.rstrip("/") + "/"
+        params = {"low": inside, "high": inside[:-1] + chr(ord("/") + 1)}
+        return [str(row[0]) for row in self._db.read(queries.FOLDERS_BELOW, params)]
+
     def set_words(self, info: RunInfo) -> None:
         """What people say about a run: its name, notes and tags."""
         params = rows.run_params(info)

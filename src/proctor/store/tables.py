@@ -66,6 +66,8 @@ run_counts = Table(
     Column("outcome", Text, nullable=False),
     Column("shard", Integer, nullable=False, server_default=text("0")),
     Column("trials", Integer, nullable=False),
+    Column("attempts", Integer, nullable=False, server_default=text("0")),
+    Column("seconds", Real, nullable=False, server_default=text("0")),
     PrimaryKeyConstraint("run_id", "state", "outcome", "shard"),
     sqlite_strict=True,
 )

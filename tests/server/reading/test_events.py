@@ -53,3 +53,10 @@ def test_a_stream_of_one_run_tells_of_no_other(reading):
         write(reading, LIVE, "run.else")
         write(reading, FIRST, "run.mine")
         assert next(events)["kind"] == "run.mine"
+
+
+def test_an_id_that_is_no_number_of_an_event_is_none(reading):
+    for given in ("9" * 5000, "-1", "first"):
+        with reading.ours.stream("GET", "/api/events", headers={"Last-Event-ID": given}) as answer:
+            assert answer.status_code == 200
+            assert next(told(answer))["kind"] == "stream.open"

@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
-from fastapi import Request
+import asyncio
+import time
+from typing import Annotated
 
+from fastapi import Depends, Request
+
+from proctor.errors import StoreError
 from proctor.server.auth.caller import EVERYTHING, Caller
 from proctor.server.auth.tokens import COOKIE, PREFIX, caller_of, hashed
 from proctor.server.problem import Problem
-from proctor.server.state import Mode, State
+from proctor.server.state import Mode, State, state_of
 from proctor.store.service.accounts import Token
 from proctor.store.store import Store
 
@@ -15,6 +20,8 @@ LOCAL = Caller("local", EVERYTHING)
 VIEWER = Caller("local", frozenset({"read"}))
 _REMEMBER_S = 2.0
 """How long a token is known to be valid without a look into the store: how soon a revocation is felt."""
+_CHECK_S = 1.0
+"""How often at most a stream looks whether its reader still may; with the above, how soon it ends."""
 _USED_S = 60.0
 """How often at most it is written down that a token was used."""
 _MOST_REMEMBERED = 10_000
@@ -64,6 +71,43 @@ async def authenticate(request: Request, state: State) -> Caller:
     if session := request.cookies.get(COOKIE):
         return caller_of(await _look_up(state, session, cookie=True), by_cookie=True)
     raise refused("Send a token as 'Authorization: Bearer pt_…', or sign in")
+
+
+class Access:
+    """The right to read a stream, which may end while the stream is open."""
+
+    def __init__(self, request: Request) -> None:
+        self._request = request
+        self._state = state_of(request)
+        self._caller: Caller = request.state.caller
+        self._checked = time.monotonic()
+
+    async def lasts(self) -> bool:
+        """Whether the caller is still who they were, with the same scopes in the same project.
+
+        While the store does not answer nobody can tell: it is asked again, and meanwhile nothing is sent.
+        """
+        if time.monotonic() - self._checked < _CHECK_S:
+            return True
+        while not self._state.stopping.is_set():
+            try:
+                present = await authenticate(self._request, self._state)
+            except Problem:
+                return False
+            except StoreError:
+                await asyncio.sleep(_CHECK_S)
+                continue
+            self._checked = time.monotonic()
+            return present == self._caller
+        return False
+
+
+async def _access(request: Request) -> Access:
+    return Access(request)
+
+
+StreamAccess = Annotated[Access, Depends(_access)]
+"""For routes whose answer is a stream: they ask it before they send anything."""
 
 
 def refused(why: str) -> Problem:

@@ -9,6 +9,7 @@ from typing import Annotated, Any
 from fastapi import APIRouter, Query
 from starlette.responses import Response, StreamingResponse
 
+from proctor.server.auth.authenticate import Access, StreamAccess
 from proctor.server.auth.caller import Reader, Shared
 from proctor.server.route import Route, answer
 from proctor.server.routes.older import RunId, TaskId, index_of, upload_of
@@ -28,6 +29,7 @@ async def read_logs(
     task: TaskId,
     rid: RunId,
     caller: Reader,
+    access: StreamAccess,
     shared: Shared,
     offset: Annotated[int, Query(ge=0, le=1 << 50, description="From this byte on.")] = 0,
     length: Annotated[int, Query(ge=1, le=older_logs.MOST_BYTES)] = older_logs.MOST_BYTES,
@@ -59,13 +61,15 @@ async def read_logs(
     if not follow:
         return answer(found)
     return StreamingResponse(
-        _followed(shared, upload.id, found["run_number"] - 1, offset),
+        _followed(shared, access, upload.id, found["run_number"] - 1, offset),
         media_type="text/plain; charset=utf-8",
         headers={"cache-control": "no-store"},
     )
 
 
-async def _followed(state: State, upload_id: str, index: int, offset: int) -> AsyncIterator[bytes]:
+async def _followed(
+    state: State, access: Access, upload_id: str, index: int, offset: int
+) -> AsyncIterator[bytes]:
     """What is new, again and again, until the run has ended or the server stops."""
 
     def more(store: Store) -> tuple[bytes, bool]:
@@ -79,6 +83,8 @@ async def _followed(state: State, upload_id: str, index: int, offset: int) -> As
 
     while not state.stopping.is_set():
         piece, over = await state.store(more)
+        if not await access.lasts():
+            return
         offset += len(piece)
         if piece:
             yield piece

@@ -12,7 +12,8 @@ from fastapi import Path as InPath
 from pydantic import BaseModel, ConfigDict, Field
 from starlette.responses import Response
 
-from proctor.server.auth.caller import Admin, Caller, Reader, Shared
+from proctor.server.audit import audit
+from proctor.server.auth.caller import Admin, Reader, Shared
 from proctor.server.idempotency import Keyed
 from proctor.server.listing import Paged, listed
 from proctor.server.problem import Problem
@@ -83,7 +84,7 @@ async def put_project(project: ProjectId, body: ProjectBody, caller: Admin, shar
 
     def write(store: Store) -> dict[str, Any]:
         store.service.accounts.put_project(Project(project, **body.model_dump()))
-        _note(store, caller, "project.put", project, project=project, **body.model_dump())
+        audit(store, caller, "project.put", project, project=project, **body.model_dump())
         found: dict[str, Any] = msgspec.to_builtins(store.service.accounts.project(project))
         return found
 
@@ -97,7 +98,7 @@ async def delete_project(project: ProjectId, caller: Admin, shared: Shared, _: K
     def remove(store: Store) -> bool:
         done = store.service.accounts.delete_project(project)
         if done:
-            _note(store, caller, "project.delete", project, project=project)
+            audit(store, caller, "project.delete", project, project=project)
         return done
 
     if not await shared.store(remove):
@@ -124,7 +125,7 @@ async def add_member(project: ProjectId, user: MemberName, caller: Admin, shared
     def write(store: Store) -> None:
         home = project_for(store, caller, project)
         store.service.accounts.add_member(home, user)
-        _note(store, caller, "member.add", user, project=home)
+        audit(store, caller, "member.add", user, project=home)
 
     await shared.store(write)
     return Response(status_code=204)
@@ -140,7 +141,7 @@ async def remove_member(
         home = project_for(store, caller, project)
         done = store.service.accounts.remove_member(home, user)
         if done:
-            _note(store, caller, "member.remove", user, project=home)
+            audit(store, caller, "member.remove", user, project=home)
         return done
 
     if not await shared.store(write):
@@ -172,7 +173,7 @@ async def put_key(
         home = project_for(store, caller, project)
         sealed = shared.vault.seal(body.value)
         store.service.keys.put(home, name, sealed, hint=f"…{body.value[-4:]}", by=caller.user)
-        _note(store, caller, "secret.put", name, project=home)
+        audit(store, caller, "secret.put", name, project=home)
 
     await shared.store(write)
     return Response(status_code=204)
@@ -188,7 +189,7 @@ async def delete_key(
         home = project_for(store, caller, project)
         done = store.service.keys.delete(home, name)
         if done:
-            _note(store, caller, "secret.delete", name, project=home)
+            audit(store, caller, "secret.delete", name, project=home)
         return done
 
     if not await shared.store(remove):
@@ -227,7 +228,3 @@ async def read_settings(caller: Admin, shared: Shared) -> Response:  # noqa: ARG
             value = redacted(str(value))
         found[each.name] = value
     return answer({"mode": shared.mode, "settings": found})
-
-
-def _note(store: Store, caller: Caller, action: str, target: str, *, project: str, **detail: Any) -> None:
-    store.service.audit.add(caller.user, action, target, token=caller.token, project=project, **detail)

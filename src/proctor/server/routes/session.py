@@ -10,7 +10,7 @@ from starlette.responses import Response
 
 from proctor.server.auth.authenticate import refused
 from proctor.server.auth.caller import Caller, Open, Reader, Shared
-from proctor.server.auth.tokens import COOKIE, SESSION_S, caller_of, hashed, new_secret
+from proctor.server.auth.tokens import COOKIE, SESSION_S, caller_of, hashed, new_secret, put_cookie
 from proctor.server.problem import Problem
 from proctor.server.route import Route, answer
 from proctor.server.state import Mode, State
@@ -54,15 +54,7 @@ async def sign_in(body: SignInBody, request: Request, shared: Shared, _: Open) -
     if token is None:
         raise refused("The token is unknown, has expired or was revoked")
     found = answer(_shown(shared, caller_of(token)), 201)
-    found.set_cookie(
-        COOKIE,
-        session,
-        max_age=int(SESSION_S),
-        httponly=True,
-        samesite="strict",
-        secure=request.url.scheme == "https",
-        path="/",
-    )
+    put_cookie(found, request, COOKIE, session, int(SESSION_S))
     return found
 
 

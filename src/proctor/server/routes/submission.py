@@ -8,6 +8,8 @@ from fastapi import APIRouter
 from pydantic import BaseModel, ConfigDict, Field
 from starlette.responses import Response
 
+from proctor.runs import actions
+from proctor.server.audit import audit, audit_run
 from proctor.server.auth.caller import Caller, Runner, Shared, VisibleRun
 from proctor.server.idempotency import Keyed, OwnKey, again
 from proctor.server.route import Route, answer
@@ -112,8 +114,10 @@ def _submit(store: Store, state: State, caller: Caller, body: RunBody, asked: As
     if asked and (known := store.service.answers.find(asked)):
         return _again(store, state, caller, asked, known)
 
+    home = body.project or caller.home
+
     def also(tx: Transaction, run_id: str) -> None:
-        write_deed(tx, caller.user, "run.submit", run_id, token=caller.token, project=caller.home)
+        write_deed(tx, caller.user, "run.submit", run_id, token=caller.token, project=home)
         if asked:
             write_made(tx, asked, run_id)
 
@@ -169,7 +173,7 @@ async def patch_run(run: VisibleRun, body: PatchBody, caller: Runner, shared: Sh
             making.check_priority(caller, body.priority)
             store.service.queue.set_priority(run, body.priority)
         changing.describe(store, run, name=body.name, notes=body.notes, tags=body.tags)
-        _note(store, caller, "run.describe", run)
+        audit_run(store, caller, "run.describe", run)
         return run_detail(store, run, shared.reading, code=caller.on_machine)
 
     return answer(await shared.store(change))
@@ -180,8 +184,9 @@ async def delete_run(run: VisibleRun, caller: Runner, shared: Shared, _: Keyed) 
     """Rows, files and folder. A run that is being executed is refused: cancel it first."""
 
     def remove(store: Store) -> None:
-        changing.delete(store, shared, run)
-        _note(store, caller, "run.delete", run)
+        project = store.service.ownership.place(run).project
+        actions.delete(store, shared.blobs, shared.settings, run)
+        audit(store, caller, "run.delete", run, project=project)
 
     await shared.store(remove)
     return Response(status_code=204)
@@ -192,8 +197,8 @@ async def cancel_run(run: VisibleRun, caller: Runner, shared: Shared, _: Keyed) 
     """Trials that run are stopped within seconds; what has ended is kept."""
 
     def cancel(store: Store) -> dict[str, Any]:
-        changing.cancel(store, shared, run)
-        _note(store, caller, "run.cancel", run)
+        actions.cancel(store, shared.blobs, run)
+        audit_run(store, caller, "run.cancel", run)
         return run_detail(store, run, shared.reading, code=caller.on_machine)
 
     found = await shared.store(cancel)
@@ -206,8 +211,8 @@ async def pause_run(run: VisibleRun, caller: Runner, shared: Shared, _: Keyed) -
     """Trials that run are finished; no other begins until the run is resumed."""
 
     def pause(store: Store) -> dict[str, Any]:
-        changing.pause(store, run)
-        _note(store, caller, "run.pause", run)
+        actions.pause(store, run)
+        audit_run(store, caller, "run.pause", run)
         return run_detail(store, run, shared.reading, code=caller.on_machine)
 
     found = await shared.store(pause)
@@ -225,14 +230,10 @@ async def resume_run(
 
     def resume(store: Store) -> dict[str, Any]:
         making.check_quota(store, store.service.ownership.place(run).project)
-        changing.resume(store, run, owner=caller.user, errors=asked.errors, budgets=budgets)
-        _note(store, caller, "run.resume", run, **asked.model_dump(exclude_none=True))
+        actions.resume(store, run, owner=caller.user, errors=asked.errors, budgets=budgets)
+        audit_run(store, caller, "run.resume", run, **asked.model_dump(exclude_none=True))
         return run_detail(store, run, shared.reading, code=caller.on_machine)
 
     found = await shared.store(resume)
     shared.wake()
     return answer(found)
-
-
-def _note(store: Store, caller: Caller, action: str, run_id: str, **detail: Any) -> None:
-    store.service.audit.add(caller.user, action, run_id, token=caller.token, project=caller.home, **detail)

@@ -9,7 +9,8 @@ from fastapi import APIRouter, Path
 from pydantic import BaseModel, ConfigDict, Field
 from starlette.responses import Response
 
-from proctor.server.auth.caller import Admin, Caller, Shared
+from proctor.server.audit import audit
+from proctor.server.auth.caller import Admin, Shared
 from proctor.server.auth.tokens import make_token
 from proctor.server.idempotency import Keyed
 from proctor.server.listing import Paged, listed
@@ -77,7 +78,8 @@ async def add_token(body: TokenBody, caller: Admin, shared: Shared) -> Response:
             project=body.project,
             expires_at=body.expires_at,
         )
-        _note(store, caller, "token.make", token.id, user=token.user, scopes=list(token.scopes))
+        about = {"user": token.user, "scopes": list(token.scopes)}
+        audit(store, caller, "token.make", token.id, project=token.project, **about)
         return {"token": secret, **_shown(token)}
 
     return answer(await shared.store(make), 201, **{"cache-control": "no-store"})
@@ -88,10 +90,11 @@ async def revoke_token(token: Id, caller: Admin, shared: Shared, _: Keyed) -> Re
     """It and its sessions end within seconds."""
 
     def revoke(store: Store) -> bool:
-        found = store.service.accounts.revoke(token)
-        if found:
-            _note(store, caller, "token.revoke", token)
-        return found
+        known = store.service.accounts.token(token)
+        revoked = store.service.accounts.revoke(token)
+        if known and revoked:
+            audit(store, caller, "token.revoke", token, project=known.project)
+        return revoked
 
     if not await shared.store(revoke):
         raise Problem("not_found", f"There is no token '{token}', or it is revoked already")
@@ -121,7 +124,7 @@ async def change_user(user: Id, body: UserBody, caller: Admin, shared: Shared) -
     def change(store: Store) -> bool:
         found = store.service.accounts.disable(user, disabled=body.disabled)
         if found:
-            _note(store, caller, "user.disable" if body.disabled else "user.enable", user)
+            audit(store, caller, "user.disable" if body.disabled else "user.enable", user, project=None)
         return found
 
     if not await shared.store(change):
@@ -133,7 +136,3 @@ async def change_user(user: Id, body: UserBody, caller: Admin, shared: Shared) -
 def _shown(token: Token) -> dict[str, Any]:
     found: dict[str, Any] = msgspec.to_builtins(token)
     return found
-
-
-def _note(store: Store, caller: Caller, action: str, target: str, **detail: Any) -> None:
-    store.service.audit.add(caller.user, action, target, token=caller.token, **detail)

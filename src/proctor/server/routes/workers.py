@@ -14,6 +14,7 @@ from starlette.responses import Response
 
 from proctor.model.trial import RunStatus
 from proctor.runs.secrets import grant_of
+from proctor.server.audit import audit
 from proctor.server.auth.caller import Shared, VisibleRun, Worker
 from proctor.server.auth.vault import environ_of
 from proctor.server.problem import Problem
@@ -45,9 +46,7 @@ async def read_secrets(run: VisibleRun, caller: Worker, shared: Shared) -> Respo
         spec = from_mapping(info.resolved, file=f"run {run}")
         grant = grant_of(spec, shared.settings, environ)
         keys = {**stored, **grant.keys}
-        store.service.audit.add(
-            caller.user, "secret.read", run, token=caller.token, project=project, names=sorted(keys)
-        )
+        audit(store, caller, "secret.read", run, project=project, names=sorted(keys))
         return {"secrets": keys, "providers": dict(grant.providers)}
 
     return answer(await shared.store(read), **{"Cache-Control": "no-store"})

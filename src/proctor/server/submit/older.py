@@ -8,11 +8,13 @@ from proctor.errors import UsageError
 from proctor.gateway.providers import Providers
 from proctor.model.run import RunInfo
 from proctor.model.trial import RunStatus, TrialState
+from proctor.runs import actions
 from proctor.runs.coordinator import unfinished
+from proctor.server.audit import audit
 from proctor.server.auth.caller import Caller
 from proctor.server.problem import Problem
 from proctor.server.state import State
-from proctor.server.submit import changing, making
+from proctor.server.submit import making
 from proctor.server.submit.reading import Submission
 from proctor.store.service.uploads import Upload
 from proctor.store.store import Store
@@ -45,7 +47,7 @@ def execute(
         number = _only(store, run_id, index)
     if number:
         store.service.queue.want(run_id, wanted=True, owner=caller.user, event="run.queued")
-    _note(store, caller, "task.execute", upload, runs=number)
+    audit(store, caller, "task.execute", upload.id, project=upload.project, runs=number)
     return number
 
 
@@ -120,7 +122,7 @@ def retry(store: Store, caller: Caller, upload: Upload) -> int:
         if run.status is RunStatus.DONE:
             store.set_status(run.id, RunStatus.INTERRUPTED)
         store.service.queue.want(run.id, wanted=True, owner=caller.user, event="run.queued")
-    _note(store, caller, "task.retry", upload, lost=lost)
+    audit(store, caller, "task.retry", upload.id, project=upload.project, lost=lost)
     return number
 
 
@@ -128,19 +130,13 @@ def cancel(store: Store, state: State, caller: Caller, upload: Upload) -> None:
     """Cancel the run of a task."""
     if upload.run_id is None:
         raise Problem("conflict", "The task was not executed; there is nothing to cancel")
-    changing.cancel(store, state, upload.run_id)
-    _note(store, caller, "task.cancel", upload)
+    actions.cancel(store, state.blobs, upload.run_id)
+    audit(store, caller, "task.cancel", upload.id, project=upload.project)
 
 
 def delete(store: Store, state: State, caller: Caller, upload: Upload) -> None:
     """Remove a task, its run and the run of its check."""
     for run_id in filter(None, (upload.run_id, upload.check_id)):
-        changing.delete(store, state, run_id)
+        actions.delete(store, state.blobs, state.settings, run_id)
     store.service.uploads.delete(upload.id)
-    _note(store, caller, "task.delete", upload)
-
-
-def _note(store: Store, caller: Caller, action: str, upload: Upload, **detail: Any) -> None:
-    store.service.audit.add(
-        caller.user, action, upload.id, token=caller.token, project=upload.project, **detail
-    )
+    audit(store, caller, "task.delete", upload.id, project=upload.project)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import stat
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -46,7 +45,7 @@ def files_of(store: Store, upload: Upload, index: int) -> list[Path]:
     found: list[Path] = []
     for log in trial_logs.logs_in(trial_logs.folder_of(folder, trial, attempt)):
         growing = [log.path.with_name(log.path.name + end) for end in _PARTS]
-        found += [log.path, *sorted((each for each in growing if each.is_file()), key=_written)]
+        found += [log.path, *sorted(filter(_size, growing), key=_written)]
     return found
 
 
@@ -67,22 +66,17 @@ def pieces(files: list[Path], offset: int, length: int) -> Iterator[bytes]:
 def _read(path: Path, offset: int, length: int) -> bytes:
     """A link could lead anywhere, and is not followed."""
     try:
-        handle = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC | os.O_NONBLOCK)
+        handle = trial_logs.open_plain(path)
     except OSError:
         return b""
     try:
-        if not stat.S_ISREG(os.fstat(handle).st_mode):
-            return b""
         return os.pread(handle, length, offset)
     finally:
         os.close(handle)
 
 
 def _size(path: Path) -> int:
-    try:
-        return path.lstat().st_size
-    except OSError:
-        return 0
+    return trial_logs.plain_size(path) or 0
 
 
 def _written(path: Path) -> int:

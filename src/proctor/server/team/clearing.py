@@ -12,16 +12,15 @@ from pathlib import Path
 
 from proctor.errors import ProctorError
 from proctor.model.place import attempt_folder, trial_folder
+from proctor.runfolder.remove import is_run_folder
+from proctor.runs.actions import GRACE_S
 from proctor.server.state import State
 from proctor.store.garbage import remove_orphans
-from proctor.store.refs import run_id_of_folder
 from proctor.store.store import Store
 from proctor.verdicts.gate.baselines import read_baselines
 
 _log = logging.getLogger("proctor.server")
 
-GRACE_S = 600.0
-"""A blob this young may be about to be referred to by another run."""
 PINNED = "pinned"
 """A tag that keeps the files of a run."""
 
@@ -56,6 +55,6 @@ def _clear(store: Store, state: State, run_id: str) -> None:
     orphans = store.service.retention.clear(run_id, kept)
     remove_orphans(store, state.blobs, orphans, grace_s=GRACE_S)
     folder = Path(info.folder)
-    if info.folder and folder.is_dir() and not folder.is_symlink() and run_id_of_folder(folder) == run_id:
+    if info.folder and is_run_folder(folder, run_id):
         for place in folders:
             shutil.rmtree(folder / place, ignore_errors=True)

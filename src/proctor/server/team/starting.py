@@ -5,10 +5,12 @@ from __future__ import annotations
 import json
 import logging
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import Any
 
 from proctor.errors import ProctorError
 from proctor.server.auth.caller import Caller
+from proctor.server.auth.tokens import present_caller
 from proctor.server.problem import Problem
 from proctor.server.state import Mode, State
 from proctor.server.submit import making
@@ -49,11 +51,14 @@ def _start(store: Store, state: State, schedule: Schedule, now: float) -> bool:
     return start(store, state, schedule) is not None
 
 
-def start(store: Store, state: State, schedule: Schedule) -> str | None:
-    """Begin the run of a schedule now; its id, or None with the reason in the schedule."""
+def start(store: Store, state: State, schedule: Schedule, by: Caller | None = None) -> str | None:
+    """Begin the run of a schedule now; its id, or None with the reason in the schedule.
+
+    It is the run of whoever made the schedule, also when somebody else starts it by hand.
+    """
     body = json.loads(schedule.body)
     try:
-        caller = _owner(store, state, schedule, body["scopes"])
+        caller = owner_of(store, state, schedule)
         run_id = making.submit(
             store,
             state,
@@ -67,8 +72,9 @@ def start(store: Store, state: State, schedule: Schedule) -> str | None:
         store.service.schedules.began(schedule.id, None, str(error))
         return None
     store.service.schedules.began(schedule.id, run_id)
+    actor, token = (by.user, by.token) if by else (schedule.owner, "")
     store.service.audit.add(
-        schedule.owner, "schedule.start", schedule.id, project=schedule.project, run=run_id
+        actor, "schedule.start", schedule.id, token=token, project=schedule.project, run=run_id
     )
     return run_id
 
@@ -79,11 +85,17 @@ def submission_of(given: Mapping[str, Any]) -> Submission:
     return Submission(**{**given, "tags": None if tags is None else tuple(tags)})
 
 
-def _owner(store: Store, state: State, schedule: Schedule, scopes: list[str]) -> Caller:
-    """Whoever made the schedule, with what they were allowed then; nobody who has been disabled since."""
-    if state.mode is Mode.TOKENS and not store.service.accounts.works(schedule.owner):
-        raise Problem("forbidden", f"The owner '{schedule.owner}' has been disabled")
-    return Caller(schedule.owner, frozenset(scopes), schedule.project)
+def owner_of(store: Store, state: State, schedule: Schedule) -> Caller:
+    """Whoever made the schedule, with what they were allowed then and still are; else a Problem."""
+    body = json.loads(schedule.body)
+    allowed = frozenset(body["scopes"])
+    if state.mode is not Mode.TOKENS:
+        return Caller(schedule.owner, allowed, schedule.project)
+    present = present_caller(store, schedule.owner, schedule.project, body.get("token", ""))
+    owner = replace(present, scopes=present.scopes & allowed)
+    if not owner.may("run"):
+        raise Problem("forbidden", f"The owner '{schedule.owner}' may no longer run anything in this project")
+    return owner
 
 
 def _still_runs(store: Store, run_id: str | None) -> bool:

@@ -8,8 +8,11 @@ from __future__ import annotations
 
 import os
 import stat
-from collections.abc import Iterator
+from collections import deque
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
+from itertools import islice
 from pathlib import Path
 from typing import BinaryIO
 
@@ -24,6 +27,10 @@ from proctor.store.views.trials import Shown
 
 MOST_FILES = 10_000
 """Files that are listed of a running attempt."""
+_MOST_ENTRIES = 50_000
+"""Files and folders that are looked at for it, and how deep: an agent may make any number of them."""
+_MOST_DEPTH = 100
+_READ = os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC | os.O_NONBLOCK
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,6 +42,8 @@ class FileInfo:
     media_type: str = "application/octet-stream"
     digest: str = ""
     """Empty while it may still change."""
+    written_ns: int = 0
+    """When it was last written to, while it may still change."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -107,36 +116,63 @@ def _media_type(artifact: Artifact) -> str:
     return "text/plain" if artifact.name.startswith("logs/") else artifact.media_type
 
 
+def is_text(name: str) -> bool:
+    """Whether an answer can hold the name of a file: an agent may give it any bytes."""
+    return not any("\ud800" <= character <= "\udfff" for character in name)
+
+
 def _written(folder: Path) -> Iterator[tuple[str, FileInfo]]:
-    """What is in a folder now, by paths inside it; what is not a plain file is left out."""
-    count = 0
-    for place, folders, names in os.walk(folder, followlinks=False):
-        folders.sort()
-        for name in sorted(names):
-            whole = Path(place, name)
-            about = whole.lstat() if whole.parent.is_dir() else None
-            if about is None or not stat.S_ISREG(about.st_mode):
-                continue
-            path = whole.relative_to(folder).as_posix()
-            yield path, FileInfo(path, about.st_size)
-            count += 1
-            if count >= MOST_FILES:
-                return
+    """What is in a folder now, by paths inside it; what is not a plain file is left out.
+
+    An agent may be at work in it: what goes away meanwhile, or becomes something else, is left out too.
+    """
+    folders: deque[tuple[str, ...]] = deque([()])
+    entries = files = 0
+    while folders and entries < _MOST_ENTRIES:
+        above = folders.popleft()
+        for name, about in _entries(folder, above, _MOST_ENTRIES - entries):
+            entries += 1
+            if stat.S_ISDIR(about.st_mode) and len(above) < _MOST_DEPTH:
+                folders.append((*above, name))
+            elif stat.S_ISREG(about.st_mode) and is_text(path := "/".join((*above, name))):
+                yield path, FileInfo(path, about.st_size, written_ns=about.st_mtime_ns)
+                files += 1
+                if files >= MOST_FILES:
+                    return
+
+
+def _entries(folder: Path, above: Sequence[str], most: int) -> list[tuple[str, os.stat_result]]:
+    """Some names in a folder, in order, with what they are."""
+    known = []
+    try:
+        with _folder_below(folder, above) as handle, os.scandir(handle) as found:
+            for entry in islice(found, most):
+                with suppress(OSError):
+                    known.append((entry.name, entry.stat(follow_symlinks=False)))
+    except OSError:
+        return []
+    return sorted(known, key=lambda entry: entry[0])
+
+
+@contextmanager
+def _folder_below(folder: Path, above: Sequence[str]) -> Iterator[int]:
+    """A folder below another one, opened step by step: no part of the way may be a link."""
+    handle = os.open(folder, _READ | os.O_DIRECTORY)
+    try:
+        for part in above:
+            below = os.open(part, _READ | os.O_DIRECTORY, dir_fd=handle)
+            os.close(handle)
+            handle = below
+        yield handle
+    finally:
+        os.close(handle)
 
 
 def _open_below(folder: Path, path: str) -> BinaryIO:
-    """Open a file below a folder, step by step: no part of the way may be a link."""
-    flags = os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC | os.O_NONBLOCK
-    at = os.open(folder, flags | os.O_DIRECTORY)
-    try:
-        *above, name = Path(path).parts
-        for part in above:
-            below = os.open(part, flags | os.O_DIRECTORY, dir_fd=at)
-            os.close(at)
-            at = below
-        file = os.open(name, flags, dir_fd=at)
-    finally:
-        os.close(at)
+    """Open a plain file below a folder."""
+    *above, name = path.split("/")
+    with _folder_below(folder, above) as handle:
+        file = os.open(name, _READ, dir_fd=handle)
     if not stat.S_ISREG(os.fstat(file).st_mode):
         os.close(file)
         raise OSError(f"{path}: not a plain file")

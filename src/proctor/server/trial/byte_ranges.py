@@ -15,7 +15,7 @@ MOST_BYTES = 1 << 20
 """Of one answer."""
 PAGE_BYTES = 64 << 10
 """When nobody says how much."""
-_RANGE = re.compile(r"bytes=(\d*)-(\d*)")
+_RANGE = re.compile(r"bytes=(\d{0,18})-(\d{0,18})", re.ASCII)
 HARMLESS = {
     "X-Content-Type-Options": "nosniff",
     "Content-Security-Policy": "default-src 'none'; sandbox",

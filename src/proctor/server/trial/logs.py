@@ -12,7 +12,7 @@ from typing import Any, BinaryIO, cast
 
 from proctor.render.trial_logs import logs_in
 from proctor.server.problem import Problem
-from proctor.server.trial.attempt_files import AttemptFiles
+from proctor.server.trial.attempt_files import AttemptFiles, is_text
 
 PLACES = ("logs/", "artifacts/stdout.txt", "artifacts/stderr.txt")
 _PARTS = (".1", ".2")
@@ -29,6 +29,7 @@ def log_names(files: AttemptFiles) -> dict[str, list[str]]:
         return {
             log.name: list(_pieces(files, log.path.relative_to(files.folder).as_posix()))
             for log in logs_in(files.folder)
+            if is_text(log.name)
         }
     found = [path for path in files.files if path.startswith(PLACES)]
     ordered = sorted(found, key=lambda path: (path.endswith("/eval.log"), path))
@@ -42,7 +43,7 @@ def _pieces(files: AttemptFiles, path: str) -> Iterator[str]:
     yield path
     parts = [path + end for end in _PARTS if path + end in files.files]
     # The part that was written to last is the end; the other one, if there is one, is before it.
-    yield from sorted(parts, key=lambda part: (files.folder / part).stat().st_mtime_ns)
+    yield from sorted(parts, key=lambda part: files.files[part].written_ns)
 
 
 def listed_logs(files: AttemptFiles) -> dict[str, Any]:

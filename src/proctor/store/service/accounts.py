@@ -28,9 +28,12 @@ _INSERT = """
 INSERT INTO tokens (id, hash, name, user_id, project, scopes, created_at, expires_at)
 VALUES (:id, :hash, :name, :user, :project, :scopes, {now}, CAST(:expires_at AS double precision))
 """
+_VALID_TOKEN = f"{_TOKEN} AND {_VALID}"
 _REVOKE = "UPDATE tokens SET revoked_at = {now} WHERE id = :id AND revoked_at IS NULL"
 _USED = "UPDATE tokens SET used_at = {now} WHERE id = :id"
-_FORGET_SIGN_INS = "DELETE FROM tokens WHERE id LIKE 'oidc!_%' ESCAPE '!' AND expires_at <= {now}"
+_FORGET_SIGN_INS = """
+DELETE FROM tokens WHERE id LIKE 'oidc!_%' ESCAPE '!' AND expires_at <= {now} AND revoked_at IS NULL
+"""
 _ADD_SESSION = """
 INSERT INTO sessions (hash, token_id, created_at, expires_at) VALUES (:hash, :token, {now}, {now} + :lasts_s)
 """
@@ -56,6 +59,7 @@ DELETE FROM projects WHERE id = :id AND id <> 'default'
 AND NOT EXISTS (SELECT 1 FROM run_service s WHERE s.project = :id)
 """
 _MEMBERS = "SELECT user_id FROM members WHERE project = :project ORDER BY user_id"
+_MEMBER = "SELECT 1 FROM members WHERE project = :project AND user_id = :user"
 _ADD_MEMBER = """
 INSERT INTO members (project, user_id) VALUES (:project, :user) ON CONFLICT (project, user_id) DO NOTHING
 """
@@ -124,6 +128,10 @@ class Accounts:
         """One token, valid or not."""
         return _token(self._db.read(_TOKEN, {"id": column(token_id)}))
 
+    def valid_token(self, token_id: str) -> Token | None:
+        """One token, while it is valid."""
+        return _token(self._db.read(_VALID_TOKEN, {"id": column(token_id)}))
+
     def tokens(self, *, after: str = "", limit: int = 500) -> list[Token]:
         """All tokens."""
         found = self._db.read(_TOKENS, {"after": after, "limit": limit})
@@ -180,7 +188,7 @@ class Accounts:
             tx.change(_END_SESSION, {"hash": hashed})
 
     def forget_sign_ins(self) -> None:
-        """Remove the tokens behind sessions of an issuer that are over."""
+        """Remove the tokens behind sessions of an issuer that are over. That one was revoked is kept."""
         with self._db.write() as tx:
             tx.change(_FORGET_SIGN_INS, {})
 
@@ -239,6 +247,10 @@ class Accounts:
     def members(self, project: str) -> list[str]:
         """Users who have a token of a project, or may sign in to it."""
         return [str(row[0]) for row in self._db.read(_MEMBERS, {"project": project})]
+
+    def is_member(self, project: str, user: str) -> bool:
+        """Whether a user is in a project."""
+        return bool(self._db.read(_MEMBER, {"project": project, "user": column(user)}))
 
     def projects_of(self, user: str) -> list[str]:
         """The projects that a user is a member of."""

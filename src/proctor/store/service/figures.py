@@ -15,9 +15,11 @@ _SEEN = (
 )
 _RUNS = f"SELECT r.status, count(*) FROM runs r WHERE {_SEEN.format(run='r.id')} GROUP BY r.status"
 _OUTCOMES = f"""
-SELECT c.outcome, CAST(sum(c.trials) AS BIGINT) FROM run_counts c
-WHERE c.state = 'done' AND {_SEEN.format(run="c.run_id")} GROUP BY c.outcome
+SELECT c.outcome, CAST(sum(CASE WHEN c.state = 'done' THEN c.trials ELSE 0 END) AS BIGINT),
+  CAST(sum(c.attempts) AS BIGINT), sum(c.seconds)
+FROM run_counts c WHERE {_SEEN.format(run="c.run_id")} GROUP BY c.outcome
 """
+"""Not of the attempts themselves: a monitor asks every few seconds, and there are more and more of them."""
 _HELD = f"""
 SELECT count(*), count(DISTINCT t.worker) FROM trials t
 WHERE t.expires_at IS NOT NULL AND {_SEEN.format(run="t.run_id")}
@@ -26,10 +28,6 @@ _OPEN = f"""
 SELECT CAST(COALESCE(sum(r.total - COALESCE(
   (SELECT sum(c.trials) FROM run_counts c WHERE c.run_id = r.id), 0)), 0) AS BIGINT)
 FROM runs r WHERE r.status IN ('pending', 'running') AND {_SEEN.format(run="r.id")}
-"""
-_TIMES = f"""
-SELECT a.outcome, count(*), COALESCE(sum(a.ended_at - a.started_at), 0) FROM attempts a
-WHERE {_SEEN.format(run="a.run_id")} GROUP BY a.outcome
 """
 _SPENT = f"""
 SELECT CAST(COALESCE(sum(p.requests), 0) AS BIGINT), CAST(COALESCE(sum(p.tokens), 0) AS BIGINT),
@@ -75,20 +73,20 @@ class Monitor:
         seen = {"project": project}
         running, workers = self._db.read(_HELD, seen)[0]
         queued, age_s = self._db.read(_QUEUE, seen)[0]
-        attempts = self._db.read(_TIMES, seen)
+        outcomes = self._db.read(_OUTCOMES, seen)
         requests, tokens, nano_usd = self._db.read(_SPENT, seen)[0]
         live = Fleet(self._db).live()
         return Figures(
             runs={str(row[0]): int(row[1]) for row in self._db.read(_RUNS, seen)},
-            outcomes={str(row[0]): int(row[1]) for row in self._db.read(_OUTCOMES, seen)},
+            outcomes={str(row[0]): int(row[1]) for row in outcomes if row[1]},
             queued_runs=int(queued),
             queue_age_s=float(age_s),
             running_trials=int(running),
             waiting_trials=max(0, int(self._db.read(_OPEN, seen)[0][0]) - int(running)),
             workers=max(int(workers), len(live)),
             slots=sum(each.parallel for each in live if not each.draining),
-            attempts={str(row[0]): int(row[1]) for row in attempts},
-            attempt_s=sum(float(row[2]) for row in attempts),
+            attempts={str(row[0]): int(row[2]) for row in outcomes if row[2]},
+            attempt_s=sum(float(row[3]) for row in outcomes),
             requests=int(requests),
             tokens=int(tokens),
             cost_usd=int(nano_usd) / _NANO,

@@ -78,7 +78,8 @@ class Queue:
     def want(self, run_id: str, *, wanted: bool, failure: str = "", owner: str = "", event: str = "") -> None:
         """Put a run into the queue or take it out; `failure`: why it cannot go on."""
         with self._db.write() as tx:
-            tx.change(_ADOPT, {"run": run_id, "owner": column(owner)})
+            if wanted:  # a run that no server was told about has nothing to leave
+                tx.change(_ADOPT, {"run": run_id, "owner": column(owner)})
             tx.change(_SET, {"run": run_id, "wanted": int(wanted), "failure": column(failure)})
             if event:
                 steps.write_event(tx, run_id, event, {"reason": failure} if failure else {})

@@ -35,7 +35,8 @@ AND NOT EXISTS (
 """
 _COUNTS = """
 SELECT c.outcome, sum(c.trials) FROM run_counts c JOIN uploads u ON u.run_id = c.run_id
-WHERE c.state = 'done' AND (CAST(:project AS text) IS NULL OR u.project = CAST(:project AS text))
+WHERE c.state = 'done' AND c.trials > 0
+  AND (CAST(:project AS text) IS NULL OR u.project = CAST(:project AS text))
 GROUP BY c.outcome
 """
 _PLANNED = """

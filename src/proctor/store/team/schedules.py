@@ -21,8 +21,8 @@ _LIST = f"SELECT {_COLUMNS} FROM schedules WHERE {_SEEN} AND id > :after ORDER B
 _FIND = f"SELECT {_COLUMNS} FROM schedules WHERE id = :id AND {_SEEN}"
 _DUE = f"SELECT {_COLUMNS} FROM schedules WHERE enabled = 1 AND next_at <= :moment ORDER BY next_at LIMIT 100"
 _CHANGE = """
-UPDATE schedules SET name = :name, cron = :cron, zone = :zone, enabled = :enabled, next_at = :next_at,
-                     missed = 0, last_error = ''
+UPDATE schedules SET name = :name, cron = :cron, zone = :zone, body = :body, enabled = :enabled,
+                     next_at = :next_at, missed = 0, last_error = ''
 WHERE id = :id
 """
 _CLAIM = """
@@ -46,7 +46,7 @@ class Schedule:
     cron: str
     zone: str
     body: str
-    """JSON: `submission` and the `scopes` of whoever made it."""
+    """JSON: `submission`, and the `token` and `scopes` of whoever made it."""
     enabled: bool
     next_at: float | None
     last_at: float | None = None
@@ -100,6 +100,7 @@ class Schedules:
             "name": column(schedule.name),
             "cron": schedule.cron,
             "zone": schedule.zone,
+            "body": schedule.body,
             "enabled": int(schedule.enabled),
             "next_at": schedule.next_at,
         }

@@ -36,7 +36,7 @@ _CONDITIONS = {
     "until": "(r.created_at, r.id) <= (SELECT b.created_at, b.id FROM runs b WHERE b.id = :until)",
 }
 _COUNTS = """
-SELECT run_id, state, outcome, sum(trials) FROM run_counts WHERE run_id IN ({ids})
+SELECT run_id, state, outcome, sum(trials) FROM run_counts WHERE trials > 0 AND run_id IN ({ids})
 GROUP BY run_id, state, outcome
 """
 _HELD = """

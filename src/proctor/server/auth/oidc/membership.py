@@ -10,13 +10,13 @@ from typing import Any
 from proctor.errors import UsageError
 from proctor.server.auth.caller import SCOPES
 from proctor.server.auth.oidc.id_token import refused
+from proctor.server.auth.tokens import MEMBER
 from proctor.server.problem import Problem
 from proctor.settings import Settings
 from proctor.store.store import Store
 
 EVERYBODY = "*"
 ALL_PROJECTS = "*"
-USUAL = ("read", "run")
 _USER = re.compile(r"[A-Za-z0-9][A-Za-z0-9._@+-]{0,63}")
 _GRANT = re.compile(r"(?P<group>.+)=(?P<project>\*|[a-z0-9][a-z0-9-]*)(?::(?P<scopes>[a-z+]+))?")
 
@@ -37,7 +37,7 @@ def grants(settings: Settings) -> list[Grant]:
 
 def _grant(text: str) -> Grant:
     found = _GRANT.fullmatch(text)
-    scopes = tuple(found["scopes"].split("+")) if found and found["scopes"] else USUAL
+    scopes = tuple(found["scopes"].split("+")) if found and found["scopes"] else MEMBER
     if not found or set(scopes) - SCOPES.keys():
         raise UsageError(
             f"oidc_projects: '{text[:100]}' is not GROUP=PROJECT or GROUP=PROJECT:SCOPE+SCOPE; scopes are "
@@ -87,4 +87,4 @@ def _by_groups(claims: Mapping[str, Any], settings: Settings) -> Iterator[Grant]
 
 def _by_members(store: Store, user: str) -> Iterator[Grant]:
     for project in store.service.accounts.projects_of(user):
-        yield Grant("", project, USUAL)
+        yield Grant("", project, MEMBER)

@@ -21,7 +21,7 @@ from proctor.server.auth.caller import Open, Shared
 from proctor.server.auth.oidc.id_token import refused
 from proctor.server.auth.oidc.issuer import Issuer, configured
 from proctor.server.auth.oidc.membership import ALL_PROJECTS, Grant, allowed, user_of
-from proctor.server.auth.tokens import COOKIE, hashed, new_secret
+from proctor.server.auth.tokens import COOKIE, SIGN_IN, hashed, new_secret, put_cookie
 from proctor.server.problem import Problem
 from proctor.server.route import Route, answer
 from proctor.server.state import Mode, State
@@ -90,7 +90,7 @@ async def begin_login(
     found = RedirectResponse(await _issuer(shared).sends_to(query, leaving.at), 303)
     sealed = shared.vault.seal(msgspec.json.encode(leaving).decode()).decode()
     # Lax: coming back from the issuer is a visit from another site.
-    _put(found, request, LEFT, sealed, LEFT_S, place=_PLACE, same_site="lax")
+    put_cookie(found, request, LEFT, sealed, LEFT_S, path=_PLACE, same_site="lax")
     return found
 
 
@@ -124,7 +124,7 @@ async def end_login(
     claims = await issuer.claims(code, left.verifier, left.redirect, left.nonce, now)
     session = await shared.store(_begin, shared, claims, left.project, now)
     found = RedirectResponse(left.next, 303)
-    _put(found, request, COOKIE, session, int(SESSION_S))
+    put_cookie(found, request, COOKIE, session, int(SESSION_S))
     found.delete_cookie(LEFT, path=_PLACE)
     return found
 
@@ -134,7 +134,7 @@ def _begin(store: Store, state: State, claims: dict[str, Any], project: str | No
     grant: Grant = allowed(claims, state.settings, store, project)
     user, session = user_of(claims, state.settings), new_secret()
     home = None if grant.project == ALL_PROJECTS else grant.project
-    accounts, token_id = store.service.accounts, f"oidc_{secrets.token_hex(6)}"
+    accounts, token_id = store.service.accounts, f"{SIGN_IN}{secrets.token_hex(6)}"
     accounts.forget_sign_ins()
     accounts.add_token(
         token_id,
@@ -181,24 +181,3 @@ def _left(request: Request, state: State) -> Leaving:
 def _redirect(request: Request, state: State) -> str:
     own = state.settings.serve_url.rstrip("/") or f"{request.url.scheme}://{request.url.netloc}"
     return f"{own}{_PLACE}/callback"
-
-
-def _put(
-    found: Response,
-    request: Request,
-    name: str,
-    value: str,
-    lasts_s: int,
-    *,
-    place: str = "/",
-    same_site: Any = "strict",
-) -> None:
-    found.set_cookie(
-        name,
-        value,
-        max_age=lasts_s,
-        httponly=True,
-        samesite=same_site,
-        secure=request.url.scheme == "https" or request.app.state.proctor.settings.serve_url[:6] == "https:",
-        path=place,
-    )

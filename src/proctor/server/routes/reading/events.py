@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import re
 import time
 from collections.abc import AsyncIterator
 from typing import Annotated
@@ -11,6 +12,7 @@ import msgspec
 from fastapi import APIRouter, Header, Query
 from starlette.responses import StreamingResponse
 
+from proctor.server.auth.authenticate import Access, StreamAccess
 from proctor.server.auth.caller import Caller, Reader, Shared
 from proctor.server.problem import Problem
 from proctor.server.route import Route
@@ -20,6 +22,7 @@ from proctor.store.store import Store
 
 router = APIRouter(prefix="/api", tags=["events"], route_class=Route)
 
+_EVENT_ID = re.compile(r"[0-9]{1,19}")
 EVERY_S = 0.1
 """At most one batch in this time."""
 QUIET_S = 15.0
@@ -32,6 +35,7 @@ STREAM = {"Cache-Control": "no-store", "X-Accel-Buffering": "no"}
 @router.get("/events", summary="Everything that happens, as a stream", response_class=StreamingResponse)
 async def follow_events(
     caller: Reader,
+    access: StreamAccess,
     shared: Shared,
     after: Annotated[int | None, Query(ge=0, description="Go on after this event. [from now on]")] = None,
     run: Annotated[str | None, Query(max_length=200, description="Only events of this run.")] = None,
@@ -44,16 +48,18 @@ async def follow_events(
     run_id = await shared.store(_run, run, caller.project) if run is not None else None
     if run is not None and run_id is None:
         raise Problem("not_found", f"There is no run '{run}', or not in your project")
-    resumed = int(last_event_id) if last_event_id and last_event_id.isdecimal() else None
+    resumed = int(last_event_id) if last_event_id and _EVENT_ID.fullmatch(last_event_id) else None
     place = resumed if resumed is not None else after
-    stream = _stream(shared, caller, place if place is None else min(place, 1 << 62), run_id)
+    stream = _stream(shared, caller, access, place if place is None else min(place, 1 << 62), run_id)
     return StreamingResponse(stream, media_type="text/event-stream", headers=STREAM)
 
 
 async def _stream(
-    shared: State, caller: Caller, place: int | None, run_id: str | None
+    shared: State, caller: Caller, access: Access, place: int | None, run_id: str | None
 ) -> AsyncIterator[bytes]:
     async with shared.events as hub:
+        if hub.newest < 0:
+            return  # the server stops
         last = hub.newest if place is None else place
         yield _opened(last, shared.clock())
         began = said = time.monotonic()
@@ -63,6 +69,8 @@ async def _stream(
             if found is None:
                 found = await shared.store(_after, last, run_id)
                 last = max(last, newest) if not found else last
+            if not await access.lasts():
+                return
             last = found[-1].id if found else last
             lines = [each.line for each in found if _seen(each, caller, run_id)]
             if lines:

@@ -13,6 +13,7 @@ from fastapi import APIRouter, Header, Query
 from starlette.responses import PlainTextResponse, Response, StreamingResponse
 
 from proctor.render.trial_logs import Follower, logs_in
+from proctor.server.auth.authenticate import Access, StreamAccess
 from proctor.server.auth.caller import Reader, Shared, VisibleRun
 from proctor.server.problem import Problem
 from proctor.server.route import Route, answer
@@ -84,6 +85,7 @@ async def search_log(
 @router.get("/{name}/follow", summary="A log as it grows", response_class=StreamingResponse)
 async def follow_log(
     caller: Reader,
+    access: StreamAccess,
     shared: Shared,
     run: VisibleRun,
     index: int,
@@ -93,12 +95,12 @@ async def follow_log(
 ) -> StreamingResponse:
     """Server-sent events: `data` is `{text}`; the last one is `end`, when the attempt has ended."""
     files = await shared.store(files_of, shared, run, index, attempt)
-    stream = _follow(shared, run, index, files, name, lines)
+    stream = _follow(shared, access, run, index, files, name, lines)
     return StreamingResponse(stream, media_type="text/event-stream", headers=STREAM)
 
 
 async def _follow(
-    shared: State, run: str, index: int, files: AttemptFiles, name: str, lines: int
+    shared: State, access: Access, run: str, index: int, files: AttemptFiles, name: str, lines: int
 ) -> AsyncIterator[bytes]:
     decoder = codecs.getincrementaldecoder("utf-8")("replace")
     follower: Follower | None = None
@@ -108,6 +110,8 @@ async def _follow(
             now = await shared.store(files_of, shared, run, index, files.number)
             follower = follower or _follower(files, name, lines)
             text = decoder.decode(await asyncio.to_thread(_more, follower)) if follower else ""
+            if not await access.lasts():
+                return  # not `end`: whoever may goes on
             if text:
                 said = time.monotonic()
                 yield b"data: %s\n\n" % msgspec.json.encode({"text": text})

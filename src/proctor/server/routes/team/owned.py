@@ -6,6 +6,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, Generic, Protocol, TypeVar
 
+from proctor.server.audit import audit
 from proctor.server.auth.caller import Caller
 from proctor.server.listing import Page, listed
 from proctor.server.problem import Problem
@@ -73,11 +74,4 @@ class Things(Generic[_T]):
 
     def note(self, store: Store, caller: Caller, action: str, thing: _T, **detail: Any) -> None:
         """Write into the audit log what was done to one."""
-        store.service.audit.add(
-            caller.user,
-            f"{self.word}.{action}",
-            thing.id,
-            token=caller.token,
-            project=thing.project,
-            **detail,
-        )
+        audit(store, caller, f"{self.word}.{action}", thing.id, project=thing.project, **detail)

@@ -8,6 +8,7 @@ from fastapi import APIRouter, Path
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field
 from starlette.responses import Response
 
+from proctor.server.audit import audit_run
 from proctor.server.auth.caller import Runner, Shared, VisibleRun
 from proctor.server.idempotency import Keyed
 from proctor.server.problem import Problem
@@ -51,6 +52,7 @@ async def put_labels(
     def write(store: Store) -> dict[str, Any]:
         find_trial(store, run, index)
         store.service.remarks.set_labels(run, index, body.labels, caller.user)
+        audit_run(store, caller, "trial.label", run, trial=index, labels=body.labels)
         return {"labels": [each["label"] for each in store.views.trials.labels(run, index)]}
 
     return answer(await shared.store(write))
@@ -65,6 +67,7 @@ async def add_comment(
     def write(store: Store) -> dict[str, Any]:
         find_trial(store, run, index)
         comment_id = store.service.remarks.comment(run, index, body.text, caller.user)
+        audit_run(store, caller, "trial.comment", run, trial=index, comment=comment_id)
         found = next(each for each in store.views.trials.comments(run, index) if each["id"] == comment_id)
         return {"id": comment_id, "author": found["author"], "at": found["at"], "text": found["body"]}
 
@@ -84,6 +87,7 @@ async def remove_comment(
         if author != caller.user and not caller.may("admin"):
             raise Problem("forbidden", "This comment is somebody else's")
         store.service.remarks.remove_comment(comment)
+        audit_run(store, caller, "comment.remove", run, trial=index, comment=comment)
 
     await shared.store(remove)
     return Response(status_code=204)

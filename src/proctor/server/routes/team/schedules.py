@@ -22,7 +22,7 @@ from proctor.server.state import State
 from proctor.server.submit import making
 from proctor.server.submit.reading import read
 from proctor.server.team.cron import parse_cron, zone_of
-from proctor.server.team.starting import start
+from proctor.server.team.starting import owner_of, start
 from proctor.server.text import Line
 from proctor.store.store import Store
 from proctor.store.team.schedules import Schedule
@@ -105,7 +105,7 @@ def _add(store: Store, state: State, caller: Caller, body: ScheduleBody) -> dict
         created_at=state.clock(),
         cron=body.cron,
         zone=body.timezone,
-        body=json.dumps({"submission": kept, "scopes": sorted(caller.scopes)}),
+        body=json.dumps({"submission": kept, **_rights(caller)}),
         enabled=body.enabled,
         next_at=_next(body.cron, body.timezone, state.clock()) if body.enabled else None,
     )
@@ -126,7 +126,11 @@ async def show_schedule(schedule: ScheduleId, caller: Reader, shared: Shared) ->
 async def change_schedule(
     schedule: ScheduleId, body: ScheduleChange, caller: Runner, shared: Shared
 ) -> Response:
-    """What is not given stays as it is. What was missed is forgotten."""
+    """What is not given stays as it is. What was missed is forgotten.
+
+    A schedule starts with what the token with which it was made allows. When that has ended, a change by its
+    owner lets it start with the token of the change.
+    """
 
     def change(store: Store) -> dict[str, Any]:
         before = _SCHEDULES.find(store, schedule, caller)
@@ -136,6 +140,7 @@ async def change_schedule(
             cron=body.cron or before.cron,
             zone=body.timezone or before.zone,
             enabled=before.enabled if body.enabled is None else body.enabled,
+            body=_renewed(store, shared, caller, before),
             missed=0,
             last_error="",
         )
@@ -154,7 +159,7 @@ async def start_schedule(schedule: ScheduleId, caller: Runner, shared: Shared, _
 
     def begin(store: Store) -> dict[str, Any]:
         found = _SCHEDULES.find(store, schedule, caller)
-        run_id = start(store, shared, found)
+        run_id = start(store, shared, found, by=caller)
         after = _SCHEDULES.find(store, schedule, caller)
         if run_id is None:
             raise Problem("conflict", after.last_error)
@@ -170,6 +175,22 @@ async def remove_schedule(schedule: ScheduleId, caller: Runner, shared: Shared, 
     """Runs that it started are kept."""
     await shared.store(_SCHEDULES.remove, schedule, caller)
     return Response(status_code=204)
+
+
+def _rights(caller: Caller) -> dict[str, Any]:
+    """With what a schedule of theirs starts."""
+    return {"scopes": sorted(caller.scopes), "token": caller.token}
+
+
+def _renewed(store: Store, state: State, caller: Caller, schedule: Schedule) -> str:
+    """What a schedule keeps: with the rights of its owner's present token where earlier ones have ended."""
+    if caller.user != schedule.owner:
+        return schedule.body
+    try:
+        owner_of(store, state, schedule)
+    except Problem:
+        return json.dumps({**json.loads(schedule.body), **_rights(caller)})
+    return schedule.body
 
 
 def _next(cron: str, zone: str, now: float) -> float:
