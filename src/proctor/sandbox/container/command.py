@@ -8,6 +8,7 @@ from pathlib import Path
 
 from proctor.errors import SandboxError
 from proctor.sandbox.base import Limits, SandboxRequest
+from proctor.sandbox.capabilities import CAPABILITIES, MASK
 from proctor.sandbox.certificates import BUNDLE_PATH
 from proctor.sandbox.container.engine import Adjustment, Answer, Engine, call
 from proctor.sandbox.container.usage import restore
@@ -19,11 +20,6 @@ INIT = "/run/.proctor/init"
 SOCKET_FOLDER = "/run/.proctor/socket"
 """Where the init and the folder of its socket are inside, both read-only."""
 ARGUMENTS = ("container", f"{SOCKET_FOLDER}/{CONTROL}")
-CAPABILITIES = {
-    "CHOWN": 0, "DAC_OVERRIDE": 1, "FOWNER": 3, "FSETID": 4, "KILL": 5, "SETGID": 6, "SETUID": 7,
-    "SETPCAP": 8, "NET_BIND_SERVICE": 10, "SYS_CHROOT": 18, "SETFCAP": 31,
-}  # fmt: skip
-"""What root inside may do: what package managers need. No device nodes, no raw sockets."""
 START_S = 120.0
 _GONE = ("no such container", "no container with")
 
@@ -98,11 +94,10 @@ def mounts(request: SandboxRequest, parts: HostParts) -> Iterator[tuple[Path, st
 
 def init_fields(request: SandboxRequest, fit: Adjustment) -> list[str]:
     """The settings of the init: the folder to work in, capabilities to keep and limits of each process."""
-    mask = sum(1 << number for number in CAPABILITIES.values())
     return [
         "S1",
         f"w{request.root.workdir}",
-        f"k{mask}",
+        f"k{MASK}",
         *rlimit_fields(request.limits, fit.limits),
     ]
 

@@ -22,10 +22,10 @@ from typing import Any
 
 from proctor.errors import SandboxError, TaskError
 from proctor.sandbox.base import Download, ExecResult, SandboxRequest
+from proctor.sandbox.capabilities import CAPABILITIES
 from proctor.sandbox.container import composition, leftovers
 from proctor.sandbox.container.command import (
     ARGUMENTS,
-    CAPABILITIES,
     INIT,
     HostParts,
     limit_options,
