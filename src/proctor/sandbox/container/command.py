@@ -2,10 +2,15 @@
 
 from __future__ import annotations
 
+import contextlib
+import os
+import socket
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
+from proctor.disk import opened
 from proctor.errors import SandboxError
 from proctor.sandbox.base import Limits, SandboxRequest
 from proctor.sandbox.capabilities import CAPABILITIES, MASK
@@ -67,6 +72,15 @@ def security_options(parts: HostParts) -> tuple[str, ...]:
     return ("no-new-privileges", *(("label=disable",) if parts.selinux else ()))
 
 
+def rights(parts: HostParts) -> dict[str, Any]:
+    """What root may do in any service of a compose file. Raw sockets would pass by the rules of a network."""
+    return {
+        "cap_drop": ["ALL"],
+        "cap_add": list(CAPABILITIES),
+        "security_opt": list(security_options(parts)),
+    }
+
+
 def limit_options(limits: Limits, fit: Adjustment) -> tuple[str, ...]:
     """Limits through control groups, where the engine can set them here."""
     found: list[str] = []
@@ -106,6 +120,21 @@ def _bind(source: Path, target: str) -> str:
     if "," in f"{source}{target}" or '"' in f"{source}{target}":
         raise SandboxError(f"cannot bind {source} into a container: its path has a comma or a quote")
     return f"type=bind,src={source},dst={target},ro"
+
+
+@contextlib.contextmanager
+def listening(folder: Path, name: str, backlog: int = 1) -> Iterator[socket.socket]:
+    """A socket in a folder, for the inits of containers; when this ends, its name is gone."""
+    with socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET) as listener:
+        with opened(folder, os.O_PATH | os.O_DIRECTORY) as parent:
+            listener.bind(f"/proc/self/fd/{parent}/{name}")  # socket paths are short, those of folders not
+        (folder / name).chmod(0o666)
+        listener.listen(backlog)
+        listener.setblocking(False)
+        try:
+            yield listener
+        finally:
+            (folder / name).unlink(missing_ok=True)
 
 
 class SingleContainer:
