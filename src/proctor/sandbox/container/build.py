@@ -27,6 +27,7 @@ from proctor.sandbox.base import Limits, Root, SandboxRequest
 from proctor.sandbox.container import adjust, leftovers
 from proctor.sandbox.container.engine import call
 from proctor.sandbox.container.sandbox import ContainerSandbox
+from proctor.sandbox.image.definition import Definition
 from proctor.sandbox.image.dockerfile import MOST_BYTES, parse
 from proctor.sandbox.network_rules import resolve_rules
 from proctor.sandbox.proxy import EVERY_HOST, PORT, AllowListProxy, proxy_environment
@@ -60,6 +61,13 @@ class _BuildNetwork:
     """Words before the engine's own."""
     options: tuple[str, ...] = ()
     env: dict[str, str]
+
+
+def build_options(asked: Definition) -> tuple[str, ...]:
+    """What a build is told beyond its files."""
+    stage = ["--target", asked.target] if asked.target else []
+    given = asked.arguments.items()
+    return (*stage, *(word for pair in given for word in ("--build-arg", "=".join(pair))))
 
 
 async def build(backend: Containers, request: BuildRequest) -> None:

@@ -15,7 +15,7 @@ from proctor.model.task import TaskEnvironment
 from proctor.sandbox.base import Root
 from proctor.sandbox.container import composition
 from proctor.sandbox.container.backend import Containers
-from proctor.sandbox.container.build import BuildRequest, build
+from proctor.sandbox.container.build import BuildRequest, build, build_options
 from proctor.sandbox.container.engine import ASK_S, Answer, call
 from proctor.sandbox.container.registry import check_registry
 from proctor.sandbox.image.context import Context
@@ -131,7 +131,7 @@ class ContainerImages(Images):
     async def _built(self, asked: Definition) -> dict[str, Any] | None:
         dockerfile = asked.dockerfile
         assert dockerfile is not None
-        folder, options = asked.folder or dockerfile.parent, _build_options(asked)
+        folder, options = asked.folder or dockerfile.parent, build_options(asked)
         if not dockerfile.is_file():
             raise TaskError(f"{dockerfile}: there is no such Dockerfile")
         digest = await asyncio.to_thread(Context(folder, dockerfile).content_digest, dockerfile)
@@ -178,13 +178,6 @@ def _asked(wanted: TaskEnvironment) -> tuple[Definition, str]:
 
 def _named_main(wanted: TaskEnvironment) -> str:
     return "main" if wanted.image or wanted.dockerfile else ""
-
-
-def _build_options(asked: Definition) -> tuple[str, ...]:
-    """What a build is told beyond its files."""
-    stage = ["--target", asked.target] if asked.target else []
-    given = asked.arguments.items()
-    return (*stage, *(word for pair in given for word in ("--build-arg", "=".join(pair))))
 
 
 def _bases_of(asked: Definition) -> tuple[str, ...]:
