@@ -105,6 +105,18 @@ def test_what_is_wrong_is_said(postgres_url, role):
         set_up(postgres_url.replace("postgres@", "nobody_here@"), ROLE, None)
 
 
+def test_a_worker_that_is_newer_than_the_schema_says_who_upgrades_it(postgres_url, role):
+    import psycopg
+
+    open_store(postgres_url).close()
+    set_up(postgres_url, ROLE, None)
+    with psycopg.connect(postgres_url, autocommit=True) as connection:
+        connection.execute("UPDATE proctor_schema SET version_num = '0011'")
+        with pytest.raises(StoreError, match=r"may not .* run 'proctor db upgrade' as the owner"):
+            open_store(as_role(postgres_url))
+        connection.execute(f"DROP OWNED BY {ROLE}")
+
+
 def test_a_role_for_sqlite_is_refused(tmp_path):
     done = subprocess.run(
         [sys.executable, "-m", "proctor.cli.main", "db", "worker-role", ROLE],
