@@ -107,7 +107,8 @@ class ComposeProject:
         document, apart = without_values(document, request.hidden)
         self._holders = [name for name in document["services"] if name.endswith(holders.SUFFIX)]
         self._file.touch(mode=0o600)
-        self._file.write_text(json.dumps(protect(document)))
+        self._document = document
+        self._write(document)
         self._files = ["-p", parts.name, "-f", str(self._file)]
         self._env = {**_environment(request.env), **apart}
 
@@ -118,14 +119,20 @@ class ComposeProject:
             if (await call(here)).code:
                 await check_registry(image, self._rules)
         if self._engine.initialises:
+            # Newer programs tell podman who needs whom, and its `init` starts what others need.
+            self._write(without_order(self._document))
             await self._compose("up", "--no-start", "--no-build")
             await self._guard(await self._processes("init"))
-            await self._compose("start")
+            self._write(self._document)
+            await self._compose("up", "-d", "--no-build", "--no-recreate")
         else:
             self._waiting.enter_context(holders.waiting(self._folder))
             await self._compose("up", "-d", "--no-build", "--no-deps", *self._holders)
             await self._guard(await self._processes())
             await self._compose("up", "-d", "--no-build")
+
+    def _write(self, document: Mapping[str, Any]) -> None:
+        self._file.write_text(json.dumps(protect(document)))
 
     async def _compose(self, *words: str) -> None:
         command = [*self._program, *self._files, *words]
@@ -187,6 +194,15 @@ def project(
     }
     volumes = {name: {**volume, "labels": labels} for name, volume in own["volumes"].items()}
     return {"services": services, "networks": networks, **({"volumes": volumes} if volumes else {})}
+
+
+def without_order(document: Mapping[str, Any]) -> dict[str, Any]:
+    """The project in which no service needs another."""
+    services = {
+        name: {key: value for key, value in service.items() if key != "depends_on"}
+        for name, service in document["services"].items()
+    }
+    return {**document, "services": services}
 
 
 def labels_of(parts: HostParts) -> dict[str, str]:
