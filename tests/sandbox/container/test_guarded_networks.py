@@ -26,6 +26,7 @@ from proctor.sandbox.network_rules import NetworkRules, own_addresses
 from proctor.sandbox.probe import ADDRESS, an_outside
 
 pytestmark = [pytest.mark.anyio, pytest.mark.needs("podman", "root")]
+LABEL = f"proctor.test=guarded-{os.getpid()}"
 LINK_LOCAL, PRIVATE = "169.254.77.7", "10.254.77.7"
 TRY = """
 import socket, struct, sys
@@ -84,7 +85,7 @@ def folder(tmp_path: Path, podman_image: str) -> Path:
     made = tmp_path / "task/environment"
     made.mkdir(parents=True)
     (made / "try.py").write_text(TRY)
-    (made / "Dockerfile").write_text(f"FROM {podman_image}\nCOPY try.py /try.py\n")
+    (made / "Dockerfile").write_text(f"FROM {podman_image}\nLABEL {LABEL}\nCOPY try.py /try.py\n")
     return made
 
 
@@ -93,6 +94,7 @@ async def images(podman, tmp_path):
     made = open_images(podman, tmp_path / "images")
     yield made
     await made.close()
+    await call(["podman", "image", "prune", "--all", "--force", "--filter", f"label={LABEL}"])
 
 
 def task_in(folder: Path, **environment) -> Task:

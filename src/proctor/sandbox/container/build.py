@@ -107,7 +107,7 @@ async def build(backend: Containers, request: BuildRequest) -> None:
 async def _build_network(backend: Containers, place: Path) -> AsyncIterator[_BuildNetwork]:
     """The network of one build, for as long as this lasts."""
     routed = backend.engine.builds_inside and not network.obstacle()
-    image = await adjust.empty_image(backend, f"build-{place.name}")
+    image = await adjust.empty_image(backend, leftovers.network_image(place.name))
     limits = Limits(pids=64, network="public" if routed else "none")
     holder = ContainerSandbox(backend, SandboxRequest(name="build", root=Root(image=image), limits=limits))
     try:
