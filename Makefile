@@ -67,9 +67,10 @@ wheel: ## the wheel with the web page, in dist/
 	@rm -f dist/*.whl
 	@.venv/bin/uv build -q --wheel --no-build-isolation
 
-image: wheel ## images of server and worker, by CONTAINERS=podman
+image: wheel ## images of server and worker, by CONTAINERS=podman, on BASE=docker.io/library/debian@sha256:…
+	@case '$(BASE)' in *@sha256:*|localhost/*) ;; *) echo "make image: BASE is the base image by its digest; see deploy/images/Containerfile" >&2; exit 2;; esac
 	@for target in server worker; do \
-	  $(CONTAINERS) build --format docker -f deploy/images/Containerfile --target $$target -t localhost/proctor-$$target:latest $(BUILD_ARGS) . || exit 1; done
+	  $(CONTAINERS) build --format docker -f deploy/images/Containerfile --target $$target -t localhost/proctor-$$target:latest --build-arg BASE=$(BASE) $(BUILD_ARGS) . || exit 1; done
 
 sbom: ## what is in the images' Python, as CycloneDX, in dist/
 	@scripts/check_deploy.sh sbom

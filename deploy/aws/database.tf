@@ -17,6 +17,24 @@ resource "aws_secretsmanager_secret_version" "database" {
   secret_string_wo_version = 1
 }
 
+# Workers have a role of their own (`proctor db worker-role`): accounts, tokens and keys are not theirs to read.
+ephemeral "aws_secretsmanager_random_password" "worker_database" {
+  password_length     = 40
+  exclude_punctuation = true
+}
+
+resource "aws_secretsmanager_secret" "worker_database" {
+  #checkov:skip=CKV2_AWS_57:Rotated by hand: the server gives it to the role, and workers read it, when they start.
+  name_prefix = "${var.name}-worker-database-"
+  kms_key_id  = aws_kms_key.this.arn
+}
+
+resource "aws_secretsmanager_secret_version" "worker_database" {
+  secret_id                = aws_secretsmanager_secret.worker_database.id
+  secret_string_wo         = ephemeral.aws_secretsmanager_random_password.worker_database.random_password
+  secret_string_wo_version = 1
+}
+
 ephemeral "aws_secretsmanager_secret_version" "database" {
   secret_id = aws_secretsmanager_secret_version.database.secret_id
 }

@@ -9,10 +9,11 @@ locals {
     monitoring = "monitoring.rds.amazonaws.com"
   }
   secrets = {
-    database     = aws_secretsmanager_secret.database.arn
-    broker       = aws_secretsmanager_secret.broker.arn
-    key          = aws_secretsmanager_secret.key.arn
-    worker_token = aws_secretsmanager_secret.worker_token.arn
+    database        = aws_secretsmanager_secret.database.arn
+    worker_database = aws_secretsmanager_secret.worker_database.arn
+    broker          = aws_secretsmanager_secret.broker.arn
+    key             = aws_secretsmanager_secret.key.arn
+    worker_token    = aws_secretsmanager_secret.worker_token.arn
   }
 }
 
@@ -81,7 +82,7 @@ data "aws_iam_policy_document" "start" {
   #checkov:skip=CKV_AWS_356:A login to the registry has no resource to name.
   statement {
     actions   = ["secretsmanager:GetSecretValue"]
-    resources = [local.secrets.database, local.secrets.broker, local.secrets.key]
+    resources = [local.secrets.database, local.secrets.worker_database, local.secrets.broker, local.secrets.key]
   }
 
   statement {
@@ -108,7 +109,7 @@ data "aws_iam_policy_document" "start" {
 data "aws_iam_policy_document" "workers" {
   statement {
     actions   = ["secretsmanager:GetSecretValue"]
-    resources = [local.secrets.database, local.secrets.broker, local.secrets.worker_token]
+    resources = [local.secrets.worker_database, local.secrets.broker, local.secrets.worker_token]
   }
 
   statement {

@@ -2,8 +2,9 @@
 
 locals {
   # sslmode=require: encrypted, and the address is one that only this network resolves.
-  store = "postgresql://proctor@${aws_db_instance.this.address}:5432/proctor?sslmode=require"
-  blobs = "s3://${aws_s3_bucket.blobs.id}/blobs?region=${var.region}"
+  store        = "postgresql://proctor@${aws_db_instance.this.address}:5432/proctor?sslmode=require"
+  worker_store = "postgresql://proctor_worker@${aws_db_instance.this.address}:5432/proctor?sslmode=require"
+  blobs        = "s3://${aws_s3_bucket.blobs.id}/blobs?region=${var.region}"
 
   environment = [for name, value in {
     PROCTOR_STORE      = local.store
@@ -70,6 +71,7 @@ resource "aws_ecs_task_definition" "server" {
   container_definitions = jsonencode([
     merge(local.container, {
       name         = "server"
+      dependsOn    = [{ containerName = "role", condition = "SUCCESS" }]
       command      = ["serve", "--host", "0.0.0.0", "--port", "8640", "--allow-host", var.host]
       portMappings = [{ containerPort = 8640, protocol = "tcp" }]
       stopTimeout  = 30
@@ -83,6 +85,17 @@ resource "aws_ecs_task_definition" "server" {
       logConfiguration = {
         logDriver = "awslogs"
         options   = { awslogs-group = aws_cloudwatch_log_group.server.name, awslogs-region = var.region, awslogs-stream-prefix = "server" }
+      }
+    }),
+    # Brings the schema up to date, and the role of workers with it; then the server starts.
+    merge(local.container, {
+      name      = "role"
+      essential = false
+      command   = ["db", "worker-role", "proctor_worker"]
+      secrets   = concat(local.server_secrets, [{ name = "WORKER_PASSWORD", valueFrom = local.secrets.worker_database }])
+      logConfiguration = {
+        logDriver = "awslogs"
+        options   = { awslogs-group = aws_cloudwatch_log_group.server.name, awslogs-region = var.region, awslogs-stream-prefix = "role" }
       }
     }),
     # A line of JSON every half minute; a filter makes the metric of it by which workers are added and taken away.

@@ -28,8 +28,13 @@ variable "certificate_arn" {
 }
 
 variable "server_image" {
-  description = "Image of the server with its digest or tag, in a registry that ECS reaches: deploy/images/Containerfile, target server."
+  description = "Image of the server by its digest, in a registry that ECS reaches: deploy/images/Containerfile, target server."
   type        = string
+
+  validation {
+    condition     = can(regex("@sha256:[0-9a-f]{64}$", var.server_image))
+    error_message = "Name it by its digest, NAME@sha256:…, which `podman push --digestfile` writes."
+  }
 }
 
 variable "wheel" {

@@ -23,10 +23,10 @@ locals {
   user_data = templatefile("${path.module}/worker/start.sh.tftpl", {
     region       = var.region
     slots        = var.worker_slots
-    store        = local.store
+    store        = local.worker_store
     blobs        = local.blobs
     url          = "https://${var.host}"
-    database     = aws_secretsmanager_secret.database.arn
+    database     = aws_secretsmanager_secret.worker_database.arn
     broker       = aws_secretsmanager_secret.broker.arn
     worker_token = aws_secretsmanager_secret.worker_token.arn
     wheel        = "s3://${aws_s3_bucket.blobs.id}/${aws_s3_object.install["wheel"].key}"

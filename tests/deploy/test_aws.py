@@ -27,7 +27,7 @@ def variables(endpoint: str, **more: str) -> list[str]:
     values = {
         "host": "bench.example.org",
         "certificate_arn": certificate["CertificateArn"],
-        "server_image": "registry.example/proctor-server:1",
+        "server_image": f"registry.example/proctor-server@sha256:{'0' * 64}",
         "worker_image": image,
         "protect": "false",
         **more,

@@ -7,11 +7,13 @@ import re
 import shlex
 import shutil
 import subprocess
+import time
 from pathlib import Path
 
 import click
 import pytest
 import yaml
+from tests.brokers import free_port
 
 from proctor.cli.main import LazyGroup
 from proctor.server.metrics import Requests, written
@@ -125,6 +127,151 @@ def test_what_the_compose_file_demands_is_in_its_variables():
     assert used == set(compose["volumes"])
     hosts = set(re.findall(r"(?://|@)([a-z]+):\d+", text))
     assert hosts <= set(compose["services"])
+
+
+def test_every_image_is_named_by_a_digest_that_nobody_invented():
+    """Those of others are unknown here: they are variables without a default, which a script fills in."""
+    services = yaml.safe_load((DEPLOY / "compose.yaml").read_text())["services"]
+    for name, service in services.items():
+        by_digest = re.fullmatch(r"docker\.io/[\w/]+@\$\{\w+_DIGEST:\?[^}]+\}", service["image"])
+        own = re.fullmatch(r"\$\{PROCTOR_(SERVER|WORKER)_IMAGE:\?[^}]+\}", service["image"])
+        assert by_digest or own, name
+    asked = set(re.findall(r"^# (\w+_DIGEST): \S+:\S+$", (DEPLOY / "compose.env").read_text(), re.MULTILINE))
+    assert asked == set(re.findall(r"@\$\{(\w+_DIGEST):", (DEPLOY / "compose.yaml").read_text()))
+    assert re.findall(r"^ARG BASE.*$", (DEPLOY / "images/Containerfile").read_text(), re.MULTILINE) == [
+        "ARG BASE"
+    ]
+    pod = yaml.safe_load((DEPLOY / "kubernetes/worker.yaml").read_text())["spec"]["template"]["spec"]
+    assert pod["containers"][0]["image"].endswith("@sha256:DIGEST")
+    assert "@sha256:[0-9a-f]{64}$" in (DEPLOY / "aws/variables.tf").read_text()
+    for file in DEPLOY.rglob("*"):
+        if file.is_file():
+            assert not re.search(r"sha256:[0-9a-f]{64}", file.read_text()), file
+
+
+@pytest.fixture
+def programs(tmp_path, monkeypatch) -> Path:
+    """A registry's client and an engine that answer for every image."""
+    folder = tmp_path / "bin"
+    folder.mkdir()
+    answer = f"sha256:{'a' * 64}"
+    for name in ("skopeo", "podman"):
+        (folder / name).write_text(f'#!/bin/sh\necho "$*" >> "$0.said"\necho {answer}\n')
+        (folder / name).chmod(0o755)
+    monkeypatch.setenv("PATH", f"{folder}:/usr/bin:/bin")
+    return folder
+
+
+def filled(file: Path) -> dict[str, str]:
+    lines = [line for line in file.read_text().splitlines() if line and not line.startswith("#")]
+    return dict(line.split("=", 1) for line in lines)
+
+
+def test_passwords_are_made_and_digests_asked_for_once(programs, tmp_path):
+    file = tmp_path / ".env"
+    command = [DEPLOY / "compose-env.sh", file]
+    subprocess.run(command, check=True, capture_output=True)
+    first = filled(file)
+    secrets = [value for name, value in first.items() if name.endswith(("PASSWORD", "SECRET_KEY"))]
+    assert all(re.fullmatch(r"[0-9a-f]{64}", value) for value in secrets)
+    assert len(set(secrets)) == len(secrets) == 6
+    assert first["PROCTOR_BROKER"] == f"redis://:{first['REDIS_PASSWORD']}@redis:6379/0"
+    assert (file.stat().st_mode & 0o777, first["POSTGRES_DIGEST"]) == (0o600, f"sha256:{'a' * 64}")
+    asked = (programs / "skopeo.said").read_text().splitlines()
+    assert "inspect --format {{.Digest}} docker://docker.io/library/redis:7-bookworm" in asked
+    subprocess.run(command, check=True, capture_output=True)
+    assert filled(file) == first
+    assert (programs / "skopeo.said").read_text().splitlines() == asked
+
+
+def test_what_no_registry_told_is_named_and_stays_empty(programs, tmp_path):
+    (programs / "skopeo").write_text("#!/bin/sh\necho no such host >&2; exit 1\n")
+    file = tmp_path / ".env"
+    done = subprocess.run([DEPLOY / "compose-env.sh", file], capture_output=True, text=True, check=False)
+    assert done.returncode == 1
+    assert (
+        "POSTGRES_DIGEST: no registry told the digest of docker.io/library/postgres:16-bookworm"
+        in done.stderr
+    )
+    assert filled(file)["POSTGRES_DIGEST"] == ""
+
+
+@pytest.mark.needs("redis")
+def test_redis_of_the_compose_file_answers_nobody_without_its_password(tmp_path):
+    service = yaml.safe_load((DEPLOY / "compose.yaml").read_text())["services"]["redis"]
+    assert service["environment"]["REDIS_PASSWORD"].startswith("${REDIS_PASSWORD:?")
+    words = [word.replace("$$", "$") for word in service["command"]]
+    # On a port of its own; the rest is the file's.
+    port = free_port()
+    words[-1] = words[-1].replace("appendonly no", f"appendonly no\nport {port}\nbind 127.0.0.1")
+    environ = {"PATH": "/usr/bin:/bin", "REDIS_PASSWORD": "right"}
+    with subprocess.Popen(words, env=environ, cwd=tmp_path, stdout=subprocess.DEVNULL) as server:
+        try:
+            deadline = time.monotonic() + 30
+            while "NOAUTH" not in (said := asked_redis(port)):
+                assert time.monotonic() < deadline, said
+                time.sleep(0.02)
+            assert Path(f"/proc/{server.pid}/cmdline").read_bytes().startswith(b"redis-server"), (
+                "it is exec'd"
+            )
+            assert b"right" not in Path(f"/proc/{server.pid}/cmdline").read_bytes()
+            assert "WRONGPASS" in asked_redis(port, REDISCLI_AUTH="wrong")
+            check = (
+                service["healthcheck"]["test"][1]
+                .replace("$$", "$")
+                .replace("redis-cli", f"redis-cli -p {port}")
+            )
+            subprocess.run(["sh", "-c", check], env=environ, check=True)
+            assert "PONG" in asked_redis(port, REDISCLI_AUTH="right")
+        finally:
+            server.kill()
+
+
+def asked_redis(port: int, **environ: str) -> str:
+    done = subprocess.run(
+        ["redis-cli", "-p", str(port), "ping"], env={"PATH": "/usr/bin:/bin", **environ},
+        capture_output=True, text=True, check=False,
+    )  # fmt: skip
+    return done.stdout + done.stderr
+
+
+def test_workers_sign_in_to_the_database_with_a_role_of_their_own():
+    services = yaml.safe_load((DEPLOY / "compose.yaml").read_text())["services"]
+    worker = services["worker"]
+    assert worker["environment"]["PROCTOR_STORE"].startswith(
+        "postgresql://proctor_worker:${WORKER_PASSWORD:?"
+    )
+    assert "POSTGRES_PASSWORD" not in json.dumps(worker)
+    assert "PROCTOR_SECRET_KEY" not in json.dumps(worker)
+    assert worker["depends_on"]["role"] == {"condition": "service_completed_successfully"}
+    parse(services["role"]["command"])
+    assert services["role"]["environment"]["PROCTOR_STORE"].startswith(
+        "postgresql://proctor:${POSTGRES_PASSWORD:?"
+    )
+    pod = yaml.safe_load((DEPLOY / "kubernetes/worker.yaml").read_text())["spec"]["template"]["spec"]
+    assert pod["containers"][0]["envFrom"] == [{"secretRef": {"name": "proctor-worker-addresses"}}]
+    roles = (DEPLOY / "aws/roles.tf").read_text()
+    workers = re.search(r'document" "workers" \{(.*?)\n\}', roles, re.DOTALL)[1]
+    assert "local.secrets.worker_database" in workers
+    assert "local.secrets.database" not in workers
+    assert "local.secrets.key" not in workers
+    template = (DEPLOY / "aws/workers.tf").read_text()
+    assert "local.worker_store" in template
+    assert "aws_secretsmanager_secret.database" not in template
+
+
+def test_workers_on_kubernetes_reach_what_they_need_and_no_private_network():
+    from proctor.model.network import NOT_THE_INTERNET
+
+    policy = yaml.safe_load((DEPLOY / "kubernetes/network.yaml").read_text())["spec"]
+    assert policy["policyTypes"] == ["Ingress", "Egress"]
+    assert "ingress" not in policy
+    ports = [{port["port"] for port in rule.get("ports", ())} for rule in policy["egress"]]
+    assert ports == [{53}, {8640}, {5432, 6379, 5671}, set()]
+    *named, internet = policy["egress"]
+    assert all(rule["to"] for rule in named)
+    private = [str(each) for each in NOT_THE_INTERNET if each.version == 4]
+    assert internet["to"] == [{"ipBlock": {"cidr": "0.0.0.0/0", "except": private}}]
 
 
 def exposed() -> set[str]:

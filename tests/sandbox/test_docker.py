@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 import os
+import socket
 from itertools import pairwise
 from pathlib import Path
 
@@ -36,6 +37,17 @@ with open(NOTES, "a") as notes:
 words = sys.argv[1:]
 if words[0] == "--version":
     print("Docker version 99")
+elif words[0] == "run" and any("localhost/proctor-empty:build-" in word for word in words):
+    import subprocess
+    sources = dict(word.split(",src=")[1].split(",dst=") for word in words if word.startswith("type=bind"))
+    inside = {target.removesuffix(",ro"): source for source, target in sources.items()}
+    subprocess.Popen(
+        [inside["/run/.proctor/init"], "container", "control"],  # the path of a socket is short
+        cwd=inside["/run/.proctor/socket"],
+        start_new_session=True,
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.DEVNULL,
+    )
 elif words[0] in ("run", "pull"):
     sys.exit("docker: the daemon said no")
 elif words[0] == "rm":
@@ -49,7 +61,12 @@ elif words[:2] == ["image", "inspect"] and os.path.exists(NOTES + ".built"):
 elif words[:2] == ["image", "inspect"]:
     sys.exit("No such image")
 elif words[0] == "build":
-    print("STEP 1")
+    import http.client
+    print("STEP 1", os.environ["DOCKER_BUILDKIT"])
+    given = dict(word.split("=", 1) for word in words if word.startswith("http_proxy="))
+    proxy = http.client.HTTPConnection("127.0.0.1", int(given["http_proxy"].rpartition(":")[2]), timeout=20)
+    proxy.request("GET", "http://127.0.0.1:" + os.environ["PRIVATE_PORT"] + "/")
+    print("THE PROXY SAYS", proxy.getresponse().status)
     open(NOTES + ".built", "w").close()
 elif words[0] == "compose":
     if "up" in words:
@@ -145,7 +162,19 @@ async def test_networks_and_volumes_of_dead_projects_are_removed(notes, backend)
     assert not dead.exists()
 
 
-async def test_an_image_is_built_under_the_name_of_its_content(notes, backend, tmp_path):
+@pytest.fixture
+def private():
+    """A service of this machine."""
+    with socket.create_server(("127.0.0.1", 0)) as made:
+        yield made
+
+
+@pytest.mark.needs("root")
+async def test_an_image_is_built_under_the_name_of_its_content_in_a_network_with_our_proxy_alone(
+    notes, backend, tmp_path, monkeypatch, private
+):
+    """The container of that network is played by our init on this machine."""
+    monkeypatch.setenv("PRIVATE_PORT", str(private.getsockname()[1]))
     folder = tmp_path / "environment"
     folder.mkdir()
     (folder / "Dockerfile").write_text("FROM scratch\n")
@@ -156,10 +185,18 @@ async def test_an_image_is_built_under_the_name_of_its_content(notes, backend, t
     assert root.env == {"A": "b=c"}
     assert (root.workdir, root.user) == ("/w", "root")
     build = next(words for words in notes() if words[0] == "build")
-    assert build[:3] == ["build", "--progress", "plain"]
+    run = next(words for words in notes() if words[0] == "run")
+    assert ("--network", "none") in list(pairwise(run))
+    assert ("--network", f"container:{run[run.index('--name') + 1]}") in list(pairwise(build))
+    assert {"http_proxy", "https_proxy", "no_proxy"} < {word.partition("=")[0] for word in build}
+    (log,) = (tmp_path / "images/logs").iterdir()
+    assert log.read_text() == "STEP 1 0\nTHE PROXY SAYS 502\n"
+    private.settimeout(0)
+    with pytest.raises(BlockingIOError):
+        private.accept()
     assert build[-3:] == ["--file", str(folder / "Dockerfile"), str(folder)]
     assert build[build.index("--tag") + 1].startswith("localhost/proctor-task:")
-    assert not {"--isolation", "--build-arg"} & set(build)
+    assert "--isolation" not in build
 
 
 COMPOSE = """
@@ -184,16 +221,17 @@ async def test_a_compose_file_is_served_with_our_init_in_its_main_service(
     file.write_text(COMPOSE)
     request = SandboxRequest(
         name="t",
-        root=Root(image="img", compose=file),
+        root=Root(image="img", compose=file, companions={"db": "made"}),
         limits=Limits(memory_bytes=1000),
         env={"SECRET": "task's"},
     )
     seen = {}
 
     async def look(argv, **options):
-        assert argv.count("-f") == 1, "programs differ in how they join two"
-        seen.setdefault("project", json.loads(Path(argv[argv.index("-f") + 1]).read_text()))
-        seen["env"] = options["env"]
+        if argv[1] == "compose":
+            assert argv.count("-f") == 1, "programs differ in how they join two"
+            seen.setdefault("project", json.loads(Path(argv[argv.index("-f") + 1]).read_text()))
+        seen["env"] = options.get("env") or seen["env"]
         return await call(argv, **options)
 
     from proctor.sandbox.container import compose
@@ -203,7 +241,8 @@ async def test_a_compose_file_is_served_with_our_init_in_its_main_service(
     with pytest.raises(SandboxError, match="could not start the task's services: no services today"):
         await backend.sandbox(request).start()
     up, down, *looks = notes()
-    assert (up[0], up[-2:]) == ("compose", ["up", "-d"])
+    assert (up[0], up[-6:-2]) == ("compose", ["up", "-d", "--no-build", "--no-deps"])
+    assert up[-2:] == ["main-network", "db-network"], "networks come before anything that runs in them"
     assert down[-4:] == ["down", "-t", "0", "-v"]
     assert {look[0] for look in looks} == {"network", "volume"}
     main, db = (seen["project"]["services"][name] for name in ("main", "db"))
@@ -214,7 +253,17 @@ async def test_a_compose_file_is_served_with_our_init_in_its_main_service(
     assert main["ulimits"] == {"nofile": {"soft": 1024, "hard": 1024}}
     assert main["depends_on"] == ["db"]
     assert main["volumes"][:2] == [f"{tmp_path}/data:/data:ro", "kept:/kept"]
-    assert db["build"] == {"context": f"{tmp_path}/db", "args": {"A": "b"}}
+    assert ("build" in db, db["image"], db["pull_policy"]) == (False, "made", "never")
+    for name, service in (("main", main), ("db", db)):
+        assert service["network_mode"] == f"service:{name}-network"
+        assert not {"networks", "hostname", "expose"} & service.keys()
+        assert (service["cap_drop"], "NET_RAW" in service["cap_add"]) == (["ALL"], False)
+        holder = seen["project"]["services"][f"{name}-network"]
+        assert holder["entrypoint"] == ["/run/.proctor/init", "container", "/run/.proctor/socket/waiting"]
+        assert holder["networks"] == {"default": {"aliases": [name]}}
+        assert (holder["image"], holder["command"], holder["restart"]) == ("img", [], "no")
+        assert "proctor.project" in holder["labels"]
+    assert seen["project"]["services"]["main-network"]["hostname"] == "sandbox"
     assert db["env_file"] == [f"{tmp_path}/db.env"]
     assert db["volumes"][0]["source"] == f"{tmp_path}/data"
     assert db["volumes"][1]["source"] == "kept"

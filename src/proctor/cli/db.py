@@ -39,6 +39,33 @@ def upgrade() -> int:
     return Exit.OK
 
 
+@command.command("worker-role")
+@click.argument("name")
+def worker_role(name: str) -> int:
+    """Give workers a role of their own in PostgreSQL: NAME, which is made if it is not there.
+
+    It executes trials and cannot read accounts, tokens, provider keys or the audit. The store's address must
+    be that of the owner of the tables. WORKER_PASSWORD of the environment becomes its password; without that
+    the role keeps the one it has. Do this again after every upgrade of the schema.
+    """
+    import os
+
+    from proctor.errors import UsageError
+    from proctor.settings import load_settings
+    from proctor.store.database import HEAD
+    from proctor.store.open import open_store
+    from proctor.store.worker_role import set_up
+
+    url = load_settings().store_url
+    if not url.startswith("postgres"):
+        raise UsageError(f"roles are for PostgreSQL, and the store is {url}: on SQLite there is one account")
+    with open_store(url) as store:
+        where = store.where
+    database = set_up(url, name, os.environ.get("WORKER_PASSWORD"))
+    print(f"{where}: {name} may execute trials of {database} (schema {HEAD})")
+    return Exit.OK
+
+
 @command.command("backup")
 @click.argument("file", type=_FILE)
 @click.option("--blobs", "folder", type=_FOLDER, help="Also copy the files of runs to this folder.")

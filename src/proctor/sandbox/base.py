@@ -55,6 +55,8 @@ class Root:
     """For podman and docker: the file whose main service the sandbox is, with its companions beside it."""
     service: str = "main"
     """The service of that file that the sandbox is, which it need not mention."""
+    companions: Mapping[str, str] = field(default_factory=dict)
+    """For podman and docker: the images of the other services of that file, made before they start."""
     definition: Path | None = None
     """For Harbor's environments: the folder with what they are built from."""
     digest: str = ""

@@ -21,6 +21,7 @@ from proctor.sandbox import limits as limiting
 from proctor.sandbox import overlay, reaper
 from proctor.sandbox import state as saved_state
 from proctor.sandbox.base import Network, SandboxInfo, SandboxRequest
+from proctor.sandbox.capabilities import MASK
 from proctor.sandbox.certificates import CaBundle
 from proctor.sandbox.init.keeper import Keeper, Usage
 from proctor.sandbox.init.served import ServedBackend, ServedSandbox
@@ -29,9 +30,6 @@ from proctor.sandbox.network import SandboxNetwork, by_keeper
 from proctor.sandbox.programs import keeper_program
 from proctor.sandbox.userns import find_ids
 
-CAPABILITIES = sum(1 << number for number in (0, 1, 3, 4, 5, 6, 7, 8, 10, 18, 27, 29, 31))
-"""What root inside may do, and only there: chown, dac_override, fowner, fsetid, kill, setgid, setuid,
-setpcap, net_bind_service, sys_chroot, mknod, audit_write, setfcap. As in other containers, less net_raw."""
 _log = logging.getLogger("proctor.sandbox")
 _START_S = 60.0
 _ANSWER_S = 20.0
@@ -301,7 +299,7 @@ class BubblewrapSandbox(ServedSandbox):
             f"w{self._request.root.workdir}",
             f"c{cgroup_count}",
             f"s{overlay.SHM_BYTES}",
-            f"k{CAPABILITIES}",
+            f"k{MASK}",
             *limiting.rlimit_fields(self._request.limits, cgroups.parents if cgroups else ()),
             *(f"l{layer}" for layer in stack.layers),
         ]

@@ -95,8 +95,8 @@ def _harbor(name: str) -> Kind:
     def opened(home: Path, network_allow: Sequence[str], ca_bundle: CaBundle | None) -> Backend:
         from proctor.sandbox.harbor.backend import HarborBackend
 
-        del home, network_allow, ca_bundle
-        return HarborBackend(name)
+        del network_allow, ca_bundle
+        return HarborBackend(name, home)
 
     def obstacle() -> str:
         from proctor.sandbox.harbor.backend import obstacle

@@ -177,14 +177,14 @@ class PublicNetwork:
             self._task = None
 
 
-async def configure(launch: Launch, pid: int, lines: Iterable[str]) -> None:
+async def configure(launch: Launch, pid: int, lines: Iterable[str], *options: str) -> None:
     """Set addresses and routes in the network namespace of a process, all or an error."""
     text = "".join(f"{line}\n" for line in lines)
     given = os.memfd_create("routes", os.MFD_CLOEXEC)
     os.write(given, text.encode())
     os.lseek(given, 0, os.SEEK_SET)
     said, say = _message_pipe()
-    command = ["nsenter", f"--net=/proc/{pid}/ns/net", "ip", "-batch", "-"]
+    command = ["nsenter", f"--net=/proc/{pid}/ns/net", "ip", *options, "-batch", "-"]
     try:
         if await launch(command, [given, os.open(os.devnull, os.O_WRONLY | os.O_CLOEXEC), say]):
             raise _refused(_reason(said, "`ip -batch` failed"))

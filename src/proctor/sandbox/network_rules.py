@@ -65,6 +65,11 @@ class AddressRules:
         for each in self._unreachable_own():
             yield f"rule add pref 101 to {each} unreachable"
 
+    def services_v6(self) -> Iterator[str]:
+        """The same for `ip -6 -batch`: on a bridge this machine has a link-local address too."""
+        if any(":" in address for address in self.own):
+            yield "rule add pref 101 unreachable"
+
     def _unreachable_ranges(self) -> Iterator[str]:
         for each in NOT_THE_INTERNET:
             if isinstance(each, ipaddress.IPv4Network) and not any(_covers(it, each) for it in self.opened):

@@ -15,6 +15,8 @@ from collections.abc import Sequence
 from proctor.sandbox.network_rules import AddressRules
 
 PORT = 3128
+EVERY_HOST = "*"
+"""Entry of an allow-list that no spec or task may have: every name, though never a private address."""
 _HEAD_BYTES = 16 * 1024
 _CONNECT_S = 20.0
 
@@ -32,7 +34,9 @@ def allowed(host: str, allow_list: Sequence[str]) -> bool:
     address = _address(host)
     for each in allow_list:
         entry = each.rstrip(".").lower()
-        if host == entry or (entry.startswith("*.") and host.endswith(entry[1:]) and not address):
+        if entry in {EVERY_HOST, host} or (
+            entry.startswith("*.") and host.endswith(entry[1:]) and not address
+        ):
             return True
         if address and "/" in entry and address in ipaddress.ip_network(entry, strict=False):
             return True

@@ -300,7 +300,7 @@ class PostgresDatabase:
 
     def _upgrade(self) -> bool:
         """Whether it was done; not while another session works on a table."""
-        from psycopg.errors import LockNotAvailable
+        from psycopg.errors import InsufficientPrivilege, LockNotAvailable
 
         from proctor.store.migrations import transaction_on, upgrade
 
@@ -319,6 +319,11 @@ class PostgresDatabase:
                         run(statement)
             except LockNotAvailable:
                 return False
+            except InsufficientPrivilege as error:
+                raise StoreError(
+                    f"{self.where}: the schema must be upgraded; this role may not ({first_line(error)}): "
+                    "run 'proctor db upgrade' as the owner of the tables, then 'proctor db worker-role'"
+                ) from error
         return True
 
     def _lost(self, error: BaseException) -> LostError:

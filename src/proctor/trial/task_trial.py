@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import shutil
 from collections.abc import Mapping
-from contextlib import suppress
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -384,8 +383,11 @@ class TaskAttempt:
         self.resources.end()
         await self.entrypoint.stop()
         if self._sandbox is not None:
-            with self.phases.phase("stop"), suppress(SandboxError):
-                await self.sandbox.stop()
+            with self.phases.phase("stop"):
+                try:
+                    await self.sandbox.stop()
+                except SandboxError as error:
+                    self.notes.append(self.redactor.text(str(error)))
             info = self.sandbox.info()
             self.ledger = {**info.ledger, "backend": info.backend, "limits": limits_asked(self.limits)}
             self.ledger["enforced"] = dict(info.enforced)

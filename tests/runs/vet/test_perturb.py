@@ -10,9 +10,23 @@ import pytest
 from proctor.errors import SandboxError
 from proctor.model.vetting import Check
 from proctor.runs.vet import perturb
-from proctor.runs.vet.perturb import LIBRARY, ZONE, DisturbedBackend, NotTried, disturbance
-from proctor.sandbox.base import Limits, Root, SandboxRequest
-from proctor.sandbox.fake import Fake, FakeCommand, FakeResult
+from proctor.runs.vet.perturb import LIBRARY, ZONE, DisturbedBackend, DisturbedSandbox, NotTried, disturbance
+from proctor.sandbox.base import (
+    Before,
+    HasServices,
+    Limits,
+    Root,
+    SandboxRequest,
+    can,
+    companion,
+    dial,
+    exec_after,
+    host_failure,
+)
+from proctor.sandbox.bubblewrap import BubblewrapSandbox
+from proctor.sandbox.container.sandbox import ContainerSandbox
+from proctor.sandbox.fake import Fake, FakeCommand, FakeResult, FakeSandbox
+from proctor.sandbox.harbor.sandbox import HarborSandbox
 from proctor.sandbox.programs import AHEAD_S
 from proctor.trial.collect import KeepsState
 
@@ -136,7 +150,7 @@ async def test_everything_else_is_the_real_sandbox(tmp_path: Path):
     await sandbox.upload(tmp_path / "file", "/app/file")
     await sandbox.download("/app/file", tmp_path / "back")
     assert (tmp_path / "back").read_text() == "x"
-    assert not isinstance(sandbox, KeepsState)
+    assert not can(sandbox, KeepsState)
     await sandbox.end_processes(["/app"])
     assert fake.sandboxes[0].ended == 1
     assert sandbox.info().backend == "fake"
@@ -146,3 +160,60 @@ async def test_everything_else_is_the_real_sandbox(tmp_path: Path):
     assert await backend.reap() == ()
     await backend.close()
     assert backend.name == "fake"
+
+
+CHANGED = {"start", "exec", "exec_after", "dial", "set_network"}
+"""What a disturbance has its own word in."""
+KINDS = (FakeSandbox, BubblewrapSandbox, ContainerSandbox, HarborSandbox)
+
+
+@pytest.mark.parametrize("kind", KINDS, ids=[kind.__name__ for kind in KINDS])
+def test_all_that_a_kind_of_sandbox_has_is_passed_on_but_what_a_disturbance_changes(kind: type):
+    class Noted(kind):  # type: ignore[misc, valid-type]
+        def __init__(self) -> None:
+            self.only_here = "of the object"
+
+    for name in dir(kind):
+        if not name.startswith("_"):
+            setattr(Noted, name, f"the real {name}")
+    names = [name for name in dir(Noted) if not name.startswith("_") and name not in CHANGED]
+    disturbed = perturb.disturbed_kind(Noted)(Noted(), perturb.Disturbance())  # type: ignore[arg-type]
+    assert {"stop", "info", "upload", "download"} < set(names)
+    assert {name: getattr(disturbed, name) for name in names} == {name: f"the real {name}" for name in names}
+    assert disturbed.only_here == "of the object"
+    own = {name for name in vars(DisturbedSandbox) if not name.startswith("_")}
+    assert own == CHANGED, "what is not changed is not written here again"
+
+
+class ServingSandbox(FakeSandbox):
+    """A fake with what the containers of a compose file have."""
+
+    covered = frozenset({"etc/hosts"})
+
+    def companion(self, service: str) -> str:  # type: ignore[override]
+        return f"service {service}"
+
+    async def host_failure(self) -> str:
+        return "the engine has gone"
+
+    async def exec_after(self, before: Before, argv, **options):
+        assert before.fresh == ["/tests"]
+        return await self.exec(argv, **options)
+
+    async def dial(self, program, arguments, **options):
+        raise AssertionError("it would run undisturbed")
+
+
+async def test_a_disturbed_sandbox_has_the_services_of_the_real_one_and_disturbs_every_command(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    fake = Fake(handler=inside)
+    monkeypatch.setattr("proctor.sandbox.fake.FakeSandbox", ServingSandbox)
+    sandbox = await started(Check.TIME_ZONE, tmp_path, fake)
+    assert can(sandbox, HasServices)
+    assert companion(sandbox, "db") == "service db"
+    assert getattr(sandbox, "covered", frozenset()) == {"etc/hosts"}
+    assert await host_failure(sandbox) == "the engine has gone"
+    await exec_after(sandbox, Before(fresh=["/tests"]), ["solve"], env={"A": "1"})
+    assert fake.sandboxes[0].commands[-1].env == {"A": "1", "TZ": ZONE}
+    assert await dial(sandbox, Path("program"), []) is None

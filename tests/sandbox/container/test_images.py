@@ -103,7 +103,7 @@ async def test_what_cannot_be_had_is_a_typed_error(images, tmp_path):
         await images.root(task())
     with pytest.raises(TaskError, match="no such Dockerfile"):
         await images.root(task(dockerfile=tmp_path / "Dockerfile"))
-    with pytest.raises(ImageError, match="localhost/proctor-none:1 is not in the storage of podman"):
+    with pytest.raises(ImageError, match="proctor-none:1 is not here, and its registry is in a private"):
         await images.root(task(image="localhost/proctor-none:1"))
 
 
@@ -206,6 +206,8 @@ async def test_what_a_killed_builder_left_is_removed(podman, images, task, tmp_p
     ours = {podman.folder, reaper.lock_of(podman.folder)}
     assert [each.name for each in podman.state_dir.iterdir() if each not in ours] == []
     assert not build_steps(podman.state_dir)
+    tags = (await call(["podman", "images", "--format", "{{.Tag}}"])).out.split()
+    assert not [tag for tag in tags if tag.startswith(f"build-{owner}.")]
 
 
 async def test_the_build_of_a_compose_file_gets_its_arguments_and_its_stage(images, task, podman_image):

@@ -40,7 +40,7 @@ def cache(tmp_path, monkeypatch) -> Path:
 @pytest.fixture
 async def backend(cache, anyio_backend):
     install_stand_in(cache)
-    made = HarborBackend(LOCAL)
+    made = HarborBackend(LOCAL, cache)
     yield made
     await made.close()
 
@@ -150,7 +150,7 @@ async def test_a_process_that_dies_is_the_machines_failure(backend, sandbox):
 
 async def test_what_harbor_refuses_is_not_tried_again(cache):
     install_stand_in(cache)
-    backend = HarborBackend("modal")
+    backend = HarborBackend("modal", cache)
     with pytest.raises(LastingSandboxError, match="harbor:modal cannot start: ImportError: modal needs more"):
         await backend.sandbox(request()).start()
     await backend.close()
@@ -158,7 +158,7 @@ async def test_what_harbor_refuses_is_not_tried_again(cache):
 
 async def test_without_harbor_nothing_starts(cache):
     with pytest.raises(LastingSandboxError, match="Harbor is not installed"):
-        await HarborBackend("modal").sandbox(request()).start()
+        await HarborBackend("modal", cache).sandbox(request()).start()
     assert "--version 0.24.0+modal" in kind_of("harbor:modal").obstacle()
 
 

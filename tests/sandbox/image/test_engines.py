@@ -6,8 +6,10 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import json
 import os
+import socket
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -16,9 +18,13 @@ from tests.sandbox.image.archives import docker_archive, host_layer, layer
 
 from proctor.errors import ImageError
 from proctor.processes import start_ticks
-from proctor.sandbox.container.engine import DOCKER, PODMAN, Engine
+from proctor.sandbox.container import build as building
+from proctor.sandbox.container.backend import Containers
+from proctor.sandbox.container.build import BuildRequest
+from proctor.sandbox.container.engine import DOCKER, PODMAN, Adjustment, Engine
 from proctor.sandbox.image import engines
 from proctor.sandbox.image.layered import LayeredImages
+from proctor.sandbox.network_rules import NetworkRules, own_addresses
 
 pytestmark = [pytest.mark.anyio, pytest.mark.needs("bubblewrap")]
 
@@ -29,8 +35,9 @@ case "$1 $2" in
   "image inspect") file="$here/images/$(last "$@")"; [ -f "$file" ] || { echo "no such image"; exit 125; }
     sha256sum < "$file" | cut -c1-64;;
   "save "*) cp "$here/images/$(last "$@")" "$5";;
-  "build "*) if grep -q broken "$7"; then echo "step 1 is broken"; exit 3; fi
-    cp "$here/template.tar" "$here/images/$(echo "$3" | tr '/:' '__')"; touch "$here/overlay-images/images.json";;
+  "build "*) while [ "$1" != --tag ]; do shift; done
+    if grep -q broken "$4"; then echo "step 1 is broken"; exit 3; fi
+    cp "$here/template.tar" "$here/images/$(echo "$2" | tr '/:' '__')"; touch "$here/overlay-images/images.json";;
   "rmi "*) rm "$here/images/$(last "$@")"; echo >> "$here/overlay-images/images.json";;
 esac
 """
@@ -97,8 +104,19 @@ async def test_an_engine_without_any_image_is_not_even_asked(podman, real_images
 
 
 async def test_what_our_builder_cannot_do_is_built_by_the_engine(
-    podman, real_images, images_dir, backend, make_task
+    podman, real_images, images_dir, backend, make_task, monkeypatch
 ):
+    """Without its network, which takes a real engine: see `test_a_build_of_the_engine_is_in_our_network`."""
+
+    async def adjustment(_):
+        return Adjustment()
+
+    @contextlib.asynccontextmanager
+    async def connected(*_):
+        yield building._BuildNetwork(env={})
+
+    monkeypatch.setattr(Containers, "adjustment", adjustment)
+    monkeypatch.setattr(building, "_build_network", connected)
     docker_archive(podman.folder / "template.tar", [host_layer()], [])
     text = "FROM a\nADD git@example.org:x.git /x\n"
     root = await real_images.root(make_task(text))
@@ -107,7 +125,9 @@ async def test_what_our_builder_cannot_do_is_built_by_the_engine(
     assert list((podman.folder / "images").iterdir()) == [], "nothing of ours stays with the engine"
     assert await LayeredImages(images_dir, backend).root(make_task(text)) == root
     assert sum(call.startswith("build") for call in podman.calls()) == 1
-    with pytest.raises(ImageError, match=r"podman build ended with exit code 3\n  \| step 1 is broken"):
+    with pytest.raises(
+        ImageError, match=r"podman build ended with exit code 3 (?s:.)*\n  \| step 1 is broken"
+    ):
         await real_images.root(make_task(text + "# broken\n", name="other"))
 
 
@@ -160,3 +180,26 @@ def test_engines_are_found_by_their_programs_and_docker_by_its_daemon(tmp_path, 
     assert [each.name for each in engines.installed()] == ["podman", "docker"]
     monkeypatch.setenv("PATH", str(tmp_path / "nothing"))
     assert engines.installed() == ()
+
+
+@pytest.mark.needs("podman", "root")
+async def test_a_build_of_the_engine_is_in_our_network(podman_image, tmp_path):
+    """The builder hands on what it cannot do; the step would reach this machine from the engine's own networks."""
+    file = tmp_path / "Dockerfile"
+    with socket.create_server(("0.0.0.0", 0)) as private:
+        port = private.getsockname()[1]
+        script = "import socket; socket.create_connection(('{}', {}), 3)"
+        own = [address for address in own_addresses() if "." in address]
+        steps = [f'RUN ! python3 -c "{script.format(address, port)}"' for address in own]
+        file.write_text("\n".join([f"FROM {podman_image}", *steps]))
+        tag = f"localhost/proctor-test-{os.getpid()}:latest"
+        log = tmp_path / "log.txt"
+        request = BuildRequest(
+            folder=tmp_path, dockerfile=file, tag=tag, label="proctor=1", options=(), log=log
+        )
+        await engines.build(PODMAN, tmp_path / "home", NetworkRules(), request)
+        private.settimeout(0)
+        with pytest.raises(BlockingIOError):
+            private.accept()
+    await engines.remove(PODMAN, tag)
+    assert not list((tmp_path / "home/podman-sandboxes").glob("*/s*"))

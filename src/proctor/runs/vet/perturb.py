@@ -9,27 +9,29 @@ from __future__ import annotations
 import time
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import cache
 from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 from proctor.errors import SandboxError
 from proctor.model.vetting import Check
 from proctor.processes import allowed_cpus
 from proctor.sandbox.base import (
     Backend,
+    Before,
     Download,
     ExecResult,
     Limits,
+    Line,
     Network,
-    OnOutput,
     Sandbox,
     SandboxInfo,
     SandboxRequest,
-    end_processes,
+    dial,
+    exec_after,
     set_network,
 )
-from proctor.sandbox.lower import Lower, lower_of
 from proctor.sandbox.programs import AHEAD_S, clock_library
-from proctor.trial.collect import KeepsState
 
 ZONE = "<+1345>-13:45"
 """An unusual time zone that needs no zone files in the sandbox; often it is another day there."""
@@ -127,8 +129,7 @@ class DisturbedBackend:
     def sandbox(self, request: SandboxRequest) -> DisturbedSandbox:
         """One sandbox, not yet started."""
         made = self.inner.sandbox(replace(request, limits=self.change.limits(request.limits)))
-        kind = StateKeepingSandbox if isinstance(made, KeepsState) else DisturbedSandbox
-        return kind(made, self.change)
+        return disturbed_kind(type(made))(made, self.change)
 
     async def reap(self) -> tuple[str, ...]:
         """As the real one."""
@@ -139,12 +140,18 @@ class DisturbedBackend:
 
 
 class DisturbedSandbox:
-    """One sandbox; see `proctor.sandbox.base.Sandbox`."""
+    """What a disturbance changes of a sandbox; `disturbed_kind` passes everything else on to the real one."""
 
     def __init__(self, inner: Sandbox, change: Disturbance) -> None:
         self.inner = inner
         self.change = change
         self.dress = Dress()
+
+    def __getattr__(self, name: str) -> Any:
+        """What only the object of the real sandbox has, not its class."""
+        if name.startswith("_") or name == "inner":
+            raise AttributeError(name)
+        return getattr(self.inner, name)
 
     async def start(self) -> None:
         """Start it and disturb it; when either fails nothing is left behind."""
@@ -158,63 +165,51 @@ class DisturbedSandbox:
             raise
 
     async def exec(
-        self,
-        argv: Sequence[str],
-        *,
-        env: Mapping[str, str] | None = None,
-        cwd: str | None = None,
-        user: str | None = None,
-        stdin: bytes | None = None,
-        timeout_s: float | None = None,
-        on_output: OnOutput | None = None,
-        keep_bytes: int = 1 << 20,
+        self, argv: Sequence[str], *, env: Mapping[str, str] | None = None, **options: Any
     ) -> ExecResult:
         """Run a command in the disturbed surroundings."""
-        return await self.inner.exec(
-            [*self.dress.prefix, *argv],
-            env={**(env or {}), **self.dress.env},
-            cwd=cwd,
-            user=user,
-            stdin=stdin,
-            timeout_s=timeout_s,
-            on_output=on_output,
-            keep_bytes=keep_bytes,
+        return await self.inner.exec([*self.dress.prefix, *argv], env=self._env(env), **options)
+
+    async def exec_after(
+        self, before: Before, argv: Sequence[str], *, env: Mapping[str, str] | None = None, **options: Any
+    ) -> ExecResult:
+        """Make everything ready as the real one does, then run a command in the disturbed surroundings."""
+        return await exec_after(
+            self.inner, before, [*self.dress.prefix, *argv], env=self._env(env), **options
         )
 
-    async def upload(self, source: Path, target: str) -> None:
-        """As the real one."""
-        await self.inner.upload(source, target)
-
-    async def download(self, source: str, target: Path, *, max_bytes: int = 1 << 30) -> Download:
-        """As the real one."""
-        return await self.inner.download(source, target, max_bytes=max_bytes)
-
-    async def end_processes(self, fresh: Sequence[str] = ()) -> None:
-        """As the real one."""
-        await end_processes(self.inner, fresh=fresh)
+    async def dial(
+        self, program: Path, arguments: Sequence[str], **options: Any
+    ) -> tuple[ExecResult, Line] | None:
+        """None where commands are changed: a program that is no file inside cannot be started that way."""
+        if self.dress != Dress():
+            return None
+        return await dial(self.inner, program, arguments, **options)
 
     async def set_network(self, network: Network, allowed_hosts: Sequence[str] = ()) -> None:
         """As the real one, unless the disturbance is about the network."""
         given = self.change.limits(Limits(network=network, allowed_hosts=tuple(allowed_hosts)))
         await set_network(self.inner, given.network, given.allowed_hosts)
 
-    async def stop(self) -> None:
-        """As the real one."""
-        await self.inner.stop()
+    def _env(self, env: Mapping[str, str] | None) -> dict[str, str]:
+        return {**(env or {}), **self.dress.env}
 
-    def info(self) -> SandboxInfo:
-        """As the real one."""
-        return self.inner.info()
+    if TYPE_CHECKING:  # passed on by `disturbed_kind`
+
+        async def upload(self, source: Path, target: str) -> None: ...  # noqa: D102
+        async def download(  # noqa: D102
+            self, source: str, target: Path, *, max_bytes: int = 1 << 30
+        ) -> Download: ...
+        async def stop(self) -> None: ...  # noqa: D102
+        def info(self) -> SandboxInfo: ...  # noqa: D102
 
 
-class StateKeepingSandbox(DisturbedSandbox):
-    """The same, of a kind that can write down what changed in it."""
+@cache
+def disturbed_kind(kind: type) -> type[DisturbedSandbox]:
+    """The class of disturbed sandboxes of a kind, with all that the kind has: `can` asks classes."""
+    others = [name for name in dir(kind) if not name.startswith("_") and name not in vars(DisturbedSandbox)]
+    return type(f"Disturbed{kind.__name__}", (DisturbedSandbox,), {name: _passed_on(name) for name in others})
 
-    async def save_state(self, target: Path, *, max_bytes: int) -> bool:
-        """As the real one."""
-        assert isinstance(self.inner, KeepsState)
-        return await self.inner.save_state(target, max_bytes=max_bytes)
 
-    def lower(self) -> Lower | None:
-        """As the real one."""
-        return lower_of(self.inner)
+def _passed_on(name: str) -> property:
+    return property(lambda disturbed: getattr(disturbed.inner, name))

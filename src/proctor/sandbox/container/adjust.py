@@ -58,7 +58,7 @@ async def remembered(backend: Containers) -> Adjustment:
 
 async def find(backend: Containers) -> Adjustment:
     """The first way that works; SandboxError with the reason that each had not to."""
-    image = await _probe_image(backend)
+    image = await empty_image(backend, f"localhost/proctor-empty:probe-{owner.owner_name()}")
     reasons: list[str] = []
     ignored: set[tuple[str, ...]] = set()
     try:
@@ -117,10 +117,9 @@ async def _limits_not_set(backend: Containers, fit: Adjustment, image: str) -> l
     return [each for each in fit.limits if not held[each].startswith("cgroup")]
 
 
-async def _probe_image(backend: Containers) -> str:
+async def empty_image(backend: Containers, name: str) -> str:
     """An image with nothing in it but empty folders; the init comes as in every container."""
     await asyncio.to_thread(init_program)
-    name = f"localhost/proctor-probe:{owner.owner_name()}"
     with tempfile.TemporaryFile() as file:
         with tarfile.open(fileobj=file, mode="w") as archive:
             for folder in ("dev", "etc", "proc", "run", "sys", "tmp"):

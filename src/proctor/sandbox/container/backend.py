@@ -83,12 +83,12 @@ class Containers(ServedBackend):
             labels=labels,
             program=self._program,
             folder=folder,
-            resolver=self._resolver_file(),
+            resolver=self.resolver_file(),
             ca_bundle=self.ca_bundle.file_in(self.cache_dir) if self.ca_bundle else None,
             selinux=_SELINUX.exists(),
         )
 
-    def _resolver_file(self) -> Path:
+    def resolver_file(self) -> Path:
         """A file that all containers share, which says how names are found once there is a network."""
         file = self.cache_dir / f"resolv-{RESOLVER}.conf"
         if not file.exists():

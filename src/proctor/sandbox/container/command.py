@@ -2,12 +2,18 @@
 
 from __future__ import annotations
 
+import contextlib
+import os
+import socket
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
+from proctor.disk import opened
 from proctor.errors import SandboxError
 from proctor.sandbox.base import Limits, SandboxRequest
+from proctor.sandbox.capabilities import CAPABILITIES, MASK
 from proctor.sandbox.certificates import BUNDLE_PATH
 from proctor.sandbox.container.engine import Adjustment, Answer, Engine, call
 from proctor.sandbox.container.usage import restore
@@ -19,11 +25,6 @@ INIT = "/run/.proctor/init"
 SOCKET_FOLDER = "/run/.proctor/socket"
 """Where the init and the folder of its socket are inside, both read-only."""
 ARGUMENTS = ("container", f"{SOCKET_FOLDER}/{CONTROL}")
-CAPABILITIES = {
-    "CHOWN": 0, "DAC_OVERRIDE": 1, "FOWNER": 3, "FSETID": 4, "KILL": 5, "SETGID": 6, "SETUID": 7,
-    "SETPCAP": 8, "NET_BIND_SERVICE": 10, "SYS_CHROOT": 18, "SETFCAP": 31,
-}  # fmt: skip
-"""What root inside may do: what package managers need. No device nodes, no raw sockets."""
 START_S = 120.0
 _GONE = ("no such container", "no container with")
 
@@ -71,6 +72,15 @@ def security_options(parts: HostParts) -> tuple[str, ...]:
     return ("no-new-privileges", *(("label=disable",) if parts.selinux else ()))
 
 
+def rights(parts: HostParts) -> dict[str, Any]:
+    """What root may do in any service of a compose file. Raw sockets would pass by the rules of a network."""
+    return {
+        "cap_drop": ["ALL"],
+        "cap_add": list(CAPABILITIES),
+        "security_opt": list(security_options(parts)),
+    }
+
+
 def limit_options(limits: Limits, fit: Adjustment) -> tuple[str, ...]:
     """Limits through control groups, where the engine can set them here."""
     found: list[str] = []
@@ -98,11 +108,10 @@ def mounts(request: SandboxRequest, parts: HostParts) -> Iterator[tuple[Path, st
 
 def init_fields(request: SandboxRequest, fit: Adjustment) -> list[str]:
     """The settings of the init: the folder to work in, capabilities to keep and limits of each process."""
-    mask = sum(1 << number for number in CAPABILITIES.values())
     return [
         "S1",
         f"w{request.root.workdir}",
-        f"k{mask}",
+        f"k{MASK}",
         *rlimit_fields(request.limits, fit.limits),
     ]
 
@@ -111,6 +120,21 @@ def _bind(source: Path, target: str) -> str:
     if "," in f"{source}{target}" or '"' in f"{source}{target}":
         raise SandboxError(f"cannot bind {source} into a container: its path has a comma or a quote")
     return f"type=bind,src={source},dst={target},ro"
+
+
+@contextlib.contextmanager
+def listening(folder: Path, name: str, backlog: int = 1) -> Iterator[socket.socket]:
+    """A socket in a folder, for the inits of containers; when this ends, its name is gone."""
+    with socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET) as listener:
+        with opened(folder, os.O_PATH | os.O_DIRECTORY) as parent:
+            listener.bind(f"/proc/self/fd/{parent}/{name}")  # socket paths are short, those of folders not
+        (folder / name).chmod(0o666)
+        listener.listen(backlog)
+        listener.setblocking(False)
+        try:
+            yield listener
+        finally:
+            (folder / name).unlink(missing_ok=True)
 
 
 class SingleContainer:

@@ -3,6 +3,9 @@
 The task's file stays as it is. A copy of it gives the main service our init, limits and network, and every
 part of the project the labels by which it is found again.
 
+Nothing of a service runs before its network has Proctor's rules. podman's `init` makes the network of a
+container and starts nothing in it. For docker see `proctor.sandbox.container.holders`.
+
 The other services were started by the engine and have no init of ours, so the engine's own `exec` and `cp`
 are used in them. What `cp` sends is a tar that the service may have shaped: only plain files and folders are
 taken from it.
@@ -11,31 +14,35 @@ taken from it.
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import json
 import os
 import shutil
 import tarfile
 import tempfile
-from collections.abc import Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from pathlib import Path, PurePosixPath
 from typing import Any
 
 from proctor.errors import SandboxError, TaskError
 from proctor.sandbox.base import Download, ExecResult, SandboxRequest
-from proctor.sandbox.container import composition, leftovers
+from proctor.sandbox.container import composition, holders, leftovers
 from proctor.sandbox.container.command import (
     ARGUMENTS,
-    CAPABILITIES,
     INIT,
     HostParts,
     limit_options,
     mounts,
-    security_options,
+    rights,
 )
 from proctor.sandbox.container.composition import LOGS, harbor_variables, protect
 from proctor.sandbox.container.engine import Adjustment, Engine, ask, call, end
+from proctor.sandbox.container.registry import check_registry
+from proctor.sandbox.network_rules import NetworkRules
 from proctor.sandbox.overlay import HOST_NAME
 
+Guard = Callable[[Sequence[int]], Awaitable[None]]
+"""Sets the rules of the networks of processes."""
 PROJECT = "proctor.project"
 _SERVICE = "com.docker.compose.service"
 _CHUNK = 1 << 18
@@ -68,45 +75,91 @@ def compose_program(engine: Engine) -> tuple[str, ...]:
 class ComposeProject:
     """One project per sandbox."""
 
-    def __init__(self, engine: Engine, fit: Adjustment, request: SandboxRequest, parts: HostParts) -> None:
+    def __init__(
+        self,
+        engine: Engine,
+        fit: Adjustment,
+        request: SandboxRequest,
+        parts: HostParts,
+        *,
+        rules: NetworkRules,
+        guard: Guard,
+    ) -> None:
         assert request.root.compose is not None
         self._engine = engine
         self._fit = fit
         self._label = f"{PROJECT}={parts.name}"
+        self._guard = guard
+        self._rules = rules
+        self._waiting = contextlib.ExitStack()
         options = ("--podman-args", " ".join(fit.options)) if fit.options else ()
         self._program = (*compose_program(engine), *options)
         self._folder = parts.folder
         self._file = parts.folder.with_suffix(".json")
         variables = {**request.granted, **request.env, **_variables(request)}
         composed = composition.read(request.root.compose, variables, main=request.root.service)
-        document, apart = without_values(project(composed, fit, request, parts), request.hidden)
+        document = project(composed, fit, request, parts)
+        services = document["services"].values()
+        pulled = [each for each in services if each.get("pull_policy") != "never"]
+        self._pulled = [str(each["image"]) for each in pulled if each.get("image")]
+        if not engine.initialises:
+            document = holders.added(document, labels_of(parts), request, parts)
+        document, apart = without_values(document, request.hidden)
+        self._holders = [name for name in document["services"] if name.endswith(holders.SUFFIX)]
         self._file.touch(mode=0o600)
-        self._file.write_text(json.dumps(protect(document)))
+        self._document = document
+        self._write(document)
         self._files = ["-p", parts.name, "-f", str(self._file)]
         self._env = {**_environment(request.env), **apart}
 
     async def up(self) -> None:
-        """`up --detach`."""
-        command = [*self._program, *self._files, "up", "-d"]
+        """Make the networks of all services, give them their rules, and only then start the services."""
+        for image in self._pulled:
+            here = [self._engine.program, *self._fit.options, "image", "inspect", image]
+            if (await call(here)).code:
+                await check_registry(image, self._rules)
+        if self._engine.initialises:
+            # Newer programs tell podman who needs whom, and its `init` starts what others need.
+            self._write(without_order(self._document))
+            await self._compose("up", "--no-start", "--no-build")
+            await self._guard(await self._processes("init"))
+            self._write(self._document)
+            await self._compose("up", "-d", "--no-build", "--no-recreate")
+        else:
+            self._waiting.enter_context(holders.waiting(self._folder))
+            await self._compose("up", "-d", "--no-build", "--no-deps", *self._holders)
+            await self._guard(await self._processes())
+            await self._compose("up", "-d", "--no-build")
+
+    def _write(self, document: Mapping[str, Any]) -> None:
+        self._file.write_text(json.dumps(protect(document)))
+
+    async def _compose(self, *words: str) -> None:
+        command = [*self._program, *self._files, *words]
         said = await call(command, timeout_s=_UP_S, env=self._env, cwd=self._folder)
         if said.code:
             raise SandboxError(f"{self._engine.name} could not start the task's services: {said.last_lines}")
 
-    async def processes(self) -> list[int]:
-        """The first process of each service that runs, as this machine numbers them."""
+    async def _processes(self, *first: str) -> list[int]:
+        """The first process of each container of the project, after a command to all of them."""
         base = [self._engine.program, *self._fit.options]
         # Without --all podman looks at every container of the machine, and fails if one is just going.
         said = await ask([*base, "ps", "--all", "--quiet", "--filter", f"label={self._label}"])
-        if said.code == 0 and (names := said.out.split()):
+        names = said.out.split()
+        if said.code == 0 and names and first:
+            said = await call([*base, *first, *names], timeout_s=_UP_S, cwd=self._folder)
+        if said.code == 0 and names:
             said = await ask([*base, "inspect", "--format", "{{.State.Pid}}", *names])
-        if said.code or not said.out.split():
-            raise SandboxError(f"{self._engine.name} cannot list the task's services: {said.reason}")
-        return [int(word) for word in said.out.split() if word != "0"]
+        found = said.out.split()
+        if said.code or not found or "0" in found:
+            raise SandboxError(f"{self._engine.name} could not start the task's services: {said.last_lines}")
+        return [int(word) for word in found]
 
     async def down(self) -> None:
         """`down` without a grace period, volumes and networks included."""
         command = [*self._program, *self._files, "down", "-t", "0", "-v"]
         said = await call(command, timeout_s=_DOWN_S, env=self._env)
+        self._waiting.close()
         # Older programs leave the networks.
         await leftovers.remove_project_parts(self._engine, self._fit, self._label)
         self._file.unlink(missing_ok=True)
@@ -118,10 +171,15 @@ def project(
     composed: composition.Composition, fit: Adjustment, request: SandboxRequest, parts: HostParts
 ) -> dict[str, Any]:
     """The task's compose file and what we lay over it, as one: programs differ in how they join two."""
-    labels = {**parts.labels, PROJECT: parts.name}
+    labels = labels_of(parts)
     own = composed.document
     services = {
-        name: {**service, **_ulimits(fit), "labels": {**_labels(service), **labels}}
+        name: {
+            **_prebuilt(service, request.root.companions.get(name)),
+            **_ulimits(fit),
+            **rights(parts),
+            "labels": {**_labels(service), **labels},
+        }
         for name, service in own["services"].items()
     }
     main = services[composed.main]
@@ -136,6 +194,20 @@ def project(
     }
     volumes = {name: {**volume, "labels": labels} for name, volume in own["volumes"].items()}
     return {"services": services, "networks": networks, **({"volumes": volumes} if volumes else {})}
+
+
+def without_order(document: Mapping[str, Any]) -> dict[str, Any]:
+    """The project in which no service needs another."""
+    services = {
+        name: {key: value for key, value in service.items() if key != "depends_on"}
+        for name, service in document["services"].items()
+    }
+    return {**document, "services": services}
+
+
+def labels_of(parts: HostParts) -> dict[str, str]:
+    """What every part of a project is found by."""
+    return {**parts.labels, PROJECT: parts.name}
 
 
 def without_values(
@@ -199,12 +271,16 @@ def _main_service(fit: Adjustment, request: SandboxRequest, parts: HostParts) ->
         "hostname": HOST_NAME,
         "restart": "no",
         "healthcheck": {"disable": True},
-        "cap_drop": ["ALL"],
-        "cap_add": list(CAPABILITIES),
-        "security_opt": list(security_options(parts)),
         "volumes": [f"{source}:{target}:ro" for source, target in mounts(request, parts)],
         **limits,
     }
+
+
+def _prebuilt(service: Mapping[str, Any], image: str | None) -> dict[str, Any]:
+    if image is None:
+        return dict(service)
+    rest = {key: value for key, value in service.items() if key != "build"}
+    return {**rest, "image": image, "pull_policy": "never"}
 
 
 def _ulimits(fit: Adjustment) -> dict[str, Any]:

@@ -37,11 +37,15 @@ class Engine:
     """Format of `ps` that gives id, owner, place and lock of each container, between tabs."""
     build: tuple[str, ...]
     """The command that builds an image, up to its options."""
+    builds_inside: bool
+    """Whether a build is all in the process that we start, so that this can be in a network of ours."""
     build_marks: bool
     """Whether a build leaves working containers that can be told by a build argument."""
     compose: tuple[tuple[str, ...], ...]
     """Programs that serve compose files, in the order to try."""
     compose_hint: str
+    initialises: bool
+    """Whether `init` makes the network of a container before anything runs in it."""
     runtimes: tuple[str, ...] = ()
     """Runtimes to try by name when the usual one fails."""
 
@@ -71,10 +75,12 @@ PODMAN = Engine(
     remove=("rm", "--force", "--time", "0", "--volumes", "--ignore"),
     owners='{{.ID}}\t{{index .Labels "proctor.owner"}}\t{{index .Labels "proctor.place"}}'
     '\t{{index .Labels "proctor.lock"}}',
-    build=("build", "--isolation", "oci", "--network", "host", "--force-rm"),
+    build=("build", "--isolation", "oci", "--network", "host", "--force-rm", "--cap-drop", "CAP_NET_RAW"),
+    builds_inside=True,
     build_marks=True,
     compose=(("podman-compose",),),
     compose_hint="install podman-compose",
+    initialises=True,
     runtimes=("crun", "runc"),
 )
 DOCKER = Engine(
@@ -83,10 +89,12 @@ DOCKER = Engine(
     run=(),
     remove=("rm", "--force", "--volumes"),
     owners='{{.ID}}\t{{.Label "proctor.owner"}}\t{{.Label "proctor.place"}}\t{{.Label "proctor.lock"}}',
-    build=("build", "--progress", "plain"),
+    build=("build",),
+    builds_inside=False,
     build_marks=False,
     compose=(("docker", "compose"), ("docker-compose",)),
     compose_hint="install the compose plugin of docker",
+    initialises=False,
 )
 
 

@@ -5,24 +5,21 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import hashlib
-import itertools
 import json
-import os
 import re
-import shutil
-from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from proctor import owner
 from proctor.errors import ImageError, LastingImageError, SandboxError, TaskError
 from proctor.model.task import TaskEnvironment
 from proctor.sandbox.base import Root
-from proctor.sandbox.container import composition, leftovers
+from proctor.sandbox.container import composition
 from proctor.sandbox.container.backend import Containers
+from proctor.sandbox.container.build import BuildRequest, build, build_options
 from proctor.sandbox.container.engine import ASK_S, Answer, call
+from proctor.sandbox.container.registry import check_registry
 from proctor.sandbox.image.context import Context
-from proctor.sandbox.image.definition import Definition, definition_of, main_service
+from proctor.sandbox.image.definition import Definition, definition_of, main_service, service_definition
 from proctor.sandbox.image.images import BuildProgress, Images
 from proctor.sandbox.image.layers import alone
 from proctor.sandbox.image.manifest import settings_of
@@ -30,8 +27,6 @@ from proctor.sandbox.image.references import SCRATCH, normal
 from proctor.sandbox.image.stages import UnsupportedError, stages_of
 
 LABEL = "proctor.image"
-_LAST_LINES = 20
-_LAST_BYTES = 16 << 10
 _MISSING = re.compile(
     r"manifest unknown|name unknown|not found|denied|unauthorized|not known|invalid reference", re.IGNORECASE
 )
@@ -45,7 +40,6 @@ class ContainerImages(Images):
         super().__init__()
         self._cache_dir = cache_dir
         self._backend = backend
-        self._numbers = itertools.count()
 
     async def _make(self, wanted: TaskEnvironment, progress: BuildProgress) -> Root:
         del progress
@@ -75,6 +69,7 @@ class ContainerImages(Images):
             image=ident,
             compose=wanted.compose,
             service=service,
+            companions=await self._companions(wanted),
             env=settings.env,
             workdir=settings.workdir,
             user=settings.user,
@@ -93,7 +88,36 @@ class ContainerImages(Images):
                 return found
         return None
 
+    async def _pull_bases(self, asked: Definition) -> None:
+        """Have the images that a build begins with: inside its network it gets no private ones."""
+        for reference in _bases_of(asked):
+            if await self._inspect(reference) is None:
+                await self._pulled(reference)
+
+    async def _companions(self, wanted: TaskEnvironment) -> dict[str, str]:
+        """The images of the services beside the main one; nothing is built or pulled when they start."""
+        if not wanted.compose:
+            return {}
+        variables = composition.variables_of(wanted)
+        composed = composition.read(wanted.compose, variables, main=_named_main(wanted))
+        known = set(composition.used(wanted.compose)) <= variables.keys()
+        images: dict[str, str] = {}
+        for name, service in composed.document["services"].items():
+            if name == composed.main:
+                continue
+            image = str(service.get("image") or "")
+            if service.get("build"):
+                found = await self._built(service_definition(composed, name, variables))
+            elif known and image:
+                found = await self._inspect(image) or await self._pulled(image)
+            else:
+                continue  # a variable of the start decides which
+            if found:
+                images[name] = str(found["Id"]).removeprefix("sha256:")
+        return images
+
     async def _pulled(self, reference: str) -> dict[str, Any] | None:
+        await check_registry(reference, self._backend.network_rules)
         said = await self._engine("pull", "--quiet", reference, timeout_s=None)
         found = await self._inspect(reference) if said.code == 0 else None
         if found is None:
@@ -107,7 +131,7 @@ class ContainerImages(Images):
     async def _built(self, asked: Definition) -> dict[str, Any] | None:
         dockerfile = asked.dockerfile
         assert dockerfile is not None
-        folder, options = asked.folder or dockerfile.parent, _build_options(asked)
+        folder, options = asked.folder or dockerfile.parent, build_options(asked)
         if not dockerfile.is_file():
             raise TaskError(f"{dockerfile}: there is no such Dockerfile")
         digest = await asyncio.to_thread(Context(folder, dockerfile).content_digest, dockerfile)
@@ -119,7 +143,16 @@ class ContainerImages(Images):
             async with self._alone(digest):
                 found = await self._inspect(tag)
                 if found is None:
-                    await self._build(folder, dockerfile, tag, digest, options)
+                    await self._pull_bases(asked)
+                    request = BuildRequest(
+                        folder=folder,
+                        dockerfile=dockerfile,
+                        tag=tag,
+                        label=f"{LABEL}={digest}",
+                        options=options,
+                        log=self._cache_dir / "logs" / f"{digest[:40]}.txt",
+                    )
+                    await build(self._backend, request)
                     found = await self._inspect(tag)
         return found
 
@@ -128,49 +161,6 @@ class ContainerImages(Images):
         folder = self._cache_dir / "locks"
         folder.mkdir(parents=True, exist_ok=True)
         return alone(folder / digest[:40])
-
-    async def _build(
-        self, folder: Path, dockerfile: Path, tag: str, digest: str, options: Sequence[str]
-    ) -> None:
-        backend, engine = self._backend, self._backend.engine
-        fit = await backend.adjustment()
-        mark = f"{owner.owner_name()}.{next(self._numbers)}"
-        place = leftovers.build_folder(backend.open_folder()) / mark
-        place.mkdir(parents=True, mode=0o700)
-        log = self._cache_dir / "logs" / f"{digest[:40]}.txt"
-        log.parent.mkdir(parents=True, exist_ok=True)
-        marks = ["--build-arg", f"{leftovers.BUILD}={mark}"] if engine.build_marks else []
-        command = [
-            engine.program, *fit.options, *engine.build, *fit.ulimits, *marks, *options,
-            "--label", f"{LABEL}={digest}", "--tag", tag, "--file", str(dockerfile), str(folder),
-        ]  # fmt: skip
-        env = {**os.environ, "TMPDIR": str(place), leftovers.BUILD: mark}
-        try:
-            code = await self._logged(command, env, log)
-        except BaseException:
-            await leftovers.end_build_of(engine, fit, mark, place)
-            raise
-        finally:
-            shutil.rmtree(place, ignore_errors=True)
-        if code:
-            shown = "".join(f"\n  | {line}" for line in _last_lines(log))
-            raise ImageError(
-                f"{dockerfile}: {engine.name} build ended with exit code {code} (full log: {log}){shown}"
-            )
-
-    @staticmethod
-    async def _logged(command: Sequence[str], env: dict[str, str], log: Path) -> int:
-        """Run a build, with what it says in a file. Cancelled, it goes on: its end needs care."""
-        with log.open("wb") as out:
-            process = await asyncio.create_subprocess_exec(
-                *command,
-                stdin=asyncio.subprocess.DEVNULL,
-                stdout=out,
-                stderr=asyncio.subprocess.STDOUT,
-                env=env,
-                start_new_session=True,
-            )
-        return await process.wait()
 
     async def _engine(self, *arguments: str, timeout_s: float | None = ASK_S) -> Answer:
         fit = await self._backend.adjustment()
@@ -182,16 +172,21 @@ def _asked(wanted: TaskEnvironment) -> tuple[Definition, str]:
     if not wanted.compose:
         return definition_of(wanted), "main"
     variables = composition.variables_of(wanted)
-    named = "main" if wanted.image or wanted.dockerfile else ""
-    composed = composition.read(wanted.compose, variables, main=named)
+    composed = composition.read(wanted.compose, variables, main=_named_main(wanted))
     return main_service(wanted, composed, variables), composed.main
 
 
-def _build_options(asked: Definition) -> tuple[str, ...]:
-    """What a build is told beyond its files."""
-    stage = ["--target", asked.target] if asked.target else []
-    given = asked.arguments.items()
-    return (*stage, *(word for pair in given for word in ("--build-arg", "=".join(pair))))
+def _named_main(wanted: TaskEnvironment) -> str:
+    return "main" if wanted.image or wanted.dockerfile else ""
+
+
+def _bases_of(asked: Definition) -> tuple[str, ...]:
+    """The images that a Dockerfile needs, as far as we can read it."""
+    with contextlib.suppress(UnsupportedError, TaskError):
+        assert asked.dockerfile is not None
+        stages = stages_of(asked.dockerfile, asked.arguments)
+        return stages.bases(stages.target(asked.target))
+    return ()
 
 
 def _base_of(asked: Definition) -> str:
@@ -210,10 +205,3 @@ def _pin(found: dict[str, Any]) -> str:
     if str(found.get("Digest")) in listed:
         return str(found["Digest"])
     return listed[0] if listed else f"sha256:{str(found['Id']).removeprefix('sha256:')}"
-
-
-def _last_lines(log: Path) -> list[str]:
-    with contextlib.suppress(OSError), log.open("rb") as file:
-        file.seek(max(0, log.stat().st_size - _LAST_BYTES))
-        return file.read().decode(errors="replace").splitlines()[-_LAST_LINES:]
-    return []

@@ -39,6 +39,11 @@ def is_dead(name: str, place: str, lock: str = "") -> bool:
     return boot != now or owner.process_lives(name) is False
 
 
+def network_image(mark: str) -> str:
+    """The empty image of the container that has the network of a build."""
+    return f"localhost/proctor-empty:build-{mark}"
+
+
 def build_folder(state: Path) -> Path:
     """Where the builds of an owner keep their temporary files."""
     return state / _BUILDS
@@ -54,6 +59,7 @@ async def reap(engine: Engine, fit: Adjustment, state_dir: Path) -> tuple[str, .
             done += await remove_project_parts(engine, fit, f"{LOCK}={reaper.lock_of(folder)}")
         for place in sorted(build_folder(folder).glob("*")):
             done += await end_build_of(engine, fit, place.name, place)
+            await call([engine.program, *fit.options, "image", "rm", "--force", network_image(place.name)])
         shutil.rmtree(folder, ignore_errors=True)
         done.append(f"folder {folder}")
     reaper.forget_locks(state_dir)

@@ -8,21 +8,20 @@ import os
 import shutil
 import socket
 import struct
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from proctor.disk import opened
 from proctor.errors import SandboxError
 from proctor.sandbox.base import Companion, Network, SandboxInfo, SandboxRequest
 from proctor.sandbox.certificates import BUNDLE_PATH
 from proctor.sandbox.container import usage
-from proctor.sandbox.container.command import CONTROL, HostParts, SingleContainer, init_fields
+from proctor.sandbox.container.command import CONTROL, HostParts, SingleContainer, init_fields, listening
 from proctor.sandbox.container.compose import ComposeProject, Service
 from proctor.sandbox.container.engine import Adjustment, call
 from proctor.sandbox.init.served import ServedSandbox
 from proctor.sandbox.lower import Lower
-from proctor.sandbox.network import Launch, SandboxNetwork, configure
+from proctor.sandbox.network import SandboxNetwork, configure
 from proctor.sandbox.network_rules import resolve_rules
 
 if TYPE_CHECKING:
@@ -48,10 +47,16 @@ class ContainerSandbox(ServedSandbox):
         self._parts: HostParts | None = None
         self._launch: Launcher | None = None
         self._pid = 0
-        self._guarded = False
         self._changes: tuple[Path, ...] = ()
         self._given: dict[Path, bytes] = {}
         self._enforced: dict[str, str] = {}
+
+    @property
+    def container(self) -> str:
+        """The engine's name of it."""
+        if self._parts is None:
+            raise SandboxError(f"sandbox {self._request.name} was not started")
+        return self._parts.name
 
     async def start(self) -> None:
         """Make it. After an error nothing is left behind."""
@@ -75,7 +80,8 @@ class ContainerSandbox(ServedSandbox):
             return SingleContainer(engine, fit, request, parts, self._backend.as_root())
         if request.state:
             raise SandboxError("saved changes cannot be put into the services of a compose file")
-        return ComposeProject(engine, fit, request, parts)
+        rules = self._backend.network_rules
+        return ComposeProject(engine, fit, request, parts, rules=rules, guard=self._guard_services)
 
     async def stop(self) -> None:
         """End every process and remove everything. Safe to call twice."""
@@ -147,7 +153,7 @@ class ContainerSandbox(ServedSandbox):
         return Service(self._backend.engine, fit, self._parts.name, service)
 
     async def _make(self, launch: Launcher, fit: Adjustment, parts: HostParts) -> None:
-        with _listening(parts.folder) as listener:
+        with listening(parts.folder, CONTROL) as listener:
             starting = asyncio.create_task(launch.up())
             try:
                 line = await self._connected(listener, starting)
@@ -209,10 +215,10 @@ class ContainerSandbox(ServedSandbox):
     ) -> None:
         launch = self._backend.launch()
         if self._request.root.compose:
-            network = await self._network_of_services(launch, network)
+            network = self._network_of_services(network)
         await connected.change(network, allowed_hosts, launch, self._pid)
 
-    async def _network_of_services(self, launch: Launch | None, network: Network) -> Network:
+    def _network_of_services(self, network: Network) -> Network:
         """What is left to connect: the engine connects the services of a compose file among each other."""
         asked = self._request.limits.network
         if network != asked and "public" in {network, asked}:
@@ -220,25 +226,20 @@ class ContainerSandbox(ServedSandbox):
                 "the network of a compose file's services cannot be changed between 'public' and another "
                 "while they run, and the task gives its agent or its tests another one; use --network"
             )
-        if not self._guarded:
-            await self._guard_services(launch)
-            self._guarded = True
         return "none" if network == "public" else network
 
-    async def _guard_services(self, launch: Launch | None) -> None:
-        """Keep the services away from this machine and its private networks, by routes of their own."""
-        if launch is None or not self._pid:
-            if self._request.limits.network == "public":
-                raise SandboxError(
-                    "network 'public' did not come up: only root may keep the services of a compose file "
-                    "away from private networks; run Proctor as root, use podman, or do without it "
-                    "(--network none)"
-                )
-            return
-        assert isinstance(self._launch, ComposeProject)
+    async def _guard_services(self, pids: Sequence[int]) -> None:
+        """Keep services away from this machine and its private networks, by rules of their own networks."""
+        launch = self._backend.launch()
+        if launch is None:
+            raise SandboxError(
+                "only root may keep the services of a compose file away from this machine and its private "
+                "networks: run Proctor as root, or use podman"
+            )
         rules = await resolve_rules(self._backend.network_rules)
-        for pid in await self._launch.processes():
+        for pid in pids:
             await configure(launch, pid, rules.services())
+            await configure(launch, pid, rules.services_v6(), "-6")
 
     async def _measure(self) -> tuple[int, int]:
         enter = self._backend.as_root()
@@ -273,21 +274,6 @@ async def _settled(starting: asyncio.Task[None]) -> None:
     finally:
         starting.cancel()
         await asyncio.gather(starting, return_exceptions=True)
-
-
-@contextlib.contextmanager
-def _listening(folder: Path) -> Iterator[socket.socket]:
-    """A socket in a folder, for one caller; it is gone before anything else runs inside."""
-    with socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET) as listener:
-        with opened(folder, os.O_PATH | os.O_DIRECTORY) as parent:
-            listener.bind(f"/proc/self/fd/{parent}/{CONTROL}")  # socket paths are short, those of folders not
-        (folder / CONTROL).chmod(0o666)
-        listener.listen(1)
-        listener.setblocking(False)
-        try:
-            yield listener
-        finally:
-            (folder / CONTROL).unlink(missing_ok=True)
 
 
 def _peer(line: socket.socket) -> int:

@@ -84,6 +84,7 @@ class HarborSandbox:
             "memory_mb": limits.memory_bytes and limits.memory_bytes >> 20,
             "storage_mb": limits.storage_bytes and limits.storage_bytes >> 20,
         }
+        self._backend.note(self._request.name, root.definition)
         try:
             self._promises = await self._ask(
                 "start",
@@ -188,13 +189,13 @@ class HarborSandbox:
             await self._as_root(["sh", "-c", _FRESH, "sh", path, mode], f"cannot create {path} again")
 
     async def stop(self) -> None:
-        """Have Harbor delete it."""
+        """Have Harbor delete it; what it does not delete is tried again at the end and the next start."""
         self._backend.running.discard(self)
         folder, self._folder, self._running = self._folder, None, False
         if folder is None:
             return
         try:
-            await self._ask("stop")
+            await self._backend.delete(self._request.name)
         finally:
             shutil.rmtree(folder, ignore_errors=True)
 

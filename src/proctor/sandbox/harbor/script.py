@@ -195,19 +195,7 @@ class Side:
         network: str,
         allowed_hosts: list[str],
     ) -> dict[str, Any]:
-        common: dict[str, Any] = {
-            "environment_dir": Path(definition),
-            "environment_name": key,
-            "session_id": key,
-            "trial_paths": TrialPaths(Path(folder)),
-            "task_env_config": EnvironmentConfig(**config),
-            "network_policy": _policy(network, allowed_hosts),
-        }
-        if ":" in kind:
-            sys.path.insert(1, str(Path.cwd()))
-            made = EnvironmentFactory.create_environment_from_import_path(kind, **common)
-        else:
-            made = EnvironmentFactory.create_environment(EnvironmentType(kind), **common)
+        made = _environment(kind, key, folder, definition, config, _policy(network, allowed_hosts))
         self._environments[key] = made
         await made.start(force_build=False)
         limits = type(made).resource_capabilities()
@@ -245,9 +233,15 @@ class Side:
         await self._environments[key].set_network_policy(_policy(network, allowed_hosts))
 
     async def do_stop(self, *, key: str) -> None:
-        made = self._environments.pop(key, None)
+        made = self._environments.get(key)
         if made:
-            await made.stop(delete=True)
+            await made.stop(delete=True)  # it stays known until that has worked
+            del self._environments[key]
+
+    async def do_remove(self, *, key: str, kind: str, folder: str, definition: str) -> None:
+        """Delete what another process has made, as far as its service goes by names."""
+        made = _environment(kind, key, folder, definition, {}, _policy("none", []))
+        await made.stop(delete=True)
 
     async def do_leave(self) -> None:
         await self.line.end_work()
@@ -255,7 +249,27 @@ class Side:
     async def close(self) -> None:
         """Proctor is gone or ends: leave nothing that costs money."""
         stopping = [made.stop(delete=True) for made in self._environments.values()]
-        await asyncio.gather(*stopping, return_exceptions=True)
+        ends = await asyncio.gather(*stopping, return_exceptions=True)
+        for key, end in zip(self._environments, ends, strict=True):
+            if end is not None:
+                _LOGGER.warning("%s could not be deleted: %r", key, end)
+
+
+def _environment(
+    kind: str, key: str, folder: str, definition: str, config: dict[str, Any], policy: NetworkPolicy
+) -> Any:
+    common: dict[str, Any] = {
+        "environment_dir": Path(definition),
+        "environment_name": key,
+        "session_id": key,
+        "trial_paths": TrialPaths(Path(folder)),
+        "task_env_config": EnvironmentConfig(**config),
+        "network_policy": policy,
+    }
+    if ":" in kind:
+        sys.path.insert(1, str(Path.cwd()))
+        return EnvironmentFactory.create_environment_from_import_path(kind, **common)
+    return EnvironmentFactory.create_environment(EnvironmentType(kind), **common)
 
 
 def _policy(network: str, allowed_hosts: list[str]) -> NetworkPolicy:

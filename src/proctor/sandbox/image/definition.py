@@ -157,6 +157,21 @@ def main_service(wanted: TaskEnvironment, composed: Composition, variables: Mapp
     )
 
 
+def service_definition(composed: Composition, name: str, variables: Mapping[str, str]) -> Definition:
+    """What a service beside the main one is built from."""
+    from proctor.sandbox.container.composition import pairs
+
+    build = composed.document["services"][name]["build"]
+    context = Path(build["context"])
+    return Definition(
+        where=f"{composed.file}: service {name}",
+        folder=context,
+        dockerfile=context / str(build.get("dockerfile", "Dockerfile")),
+        target=str(build.get("target", "")),
+        arguments=pairs(build.get("args"), variables),
+    )
+
+
 def _check(service: Mapping[str, Any], where: str, variables: Mapping[str, str]) -> None:
     for key, value in service.items():
         if key not in _HARMLESS | _HONOURED and not key.startswith("x-"):

@@ -7,11 +7,15 @@ import contextlib
 import os
 import re
 import shutil
-from collections.abc import Mapping
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from proctor.errors import ImageError, SandboxError
 from proctor.sandbox.container.engine import DOCKER, DOCKER_SOCKET, PODMAN, Answer, Engine, call
+from proctor.sandbox.network_rules import NetworkRules
+
+if TYPE_CHECKING:
+    from proctor.sandbox.container.build import BuildRequest
 
 _ASK_S = 30.0
 _STORAGE_KEYS = re.compile(
@@ -72,23 +76,19 @@ async def save(engine: Engine, reference: str, target: Path) -> None:
         raise ImageError(f"{engine.name} save {reference} failed: {said.reason}")
 
 
-async def build(
-    engine: Engine,
-    folder: Path,
-    dockerfile: Path,
-    tag: str,
-    *,
-    target: str = "",
-    arguments: Mapping[str, str] | None = None,
-) -> None:
-    """Build a Dockerfile with the engine, under a name."""
-    given = [word for pair in (arguments or {}).items() for word in ("--build-arg", "=".join(pair))]
-    stage = ["--target", target] if target else []
-    command = ("build", "--tag", tag, "--label", "proctor=1", *stage, *given)
-    said = await _run(engine, *command, "--file", str(dockerfile), str(folder))
-    if said.code:
-        shown = "".join(f"\n  | {line}" for line in said.last_lines.splitlines())
-        raise ImageError(f"{dockerfile}: {engine.name} build ended with exit code {said.code}{shown}")
+async def build(engine: Engine, home: Path, rules: NetworkRules, request: BuildRequest) -> None:
+    """Build a Dockerfile with the engine, in a network of ours."""
+    from proctor.sandbox.container import build as building
+    from proctor.sandbox.container.backend import Containers
+
+    containers = Containers(engine, home, network_allow=rules.allow)
+    containers.network_rules = rules
+    try:
+        await building.build(containers, request)
+    except SandboxError as error:
+        raise ImageError(str(error)) from error
+    finally:
+        await containers.close()
 
 
 async def remove(engine: Engine, tag: str) -> None:

@@ -252,9 +252,18 @@ class LayeredImages(Images):
         tag = f"localhost/proctor-{_digest(described)[:24]}:latest"
         image = self._here(tag)
         if image is None:
-            await engines.build(
-                available[0], context.folder, file, tag, target=asked.target, arguments=asked.arguments
+            from proctor.sandbox.container.build import BuildRequest, build_options
+
+            request = BuildRequest(
+                folder=context.folder,
+                dockerfile=file,
+                tag=tag,
+                label="proctor=1",
+                options=build_options(asked),
+                log=self.folder / "logs" / f"{_digest(described)[:24]}.txt",
             )
+            home, rules = self.backend.state_dir.parent, self.backend.network_rules
+            await engines.build(available[0], home, rules, request)
             image = await self.image_here(tag)
             await engines.remove(available[0], tag)  # its layers are ours now
         if image is None:
