@@ -163,6 +163,7 @@ def task_setting(run: ReadyRun, worker: WorkerContext, backend: Backend | None =
     options = RootOptions(
         host_root=spec.sandbox.host_root,
         network_allow=network_allow(spec, settings),
+        project=run.project,
         exchange=exchange_of(settings, run.inputs.blobs),
     )
     images = open_images(backend, settings.cache_dir / "images", options)
