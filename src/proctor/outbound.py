@@ -1,8 +1,8 @@
-"""Requests that Proctor makes on somebody else's behalf: which addresses they may reach, and a client that checks.
+"""Requests that Proctor makes on others' behalf: which addresses they may reach, and a client that checks.
 
 A Dockerfile, an image's name, a webhook or a repository's address is written by a stranger, and so is every
-redirect that follows. The address that is connected to decides, never how it was written or what a name meant a
-moment before: names are looked up once, and each address is checked when its socket is made.
+redirect that follows. The address that is connected to decides, never how it was written or what a name meant
+a moment before: each one is checked when its socket is made.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ def own_addresses(proc: Path = Path("/proc")) -> Iterator[str]:
 
 @dataclass(frozen=True, kw_only=True)
 class Reach:
-    """What requests on somebody's behalf may connect to: the internet, and what an operator opens beyond it."""
+    """What requests on others' behalf may connect to: the internet, and what an operator opens beyond it."""
 
     allow: tuple[str, ...] = ()
     """Addresses, ranges, and names (`*.example.org` for those below), whatever those resolve to."""
@@ -75,7 +75,7 @@ class Reach:
         return OutOfReachError(f"{host} is not an address of the internet; {self.opened_by} can permit it")
 
     def addresses(self, url: URL) -> list[str]:
-        """The addresses of a host that may be reached; OutOfReachError where there are none. Looks names up."""
+        """The addresses of a host, as far as they may be reached; OutOfReachError where none may."""
         answers = socket.getaddrinfo(url.host, url.port, type=socket.SOCK_STREAM)
         known = dict.fromkeys(str(answer[4][0]) for answer in answers)
         reachable = [address for address in known if self.names(url) or self.allows(address)]
@@ -100,7 +100,7 @@ def _is_range(text: str) -> bool:
 
 
 class Outbound:
-    """A client of HTTP servers that strangers name. It follows no redirect: each one is a request of its own."""
+    """A client of HTTP servers that strangers name. Redirects are not followed: each is another request."""
 
     def __init__(self, reach: Reach, *, ca_bundle: str = "", proxied: bool = False, **options: Any) -> None:
         """`proxied`: through the proxies of the environment. `options` are those of an aiohttp session."""

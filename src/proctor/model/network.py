@@ -53,10 +53,10 @@ SLIRP = ipaddress.IPv4Network("10.0.2.0/24")
 
 
 def may_be_reached(address: str, opened: Collection[Range], own: Collection[str]) -> bool:
-    """Whether a connection to an address is allowed: the one rule of sandboxes and of Proctor's own requests.
+    """Whether a connection to an address is allowed: one rule for sandboxes and for Proctor's own requests.
 
-    The internet may be reached, and what is opened beyond it. `own` are the addresses of this machine: a range
-    does not open them, because a service that listens on all of them is as private as one on the loopback.
+    The internet may be reached, and what is opened beyond it. `own` are the addresses of this machine, which
+    no range opens: a service that listens on all of them is as private as one on the loopback.
     """
     ip = ipaddress.ip_address(address.partition("%")[0])
     if ip.version == 6 and ip.ipv4_mapped:

@@ -11,6 +11,7 @@ from proctor.engine.base import Executor, StoppingRule
 from proctor.model.plan import PlannedTrial
 from proctor.model.run import Execution
 from proctor.model.trial import Lease
+from proctor.outbound import Reach
 from proctor.runs.backends import Kept, SharedBackends, open_backend_of
 from proctor.runs.planning import experiment_sources, network_allow
 from proctor.runs.secrets import granted, known_secrets, redactor_for, values_of
@@ -197,6 +198,7 @@ def task_plans(run: ReadyRun) -> Callable[[PlannedTrial], TaskTrialPlan]:
     """How a rollout is done: its task, its agent and its variables."""
     from proctor.trial.task.prepare import Preparation
 
+    reach = None if run.project is None else Reach(allow=network_allow(run.spec, run.settings))
     return Preparation(
-        run.spec, run.settings.cache_dir, values_of(run.spec, run.environ), run.inputs.task
+        run.spec, run.settings.cache_dir, values_of(run.spec, run.environ), run.inputs.task, reach
     ).plan

@@ -1,6 +1,6 @@
 """ADD of an address: a file fetched over HTTP by Proctor itself, from the internet and not from this network.
 
-A Dockerfile is written by a stranger: every server that is asked, also after a redirect, is one that `Reach` allows.
+A Dockerfile is written by a stranger: every server, also after a redirect, is one that `Reach` allows.
 """
 
 from __future__ import annotations
@@ -40,9 +40,11 @@ async def fetch(
     shown = _shown(address)
     timeout = aiohttp.ClientTimeout(total=None, sock_connect=_CONNECT_S, sock_read=_SILENCE_S)
     try:
-        async with Outbound(Reach(allow=tuple(allow)), timeout=timeout) as client:
-            async with await _answer(client, address, f"{where}: {shown}") as response:
-                return await _written(response, target, most_bytes, f"{where}: {shown}")
+        async with (
+            Outbound(Reach(allow=tuple(allow)), timeout=timeout) as client,
+            await _answer(client, address, f"{where}: {shown}") as response,
+        ):
+            return await _written(response, target, most_bytes, f"{where}: {shown}")
     except (aiohttp.ClientError, TimeoutError, OSError, ValueError) as error:
         raise ImageError(f"{where}: {shown} could not be fetched: {error or type(error).__name__}") from error
 
@@ -85,4 +87,3 @@ def _shown(address: str) -> str:
     parts = urlsplit(address)
     host = parts.netloc.rpartition("@")[2]
     return f"{parts.scheme}://{host}{parts.path}"
-

@@ -193,8 +193,6 @@ def retry_after_s(text: str, now: float) -> float:
 def unreachable(endpoint: Endpoint, error: BaseException) -> RegistryError:
     """A failed connection, as a sentence."""
     name = f"the mirror {endpoint.host}" if endpoint.is_mirror else endpoint.host
-    if isinstance(error, OutOfReachError):
-        return RegistryError(f"{name} cannot be asked: {error}")
     if isinstance(error, aiohttp.ClientConnectorDNSError):
         return RegistryError(
             f"the name {endpoint.host} cannot be resolved: no network, or misspelt", retry=True
@@ -213,7 +211,9 @@ def unreachable(endpoint: Endpoint, error: BaseException) -> RegistryError:
         return RegistryError(f"{name} cannot be reached: no connection within the time limit")
     if isinstance(error, TimeoutError):
         return RegistryError(f"{name} gave no answer in time", retry=True)
+    refused_here = isinstance(error, OutOfReachError)
     reason = error.strerror if isinstance(error, OSError) and error.strerror else type(error).__name__
+    reason = str(error) if refused_here else reason
     if isinstance(error, aiohttp.ClientConnectorError):
         reason = error.os_error.strerror or reason
-    return RegistryError(f"{name} cannot be reached: {reason}", retry=True)
+    return RegistryError(f"{name} cannot be reached: {reason}", retry=not refused_here)
