@@ -125,8 +125,9 @@ async def test_through_a_proxy_a_name_that_leads_inside_is_refused_too(monkeypat
     async with Counting() as proxy:
         monkeypatch.setenv("http_proxy", f"http://127.0.0.1:{proxy.port}")
         async with Outbound(Reach(), proxied=True) as client:
-            with pytest.raises(OutOfReachError):
-                await client.request("GET", URL("http://169.254.169.254/latest"))
+            for host in ("169.254.169.254", "169.254.169.254.", "2852039166"):
+                with pytest.raises(OutOfReachError):
+                    await client.request("GET", URL(f"http://{host}/latest"))
             assert proxy.connections == 0
             answer = await client.request("GET", URL("http://93.184.216.34/"))
             assert await answer.text() == "ok"

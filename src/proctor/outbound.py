@@ -123,6 +123,8 @@ class Outbound:
         """An answer whose body is still to be read. `anywhere`: a person of this machine named the server."""
         import aiohttp
 
+        if url.host and url.host.endswith("."):  # or `127.0.0.1.` would be a name that a proxy looks up
+            url = url.with_host(url.host.rstrip("."))
         proxy = proxy_for(url) if self._proxied else None
         anywhere = anywhere or self.reach.names(url)
         if proxy and not anywhere:

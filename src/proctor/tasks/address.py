@@ -106,6 +106,7 @@ def foreign_url(written: str, reach: Reach) -> GitUrl:
     host = (url.host or "").rstrip(".")
     if not _HOST.fullmatch(host):
         raise UsageError(f"{redacted(written)}: the address has no usable host")
+    url = url.with_host(host)
     pin = ""
     try:
         addresses = reach.addresses(url)
@@ -114,7 +115,7 @@ def foreign_url(written: str, reach: Reach) -> GitUrl:
     except OutOfReachError as error:
         raise UsageError(f"{repository.url}: {error}") from None
     except OSError:
-        if not proxy_for(url):
+        if _is_number(host) or not proxy_for(url):
             raise UsageError(f"{repository.url}: the name {host} cannot be resolved") from None
     return replace(repository, url=str(url.with_host(host)), foreign=True, pin=pin)
 
