@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import ipaddress
 import socket
+from typing import Self
 
 import aiohttp
 import pytest
@@ -23,7 +24,7 @@ class Counting:
     def __init__(self) -> None:
         self.connections = 0
 
-    async def __aenter__(self) -> Counting:
+    async def __aenter__(self) -> Self:
         self._server = await asyncio.start_server(self._serve, "127.0.0.1", 0)
         self.port = self._server.sockets[0].getsockname()[1]
         return self

@@ -22,6 +22,9 @@ from proctor.model.network import Range, may_be_reached
 from proctor.outgoing import proxy_for, trusted
 
 if TYPE_CHECKING:
+    from http.client import HTTPResponse
+    from urllib.request import OpenerDirector
+
     import aiohttp
     from yarl import URL
 
@@ -163,6 +166,49 @@ class Outbound:
                 connector=connector, cookie_jar=aiohttp.DummyCookieJar(), **self._options
             )
         return self._sessions[checked]
+
+
+def opener_from(first: str, reach: Reach) -> OpenerDirector:
+    """Opens an address that a person of this machine named, and what it redirects to.
+
+    A server of the internet is not followed to other addresses; one inside may name others inside. Checked
+    is who was connected to, before a request is sent.
+    """
+    from http.client import HTTPConnection, HTTPSConnection
+    from urllib.request import HTTPHandler, HTTPSHandler, Request, build_opener, getproxies
+
+    from yarl import URL
+
+    own = [URL(first), *(URL(text if "://" in text else f"http://{text}") for text in getproxies().values())]
+    free = {(url.host, url.port) for url in own}
+
+    def check(connection: HTTPConnection) -> None:
+        host = connection.host.strip("[]")
+        if (host, connection.port) not in free and not reach.allows(connection.sock.getpeername()[0]):
+            answers = socket.getaddrinfo(own[0].host, own[0].port, type=socket.SOCK_STREAM)
+            if all(reach.allows(str(answer[4][0])) for answer in answers):
+                connection.close()
+                raise reach.refusal(host)
+
+    class Http(HTTPConnection):
+        def connect(self) -> None:
+            super().connect()
+            check(self)
+
+    class Https(HTTPSConnection):
+        def connect(self) -> None:
+            super().connect()
+            check(self)
+
+    class HttpHandler(HTTPHandler):
+        def http_open(self, request: Request) -> HTTPResponse:
+            return self.do_open(Http, request)
+
+    class HttpsHandler(HTTPSHandler):
+        def https_open(self, request: Request) -> HTTPResponse:
+            return self.do_open(Https, request)
+
+    return build_opener(HttpHandler, HttpsHandler)
 
 
 async def _looked_up(url: URL) -> list[str]:

@@ -14,6 +14,7 @@ from msgspec import structs
 from tests.server import tasks
 
 from proctor.model.trial import RunStatus
+from proctor.runs.running import reopen
 from proctor.server.auth.authenticate import LOCAL
 from proctor.server.auth.vault import Vault
 from proctor.server.engine.engine import Engine
@@ -167,3 +168,34 @@ async def test_one_rollout_of_a_task_is_done_and_the_others_wait(state: State):
     assert "judged" in older_logs.text(store, known, 1)
     assert older_logs.text(store, known, 1, tail=4) == older_logs.text(store, known, 1)[-4:]
     assert older_logs.text(store, known, 9) == ""
+
+
+async def test_what_a_submitted_task_names_is_fetched_on_behalf_of_its_project(state: State):
+    """An image and a file of the server's own network: a stranger wrote the Dockerfiles."""
+    store = state.store.store
+    connections = []
+
+    async def serve(_: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        connections.append(writer.get_extra_info("peername"))
+        writer.close()
+
+    inside = await asyncio.start_server(serve, "127.0.0.1", 0)
+    port = inside.sockets[0].getsockname()[1]
+    lines = {"from": f"FROM 127.0.0.1:{port}/x\n", "add": f"FROM scratch\nADD http://①②⑦.0.0.1:{port}/x /x\n"}
+    runs = {}
+    for name, text in lines.items():
+        files = tasks.files(name)
+        files[f"{name}/task.toml"] = files[f"{name}/task.toml"].replace('docker_image = "example/none:1"', "")
+        files[f"{name}/environment/Dockerfile"] = text
+        archive = state.settings.home.parent / f"{name}.zip"
+        archive.write_bytes(tasks.packed(files))
+        given = Uploading(filename=f"{name}.zip", agent="oracle")
+        upload = state.store.now(keep, state, LOCAL, archive, given)[0]
+        runs[name] = submitted(state, upload, sandbox={}, retries={"infrastructure": 0})
+    async with engine_of(state):
+        for run in runs.values():
+            await until(state, run, RunStatus.DONE)
+            assert store.run(run).counts == {"image_error": 1}
+    inside.close()
+    assert connections == []
+    assert {reopen(run, state.settings, wait=True).project for run in runs.values()} == {"default"}

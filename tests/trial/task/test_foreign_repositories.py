@@ -1,4 +1,4 @@
-"""Repositories that tasks name: what a stranger's may be, and that git never takes a revision for an option."""
+"""Repositories that tasks name: what a stranger's may be; and a revision is never an option of git."""
 
 from __future__ import annotations
 
