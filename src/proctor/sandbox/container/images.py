@@ -17,10 +17,11 @@ from typing import Any
 from proctor import owner
 from proctor.errors import ImageError, LastingImageError, SandboxError, TaskError
 from proctor.model.task import TaskEnvironment
-from proctor.sandbox.base import Root
+from proctor.sandbox.base import Root, RootOptions
 from proctor.sandbox.container import composition, leftovers
 from proctor.sandbox.container.backend import Containers
 from proctor.sandbox.container.engine import ASK_S, Answer, call
+from proctor.sandbox.container.engine_logins import EngineLogins
 from proctor.sandbox.image.context import Context
 from proctor.sandbox.image.definition import Definition, definition_of, main_service
 from proctor.sandbox.image.images import BuildProgress, Images
@@ -41,8 +42,9 @@ _MISSING = re.compile(
 class ContainerImages(Images):
     """Makes roots that are images of the engine."""
 
-    def __init__(self, cache_dir: Path, backend: Containers) -> None:
+    def __init__(self, cache_dir: Path, backend: Containers, options: RootOptions | None = None) -> None:
         super().__init__()
+        self._logins = EngineLogins(backend.engine, cache_dir, options or RootOptions())
         self._cache_dir = cache_dir
         self._backend = backend
         self._numbers = itertools.count()
@@ -58,7 +60,7 @@ class ContainerImages(Images):
 
     async def _root(self, wanted: TaskEnvironment) -> Root:
         asked, service = _asked(wanted)
-        found = await self._inspect(asked.image) if asked.image else None
+        found = await self._named(asked.image) if asked.image else None
         begun = asked.image if found else ""
         if found is None and asked.dockerfile:
             found, begun = await self._built(asked), _base_of(asked)
@@ -93,21 +95,26 @@ class ContainerImages(Images):
                 return found
         return None
 
+    async def _named(self, reference: str) -> dict[str, Any] | None:
+        """An image of the engine's storage that a task names."""
+        return await self._inspect(reference) if self._logins.granted(reference) else None
+
     async def _pulled(self, reference: str) -> dict[str, Any] | None:
-        said = await self._engine("pull", "--quiet", reference, timeout_s=None)
+        said = await self._engine(*self._logins.before_pull(reference), reference, timeout_s=None)
         found = await self._inspect(reference) if said.code == 0 else None
         if found is None:
             kind = LastingImageError if _MISSING.search(said.reason) else ImageError
             raise kind(
                 f"image {reference} is not in the storage of {self._backend.name} and cannot be pulled: "
-                f"{said.reason}"
+                f"{said.reason}{self._logins.hint(reference)}"
             )
         return found
 
     async def _built(self, asked: Definition) -> dict[str, Any] | None:
         dockerfile = asked.dockerfile
         assert dockerfile is not None
-        folder, options = asked.folder or dockerfile.parent, _build_options(asked)
+        folder = asked.folder or dockerfile.parent
+        options = (*_build_options(asked), *self._logins.build_options(bases_of(asked)))
         if not dockerfile.is_file():
             raise TaskError(f"{dockerfile}: there is no such Dockerfile")
         digest = await asyncio.to_thread(Context(folder, dockerfile).content_digest, dockerfile)
@@ -192,6 +199,15 @@ def _build_options(asked: Definition) -> tuple[str, ...]:
     stage = ["--target", asked.target] if asked.target else []
     given = asked.arguments.items()
     return (*stage, *(word for pair in given for word in ("--build-arg", "=".join(pair))))
+
+
+def bases_of(asked: Definition) -> tuple[str, ...]:
+    """The images that a Dockerfile needs, as far as we can read it."""
+    with contextlib.suppress(UnsupportedError, TaskError):
+        assert asked.dockerfile is not None
+        stages = stages_of(asked.dockerfile, asked.arguments)
+        return tuple(stages.bases(stages.target(asked.target)))
+    return ()
 
 
 def _base_of(asked: Definition) -> str:

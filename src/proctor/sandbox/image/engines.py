@@ -7,7 +7,7 @@ import contextlib
 import os
 import re
 import shutil
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from proctor.errors import ImageError, SandboxError
@@ -80,11 +80,12 @@ async def build(
     *,
     target: str = "",
     arguments: Mapping[str, str] | None = None,
+    options: Sequence[str] = (),
 ) -> None:
     """Build a Dockerfile with the engine, under a name."""
     given = [word for pair in (arguments or {}).items() for word in ("--build-arg", "=".join(pair))]
     stage = ["--target", target] if target else []
-    command = ("build", "--tag", tag, "--label", "proctor=1", *stage, *given)
+    command = ("build", "--tag", tag, "--label", "proctor=1", *stage, *given, *options)
     said = await _run(engine, *command, "--file", str(dockerfile), str(folder))
     if said.code:
         shown = "".join(f"\n  | {line}" for line in said.last_lines.splitlines())

@@ -272,12 +272,23 @@ class LayeredImages(Images):
                 f"{file}:{problem.line}: {problem.what} is more than Proctor's own builder can do; it needs "
                 f"podman or docker, and neither is installed"
             )
-        described = [context.content_digest(file), asked.target, sorted(asked.arguments.items())]
+        from proctor.sandbox.container.engine_logins import EngineLogins
+        from proctor.sandbox.container.images import bases_of
+
+        options = EngineLogins(available[0], self.folder, self.options).build_options(bases_of(asked))
+        described: list[object] = [context.content_digest(file), asked.target]
+        described += [sorted(asked.arguments.items()), *options]
         tag = f"localhost/proctor-{_digest(described)[:24]}:latest"
         image = self._here(tag)
         if image is None:
             await engines.build(
-                available[0], context.folder, file, tag, target=asked.target, arguments=asked.arguments
+                available[0],
+                context.folder,
+                file,
+                tag,
+                target=asked.target,
+                arguments=asked.arguments,
+                options=options,
             )
             image = await self._of_engines(tag, None)
             await engines.remove(available[0], tag)  # its layers are ours now
