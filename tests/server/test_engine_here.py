@@ -199,3 +199,11 @@ async def test_what_a_submitted_task_names_is_fetched_on_behalf_of_its_project(s
     inside.close()
     assert connections == []
     assert {reopen(run, state.settings, wait=True).project for run in runs.values()} == {"default"}
+
+
+@pytest.mark.parametrize(("person", "project"), [("local", None), ("", "default"), ("ada", "default")])
+async def test_on_a_server_of_one_person_their_runs_are_as_from_a_command_line(state: State, person, project):
+    submitted(state, uploaded(state))
+    (queued,) = state.store.store.service.queue.waiting()
+    engine = Engine(state.settings, Vault(b"test"), 1, {}, person=person)
+    assert engine._ready(queued).project == project
