@@ -53,6 +53,8 @@ class Settings:
     """Registry mirrors that are tried first, as `docker.io=mirror.example:5000`."""
     plain_http_registries: tuple[str, ...] = ()
     """Registries (`host:port`) that use plain HTTP; registries on loopback may too."""
+    registry_logins: tuple[str, ...] = ()
+    """Projects of a server that may use its logins for registries: `ghcr.io/acme=team`, `docker.io=*`."""
     dataset_registries: tuple[str, ...] = ()
     """Registry files of datasets in Harbor's format: paths or addresses."""
     model_base_url: str = ""

@@ -16,6 +16,7 @@ from tests.server import tasks
 from proctor.errors import StoreError
 from proctor.model.trial import RunStatus
 from proctor.runs import actions
+from proctor.runs.running import reopen
 from proctor.server.auth.authenticate import LOCAL
 from proctor.server.auth.vault import Vault
 from proctor.server.engine.engine import Engine
@@ -194,3 +195,42 @@ async def test_a_store_that_fails_is_said_once_and_its_runs_go_on_when_it_is_bac
         await happens(lambda: "the store works again" in caplog.messages)
     assert sum("disk I/O error" in each for each in caplog.messages) == 1
     assert caplog.messages.count("the store works again") == 1
+
+
+async def test_what_a_submitted_task_names_is_fetched_on_behalf_of_its_project(state: State):
+    """An image and a file of the server's own network: a stranger wrote the Dockerfiles."""
+    store = state.store.store
+    connections = []
+
+    async def serve(_: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        connections.append(writer.get_extra_info("peername"))
+        writer.close()
+
+    inside = await asyncio.start_server(serve, "127.0.0.1", 0)
+    port = inside.sockets[0].getsockname()[1]
+    lines = {"from": f"FROM 127.0.0.1:{port}/x\n", "add": f"FROM scratch\nADD http://①②⑦.0.0.1:{port}/x /x\n"}
+    runs = {}
+    for name, text in lines.items():
+        files = tasks.files(name)
+        files[f"{name}/task.toml"] = files[f"{name}/task.toml"].replace('docker_image = "example/none:1"', "")
+        files[f"{name}/environment/Dockerfile"] = text
+        archive = state.settings.home.parent / f"{name}.zip"
+        archive.write_bytes(tasks.packed(files))
+        given = Uploading(filename=f"{name}.zip", agent="oracle")
+        upload = state.store.now(keep, state, LOCAL, archive, given)[0]
+        runs[name] = submitted(state, upload, sandbox={}, retries={"infrastructure": 0})
+    async with engine_of(state):
+        for run in runs.values():
+            await until(state, run, RunStatus.DONE)
+            assert store.run(run).counts == {"image_error": 1}
+    inside.close()
+    assert connections == []
+    assert {reopen(run, state.settings, wait=True).project for run in runs.values()} == {"default"}
+
+
+@pytest.mark.parametrize(("person", "project"), [("local", None), ("", "default"), ("ada", "default")])
+async def test_on_a_server_of_one_person_their_runs_are_as_from_a_command_line(state: State, person, project):
+    submitted(state, uploaded(state))
+    (queued,) = state.store.store.service.queue.waiting()
+    engine = Engine(state.settings, Vault(b"test"), 1, {}, person=person)
+    assert engine._ready(queued).project == project

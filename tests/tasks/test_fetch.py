@@ -69,9 +69,9 @@ def test_only_the_files_that_are_needed_travel(served, work, datasets, monkeypat
     asked: list[str] = []
     from proctor.tasks import git as module
 
-    real = module._run
+    real = module.run_git
     monkeypatch.setattr(
-        module, "_run", lambda *words, **more: asked.append(more.get("stdin", "")) or real(*words, **more)
+        module, "run_git", lambda *words, **more: asked.append(more.get("stdin", "")) or real(*words, **more)
     )
     datasets.folder(address(served, head(work), "tasks/alpha"))
     large = git(work, "rev-parse", "HEAD:other/large.bin")

@@ -1,11 +1,14 @@
 from __future__ import annotations
 
 import json
+import threading
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 
 import pytest
 
 from proctor.errors import FetchError, UsageError
+from proctor.outbound import Reach
 from proctor.tasks.registry import find_dataset, newest, read_registry, tasks_of
 
 COMMIT = "0123456789abcdef0123456789abcdef01234567"
@@ -95,6 +98,30 @@ def test_a_registry_that_is_missing_or_unreachable_is_named(tmp_path):
         read_registry(str(tmp_path / "none.json"), tmp_path, silent)
     with pytest.raises(FetchError, match=r"http://127.0.0.1:9/r.json: the registry file cannot be fetched"):
         read_registry("http://me:pw@127.0.0.1:9/r.json", tmp_path, silent)
+
+
+def test_a_registry_of_the_internet_does_not_lead_into_this_network(tmp_path, monkeypatch):
+    """127.0.0.1 stands for the internet here, 127.0.0.2 for what is inside."""
+    monkeypatch.setattr("proctor.tasks.registry._REACH", Reach(allow=("127.0.0.1",)))
+    asked = []
+
+    class Handler(BaseHTTPRequestHandler):
+        def do_GET(self) -> None:
+            asked.append(self.headers["Host"].partition(":")[0])
+            self.send_response(302 if self.path == "/r.json" else 200)
+            self.send_header("Location", f"http://127.0.0.2:{server.server_port}/inside")
+            self.end_headers()
+            self.wfile.write(b"[]")
+
+        def log_message(self, *_: object) -> None:
+            pass
+
+    with ThreadingHTTPServer(("0.0.0.0", 0), Handler) as server:
+        threading.Thread(target=server.serve_forever, args=(0.02,), daemon=True).start()
+        with pytest.raises(FetchError, match=r"127\.0\.0\.2 is not an address of the internet"):
+            read_registry(f"http://127.0.0.1:{server.server_port}/r.json", tmp_path, silent)
+        server.shutdown()
+    assert asked == ["127.0.0.1"]
 
 
 def test_a_dataset_without_tasks_is_an_error(tmp_path):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ipaddress
 import re
+from collections.abc import Collection
 
 Range = ipaddress.IPv4Network | ipaddress.IPv6Network
 NOT_THE_INTERNET: tuple[Range, ...] = tuple(
@@ -49,6 +50,21 @@ _NEVER = {
 }
 SLIRP = ipaddress.IPv4Network("10.0.2.0/24")
 """Where a sandbox's own end of a public network is; a neighbour of the host there cannot be opened alone."""
+
+
+def may_be_reached(address: str, opened: Collection[Range], own: Collection[str]) -> bool:
+    """Whether a connection to an address is allowed: one rule for sandboxes and for Proctor's own requests.
+
+    The internet may be reached, and what is opened beyond it. `own` are the addresses of this machine, which
+    no range opens: a service that listens on all of them is as private as one on the loopback.
+    """
+    ip = ipaddress.ip_address(address.partition("%")[0])
+    if ip.version == 6 and ip.ipv4_mapped:
+        ip = ip.ipv4_mapped
+    covering = [network for network in opened if ip in network]
+    if str(ip) in own or ip.is_loopback or ip.is_unspecified:
+        return any(network.num_addresses == 1 for network in covering)
+    return bool(covering) or not any(ip in network for network in NOT_THE_INTERNET)
 
 
 def parse_allowed(text: str) -> Range | str:

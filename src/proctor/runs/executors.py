@@ -11,6 +11,7 @@ from proctor.engine.base import Executor, StoppingRule
 from proctor.model.plan import PlannedTrial
 from proctor.model.run import Execution
 from proctor.model.trial import Lease
+from proctor.outbound import Reach
 from proctor.runs.backends import Kept, SharedBackends, open_backend_of
 from proctor.runs.planning import experiment_sources, network_allow
 from proctor.runs.secrets import granted, known_secrets, redactor_for, values_of
@@ -163,6 +164,7 @@ def task_setting(run: ReadyRun, worker: WorkerContext, backend: Backend | None =
     options = RootOptions(
         host_root=spec.sandbox.host_root,
         network_allow=network_allow(spec, settings),
+        project=run.project,
         exchange=exchange_of(settings, run.inputs.blobs),
     )
     images = open_images(backend, settings.cache_dir / "images", options)
@@ -196,6 +198,7 @@ def task_plans(run: ReadyRun) -> Callable[[PlannedTrial], TaskTrialPlan]:
     """How a rollout is done: its task, its agent and its variables."""
     from proctor.trial.task.prepare import Preparation
 
+    reach = None if run.project is None else Reach(allow=network_allow(run.spec, run.settings))
     return Preparation(
-        run.spec, run.settings.cache_dir, values_of(run.spec, run.environ), run.inputs.task
+        run.spec, run.settings.cache_dir, values_of(run.spec, run.environ), run.inputs.task, reach
     ).plan

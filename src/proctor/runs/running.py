@@ -65,6 +65,8 @@ class ReadyRun:
     inputs: RunInputs
     environ: Mapping[str, str] = field(default_factory=lambda: os.environ, repr=False)
     """Where keys and other secrets are looked up; a server has other ones for each project."""
+    project: str | None = None
+    """On whose behalf a server executes it; None: a person of this machine made it."""
 
     @property
     def folder(self) -> Path:
@@ -147,7 +149,7 @@ def create(
             _remove_folder(folder)
         raise
     inputs = RunInputs(blobs, settings.cache_dir, {each.name: each for each in stored})
-    return ReadyRun(info, spec, plan, settings, inputs, environ)
+    return ReadyRun(info, spec, plan, settings, inputs, environ, owner.project if owner else None)
 
 
 def _base(spec: Spec, settings: Settings) -> Path:
@@ -260,7 +262,8 @@ def ready_here(
     else:
         _refuse_another(info, plan, plan_spec(spec, settings, environ))
     check_ready(spec, plan, settings, info.execution, environ, here=here)
-    return ReadyRun(info, spec, plan, settings, inputs, environ)
+    project = store.service.ownership.project(info.id)
+    return ReadyRun(info, spec, plan, settings, inputs, environ, project)
 
 
 def _refuse_another(info: RunInfo, plan: Plan, here: Plan) -> None:

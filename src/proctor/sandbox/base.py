@@ -74,6 +74,8 @@ class RootOptions:
     """Whether this machine's own system takes the place of every image that a task names."""
     network_allow: tuple[str, ...] = ()
     """What builds may reach beyond the internet: addresses, ranges, names."""
+    project: str | None = None
+    """On whose behalf a server makes them; None: a person of this machine does."""
     exchange: Exchange | None = None
     """Where machines leave layers of built images for each other; None: nothing is shared."""
 

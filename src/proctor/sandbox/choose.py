@@ -82,9 +82,8 @@ def _containers(name: str) -> Kind:
         from proctor.sandbox.container.backend import Containers
         from proctor.sandbox.container.images import ContainerImages
 
-        del options
         assert isinstance(backend, Containers)
-        return ContainerImages(cache_dir, backend)
+        return ContainerImages(cache_dir, backend, options)
 
     return Kind(open=opened, obstacle=obstacle, images=images, host_root=False)
 

@@ -8,14 +8,14 @@ from __future__ import annotations
 
 import asyncio
 import ipaddress
-import re
 import socket
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
 from proctor.errors import SandboxError
-from proctor.model.network import NOT_THE_INTERNET, Range, parse_allowed
+from proctor.model.network import NOT_THE_INTERNET, Range, may_be_reached, parse_allowed
+from proctor.outbound import own_addresses
 
 GATEWAY = "10.0.2.2"
 ADDRESS = "10.0.2.100"
@@ -23,7 +23,6 @@ RESOLVER = "10.0.2.3"
 """What slirp4netns offers inside. Of its range only these three lead anywhere."""
 DEVICE = "tap0"
 MTU = 65520
-_LOCAL = re.compile(r"\|-- (\S+)\n\s+/32 host LOCAL")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -46,13 +45,7 @@ class AddressRules:
 
     def allows(self, address: str) -> bool:
         """Whether a connection to an address is allowed."""
-        found = ipaddress.ip_address(address.partition("%")[0])
-        if found.version == 6 and found.ipv4_mapped:
-            found = found.ipv4_mapped
-        covering = [each for each in self.opened if found in each]
-        if str(found) in self.own:
-            return any(each.num_addresses == 1 for each in covering)
-        return bool(covering) or not any(found in each for each in NOT_THE_INTERNET)
+        return may_be_reached(address, self.opened, self.own)
 
     def services(self) -> Iterator[str]:
         """Lines for `ip -batch`: what the services of a compose file may not reach.
@@ -127,13 +120,3 @@ async def _resolved(name: str) -> list[Range]:
         assert not isinstance(entry, str)
         found.append(entry)
     return found
-
-
-def own_addresses(proc: Path = Path("/proc")) -> Iterator[str]:
-    """Every address of this machine, as the kernel lists them."""
-    try:
-        yield from dict.fromkeys(_LOCAL.findall((proc / "net/fib_trie").read_text()))
-        for line in (proc / "net/if_inet6").read_text().splitlines():
-            yield str(ipaddress.IPv6Address(int(line.split()[0], 16)))
-    except FileNotFoundError:
-        return  # a kernel without one of them

@@ -11,7 +11,9 @@ from importlib.metadata import version
 
 from fastapi import APIRouter, FastAPI
 
+from proctor.sandbox.image.registry.access import access_of
 from proctor.server import pages, problem
+from proctor.server.auth.authenticate import LOCAL
 from proctor.server.auth.guard import Guard
 from proctor.server.auth.oidc import membership
 from proctor.server.auth.oidc import routes as oidc
@@ -89,6 +91,7 @@ def create_app(settings: Settings, mode: Mode = Mode.LOCAL, options: Options | N
     tracing = open_tracing(settings, "server")
     if configured(settings):
         membership.grants(settings)  # a mistake in it is told before anybody signs in
+    access_of(settings)  # and one in mirrors and logins before anybody needs an image
 
     @asynccontextmanager
     async def life(app: FastAPI) -> AsyncIterator[None]:
@@ -97,7 +100,8 @@ def create_app(settings: Settings, mode: Mode = Mode.LOCAL, options: Options | N
         state.warm()
         if chosen.engine:
             places = settings.serve_parallel or os.cpu_count() or 1
-            state.engine = Supervisor(places, {**os.environ, **_places_of(settings)})
+            person = LOCAL.user if mode is Mode.LOCAL else ""
+            state.engine = Supervisor(places, {**os.environ, **_places_of(settings)}, person)
             await state.engine.start()
         duties = asyncio.create_task(keep_time(state)) if chosen.engine else None
         try:

@@ -3,19 +3,23 @@
 from __future__ import annotations
 
 import re
+import socket
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import PurePosixPath
 from typing import Any
 from urllib.parse import SplitResult, unquote, urlsplit, urlunsplit
 
 from proctor.errors import UsageError
+from proctor.outbound import OutOfReachError, Reach
+from proctor.outgoing import proxy_for
 
 PREFIX = "git+"
 SCHEMES = ("https", "http", "ssh", "file")
 COMMIT = re.compile(r"[0-9a-f]{40}|[0-9a-f]{64}")
 _SCP = re.compile(r"(?:[\w.-]+@)?[A-Za-z0-9][\w.-]*:(?!/)[^\s:]+")
 _USERINFO = re.compile(r"(?P<scheme>[A-Za-z][A-Za-z0-9+.-]*)://(?P<user>[^/\s:]*)(?P<rest>[^/\s]*)@")
+_HOST = re.compile(r"[A-Za-z0-9._-]+|[0-9A-Fa-f:.]+")
 _UNSAFE = re.compile(r"[\x00-\x20\x7f]")
 
 
@@ -27,6 +31,10 @@ class GitUrl:
     """Without name and password, except the account that ssh needs."""
     credentials: str = field(default="", repr=False, compare=False)
     """`name:password` of an http address; never written anywhere."""
+    foreign: bool = False
+    """Whether a stranger names it: nothing of this machine's own (keys, helpers, settings) is used then."""
+    pin: str = field(default="", repr=False, compare=False)
+    """`host:port:address,address`: where a stranger's repository is, checked; git looks nothing up itself."""
 
     @property
     def scheme(self) -> str:
@@ -71,8 +79,7 @@ def git_address(written: str) -> GitAddress:
     place, at, ref = place.rpartition("@")
     if not at or ref.endswith(".git"):
         place, ref = f"{place}{at}{ref}", "HEAD"
-    if not ref or ref.startswith("-") or _UNSAFE.search(ref) or ".." in ref or ":" in ref:
-        raise UsageError(f"{shown}: the text after the last '@' is not a commit, a branch or a tag")
+    check_revision(ref, shown)
     repository = git_url(f"{scheme}://{authority}{slash}{place}")
     lower = ref.lower()
     return GitAddress(
@@ -80,6 +87,46 @@ def git_address(written: str) -> GitAddress:
         ref=lower if COMMIT.fullmatch(lower) else ref,
         path=inner_path(inside, shown),
     )
+
+
+def check_revision(revision: str, shown: str) -> None:
+    """UsageError unless a text can only be a commit, a branch or a tag to git."""
+    if not revision or revision.startswith("-") or _UNSAFE.search(revision) or re.search(r"\.\.|:", revision):
+        raise UsageError(f"{shown}: '{_printable(revision)}' is not a commit, a branch or a tag")
+
+
+def foreign_url(written: str, reach: Reach) -> GitUrl:
+    """Where a repository is that a stranger names: over HTTP, at an address that may be reached."""
+    repository = git_url(written)
+    if repository.scheme not in {"https", "http"}:
+        raise UsageError(f"{repository.url}: a task can name repositories at https:// addresses only here")
+    from yarl import URL
+
+    url = URL(repository.url)
+    host = (url.host or "").rstrip(".")
+    if not _HOST.fullmatch(host):
+        raise UsageError(f"{redacted(written)}: the address has no usable host")
+    url = url.with_host(host)
+    pin = ""
+    try:
+        addresses = reach.addresses(url)
+        shown = ",".join(f"[{address}]" if ":" in address else address for address in addresses)
+        host, pin = (addresses[0], "") if _is_number(host) else (host, f"{host}:{url.port}:{shown}")
+    except OutOfReachError as error:
+        raise UsageError(f"{repository.url}: {error}") from None
+    except OSError:
+        if _is_number(host) or not proxy_for(url):
+            raise UsageError(f"{repository.url}: the name {host} cannot be resolved") from None
+    return replace(repository, url=str(url.with_host(host)), foreign=True, pin=pin)
+
+
+def _is_number(host: str) -> bool:
+    """Whether a host is an address, in whatever form: libraries that read it must not differ about it."""
+    try:
+        socket.inet_aton(host)
+    except OSError:
+        return ":" in host
+    return True
 
 
 def git_url(written: str) -> GitUrl:

@@ -19,6 +19,7 @@ from pathlib import Path
 from typing import Self
 
 from proctor.errors import FetchError, ProctorError, TaskError, UsageError
+from proctor.outgoing import proxy_for
 from proctor.tasks.address import COMMIT, GitAddress, GitUrl
 
 Notify = Callable[[str], None]
@@ -41,6 +42,8 @@ _LOCAL = {
     *("GIT_CEILING_DIRECTORIES", "GIT_TRACE_CURL", "GIT_CURL_VERBOSE"),
 }
 """Variables that would make git look at another repository than ours, or say too much."""
+_FOR_STRANGERS = ("PATH", "TMPDIR", "SSL_CERT_FILE", "SSL_CERT_DIR", "GIT_SSL_CAINFO", "GIT_EXEC_PATH")
+"""Variables that git needs for a stranger's repository; no key, no helper and no agent is among them."""
 _CUT = re.compile(
     r"could not resolve host|failed to connect|couldn't connect|connection (?:reset|refused|timed out|closed)"
     r"|timed out|early eof|unexpected disconnect|hung up|rpc failed|empty reply|transfer closed"
@@ -87,7 +90,7 @@ def resolve_ref(address: GitAddress) -> str:
     """The commit that a branch or tag is at now."""
     repository = address.repository
     with _translated(repository):
-        said = _patiently(lambda: _run(repository, ["ls-remote", "--", repository.url]))
+        said = _patiently(lambda: run_git(repository, ["ls-remote", "--", repository.url]))
     known = {name: digest for digest, _, name in (line.partition("\t") for line in said.splitlines())}
     for name in (address.ref, f"refs/heads/{address.ref}", f"refs/tags/{address.ref}"):
         # A tag may be an object of its own; what it points at is listed as `name^{}`.
@@ -216,11 +219,11 @@ class Commit:
         return {line[1:] for line in said.splitlines() if line.startswith("?")}
 
     def _git(self, *arguments: str) -> str:
-        return _run(self.repository, arguments, cwd=self.folder)
+        return run_git(self.repository, arguments, cwd=self.folder)
 
     def _fetch(self, *arguments: str, stdin: str = "") -> str:
         words = ["fetch", "--no-tags", "--no-write-fetch-head", "--recurse-submodules=no", *arguments]
-        return _run(self.repository, words, cwd=self.folder, stdin=stdin, progress=self.progress)
+        return run_git(self.repository, words, cwd=self.folder, stdin=stdin, progress=self.progress)
 
 
 _PLANS = (
@@ -273,14 +276,16 @@ def _last_line(said: str) -> str:
     return (told or lines or ["no reason was given"])[0].partition(": ")[2][:200] or "no reason was given"
 
 
-def _run(
+def run_git(
     repository: GitUrl,
     arguments: Sequence[str],
     *,
     cwd: Path | None = None,
     stdin: str = "",
     progress: Progress | None = None,
+    timeout_s: float | None = None,
 ) -> str:
+    """What git prints; GitError when it fails. The one way to run git on what others wrote."""
     words = [arguments[0], *(("--progress",) if progress else ()), *arguments[1:]]
     try:
         with subprocess.Popen(
@@ -293,11 +298,13 @@ def _run(
             start_new_session=True,  # without a terminal, ssh cannot ask for anything either
         ) as process:
             try:
-                out, said = _talk(process, stdin.encode(), progress)
+                out, said = _talk(process, stdin.encode(), progress, timeout_s)
             except BaseException:
                 with contextlib.suppress(ProcessLookupError):
                     os.killpg(process.pid, signal.SIGKILL)
                 raise
+    except subprocess.TimeoutExpired:
+        raise GitError(f"fatal: it did not end within {timeout_s:g} s") from None
     except FileNotFoundError:
         raise UsageError("datasets are fetched with git, which is not installed here") from None
     if process.returncode:
@@ -305,9 +312,11 @@ def _run(
     return out.decode(errors="surrogateescape")
 
 
-def _talk(process: subprocess.Popen[bytes], stdin: bytes, progress: Progress | None) -> tuple[bytes, bytes]:
+def _talk(
+    process: subprocess.Popen[bytes], stdin: bytes, progress: Progress | None, timeout_s: float | None
+) -> tuple[bytes, bytes]:
     if not progress:
-        return process.communicate(stdin)
+        return process.communicate(stdin, timeout_s)
     assert process.stdin
     assert process.stderr
     with contextlib.suppress(BrokenPipeError):
@@ -323,7 +332,6 @@ def _talk(process: subprocess.Popen[bytes], stdin: bytes, progress: Progress | N
 
 def _environment(repository: GitUrl) -> dict[str, str]:
     """Never asks, runs no hook, speaks only the usual protocols; a password travels in no argument."""
-    environment = {name: value for name, value in os.environ.items() if name not in _LOCAL}
     config = [
         ("core.hooksPath", os.devnull),
         ("core.fsmonitor", "false"),
@@ -335,6 +343,14 @@ def _environment(repository: GitUrl) -> dict[str, str]:
         ("http.lowSpeedTime", "60"),
         ("credential.interactive", "false"),
     ]
+    if repository.foreign:
+        environment = {name: os.environ[name] for name in _FOR_STRANGERS if name in os.environ}
+        environment |= {"HOME": os.devnull, "GIT_CONFIG_NOSYSTEM": "1", "GIT_CONFIG_GLOBAL": os.devnull}
+        config += _foreign_config(repository)
+        protocols = "https:http"
+    else:
+        environment = {name: value for name, value in os.environ.items() if name not in _LOCAL}
+        protocols = "file" if repository.scheme == "file" else "https:http:ssh"
     if repository.credentials:
         host = repository.url.split("/")[2]
         header = base64.b64encode(repository.credentials.encode()).decode()
@@ -345,8 +361,22 @@ def _environment(repository: GitUrl) -> dict[str, str]:
     return environment | {
         "GIT_CONFIG_COUNT": str(first + len(config)),
         "GIT_TERMINAL_PROMPT": "0",
-        "GIT_ALLOW_PROTOCOL": "file" if repository.scheme == "file" else "https:http:ssh",
+        "GIT_ALLOW_PROTOCOL": protocols,
         "SSH_ASKPASS_REQUIRE": "never",
         "GIT_LFS_SKIP_SMUDGE": "1",
         "LC_ALL": "C",
     }
+
+
+def _foreign_config(repository: GitUrl) -> list[tuple[str, str]]:
+    """Keep git at the address that was checked: no redirect, no second server, no name looked up."""
+    from yarl import URL
+
+    config = [
+        ("http.followRedirects", "false"),  # which covers alternates that a server names too
+        ("http.proxy", str(proxy_for(URL(repository.url)) or "")),
+        ("transfer.bundleURI", "false"),
+        ("fetch.uriProtocols", ""),
+        ("credential.helper", ""),
+    ]
+    return [*config, *([("http.curloptResolve", repository.pin)] if repository.pin else [])]

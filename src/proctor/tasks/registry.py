@@ -18,6 +18,7 @@ from urllib.parse import unquote, urlsplit
 
 from proctor.disk import read_small
 from proctor.errors import FetchError, NotFoundError, ProctorError, UsageError
+from proctor.outbound import Reach, opener_from
 from proctor.spec.node import nearest
 from proctor.tasks.address import COMMIT, GitUrl, git_url, inner_path, redacted
 from proctor.tasks.digest import keep
@@ -30,6 +31,7 @@ NAME = re.compile(
 MOVING = "head"
 """The version that Harbor prefers, and whose tasks may change."""
 _TIMEOUT_S = 30.0
+_REACH = Reach(opened_by="naming its address in the setting dataset_registries")
 _MOST_BYTES = 64 << 20
 _KEY = re.compile(r"[A-Za-z0-9][\w.+@=, -]{0,199}", re.ASCII)
 
@@ -210,7 +212,7 @@ def _read(path: Path, shown: str) -> bytes:
 def _download(source: str, shown: str) -> bytes:
     from http.client import HTTPException
     from urllib.error import HTTPError
-    from urllib.request import Request, urlopen
+    from urllib.request import Request
 
     parts = urlsplit(source)
     request = Request(redacted(source), headers={"User-Agent": "proctor"})  # noqa: S310 - http or https
@@ -221,7 +223,7 @@ def _download(source: str, shown: str) -> bytes:
             "Authorization", f"Basic {base64.b64encode(secret.encode()).decode()}"
         )
     try:
-        with urlopen(request, timeout=_TIMEOUT_S) as answer:  # noqa: S310
+        with opener_from(redacted(source), _REACH).open(request, timeout=_TIMEOUT_S) as answer:
             content: bytes = answer.read(_MOST_BYTES + 1)
             expected = answer.headers.get("Content-Length")
     except HTTPError as error:

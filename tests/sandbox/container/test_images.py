@@ -10,15 +10,17 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from tests.sandbox.image.registry.test_logins import save_login
 
 from proctor.errors import ImageError, TaskError
 from proctor.model.task import Task, TaskEnvironment
 from proctor.owner import owner_name
 from proctor.sandbox import reaper
-from proctor.sandbox.base import SandboxRequest
+from proctor.sandbox.base import RootOptions, SandboxRequest
 from proctor.sandbox.choose import open_images
 from proctor.sandbox.container import leftovers
-from proctor.sandbox.container.engine import call
+from proctor.sandbox.container.engine import DOCKER, PODMAN, call
+from proctor.sandbox.container.engine_logins import EngineLogins
 
 pytestmark = [pytest.mark.anyio, pytest.mark.needs("podman")]
 
@@ -226,3 +228,40 @@ async def test_the_build_of_a_compose_file_gets_its_arguments_and_its_stage(imag
     root = await images.root(made, environment)
     assert (root.env["SAID"], root.service, root.compose) == ("you", "main", file)
     assert "LAST" not in root.env
+
+
+async def test_a_project_gets_an_image_of_the_storage_only_where_it_was_granted(
+    podman, podman_image, tmp_path, task, monkeypatch
+):
+    """It may have come there with a login; without one it cannot be had here."""
+    named = Task(name="t", path=tmp_path, digest="d", environment=TaskEnvironment(image=podman_image))
+    for asked in (named, task("RUN true")):
+        refused = open_images(podman, tmp_path / "images", RootOptions(project="other"))
+        with pytest.raises(ImageError):
+            await refused.root(asked)
+        await refused.close()
+    monkeypatch.setenv("PROCTOR_REGISTRY_LOGINS", f"{podman_image.partition('/')[0]}=team")
+    granted = open_images(podman, tmp_path / "images", RootOptions(project="team"))
+    assert (await granted.root(named)).image
+    await granted.close()
+
+
+def test_engines_pull_without_the_logins_of_this_machine_where_none_was_granted(tmp_path, monkeypatch):
+    monkeypatch.setenv("PROCTOR_REGISTRY_LOGINS", "ghcr.io/acme=team")
+    config = tmp_path / "no-login/config.json"
+    options = RootOptions(project="team")
+    for engine, words in (
+        (PODMAN, ("pull", "--quiet", "--authfile", str(config))),
+        (DOCKER, ("--config", str(config.parent), "pull", "--quiet")),
+    ):
+        logins = EngineLogins(engine, tmp_path, options)
+        assert logins.before_pull("ghcr.io/other/x:1") == words
+        assert logins.before_pull("ghcr.io/acme/x:1") == ("pull", "--quiet")
+        assert "always" in " ".join(logins.build_options(["ghcr.io/other/x"])) or engine is DOCKER
+        assert logins.build_options(["ghcr.io/acme/x"]) == ()
+        assert logins.build_options([]) != ()
+    assert EngineLogins(PODMAN, tmp_path, RootOptions()).build_options([]) == ()
+    save_login(tmp_path / "docker/config.json", "ghcr.io")
+    monkeypatch.setenv("DOCKER_CONFIG", str(tmp_path / "docker"))
+    with pytest.raises(ImageError, match="was not granted"):
+        EngineLogins(DOCKER, tmp_path, options).build_options(["ghcr.io/other/x"])

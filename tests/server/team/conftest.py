@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import threading
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from dataclasses import dataclass, field
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
@@ -60,6 +61,10 @@ class Listener:
     got: list[tuple[str, str, dict[str, str], bytes]] = field(default_factory=list)
     statuses: list[int] = field(default_factory=list)
     comments: list[dict[str, Any]] = field(default_factory=list)
+    holds: dict[str, threading.Event] = field(default_factory=dict)
+    """Path → what an answer there waits for."""
+    body: bytes = b""
+    """What is answered in place of the comments."""
 
 
 @pytest.fixture
@@ -70,12 +75,15 @@ def listener() -> Iterator[Listener]:
         def _take(self) -> None:
             body = self.rfile.read(int(self.headers.get("Content-Length") or 0))
             found.got.append((self.command, self.path, dict(self.headers), body))
+            if self.path in found.holds:
+                found.holds[self.path].wait(30)
             status = found.statuses.pop(0) if found.statuses else 200
             self.send_response(status)
             self.end_headers()
             if self.command == "POST" and "comments" in self.path:
                 found.comments.append({"id": len(found.comments) + 1, **json.loads(body)})
-            self.wfile.write(json.dumps(found.comments).encode())
+            with suppress(OSError):  # whoever asked may have enough
+                self.wfile.write(found.body or json.dumps(found.comments).encode())
 
         do_GET = do_POST = do_PATCH = _take  # noqa: N815 - http.server's names
 

@@ -6,6 +6,7 @@ import asyncio
 import hashlib
 import hmac
 import json
+import threading
 from typing import get_args
 
 import pytest
@@ -14,7 +15,7 @@ from proctor.render.ci import MARKER
 from proctor.server.engine.judging import COMMENT
 from proctor.server.routes.team.webhooks import Event
 from proctor.server.team.delivery import PAUSES_S, Deliveries
-from proctor.server.team.outside import Outside
+from proctor.server.team.outside import MOST_BYTES, Outside
 from proctor.store.team.webhooks import Webhook
 
 SECRET = "a secret of ours"
@@ -92,6 +93,49 @@ def test_an_address_that_is_not_the_internets_is_not_reached(state, hook, store,
     for url in ("http://localhost:1/", "http://[::1]:1/", "http://169.254.169.254/", "http://0.0.0.0:1/"):
         said = asyncio.run(Outside().send("GET", url))
         assert (said.status, "not an address of the internet" in said.said) == (0, True), said
+    for host in ("①②⑦.0.0.1", "127。0。0。1", "127.1", "0x7f.1", "[::ffff:127.0.0.1]"):
+        assert asyncio.run(Outside().send("POST", listener.url.replace("127.0.0.1", host), b"x")).status == 0
+    assert listener.got == []
+
+
+def test_a_webhook_that_hangs_keeps_no_other_one_waiting(state, store, listener, submitted):
+    """The one that hangs is the first by name, and is sent nothing more until it has answered."""
+    released = threading.Event()
+    listener.holds["/hangs"] = released
+    sealed = state.vault.seal(SECRET)
+    for name, path in (("wh_1", "/hangs"), ("wh_2", "/told")):
+        made = Webhook(
+            name, "default", "ada", 0.0, "event", listener.url + path, ("run.queued",), sealed, True, 0
+        )
+        store.service.webhooks.add(made)
+    run = submitted()
+    for _ in range(2):
+        store.service.queue.want(run, wanted=True, event="run.queued")
+
+    def told(path: str) -> int:
+        return sum(each[1] == path for each in listener.got)
+
+    async def go() -> None:
+        deliveries = Deliveries(state)
+        rounds = []
+        async with asyncio.timeout(8):
+            while told("/told") < 2:
+                rounds.append(asyncio.create_task(deliveries.deliver()))
+                await asyncio.sleep(0.05)
+        assert told("/hangs") == 1
+        released.set()
+        await asyncio.gather(*rounds)
+
+    try:
+        asyncio.run(go())
+    finally:
+        released.set()
+
+
+def test_of_an_answer_without_end_only_the_beginning_is_read(listener):
+    listener.body = b"x" * (3 * MOST_BYTES)
+    said = asyncio.run(Outside(("127.0.0.1",)).send("GET", listener.url))
+    assert (said.status, len(said.body)) == (200, MOST_BYTES)
 
 
 def test_a_verdict_becomes_one_comment_that_the_next_one_replaces(state, store, hook, listener, submitted):

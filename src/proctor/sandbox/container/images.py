@@ -12,11 +12,12 @@ from typing import Any
 
 from proctor.errors import ImageError, LastingImageError, SandboxError, TaskError
 from proctor.model.task import TaskEnvironment
-from proctor.sandbox.base import Root
+from proctor.sandbox.base import Root, RootOptions
 from proctor.sandbox.container import composition
 from proctor.sandbox.container.backend import Containers
 from proctor.sandbox.container.build import BuildRequest, build, build_options
 from proctor.sandbox.container.engine import ASK_S, Answer, call
+from proctor.sandbox.container.engine_logins import EngineLogins
 from proctor.sandbox.container.registry import check_registry
 from proctor.sandbox.image.context import Context
 from proctor.sandbox.image.definition import Definition, definition_of, main_service, service_definition
@@ -36,8 +37,9 @@ _MISSING = re.compile(
 class ContainerImages(Images):
     """Makes roots that are images of the engine."""
 
-    def __init__(self, cache_dir: Path, backend: Containers) -> None:
+    def __init__(self, cache_dir: Path, backend: Containers, options: RootOptions | None = None) -> None:
         super().__init__()
+        self._logins = EngineLogins(backend.engine, cache_dir, options or RootOptions())
         self._cache_dir = cache_dir
         self._backend = backend
 
@@ -52,7 +54,7 @@ class ContainerImages(Images):
 
     async def _root(self, wanted: TaskEnvironment) -> Root:
         asked, service = _asked(wanted)
-        found = await self._inspect(asked.image) if asked.image else None
+        found = await self._named(asked.image) if asked.image else None
         begun = asked.image if found else ""
         if found is None and asked.dockerfile:
             found, begun = await self._built(asked), _base_of(asked)
@@ -90,8 +92,8 @@ class ContainerImages(Images):
 
     async def _pull_bases(self, asked: Definition) -> None:
         """Have the images that a build begins with: inside its network it gets no private ones."""
-        for reference in _bases_of(asked):
-            if await self._inspect(reference) is None:
+        for reference in bases_of(asked):
+            if await self._named(reference) is None:
                 await self._pulled(reference)
 
     async def _companions(self, wanted: TaskEnvironment) -> dict[str, str]:
@@ -109,29 +111,34 @@ class ContainerImages(Images):
             if service.get("build"):
                 found = await self._built(service_definition(composed, name, variables))
             elif known and image:
-                found = await self._inspect(image) or await self._pulled(image)
+                found = await self._named(image) or await self._pulled(image)
             else:
                 continue  # a variable of the start decides which
             if found:
                 images[name] = str(found["Id"]).removeprefix("sha256:")
         return images
 
+    async def _named(self, reference: str) -> dict[str, Any] | None:
+        """An image of the engine's storage that a task names."""
+        return await self._inspect(reference) if self._logins.granted(reference) else None
+
     async def _pulled(self, reference: str) -> dict[str, Any] | None:
         await check_registry(reference, self._backend.network_rules)
-        said = await self._engine("pull", "--quiet", reference, timeout_s=None)
+        said = await self._engine(*self._logins.before_pull(reference), reference, timeout_s=None)
         found = await self._inspect(reference) if said.code == 0 else None
         if found is None:
             kind = LastingImageError if _MISSING.search(said.reason) else ImageError
             raise kind(
                 f"image {reference} is not in the storage of {self._backend.name} and cannot be pulled: "
-                f"{said.reason}"
+                f"{said.reason}{self._logins.hint(reference)}"
             )
         return found
 
     async def _built(self, asked: Definition) -> dict[str, Any] | None:
         dockerfile = asked.dockerfile
         assert dockerfile is not None
-        folder, options = asked.folder or dockerfile.parent, build_options(asked)
+        folder = asked.folder or dockerfile.parent
+        options = (*build_options(asked), *self._logins.build_options(bases_of(asked)))
         if not dockerfile.is_file():
             raise TaskError(f"{dockerfile}: there is no such Dockerfile")
         digest = await asyncio.to_thread(Context(folder, dockerfile).content_digest, dockerfile)
@@ -180,12 +187,12 @@ def _named_main(wanted: TaskEnvironment) -> str:
     return "main" if wanted.image or wanted.dockerfile else ""
 
 
-def _bases_of(asked: Definition) -> tuple[str, ...]:
+def bases_of(asked: Definition) -> tuple[str, ...]:
     """The images that a Dockerfile needs, as far as we can read it."""
     with contextlib.suppress(UnsupportedError, TaskError):
         assert asked.dockerfile is not None
         stages = stages_of(asked.dockerfile, asked.arguments)
-        return stages.bases(stages.target(asked.target))
+        return tuple(stages.bases(stages.target(asked.target)))
     return ()
 
 

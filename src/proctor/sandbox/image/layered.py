@@ -29,6 +29,7 @@ from proctor.sandbox.image.references import (
     Image,
     References,
     Settings,
+    parse,
     read_json,
     settings_from,
     write_json,
@@ -74,7 +75,7 @@ class LayeredImages(Images):
         self.backend = backend
         self.options = options or RootOptions()
         self.access: Access | None = None
-        """How registries are asked; None: as the settings say."""
+        """How registries are asked; as the settings say from the first time on."""
         self.exchange = self.options.exchange
         self._pulling: dict[str, asyncio.Lock] = {}
         self._refused: dict[str, tuple[float, ImageError | None]] = {}
@@ -138,6 +139,20 @@ class LayeredImages(Images):
         image = self._here(reference)
         if image and image.source in {"archive", "registry"}:
             return image
+        if not self._shares_engines(reference):
+            return None
+        return await self._of_engines(reference, image)
+
+    def _shares_engines(self, reference: str) -> bool:
+        """Whether the storage of podman and docker is open: with which login they pull is not known here."""
+        if self.options.project is None:
+            return True
+        with suppress(UsageError):
+            named = parse(reference)
+            return bool(self._access().grant(named.registry, named.repository))
+        return False
+
+    async def _of_engines(self, reference: str, image: Image | None) -> Image | None:
         from proctor.sandbox.image import engines
 
         for engine in engines.installed():
@@ -154,7 +169,17 @@ class LayeredImages(Images):
 
     def _here(self, reference: str) -> Image | None:
         image = self.references.find(reference)
-        return image if image and all(self.store.find(each) for each in image.layers) else None
+        if image is None or not all(self.store.find(each) for each in image.layers):
+            return None
+        return image if not image.login or self._access().may_use(parse(reference), image.login) else None
+
+    def _access(self) -> Access:
+        from proctor.sandbox.image.registry.access import access_of
+
+        if self.access is None:
+            options = self.options
+            self.access = access_of(load_settings(), options.project, options.network_allow)
+        return self.access
 
     async def _import(self, engine: Engine, reference: str, known_id: str, stamp: str) -> Image:
         from proctor.sandbox.image import engines
@@ -193,11 +218,10 @@ class LayeredImages(Images):
                 raise TaskError(str(error)) from error
 
     async def _pull(self, reference: str) -> Image:
-        from proctor.sandbox.image.registry.access import access_of
         from proctor.sandbox.image.registry.client import Client
         from proctor.sandbox.image.registry.pull import pull
 
-        async with Client(self.access or access_of(load_settings())) as client:
+        async with Client(self._access()) as client:
             return (await pull(client, self.store, self.references, reference)).image
 
     async def _from_dockerfile(self, asked: Definition, progress: BuildProgress) -> Root:
@@ -248,7 +272,12 @@ class LayeredImages(Images):
                 f"{file}:{problem.line}: {problem.what} is more than Proctor's own builder can do; it needs "
                 f"podman or docker, and neither is installed"
             )
-        described = [context.content_digest(file), asked.target, sorted(asked.arguments.items())]
+        from proctor.sandbox.container.engine_logins import EngineLogins
+        from proctor.sandbox.container.images import bases_of
+
+        options = EngineLogins(available[0], self.folder, self.options).build_options(bases_of(asked))
+        described: list[object] = [context.content_digest(file), asked.target]
+        described += [sorted(asked.arguments.items()), *options]
         tag = f"localhost/proctor-{_digest(described)[:24]}:latest"
         image = self._here(tag)
         if image is None:
@@ -259,12 +288,12 @@ class LayeredImages(Images):
                 dockerfile=file,
                 tag=tag,
                 label="proctor=1",
-                options=build_options(asked),
+                options=(*build_options(asked), *options),
                 log=self.folder / "logs" / f"{_digest(described)[:24]}.txt",
             )
             home, rules = self.backend.state_dir.parent, self.backend.network_rules
             await engines.build(available[0], home, rules, request)
-            image = await self.image_here(tag)
+            image = await self._of_engines(tag, None)
             await engines.remove(available[0], tag)  # its layers are ours now
         if image is None:
             raise ImageError(f"{file}: {available[0].name} built it, but does not have it")

@@ -59,6 +59,7 @@ class LayerStore:
         self.downloads = self.folder / "downloads"
         """Beginnings of compressed layers, by digest: a pull that was cut goes on there."""
         self._sizes = self.folder / "sizes"
+        self._logins = self.folder / "logins"
         self._scratch = self.folder / "scratch"
         self._backend = backend
         self._numbers = itertools.count()
@@ -71,7 +72,7 @@ class LayerStore:
         if self._opened:
             return
         keeper = await self._backend.keeper()
-        own = (self.layers, self.locks, self.users, self.downloads, self._sizes, self._scratch)
+        own = (self.layers, self.locks, self.users, self.downloads, self._sizes, self._logins, self._scratch)
         for folder in (self.folder, *own):
             folder.mkdir(parents=True, exist_ok=True)
         self.layers.chmod(0o700)
@@ -138,6 +139,7 @@ class LayerStore:
         (self.layers / key).rename(self.layers / name)
         (self.locks / key).unlink(missing_ok=True)
         (self._sizes / key).unlink(missing_ok=True)
+        (self._logins / key).unlink(missing_ok=True)
         return name
 
     def note_size(self, key: str, size_bytes: int) -> None:
@@ -150,6 +152,21 @@ class LayerStore:
             return int((self._sizes / key).read_text())
         except (OSError, ValueError):
             return 0
+
+    def note_login(self, key: str, login: str) -> None:
+        """Remember that a layer was downloaded with a login; without one: that it is open to all."""
+        if login:
+            with (self._logins / key).open("a") as file:
+                file.write(f"{login}\n")
+        else:
+            (self._logins / key).unlink(missing_ok=True)
+
+    def open_to(self, key: str, login: str) -> bool:
+        """Whether a layer may be taken from here by who has a login, or none, without downloading it."""
+        try:
+            return login in (self._logins / key).read_text().splitlines()
+        except FileNotFoundError:
+            return True
 
     async def remove(self, name: str) -> None:
         """Remove a layer, or the beginning of one, whatever users own its files."""

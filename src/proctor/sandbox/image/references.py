@@ -66,6 +66,8 @@ class Image:
     """When the registry was last asked, in seconds since 1970."""
     size_bytes: int = 0
     """Of the content of its layers; 0 where that is not known."""
+    login: str = ""
+    """For what the login was with which it was pulled: `ghcr.io/acme`. Empty: it is open to all."""
     kept: bool = False
     """A person pulled it: it stays until a person removes it."""
 

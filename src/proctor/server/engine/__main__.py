@@ -21,14 +21,14 @@ from proctor.server.tracing.tracing import HEADERS, open_tracing
 from proctor.settings import load_settings
 
 
-async def _run(total: int) -> None:
+async def _run(total: int, person: str) -> None:
     settings = load_settings()
     vault = open_vault(settings)
     os.environ.pop(VARIABLE, None)  # experiments see the environment
     tracing = open_tracing(settings, "engine")
     for name in (*HEADERS, "PROCTOR_OIDC_CLIENT_SECRET"):
         os.environ.pop(name, None)
-    engine = Engine(settings, vault, total, tracing=tracing)
+    engine = Engine(settings, vault, total, tracing=tracing, person=person)
     loop = asyncio.get_running_loop()
     for each in (signal.SIGTERM, signal.SIGINT):
         loop.add_signal_handler(each, lambda: engine.stop.request(times=2))
@@ -54,7 +54,7 @@ def main() -> int:
     log_lines()
     allow_open_files()
     try:
-        asyncio.run(_run(int(sys.argv[1])))
+        asyncio.run(_run(int(sys.argv[1]), "".join(sys.argv[2:])))
     except ProctorError as error:
         logging.getLogger("proctor.engine").error("%s", error)  # noqa: TRY400 - a sentence is enough
         return int(error.exit_code)

@@ -77,6 +77,8 @@ class Engine:
     woken: asyncio.Event = field(default_factory=asyncio.Event)
     backends: SharedBackends = field(default_factory=SharedBackends)
     tracing: Tracing | None = None
+    person: str = ""
+    """On a server of one person, under which name they submit: their runs are as from a command line."""
     held_back: bool = False
     """Whether people are submitting runs now."""
     outage: Outage = field(default_factory=lambda: Outage(_log))
@@ -248,9 +250,9 @@ class Engine:
     def _ready(self, queued: Queued) -> ReadyRun:
         with open_store(self.settings.store_url) as store:
             environ = environ_of(store, self.vault, queued.project, self.environ, queued.run_id)
-        return reopen(
-            queued.run_id, self.settings, engine="celery" if self.leads else "local", environ=environ
-        )
+        engine = "celery" if self.leads else "local"
+        run = reopen(queued.run_id, self.settings, engine=engine, environ=environ)
+        return replace(run, project=None) if self.person and queued.owner == self.person else run
 
     def _give_up(self, queued: Queued, why: str) -> None:
         with open_store(self.settings.store_url) as store:

@@ -21,9 +21,10 @@ LOOK, HOLD_BACK, GO_ON = b"\n", b"+", b"-"
 class Supervisor:
     """One engine process, for as long as the server lives."""
 
-    def __init__(self, total: int, environ: Mapping[str, str]) -> None:
-        """`environ`: the variables of the engine, its settings among them."""
+    def __init__(self, total: int, environ: Mapping[str, str], person: str = "") -> None:
+        """`environ`: the variables of the engine, its settings among them. `person`: as of `Engine`."""
         self.total = total
+        self.person = person
         self.environ = environ
         self.restarts = 0
         self._process: asyncio.subprocess.Process | None = None
@@ -83,6 +84,7 @@ class Supervisor:
                 "-m",
                 "proctor.server.engine",
                 str(self.total),
+                *([self.person] if self.person else []),
                 stdin=asyncio.subprocess.PIPE,
                 stdout=asyncio.subprocess.DEVNULL,
                 env=self.environ,

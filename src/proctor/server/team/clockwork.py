@@ -24,10 +24,13 @@ CLEARING_S = 3600.0
 async def keep_time(state: State) -> None:
     """Do everything that is due, until the server stops."""
     deliveries, outage = Deliveries(state), Outage(_log)
-    async with asyncio.TaskGroup() as tasks:
-        tasks.create_task(_every(state, outage, WEBHOOKS_S, deliveries.deliver))
-        tasks.create_task(_every(state, outage, SCHEDULES_S, lambda: _start(state)))
-        tasks.create_task(_every(state, outage, CLEARING_S, lambda: state.heavy(clear_old, state)))
+    try:
+        async with asyncio.TaskGroup() as tasks:
+            tasks.create_task(_every(state, outage, WEBHOOKS_S, deliveries.begin))
+            tasks.create_task(_every(state, outage, SCHEDULES_S, lambda: _start(state)))
+            tasks.create_task(_every(state, outage, CLEARING_S, lambda: state.heavy(clear_old, state)))
+    finally:
+        await deliveries.close()
 
 
 async def _start(state: State) -> None:

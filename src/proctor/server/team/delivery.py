@@ -1,7 +1,11 @@
-"""Tell webhooks what happened to runs: signed, tried again, one after the other for each webhook."""
+"""Tell webhooks what happened to runs: signed, tried again, one after the other for each webhook.
+
+Webhooks are told at the same time, so that one that hangs keeps nobody else waiting.
+"""
 
 from __future__ import annotations
 
+import asyncio
 import hashlib
 import hmac
 import json
@@ -20,6 +24,10 @@ _log = logging.getLogger("proctor.server")
 
 PAUSES_S = (1.0, 5.0, 30.0, 120.0, 600.0)
 """Between the tries for one event; after the last one it is given up."""
+MOST_AT_ONCE = 64
+"""Deliveries on their way at a time."""
+MOST_PER_PROJECT = 16
+"""Of one project: a project whose webhooks all hang leaves room for the others."""
 
 
 @dataclass(slots=True)
@@ -29,15 +37,47 @@ class Deliveries:
     state: State
     tries: dict[tuple[str, int], int] = field(default_factory=dict)
     not_before: dict[str, float] = field(default_factory=dict)
+    _running: dict[str, asyncio.Task[int]] = field(default_factory=dict)
+    """Webhook → its delivery that is on its way: there is never a second one."""
+    _places: asyncio.Semaphore = field(default_factory=lambda: asyncio.Semaphore(MOST_AT_ONCE))
+    _project_places: dict[str, asyncio.Semaphore] = field(default_factory=dict)
+
+    async def begin(self) -> list[asyncio.Task[int]]:
+        """Begin to tell every webhook that is free what it does not know yet."""
+        hooks = await self.state.store(lambda store: store.service.webhooks.enabled())
+        now = self.state.clock()
+        due = [
+            hook
+            for hook in hooks
+            if hook.id not in self._running and self.not_before.get(hook.id, 0.0) <= now
+        ]
+        for hook in due:
+            task = asyncio.create_task(self._in_turn(hook))
+            self._running[hook.id] = task
+            task.add_done_callback(lambda _, ended=hook.id: self._running.pop(ended))  # type: ignore[misc]
+        return [self._running[hook.id] for hook in due]
 
     async def deliver(self) -> int:
-        """Tell every webhook what it does not know yet; how many events were told."""
-        hooks = await self.state.store(lambda store: store.service.webhooks.enabled())
-        told = 0
-        for hook in hooks:
-            if self.not_before.get(hook.id, 0.0) <= self.state.clock():
-                told += await self._next(hook)
-        return told
+        """Tell every webhook that is free its next event; how many events were told."""
+        return sum(await asyncio.gather(*await self.begin()))
+
+    async def close(self) -> None:
+        """End what is on its way; it is told again by the next server."""
+        running = list(self._running.values())
+        for task in running:
+            task.cancel()
+        await asyncio.gather(*running, return_exceptions=True)
+
+    async def _in_turn(self, hook: Webhook) -> int:
+        project = self._project_places.setdefault(hook.project, asyncio.Semaphore(MOST_PER_PROJECT))
+        try:
+            async with project, self._places:
+                return await self._next(hook)
+        except StoreError as error:
+            _log.warning("%s", error)
+        except Exception:  # noqa: BLE001 - told in the log; the others are told all the same
+            _log.exception("webhook %s", hook.id)
+        return 0
 
     async def _next(self, hook: Webhook) -> int:
         events, last = await self.state.store(lambda store: store.service.webhooks.next(hook))

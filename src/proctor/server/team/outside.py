@@ -4,14 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
 
 from proctor.errors import UsageError
-from proctor.outgoing import trusted
-from proctor.sandbox.image.address import checked_resolver, literal, permitted
+from proctor.outbound import Outbound, OutOfReachError, Reach
+
+if TYPE_CHECKING:
+    import aiohttp
 
 TIMEOUT_S = 10.0
+"""For everything: looking the name up, connecting, sending, and reading the answer."""
 MOST_BYTES = 1 << 20
 OPENED_BY = "the server's setting webhook_allow"
 
@@ -55,29 +58,31 @@ class Outside:
     ) -> Answer:
         """Send one request and read the beginning of what comes back."""
         import aiohttp
+        from yarl import URL
 
         check_address(url)
-        host = urlsplit(url).hostname or ""
-        if literal(host) and not permitted(host, host, self.allow):
-            return Answer(
-                0, f"{host} is not an address of the internet; {OPENED_BY} can permit it", final=True
-            )
-        connector = aiohttp.TCPConnector(
-            resolver=checked_resolver(self.allow, OPENED_BY),
-            use_dns_cache=False,
-            force_close=True,
-            ssl=trusted(self.ca_bundle),
-        )
+        reach = Reach(allow=tuple(self.allow), opened_by=OPENED_BY)
         timeout = aiohttp.ClientTimeout(total=TIMEOUT_S)
-        given: dict[str, Any] = {"data": body, "headers": {"User-Agent": "proctor", **(headers or {})}}
+        sent = {"User-Agent": "proctor", "Accept-Encoding": "identity", **(headers or {})}
         try:
             async with (
-                aiohttp.ClientSession(connector=connector, timeout=timeout) as session,
-                session.request(method, url, allow_redirects=False, **given) as answer,
+                Outbound(reach, ca_bundle=self.ca_bundle, timeout=timeout, auto_decompress=False) as client,
+                await client.request(method, URL(url), data=body, headers=sent) as answer,
             ):
-                read = await answer.content.read(MOST_BYTES)
-                return Answer(answer.status, f"HTTP {answer.status}", read)
+                return Answer(answer.status, f"HTTP {answer.status}", await _beginning(answer.content))
         except TimeoutError:
             return Answer(0, f"no answer within {TIMEOUT_S:g} s")
+        except OutOfReachError as error:
+            return Answer(0, str(error))
         except (aiohttp.ClientError, OSError, ValueError) as error:
             return Answer(0, f"not reached: {error or type(error).__name__}"[:200])
+
+
+async def _beginning(content: aiohttp.StreamReader) -> bytes:
+    """As much of an answer as is of interest; the rest is left with its sender."""
+    read = bytearray()
+    async for chunk in content.iter_any():
+        read += chunk
+        if len(read) >= MOST_BYTES:
+            break
+    return bytes(read[:MOST_BYTES])

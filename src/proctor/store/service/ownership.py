@@ -105,6 +105,12 @@ class Ownership:
         known = {row[0]: _place(row) for row in self._db.read(sql, params)}
         return {run_id: known.get(run_id) or Place(run_id) for run_id in run_ids}
 
+    def project(self, run_id: str) -> str | None:
+        """The project on whose behalf a server has a run; None: no server was told of it."""
+        sql, params = queries.listed(_OF_RUNS, ids=[run_id])
+        rows = self._db.read(sql, params)
+        return str(rows[0][1]) if rows else None
+
     def place(self, run_id: str) -> Place:
         """Where one run belongs."""
         return self.places([run_id])[run_id]

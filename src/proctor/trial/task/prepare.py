@@ -16,6 +16,7 @@ from proctor.model.plan import PlannedTrial
 from proctor.model.secret import resolved
 from proctor.model.spec import Criterion, JudgeSpec, Spec, TaskEntry
 from proctor.model.task import Task
+from proctor.outbound import Reach
 from proctor.spec.secrets import concealed
 from proctor.tasks.digest import task_digest
 from proctor.tasks.overrides import apply, check_overrides, load_overrides, merge, overlay_sources
@@ -48,12 +49,17 @@ class Preparation:
         cache_dir: Path,
         secrets: Mapping[str, str] | None = None,
         read_task: Callable[[PlannedTrial, Path], Task] | None = None,
+        reach: Reach | None = None,
     ) -> None:
-        """`read_task` finds the task of a trial as it was planned; `read_planned` where none is given."""
+        """`read_task` finds the task of a trial as it was planned; `read_planned` where none is given.
+
+        `reach`: what repositories may be fetched from, where a server runs tasks on somebody's behalf.
+        """
         self.spec = spec
         self.read_task = read_task or read_planned
         self.secrets = secrets or {}
         self.cache_dir = cache_dir
+        self.reach = reach
         self._tasks: dict[str, Task] = {}
         self._agents: dict[tuple[int, str], Agent] = {}
         self._plans: dict[str, TaskTrialPlan] = {}
@@ -83,7 +89,7 @@ class Preparation:
         return TaskTrialPlan(
             task=task,
             agent=self._agent(trial, entry),
-            workspace=workspace_for(task, changed, places[0], self.cache_dir),
+            workspace=workspace_for(task, changed, places[0], self.cache_dir, self.reach),
             env={str(name): str(value) for name, value in variables.items()},
             judge=entry.judge,
             criteria=criteria_of(task, entry.judge) if entry.judge else (),

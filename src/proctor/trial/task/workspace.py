@@ -4,18 +4,21 @@ from __future__ import annotations
 
 import shlex
 import shutil
-import subprocess
 import tempfile
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from fnmatch import fnmatchcase
 from pathlib import Path, PurePosixPath
 from typing import Any
+from urllib.parse import quote
 
-from proctor.errors import SandboxError, TaskError
+from proctor.errors import SandboxError, TaskError, UsageError
 from proctor.model.canonical import digest
 from proctor.model.task import Repository, Task
+from proctor.outbound import Reach
 from proctor.sandbox.base import Root, Sandbox, end_processes, standing
+from proctor.tasks.address import GitUrl, check_revision, foreign_url, git_url, redacted
+from proctor.tasks.git import GitError, run_git
 from proctor.tasks.overrides import additions, removals
 
 HIDDEN = ("tb_meta.json", "diff.patch")
@@ -139,8 +142,13 @@ async def _must(sandbox: Sandbox, script: str, what: str) -> None:
         raise SandboxError(f"{what}: {result.stderr.decode(errors='replace').strip()}")
 
 
-def workspace_for(task: Task, overrides: Mapping[str, Any], base: Path, cache_dir: Path) -> Workspace:
-    """The workspace of a task under some overrides; a repository is fetched once per commit."""
+def workspace_for(
+    task: Task, overrides: Mapping[str, Any], base: Path, cache_dir: Path, reach: Reach | None = None
+) -> Workspace:
+    """The workspace of a task under some overrides; a repository is fetched once per commit.
+
+    `reach`: what may be fetched from, where a server runs a task on somebody's behalf.
+    """
     repository = task.repository
     nested = bool(repository and repository.nested)
     inside = additions(overrides, base, ("inject_files", "overlay_repo_files"))
@@ -151,7 +159,7 @@ def workspace_for(task: Task, overrides: Mapping[str, Any], base: Path, cache_di
     if repository and (folder := task.path / "overlay_repo_files").is_dir():
         inside.insert(0, ("", folder))
     return Workspace(
-        source=_source(repository, cache_dir) if repository else None,
+        source=_source(task, cache_dir, reach),
         remove=removals(overrides),
         add=tuple(inside if nested else [*inside, *above]),
         above=tuple([*own, *above] if nested else []),
@@ -160,10 +168,14 @@ def workspace_for(task: Task, overrides: Mapping[str, Any], base: Path, cache_di
     )
 
 
-def _source(repository: Repository, cache_dir: Path) -> Path | None:
-    if repository.in_image:
+def _source(task: Task, cache_dir: Path, reach: Reach | None) -> Path | None:
+    repository = task.repository
+    if repository is None or repository.in_image:
         return None
-    source = repository.path or fetch(repository, cache_dir)
+    is_fetched = task.path.resolve().is_relative_to((cache_dir / "datasets").resolve())
+    if is_fetched and not repository.path and _is_local(repository.git_url):
+        raise TaskError("repo.git_url: a task of a dataset cannot name a folder of this machine")
+    source = repository.path or fetch(repository, cache_dir, reach)
     return _below(source, repository.subdir) if repository.subdir else source
 
 
@@ -175,24 +187,32 @@ def commits(task: Task) -> dict[str, str]:
     return {name: value for name, value in found.items() if value}
 
 
-def fetch(repository: Repository, cache_dir: Path) -> Path:
-    """A checkout of the start commit, kept by address and commit. Concurrent callers do not race."""
-    if repository.git_url.startswith("-") or repository.start_commit_sha.startswith("-"):
-        raise TaskError(f"repo: {repository.git_url!r} is not an address")
-    name = digest(
-        [repository.git_url, repository.branch, repository.start_commit_sha, repository.sparse_checkout]
-    )
+def fetch(repository: Repository, cache_dir: Path, reach: Reach | None = None) -> Path:
+    """A checkout of the start commit, kept by address and commit. Concurrent callers do not race.
+
+    `reach`: what a stranger's repository may be fetched from; None: a person of this machine runs the task.
+    """
+    sha = "" if repository.start_commit_sha == "HEAD" else repository.start_commit_sha
+    revision = sha or repository.branch or "HEAD"
+    try:
+        for text in filter(None, (revision, repository.branch)):
+            check_revision(text, "repo")
+        address = _address(repository.git_url, reach)
+    except UsageError as error:
+        raise TaskError(str(error)) from None
+    parts = [repository.git_url, repository.branch, repository.start_commit_sha, repository.sparse_checkout]
+    # What was fetched with somebody's keys is not for those who have none.
+    name = digest(parts if reach is None else [*parts, "foreign"])
     target = cache_dir / "repositories" / name[:32]
     if target.exists():
         return target
     target.parent.mkdir(parents=True, exist_ok=True)
     scratch = Path(tempfile.mkdtemp(prefix=".clone-", dir=target.parent))
     try:
-        _git("clone", "--quiet", "--no-checkout", "--", repository.git_url, str(scratch))
+        _git(address, scratch, "clone", "--quiet", "--no-checkout", "--", address.url, ".")
         if repository.sparse_checkout:
-            _git("-C", str(scratch), "sparse-checkout", "set", "--", *repository.sparse_checkout)
-        commit = repository.start_commit_sha.replace("HEAD", "") or repository.branch or "HEAD"
-        _git("-C", str(scratch), "checkout", "--quiet", commit)
+            _git(address, scratch, "sparse-checkout", "set", "--end-of-options", *repository.sparse_checkout)
+        _git(address, scratch, "checkout", "--quiet", revision, "--")
         try:
             scratch.rename(target)
         except OSError:
@@ -203,18 +223,25 @@ def fetch(repository: Repository, cache_dir: Path) -> Path:
     return target
 
 
-def _git(*arguments: str) -> None:
+def _address(written: str, reach: Reach | None) -> GitUrl:
+    """Where a repository is. A folder of this machine is named by a person of it alone."""
+    if reach is not None:
+        return foreign_url(written, reach)
+    if "://" not in written and _is_local(written):
+        return GitUrl(url=f"file://{quote(str(Path(written).absolute()))}")
+    return git_url(written)
+
+
+def _is_local(written: str) -> bool:
+    is_path = written.startswith(("/", ".")) or Path(written).exists()
+    return written.lower().startswith("file:") or ("://" not in written and is_path)
+
+
+def _git(repository: GitUrl, folder: Path, *arguments: str) -> None:
     try:
-        done = subprocess.run(
-            ["git", "-c", "core.hooksPath=/dev/null", "-c", "protocol.ext.allow=never", *arguments],
-            capture_output=True,
-            check=False,
-            timeout=_GIT_TIMEOUT_S,
-        )
-    except (OSError, subprocess.TimeoutExpired) as error:
-        raise TaskError(f"git {arguments[0]}: {error}") from error
-    if done.returncode:
-        raise TaskError(f"git {arguments[0]} failed: {done.stderr.decode(errors='replace').strip()}")
+        run_git(repository, arguments, cwd=folder, timeout_s=_GIT_TIMEOUT_S)
+    except GitError as error:
+        raise TaskError(f"git {arguments[0]} failed: {redacted(error.said).strip()}") from None
 
 
 def _below(folder: Path, subdir: str) -> Path:

@@ -4,16 +4,18 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 from proctor.errors import ImageError, UsageError
+from proctor.outbound import Reach
 from proctor.outgoing import is_loopback
 from proctor.sandbox.image.references import Reference
 from proctor.sandbox.image.registry.credentials import Found
 from proctor.settings import Settings
 
 _LONGEST_DETAIL = 200
+_GRANT = re.compile(r"(?P<name>[\w.\-\[\]:]+(?:/[\w.\-]+)*)/?=(?P<project>[\w.\-]+|\*)")
 _MIRROR = re.compile(r"(?P<registry>[^=/\s]+)=(?P<host>[\w.\-\[\]:]+)(?P<prefix>(?:/[\w.\-]+)*)/?")
 
 
@@ -45,6 +47,11 @@ class Endpoint:
     """What comes before the repository in its addresses."""
     is_mirror: bool = False
 
+    @property
+    def login_name(self) -> str:
+        """Under which name a login for it is saved."""
+        return self.host if self.is_mirror else self.registry
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Access:
@@ -56,10 +63,44 @@ class Access:
     ca_bundle: str = ""
     """File of certificates that are trusted besides those of this machine."""
     patience: Patience = field(default_factory=Patience)
+    project: str | None = None
+    """On whose behalf a server asks; None: a person of this machine does."""
+    logins: tuple[tuple[str, str], ...] = ()
+    """Registry, or registry and path → the project that may use the login for it; `*`: all may."""
+    reach: Reach = field(default_factory=Reach)
+
+    def grant(self, registry: str, repository: str) -> str:
+        """What part of a registry's images its login may be used for; empty: it may not be used."""
+        if self.project is None:
+            return registry
+        name = f"{registry}/{repository}"
+        return next((prefix for prefix in self._granted if f"{name}/".startswith(f"{prefix}/")), "")
+
+    def may_use(self, reference: Reference, login: str) -> bool:
+        """Whether an image that is here may be given away: what was pulled with a login is not for all."""
+        if self.project is None or not login or login in self._granted:
+            return True
+        return bool(self.grant(login.partition("/")[0], reference.repository))
+
+    @property
+    def _granted(self) -> list[str]:
+        return [prefix for prefix, project in self.logins if project in {self.project, "*"}]
 
 
-def access_of(settings: Settings) -> Access:
-    """Read the settings; UsageError when a mirror is not written as `registry=host`."""
+def access_of(settings: Settings, project: str | None = None, allow: Sequence[str] = ()) -> Access:
+    """Read the settings; UsageError when a mirror is not written as `registry=host`.
+
+    `project`: on whose behalf a server pulls. `allow`: what may be reached beyond the internet then.
+    """
+    logins = []
+    for text in settings.registry_logins:
+        match = _GRANT.fullmatch(text)
+        if not match:
+            raise UsageError(
+                f"setting 'registry_logins': {text!r} must be REGISTRY=PROJECT or REGISTRY/PATH=PROJECT, "
+                f"as in ghcr.io/acme=team; REGISTRY=* is for every project"
+            )
+        logins.append((match["name"], match["project"]))
     mirrors: dict[str, tuple[tuple[str, str], ...]] = {}
     for each in settings.registry_mirrors:
         found = _MIRROR.fullmatch(each)
@@ -74,6 +115,18 @@ def access_of(settings: Settings) -> Access:
         mirrors=mirrors,
         plain_http=frozenset(settings.plain_http_registries),
         ca_bundle=settings.ca_bundle,
+        project=project,
+        logins=tuple(logins),
+        reach=Reach(
+            allow=tuple(allow),
+            servers=frozenset(
+                [
+                    *settings.plain_http_registries,
+                    *(host for known in mirrors.values() for host, _ in known),
+                    *(name.partition("/")[0] for name, granted in logins if granted in {project, "*"}),
+                ]
+            ),
+        ),
     )
 
 
@@ -126,7 +179,7 @@ def said_by_server(body: bytes, secrets: tuple[str, ...]) -> str:
 def refused(endpoint: Endpoint, status: int, detail: str, found: Found) -> str:
     """One sentence for an answer that is an error."""
     server = f"the mirror {endpoint.host}" if endpoint.is_mirror else endpoint.registry
-    name = endpoint.host if endpoint.is_mirror else endpoint.registry
+    name = endpoint.login_name
     shown = f" ({detail})" if detail else ""
     login = f"log in with `podman login {name}` or `docker login {name}`"
     source = found.login.source if found.login else ""
@@ -135,7 +188,7 @@ def refused(endpoint: Endpoint, status: int, detail: str, found: Found) -> str:
     if status == 401 and not source:
         return (
             f"{server} wants a login{shown}: the image is private or does not exist there; check the name, "
-            f"or {login}{note}"
+            f"or {found.instead or login}{note}"
         )
     who = f"the account from {source}" if source else "anonymous users"
     sentences = {

@@ -10,14 +10,19 @@ import asyncio
 import json
 import re
 import time
-from collections.abc import Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, field
 
 import aiohttp
 from yarl import URL
 
-from proctor.outgoing import proxy_for
-from proctor.sandbox.image.registry.access import Endpoint, RegistryError, refused, said_by_server
+from proctor.sandbox.image.registry.access import (
+    Access,
+    Endpoint,
+    RegistryError,
+    refused,
+    said_by_server,
+)
 from proctor.sandbox.image.registry.credentials import Found, Login, find_login
 
 _PARAMETER = re.compile(r'([A-Za-z_]+)\s*=\s*(?:"((?:[^"\\]|\\.)*)"|([^\s,"]+))')
@@ -54,15 +59,25 @@ def parse_challenges(headers: list[str]) -> Challenge | None:
     return next((each for each in found if each.kind == "bearer"), found[0] if found else None)
 
 
+Request = Callable[..., Awaitable[aiohttp.ClientResponse]]
+"""Sends one request for an endpoint: endpoint, method, address, and what aiohttp takes."""
+
+
 class Authorization:
     """The headers to send, per server and repository; tokens are kept as long as they are good."""
 
-    def __init__(self, session: aiohttp.ClientSession) -> None:
-        self._session = session
+    def __init__(self, request: Request, access: Access) -> None:
+        self._request = request
+        self._access = access
         self._headers: dict[tuple[str, str], _Token] = {}
         self._locks: dict[tuple[str, str], asyncio.Lock] = {}
         self._found: dict[tuple[str, str], Found] = {}
+        self._logged_in: dict[tuple[str, str], str] = {}
         self.secrets: set[str] = set()
+
+    def logged_in(self, endpoint: Endpoint, repository: str) -> str:
+        """With which login a repository was opened, as `Access.grant` names it; empty: it is open to all."""
+        return self._logged_in.get((endpoint.host, repository), "")
 
     def header(self, endpoint: Endpoint, repository: str) -> str:
         """What to send now; empty: nothing is known to be wanted."""
@@ -73,8 +88,14 @@ class Authorization:
         """The login for a server, looked up once."""
         key = (endpoint.host, repository)
         if key not in self._found:
-            name = endpoint.host if endpoint.is_mirror else endpoint.registry
-            self._found[key] = await asyncio.to_thread(find_login, name, repository)
+            name = endpoint.login_name
+            if self._access.grant(name, repository):
+                self._found[key] = await asyncio.to_thread(find_login, name, repository)
+            else:
+                self._found[key] = Found(
+                    instead=f"ask the server's operator to grant its login for {name} to the project "
+                    f"'{self._access.project}' (setting registry_logins)"
+                )
             if login := self._found[key].login:
                 self.secrets |= set(login.secrets)
         return self._found[key]
@@ -95,6 +116,8 @@ class Authorization:
             if token is None or token.value == sent:
                 return ""
             self._headers[key] = token
+            if login:
+                self._logged_in[key] = self._access.grant(endpoint.login_name, repository)
             self.secrets.add(token.value.partition(" ")[2])
             return token.value
 
@@ -126,12 +149,10 @@ class Authorization:
         if login and login.identity_token:
             form = {**query, "grant_type": "refresh_token", "client_id": _CLIENT}
             form["refresh_token"] = login.identity_token
-            request = self._session.post(realm, data=form, allow_redirects=False, proxy=proxy_for(realm))
+            answer = self._request(endpoint, "POST", realm, data=form)
         else:
-            request = self._session.get(
-                realm.update_query(query), headers=headers, allow_redirects=False, proxy=proxy_for(realm)
-            )
-        async with request as response:
+            answer = self._request(endpoint, "GET", realm.update_query(query), headers=headers)
+        async with await answer as response:
             body = await response.content.read(_MOST_BYTES)
             while more := await response.content.read(_MOST_BYTES):
                 if len(body) + len(more) > _MOST_BYTES:

@@ -7,12 +7,12 @@ import email.utils
 import random
 import time
 from types import TracebackType
-from typing import Self
+from typing import Any, Self
 
 import aiohttp
 from yarl import URL
 
-from proctor.outgoing import proxy_for, trusted
+from proctor.outbound import Outbound, OutOfReachError
 from proctor.sandbox.image.registry.access import Access, Endpoint, RegistryError, refused, said_by_server
 from proctor.sandbox.image.registry.authorization import Authorization
 
@@ -31,26 +31,29 @@ class Client:
         self.patience = access.patience
         self._schemes: dict[str, str] = {}
         self._probing: dict[str, asyncio.Lock] = {}
+        self._inside: dict[str, bool] = {}
+        """Which servers are not on the internet, for a person who may name such a one."""
 
     async def __aenter__(self) -> Self:
         timeout = aiohttp.ClientTimeout(
             total=None, connect=self.patience.connect_s, sock_read=self.patience.silence_s
         )
-        self._session = aiohttp.ClientSession(
-            connector=aiohttp.TCPConnector(ssl=trusted(self.access.ca_bundle), limit=16),
+        self._outbound = Outbound(
+            self.access.reach,
+            ca_bundle=self.access.ca_bundle,
+            proxied=True,
             timeout=timeout,
             auto_decompress=False,
             headers={"Accept-Encoding": "identity", "User-Agent": "proctor"},
             read_bufsize=_READ_BYTES,
-            cookie_jar=aiohttp.DummyCookieJar(),
         )
-        self._authorization = Authorization(self._session)
+        self._authorization = Authorization(self._request, self.access)
         return self
 
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        await self._session.close()
+        await self._outbound.__aexit__(kind, error, trace)
 
     async def open(
         self, endpoint: Endpoint, repository: str, path: str, headers: dict[str, str]
@@ -71,10 +74,29 @@ class Client:
                 await asyncio.sleep(problem.wait_s or self.wait_s(number))
         raise problem
 
+    def logged_in(self, endpoint: Endpoint, repository: str) -> str:
+        """With which login a repository was opened; empty: it is open to all."""
+        name = f"{endpoint.prefix}/{repository}" if endpoint.prefix else repository
+        return self._authorization.logged_in(endpoint, name)
+
     def wait_s(self, number: int) -> float:
         """How long to wait after so many failures: twice as long each time, and random by half."""
         longest: float = min(self.patience.longest_wait_s, self.patience.first_wait_s * 2.0**number)
         return longest * random.uniform(0.5, 1.0)  # noqa: S311 - it only spreads requests
+
+    async def _request(
+        self, endpoint: Endpoint, method: str, url: URL, **given: Any
+    ) -> aiohttp.ClientResponse:
+        """One request for an image: to its server, to a token service, or to where these redirect.
+
+        A person may name a registry of their own network, and that one others of it. A registry of the
+        internet has no business there, and on a server nobody has who is not in its settings.
+        """
+        if self.access.project is None and endpoint.host not in self._inside:
+            base = URL(f"{endpoint.schemes[0]}://{endpoint.host}")
+            self._inside[endpoint.host] = await self._outbound.is_inside(base)
+        inside = self._inside.get(endpoint.host, False)
+        return await self._outbound.request(method, url, anywhere=inside, **given)
 
     async def _ask(
         self, endpoint: Endpoint, repository: str, path: str, headers: dict[str, str]
@@ -83,12 +105,12 @@ class Client:
         name = f"{endpoint.prefix}/{repository}" if endpoint.prefix else repository
         url = base.join(URL(f"{name}/{path}", encoded=True))
         sent = self._authorization.header(endpoint, name)
-        response = await self._followed(url, headers, sent)
+        response = await self._followed(endpoint, url, headers, sent)
         if response.status == 401:
             challenges = response.headers.getall("WWW-Authenticate", [])
             if header := await self._authorization.answer(endpoint, base, name, challenges, sent):
                 response.close()
-                response = await self._followed(url, headers, header)
+                response = await self._followed(endpoint, url, headers, header)
         if response.status in _FINE:
             return response
         try:
@@ -115,15 +137,13 @@ class Client:
         )
 
     async def _followed(
-        self, url: URL, headers: dict[str, str], authorization: str
+        self, endpoint: Endpoint, url: URL, headers: dict[str, str], authorization: str
     ) -> aiohttp.ClientResponse:
         """The answer behind redirects. Only the server that was asked first sees the credentials."""
         first = url.origin()
         for _ in range(_MOST_REDIRECTS):
             own = {"Authorization": authorization} if authorization and url.origin() == first else {}
-            response = await self._session.get(
-                url, headers={**headers, **own}, allow_redirects=False, proxy=proxy_for(url)
-            )
+            response = await self._request(endpoint, "GET", url, headers={**headers, **own})
             if response.status not in _REDIRECTS:
                 return response
             target = response.headers.get("Location", "")
@@ -153,9 +173,10 @@ class Client:
 
     async def _speaks_http(self, endpoint: Endpoint) -> bool:
         try:
-            async with self._session.get(f"http://{endpoint.host}/v2/", allow_redirects=False) as response:
+            url = URL(f"http://{endpoint.host}/v2/")
+            async with await self._request(endpoint, "GET", url) as response:
                 return response.status != 400  # what a server that wants TLS answers
-        except (aiohttp.ClientConnectorError, TimeoutError):
+        except (aiohttp.ClientConnectorError, OutOfReachError, TimeoutError):
             raise
         except (aiohttp.ClientError, OSError):
             return False
@@ -190,7 +211,9 @@ def unreachable(endpoint: Endpoint, error: BaseException) -> RegistryError:
         return RegistryError(f"{name} cannot be reached: no connection within the time limit")
     if isinstance(error, TimeoutError):
         return RegistryError(f"{name} gave no answer in time", retry=True)
+    refused_here = isinstance(error, OutOfReachError)
     reason = error.strerror if isinstance(error, OSError) and error.strerror else type(error).__name__
+    reason = str(error) if refused_here else reason
     if isinstance(error, aiohttp.ClientConnectorError):
         reason = error.os_error.strerror or reason
-    return RegistryError(f"{name} cannot be reached: {reason}", retry=True)
+    return RegistryError(f"{name} cannot be reached: {reason}", retry=not refused_here)

@@ -53,6 +53,8 @@ class Found:
 
     login: Login | None = None
     note: str = ""
+    instead: str = ""
+    """What helps where a login of this machine may not be used."""
 
 
 def find_login(registry: str, repository: str = "", environ: Mapping[str, str] | None = None) -> Found:

@@ -97,6 +97,8 @@ class _Pull:
     servers: list[Endpoint] = field(init=False)
     """The one that had the manifest first."""
     progress: Progress = field(init=False)
+    login: str = ""
+    """With which login it was opened."""
     got: dict[str, int] = field(default_factory=dict)
     """Layer → how much of it is here."""
 
@@ -107,6 +109,7 @@ class _Pull:
     async def run(self, references: References, wanted: Platform, *, kept: bool) -> Pulled:
         manifest, digest = await self._manifest(wanted)
         config = await self._configuration(manifest, wanted)
+        self.login = self.client.logged_in(self.servers[0], self.reference.repository)
         layers = dict(zip(config.diff_ids, manifest.layers, strict=True))
         await self._layers(layers)
         keys = tuple(map(layer_key, config.diff_ids))
@@ -121,6 +124,7 @@ class _Pull:
             platform=str(wanted),
             pulled_at=time.time(),
             size_bytes=sum(map(self.store.size_bytes, keys)),
+            login=self.login,
             kept=kept or bool(known and known.kept),
         )
         references.put(image)
@@ -195,7 +199,7 @@ class _Pull:
         raise problem
 
     async def _layers(self, layers: dict[str, Blob]) -> None:
-        missing = {diff: blob for diff, blob in layers.items() if not self.store.find(layer_key(diff))}
+        missing = {diff: blob for diff, blob in layers.items() if not self._is_here(layer_key(diff))}
         self.progress.layers = len(layers)
         self.progress.missing = len(missing)
         self.progress.total_bytes = sum(blob.size for blob in missing.values())
@@ -211,17 +215,28 @@ class _Pull:
             await asyncio.gather(*tasks, return_exceptions=True)
 
     async def _layer(self, diff_id: str, blob: Blob, places: asyncio.Semaphore) -> None:
+        key = layer_key(diff_id)
+
         async def make(target: Path) -> None:
             async with self.store.locked(f"blob-{blob.digest}"):
                 await self._make(target, diff_id, blob)
+            self.store.note_login(key, self.login)
 
         async with places:
-            await self.store.obtain(layer_key(diff_id), make)
+            await self.store.obtain(key, make)
+            if not self.store.open_to(key, self.login):
+                # That its digest is known proves nothing: who has no such login must have the content.
+                async with self.store.temporary() as proof:
+                    await make(proof)
         self.progress.done += 1
         self._got(diff_id, blob.size)
 
+    def _is_here(self, key: str) -> bool:
+        return self.store.find(key) is not None and self.store.open_to(key, self.login)
+
     async def _make(self, target: Path, diff_id: str, blob: Blob) -> None:
-        file = self.store.downloads / blob.digest
+        whose = f"-{hashlib.sha256(self.login.encode()).hexdigest()[:12]}" if self.login else ""
+        file = self.store.downloads / f"{blob.digest}{whose}"
         for _ in range(2):
             growing = Growing(file, blob)
             continued = growing.there > 0
