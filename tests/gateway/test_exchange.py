@@ -36,8 +36,9 @@ def request(api: Api, *, streamed: bool = False, text: str = "hello") -> tuple[s
         path = PATHS[api].replace(":g", ":streamG") + "?alt=sse" if streamed else PATHS[api]
         return path, {"contents": [{"parts": [{"text": text}]}]}
     message = [{"role": "user", "content": text}]
+    limit = "max_output_tokens" if api is Api.RESPONSES else "max_tokens"
     content = {"input": message} if api is Api.RESPONSES else {"messages": message}
-    return PATHS[api], {"model": "priced", "stream": streamed, "max_tokens": 50, **content}
+    return PATHS[api], {"model": "priced", "stream": streamed, limit: 50, **content}
 
 
 async def post(setup: Setup, http, access, api=Api.CHAT, *, streamed=False, text="hello") -> tuple[int, str]:
