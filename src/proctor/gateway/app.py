@@ -304,6 +304,7 @@ class Gateway:
         )
         try:
             changed = await aside(data, change)
+            flight.hold_request(len(changed or b""))
         except BodyError as error:
             await client.fail(400, f"Proctor: {error}")
             return

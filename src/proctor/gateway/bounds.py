@@ -22,7 +22,7 @@ class Bounds:
 
     request_bytes: int = 32 << 20
     """One request, as the strictest provider has it."""
-    flight_bytes: int = 64 << 20
+    flight_bytes: int = 96 << 20
     """Requests and answers that are under way."""
     own_bytes: int = 4 << 20
     """Of them, those that other attempts cannot take away."""
@@ -97,7 +97,7 @@ class Flight:
         self._open = True
 
     def hold_request(self, size: int) -> None:
-        """More of a request has come."""
+        """More of a request has come, or is to be sent."""
         if not self._take(size):
             most = self._size.most >> 20
             raise BoundError(

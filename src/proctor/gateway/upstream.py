@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 from contextlib import AbstractAsyncContextManager
 from urllib.parse import unquote_plus
 
@@ -9,6 +10,7 @@ import aiohttp
 from yarl import URL
 
 from proctor.gateway.asked import Asked
+from proctor.gateway.body import LARGE
 from proctor.outgoing import proxy_for, trusted
 
 _NOT_PASSED_ON = frozenset({
@@ -42,7 +44,7 @@ class Upstream:
         headers |= {**provider.headers, **provider.credentials()}
         return self._session.post(
             url,
-            data=asked.body,
+            data=io.BytesIO(asked.body) if len(asked.body) > LARGE else asked.body,
             headers=headers,
             proxy=self._proxies[provider.base_url],
             allow_redirects=False,

@@ -129,9 +129,11 @@ class AllowListProxy:
         except (OSError, ValueError, asyncio.IncompleteReadError, asyncio.LimitOverrunError, TimeoutError):
             pass  # a client inside broke its own connection
         finally:
-            self._quota.give()
-            self._open.discard(task)
-            writer.transport.abort() if task.cancelling() else writer.close()
+            try:
+                await _close(writer, self._bounds.half_s)
+            finally:
+                self._quota.give()
+                self._open.discard(task)
 
     async def _serve(
         self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter, patience: asyncio.Timeout
@@ -163,7 +165,7 @@ class AllowListProxy:
             tunnel = _Tunnel(patience, self._bounds)
             await asyncio.gather(tunnel.pump(reader, back), tunnel.pump(there, writer))
         finally:
-            back.close()
+            await _close(back, self._bounds.half_s)
 
     async def _connect(self, host: str, port: int) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
         """Connect to an address of a host that may be reached: a name on the list opens no private one."""
@@ -199,6 +201,19 @@ def _one_request(head: bytes, method: str, path: str, version: str) -> bytes:
     kept = [line for line in lines if not line.lower().startswith(dropped)]
     first = f"{method} {path} {version}".encode()
     return b"\r\n".join([first, *kept, b"Connection: close", b"", b""])
+
+
+async def _close(writer: asyncio.StreamWriter, within_s: float) -> None:
+    """Close a connection; one whose other side takes nothing is cut, and does not stay open uncounted."""
+    task = asyncio.current_task()
+    try:
+        writer.close()
+        async with asyncio.timeout(0 if task and task.cancelling() else within_s):
+            await writer.wait_closed()
+    except (OSError, TimeoutError):
+        pass
+    finally:
+        writer.transport.abort()
 
 
 class _Tunnel:
