@@ -227,6 +227,58 @@ def test_one_model_is_named_and_one_spelling_used():
         changes(GEMINI, {"generationConfig": {}, "generation_config": {}})
 
 
+FUNCTION = {"type": "function", "function": {"name": "shell", "parameters": {"type": "object"}}}
+EPHEMERAL = {"type": "ephemeral"}
+AGENTS = {
+    "codex": (RESPONSES, {
+        "instructions": "i", "input": [
+            {"type": "message", "role": "user", "content": [{"type": "input_text", "text": HTTP}]},
+            {"type": "reasoning", "summary": [], "content": None, "encrypted_content": "x"},
+            {"type": "function_call", "name": "shell", "arguments": "{}", "call_id": "1"},
+            {"type": "function_call_output", "call_id": "1", "output": [{"type": "input_image", "image_url": DATA}]},
+            {"type": "custom_tool_call", "name": "apply_patch", "input": HTTP, "call_id": "2"},
+        ],
+        "tools": [{"type": "function", "name": "shell", "strict": False, "parameters": {}}, {"type": "custom", "name": "apply_patch", "format": {}}],
+        "tool_choice": "auto", "parallel_tool_calls": False, "reasoning": {"effort": "medium", "summary": "auto"}, "store": False, "stream": True,
+        "include": ["reasoning.encrypted_content"], "prompt_cache_key": "k", "text": {"verbosity": "low"}, "client_metadata": {"a": "b"},
+    }),
+    "claude-code": (MESSAGES, {
+        "messages": [{"role": "user", "content": [{"type": "text", "text": HTTP, "cache_control": EPHEMERAL}]}],
+        "system": [{"type": "text", "text": "s", "cache_control": EPHEMERAL}], "max_tokens": 32000, "stream": True,
+        "tools": [{"name": "WebFetch", "description": "d", "input_schema": {"$schema": "http://json-schema.org/draft-07/schema#", "properties": {"url": {}}}}],
+        "thinking": {"type": "enabled", "budget_tokens": 31999}, "metadata": {"user_id": "u"}, "temperature": 1,
+        "context_management": {"edits": []}, "output_config": {"effort": "medium"},
+    }),
+    "gemini-cli": (GEMINI, {
+        "contents": [{"role": "user", "parts": [{"text": HTTP}, {"functionResponse": {"id": "1", "name": "f", "response": {"output": HTTP}}}]}],
+        "systemInstruction": {"role": "user", "parts": [{"text": "s"}]}, "tools": [{"functionDeclarations": [{"name": "f", "parametersJsonSchema": {}}]}],
+        "generationConfig": {"temperature": 0, "topP": 1, "thinkingConfig": {"includeThoughts": True, "thinkingBudget": -1}}, "toolConfig": {}, "session_id": "s",
+    }),
+    "qwen-code": (CHAT, {
+        "messages": user({"type": "text", "text": HTTP, "cache_control": EPHEMERAL}), "temperature": 0.7, "top_p": 1, "max_tokens": 8000, "stream": True,
+        "stream_options": {"include_usage": True}, "tools": [FUNCTION | {"cache_control": EPHEMERAL}], "enable_thinking": False, "metadata": {"sessionId": "s"},
+    }),
+    "opencode": (CHAT, {
+        "messages": user({"type": "image_url", "image_url": {"url": DATA}}), "max_tokens": 32000, "temperature": 0.5, "top_p": 1, "tools": [FUNCTION],
+        "tool_choice": "auto", "stream": True, "stream_options": {"include_usage": True}, "reasoning_effort": "high", "usage": {"include": True},
+    }),
+    "openhands, mini-swe-agent, aider, terminus-2": (CHAT, {
+        "messages": [{"role": "system", "content": "s"}, {"role": "assistant", "content": None, "tool_calls": [{"id": "1", "type": "function", "function": {"name": "f", "arguments": "{}"}}]},
+                     {"role": "tool", "tool_call_id": "1", "content": HTTP, "name": "f"}],
+        "temperature": 0, "top_p": 1, "max_completion_tokens": 4096, "tools": [FUNCTION], "parallel_tool_calls": True, "stop": ["x"], "metadata": {}, "seed": 1,
+        "response_format": {"type": "json_schema", "json_schema": {"schema": {"$schema": HTTP}}}, "reasoning_effort": "low", "n": 1, "user": "u",
+    }),
+}  # fmt: skip
+"""What agents send, with the fields that their sources name."""
+
+
+@pytest.mark.parametrize("agent", AGENTS)
+def test_requests_of_real_agents_pass_as_they_are(agent):
+    path, document = AGENTS[agent]
+    for hosted in (False, True):
+        assert changes(path, document | ({} if path == GEMINI else {"model": "m"}), hosted=hosted) == {}
+
+
 def most(path: str, document: dict) -> tuple:
     route = recognise(path)
     assert route

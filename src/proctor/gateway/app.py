@@ -305,8 +305,8 @@ class Gateway:
         try:
             changed = await aside(data, change)
             flight.hold_request(len(changed or b""))
-        except BodyError as error:
-            await client.fail(400, f"Proctor: {error}")
+        except (BodyError, BoundError) as error:
+            await client.fail(getattr(error, "status", 400), f"Proctor: {error}")
             return
         asked = Asked(
             access=access,

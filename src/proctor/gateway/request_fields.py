@@ -21,7 +21,7 @@ _CHAT = """
     repeat_penalty length_penalty logit_bias logprobs top_logprobs min_tokens stop_token_ids ignore_eos
     skip_special_tokens spaces_between_special_tokens include_stop_str_in_output
     reasoning reasoning_effort reasoning_format reasoning_split include_reasoning thinking thinking_budget
-    enable_thinking preserve_thinking chat_template_kwargs verbosity
+    enable_thinking preserve_thinking chat_template_kwargs chat_template_args verbosity
     response_format structured_outputs guided_json guided_regex guided_choice guided_grammar grammar
     json_schema prediction tool_stream do_sample transforms
     metadata user safety_identifier session_id prompt_cache_key prompt_cache_retention prompt_cache_options
