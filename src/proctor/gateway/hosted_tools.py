@@ -40,12 +40,12 @@ _CONTENT = {
     ),
 }  # fmt: skip
 _WORDS = frozenset({
-    "text", "content", "arguments", "output", "input", "thinking", "thought", "reasoning",
+    "text", "content", "arguments", "output", "input", "thinking", "thought", "reasoning", "instructions",
     "reasoning_content", "refusal", "summary", "stdout", "stderr", "logs", "code", "command", "commands",
-    "query", "title", "context", "instructions", "system", "messages", "contents",
-    "description", "result", "signature", "encrypted_content",
+    "query", "title", "context", "description", "result", "signature", "encrypted_content", "system",
+    "messages", "contents", "role", "type", "name", "id", "call_id", "tool_call_id", "tool_use_id",
 })  # fmt: skip
-"""Keys whose text is only read."""
+"""Keys whose text is only read, or is a name."""
 _DATA = frozenset({"args", "arguments", "response", "input", "action", "operation", "parameters", "schema"})
 """Keys below which an agent's tools have their own names for things."""
 _ADDRESSES = frozenset({"url", "uri", "imageurl", "fileurl", "videourl", "audiourl", "fileuri", "fileid"})
@@ -90,31 +90,31 @@ def _is_hosted(tool: Mapping[str, Any]) -> bool:
 
 def check_addresses(api: Api, values: Mapping[str, Any]) -> None:
     """BodyError when the content of a request names something for the provider to fetch."""
-    left = [(name, values[name]) for name in _CONTENT[api] if name in values]
+    content = [(name, values.get(name)) for name in _CONTENT[api]]
+    left = [(name, part) for name, part in content if isinstance(part, dict | list)]
     while left:
         key, value = left.pop()
-        if isinstance(value, str):
-            if _is_address(key, value):
-                raise BodyError(
-                    f"this task has no public network, so '{key[:100]}' may not refer to something that the "
-                    "provider would fetch: send the data itself (data:…)"
-                )
-        elif isinstance(value, list):
-            left += [(key, item) for item in value if not (isinstance(item, str) and key in _WORDS)]
-        elif isinstance(value, Mapping):
-            for name, inner in value.items():
-                if name == "tools":
-                    if allowed_tools(api, inner, hosted=False) != inner:
-                        raise BodyError(
-                            "this task has no public network: 'tools' among its messages has others"
-                        )
-                elif isinstance(inner, str) or name not in _DATA:
+        for name, inner in value.items() if type(value) is dict else [(key, item) for item in value]:
+            if type(inner) is str:
+                if name not in _WORDS and _is_address(name, inner):
+                    raise BodyError(
+                        f"this task has no public network, so '{name[:100]}' may not refer to something that "
+                        "the provider would fetch: send the data itself (data:…)"
+                    )
+            elif type(inner) is dict or type(inner) is list:
+                if name == "tools" and type(value) is dict:
+                    _check_tools(api, inner)
+                elif name not in _DATA or type(value) is list:
                     left.append((name, inner))
 
 
+def _check_tools(api: Api, tools: Any) -> None:
+    """Tools among the messages, as some agents add them later."""
+    if allowed_tools(api, tools, hosted=False) != tools:
+        raise BodyError("this task has no public network, and 'tools' among its messages has others")
+
+
 def _is_address(key: str, text: str) -> bool:
-    if key in _WORDS:
-        return False
     if key.replace("_", "").lower() in _ADDRESSES:
         return not text.startswith("data:")
     return bool(_REMOTE.match(text))
