@@ -16,6 +16,8 @@ from proctor.gateway.tokens import Access
 from proctor.quota import Quota
 
 Handle = Callable[[Access | None, web.BaseRequest], Awaitable[web.StreamResponse]]
+_MOST_HEADERS = 64
+"""Of 8 kB at most; agents send some 25."""
 _ACCEPTING = 3
 """Turns of the loop until a connection that is being accepted is among those that can be closed."""
 
@@ -35,6 +37,7 @@ class Listeners:
             partial(handle, access),
             handler_cancellation=True,
             keepalive_timeout=self._bounds.head_s,
+            max_headers=_MOST_HEADERS,
             access_log=None,
             logger=self._log,
         )

@@ -101,7 +101,6 @@ class AllowListProxy:
         self._connecting = asyncio.Semaphore(self._bounds.connecting)
         self._server: asyncio.Server | None = None
         self._open: set[asyncio.Task[None]] = set()
-        self.refused: set[str] = set()
 
     async def start(self, listener: socket.socket) -> None:
         """Serve on a socket that listens inside."""
@@ -143,7 +142,6 @@ class AllowListProxy:
         method, target, version = head.split(b"\r\n", 1)[0].decode("ascii").split(" ")
         host, port, path = _target(method, target)
         if not allowed(host, self._allow_list):
-            self.refused.add(host)
             body = f"proctor: {host} is not on the allow-list\n".encode()
             writer.write(b"HTTP/1.1 403 Forbidden\r\nConnection: close\r\nContent-Length: ")
             writer.write(str(len(body)).encode() + b"\r\n\r\n" + body)
