@@ -59,7 +59,12 @@ async def provider(pipe: Connection) -> None:
 
 async def gateway(pipe: Connection, upstream: str, home: str, url: str, budget: str) -> None:
     known = Provider(
-        name="fake", base_url=upstream, key_env="K", key="sk-bench", apis=frozenset(Api), concurrency=2000
+        name="fake",
+        base_url=upstream,
+        key_env="K",
+        key="sk-bench-a-key-as-long-as-real-ones",
+        apis=frozenset(Api),
+        concurrency=2000,
     )
     run = f"bench-{secrets.token_hex(4)}"
     budgets = (Budget(scope=Scope("run", run), tokens=10**12), Budget(scope=DAY, requests=10**9))

@@ -88,7 +88,7 @@ async def test_a_connection_that_comes_while_the_gateway_closes_is_not_lost(turn
             with socket.create_connection(("127.0.0.1", int(setup.gateway.base_url.rpartition(":")[2]))):
                 for _ in range(turns):
                     await asyncio.sleep(0)
-                await setup.gateway._close(None)
+                await setup.gateway._listeners.close(None)
     finally:
         loop.set_exception_handler(None)
     gc.collect()  # warns of one that nobody closed
@@ -127,7 +127,7 @@ async def test_bodies_queries_and_headers_pass_as_they_are():
     )
     async with Gateway(Providers([known]), PRICES) as gateway, aiohttp.ClientSession() as http:
         access = gateway.issue(run_id=RUN, trial=0, attempt=1, models=("fake/priced",))
-        body = b'{"unknown":{"a":[1.50,null]},  "model":"priced","metadata":{"user":"\\u00e9"}}'
+        body = b'{"usage":{"a":[1.50,null]},  "model":"priced","metadata":{"user":"\\u00e9"}}'
         headers = {
             "x-api-key": access.token,
             "anthropic-beta": "a,b",
@@ -160,7 +160,7 @@ async def test_two_hundred_streams_at_once_lose_no_byte():
         access = setup.access()
 
         async def one(client: int) -> str:
-            wanted = ask(stream=True, client=client)
+            wanted = ask(stream=True, user=f"client {client}")
             async with http.post(
                 setup.gateway.base_url + CHAT, json=wanted, headers=bearer(access.token)
             ) as answer:

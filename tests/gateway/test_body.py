@@ -6,8 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from proctor.gateway.apis import Api, recognise
-from proctor.gateway.body import Body, BodyError, upstream_changes, wanted
+from proctor.gateway.body import REMOVED, Body, BodyError
 
 JSON = st.recursive(
     st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False, allow_infinity=False) | st.text(),
@@ -36,9 +35,9 @@ def test_one_value_is_changed_and_all_else_stays(document, value):
 
 
 def test_what_is_not_changed_keeps_its_bytes():
-    data = b'{ "b" : 1.50e3,\n "model":"x", "c":"\\u00e9\xc3\xa9" , "model": "y"}'
+    data = b'{ "b" : 1.50e3,\n "model":"x", "c":"\\u00e9\xc3\xa9" }'
     assert Body.read(data).changed({"model": "z"}) == (
-        b'{ "b" : 1.50e3,\n "model":"z", "c":"\\u00e9\xc3\xa9" , "model": "z"}'
+        b'{ "b" : 1.50e3,\n "model":"z", "c":"\\u00e9\xc3\xa9" }'
     )
     assert Body.read(b"{}").changed({"a": 1}) == b'{"a": 1}'
 
@@ -52,57 +51,27 @@ def test_a_body_that_is_no_object_is_refused(data):
         Body.read(data)
 
 
-def changes(path: str, document: dict, *, hosted: bool = True) -> dict:
-    route, body = recognise(path), Body.read(json.dumps(document).encode())
-    assert route
-    return upstream_changes(route, body, wanted(route, body), "m", hosted=hosted)
-
-
-def test_the_usage_of_a_chat_stream_is_asked_for_where_the_agent_did_not():
-    added = {"stream_options": {"include_usage": True}}
-    assert changes("/v1/chat/completions", {"model": "m", "stream": True}) == added
-    other = {"model": "m", "stream": True, "stream_options": {"x": 1, "include_usage": False}}
-    assert changes("/v1/chat/completions", other) == {"stream_options": {"x": 1, "include_usage": True}}
-    assert changes("/v1/chat/completions", {"model": "m", "stream": True, **added}) == {}
-    assert changes("/v1/chat/completions", {"model": "m"}) == {}
-    assert changes("/v1/messages", {"model": "x/m", "stream": True}) == {"model": "m"}
+@given(st.dictionaries(st.text(), JSON, min_size=1), st.data(), st.sampled_from([None, 1]))
+def test_a_key_can_be_taken_out_wherever_it_is(document, data, indent):
+    gone = data.draw(st.sets(st.sampled_from(sorted(document))))
+    body = Body.read(json.dumps(document, indent=indent).encode())
+    changed = json.loads(body.changed({**dict.fromkeys(gone, REMOVED), "new key": 1, "no key": REMOVED}))
+    assert changed == {key: value for key, value in document.items() if key not in gone} | {"new key": 1}
 
 
 @pytest.mark.parametrize(
-    ("path", "tool"),
+    "data",
     [
-        ("/v1/responses", {"type": "web_search"}),
-        ("/v1/messages", {"type": "web_fetch_20250910", "name": "web_fetch"}),
-        ("/v1beta/models/m:generateContent", {"googleSearch": {}}),
+        b'{"model": "a", "model": "b"}',
+        b'{"tools": [], "t\\u006fols": []}',
+        b'{"messages": [{"role": "user", "content": [{"type": "text", "type": "image_url"}]}]}',
     ],
 )
-def test_hosted_tools_are_taken_away_where_the_task_has_no_network(path, tool):
-    own = {"type": "function", "name": "shell", "functionDeclarations": [{"name": "shell"}]}
-    document = {"model": "m", "tools": [tool, own], "plugins": [{"id": "web"}]}
-    assert changes(path, document) == {}
-    assert changes(path, document, hosted=False) == {"tools": [own], "plugins": []}
+def test_a_key_that_comes_twice_is_refused_at_any_depth(data):
+    with pytest.raises(BodyError, match="comes twice"):
+        Body.read(data)
 
 
-@pytest.mark.parametrize(
-    ("path", "document", "most"),
-    [
-        ("/chat/completions", {"max_tokens": 5, "max_completion_tokens": 7, "n": 2}, 14),
-        ("/v1/responses", {"max_output_tokens": 9}, 9),
-        ("/v1/messages", {"max_tokens": 9}, 9),
-        ("/v1beta/models/a/b:generateContent", {"generationConfig": {"maxOutputTokens": 3}}, 3),
-        ("/chat/completions", {"max_tokens": "many"}, None),
-    ],
-)
-def test_the_most_that_a_request_allows_is_known(path, document, most):
-    route = recognise(path)
-    assert route
-    assert wanted(route, Body.read(json.dumps(document).encode())).max_tokens == most
-
-
-def test_requests_are_known_by_the_end_of_their_path():
-    found = recognise("/gateway/v1beta/models/gemini/flash:streamGenerateContent")
-    assert found
-    assert (found.api, found.model, found.streams) == (Api.GEMINI, "gemini/flash", True)
-    assert found.path("flash 2") == "/models/flash%202:streamGenerateContent"
-    for path in ("/v1/embeddings", "/v1/chat/completions/x", "/xresponses", "/v1beta/models/m:embedContent"):
-        assert recognise(path) is None
+def test_a_large_body_of_nothing_but_brackets_is_not_read():
+    with pytest.raises(BodyError, match="lists and objects"):
+        Body.read(b'{"input": [' + b"[]," * 600_000 + b"[]]}")

@@ -16,6 +16,7 @@ from tests.gateway.conftest import KEY, PRICES, QUICK, RUN, Setup, running, says
 from proctor.gateway import exchange
 from proctor.gateway.apis import Api
 from proctor.gateway.app import Gateway
+from proctor.gateway.bounds import Bounds
 from proctor.gateway.limiter import Retry
 from proctor.gateway.provider.script import Asking, Fault, Turn
 from proctor.gateway.providers import Provider, Providers
@@ -36,8 +37,9 @@ def request(api: Api, *, streamed: bool = False, text: str = "hello") -> tuple[s
         path = PATHS[api].replace(":g", ":streamG") + "?alt=sse" if streamed else PATHS[api]
         return path, {"contents": [{"parts": [{"text": text}]}]}
     message = [{"role": "user", "content": text}]
+    limit = "max_output_tokens" if api is Api.RESPONSES else "max_tokens"
     content = {"input": message} if api is Api.RESPONSES else {"messages": message}
-    return PATHS[api], {"model": "priced", "stream": streamed, "max_tokens": 50, **content}
+    return PATHS[api], {"model": "priced", "stream": streamed, limit: 50, **content}
 
 
 async def post(setup: Setup, http, access, api=Api.CHAT, *, streamed=False, text="hello") -> tuple[int, str]:
@@ -349,3 +351,32 @@ async def test_totals_equal_the_providers_ledger_to_the_last_token(store):
 @pytest.mark.skipif(not os.environ.get("PROCTOR_SOAK"), reason="a soak: set PROCTOR_SOAK=1")
 async def test_totals_equal_the_ledger_over_ten_thousand_calls(store):
     await many(10_000, store)
+
+
+async def test_an_agent_that_takes_nothing_of_its_answer_keeps_no_place_from_others():
+    async def provider(request: web.BaseRequest) -> web.StreamResponse:
+        await request.read()
+        return web.Response(body=b'{"text": "%s"}' % (b"x" * (40 << 20)), content_type="application/json")
+
+    server = web.Server(provider)
+    listening = await asyncio.get_running_loop().create_server(server, "127.0.0.1", 0)
+    address = f"http://127.0.0.1:{listening.sockets[0].getsockname()[1]}/v1"
+    known = Provider(name="fake", base_url=address, apis=frozenset(Api), concurrency=1)
+    async with Gateway(Providers([known]), PRICES, bounds=Bounds(read_s=0.05)) as gateway:
+        deaf = gateway.issue(run_id=RUN, trial=0, attempt=1, models=("fake/priced",))
+        other = gateway.issue(run_id=RUN, trial=1, attempt=1, models=("fake/priced",))
+        data = b'{"model": "priced", "messages": []}'
+        reader, writer = await asyncio.open_connection(
+            "127.0.0.1", int(gateway.base_url.rpartition(":")[2]), limit=1
+        )
+        head = f"POST /v1/chat/completions HTTP/1.1\r\nHost: x\r\nx-api-key: {deaf.token}\r\n"
+        writer.write(f"{head}Content-Length: {len(data)}\r\n\r\n".encode() + data)
+        await until(lambda: deaf.working)
+        async with asyncio.timeout(30):
+            status, _ = await gateway.ask(other, "/v1/chat/completions", data)
+        assert status == 200
+        assert [call.failure for call in deaf.calls] == [""]
+        writer.close()
+        del reader
+    listening.close()
+    await server.shutdown()

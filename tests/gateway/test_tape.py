@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import io
 import json
+import os
 from dataclasses import replace
 from pathlib import Path
 
@@ -15,10 +16,11 @@ from tests.gateway.conftest import KEY, PRICES, RUN, running, says
 from proctor.errors import UsageError
 from proctor.gateway.apis import Api
 from proctor.gateway.app import Gateway
+from proctor.gateway.bounds import Bounds
 from proctor.gateway.provider.script import Fault, Tool, Turn
 from proctor.gateway.providers import Providers
 from proctor.gateway.replay import Replay, masked, normalised
-from proctor.gateway.tape import Tape
+from proctor.gateway.tape import Entry, Recorder, Tape
 from proctor.store.blobs import open_blobs
 
 pytestmark = pytest.mark.anyio
@@ -251,3 +253,74 @@ def test_a_file_that_is_no_tape_is_refused(tmp_path: Path, data: bytes):
         Tape.read(path)
     with pytest.raises(UsageError, match="cannot be read"):
         Tape.read(tmp_path / "none")
+
+
+async def test_a_tape_that_is_full_says_so_and_nothing_else_breaks():
+    async with running(step, gateway={"bounds": Bounds(tape_bytes=20_000)}) as setup:
+        access = setup.access()
+        said = await agent(setup.gateway.base_url, access.token)
+        await setup.gateway.end(access)
+        recorder = setup.gateway.recorder(access)
+        assert recorder
+        tape = Tape.read(io.BytesIO(recorder.compressed()))
+    assert len(said) == len(access.calls) == STEPS
+    count = len(tape.entries)
+    assert 0 < count < STEPS
+    assert tape.left_out == STEPS - count
+    assert f"the first {count} calls, and {STEPS - count} are not on it" in recorder.full
+    replay = Replay(tape)
+    async with Gateway(Providers([]), PRICES, replay=replay) as gateway:
+        access = gateway.issue(run_id=RUN, trial=0, attempt=1, models=("fake/priced",))
+        said = await agent(gateway.base_url, access.token)
+    assert len(said) == count + 1
+    assert replay.divergence
+    assert f"the tape was full after {count} requests" in replay.divergence.message
+
+
+def test_a_tape_that_cannot_be_compressed_is_bounded_too():
+    recorder = Recorder({}, {}, None, None, Bounds(taped_bytes=1 << 20))
+    for _ in range(40):
+        recorder.add(
+            lambda number: Entry(
+                n=number,
+                api=Api.CHAT,
+                action="generate",
+                model="m",
+                streamed=False,
+                request="{}",
+                status=200,
+                headers={},
+                chunks=(),
+                response=os.urandom(1 << 18),
+                usage=None,
+            )
+        )
+    data = recorder.compressed()
+    assert len(data) < 4 << 20
+    tape = Tape.read(io.BytesIO(data))
+    assert 0 < len(tape.entries) < 40
+    assert len(tape.entries) + tape.left_out == 40
+    assert Tape.read(io.BytesIO(recorder.compressed())) == tape
+    assert "full" in recorder.full
+    recorder.close()
+
+
+async def test_an_answer_that_there_is_no_room_for_passes_and_is_not_on_the_tape():
+    bounds = Bounds(flight_bytes=4000, own_bytes=0)
+    async with (
+        running(says("word " * 2000), gateway={"bounds": bounds}) as setup,
+        aiohttp.ClientSession() as http,
+    ):
+        access = setup.access()
+        body = {"model": "priced", "messages": [], "stream": True}
+        headers = {"Authorization": f"Bearer {access.token}"}
+        url = f"{setup.gateway.base_url}/v1/chat/completions"
+        async with http.post(url, json=body, headers=headers) as answer:
+            assert (await answer.text()).count("word") == 2000
+        await setup.gateway.end(access)
+        recorder = setup.gateway.recorder(access)
+        assert recorder
+        assert Tape.read(io.BytesIO(recorder.compressed())).left_out == 1
+        assert access.calls[0].usage
+        assert access.calls[0].response_bytes > 10_000
+        assert access.bytes_under_way.held == 0

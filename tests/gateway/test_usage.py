@@ -8,7 +8,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from proctor.gateway.apis import Api, recognise
-from proctor.gateway.body import Body, wanted
+from proctor.gateway.body import Body
+from proctor.gateway.call_options import wanted
 from proctor.gateway.provider.replies import asking, events
 from proctor.gateway.provider.script import Tool, Turn
 from proctor.gateway.usage import StreamMeter, Usage, usage_of

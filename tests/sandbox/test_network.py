@@ -249,3 +249,27 @@ async def test_every_sandbox_has_a_network_of_its_own(make):
     assert len({os.fstat(each).st_ino for each in held}) == 3
     for each in held:
         os.close(each)
+
+
+async def test_who_is_cancelled_while_a_network_ends_does_not_go_on(anyio_backend):
+    ended = asyncio.Event()
+
+    async def carry() -> int:
+        await ended.wait()
+        return 0
+
+    public = sandbox_network.PublicNetwork(_refusing, NetworkRules(), pytest.fail)
+    public._task = asyncio.create_task(carry())
+    went_on: list[str] = []
+
+    async def attempt() -> None:
+        await public.stop()
+        went_on.append("to the judge")
+
+    working = asyncio.create_task(attempt())
+    await asyncio.sleep(0)
+    working.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await working
+    assert went_on == []
+    ended.set()

@@ -8,6 +8,7 @@ import socket
 
 import pytest
 
+from proctor.quota import Pool
 from proctor.sandbox import proxy as proxying
 from proctor.sandbox.network_rules import AddressRules
 
@@ -149,3 +150,61 @@ def test_a_range_on_a_list_holds_for_addresses_only():
     assert not proxying.allowed("192.0.3.7", allow)
     assert not proxying.allowed("10.9.2.7", allow)
     assert not proxying.allowed("192.0.2.example", allow)
+
+
+@pytest.fixture
+async def bounded(anyio_backend):
+    """A proxy with small bounds, its address, and a server that says nothing."""
+    bounds = proxying.ProxyBounds(connections=4, own_connections=4, head_s=0.2, idle_s=0.2, half_s=0.2)
+    listener = socket.create_server(("127.0.0.1", 0))
+    made = proxying.AllowListProxy(["127.0.0.1"], LOOPBACK, bounds)
+    await made.start(listener)
+
+    async def silent(reader, writer):
+        await reader.read()
+        writer.close()
+
+    server = await asyncio.start_server(silent, "127.0.0.1", 0)
+    yield made, listener.getsockname(), server.sockets[0].getsockname()[1]
+    await made.stop()
+    server.close()
+
+
+@pytest.mark.anyio
+async def test_a_sandbox_has_so_many_connections_and_no_more(bounded):
+    _, address, _ = bounded
+    opened = [await asyncio.open_connection(*address) for _ in range(6)]
+    async with asyncio.timeout(10):
+        said = [await reader.read() for reader, _ in opened]
+    assert [each[:12] for each in said].count(b"HTTP/1.1 429") == 2
+    assert said.count(b"") == 4, "a head that never comes is not waited for"
+    assert b" 403 " in await talk(address, b"CONNECT evil.org:443 HTTP/1.1\r\n\r\n")
+    for _, writer in opened:
+        writer.close()
+
+
+@pytest.mark.anyio
+@pytest.mark.parametrize("half", [False, True])
+async def test_a_tunnel_through_which_nothing_passes_is_closed(bounded, half):
+    made, address, port = bounded
+    reader, writer = await asyncio.open_connection(*address)
+    writer.write(b"CONNECT 127.0.0.1:%d HTTP/1.1\r\n\r\n" % port)
+    assert b" 200 " in await reader.readuntil(b"\r\n\r\n")
+    if half:
+        writer.write_eof()
+    async with asyncio.timeout(10):
+        assert await reader.read() == b""
+        while made._open:  # until its place is free
+            await asyncio.gather(*made._open, return_exceptions=True)
+    assert made._quota.held == 0
+    writer.close()
+
+
+@pytest.mark.anyio
+async def test_connections_of_one_sandbox_leave_its_neighbour_its_own(monkeypatch, anyio_backend):
+    pool = Pool(2)
+    monkeypatch.setattr(proxying, "_connections", lambda: pool)
+    bounds = proxying.ProxyBounds(own_connections=1, connections=100)
+    greedy, modest = (bounds.connections_of_sandbox() for _ in range(2))
+    assert [greedy.take() for _ in range(5)] == [True] * 3 + [False] * 2
+    assert modest.take()

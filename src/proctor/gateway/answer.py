@@ -5,28 +5,36 @@ from __future__ import annotations
 import asyncio
 import json
 import time
+from collections.abc import Mapping
 
 import aiohttp
 
 from proctor.gateway.apis import Api
 from proctor.gateway.asked import Asked
+from proctor.gateway.bounds import Flight
 from proctor.gateway.client import EVENT_STREAM, Client
 from proctor.gateway.usage import StreamMeter, Usage, usage_of
 
-_MOST_BYTES = 256 << 20
+_MOST_BYTES = 64 << 20
+"""Of an answer that is not streamed."""
 _KEPT_HEADERS = ("content-type", "request-id", "x-request-id")
 
 
 class Answer:
     """The answer to one call. Until some of it has been passed on it can be asked for again."""
 
-    def __init__(self, asked: Asked, client: Client, started: float) -> None:
+    def __init__(self, asked: Asked, client: Client, started: float, flight: Flight) -> None:
         self.status = 0
         """0 until a provider has begun to answer."""
         self.headers: dict[str, str] = {}
         self.chunks: list[tuple[float, int]] = []
         """Of what was passed on: seconds since the call began, and how many bytes."""
+        self.size = 0
+        """How many bytes in all."""
         self.pieces: list[bytes] = []
+        """All of it for the tape, unless that is more than the attempt has room for."""
+        self.complete = True
+        """Whether the pieces are all."""
         self.usage: Usage | None = None
         self.first_token_s: float | None = None
         self.failure = ""
@@ -34,6 +42,8 @@ class Answer:
         self._asked = asked
         self._client = client
         self._started = started
+        self._flight = flight
+        self._keys = asked.provider.key_filter()
         self._meter: StreamMeter | None = None
         self._silence: asyncio.Timeout | None = None
         self._silence_s = 0.0
@@ -44,17 +54,18 @@ class Answer:
     ) -> None:
         """Pass it on. The timeout ends it when nothing comes for so long."""
         self.status = response.status
-        self.headers = {name: response.headers[name] for name in _KEPT_HEADERS if name in response.headers}
+        headers = self._keys.headers(response.headers)
+        self.headers = {name: headers[name] for name in _KEPT_HEADERS if name in headers}
         self._silence, self._silence_s = silence, silence_s
         if response.content_type == EVENT_STREAM:
-            await self._stream(response)
+            await self._stream(response, headers)
         elif self._asked.wanted.streamed and self._asked.route.api is Api.GEMINI:
-            await self._array(response)
+            await self._array(response, headers)
         else:
-            body = await _read(response)
+            body = self._keys.whole(await _read(response))
             self.took(body)
             self._read_usage(body)
-            await self._client.whole(response.status, response.headers, body)
+            await self._client.whole(response.status, headers, body)
 
     async def cut(self, message: str) -> None:
         """It broke off after some of it was passed on: nobody can take that back."""
@@ -68,42 +79,58 @@ class Answer:
         now = time.monotonic() - self._started
         if data and self.first_token_s is None:
             self.first_token_s = now
-        self.chunks.append((now, len(piece)))
-        self.pieces.append(piece)
+        self.size += len(piece)
+        if self.complete and self._flight.hold_piece(len(piece)):
+            self.chunks.append((now, len(piece)))
+            self.pieces.append(piece)
+        elif self.complete:
+            self.forget()
         if self._silence and now > self._heard_s + self._silence_s / 10:
             # Seldom: a timer for each piece would cost more than the piece.
             self._heard_s = now
             self._silence.reschedule(asyncio.get_running_loop().time() + self._silence_s)
 
-    async def _stream(self, response: aiohttp.ClientResponse) -> None:
+    def forget(self) -> None:
+        """Keep nothing of it: there is no room."""
+        self.complete = False
+        self._flight.drop_pieces(self.chunks)
+        self.chunks, self.pieces = [], []
+
+    async def _stream(self, response: aiohttp.ClientResponse, headers: Mapping[str, str]) -> None:
         meter = self._meter = StreamMeter(self._asked.route.api, drops_usage=self._asked.wanted.adds_usage)
         async for chunk in response.content.iter_any():
-            passed = meter.feed(chunk)
+            passed = meter.feed(self._keys.feed(chunk))
             self.usage = meter.usage if meter.finished else None
-            if not self.chunks:
-                await self._client.begin(response.status, response.headers)
+            if not self.size:
+                await self._client.begin(response.status, headers)
             if passed:
                 self.took(passed, data=meter.began)
                 await self._client.piece(passed)
         await self._rest(meter)
-        if not self.chunks:
-            await self._client.begin(response.status, response.headers)
+        if not self.size:
+            await self._client.begin(response.status, headers)
         if meter.error or not meter.finished:
             self.failure = meter.error or "the stream ended before its end"
 
     async def _rest(self, meter: StreamMeter) -> None:
-        if rest := meter.end():
+        if rest := meter.feed(self._keys.rest()) + meter.end():
             self.took(rest)
             await self._client.piece(rest)
         self.usage = meter.usage if meter.finished else None
 
-    async def _array(self, response: aiohttp.ClientResponse) -> None:
+    async def _array(self, response: aiohttp.ClientResponse, headers: Mapping[str, str]) -> None:
         """A stream that is one array in JSON."""
         async for chunk in response.content.iter_any():
-            await self._client.begin(response.status, response.headers)
-            self.took(chunk)
-            await self._client.piece(chunk)
-        self._read_usage(b"".join(self.pieces))
+            await self._client.begin(response.status, headers)
+            await self._array_piece(self._keys.feed(chunk))
+        await self._array_piece(self._keys.rest())
+        if self.complete:
+            self._read_usage(b"".join(self.pieces))
+
+    async def _array_piece(self, piece: bytes) -> None:
+        if piece:
+            self.took(piece)
+            await self._client.piece(piece)
 
     def _read_usage(self, body: bytes) -> None:
         try:

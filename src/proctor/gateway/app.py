@@ -8,7 +8,8 @@ from __future__ import annotations
 import asyncio
 import logging
 import socket
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
 from types import TracebackType
@@ -19,11 +20,14 @@ from aiohttp import web
 from proctor.errors import UsageError
 from proctor.gateway.apis import Api, Route, api_of_listing, listing, model_entry, model_list, recognise
 from proctor.gateway.asked import Asked
-from proctor.gateway.body import Body, BodyError, upstream_changes, wanted
+from proctor.gateway.body import BodyError
+from proctor.gateway.bounds import BoundError, Bounds, Flight, read_body
 from proctor.gateway.budget import Books
-from proctor.gateway.client import Client, LocalClient, RemoteClient, error_response
+from proctor.gateway.call_options import aside, changed_body, read_request
+from proctor.gateway.client import Client, Clients, LocalClient, RemoteClient, error_response
 from proctor.gateway.exchange import Exchange
 from proctor.gateway.limiter import Retry
+from proctor.gateway.listeners import Listeners
 from proctor.gateway.prices import Prices
 from proctor.gateway.providers import Providers
 from proctor.gateway.replay import Replay
@@ -32,7 +36,7 @@ from proctor.gateway.shares import Shares
 from proctor.gateway.tape import Recorder, Redact
 from proctor.gateway.tokens import PREFIX, Access, Tokens
 from proctor.gateway.translator import Translators
-from proctor.gateway.upstream import Upstream
+from proctor.gateway.upstream import Upstream, without_key
 from proctor.store.spending import Spending
 
 _LOG = logging.getLogger("proctor.gateway")
@@ -40,12 +44,9 @@ _SILENT = logging.getLogger("proctor.gateway.http")
 """The server's own messages quote request lines, and a token may be in one."""
 _SILENT.addHandler(logging.NullHandler())
 _SILENT.propagate = False
-_MOST_BODY = 128 << 20
 _OWN_HEADERS = {"Content-Type": "application/json", "Accept": "*/*", "User-Agent": "Proctor"}
 """Of calls that are made in this process."""
 _MESSAGES_HEADERS = {**_OWN_HEADERS, "anthropic-version": "2023-06-01"}
-_ACCEPTING = 3
-"""Turns of the loop until a connection that is being accepted is among those that can be closed."""
 
 
 class Gateway:
@@ -64,6 +65,7 @@ class Gateway:
         retry: Retry | None = None,
         ca_bundle: str = "",
         litellm: Sequence[str] = (),
+        bounds: Bounds | None = None,
         grace_s: float = 5.0,
         beat_s: float = 5.0,
         drain_s: float = 60.0,
@@ -75,6 +77,7 @@ class Gateway:
         self._spool = spool
         self._redact = redact
         self._retry = retry or Retry()
+        self._bounds = bounds or Bounds()
         self._grace_s, self._beat_s, self._drain_s = grace_s, beat_s, drain_s
         self._tokens = Tokens()
         self._recorders: dict[Access, Recorder] = {}
@@ -83,7 +86,8 @@ class Gateway:
         self._translators = Translators(litellm, ca_bundle)
         self._spending = spending
         self._books: Books | None = None
-        self._listeners: dict[Access | None, list[tuple[asyncio.Server, web.Server]]] = {}
+        self._clients = Clients(self._bounds.read_s)
+        self._listeners = Listeners(self._bounds, _SILENT)
         self.base_url = ""
         """Where agents outside of sandboxes find it; `/v1` is added for clients of OpenAI's APIs."""
 
@@ -92,7 +96,7 @@ class Gateway:
             self._books = Books(self._spending, self.prices)
         self._shares = Shares(self._spending)
         listener = socket.create_server(("127.0.0.1", 0), backlog=1024)
-        await self._listen(listener, None)
+        await self._listeners.add(None, listener, self._handle)
         self.base_url = f"http://127.0.0.1:{listener.getsockname()[1]}"
         return self
 
@@ -101,7 +105,8 @@ class Gateway:
     ) -> None:
         for access in self._tokens.all():
             await self.end(access)
-        await self._close(None)
+        await self._listeners.close(None)
+        self._clients.close()
         await self._upstream.close()
         await self._translators.close()
         if self._books:
@@ -113,7 +118,11 @@ class Gateway:
 
     def issue(self, **what: Any) -> Access:
         """A token for an attempt; see `Access` for what it may be given."""
-        access = Access(**{"replay": self._replay, **what})
+        quotas = {
+            "calls_under_way": self._bounds.calls_of_attempt(),
+            "bytes_under_way": self._bounds.bytes_of_attempt(),
+        }
+        access = Access(**{"replay": self._replay, **quotas, **what})
         if access.budgets and not self._spending and access.replay is None:
             raise UsageError("budgets need a store to be kept in")
         for model in access.models:
@@ -128,7 +137,7 @@ class Gateway:
                 "models": access.models,
             }
             secrets = {"token": access.token, **self.providers.keys()}
-            self._recorders[access] = Recorder(head, secrets, self._spool, self._redact)
+            self._recorders[access] = Recorder(head, secrets, self._spool, self._redact, self._bounds)
         return access
 
     async def prepare(self, model: str, apis: Collection[Api]) -> None:
@@ -144,7 +153,7 @@ class Gateway:
     async def end(self, access: Access) -> None:
         """The attempt is over. Returns when all its calls are settled."""
         await self._tokens.end(access)
-        await self._close(access)
+        await self._listeners.close(access)
         if self._books:
             await self._books.flush()
 
@@ -156,7 +165,7 @@ class Gateway:
     async def add_socket(self, listener: socket.socket, access: Access) -> None:
         """Serve one attempt and no other on a listening socket; its token is then good nowhere else."""
         access.bound = True
-        await self._listen(listener, access)
+        await self._listeners.add(access, listener, self._handle)
 
     async def ask(self, access: Access, path: str, data: bytes) -> tuple[int, bytes]:
         """A call of an agent in this process: as any other, but for the connection. Status and body."""
@@ -169,7 +178,11 @@ class Gateway:
                 await client.fail(401, "the attempt has ended", "invalid_api_key")
             else:
                 headers = _MESSAGES_HEADERS if route.api is Api.MESSAGES else _OWN_HEADERS
-                await self._call(access, route, data, client, headers=headers)
+                with self._flight(access) as flight:
+                    flight.hold_request(len(data))
+                    await self._call(access, route, data, client, flight, headers=headers)
+        except BoundError as error:
+            await client.fail(error.status, str(error))
         except Exception as error:  # noqa: BLE001 - as in _handle: the gateway's failure is not the agent's
             _LOG.error("a request failed inside the gateway: %s", type(error).__name__)
             await client.fail(500, "the gateway failed")
@@ -177,42 +190,15 @@ class Gateway:
 
     # Requests
 
-    async def _listen(self, listener: socket.socket, access: Access | None) -> None:
-        loop = asyncio.get_running_loop()
-
-        def request(message: Any, payload: Any, protocol: Any, writer: Any, task: Any) -> web.BaseRequest:
-            return web.BaseRequest(message, payload, protocol, writer, task, loop, client_max_size=_MOST_BODY)
-
-        server = web.Server(
-            partial(self._handle, access),
-            request_factory=request,
-            handler_cancellation=True,
-            access_log=None,
-            logger=_SILENT,
-        )
-        listening = await loop.create_server(server, sock=listener)
-        self._listeners.setdefault(access, []).append((listening, server))
-
-    async def _close(self, access: Access | None) -> None:
-        loop = asyncio.get_running_loop()
-        for listening, server in self._listeners.pop(access, ()):
-            for listener in listening.sockets:
-                loop.remove_reader(listener.fileno())
-            await _some_turns()  # a closed server makes no connection of what it has accepted, and loses it
-            listening.close()
-            transports = [each.transport for each in server.connections if each.transport]
-            await server.shutdown(1.0)
-            for each in transports:
-                each.abort()  # one with something left to say to an agent that is gone would wait for ever
-            await _some_turns()
-
     async def _handle(self, bound: Access | None, request: web.BaseRequest) -> web.StreamResponse:
         route = recognise(request.path)
         api = route.api if route else api_of_listing(request.path, request.headers)
         try:
             return await self._answer(bound, request, route, api)
-        except web.HTTPRequestEntityTooLarge:
-            return error_response(api, 413, "the request is too large")
+        except BoundError as error:
+            response = error_response(api, error.status, f"Proctor: {error}")
+            response.headers.update({"Retry-After": "1"} if error.status == 429 else {})
+            return response
         except ConnectionError:
             return web.Response(status=400)
         except Exception as error:  # noqa: BLE001 - a request must not end the gateway; its text may hold secrets
@@ -234,15 +220,27 @@ class Gateway:
         if route is None or request.method != "POST":
             return error_response(api, 404, f"the gateway has no {request.method} {request.path[:200]}")
         client = RemoteClient(request, route.api)
-        await self._call(
-            found,
-            route,
-            await request.read(),
-            client,
-            headers=request.headers,
-            query=request.rel_url.raw_query_string,
-        )
+        with self._clients.watched(client), self._flight(found) as flight:
+            await self._call(
+                found,
+                route,
+                await read_body(request, flight),
+                client,
+                flight,
+                headers=request.headers,
+                query=request.rel_url.raw_query_string,
+            )
         return client.response or web.Response(status=400)
+
+    @contextmanager
+    def _flight(self, access: Access) -> Iterator[Flight]:
+        """One call's part of what its attempt may have under way; a call goes on without its agent."""
+        flight = Flight(self._bounds, access.calls_under_way, access.bytes_under_way)
+        try:
+            yield flight
+        finally:
+            if not flight.carried:
+                flight.end()
 
     def _authenticate(self, bound: Access | None, request: web.BaseRequest) -> Access | str:
         """Whose request it is, or why it is nobody's."""
@@ -266,17 +264,17 @@ class Gateway:
         route: Route,
         data: bytes,
         client: Client,
+        flight: Flight,
         *,
         headers: Mapping[str, str],
         query: str = "",
     ) -> None:
         """One call, from what was asked to what is answered."""
         try:
-            body = Body.read(data)
+            body, asks = await aside(data, partial(read_request, route, data))
         except BodyError as error:
-            await client.fail(400, str(error))
+            await client.fail(400, f"Proctor: {error}")
             return
-        asks = wanted(route, body)
         model = access.resolve(asks.model)
         if model is None:
             may = f"it has {', '.join(access.models)}"
@@ -287,7 +285,7 @@ class Gateway:
             client.keep_alive(self._grace_s, self._beat_s)
         if access.replay:
             work = play(access.replay, access, route, asks, model, body.text, client)
-            await self._carry(access, client, asyncio.create_task(work), None)
+            await self._carry(access, client, flight, asyncio.create_task(work), None)
             return
         provider, provider_model = self.providers.of(model)
         translated = None if route.api in provider.apis else self._translators.of(provider, route.api)
@@ -295,7 +293,21 @@ class Gateway:
             message = f"'{model}' is reached by {', '.join(sorted(provider.apis))}, and this is {route.api}"
             await client.fail(400, f"{message}; the gateway does not translate", "api_mismatch")
             return
-        changes = upstream_changes(route, body, asks, provider_model, hosted=access.hosted_tools)
+        change = partial(
+            changed_body,
+            route,
+            body,
+            asks,
+            provider_model,
+            hosted=access.hosted_tools,
+            fields=provider.fields,
+        )
+        try:
+            changed = await aside(data, change)
+            flight.hold_request(len(changed or b""))
+        except (BodyError, BoundError) as error:
+            await client.fail(getattr(error, "status", 400), f"Proctor: {error}")
+            return
         asked = Asked(
             access=access,
             route=route,
@@ -304,9 +316,9 @@ class Gateway:
             provider=translated or provider,
             translated=translated is not None,
             provider_model=provider_model,
-            text=body.text,
-            body=body.changed(changes) if changes else data,
-            query=_without_key(query),
+            sent=data,
+            body=data if changed is None else changed,
+            query=without_key(query),
             headers=headers,
         )
         assert self._shares
@@ -319,15 +331,24 @@ class Gateway:
             books=self._books,
             recorder=self._recorders.get(access),
             retry=self._retry,
+            flight=flight,
         )
-        await self._carry(access, client, asyncio.create_task(exchange.run()), exchange)
+        del body, change, changed  # a large one must not stay three times as long as the call takes
+        await self._carry(access, client, flight, asyncio.create_task(exchange.run()), exchange)
 
     async def _carry(
-        self, access: Access, client: Client, task: asyncio.Task[None], exchange: Exchange | None
+        self,
+        access: Access,
+        client: Client,
+        flight: Flight,
+        task: asyncio.Task[None],
+        exchange: Exchange | None,
     ) -> None:
         """Wait for a call, which goes on without its agent when that leaves."""
         access.working.add(task)
         task.add_done_callback(access.working.discard)
+        task.add_done_callback(flight.end)
+        flight.carried = True
         try:
             await asyncio.shield(task)
         except asyncio.CancelledError:
@@ -353,19 +374,6 @@ def _listed(access: Access, api: Api, name: str) -> web.Response:
     if found is None:
         return error_response(api, 404, f"this attempt has no model '{name[:100]}'", "model_not_found")
     return web.json_response(model_entry(api, found))
-
-
-async def _some_turns() -> None:
-    """Let the event loop finish what it has begun: connections that it accepts or closes."""
-    for _ in range(_ACCEPTING):
-        await asyncio.sleep(0)
-
-
-def _without_key(query: str) -> str:
-    """A query as it came, without the token that was in it."""
-    if "key=" not in query:
-        return query
-    return "&".join(part for part in query.split("&") if part.partition("=")[0] != "key")
 
 
 def sdk_environment(base_url: str, token: str) -> Mapping[str, str]:

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from yarl import URL
 
 from proctor.gateway.apis import Route
-from proctor.gateway.body import Wanted
+from proctor.gateway.call_options import Wanted
 from proctor.gateway.providers import Provider
 from proctor.gateway.tokens import Access
 
@@ -23,7 +23,7 @@ class Asked:
     model: str
     provider: Provider
     provider_model: str
-    text: str
+    sent: bytes
     """The body as the agent sent it."""
     body: bytes
     """The body as the provider gets it."""

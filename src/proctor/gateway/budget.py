@@ -15,6 +15,7 @@ from dataclasses import dataclass
 from proctor.errors import StoreError
 from proctor.gateway.ledger import Ledger
 from proctor.gateway.meter import Call
+from proctor.gateway.output_limit import OutputLimit
 from proctor.gateway.prices import Prices
 from proctor.gateway.tokens import Access
 from proctor.store.portions import Scope
@@ -52,10 +53,10 @@ class Books:
         """Who wants to know of the next settlement."""
 
     async def reserve(
-        self, access: Access, model: str, *, prompt_bytes: int, max_tokens: int | None
+        self, access: Access, model: str, *, prompt_bytes: int, limit: OutputLimit
     ) -> Reservation:
         """Hold back the most that a call may use. ExhaustedError when a budget does not have it."""
-        upper = self._prices.upper(model, prompt_bytes, max_tokens)
+        upper = self._prices.upper(model, prompt_bytes, limit)
         wanted = Reserve(
             id=secrets.token_hex(16),
             run_id=access.run_id,

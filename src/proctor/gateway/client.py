@@ -7,8 +7,10 @@ from __future__ import annotations
 
 import asyncio
 import json
+import time
 from abc import ABC, abstractmethod
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from typing import Any
 
 from aiohttp import web
@@ -16,6 +18,7 @@ from aiohttp import web
 from proctor.gateway.apis import Api, error_document, error_event
 
 EVENT_STREAM = "text/event-stream"
+_LOOK_S = 5.0
 _JSON = {"Content-Type": "application/json"}
 _NOT_PASSED_BACK = frozenset({
     "connection", "keep-alive", "proxy-authenticate", "proxy-connection", "te", "trailer", "upgrade",
@@ -124,7 +127,14 @@ class RemoteClient(Client):
     def __init__(self, request: web.BaseRequest, api: Api) -> None:
         super().__init__(api)
         self.response: web.StreamResponse | None = None
+        self.writing_since = 0.0
+        """When it began to take what it is being sent; 0 while nothing is."""
         self._request = request
+
+    def abort(self) -> None:
+        """It takes nothing: it counts as gone."""
+        if transport := self._request.transport:
+            transport.abort()
 
     async def _send(self, status: int, headers: Mapping[str, str], body: bytes | None) -> None:
         given = _passed_back(headers)
@@ -133,19 +143,60 @@ class RemoteClient(Client):
         else:
             response = web.Response(status=status, headers=given, body=body)
         self.response = response
+        self.writing_since = time.monotonic()
         try:
             await response.prepare(self._request)
             if body is not None:
                 await response.write_eof()
         except ConnectionError:
             self.gone = True
+        self.writing_since = 0.0
 
     async def _write(self, data: bytes) -> None:
+        self.writing_since = time.monotonic()
         try:
             assert self.response
             await self.response.write(data)
         except ConnectionError:
             self.gone = True
+        self.writing_since = 0.0
+
+
+class Clients:
+    """Agents that are being answered. One that takes nothing of it would keep a place at the provider."""
+
+    def __init__(self, read_s: float) -> None:
+        self._read_s = read_s
+        self._open: set[RemoteClient] = set()
+        self._timer: asyncio.TimerHandle | None = None
+
+    @contextmanager
+    def watched(self, client: RemoteClient) -> Iterator[None]:
+        """While it is answered."""
+        self._open.add(client)
+        if self._timer is None:
+            self._wait()
+        try:
+            yield
+        finally:
+            self._open.discard(client)
+
+    def close(self) -> None:
+        """Watch no longer."""
+        if self._timer:
+            self._timer.cancel()
+
+    def _wait(self) -> None:
+        self._timer = asyncio.get_running_loop().call_later(min(_LOOK_S, self._read_s), self._look)
+
+    def _look(self) -> None:
+        self._timer = None
+        late = time.monotonic() - self._read_s
+        for client in self._open:
+            if 0 < client.writing_since < late:
+                client.abort()
+        if self._open:
+            self._wait()
 
 
 class LocalClient(Client):

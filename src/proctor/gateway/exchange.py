@@ -16,6 +16,7 @@ from proctor.errors import StoreError
 from proctor.gateway.answer import Answer
 from proctor.gateway.apis import is_lasting, is_model_missing, said
 from proctor.gateway.asked import Asked
+from proctor.gateway.bounds import Flight
 from proctor.gateway.budget import Books, ExhaustedError, Reservation
 from proctor.gateway.client import Client
 from proctor.gateway.limiter import OVERLOADED, Limiter, Retry, Turn, asked_pause_s
@@ -61,6 +62,7 @@ class Exchange:
     books: Books | None
     recorder: Recorder | None
     retry: Retry
+    flight: Flight
     failure: str = ""
     message: str = ""
     retries: int = 0
@@ -73,7 +75,7 @@ class Exchange:
     answer: Answer = field(init=False)
 
     def __post_init__(self) -> None:
-        self.answer = Answer(self.asked, self.client, self.started)
+        self.answer = Answer(self.asked, self.client, self.started, self.flight)
 
     async def run(self) -> None:
         """All of it; never raises but when cancelled before anything was booked."""
@@ -109,7 +111,7 @@ class Exchange:
                     asked.access,
                     asked.model,
                     prompt_bytes=len(asked.body),
-                    max_tokens=asked.wanted.max_tokens,
+                    limit=asked.wanted.limit,
                 )
         except (ExhaustedError, TimeoutError) as error:
             message = str(error) or "the budget is held by calls that take too long"
@@ -163,16 +165,17 @@ class Exchange:
                         self._fail("provider_failed", self.answer.failure)
                     return None
                 body = self.asked.provider.without_keys(await response.content.read(1 << 20))
-                headers = {name.lower(): value for name, value in response.headers.items()}
+                passed = self.asked.provider.key_filter().headers(response.headers)
+                headers = {name.lower(): value for name, value in passed.items()}
                 refusal = Refusal(response.status, headers, body, said(body))
         except (aiohttp.ClientError, OSError, TimeoutError, ValueError) as error:
             message = self._broken(error)
-            if self.answer.chunks:
+            if self.answer.size:
                 await self.answer.cut(message)
                 self._fail("provider_failed", message)
                 return None
             self.lost += bool(self.answer.status)
-            self.answer = Answer(self.asked, self.client, self.started)
+            self.answer = Answer(self.asked, self.client, self.started, self.flight)
             refusal = Refusal(502, {}, b"", message, reached=False)
         finally:
             self.worked_s += time.monotonic() - began
@@ -243,7 +246,7 @@ class Exchange:
             usage=usage if made else None,
             nano_usd=nano_usd if made else None,
             request_bytes=len(asked.body),
-            response_bytes=sum(size for _, size in self.answer.chunks),
+            response_bytes=self.answer.size,
             started_at=self.started_at,
             first_token_s=self.answer.first_token_s,
             waited_s=max(0.0, elapsed_s - self.worked_s),
@@ -267,6 +270,9 @@ class Exchange:
         if self.recorder is None or not self.answer.status:
             return
         asked, answer = self.asked, self.answer
+        if not answer.complete:
+            self.recorder.leave_out()
+            return
         self.recorder.add(
             lambda number: Entry(
                 n=number,
@@ -274,7 +280,7 @@ class Exchange:
                 action=asked.route.action,
                 model=asked.model,
                 streamed=asked.wanted.streamed,
-                request=asked.text,
+                request=asked.sent.decode(),
                 status=answer.status,
                 headers=answer.headers,
                 chunks=tuple((round(at, 4), size) for at, size in answer.chunks),

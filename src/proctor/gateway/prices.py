@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from proctor.errors import UsageError
+from proctor.gateway.output_limit import OutputLimit
 from proctor.gateway.usage import Usage
 
 NANO = 1_000_000_000
@@ -107,7 +108,7 @@ class Prices:
                 "tokens or requests, or add the price to a file and name that with PROCTOR_PRICES"
             )
 
-    def upper(self, model: str, prompt_bytes: int, max_tokens: int | None) -> Usage:
+    def upper(self, model: str, prompt_bytes: int, limit: OutputLimit) -> Usage:
         """The most that a call will probably use: what budgets hold back before it is made."""
         price = self.of(model)
         prompt = prompt_bytes // 3 + 1
@@ -115,7 +116,8 @@ class Prices:
         if price:
             prompt = min(prompt, price.context or prompt)
             most = price.max_output or most
-        return Usage(prompt_tokens=prompt, completion_tokens=most if max_tokens is None else max_tokens)
+        answer = max(most if limit.tokens is None else limit.tokens, limit.thinking)
+        return Usage(prompt_tokens=prompt, completion_tokens=answer * limit.choices)
 
 
 def _read(path: Path) -> tuple[dict[str, Price], str]:

@@ -10,11 +10,13 @@ from urllib.parse import urlsplit
 
 from proctor.errors import UsageError
 from proctor.gateway.apis import Api
+from proctor.gateway.key_filter import REDACTED, KeyFilter
 from proctor.settings import Settings
 
 Auth = Literal["bearer", "x-api-key", "x-goog-api-key"]
 _FIELDS = (
-    "base_url", "key_env", "apis", "auth", "headers", "concurrency", "translate", "translate_key_env",
+    "base_url", "key_env", "apis", "auth", "headers", "concurrency", "fields", "translate",
+    "translate_key_env",
 )  # fmt: skip
 LITELLM = "litellm"
 MOST_CALLS = 1024
@@ -36,6 +38,8 @@ class Provider:
     headers: Mapping[str, str] = field(default_factory=dict)
     concurrency: int = MOST_CALLS
     """The most calls of one model at a time."""
+    fields: tuple[str, ...] = ()
+    """Fields of requests that are passed on to it beside those that every provider gets."""
     translate: str = ""
     """What stands between an agent and an API that it does not speak: `litellm`, or the address of one."""
     translate_key_env: str = ""
@@ -70,10 +74,14 @@ class Provider:
         return bool(self.translate and not self.apis & set(agent_apis))
 
     def without_keys(self, body: bytes) -> bytes:
-        """What it answered, without its keys, should it quote them."""
+        """What it says of a failure, without its keys, should it quote them."""
         for key in filter(None, (self.key, *self.hidden)):
-            body = body.replace(key.encode(), b"[redacted]")
+            body = body.replace(key.encode(), REDACTED)
         return body
+
+    def key_filter(self) -> KeyFilter:
+        """For one of its answers."""
+        return KeyFilter((self.key, *self.hidden))
 
 
 _BUILT_IN = (
@@ -202,6 +210,9 @@ def _provider(name: str, table: Mapping[str, Any], environ: Mapping[str, str]) -
         raise UsageError(f"{where}: headers is a table of texts")
     if not isinstance(concurrency, int) or concurrency < 1:
         raise UsageError(f"{where}: concurrency is a whole number of at least 1")
+    fields = table.get("fields") or ()
+    if not isinstance(fields, list | tuple) or not all(isinstance(each, str) for each in fields):
+        raise UsageError(f"{where}: fields is a list of names")
     key_env, translate = str(table.get("key_env") or ""), str(table.get("translate") or "").rstrip("/")
     translate_key_env = str(table.get("translate_key_env") or "")
     if translate != LITELLM:
@@ -217,6 +228,7 @@ def _provider(name: str, table: Mapping[str, Any], environ: Mapping[str, str]) -
         auth=table.get("auth", "bearer"),
         headers=dict(headers),
         concurrency=concurrency,
+        fields=tuple(fields),
         translate=translate,
         translate_key_env=translate_key_env,
         translate_key=environ.get(translate_key_env, "") if translate_key_env else "",

@@ -109,10 +109,16 @@ class Replay:
             for entry, theirs in list(self._left.values())[:_CANDIDATES]
             if entry.api is api and entry.action == action
         ]
+        count = len(self.tape.entries)
+        if self.tape.left_out:
+            full = (
+                f"the tape was full after {count} requests, and {self.tape.left_out} that came later are not "
+                "on it: this attempt cannot be replayed to its end"
+            )
+            return Divergence(count + 1, "", full)
         if not near:
-            step = len(self.tape.entries) + 1
             return Divergence(
-                step, "", f"the tape has {step - 1} requests, and no other that this one could be"
+                count + 1, "", f"the tape has {count} requests, and no other that this one could be"
             )
         text = _canonical(said)
         entry, theirs = max(near, key=lambda each: (_common(_canonical(each[1]), text), -each[0].n))

@@ -6,7 +6,7 @@ import asyncio
 import time
 
 from proctor.gateway.apis import Route
-from proctor.gateway.body import Wanted
+from proctor.gateway.call_options import Wanted
 from proctor.gateway.client import Client
 from proctor.gateway.meter import Call
 from proctor.gateway.replay import DivergedError, Replay

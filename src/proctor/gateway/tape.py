@@ -1,7 +1,8 @@
 """The tape of an attempt: what its agent asked of models and what it got, in order, redacted and compressed.
 
 One line of JSON per pair, after a line about the attempt. While the attempt runs the lines go to a temporary
-file as they are; compressed together at the end, what each request repeats costs next to nothing.
+file as they are; compressed together at the end, what each request repeats costs next to nothing. A tape that
+is full ends with a line that says so, and has nothing of what came after.
 """
 
 from __future__ import annotations
@@ -18,6 +19,7 @@ from typing import IO, Any
 
 from proctor.errors import UsageError
 from proctor.gateway.apis import Api
+from proctor.gateway.bounds import Bounds
 from proctor.gateway.usage import Usage
 from proctor.model.record import Artifact
 from proctor.store.blobs import Blobs
@@ -84,9 +86,18 @@ class Recorder:
     """Writes the tape of one attempt."""
 
     def __init__(
-        self, head: Mapping[str, Any], secrets: Mapping[str, str], folder: Path | None, redact: Redact | None
+        self,
+        head: Mapping[str, Any],
+        secrets: Mapping[str, str],
+        folder: Path | None,
+        redact: Redact | None,
+        bounds: Bounds | None = None,
     ) -> None:
         self.entries = 0
+        self.left_out = 0
+        """How many pairs are not on it, because it is full."""
+        self._bounds = bounds or Bounds()
+        self._size = 0
         self._secrets = {value: f"[redacted:{name}]" for name, value in secrets.items() if value}
         self._redact = redact
         place = str(folder) if folder else None
@@ -101,13 +112,34 @@ class Recorder:
         return text
 
     def add(self, make: Callable[[int], Entry]) -> None:
-        """Write one pair; what it looks like depends on its number."""
+        """Write one pair, unless the tape is full; what it looks like depends on its number."""
+        if self.left_out:
+            self.leave_out()
+            return
+        line = make(self.entries + 1).line()
+        if self._size + len(line) > self._bounds.tape_bytes:
+            self.leave_out()
+            return
         self.entries += 1
-        line = make(self.entries).line()
+        self._size += len(line)
         for value, marker in self._secrets.items():
             if value.encode() in line:
                 line = line.replace(value.encode(), marker.encode())
         self._spool.write(self._redact(line) if self._redact else line)
+
+    def leave_out(self) -> None:
+        """A pair for which there is no room: from here on nothing is recorded."""
+        self.left_out += 1
+
+    @property
+    def full(self) -> str:
+        """What to know about a tape that is; empty otherwise."""
+        if not self.left_out:
+            return ""
+        return (
+            f"the tape is full: it has the first {self.entries} calls, and {self.left_out} are not on it; "
+            "it cannot be replayed to its end"
+        )
 
     async def save(self, blobs: Blobs) -> Artifact:
         """Keep the tape as a blob."""
@@ -123,7 +155,17 @@ class Recorder:
         )
         target = io.BytesIO()
         self._spool.seek(0)
-        zstandard.ZstdCompressor(compression_params=parameters).copy_stream(self._spool, target)
+        with zstandard.ZstdCompressor(compression_params=parameters).stream_writer(
+            target, closefd=False
+        ) as writer:
+            for number, line in enumerate(self._spool):
+                if target.tell() > self._bounds.taped_bytes:
+                    self.left_out += self.entries - (number - 1)
+                    self.entries = number - 1
+                    break
+                writer.write(line)
+            if self.left_out:
+                writer.write(json.dumps({"full": True, "left_out": self.left_out}).encode() + b"\n")
         self._spool.seek(0, io.SEEK_END)
         return target.getvalue()
 
@@ -138,6 +180,8 @@ class Tape:
 
     head: Mapping[str, Any]
     entries: tuple[Entry, ...]
+    left_out: int = 0
+    """How many pairs came when it was full, and are not on it."""
 
     @classmethod
     def read(cls, source: Path | IO[bytes]) -> Tape:
@@ -146,7 +190,8 @@ class Tape:
             data = source.read_bytes() if isinstance(source, Path) else source.read()
             head, *rest = _lines(data)
             if head["tape"] == FORMAT:
-                return cls(head, tuple(Entry.read(each) for each in rest))
+                last = rest.pop() if rest and rest[-1].get("full") else {}
+                return cls(head, tuple(Entry.read(each) for each in rest), int(last.get("left_out", 0)))
         except OSError as error:
             raise UsageError(f"{source}: the tape cannot be read: {error.strerror}") from error
         except (ValueError, KeyError, TypeError, AttributeError) as error:

@@ -11,8 +11,10 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Literal, NamedTuple
 
+from proctor.gateway.bounds import Bounds
 from proctor.gateway.meter import Call, Sums
 from proctor.gateway.replay import Replay
+from proctor.quota import Quota
 from proctor.store.portions import Scope
 from proctor.store.spending import DAY, Budget
 
@@ -60,6 +62,8 @@ class Access:
     bound: bool = False
     """Whether it is for listening sockets that were handed over, and for nobody else."""
     working: set[asyncio.Task[None]] = field(default_factory=set, repr=False)
+    calls_under_way: Quota = field(default_factory=lambda: Bounds().calls_of_attempt(), repr=False)
+    bytes_under_way: Quota = field(default_factory=lambda: Bounds().bytes_of_attempt(), repr=False)
 
     @cached_property
     def scopes(self) -> tuple[Scope, ...]:

@@ -2,19 +2,25 @@
 
 from __future__ import annotations
 
+import io
 from contextlib import AbstractAsyncContextManager
+from urllib.parse import unquote_plus
 
 import aiohttp
 from yarl import URL
 
 from proctor.gateway.asked import Asked
+from proctor.gateway.body import LARGE
 from proctor.outgoing import proxy_for, trusted
 
 _NOT_PASSED_ON = frozenset({
     "connection", "keep-alive", "proxy-authorization", "proxy-connection", "te", "trailer",
     "transfer-encoding", "upgrade", "host", "content-length", "content-encoding", "accept-encoding", "expect",
-    "cookie", "forwarded", "authorization", "x-api-key", "x-goog-api-key", "x-forwarded-for",
+    "cookie", "forwarded", "authorization", "x-api-key", "x-goog-api-key", "x-forwarded-for", "content-type",
+    "openai-organization", "openai-project", "x-goog-user-project", "x-http-method-override",
 })  # fmt: skip
+_OWN_HEADERS = {"Accept-Encoding": "identity", "Content-Type": "application/json"}
+"""A body is what it was read as: a translator would take one that is called a form for another request."""
 _CONNECT_S = 20.0
 
 
@@ -33,11 +39,12 @@ class Upstream:
         provider, url = asked.provider, asked.address()
         if provider.base_url not in self._proxies:
             self._proxies[provider.base_url] = proxy_for(url)
-        headers = {name: value for name, value in asked.headers.items() if name.lower() not in _NOT_PASSED_ON}
-        headers |= {"Accept-Encoding": "identity", **provider.headers, **provider.credentials()}
+        headers = {name: value for name, value in asked.headers.items() if _passes(name.lower())}
+        headers |= _OWN_HEADERS
+        headers |= {**provider.headers, **provider.credentials()}
         return self._session.post(
             url,
-            data=asked.body,
+            data=io.BytesIO(asked.body) if len(asked.body) > LARGE else asked.body,
             headers=headers,
             proxy=self._proxies[provider.base_url],
             allow_redirects=False,
@@ -55,3 +62,20 @@ class Upstream:
             cookie_jar=aiohttp.DummyCookieJar(),
             skip_auto_headers=("User-Agent", "Content-Type", "Accept"),
         )
+
+
+def _passes(name: str) -> bool:
+    """Whether a header of the agent goes on; those of LiteLLM could choose another account or model."""
+    return name not in _NOT_PASSED_ON and not name.startswith("x-litellm-")
+
+
+def without_key(query: str) -> str:
+    """A query as it came, without the token in it and without other ways to say whose call it is."""
+    if not query:
+        return query
+    return "&".join(part for part in query.split("&") if not _names_caller(part.partition("=")[0]))
+
+
+def _names_caller(name: str) -> bool:
+    plain = unquote_plus(name).lower() if "%" in name or "+" in name else name.lower()
+    return plain in {"key", "access_token", "oauth_token"} or plain.startswith("$")

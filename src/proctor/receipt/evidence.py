@@ -243,12 +243,14 @@ class Evidence:
             self._found.note("some tapes were left out or cannot be read; token counts are not verified")
             return
         try:
-            used = [
-                entry.usage for data in read for entry in Tape.read(io.BytesIO(data)).entries if entry.usage
-            ]
+            tapes = [Tape.read(io.BytesIO(data)) for data in read]
         except UsageError as error:
             self._found.note(f"a tape cannot be read: {error}")
             return
+        if any(tape.left_out for tape in tapes):
+            self._found.note("a tape was full before its end; token counts are not verified")
+            return
+        used = [entry.usage for tape in tapes for entry in tape.entries if entry.usage]
         for name in ("prompt_tokens", "completion_tokens"):
             total = sum(getattr(each, name) for each in used)
             self._value(row, f"usage.{name}", row.record.usage.get(name), total, "the tape gives")

@@ -277,7 +277,8 @@ class Coordinator:
 async def _stopped(stop: Stop, *, within_s: float) -> bool:
     """Wait; whether a person asked to stop meanwhile."""
     try:
-        await asyncio.wait_for(stop.changed(), within_s)
+        async with asyncio.timeout(within_s):
+            await stop.changed()
     except TimeoutError:
         return stop.draining
     return True

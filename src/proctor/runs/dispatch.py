@@ -118,7 +118,8 @@ class Waiting:
 
     async def _sleep(self) -> None:
         try:
-            await asyncio.wait_for(self.stop.changed(), _LOOK_S)
+            async with asyncio.timeout(_LOOK_S):
+                await self.stop.changed()
         except TimeoutError:
             return
 

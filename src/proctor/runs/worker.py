@@ -254,7 +254,8 @@ class Worker:
             await self._woken.wait()
         else:
             try:
-                await asyncio.wait_for(self._woken.wait(), timeout_s)
+                async with asyncio.timeout(timeout_s):
+                    await self._woken.wait()
             except TimeoutError:
                 if self._tickets:
                     self._tickets.look()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import socket
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -230,6 +231,16 @@ async def listen(sandbox: Sandbox, port: int = 0) -> socket.socket:
         raise SandboxError(f"nothing outside can be reached from a {sandbox.info().backend} sandbox")
     found: socket.socket = await make(port)
     return found
+
+
+async def ended(task: asyncio.Task[Any]) -> None:
+    """Wait until a task has ended, if need be by SandboxError or because it was cancelled.
+
+    What cancels the caller meanwhile is raised: `await task` could not tell the two apart.
+    """
+    await asyncio.wait({task})
+    if not task.cancelled() and (error := task.exception()) and not isinstance(error, SandboxError):
+        raise error
 
 
 async def host_failure(sandbox: Sandbox) -> str:

@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from proctor.errors import SandboxError
-from proctor.sandbox.base import Network
+from proctor.sandbox.base import Network, ended
 from proctor.sandbox.init.keeper import Keeper
 from proctor.sandbox.init.session import Session
 from proctor.sandbox.network_rules import DEVICE, MTU, NetworkRules, resolve_rules
@@ -171,10 +171,9 @@ class PublicNetwork:
         if self._exit_fd >= 0:
             os.close(self._exit_fd)
             self._exit_fd = -1
-        if self._task:
-            with contextlib.suppress(SandboxError, asyncio.CancelledError):
-                await self._task
-            self._task = None
+        task, self._task = self._task, None
+        if task:
+            await ended(task)
 
 
 async def configure(launch: Launch, pid: int, lines: Iterable[str], *options: str) -> None:

@@ -2,6 +2,7 @@
 
 It needs no process inside: a socket that listens on the inside's loopback is served out here. It is our own
 so that the address that was checked is the one that is connected to, and because it need only pass bytes on.
+What one sandbox may have open at a time is bounded: its descriptors are this process's.
 """
 
 from __future__ import annotations
@@ -11,14 +12,55 @@ import contextlib
 import ipaddress
 import socket
 from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from functools import cache, partial
 
+from proctor.processes import allow_open_files
+from proctor.quota import Pool, Quota
 from proctor.sandbox.network_rules import AddressRules
 
 PORT = 3128
 EVERY_HOST = "*"
 """Entry of an allow-list that no spec or task may have: every name, though never a private address."""
 _HEAD_BYTES = 16 * 1024
-_CONNECT_S = 20.0
+_TOO_MANY = (
+    b"HTTP/1.1 429 Too Many Requests\r\nConnection: close\r\nRetry-After: 1\r\nContent-Length: 0\r\n\r\n"
+)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ProxyBounds:
+    """What one sandbox may have."""
+
+    connections: int = 128
+    own_connections: int = 8
+    """Of them, those that other sandboxes cannot take away."""
+    connecting: int = 4
+    """At a time; more wait for their turn."""
+    head_s: float = 30.0
+    """How long a request's head may take."""
+    connect_s: float = 20.0
+    idle_s: float = 600.0
+    """How long nothing may pass."""
+    half_s: float = 60.0
+    """The same, once one side has said all."""
+
+    def connections_of_sandbox(self) -> Quota:
+        """How many it may have open."""
+        return Quota(_connections(), own=self.own_connections, most=self.connections)
+
+
+@cache
+def _connections() -> Pool:
+    """For all sandboxes of this process; a connection has two descriptors."""
+    return Pool(allow_open_files() // 8)
+
+
+@cache
+def _lookups() -> ThreadPoolExecutor:
+    """Names are looked up apart: a slow one would hold up everything else that needs a thread."""
+    return ThreadPoolExecutor(8, "proctor-lookup")
 
 
 def proxy_environment(port: int = PORT) -> dict[str, str]:
@@ -53,12 +95,16 @@ def _address(host: str) -> ipaddress.IPv4Address | ipaddress.IPv6Address | None:
 class AllowListProxy:
     """An HTTP proxy on a socket of the inside's loopback; other hosts get 403."""
 
-    def __init__(self, allow_list: Sequence[str], rules: AddressRules) -> None:
+    def __init__(
+        self, allow_list: Sequence[str], rules: AddressRules, bounds: ProxyBounds | None = None
+    ) -> None:
         self._allow_list = tuple(allow_list)
         self._rules = rules
+        self._bounds = bounds or ProxyBounds()
+        self._quota = self._bounds.connections_of_sandbox()
+        self._connecting = asyncio.Semaphore(self._bounds.connecting)
         self._server: asyncio.Server | None = None
         self._open: set[asyncio.Task[None]] = set()
-        self.refused: set[str] = set()
 
     async def start(self, listener: socket.socket) -> None:
         """Serve on a socket that listens inside."""
@@ -73,30 +119,41 @@ class AllowListProxy:
         await asyncio.gather(*self._open, return_exceptions=True)
 
     async def _accept(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        if not self._quota.take():
+            writer.write(_TOO_MANY)
+            writer.close()
+            return
         task = asyncio.current_task()
         assert task is not None
         self._open.add(task)
         try:
-            await self._serve(reader, writer)
+            async with asyncio.timeout(self._bounds.head_s) as patience:
+                await self._serve(reader, writer, patience)
         except (OSError, ValueError, asyncio.IncompleteReadError, asyncio.LimitOverrunError, TimeoutError):
             pass  # a client inside broke its own connection
         finally:
-            self._open.discard(task)
-            writer.close()
+            try:
+                await _close(writer, self._bounds.half_s)
+            finally:
+                self._quota.give()
+                self._open.discard(task)
 
-    async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+    async def _serve(
+        self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter, patience: asyncio.Timeout
+    ) -> None:
+        """One connection; each part of it has its own patience."""
         head = await reader.readuntil(b"\r\n\r\n")
         method, target, version = head.split(b"\r\n", 1)[0].decode("ascii").split(" ")
         host, port, path = _target(method, target)
         if not allowed(host, self._allow_list):
-            self.refused.add(host)
             body = f"proctor: {host} is not on the allow-list\n".encode()
             writer.write(b"HTTP/1.1 403 Forbidden\r\nConnection: close\r\nContent-Length: ")
             writer.write(str(len(body)).encode() + b"\r\n\r\n" + body)
             await writer.drain()
             return
+        patience.reschedule(None)
         try:
-            async with asyncio.timeout(_CONNECT_S):
+            async with self._connecting, asyncio.timeout(self._bounds.connect_s):
                 there, back = await self._connect(host, port)
         except (OSError, TimeoutError):
             writer.write(b"HTTP/1.1 502 Bad Gateway\r\nConnection: close\r\nContent-Length: 0\r\n\r\n")
@@ -107,15 +164,17 @@ class AllowListProxy:
                 writer.write(b"HTTP/1.1 200 Connection established\r\n\r\n")
             else:
                 back.write(_one_request(head, method, path, version))
-            await asyncio.gather(_pump(reader, back), _pump(there, writer))
+            tunnel = _Tunnel(patience, self._bounds)
+            await asyncio.gather(tunnel.pump(reader, back), tunnel.pump(there, writer))
         finally:
-            back.close()
+            await _close(back, self._bounds.half_s)
 
     async def _connect(self, host: str, port: int) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
         """Connect to an address of a host that may be reached: a name on the list opens no private one."""
         loop = asyncio.get_running_loop()
         error: OSError | None = None
-        for *_, address in await loop.getaddrinfo(host, port, type=socket.SOCK_STREAM):
+        look_up = partial(socket.getaddrinfo, host, port, type=socket.SOCK_STREAM)
+        for *_, address in await loop.run_in_executor(_lookups(), look_up):
             if self._rules.allows(str(address[0])):
                 try:
                     return await asyncio.open_connection(str(address[0]), port, limit=1 << 16)
@@ -146,9 +205,42 @@ def _one_request(head: bytes, method: str, path: str, version: str) -> bytes:
     return b"\r\n".join([first, *kept, b"Connection: close", b"", b""])
 
 
-async def _pump(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-    while data := await reader.read(1 << 16):
-        writer.write(data)
-        await writer.drain()
-    with contextlib.suppress(OSError):
-        writer.write_eof()
+async def _close(writer: asyncio.StreamWriter, within_s: float) -> None:
+    """Close a connection; one whose other side takes nothing is cut, and does not stay open uncounted."""
+    task = asyncio.current_task()
+    try:
+        writer.close()
+        async with asyncio.timeout(0 if task and task.cancelling() else within_s):
+            await writer.wait_closed()
+    except (OSError, TimeoutError):
+        pass
+    finally:
+        writer.transport.abort()
+
+
+class _Tunnel:
+    """Both ways of a connection, which ends when nothing passes for too long."""
+
+    def __init__(self, patience: asyncio.Timeout, bounds: ProxyBounds) -> None:
+        self._patience = patience
+        self._bounds = bounds
+        self._allowed_s = bounds.idle_s
+        self._heard()
+
+    async def pump(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        """One way."""
+        while data := await reader.read(1 << 16):
+            if asyncio.get_running_loop().time() > self._next:
+                self._heard()
+            writer.write(data)
+            await writer.drain()
+        with contextlib.suppress(OSError):
+            writer.write_eof()
+        self._allowed_s = self._bounds.half_s
+        self._heard()
+
+    def _heard(self) -> None:
+        """Something has passed. Seldom: a timer for each piece would cost more than the piece."""
+        now = asyncio.get_running_loop().time()
+        self._next = now + self._allowed_s / 10
+        self._patience.reschedule(now + self._allowed_s)

@@ -280,7 +280,8 @@ class ExperimentExecutor:
         )
         limit_s = None if self.timeout_s is None else self.timeout_s * instrument.slowdown
         try:
-            _, said = await asyncio.wait_for(process.communicate(json.dumps(request).encode()), limit_s)
+            async with asyncio.timeout(limit_s):
+                _, said = await process.communicate(json.dumps(request).encode())
         except TimeoutError:
             return f"took more than {limit_s:g} s"
         finally:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from pathlib import Path
 
 import pytest
@@ -205,3 +206,38 @@ def test_the_last_step_that_was_judged_is_final_and_a_lost_one_is_zero():
     assert combine("final", [verdict(0.0), verdict(1.0)]).reward == 1.0
     assert combine("final", [verdict(1.0)], lost=1).reward == 0.0
     assert combine("mean", [verdict(1.0)], lost=3).reward == 0.25
+
+
+async def test_who_is_cancelled_while_an_entrypoint_ends_does_not_go_on(anyio_backend):
+    """An attempt that went on would ask a judge, and pay for it."""
+    began, ending, may_end = asyncio.Event(), asyncio.Event(), asyncio.Event()
+
+    class Slow:
+        async def exec(self, *_: object, **__: object) -> None:
+            try:
+                began.set()
+                await asyncio.Event().wait()
+            except asyncio.CancelledError:
+                ending.set()
+                await may_end.wait()
+                raise
+
+    started = Entrypoint(lambda *_: None)
+    root = Root(host=True, workdir="/app", entrypoint=("serve",))
+    starting = asyncio.create_task(started.start(Slow(), root, checked=True))
+    await began.wait()
+    started._reached.set()
+    await starting
+    went_on: list[str] = []
+
+    async def attempt() -> None:
+        await started.stop()
+        went_on.append("to the judge")
+
+    working = asyncio.create_task(attempt())
+    await ending.wait()
+    working.cancel()
+    may_end.set()
+    with pytest.raises(asyncio.CancelledError):
+        await working
+    assert went_on == []

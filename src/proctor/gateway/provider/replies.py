@@ -8,7 +8,7 @@ from dataclasses import replace
 from typing import Any
 
 from proctor.gateway.apis import Api, Route
-from proctor.gateway.body import Wanted
+from proctor.gateway.call_options import Wanted
 from proctor.gateway.provider.script import Asking, Turn
 from proctor.gateway.usage import Usage
 

@@ -25,7 +25,8 @@ from proctor.gateway.apis import (
     model_list,
     recognise,
 )
-from proctor.gateway.body import Body, BodyError, wanted
+from proctor.gateway.body import Body, BodyError
+from proctor.gateway.call_options import wanted
 from proctor.gateway.client import EVENT_STREAM
 from proctor.gateway.provider.replies import asking, counted, events, whole
 from proctor.gateway.provider.script import Asking, Fault, Script, Turn
@@ -161,11 +162,12 @@ class FakeProvider:
             return self._refuse(api, 404, "no such path")
         try:
             body = Body.read(await request.read())
+            options = wanted(route, body)
         except BodyError as error:
             return self._refuse(api, 400, str(error))
         if self.keep_requests:
             self.requests.append(body.values)
-        return await self._reply(request, route, asking(route, wanted(route, body), body.values), key)
+        return await self._reply(request, route, asking(route, options, body.values), key)
 
     def _key(self, request: web.BaseRequest) -> str | None:
         """The name of the key that came; None when it is none of those that are let in."""

@@ -100,7 +100,8 @@ class Line:
         """What is known of a program that gives no answer any more."""
         assert self._running is not None
         with suppress(TimeoutError, SandboxError):
-            ended = await asyncio.wait_for(asyncio.shield(self._running), 2.0)
+            async with asyncio.timeout(2.0):
+                ended = await asyncio.shield(self._running)
             return f"its process ended with exit code {ended.exit_code}"
         return "its process closed the connection"
 

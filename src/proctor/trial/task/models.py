@@ -207,6 +207,7 @@ class AttemptModels:
         if recorder := gateway.recorder(access):
             data = await asyncio.to_thread(recorder.compressed)
             self.tapes.append((tape_name(len(self.tapes)), data))
+            self.notes += [recorder.full] if recorder.full else []
             gateway.forget(access)
         elif access.replay:
             self.tapes.append(("", b""))

@@ -11,12 +11,11 @@ import posixpath
 import shlex
 import time
 from collections.abc import Callable, Mapping, Sequence
-from contextlib import suppress
 from typing import Literal
 
 from proctor.errors import SandboxError, TaskError
 from proctor.model.task import Healthcheck, Step
-from proctor.sandbox.base import ExecResult, Root, Sandbox, end_processes
+from proctor.sandbox.base import ExecResult, Root, Sandbox, end_processes, ended
 from proctor.trial.verify import FRESH
 
 LOG = "entrypoint.log"
@@ -67,8 +66,7 @@ class Entrypoint:
         running, self._running = self._running, None
         if running:
             running.cancel()
-            with suppress(asyncio.CancelledError, SandboxError):
-                await running
+            await ended(running)
 
     def _heard(self, stream: Literal["stdout", "stderr"], data: bytes) -> None:
         del stream

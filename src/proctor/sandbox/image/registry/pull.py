@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import errno
 import hashlib
 import os
@@ -15,6 +14,7 @@ from pathlib import Path
 import aiohttp
 
 from proctor.errors import ImageError, LastingImageError
+from proctor.sandbox.base import ended
 from proctor.sandbox.image.layer_stream import layer_key, unpack_layer
 from proctor.sandbox.image.layers import LayerStore
 from proctor.sandbox.image.manifest import (
@@ -266,8 +266,7 @@ class _Pull:
             raise
         finally:
             getting.cancel()
-            with contextlib.suppress(asyncio.CancelledError):
-                await getting
+            await ended(getting)
 
     async def _get(self, diff_id: str, growing: Growing) -> None:
         def received(count: int) -> None:
