@@ -196,6 +196,4 @@ def task_plans(run: ReadyRun) -> Callable[[PlannedTrial], TaskTrialPlan]:
     """How a rollout is done: its task, its agent and its variables."""
     from proctor.trial.task.prepare import Preparation
 
-    return Preparation(
-        run.spec, run.settings.cache_dir, values_of(run.spec, run.environ), run.inputs.task
-    ).plan
+    return Preparation(run.spec, run.settings.cache_dir, values_of(run.spec, run.environ), run.inputs.task)

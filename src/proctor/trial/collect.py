@@ -24,6 +24,7 @@ from proctor.model.plan import PlannedTrial
 from proctor.model.record import Artifact
 from proctor.model.task import Step, Task
 from proctor.sandbox.base import Root, Sandbox, can
+from proctor.threads import in_own_thread, in_thread
 from proctor.trial.redact import Redactor
 from proctor.trial.redact_files import clean_folder, clean_state
 from proctor.trial.task.declared import copy_out, wanted
@@ -31,6 +32,7 @@ from proctor.trial.task.state import Base, diff_state
 from proctor.trial.task.workspace import Workspace, is_removed
 
 MAX_STATE_BYTES = 256 << 20
+_STATE = "state.tar"
 MOST_FILES = 10_000
 """Of one collected folder; an attempt that leaves more would make every reader of its run slow."""
 _AT_ONCE_BYTES = 1 << 20
@@ -89,7 +91,7 @@ class Collector:
         """The artifacts that the task or its step declares, as far as they exist."""
         part = f"artifacts/steps/{step.name}" if step else "artifacts/files"
         taken = await copy_out(sandbox, wanted(task, step), workdir, folder / part)
-        return self._keep_all(str(folder), part, redactor) if taken else []
+        return await in_thread(self._keep_all, str(folder), part, redactor) if taken else []
 
     async def state(
         self,
@@ -107,24 +109,25 @@ class Collector:
         """
         if not can(sandbox, KeepsState):
             return [], []
-        place = str(folder)
-        state = folder / "state.tar"
-        make_folders(place)
-        if not await cast("KeepsState", sandbox).save_state(state, max_bytes=MAX_STATE_BYTES):
+        make_folders(str(folder))
+        if not await cast("KeepsState", sandbox).save_state(folder / _STATE, max_bytes=MAX_STATE_BYTES):
             return [], []
-        changed = await asyncio.to_thread(clean_state, state, redactor) if redactor else 0
-        data = _read_small(f"{place}/state.tar")
+        return await in_thread(self._keep_state, folder, workdir, base, redactor, about or {})
+
+    def _keep_state(
+        self, folder: Path, workdir: str, base: Base, redactor: Redactor, about: Mapping[str, str]
+    ) -> tuple[list[Artifact], list[str]]:
+        place, state = str(folder), folder / _STATE
+        changed = clean_state(state, redactor) if redactor else 0
+        data = _read_small(f"{place}/{_STATE}")
         if data is not None and data.endswith(_END):
             data = data[: -len(_END)]
             os.truncate(state, len(data))
-        if data is None:
-            diff = await asyncio.to_thread(diff_state, state, workdir, base)
-        else:
-            diff = diff_state(data, workdir, base)
-        info = _ENCODER.encode({"workdir": workdir, **diff.counts, **(about or {})}) + "\n"
+        diff = diff_state(state if data is None else data, workdir, base)
+        info = _ENCODER.encode({"workdir": workdir, **diff.counts, **about}) + "\n"
         make_folders(f"{place}/artifacts")
         kept = [
-            self._keep(place, "state.tar", data),
+            self._keep(place, _STATE, data),
             self._keep_bytes(place, "artifacts/diff.patch", redactor.whole(diff.patch.encode())),
             self._keep_bytes(place, "artifacts/repo_info.json", info.encode()),
         ]
@@ -194,7 +197,7 @@ class Collector:
         waiting = self._waiting.pop(str(folder), [])
         for at in range(0, len(waiting), _PUT_AT_ONCE):
             some = waiting[at : at + _PUT_AT_ONCE]
-            await asyncio.gather(*(asyncio.to_thread(self._put, folder, *each) for each in some))
+            await asyncio.gather(*(in_own_thread(self._put, folder, *each) for each in some))
 
     def forget(self, folder: Path) -> None:
         """Put no more of an attempt that was given up."""

@@ -21,6 +21,7 @@ from proctor.model.record import Artifact, AttemptRecord, Failure
 from proctor.model.task import Step, VerifierSpec
 from proctor.model.trial import Lease
 from proctor.sandbox.base import Limits, Root, Sandbox, SandboxRequest
+from proctor.threads import in_thread
 from proctor.trial.collect import base_of
 from proctor.trial.judge.attempt import judge_attempt
 from proctor.trial.performance.attempt import measure, obstacle
@@ -137,7 +138,7 @@ class TaskAttempt:
             await self._close()
         try:
             await self._judge()
-            record = build_record(self, started_at)
+            record = await in_thread(build_record, self, started_at)
             await self.setting.collector.settle(self.folder)
         finally:
             self.setting.collector.forget(self.folder)
@@ -394,5 +395,5 @@ class TaskAttempt:
             if self.outcome is not Outcome.PASSED and (lost := blame.lost_to_host(self.ledger)):
                 (self.outcome, self.failure), self.reward = lost, None
         if self.scratch:
-            shutil.rmtree(self.scratch, ignore_errors=True)
+            await in_thread(shutil.rmtree, self.scratch, ignore_errors=True)
         self.notes += self.logs.close()

@@ -6,6 +6,7 @@ import shlex
 import shutil
 import subprocess
 import tempfile
+import threading
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from fnmatch import fnmatchcase
@@ -163,8 +164,18 @@ def workspace_for(task: Task, overrides: Mapping[str, Any], base: Path, cache_di
 def _source(repository: Repository, cache_dir: Path) -> Path | None:
     if repository.in_image:
         return None
-    source = repository.path or fetch(repository, cache_dir)
+    source = repository.path or _fetched_once(repository, cache_dir)
     return _below(source, repository.subdir) if repository.subdir else source
+
+
+_FETCHING: dict[tuple[str, str], threading.Lock] = {}
+"""By address and commit: what several trials wait for is fetched once."""
+
+
+def _fetched_once(repository: Repository, cache_dir: Path) -> Path:
+    name = repository.git_url, repository.start_commit_sha or repository.branch
+    with _FETCHING.setdefault(name, threading.Lock()):
+        return fetch(repository, cache_dir)
 
 
 def commits(task: Task) -> dict[str, str]:

@@ -6,7 +6,6 @@ attempt is suspect; a pass that the second cannot confirm counts as nothing.
 
 from __future__ import annotations
 
-import asyncio
 import posixpath
 import tempfile
 from collections.abc import Callable, Mapping, Sequence
@@ -20,6 +19,7 @@ from proctor.model.record import Failure
 from proctor.model.task import Step
 from proctor.sandbox.base import can
 from proctor.sandbox.lower import Lower, lower_of
+from proctor.threads import in_thread
 from proctor.trial.collect import KeepsState
 from proctor.trial.task.blame import is_hosts
 from proctor.trial.task.sandboxes import Policy
@@ -76,9 +76,7 @@ async def look(attempt: TaskAttempt, step: Step | None, policy: Policy) -> Syste
         covered=getattr(sandbox, "covered", frozenset()),
         replaced=tuple(getattr(sandbox, "given_changed", tuple)()),
     )
-    if state.stat().st_size <= 1 << 20:
-        return find(state.read_bytes(), around)
-    return await asyncio.to_thread(find, state, around)
+    return await in_thread(_find_in_file, state, around)
 
 
 async def _state(attempt: TaskAttempt) -> Path | None:
@@ -151,7 +149,7 @@ async def clean_state(attempt: TaskAttempt, found: SystemChanges) -> Path | None
         return None
     state = attempt.state_file() or scratch(attempt, _WHOLE)
     clean = scratch(attempt, _CLEAN)
-    await asyncio.to_thread(write_clean, state, clean, found.undone)
+    await in_thread(write_clean, state, clean, found.undone)
     return clean
 
 
@@ -214,6 +212,11 @@ class Surroundings:
     """Paths of the state that the sandbox itself made, under something that is mounted there."""
     replaced: Sequence[str] = ()
     """Files that the engine gave to the inside, and that are no part of the state, if they changed."""
+
+
+def _find_in_file(state: Path, around: Surroundings) -> SystemChanges:
+    small = state.stat().st_size <= 1 << 20
+    return find(state.read_bytes() if small else state, around)
 
 
 def find(state: Path | bytes, around: Surroundings) -> SystemChanges:
