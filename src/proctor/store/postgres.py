@@ -252,6 +252,10 @@ class PostgresDatabase:
         self.read("SELECT 1")
         return []
 
+    def another(self) -> PostgresDatabase:
+        """Itself: each thread takes a connection of the pool while it reads."""
+        return self
+
     def close(self) -> None:
         """Close every connection."""
         if self._open and self._pid == os.getpid():

@@ -33,6 +33,7 @@ from proctor.settings import Settings
 from proctor.store.open import open_store
 from proctor.store.service.queue import Queued
 from proctor.store.store import Store
+from proctor.threads import in_own_thread
 
 _log = logging.getLogger("proctor.engine")
 
@@ -185,12 +186,12 @@ class Engine:
         else:
             over = status in {RunStatus.DONE, RunStatus.CANCELLED} or bool(stop.reason)
             if status is RunStatus.DONE:
-                await asyncio.to_thread(self._judge, queued)
+                await in_own_thread(self._judge, queued)
             if over:
                 await asyncio.to_thread(self._leave_queue, queued, stop.reason)
 
     async def _execute(self, queued: Queued, stop: Stop, slots: Slots) -> RunStatus:
-        run = await asyncio.to_thread(self._ready, queued)
+        run = await in_own_thread(self._ready, queued)
 
         def in_turn(ready: ReadyRun, context: WorkerContext) -> Executor:
             shared = replace(context, backends=self.backends)
