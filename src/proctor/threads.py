@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import contextvars
+import os
 import threading
 from collections.abc import Awaitable, Callable
 from concurrent.futures import Future, ThreadPoolExecutor
@@ -18,7 +19,9 @@ _P = ParamSpec("_P")
 _T = TypeVar("_T")
 _AT_ONCE = 4
 """Threads that compute for attempts. Each one more makes the loop wait longer for its turn of the GIL."""
-_POOL = ThreadPoolExecutor(_AT_ONCE, "proctor-attempts")
+_POOLS: list[ThreadPoolExecutor] = []
+"""The one of this process, once it is needed: a forked child has none of its parent's threads."""
+os.register_at_fork(after_in_child=_POOLS.clear)
 
 
 async def in_thread(function: Callable[_P, _T], /, *args: _P.args, **more: _P.kwargs) -> _T:
@@ -28,7 +31,9 @@ async def in_thread(function: Callable[_P, _T], /, *args: _P.args, **more: _P.kw
     """
     loop = asyncio.get_running_loop()
     context = contextvars.copy_context()
-    return await to_its_end(loop.run_in_executor(_POOL, partial(context.run, function, *args, **more)))
+    if not _POOLS:
+        _POOLS.append(ThreadPoolExecutor(_AT_ONCE, "proctor-attempts"))
+    return await to_its_end(loop.run_in_executor(_POOLS[0], partial(context.run, function, *args, **more)))
 
 
 async def in_own_thread(function: Callable[_P, _T], /, *args: _P.args, **more: _P.kwargs) -> _T:

@@ -110,7 +110,7 @@ class Preparation:
         name = str(trial.agent)
         if (trial.body, name) not in self._agents:
             options = resolved(entry.agent_options, self.secrets)
-            self._agents[trial.body, name] = make_agent(name, options)
+            self._agents[trial.body, name] = make_agent(name, options, entry.agent_code.get(name))
         return self._agents[trial.body, name]
 
 
