@@ -23,7 +23,7 @@ class Heartbeat:
     def __init__(self, on_beat: Callable[[], None] = lambda: None) -> None:
         self.longest_s = 0.0
         self.beats = 0
-        self._on_beat = on_beat
+        self.on_beat = on_beat
 
     async def __aenter__(self) -> Self:
         self._task = asyncio.create_task(self._beat())
@@ -43,4 +43,4 @@ class Heartbeat:
             wall, computed = time.monotonic(), time.process_time()
             self.longest_s = max(self.longest_s, min(wall - before[0], computed - before[1]))
             self.beats += 1
-            self._on_beat()
+            self.on_beat()
