@@ -118,6 +118,22 @@ async def test_what_executes_a_run_is_opened_beside_the_loop(tmp_path, monkeypat
             await execute(run, listener=Quiet(), stop=Stop(), open_executor=open_executor)
 
 
+async def test_large_files_of_an_attempt_are_copied_behind_its_row(store, tmp_path):
+    coordinator = ended_run(store, tmp_path / "run", 1)
+    assert await coordinator.lead(Stop(), wait=False)
+    await coordinator.begin()
+    blobs = FolderBlobs(tmp_path / "run/blobs")
+    large, small = blobs.put_bytes(bytes(8 << 20), "state.tar"), blobs.put_bytes(b"x", "small.txt")
+    trial = planned(0, TASKS[0], rollout=0)
+    for number, artifact in enumerate((small, large), 2):
+        coordinator.ended(trial, record(trial, number=number, artifacts=(artifact,)), counts=False)
+    rows = (tmp_path / "run/series.jsonl").read_bytes().splitlines()
+    assert len(rows) == 3
+    assert [each.name for each in (tmp_path / "run/trials").rglob("*") if each.is_file()] == ["small.txt"]
+    coordinator.folder.copy_rest()
+    assert next((tmp_path / "run/trials").rglob("state.tar")).stat().st_size == 8 << 20
+
+
 def test_long_reads_have_a_connection_of_their_own(store):
     """A transaction elsewhere in the process does not hold them up, nor they it."""
     with store.apart() as own, store._db.write():
