@@ -10,7 +10,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection
 from typing import ParamSpec, TypeVar
 
 from proctor.engine.base import Listener, StoppingRule
@@ -250,14 +250,15 @@ class Coordinator:
                 pass
 
     async def _write_page(self) -> bool:
-        self._catching_up = True  # until it is written, results of our own worker wait for the next page
-        try:
-            found = await self._calls(self.store.coordination.ended_since, self.run_id, self._seen, _PAGE)
-            rows = await self._aside(self._missing, found) if found else []
-            if rows:
-                await self._aside(self.folder.append_all, rows)
-        finally:
-            self._catching_up = False
+        found = await self._calls(self.store.coordination.ended_since, self.run_id, self._seen, _PAGE)
+        missing = {(key, number) for _, key, number in found if not self.folder.has(key, number)}
+        rows: list[AttemptRow] = []
+        if missing:
+            self._catching_up = True  # until it is written, results of our own worker wait for the next page
+            try:
+                rows = await self._aside(self._write_missing, missing)
+            finally:
+                self._catching_up = False
         for row in rows:
             if row.record.worker != self.hold.holder:  # our own worker has told both itself
                 self._hear(row.record, counts=row.counts)
@@ -266,14 +267,14 @@ class Coordinator:
             self._seen = found[-1][0]
         return bool(found)
 
-    def _missing(self, found: Sequence[tuple[int, str, int]]) -> list[AttemptRow]:
-        """Of attempts that have ended, those that are not in the folder."""
-        wanted = {(key, number) for _, key, number in found if not self.folder.has(key, number)}
-        if not wanted:
-            return []
+    def _write_missing(self, missing: Collection[tuple[str, int]]) -> list[AttemptRow]:
+        """Write attempts that have ended to the folder."""
         with self.store.apart() as store:
-            rows = store.attempts_of(self.run_id, *{key for key, _ in wanted})
-        return [row for row in rows if (row.record.key, row.record.number) in wanted]
+            rows = store.attempts_of(self.run_id, *{key for key, _ in missing})
+        rows = [row for row in rows if (row.record.key, row.record.number) in missing]
+        if rows:
+            self.folder.append_all(rows)
+        return rows
 
     async def _aside(self, function: Callable[_P, _T], *args: _P.args, **more: _P.kwargs) -> _T:
         """Call what may take long beside the loop and the calls of the store, which renew all leases.

@@ -91,14 +91,14 @@ class Diff:
     """added, modified, deleted; left_out: files that were too large, binary or too many for the patch."""
 
 
-def diff_state(state: Path | bytes, workdir: str, base: Base) -> Diff:
+def diff_state(state: Path | bytes, workdir: str, base: Base, effort: Effort | None = None) -> Diff:
     """Compare every file of a saved state below `workdir` with what was there before.
 
     The work is bounded over all files: see `bounded_diff`.
     """
     parts: list[str] = []
     counts = {"added": 0, "modified": 0, "deleted": 0, "left_out": 0}
-    size, effort = 0, Effort()
+    size, effort = 0, effort or Effort()
     prefix = f"{workdir.strip('/')}/".lstrip("/")
     for entry in entries(state):
         if not entry.path.startswith(prefix):

@@ -46,6 +46,7 @@ if TYPE_CHECKING:
 PHASE = "second_look"
 _WHOLE = "state.tar"
 _CLEAN = "clean.tar"
+_LITTLE_BYTES = 1 << 14
 MAX_LARGE_BYTES = 8 << 30
 """A state that is too large to be kept is still looked at up to this size."""
 _UNSEEN = Undo(Entry("", "folder"), "more changed than can be looked at")
@@ -76,6 +77,10 @@ async def look(attempt: TaskAttempt, step: Step | None, policy: Policy) -> Syste
         covered=getattr(sandbox, "covered", frozenset()),
         replaced=tuple(getattr(sandbox, "given_changed", tuple)()),
     )
+    if state.stat().st_size <= _LITTLE_BYTES:  # a thread would cost more than the work
+        found, said = _listed(state.read_bytes(), around)
+        if image is None or not _worth(found, around, bool(said)):
+            return SystemChanges(said)
     return await in_thread(_find_in_file, state, around)
 
 
@@ -221,9 +226,7 @@ def _find_in_file(state: Path, around: Surroundings) -> SystemChanges:
 
 def find(state: Path | bytes, around: Surroundings) -> SystemChanges:
     """What the state says."""
-    found = [each for each in entries(state) if each.path not in around.covered]
-    found += [Entry(path, "file") for path in around.replaced]
-    said = summary(found, around.workdir, around.image)
+    found, said = _listed(state, around)
     if around.image is None or not _worth(found, around, bool(said)):
         return SystemChanges(said)
     from proctor.trial.task.second_look.rules import caches, undoing
@@ -233,6 +236,12 @@ def find(state: Path | bytes, around: Surroundings) -> SystemChanges:
     fresh = caches(found, look)
     undone += _forgotten(undone, found, look)
     return SystemChanges(said, undone, fresh[:_MOST_FRESH])
+
+
+def _listed(state: Path | bytes, around: Surroundings) -> tuple[list[Entry], Mapping[str, Any]]:
+    found = [each for each in entries(state) if each.path not in around.covered]
+    found += [Entry(path, "file") for path in around.replaced]
+    return found, summary(found, around.workdir, around.image)
 
 
 def _worth(found: Sequence[Entry], around: Surroundings, system: bool) -> bool:
