@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import os
 import shutil
@@ -11,6 +12,7 @@ from pathlib import Path
 
 import pytest
 
+from proctor.agents.own_modules import load
 from proctor.cli.main import main
 from proctor.errors import TaskError, UsageError
 from proctor.experiments.base import REGISTRY
@@ -18,6 +20,7 @@ from proctor.experiments.discover import is_built_in
 from proctor.model.canonical import canonical_json
 from proctor.model.run import Execution
 from proctor.model.secret import LITERAL_PREFIX
+from proctor.runs.executors import task_plans
 from proctor.runs.inputs import RunInputs
 from proctor.runs.running import ReadyRun, create, reopen
 from proctor.settings import Settings
@@ -245,8 +248,9 @@ def test_an_agent_of_one_s_own_and_the_files_of_an_agent_are_brought(project, se
     for name in ("own_agent", "agents_near"):
         sys.modules.pop(name, None)
     monkeypatch.setattr(sys, "path", [each for each in sys.path if each != str(project)])
-    assert elsewhere(settings, run).spec.tasks[0].agents == ("own_agent:Agent",)
-    assert Path(str(sys.modules["own_agent"].__file__)).is_relative_to(settings.cache_dir.resolve())
+    (entry,) = elsewhere(settings, run).spec.tasks
+    assert entry.agents == ("own_agent:Agent",)
+    assert Path(entry.agent_code["own_agent:Agent"].folder).is_relative_to(settings.cache_dir)
     tapes = elsewhere(settings, replayed).spec.tasks[0].agent_options["trajectory"]
     assert (Path(tapes) / "one.json").is_file()
     for name in ("own_agent", "agents_near"):
@@ -292,3 +296,73 @@ def test_a_plan_is_the_same_wherever_it_is_resumed(project, settings):
     assert canonical_json([each.key for each in again.plan.trials]) == canonical_json(
         [each.key for each in run.plan.trials]
     )
+
+
+LAZY_AGENT = """
+from proctor.agents.base import AgentResult
+
+class Agent:
+    name = "own"
+    version = "1"
+
+    async def run(self, task, sandbox, model, context):
+        await context()
+        import own_parts.words
+        from own_parts import more
+        return AgentResult(notes=(own_parts.words.WORD, more.WORD, type(self).__module__))
+"""
+
+
+def with_word(word: str) -> dict[str, str]:
+    return {
+        "lazy_agent.py": LAZY_AGENT,
+        "own_parts/__init__.py": "",
+        "own_parts/words.py": f"WORD = {word!r}\n",
+        "own_parts/more.py": "from .words import WORD\n",
+    }
+
+
+@pytest.mark.anyio
+async def test_two_runs_of_one_process_have_each_their_own_version_of_a_module(
+    tmp_path, settings, monkeypatch
+):
+    """Also of what an agent imports only while it works, and when both say that they are the same version."""
+    runs = []
+    for word in ("first", "second"):
+        folder = tmp_path / word
+        write(folder, **with_word(word))
+        make_task(folder / "set/one")
+        monkeypatch.chdir(folder)
+        with monkeypatch.context() as here:
+            here.setattr(sys, "path", [str(folder), *sys.path])
+            runs.append(made(settings, rollouts(agent="lazy_agent:Agent")))
+        for name in [each for each in sys.modules if each.startswith(("lazy_agent", "own_parts"))]:
+            del sys.modules[name]
+    path, modules = list(sys.path), set(sys.modules)
+    agents = []
+    for run in runs:
+        ready = reopen(run.info.id, settings)
+        agents.append(task_plans(ready)(ready.plan.trials[0]).agent)
+    both = asyncio.Barrier(2)
+    results = await asyncio.gather(*(each.run(None, None, None, both.wait) for each in agents))
+    assert [each.notes[:2] for each in results] == [("first", "first"), ("second", "second")]
+    assert sys.path == path
+    added = {each.partition(".")[0] for each in set(sys.modules) - modules}
+    assert not {"lazy_agent", "own_parts"} & added
+    assert {each.notes[2].partition(".")[0] for each in results} <= added
+
+
+def test_an_edit_of_the_project_changes_nothing_of_a_run_that_was_planned_before(
+    project, settings, monkeypatch
+):
+    make_task(project / "set/one")
+    write(project, **with_word("first"), **{"own_parts/data.txt": "prompt"})
+    monkeypatch.syspath_prepend(str(project))
+    run = made(settings, rollouts(agent="lazy_agent:Agent"))
+    code = reopen(run.info.id, settings).spec.tasks[0].agent_code["lazy_agent:Agent"]
+    words = load(code, "own_parts")
+    assert Path(str(words.__file__)).with_name("data.txt").read_text() == "prompt"
+    write(project, **with_word("later"))
+    assert load(code, "own_parts.words").WORD == "first"
+    changed = reopen(run.info.id, settings).spec.tasks[0].agent_code["lazy_agent:Agent"]
+    assert load(changed, "own_parts.words").WORD == "first"

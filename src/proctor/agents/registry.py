@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import inspect
 import sys
-from collections.abc import Collection, Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
-from functools import lru_cache
+from functools import lru_cache, partial
 from importlib import import_module
 from pathlib import Path
-from types import NoneType, UnionType
+from types import ModuleType, NoneType, UnionType
 from typing import TYPE_CHECKING, Any, Union, cast, get_args, get_origin, get_type_hints
 
 from proctor.agents.base import API_NAMES, Agent
@@ -23,6 +23,7 @@ if TYPE_CHECKING:
 
     from proctor.agents.installed.base import InstalledAgent
     from proctor.agents.installed.folders import Installed
+    from proctor.model.spec import AgentCode
 
 BUILT_IN = {
     "oracle": ("proctor.agents.oracle", "Oracle", "runs the task author's own solution"),
@@ -101,9 +102,9 @@ def known_agents() -> tuple[str, ...]:
     return (*BUILT_IN, *(each.name for each in installed()))
 
 
-def make_agent(name: str, options: Mapping[str, Any] | None = None) -> Agent:
-    """The agent of that name, made with the spec's `agent_options`."""
-    found = find_class(name)
+def make_agent(name: str, options: Mapping[str, Any] | None = None, code: AgentCode | None = None) -> Agent:
+    """The agent of that name, made with the spec's `agent_options`. `code`: its module, of one run's own."""
+    found = _own_class(name, code) if code else find_class(name)
     check_options(name, found, options or {})
     try:
         agent = found(**dict(options or {}))
@@ -136,10 +137,16 @@ def find_class(name: str) -> Any:
     )
 
 
-def _import(path: str) -> Any:
+def _own_class(path: str, code: AgentCode) -> Any:
+    from proctor.agents.own_modules import load
+
+    return _import(path, partial(load, code))
+
+
+def _import(path: str, import_by_name: Callable[[str], ModuleType] = import_module) -> Any:
     module, _, attribute = path.partition(":")
     try:
-        return getattr(import_module(module), attribute)
+        return getattr(import_by_name(module), attribute)
     except Exception as error:
         why = f"{type(error).__name__}: {error}"
         raise UsageError(f"agent '{path}' cannot be imported: {why}") from error

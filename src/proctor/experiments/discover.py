@@ -8,6 +8,7 @@ from __future__ import annotations
 import contextlib
 import os
 import sys
+import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from importlib import import_module
@@ -47,6 +48,7 @@ _OURS = {__file__, importing.__file__, contextlib.__file__, import_module.__code
 """Not where an import failed."""
 _STAMPS: dict[str, tuple[int, int]] = {}
 """Module → the state of its file when it was loaded; an edited file is loaded again."""
+_ALONE = threading.RLock()
 _BY_MODULE: dict[str, dict[str, Registered]] = {}
 """Module → what it registered, independent of which module imported it first."""
 
@@ -75,7 +77,13 @@ def discover(sources: Sequence[str] = ()) -> Discovery:
     """All experiments: the built-in ones, entry points, the settings' folders, then `sources`.
 
     A source is a folder, a `.py` file or a dotted module. A source that does not exist is an error.
+    One thread at a time: while modules are imported, what is registered belongs to them.
     """
+    with _ALONE:
+        return _discover(sources)
+
+
+def _discover(sources: Sequence[str]) -> Discovery:
     found: dict[str, Registered] = {}
     broken: list[Loaded] = []
     twice: dict[str, str] = {}

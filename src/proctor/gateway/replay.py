@@ -6,7 +6,6 @@ is taken out of both sides by the rules below before they are compared; what sti
 
 from __future__ import annotations
 
-import difflib
 import hashlib
 import json
 import re
@@ -14,6 +13,7 @@ from collections import defaultdict, deque
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
+from proctor.bounded_diff import Effort, unified_diff
 from proctor.gateway.apis import Api
 from proctor.gateway.tape import Entry, Tape
 
@@ -47,6 +47,8 @@ _MASK = re.compile(
 )
 _LONGEST_DIFFERENCE = 40
 _CANDIDATES = 64
+_MOST_STEPS = 200_000
+"""Of the comparison that is shown: the gateway serves all other agents meanwhile."""
 
 
 class Divergence(NamedTuple):
@@ -205,7 +207,11 @@ def _differences(before: Any, after: Any, where: str = "") -> Iterator[tuple[str
 
 
 def _shown(before: Any, after: Any) -> str:
-    lines = list(difflib.unified_diff(_text(before), _text(after), "tape", "now", lineterm="", n=2))
+    lines = list(
+        unified_diff(
+            _text(before), _text(after), ("tape", "now"), effort=Effort(_MOST_STEPS), context=2, end=""
+        )
+    )
     more = len(lines) - _LONGEST_DIFFERENCE
     return "\n".join([*lines[:_LONGEST_DIFFERENCE], *([f"… {more} more lines"] if more > 0 else [])])
 

@@ -87,6 +87,16 @@ class JudgeSpec:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class AgentCode:
+    """Where the module of a run's own agent is on this machine."""
+
+    content: str
+    """A folder with its Python files as they were stored."""
+    folder: str
+    """The folder it is imported from: the project's own where that is the same, else the content."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class TaskEntry:
     """One `[[tasks]]` table: which tasks, by whom, how often."""
 
@@ -106,6 +116,8 @@ class TaskEntry:
     sweep: Mapping[str, tuple[Any, ...]] = field(default_factory=dict)
     """Environment variables to vary, crossed with everything else."""
     judge: JudgeSpec | None = None
+    agent_code: Mapping[str, AgentCode] = field(default_factory=dict, compare=False, repr=False)
+    """The modules of agents that were stored with the run, by the agent's name. Never written in a spec."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -200,6 +212,7 @@ class Spec:
         for entry in data.get("tasks", ()):
             entry[entry.pop("source")] = entry.pop("path")
             entry["agent"] = entry.pop("agents")
+            del entry["agent_code"]
             entry["model"] = entry.pop("models")
         return data
 

@@ -19,7 +19,7 @@ from proctor.disk import spread
 from proctor.errors import StoreError, UsageError
 from proctor.model.place import safe_name, trial_folder
 from proctor.model.plan import Plan, PlannedTrial
-from proctor.model.record import SCHEMA_VERSION, AttemptRecord, AttemptRow
+from proctor.model.record import SCHEMA_VERSION, Artifact, AttemptRecord, AttemptRow
 from proctor.model.run import RunInfo
 from proctor.runfolder.copies import Copies
 from proctor.runfolder.files import beside_of, encode, make_folder, write_atomic, write_error, write_once
@@ -34,6 +34,8 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 _PAGE = 200
 """Rows that are appended with one write."""
+_MOST_NOW, _MOST_NOW_BYTES = 50, 4 << 20
+"""Files of an attempt that are copied before its row is written: the loop of all runs waits for them."""
 Written = dict[tuple[str, int], bool]
 """(trial key, attempt number) → whether that attempt counts."""
 
@@ -94,10 +96,10 @@ class RunFolder:
     def append(self, trial: PlannedTrial, record: AttemptRecord, counts: bool) -> None:
         """Add an attempt that has ended: its result, and its row, which makes it official.
 
-        Its artifacts are copied first where blobs are near; else `copy_some` copies them.
+        Its artifacts are copied first where blobs are near and they are small; else `copy_some` copies them.
         """
         row = AttemptRow(record, counts=counts, trial=trial)
-        if self._copies and self._at_once:
+        if self._copies and self._at_once and _are_small(record.artifacts):
             self._copies.now(trial, record)
             self._append([row], later=False)
         else:
@@ -235,6 +237,11 @@ class RunFolder:
         if row.counts and (self._complete or row.trial.kind == "experiment"):
             text = self._writer.encode(row.trial, row.record)
             write_once(f"{self._base}/{trial_folder(row.trial)}/result.json", text)
+
+
+def _are_small(artifacts: Sequence[Artifact]) -> bool:
+    """Whether an event loop may copy them."""
+    return len(artifacts) <= _MOST_NOW and sum(each.size_bytes for each in artifacts) <= _MOST_NOW_BYTES
 
 
 def run_fields(info: RunInfo) -> dict[str, Any]:

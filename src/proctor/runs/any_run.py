@@ -28,6 +28,7 @@ from proctor.store.choice import OpenRun, Wish
 from proctor.store.database import NewerSchemaError
 from proctor.store.steps import Ended, Taken
 from proctor.store.store import Store
+from proctor.threads import in_own_thread
 
 _IDLE_S = 5.0
 """How long what a run needs is kept when there is nothing to do for it."""
@@ -174,7 +175,7 @@ class AnyRun:
 
     async def _make_ready(self, run_id: str) -> None:
         try:
-            ready, executor = await asyncio.to_thread(self._open_run, run_id)
+            ready, executor = await in_own_thread(self._open_run, run_id)
             self._kept[run_id] = _Kept(ready, executor)
             if isinstance(executor, WarmsUp):
                 await executor.warm_up(ready.plan.trials)

@@ -10,7 +10,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection
 from typing import ParamSpec, TypeVar
 
 from proctor.engine.base import Listener, StoppingRule
@@ -26,6 +26,7 @@ from proctor.runfolder.write import RunFolder
 from proctor.runs.holding import Hold
 from proctor.store.calls import StoreCalls
 from proctor.store.store import Store
+from proctor.threads import in_own_thread, to_its_end
 
 _log = logging.getLogger("proctor.runs")
 ANSWERED = "the run's question was answered before this trial ended"
@@ -126,7 +127,7 @@ class Coordinator:
         while True:
             await asyncio.sleep(pause_s)
             try:
-                while self._begun and await asyncio.to_thread(self.folder.copy_some, self._leads):
+                while self._begun and await in_own_thread(self.folder.copy_some, self._leads):
                     pause_s = TICK_S
             except ProctorError as error:
                 if pause_s == TICK_S:
@@ -207,11 +208,15 @@ class Coordinator:
             self.folder.close()
             return status
         await self._calls(self.hold.set_status, status)
-        data = await self._calls(RunData.from_store, self.store, self.run_id)
-        self.folder.conclude(data, write_reports)
+        await self._aside(self._write_end)
         over = status is not RunStatus.INTERRUPTED  # else a resume copies what is left
-        await asyncio.to_thread(self.folder.copy_rest, lambda: self._leads() and (over or not stop.now))
+        await in_own_thread(self.folder.copy_rest, lambda: self._leads() and (over or not stop.now))
         return status
+
+    def _write_end(self) -> None:
+        """Summary and reports, also those of users: from all records, and for as long as that takes."""
+        with self.store.apart() as store:
+            self.folder.conclude(RunData.from_store(store, self.run_id), write_reports)
 
     async def _catch_up(self) -> None:
         self._catching_up = True
@@ -220,20 +225,22 @@ class Coordinator:
         finally:
             self._catching_up = False
         if self.rule:
-            for record in await self._calls(self._results):
+            for record in await self._aside(self._results):
                 self._hear(record, counts=True)
             if self._answer:  # before a worker begins what nobody needs
                 await self._answer
 
     def _results(self) -> list[AttemptRecord]:
         """What earlier coordinators and other workers have committed."""
-        return [row.record for row in self.store.attempts(self.run_id) if row.counts]
+        with self.store.apart() as store:
+            return [row.record for row in store.attempts(self.run_id) if row.counts]
 
     def _reconcile(self) -> int:
         """Bring the folder up to date; the event up to which it is."""
         self.reap()
         seen = self.store.coordination.last_event(self.run_id)
-        self.folder.reopen(self.store)
+        with self.store.apart() as store:
+            self.folder.reopen(store)
         return seen
 
     async def _write_others(self) -> None:
@@ -243,14 +250,15 @@ class Coordinator:
                 pass
 
     async def _write_page(self) -> bool:
-        self._catching_up = True  # until it is written, results of our own worker wait for the next page
-        try:
-            found = await self._calls(self.store.coordination.ended_since, self.run_id, self._seen, _PAGE)
-            rows = await self._calls(self._missing, found)
-            if rows:
-                await self._aside(self.folder.append_all, rows)
-        finally:
-            self._catching_up = False
+        found = await self._calls(self.store.coordination.ended_since, self.run_id, self._seen, _PAGE)
+        missing = {(key, number) for _, key, number in found if not self.folder.has(key, number)}
+        rows: list[AttemptRow] = []
+        if missing:
+            self._catching_up = True  # until it is written, results of our own worker wait for the next page
+            try:
+                rows = await self._aside(self._write_missing, missing)
+            finally:
+                self._catching_up = False
         for row in rows:
             if row.record.worker != self.hold.holder:  # our own worker has told both itself
                 self._hear(row.record, counts=row.counts)
@@ -259,19 +267,21 @@ class Coordinator:
             self._seen = found[-1][0]
         return bool(found)
 
-    def _missing(self, found: Sequence[tuple[int, str, int]]) -> list[AttemptRow]:
-        """Of attempts that have ended, those that are not in the folder."""
-        wanted = {(key, number) for _, key, number in found if not self.folder.has(key, number)}
-        if not wanted:
-            return []
-        rows = self.store.attempts_of(self.run_id, *{key for key, _ in wanted})
-        return [row for row in rows if (row.record.key, row.record.number) in wanted]
+    def _write_missing(self, missing: Collection[tuple[str, int]]) -> list[AttemptRow]:
+        """Write attempts that have ended to the folder."""
+        with self.store.apart() as store:
+            rows = store.attempts_of(self.run_id, *{key for key, _ in missing})
+        rows = [row for row in rows if (row.record.key, row.record.number) in missing]
+        if rows:
+            self.folder.append_all(rows)
+        return rows
 
     async def _aside(self, function: Callable[_P, _T], *args: _P.args, **more: _P.kwargs) -> _T:
-        """Call what reads blobs: beside the calls of the store, which must not wait for it."""
-        if not self.store.remote:
-            return function(*args, **more)
-        return await asyncio.to_thread(function, *args, **more)
+        """Call what may take long beside the loop and the calls of the store, which renew all leases.
+
+        Cancelled, it still waits for the end of the call: folder and store are let go of next.
+        """
+        return await to_its_end(in_own_thread(function, *args, **more))
 
 
 async def _stopped(stop: Stop, *, within_s: float) -> bool:

@@ -201,4 +201,4 @@ def task_plans(run: ReadyRun) -> Callable[[PlannedTrial], TaskTrialPlan]:
     reach = None if run.project is None else Reach(allow=network_allow(run.spec, run.settings))
     return Preparation(
         run.spec, run.settings.cache_dir, values_of(run.spec, run.environ), run.inputs.task, reach
-    ).plan
+    )

@@ -7,7 +7,6 @@ unpacked into the cache. So a worker needs the store and the blobs, and nothing 
 from __future__ import annotations
 
 import logging
-import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -96,27 +95,26 @@ class RunInputs:
 
     def _entry(self, spec: Spec, at: int, trials: Sequence[PlannedTrial]) -> TaskEntry:
         entry = spec.tasks[at]
+        from proctor.agents.own_modules import code_of
+
         overrides = self.stored.get(overrides_name(at))
         if overrides and trials and not _same_overrides(entry, Path(spec.base_dir), trials[0]):
             entry = replace(entry, overrides=str(self._folder(overrides) / overrides.place))
         for name, version in {str(trial.agent): trial.agent_version for trial in trials}.items():
+            if module := self.stored.get(f"agent/{at}/{name}"):
+                code = code_of(self._folder(module), module.place)
+                entry = replace(entry, agent_code={**entry.agent_code, name: code})
             if _agent_version(name, entry) == version:
                 continue
-            entry = self._with_agent(at, name, entry)
+            entry = self._with_files(at, entry)
             if (here := _agent_version(name, entry, strict=True)) != version:
                 raise UsageError(
                     f"agent '{name}' has version {here} here, and the run was planned with {version}"
                 )
         return entry
 
-    def _with_agent(self, at: int, name: str, entry: TaskEntry) -> TaskEntry:
-        """The entry, with the module and the files of an agent as they were stored."""
-        if module := self.stored.get(f"agent/{at}/{name}"):
-            folder = str(self._folder(module))
-            top = module.place.partition(".")[0]
-            for known in [each for each in sys.modules if each == top or each.startswith(f"{top}.")]:
-                del sys.modules[known]
-            sys.path[:] = [folder, *(each for each in sys.path if Path(each).parent != self._trees)]
+    def _with_files(self, at: int, entry: TaskEntry) -> TaskEntry:
+        """The entry, with the files that its agents' options name as they were stored."""
         options = dict(entry.agent_options)
         for option in options:
             if files := self.stored.get(option_name(at, option)):
@@ -163,7 +161,8 @@ def _agent_version(name: str, entry: TaskEntry, *, strict: bool = False) -> str 
     from proctor.agents.registry import make_agent
 
     try:
-        return make_agent(name, without_values(entry.agent_options)).version
+        options = without_values(entry.agent_options)
+        return make_agent(name, options, entry.agent_code.get(name)).version
     except ProctorError:
         if strict:
             raise

@@ -52,7 +52,7 @@ def check_fitting(
         place = spec.place("tasks", at)
         where = f"{place}: " if place else ""
         for name in entry.agents:
-            agent = make_agent(name, without_values(entry.agent_options))
+            agent = make_agent(name, without_values(entry.agent_options), entry.agent_code.get(name))
             if getattr(agent, "needs_model", False) and None in entry.models:
                 raise UsageError(f"{where}agent '{name}' needs a model: set 'model' for it in the spec")
             for model in entry.models:
@@ -80,7 +80,7 @@ def check_translators(spec: Spec, settings: Settings, environ: Mapping[str, str]
         return
     for entry in spec.tasks:
         for name, model in product(entry.agents, filter(None, entry.models)):
-            agent = make_agent(name, without_values(entry.agent_options))
+            agent = make_agent(name, without_values(entry.agent_options), entry.agent_code.get(name))
             provider, _ = providers.of(model)
             apis = {Api(each) for each in getattr(agent, "apis", API_NAMES)}
             if apis and provider.translate == LITELLM and provider.translates_for(apis):

@@ -122,7 +122,8 @@ def check_agents(spec: Spec, plan: Plan, settings: Settings, environ: Mapping[st
 
     for at, entry in enumerate(spec.tasks):
         for name in entry.agents:
-            _check_recordings(make_agent(name, without_values(entry.agent_options)), plan, at, name)
+            agent = make_agent(name, without_values(entry.agent_options), entry.agent_code.get(name))
+            _check_recordings(agent, plan, at, name)
     if spec.tape is None and (models := check_fitting(spec, settings, environ)):
         check_translators(spec, settings, environ)
         check_models(models, Providers.load(settings, environ), ca_bundle=settings.ca_bundle)

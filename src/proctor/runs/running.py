@@ -50,6 +50,7 @@ from proctor.store.open import open_store
 from proctor.store.service.ownership import Owner
 from proctor.store.store import Store
 from proctor.tasks.address import without_secrets
+from proctor.threads import in_own_thread
 
 _log = logging.getLogger("proctor.runs")
 
@@ -374,7 +375,7 @@ async def _ready(
 ) -> Executor:
     """The executor, with everything made ready; a run that cannot begin is taken back."""
     try:
-        executor = open_executor(run, context)
+        executor = await in_own_thread(open_executor, run, context)
     except BaseException:
         if not keep:
             _withdraw(store, run)

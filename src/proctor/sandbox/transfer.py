@@ -9,7 +9,6 @@ the host nothing is ever followed, and nothing but plain files and folders is ma
 
 from __future__ import annotations
 
-import asyncio
 import contextlib
 import errno
 import fcntl
@@ -24,6 +23,7 @@ from typing import NamedTuple
 from proctor.disk import make_folders
 from proctor.errors import SandboxError
 from proctor.sandbox.base import Download
+from proctor.threads import in_thread
 
 _ENTRY = struct.Struct("=cIqQH")
 _BLOCK = 1 << 16
@@ -33,6 +33,8 @@ _PATH_MAX = 4096
 _UNFIT = {errno.ENAMETOOLONG, errno.EINVAL, errno.EILSEQ, errno.ENOTDIR, errno.EISDIR, errno.EEXIST}
 """A name that cannot be used here: such an entry is left out. Whatever else fails is this machine's doing."""
 _INLINE_BYTES = 1 << 18
+_INLINE_PIECES = 500
+"""Of more files than this a thread makes the stream, however small they are."""
 _SEALS = fcntl.F_SEAL_SEAL | fcntl.F_SEAL_SHRINK | fcntl.F_SEAL_GROW | fcntl.F_SEAL_WRITE
 
 
@@ -233,10 +235,10 @@ async def _stream(source: Path, target: str, spool: Path) -> Stream:
     target = target.rstrip("/") or "/"
     pieces = pack(source)
     small = bytearray()
-    for piece in pieces:
+    for number, piece in enumerate(pieces, 1):
         small += piece
-        if len(small) > _INLINE_BYTES:
-            return Stream(await asyncio.to_thread(_spooled, bytes(small), pieces, spool), target)
+        if len(small) > _INLINE_BYTES or number == _INLINE_PIECES:
+            return Stream(await in_thread(_spooled, bytes(small), pieces, spool), target)
     return Stream(sealed(small), target)
 
 

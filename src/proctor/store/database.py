@@ -106,6 +106,9 @@ class Database(Protocol):
     def check(self) -> list[str]:
         """What is wrong with the database itself; empty when it is sound."""
 
+    def another(self) -> Database:
+        """The same database on connections of its own; itself, where every thread has its own already."""
+
     def close(self) -> None:
         """Let go of every connection. Safe to call twice."""
 

@@ -254,6 +254,10 @@ class PostgresDatabase:
         self.read("SELECT 1")
         return []
 
+    def another(self) -> PostgresDatabase:
+        """Itself: each thread takes a connection of the pool while it reads."""
+        return self
+
     def close(self) -> None:
         """Close every connection."""
         was_open, self._open = self._open, False

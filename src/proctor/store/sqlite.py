@@ -61,6 +61,7 @@ class SqliteDatabase:
 
     def __init__(self, path: str, *, busy_s: float = 30.0, clock: Clock | None = None) -> None:
         self.where = path
+        self._clock = clock
         self._wording = Wording(clock=clock, **_WORDS)
         self._busy_s = busy_s
         self._lock = threading.RLock()
@@ -124,6 +125,12 @@ class SqliteDatabase:
         except StoreError as error:
             return [str(error)]
         return found + [f"a row of {row[0]} belongs to no {row[2]}" for row in orphans[:20]]
+
+    def another(self) -> SqliteDatabase:
+        """The same file on another connection. What is in memory has one only."""
+        if self.where == ":memory:":
+            return self
+        return SqliteDatabase(self.where, busy_s=self._busy_s, clock=self._clock)
 
     def close(self) -> None:
         """Close the connection."""

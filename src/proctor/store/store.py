@@ -41,6 +41,16 @@ _STATUS_EVENTS = {
 class Store(TrialLife):
     """Runs, trials, attempts and events. Safe between threads and between processes."""
 
+    @contextmanager
+    def apart(self) -> Iterator[Store]:
+        """This store on a connection of its own, for a thread that reads much: nothing else waits for it."""
+        own = self._db.another()
+        try:
+            yield self if own is self._db else Store(own)
+        finally:
+            if own is not self._db:
+                own.close()
+
     @property
     def inputs(self) -> Inputs:
         """What runs are made from."""

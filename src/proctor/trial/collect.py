@@ -11,12 +11,13 @@ import json
 import mimetypes
 import os
 import stat
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from contextlib import suppress
 from functools import cache
 from pathlib import Path
 from typing import Any, Protocol, cast, runtime_checkable
 
+from proctor.bounded_diff import Effort
 from proctor.disk import make_folders
 from proctor.errors import StoreError
 from proctor.model.place import attempt_folder
@@ -24,13 +25,19 @@ from proctor.model.plan import PlannedTrial
 from proctor.model.record import Artifact
 from proctor.model.task import Step, Task
 from proctor.sandbox.base import Root, Sandbox, can
+from proctor.threads import in_own_thread, in_thread
 from proctor.trial.redact import Redactor
 from proctor.trial.redact_files import clean_folder, clean_state
 from proctor.trial.task.declared import copy_out, wanted
-from proctor.trial.task.state import Base, diff_state
+from proctor.trial.task.state import Base, Diff, diff_state
 from proctor.trial.task.workspace import Workspace, is_removed
 
 MAX_STATE_BYTES = 256 << 20
+_STATE = "state.tar"
+_LITTLE_BYTES, _LITTLE_STEPS = 1 << 14, 100_000
+"""What an event loop may compare by itself: a state, each file that was there before, and the steps."""
+Read = Callable[[Path, str], bytes | None]
+"""Reads a file of a folder, by its path below it."""
 MOST_FILES = 10_000
 """Of one collected folder; an attempt that leaves more would make every reader of its run slow."""
 _AT_ONCE_BYTES = 1 << 20
@@ -89,7 +96,7 @@ class Collector:
         """The artifacts that the task or its step declares, as far as they exist."""
         part = f"artifacts/steps/{step.name}" if step else "artifacts/files"
         taken = await copy_out(sandbox, wanted(task, step), workdir, folder / part)
-        return self._keep_all(str(folder), part, redactor) if taken else []
+        return await in_thread(self._keep_all, str(folder), part, redactor) if taken else []
 
     async def state(
         self,
@@ -107,24 +114,51 @@ class Collector:
         """
         if not can(sandbox, KeepsState):
             return [], []
-        place = str(folder)
-        state = folder / "state.tar"
-        make_folders(place)
-        if not await cast("KeepsState", sandbox).save_state(state, max_bytes=MAX_STATE_BYTES):
+        make_folders(str(folder))
+        if not await cast("KeepsState", sandbox).save_state(folder / _STATE, max_bytes=MAX_STATE_BYTES):
             return [], []
-        changed = await asyncio.to_thread(clean_state, state, redactor) if redactor else 0
-        data = _read_small(f"{place}/state.tar")
+        if (folder / _STATE).stat().st_size > _LITTLE_BYTES or not isinstance(base, BaseFiles):
+            return await in_thread(self._keep_state, folder, workdir, base, redactor, about or {})
+        # Most states are a few kilobytes, for which a thread would cost more than the work.
+        changed, data = self._clean_state(folder, redactor)
+        try:
+            diff = diff_state(data, workdir, base.small, Effort(_LITTLE_STEPS))
+        except LargeBaseError:
+            diff = await in_thread(diff_state, data, workdir, base)
+        return self._keep_diff(folder, data, changed, diff, workdir, redactor, about or {})
+
+    def _keep_state(
+        self, folder: Path, workdir: str, base: Base, redactor: Redactor, about: Mapping[str, str]
+    ) -> tuple[list[Artifact], list[str]]:
+        changed, data = self._clean_state(folder, redactor)
+        diff = diff_state(data, workdir, base)
+        return self._keep_diff(folder, data, changed, diff, workdir, redactor, about)
+
+    def _clean_state(self, folder: Path, redactor: Redactor) -> tuple[int, bytes | Path]:
+        """Without secrets: how many were replaced, and the state, or its content where that is small."""
+        state = folder / _STATE
+        changed = clean_state(state, redactor) if redactor else 0
+        data = _read_small(str(state))
         if data is not None and data.endswith(_END):
             data = data[: -len(_END)]
             os.truncate(state, len(data))
-        if data is None:
-            diff = await asyncio.to_thread(diff_state, state, workdir, base)
-        else:
-            diff = diff_state(data, workdir, base)
-        info = _ENCODER.encode({"workdir": workdir, **diff.counts, **(about or {})}) + "\n"
+        return changed, state if data is None else data
+
+    def _keep_diff(
+        self,
+        folder: Path,
+        data: bytes | Path,
+        changed: int,
+        diff: Diff,
+        workdir: str,
+        redactor: Redactor,
+        about: Mapping[str, str],
+    ) -> tuple[list[Artifact], list[str]]:
+        place = str(folder)
+        info = _ENCODER.encode({"workdir": workdir, **diff.counts, **about}) + "\n"
         make_folders(f"{place}/artifacts")
         kept = [
-            self._keep(place, "state.tar", data),
+            self._keep(place, _STATE, data if isinstance(data, bytes) else None),
             self._keep_bytes(place, "artifacts/diff.patch", redactor.whole(diff.patch.encode())),
             self._keep_bytes(place, "artifacts/repo_info.json", info.encode()),
         ]
@@ -194,7 +228,7 @@ class Collector:
         waiting = self._waiting.pop(str(folder), [])
         for at in range(0, len(waiting), _PUT_AT_ONCE):
             some = waiting[at : at + _PUT_AT_ONCE]
-            await asyncio.gather(*(asyncio.to_thread(self._put, folder, *each) for each in some))
+            await asyncio.gather(*(in_own_thread(self._put, folder, *each) for each in some))
 
     def forget(self, folder: Path) -> None:
         """Put no more of an attempt that was given up."""
@@ -272,39 +306,61 @@ def _valid(folder: str, name: str) -> str:
     return changed
 
 
-def base_of(root: Root, workspace: Workspace, workdir: str) -> Base:
-    """A path's content before the agent started: added files, then the workspace, then the image's layers."""
-    prefix = workdir.strip("/") + "/"
-    added = list(reversed(workspace.add))
+class LargeBaseError(Exception):
+    """What was there before is too large to be compared at once."""
 
-    def content(path: str) -> bytes | None:
-        if path.startswith(prefix):
-            inner = path[len(prefix) :]
-            for target, each in added:
-                if (found := _added(inner, target, each)) is not None:
+
+class BaseFiles:
+    """A path's content before the agent started: added files, then the workspace, then the image's layers."""
+
+    def __init__(self, root: Root, workspace: Workspace, workdir: str) -> None:
+        self._prefix = workdir.strip("/") + "/"
+        self._added = list(reversed(workspace.add))
+        self._workspace = workspace
+        self._layers = list(reversed(root.layers))
+
+    def __call__(self, path: str) -> bytes | None:
+        """The content; None where there was no file."""
+        return self._read(path, _read_below)
+
+    def small(self, path: str) -> bytes | None:
+        """The same; LargeBaseError instead of a large file."""
+        return self._read(path, _read_small_below)
+
+    def _read(self, path: str, read: Read) -> bytes | None:
+        if path.startswith(self._prefix):
+            inner, workspace = path[len(self._prefix) :], self._workspace
+            for target, each in self._added:
+                if (found := _added(inner, target, each, read)) is not None:
                     return found
             if workspace.remove and is_removed(inner, workspace.remove):
                 return None
-            if workspace.source and (found := _read_below(workspace.source, inner)) is not None:
+            if workspace.source and (found := read(workspace.source, inner)) is not None:
                 return found
             if workspace.replaces:
                 return None
-        for layer in reversed(root.layers):
-            if (found := _read_below(layer, path)) is not None:
+        for layer in self._layers:
+            if (found := read(layer, path)) is not None:
                 return found
         return None
 
-    return content
 
-
-def _added(path: str, target: str, content: bytes | Path) -> bytes | None:
+def _added(path: str, target: str, content: bytes | Path, read: Read) -> bytes | None:
     """What an added file, or a file of an added folder, has at a path."""
     if isinstance(content, bytes):
         return content if path == target else None
     if path == target:
-        return _read_below(content.parent, content.name)
+        return read(content.parent, content.name)
     below = f"{target}/" if target else ""
-    return _read_below(content, path[len(below) :]) if path.startswith(below) and content.is_dir() else None
+    return read(content, path[len(below) :]) if path.startswith(below) and content.is_dir() else None
+
+
+def _read_small_below(folder: Path, relative: str) -> bytes | None:
+    with suppress(OSError):
+        if os.lstat(f"{folder}/{relative}").st_size > _LITTLE_BYTES:
+            raise LargeBaseError
+        return _read_below(folder, relative)
+    return None
 
 
 def _read_below(folder: Path, relative: str) -> bytes | None:

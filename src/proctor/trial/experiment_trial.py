@@ -12,7 +12,8 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
-from proctor.errors import SandboxError, UsageError
+from proctor.errors import ProctorError, SandboxError, UsageError
+from proctor.experiments.base import Registered
 from proctor.instruments.base import Instrument, Resolved, Sampler, Wrapper, create, resolve
 from proctor.model.outcome import Outcome
 from proctor.model.plan import PlannedTrial
@@ -64,6 +65,8 @@ class ExperimentExecutor:
             self._ask(body, resolved.riding)
             for body, resolved in zip(self.bodies, self._resolved, strict=True)
         )
+        self._known = {body.experiment: _own(body, self.sources) for body in self.bodies}
+        """The experiments of this run's own sources: another run may have others of the same name."""
         self._servers: dict[tuple[str, str | None], ForkServer] = {}
         self._broken: dict[tuple[str, str | None], Mapping[str, Any]] = {}
         self._starting = asyncio.Lock()
@@ -129,7 +132,11 @@ class ExperimentExecutor:
             if server is None:
                 await self._retire()
                 server = ForkServer(
-                    slug=slug, sources=self.sources, preload=self._preload(slug), python=python
+                    slug=slug,
+                    sources=self.sources,
+                    preload=self._preload(slug),
+                    python=python,
+                    known=self._known.get(slug),
                 )
                 try:
                     await server.start()
@@ -295,6 +302,17 @@ class ExperimentExecutor:
 
 def _waits_for_calm(body: ExperimentBody) -> bool:
     return body.iterations.measured == "auto" and body.iterations.calm
+
+
+def _own(body: ExperimentBody, sources: Sequence[str]) -> Registered | None:
+    from proctor.experiments.discover import find
+
+    if not sources or body.python:
+        return None
+    try:
+        return find(body.experiment, sources)
+    except ProctorError:  # its trials say why
+        return None
 
 
 def _resolve(body: ExperimentBody, sources: Sequence[str]) -> Resolved:

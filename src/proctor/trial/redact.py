@@ -208,6 +208,12 @@ _ENCODED = re.compile(rb"%[0-9A-Fa-f]{2}")
 _BASE64_GAP = rb"(?:\s|\\[nr]?){0,16}+"
 _HEX_GAP = rb"(?:\s|\\[nrx]?|[:-]){0,16}+"
 _MOST_ROUNDS = 3
+_LONGEST_BYTE = 42
+"""What one byte of a shape takes at most: nine for one that is encoded again and again, and a gap."""
+_WINDOW = 1 << 15
+"""Searched at once. Against some data a pattern takes a microsecond per byte, and no other thread runs."""
+_PIECE = 1 << 20
+"""Decoded at once, for the same reason."""
 
 
 @dataclass(frozen=True)
@@ -234,8 +240,16 @@ class Shape:
         pattern = self.pattern
         if self.kind == "plain" and b"%" not in data and b"+" not in data:
             pattern = re.compile(re.escape(self.needle))
-        for match in pattern.finditer(data):
-            yield *match.span(), self.marker
+        reach = len(self.needle) * _LONGEST_BYTE
+        window, at = max(_WINDOW, reach), 0
+        while at < len(data):
+            after = at + window
+            for match in pattern.finditer(data, at, after + reach):
+                if match.start() >= after:
+                    break
+                yield *match.span(), self.marker
+                at = match.end()
+            at = max(at, after)
 
 
 def _either(byte: int, *, safe: bool = False) -> bytes:
@@ -310,7 +324,10 @@ class Shapes:
         copy = joined.translate(_LOWER, b" \t\r\n:-\\x")
         found += [each for each in self.hex if each.needle in copy]
         if _ENCODED.search(data):
-            found += [each for each in self._encoded(data) if each not in found]
+            longest = max((len(each.needle) for each in (*self.plain, *self.base64)), default=0)
+            pieces = (data[at : at + _PIECE + 9 * longest] for at in range(0, len(data), _PIECE))
+            encoded = dict.fromkeys(each for piece in pieces for each in self._encoded(piece))
+            found += [each for each in encoded if each not in found]
         return found
 
     def _encoded(self, data: bytes) -> Iterator[Shape]:

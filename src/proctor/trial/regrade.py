@@ -16,6 +16,7 @@ from proctor.model.record import AttemptRecord, Failure
 from proctor.model.task import Step
 from proctor.model.trial import Lease
 from proctor.sandbox.base import Root
+from proctor.threads import in_own_thread
 from proctor.trial.control import Controls
 from proctor.trial.task.prepare import TaskTrialPlan
 from proctor.trial.task.setting import TaskSetting
@@ -97,10 +98,11 @@ class RegradeExecutor(TaskExecutor):
     ) -> None:
         super().__init__(setting, plans)
         self.earlier = earlier
+        self._begun: dict[str, EarlierAttempt] = {}
 
     async def execute(self, trial: PlannedTrial, lease: Lease) -> AttemptRecord:
         """One judgement; a trial without a stored workspace is skipped, with the reason."""
-        found = self.earlier(trial)
+        found = await in_own_thread(self.earlier, trial)  # a workspace may come from another machine
         if isinstance(found, str):
             now = self.setting.clock()
             return AttemptRecord(
@@ -112,12 +114,12 @@ class RegradeExecutor(TaskExecutor):
                 failure=Failure(phase="setup", type="NothingStored", message=found),
                 worker=self.setting.worker,
             )
+        self._begun[trial.key] = found
         return await super().execute(trial, lease)
 
     def expect(self, trial: PlannedTrial) -> None:
         """Every one begins with what an earlier attempt left: there is nothing to start ahead."""
 
     def _attempt(self, plan: TaskTrialPlan, trial: PlannedTrial, lease: Lease) -> TaskAttempt:
-        found = self.earlier(trial)
-        assert isinstance(found, EarlierAttempt)
-        return RegradeAttempt(self.setting, plan, trial, lease, found, self.controls)
+        earlier = self._begun.pop(trial.key)
+        return RegradeAttempt(self.setting, plan, trial, lease, earlier, self.controls)

@@ -13,7 +13,7 @@ from proctor.model.trial import Lease
 from proctor.trial.control import Controls
 from proctor.trial.episode.attempt import EpisodeAttempt
 from proctor.trial.task.agent import refuse_absent_programs, with_agent
-from proctor.trial.task.prepare import TaskTrialPlan
+from proctor.trial.task.prepare import TaskTrialPlan, prepared
 from proctor.trial.task.sandboxes import NextSandbox, Started, sandbox_request
 from proctor.trial.task.setting import TaskSetting, environment
 from proctor.trial.task_trial import TaskAttempt
@@ -44,7 +44,7 @@ class TaskExecutor:
             with suppress(SandboxError):
                 await self.setting.backend.reap()
         try:
-            plan = self.plans(trial)
+            plan = await prepared(self.plans, trial)
         except ProctorError as error:
             now = self.setting.clock()
             return AttemptRecord(
@@ -67,7 +67,7 @@ class TaskExecutor:
         self._next_sandbox.start_for(trial)
 
     async def _start_ahead(self, trial: PlannedTrial) -> Started | None:
-        setting, plan = self.setting, self.plans(trial)
+        setting, plan = self.setting, await prepared(self.plans, trial)
         env = environment(setting, plan)  # first: without its variables no image is needed
         root = with_agent(await setting.make_root(plan.task), plan.agent)
         if root.compose:  # its companions would run for as long as it waits

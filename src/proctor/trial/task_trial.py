@@ -20,7 +20,8 @@ from proctor.model.record import Artifact, AttemptRecord, Failure
 from proctor.model.task import Step, VerifierSpec
 from proctor.model.trial import Lease
 from proctor.sandbox.base import Limits, Root, Sandbox, SandboxRequest
-from proctor.trial.collect import base_of
+from proctor.threads import in_thread
+from proctor.trial.collect import BaseFiles
 from proctor.trial.judge.attempt import judge_attempt
 from proctor.trial.performance.attempt import measure, obstacle
 from proctor.trial.progress import LiveEvents, Logs, Phases
@@ -30,7 +31,7 @@ from proctor.trial.task.declared import run_hooks, services_missing
 from proctor.trial.task.models import AttemptModels, RunBudgetSpent, new_token
 from proctor.trial.task.prepare import TaskTrialPlan
 from proctor.trial.task.ready import Entrypoint, make_ready, wait_healthy
-from proctor.trial.task.record import added, build_record, limits_asked
+from proctor.trial.task.record import added, build_record, leaves_little, limits_asked
 from proctor.trial.task.resources import ResourceLog
 from proctor.trial.task.sandboxes import (
     NextSandbox,
@@ -136,7 +137,10 @@ class TaskAttempt:
             await self._close()
         try:
             await self._judge()
-            record = build_record(self, started_at)
+            if leaves_little(self):  # a thread would cost more than the work
+                record = build_record(self, started_at)
+            else:
+                record = await in_thread(build_record, self, started_at)
             await self.setting.collector.settle(self.folder)
         finally:
             self.setting.collector.forget(self.folder)
@@ -167,7 +171,7 @@ class TaskAttempt:
 
     async def _start(self, root: Root, state: Path | None = None) -> None:
         self.workdir = workdir_of(self.task, root)
-        self.base = base_of(root, self.plan.workspace, self.workdir)
+        self.base = BaseFiles(root, self.plan.workspace, self.workdir)
         request = self.request(root, suffix=self.sandbox_name(), state=state)
         self.root, self.limits = root, request.limits
         self._sandbox = await self.next_sandbox.take(self.trial.key, request) if self.next_sandbox else None
@@ -396,5 +400,5 @@ class TaskAttempt:
             if self.outcome is not Outcome.PASSED and (lost := blame.lost_to_host(self.ledger)):
                 (self.outcome, self.failure), self.reward = lost, None
         if self.scratch:
-            shutil.rmtree(self.scratch, ignore_errors=True)
+            await in_thread(shutil.rmtree, self.scratch, ignore_errors=True)
         self.notes += self.logs.close()

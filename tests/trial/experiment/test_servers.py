@@ -14,6 +14,7 @@ from pathlib import Path
 import pytest
 
 from proctor.errors import SandboxError
+from proctor.experiments.discover import find
 from proctor.model.outcome import Outcome
 from proctor.model.spec import ExperimentBody, Iterations
 from proctor.processes import all_processes, descendants, marked, read_process
@@ -203,3 +204,38 @@ def test_a_report_that_makes_no_sense_is_the_codes_own_error(bench, run, monkeyp
     record = run(one)
     assert record.outcome is Outcome.AGENT_ERROR
     assert record.failure.type == "BadReport"
+
+
+VERSION = """
+from proctor import Experiment, register_experiment
+
+@register_experiment("of_two_versions")
+class Own(Experiment):
+    def execute_once(self, context):
+        from near_by import NUMBER
+        return {"number": NUMBER}
+"""
+
+
+def test_two_runs_measure_each_its_own_version_of_an_experiment(bench, tmp_path):
+    """Both are opened before either begins, as by one engine."""
+    executors = []
+    for number in (1, 2):
+        folder = tmp_path / f"version-{number}"
+        folder.mkdir()
+        (folder / "own.py").write_text(VERSION)
+        (folder / "near_by.py").write_text(f"NUMBER = {number}\n")
+        find("of_two_versions", [str(folder)])  # as it is looked up when a run is made ready
+        body = ExperimentBody(experiment="of_two_versions", iterations=Iterations(measured=2))
+        executors.append(bench.executor(body, sources=[str(folder)]))
+
+    async def measure():
+        trial = bench.trial(0, {}, slug="of_two_versions")
+        try:
+            return await asyncio.gather(*(each.execute(trial, bench.lease(0)) for each in executors))
+        finally:
+            await asyncio.gather(*(each.close() for each in executors))
+
+    records = asyncio.run(measure())
+    assert [each.outcome for each in records] == [Outcome.PASSED, Outcome.PASSED]
+    assert [each.iterations[0]["number"] for each in records] == [1, 2]

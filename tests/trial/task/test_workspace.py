@@ -12,7 +12,7 @@ from proctor.model.spec import TaskEntry
 from proctor.model.task import Repository, Task
 from proctor.sandbox.base import Root, SandboxRequest
 from proctor.sandbox.fake import Fake, FakeResult
-from proctor.trial.collect import base_of
+from proctor.trial.collect import BaseFiles
 from proctor.trial.task.prepare import with_content
 from proctor.trial.task.workspace import Workspace, fetch, is_removed, removal, workspace_for
 
@@ -93,7 +93,7 @@ async def test_files_are_laid_out_in_order_and_the_source_is_only_read(tmp_path)
         "/app/more/e.txt": b"extra",
         "/app/one.txt": b"extra",
     }
-    before = base_of(Root(layers=(tmp_path / "extra",)), workspace, "/app")
+    before = BaseFiles(Root(layers=(tmp_path / "extra",)), workspace, "/app")
     assert before("app/n/new.txt") == b"new"
     assert before("app/keep.txt") == b"keep"
     assert before("e.txt") == b"extra"
@@ -164,7 +164,7 @@ def test_overlays_are_not_the_agents_diff(tmp_path):
         add=(("", overlay), ("one.txt", tmp_path / "one.txt"), ("two.txt", b"two")),
         replaces=True,
     )
-    base = base_of(Root(layers=(tmp_path / "layer",)), space, "/app/repo")
+    base = BaseFiles(Root(layers=(tmp_path / "layer",)), space, "/app/repo")
     found = {
         name: base(f"app/repo/{name}") for name in ("docs/a.md", "one.txt", "two.txt", "main.py", "old.txt")
     }

@@ -16,6 +16,7 @@ from proctor.model.trial import Lease
 from proctor.runs.executors import WorkerContext, task_plans, task_setting
 from proctor.sandbox.base import Root, SandboxRequest
 from proctor.sandbox.fake import Fake, FakeCommand, FakeResult
+from proctor.trial.task.prepare import prepared
 from proctor.trial.task.sandboxes import limits_for
 from proctor.trial.task.setting import TaskSetting
 from proctor.trial.task_executor import TaskExecutor
@@ -65,7 +66,7 @@ class PerfExecutor:
         roots: dict[str, None] = {}
         for path, trial in {trial.path: trial for trial in trials}.items():
             with suppress(ProctorError):
-                task = self.executor.plans(trial).task
+                task = (await prepared(self.executor.plans, trial)).task
                 root = await setting.make_root(task)
                 if (name := root.digest or str(path)) not in roots:
                     roots[name] = None

@@ -33,6 +33,7 @@ from proctor.store.open import open_store
 from proctor.store.outage import Outage
 from proctor.store.service.queue import Queued
 from proctor.store.store import Store
+from proctor.threads import in_own_thread
 
 _log = logging.getLogger("proctor.engine")
 
@@ -198,7 +199,7 @@ class Engine:
         else:
             over = status in {RunStatus.DONE, RunStatus.CANCELLED} or bool(stop.reason)
             if status is RunStatus.DONE:
-                await asyncio.to_thread(self._judge, queued)
+                await in_own_thread(self._judge, queued)
             if over:
                 await self._saved(self._leave_queue, queued, stop.reason)
 
@@ -212,7 +213,7 @@ class Engine:
             _log.warning("run %s: %s", queued.run_id, error)
 
     async def _execute(self, queued: Queued, stop: Stop, slots: Slots) -> RunStatus:
-        run = await asyncio.to_thread(self._ready, queued)
+        run = await in_own_thread(self._ready, queued)
 
         def in_turn(ready: ReadyRun, context: WorkerContext) -> Executor:
             shared = replace(context, backends=self.backends)

@@ -9,10 +9,10 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from difflib import SequenceMatcher
 from typing import Any
 
 from proctor.agents.atif import Call, Step
+from proctor.bounded_diff import BoundedMatcher, Effort
 
 MOST_STEPS = 3_000
 """Steps of each side that are paired; what comes after them is one difference."""
@@ -51,7 +51,7 @@ def spans(a: Sequence[Step], b: Sequence[Step]) -> list[Span]:
     left, right = ([deed(each) for each in side[:MOST_STEPS]] for side in (a, b))
     found: list[Span] = []
     at_a = at_b = 0
-    blocks = SequenceMatcher(None, left, right, autojunk=False).get_matching_blocks()
+    blocks = BoundedMatcher(left, right, Effort(), autojunk=False).get_matching_blocks()
     for block in blocks:
         last = block.size == 0
         to_a, to_b = (len(a), len(b)) if last else (block.a, block.b)

@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from proctor.errors import SandboxError
-from proctor.experiments.base import REGISTRY
+from proctor.experiments.base import REGISTRY, Registered
 from proctor.processes import kill_all, marked
 from proctor.trial.forkserver.lane_client import FrameSocket, LaneClient, Pass
 from proctor.trial.forkserver.output import Output
@@ -53,13 +53,20 @@ class ForkServer:
     """A warm server for one experiment, and its idle lanes."""
 
     def __init__(
-        self, *, slug: str, sources: Sequence[str], preload: Sequence[str] = (), python: str | None = None
+        self,
+        *,
+        slug: str,
+        sources: Sequence[str],
+        preload: Sequence[str] = (),
+        python: str | None = None,
+        known: Registered | None = None,
     ) -> None:
+        """`known`: the experiment that is meant, where several runs have one of that name."""
         self.slug = slug
         self.python = python
         self._token = secrets.token_hex(8)
         self._scratch = Path(tempfile.mkdtemp(prefix="proctor-"))
-        known = REGISTRY.get(slug)
+        known = known or REGISTRY.get(slug)
         self._hello = {
             "slug": slug,
             "module": known.cls.__module__ if known else "",

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from proctor.model.outcome import Outcome, from_reward
 from proctor.model.record import Artifact, Failure
+from proctor.threads import in_thread
 from proctor.trial.judge.judge import FILE, TAPE, Judged, encoded, judge
 from proctor.trial.judge.prompt import Material
 from proctor.trial.judge.work import DIFF, LOG, MOST_BYTES, material
@@ -27,30 +28,37 @@ async def judge_attempt(attempt: TaskAttempt) -> None:
         return
     reward = None if attempt.task.needs_judge else attempt.reward
     with attempt.phases.phase("judge"):
-        work = material(
-            attempt.task,
-            outcome=outcome.value,
-            reward=reward,
-            metrics={"rewards": attempt.parts, "steps": attempt.steps, "rubrics": attempt.rubrics},
-            diff=_beginning(attempt.folder / DIFF),
-            log=_end(attempt.folder / LOG),
-            steps=attempt.trajectory.steps,
-        )
+        work = await in_thread(_work_of, attempt, outcome, reward)
         judged = await judge(
             attempt.setting.models,
             spec,
             attempt.plan.criteria,
-            without_secrets(work, attempt.redactor),
+            work,
             attempt.trial,
             attempt.lease,
             rows=attempt.rubrics,
             unit_score=reward,
         )
     attempt.rubrics, attempt.judge = judged.rows, judged.summary
-    attempt.artifacts += kept(judged, attempt.setting.collector, attempt.folder, attempt.redactor)
+    attempt.artifacts += await in_thread(
+        kept, judged, attempt.setting.collector, attempt.folder, attempt.redactor
+    )
     if judged.missing:
         attempt.notes.append(f"the judge's score is missing: {attempt.redactor.text(judged.missing)}")
     attempt.outcome, attempt.reward, attempt.failure = decided(judged, outcome, reward, attempt.failure)
+
+
+def _work_of(attempt: TaskAttempt, outcome: Outcome, reward: float | None) -> Material:
+    work = material(
+        attempt.task,
+        outcome=outcome.value,
+        reward=reward,
+        metrics={"rewards": attempt.parts, "steps": attempt.steps, "rubrics": attempt.rubrics},
+        diff=_beginning(attempt.folder / DIFF),
+        log=_end(attempt.folder / LOG),
+        steps=attempt.trajectory.steps,
+    )
+    return without_secrets(work, attempt.redactor)
 
 
 def decided(

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 from proctor.errors import ProctorError
@@ -12,11 +13,13 @@ from proctor.model.outcome import Outcome, from_reward
 from proctor.model.plan import PlannedTrial
 from proctor.model.record import Artifact, AttemptRecord, Failure, judge_of, rubrics_of, unit_score
 from proctor.model.trial import Lease
+from proctor.threads import in_own_thread
 from proctor.trial.collect import Collector
 from proctor.trial.judge.attempt import decided, kept, without_secrets
-from proctor.trial.judge.judge import judge
+from proctor.trial.judge.judge import Judged, judge
+from proctor.trial.judge.prompt import Material
 from proctor.trial.judge.work import DIFF, LOG, TRAJECTORY, material, steps_of
-from proctor.trial.task.prepare import TaskTrialPlan
+from proctor.trial.task.prepare import TaskTrialPlan, prepared
 from proctor.trial.task.setting import JudgeSetting
 
 _TAKEN_OVER = re.compile(r"verifier/(.+/)?reward\.(json|txt)|control\.json|" + re.escape(DIFF))
@@ -49,11 +52,11 @@ class JudgeExecutor:
     async def execute(self, trial: PlannedTrial, lease: Lease) -> AttemptRecord:
         """One judgement; a trial without a result that counts is skipped, with the reason."""
         started_at = self.setting.clock()
-        found = self.earlier(trial)
+        found = await in_own_thread(self.earlier, trial)
         if isinstance(found, str):
             return self._without(trial, lease, started_at, Outcome.SKIPPED, "NothingStored", found)
         try:
-            plan = self.plans(trial)
+            plan = await prepared(self.plans, trial)
         except ProctorError as error:
             return self._without(trial, lease, started_at, Outcome.INVALID, type(error).__name__, str(error))
         return await self._judge(plan, trial, lease, found, started_at)
@@ -65,20 +68,24 @@ class JudgeExecutor:
         setting, record = self.setting, found.record
         outcome, reward = by_tests(record)
         metrics = {name: value for name, value in record.metrics.items() if name != "judge"}
-        work = material(
-            plan.task,
-            outcome=outcome.value,
-            reward=reward,
-            metrics=metrics,
-            diff=found.read(DIFF),
-            log=found.read(LOG),
-            steps=steps_of(found.read(TRAJECTORY)),
-        )
+
+        def work() -> Material:
+            seen = material(
+                plan.task,
+                outcome=outcome.value,
+                reward=reward,
+                metrics=metrics,
+                diff=found.read(DIFF),
+                log=found.read(LOG),
+                steps=steps_of(found.read(TRAJECTORY)),
+            )
+            return without_secrets(seen, setting.redactor)
+
         judged = await judge(
             setting.models,
             plan.judge,
             plan.criteria,
-            without_secrets(work, setting.redactor),
+            await in_own_thread(work),
             trial,
             lease,
             rows=rubrics_of(record),
@@ -87,8 +94,7 @@ class JudgeExecutor:
         failure = record.failure if record.outcome is outcome else None
         outcome, reward, failure = decided(judged, outcome, reward, failure)
         folder = setting.collector.folder(trial, lease.attempt)
-        files = [*kept(judged, setting.collector, folder, setting.redactor)]
-        files += setting.collector.write_rubrics(folder, setting.redactor, judged.rows)
+        files = await in_own_thread(self._files, judged, found, folder)
         notes = [f"judged again: the work of run {found.run_id}; neither agent nor tests ran"]
         if judged.missing:
             notes.append(f"the judge's score is missing: {judged.missing}")
@@ -103,7 +109,7 @@ class JudgeExecutor:
             ended_at=ended_at,
             phases_s={"judge": ended_at - started_at},
             metrics=_metrics(metrics, judged.rows, judged.summary),
-            artifacts=(*files, *_taken_over(found, setting.collector, folder)),
+            artifacts=tuple(files),
             notes=tuple(notes),
             worker=setting.worker,
             image=record.image,
@@ -112,6 +118,12 @@ class JudgeExecutor:
         )
         await setting.collector.settle(folder)
         return setting.redactor.record(again)
+
+    def _files(self, judged: Judged, found: StoredAttempt, folder: Path) -> list[Artifact]:
+        collector, redactor = self.setting.collector, self.setting.redactor
+        own = kept(judged, collector, folder, redactor)
+        rubrics = collector.write_rubrics(folder, redactor, judged.rows)
+        return [*own, *rubrics, *_taken_over(found, collector, folder)]
 
     def _without(
         self, trial: PlannedTrial, lease: Lease, at: float, outcome: Outcome, kind: str, why: str
@@ -154,7 +166,7 @@ def _metrics(
     return {name: value for name, value in found.items() if value or name == "rewards"}
 
 
-def _taken_over(found: StoredAttempt, collector: Collector, folder: Any) -> list[Artifact]:
+def _taken_over(found: StoredAttempt, collector: Collector, folder: Path) -> list[Artifact]:
     return [
         collector.keep(folder, each.name, found.read(each.name))
         for each in found.record.artifacts

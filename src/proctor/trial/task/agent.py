@@ -22,7 +22,7 @@ from proctor.model.plan import PlannedTrial
 from proctor.model.task import Step, Task
 from proctor.sandbox.base import Root, Sandbox
 from proctor.trial.progress import LiveSteps
-from proctor.trial.task.prepare import TaskTrialPlan
+from proctor.trial.task.prepare import TaskTrialPlan, prepared
 from proctor.trial.task.ready import starts_something
 from proctor.trial.task.sandboxes import sandbox_request, workdir_of
 from proctor.trial.task.setting import TaskSetting, environment, filled
@@ -171,7 +171,7 @@ async def _missing(
 ) -> str:
     """What a fresh sandbox of a task lacks. What else is wrong with it is met, and recorded, by its trial."""
     with suppress(ProctorError):
-        plan = plans(trial)
+        plan = await prepared(plans, trial)
         if isinstance(plan.agent, NeedsProgram):
             return await _look(setting, plan, plan.agent, trial)
     return ""

@@ -15,6 +15,7 @@ from pathlib import Path, PurePosixPath
 from proctor.errors import SandboxError
 from proctor.model.task import MAIN_SERVICE, CollectHook, Step, Task, TaskArtifact
 from proctor.sandbox.base import HasServices, Sandbox, can, companion, end_processes
+from proctor.threads import in_thread
 
 PUBLISHED = "/logs/artifacts"
 """Where an agent leaves what it wants kept; it is kept without being declared."""
@@ -74,7 +75,8 @@ async def copy_out(
         with suppress(SandboxError, FileNotFoundError, NotADirectoryError, IsADirectoryError):
             place.parent.mkdir(parents=True, exist_ok=True)
             await _copy(sandbox, artifact, _absolute(artifact.source, workdir), place)
-            _leave_out(place, artifact.exclude)
+            if artifact.exclude:
+                await in_thread(_leave_out, place, artifact.exclude)
         if place.is_file() or (place.is_dir() and any(place.iterdir())):
             taken.append((artifact, place))
     return taken
@@ -111,7 +113,7 @@ async def _trimmed(sandbox: Sandbox, source: str, exclude: Sequence[str]) -> boo
 
 def _leave_out(folder: Path, exclude: Sequence[str]) -> None:
     """Remove what matches a pattern by its name or by its path; the copy inside may have had no tar."""
-    if not exclude or not folder.is_dir():
+    if not folder.is_dir():
         return
     for path in sorted(folder.rglob("*"), reverse=True):
         relative = path.relative_to(folder).as_posix()

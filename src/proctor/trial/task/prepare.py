@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import threading
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -21,6 +22,7 @@ from proctor.spec.secrets import concealed
 from proctor.tasks.digest import task_digest
 from proctor.tasks.overrides import apply, check_overrides, load_overrides, merge, overlay_sources
 from proctor.tasks.read import read_runnable
+from proctor.threads import in_own_thread
 from proctor.trial.judge.criteria import check_scored, criteria_of
 from proctor.trial.task.workspace import Workspace, workspace_for
 
@@ -60,16 +62,25 @@ class Preparation:
         self.secrets = secrets or {}
         self.cache_dir = cache_dir
         self.reach = reach
+        self._locks: dict[str, threading.Lock] = {}
+        """Of each plan while it is made: attempts that need the same one wait for it."""
         self._tasks: dict[str, Task] = {}
         self._agents: dict[tuple[int, str], Agent] = {}
         self._plans: dict[str, TaskTrialPlan] = {}
 
     def plan(self, trial: PlannedTrial) -> TaskTrialPlan:
-        """Everything the trial needs, or the TaskError that makes it `invalid`."""
-        shared = canonical_json([trial.body, trial.path, trial.agent, dict(trial.overrides)])
-        if shared not in self._plans:
-            self._plans[shared] = self._make(trial)
+        """Everything the trial needs, or the TaskError that makes it `invalid`. May be long: it may clone."""
+        shared = _shared(trial)
+        with self._locks.setdefault(shared, threading.Lock()):
+            if shared not in self._plans:
+                self._plans[shared] = self._make(trial)
         return self._plans[shared]
+
+    __call__ = plan
+
+    def known(self, trial: PlannedTrial) -> TaskTrialPlan | None:
+        """The same at once, where another trial has needed it."""
+        return self._plans.get(_shared(trial))
 
     def _make(self, trial: PlannedTrial) -> TaskTrialPlan:
         entry = self.spec.tasks[trial.body]
@@ -105,8 +116,19 @@ class Preparation:
         name = str(trial.agent)
         if (trial.body, name) not in self._agents:
             options = resolved(entry.agent_options, self.secrets)
-            self._agents[trial.body, name] = make_agent(name, options)
+            self._agents[trial.body, name] = make_agent(name, options, entry.agent_code.get(name))
         return self._agents[trial.body, name]
+
+
+def _shared(trial: PlannedTrial) -> str:
+    """What trials with the same plan have in common."""
+    return canonical_json([trial.body, trial.path, trial.agent, dict(trial.overrides)])
+
+
+async def prepared(plans: Callable[[PlannedTrial], TaskTrialPlan], trial: PlannedTrial) -> TaskTrialPlan:
+    """What a trial needs, without holding up the loop: making it reads, imports and clones."""
+    known = plans.known(trial) if isinstance(plans, Preparation) else None
+    return await in_own_thread(plans, trial) if known is None else known
 
 
 def read_planned(trial: PlannedTrial, cache_dir: Path) -> Task:

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import math
+import os
 from collections.abc import Mapping, MutableSequence
+from contextlib import suppress
 from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
@@ -82,8 +84,24 @@ def usage_of(
     return {**own, **metered, **({"reported": differs} if differs else {})}
 
 
+_FEW, _LITTLE_BYTES = 20, 1 << 16
 _METERED = frozenset({"prompt_tokens", "completion_tokens", "cached_tokens", "cost_usd", "requests"})
 """What an agent may report, and what the gateway alone decides."""
+
+
+def leaves_little(attempt: TaskAttempt) -> bool:
+    """Whether the record of an attempt is made in a moment, so that an event loop may do it."""
+    steps, tapes = attempt.trajectory.steps, attempt.models.tapes
+    if len(steps) > _FEW or tapes or sum(len(str(step)) for step in steps) > _LITTLE_BYTES:
+        return False
+    left = _LITTLE_BYTES
+    for part in ("logs", "verifier"):
+        with suppress(FileNotFoundError), os.scandir(attempt.folder / part) as entries:
+            for number, entry in enumerate(entries):
+                if number > _FEW or entry.is_dir(follow_symlinks=False):
+                    return False
+                left -= entry.stat(follow_symlinks=False).st_size
+    return left >= 0
 
 
 def build_record(attempt: TaskAttempt, started_at: float) -> AttemptRecord:

@@ -5,7 +5,6 @@ The state is hostile: it is parsed and never unpacked here.
 
 from __future__ import annotations
 
-import difflib
 import io
 import posixpath
 import re
@@ -14,6 +13,8 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
+
+from proctor.bounded_diff import Effort, unified_diff
 
 MAX_FILE_BYTES = 1 << 20
 MAX_PATCH_BYTES = 8 << 20
@@ -90,14 +91,19 @@ class Diff:
     """added, modified, deleted; left_out: files that were too large, binary or too many for the patch."""
 
 
-def diff_state(state: Path | bytes, workdir: str, base: Base) -> Diff:
-    """Compare every file of a saved state below `workdir` with what was there before."""
+def diff_state(state: Path | bytes, workdir: str, base: Base, effort: Effort | None = None) -> Diff:
+    """Compare every file of a saved state below `workdir` with what was there before.
+
+    The work is bounded over all files: see `bounded_diff`.
+    """
     parts: list[str] = []
     counts = {"added": 0, "modified": 0, "deleted": 0, "left_out": 0}
-    size = 0
+    size, effort = 0, effort or Effort()
     prefix = f"{workdir.strip('/')}/".lstrip("/")
     for entry in entries(state):
-        change = _change(entry, entry.path[len(prefix) :], base) if entry.path.startswith(prefix) else None
+        if not entry.path.startswith(prefix):
+            continue
+        change = _change(entry, entry.path[len(prefix) :], base, effort)
         if change is None:
             continue
         kind, text = change
@@ -110,21 +116,21 @@ def diff_state(state: Path | bytes, workdir: str, base: Base) -> Diff:
     return Diff(patch="".join(parts), counts=counts)
 
 
-def _change(entry: Entry, name: str, base: Base) -> tuple[str, str] | None:
+def _change(entry: Entry, name: str, base: Base, effort: Effort) -> tuple[str, str] | None:
     """(kind, patch) of one entry; None when it changed nothing that a patch shows."""
     if entry.kind not in {"file", "gone"}:
         return None
     before = base(entry.path)
     if entry.kind == "gone":
-        return None if before is None else ("deleted", _patch(name, before, None))
+        return None if before is None else ("deleted", _patch(name, before, None, effort))
     kind = "added" if before is None else "modified"
     if entry.size > MAX_FILE_BYTES:
         return kind, ""
     after = entry.read()
-    return None if after == before else (kind, _patch(name, before, after))
+    return None if after == before else (kind, _patch(name, before, after, effort))
 
 
-def _patch(name: str, before: bytes | None, after: bytes | None) -> str:
+def _patch(name: str, before: bytes | None, after: bytes | None, effort: Effort) -> str:
     """A unified diff; empty for binary or very large content."""
     contents = (before or b"", after or b"")
     if any(len(each) > MAX_FILE_BYTES or b"\0" in each[:8192] for each in contents):
@@ -141,7 +147,7 @@ def _patch(name: str, before: bytes | None, after: bytes | None) -> str:
         ]
     else:
         target = "/dev/null" if after is None else _quoted("b", name)
-        lines = difflib.unified_diff(old, new, _quoted("a", name), target)
+        lines = unified_diff(old, new, (_quoted("a", name), target), effort=effort)
     mode = (
         "new file mode 100644\n" if before is None else "deleted file mode 100644\n" if after is None else ""
     )

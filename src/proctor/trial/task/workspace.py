@@ -5,6 +5,7 @@ from __future__ import annotations
 import shlex
 import shutil
 import tempfile
+import threading
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from fnmatch import fnmatchcase
@@ -175,8 +176,18 @@ def _source(task: Task, cache_dir: Path, reach: Reach | None) -> Path | None:
     is_fetched = task.path.resolve().is_relative_to((cache_dir / "datasets").resolve())
     if is_fetched and not repository.path and _is_local(repository.git_url):
         raise TaskError("repo.git_url: a task of a dataset cannot name a folder of this machine")
-    source = repository.path or fetch(repository, cache_dir, reach)
+    source = repository.path or _fetched_once(repository, cache_dir, reach)
     return _below(source, repository.subdir) if repository.subdir else source
+
+
+_FETCHING: dict[tuple[str, str], threading.Lock] = {}
+"""By address and commit: what several trials wait for is fetched once."""
+
+
+def _fetched_once(repository: Repository, cache_dir: Path, reach: Reach | None) -> Path:
+    name = repository.git_url, repository.start_commit_sha or repository.branch
+    with _FETCHING.setdefault(name, threading.Lock()):
+        return fetch(repository, cache_dir, reach)
 
 
 def commits(task: Task) -> dict[str, str]:

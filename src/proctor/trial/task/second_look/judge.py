@@ -6,7 +6,6 @@ attempt is suspect; a pass that the second cannot confirm counts as nothing.
 
 from __future__ import annotations
 
-import asyncio
 import posixpath
 import tempfile
 from collections.abc import Callable, Mapping, Sequence
@@ -20,6 +19,7 @@ from proctor.model.record import Failure
 from proctor.model.task import Step
 from proctor.sandbox.base import can
 from proctor.sandbox.lower import Lower, lower_of
+from proctor.threads import in_thread
 from proctor.trial.collect import KeepsState
 from proctor.trial.task.blame import is_hosts
 from proctor.trial.task.sandboxes import Policy
@@ -46,6 +46,7 @@ if TYPE_CHECKING:
 PHASE = "second_look"
 _WHOLE = "state.tar"
 _CLEAN = "clean.tar"
+_LITTLE_BYTES = 1 << 14
 MAX_LARGE_BYTES = 8 << 30
 """A state that is too large to be kept is still looked at up to this size."""
 _UNSEEN = Undo(Entry("", "folder"), "more changed than can be looked at")
@@ -76,9 +77,11 @@ async def look(attempt: TaskAttempt, step: Step | None, policy: Policy) -> Syste
         covered=getattr(sandbox, "covered", frozenset()),
         replaced=tuple(getattr(sandbox, "given_changed", tuple)()),
     )
-    if state.stat().st_size <= 1 << 20:
-        return find(state.read_bytes(), around)
-    return await asyncio.to_thread(find, state, around)
+    if state.stat().st_size <= _LITTLE_BYTES:  # a thread would cost more than the work
+        found, said = _listed(state.read_bytes(), around)
+        if image is None or not _worth(found, around, bool(said)):
+            return SystemChanges(said)
+    return await in_thread(_find_in_file, state, around)
 
 
 async def _state(attempt: TaskAttempt) -> Path | None:
@@ -151,7 +154,7 @@ async def clean_state(attempt: TaskAttempt, found: SystemChanges) -> Path | None
         return None
     state = attempt.state_file() or scratch(attempt, _WHOLE)
     clean = scratch(attempt, _CLEAN)
-    await asyncio.to_thread(write_clean, state, clean, found.undone)
+    await in_thread(write_clean, state, clean, found.undone)
     return clean
 
 
@@ -216,11 +219,14 @@ class Surroundings:
     """Files that the engine gave to the inside, and that are no part of the state, if they changed."""
 
 
+def _find_in_file(state: Path, around: Surroundings) -> SystemChanges:
+    small = state.stat().st_size <= 1 << 20
+    return find(state.read_bytes() if small else state, around)
+
+
 def find(state: Path | bytes, around: Surroundings) -> SystemChanges:
     """What the state says."""
-    found = [each for each in entries(state) if each.path not in around.covered]
-    found += [Entry(path, "file") for path in around.replaced]
-    said = summary(found, around.workdir, around.image)
+    found, said = _listed(state, around)
     if around.image is None or not _worth(found, around, bool(said)):
         return SystemChanges(said)
     from proctor.trial.task.second_look.rules import caches, undoing
@@ -230,6 +236,12 @@ def find(state: Path | bytes, around: Surroundings) -> SystemChanges:
     fresh = caches(found, look)
     undone += _forgotten(undone, found, look)
     return SystemChanges(said, undone, fresh[:_MOST_FRESH])
+
+
+def _listed(state: Path | bytes, around: Surroundings) -> tuple[list[Entry], Mapping[str, Any]]:
+    found = [each for each in entries(state) if each.path not in around.covered]
+    found += [Entry(path, "file") for path in around.replaced]
+    return found, summary(found, around.workdir, around.image)
 
 
 def _worth(found: Sequence[Entry], around: Surroundings, system: bool) -> bool:
