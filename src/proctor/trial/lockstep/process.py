@@ -16,6 +16,7 @@ from pathlib import Path
 from tempfile import TemporaryDirectory, TemporaryFile
 from typing import Any
 
+from proctor.disk import write_all
 from proctor.errors import SideError
 from proctor.processes import kill_tree
 
@@ -138,8 +139,7 @@ class Worker:
         """Give an order; a worker that is gone is noticed when its answer is read."""
         data = marshal.dumps(dict(order), MARSHAL).hex().encode() + b"\n"
         with suppress(BrokenPipeError):
-            while data:
-                data = data[os.write(self._orders, data) :]
+            write_all(self._orders, data)
 
     def fileno(self) -> int:
         """Where its answers arrive."""
