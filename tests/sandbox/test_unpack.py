@@ -204,7 +204,7 @@ def small_disk(tmp_path):
     if done.returncode:
         pytest.skip("no file system can be mounted here")
     yield folder
-    subprocess.run(["umount", str(folder)], check=True)
+    subprocess.run(["umount", "--lazy", str(folder)], check=True)
 
 
 def test_a_file_that_does_not_fit_on_the_disk_is_an_error_and_not_a_part_of_it(small_disk):

@@ -11,6 +11,7 @@ from importlib.metadata import version
 
 from fastapi import APIRouter, FastAPI
 
+from proctor.processes import full_environment
 from proctor.server import pages, problem
 from proctor.server.auth.guard import Guard
 from proctor.server.auth.oidc import membership
@@ -97,7 +98,7 @@ def create_app(settings: Settings, mode: Mode = Mode.LOCAL, options: Options | N
         state.warm()
         if chosen.engine:
             places = settings.serve_parallel or os.cpu_count() or 1
-            state.engine = Supervisor(places, {**os.environ, **_places_of(settings)})
+            state.engine = Supervisor(places, full_environment(_places_of(settings)))
             await state.engine.start()
         duties = asyncio.create_task(keep_time(state)) if chosen.engine else None
         try:

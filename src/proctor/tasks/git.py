@@ -19,6 +19,7 @@ from pathlib import Path
 from typing import Self
 
 from proctor.errors import FetchError, ProctorError, TaskError, UsageError
+from proctor.processes import OF_GIT, host_environment
 from proctor.tasks.address import COMMIT, GitAddress, GitUrl
 
 Notify = Callable[[str], None]
@@ -323,7 +324,8 @@ def _talk(process: subprocess.Popen[bytes], stdin: bytes, progress: Progress | N
 
 def _environment(repository: GitUrl) -> dict[str, str]:
     """Never asks, runs no hook, speaks only the usual protocols; a password travels in no argument."""
-    environment = {name: value for name, value in os.environ.items() if name not in _LOCAL}
+    given = host_environment(*OF_GIT, network=True)
+    environment = {name: value for name, value in given.items() if name not in _LOCAL}
     config = [
         ("core.hooksPath", os.devnull),
         ("core.fsmonitor", "false"),

@@ -7,7 +7,6 @@ import contextlib
 import hashlib
 import itertools
 import json
-import os
 import re
 import shutil
 from collections.abc import Sequence
@@ -20,7 +19,7 @@ from proctor.model.task import TaskEnvironment
 from proctor.sandbox.base import Root
 from proctor.sandbox.container import composition, leftovers
 from proctor.sandbox.container.backend import Containers
-from proctor.sandbox.container.engine import ASK_S, Answer, call
+from proctor.sandbox.container.engine import ASK_S, Answer, call, engine_environment
 from proctor.sandbox.image.context import Context
 from proctor.sandbox.image.definition import Definition, definition_of, main_service
 from proctor.sandbox.image.images import BuildProgress, Images
@@ -144,7 +143,7 @@ class ContainerImages(Images):
             engine.program, *fit.options, *engine.build, *fit.ulimits, *marks, *options,
             "--label", f"{LABEL}={digest}", "--tag", tag, "--file", str(dockerfile), str(folder),
         ]  # fmt: skip
-        env = {**os.environ, "TMPDIR": str(place), leftovers.BUILD: mark}
+        env = engine_environment({"TMPDIR": str(place), leftovers.BUILD: mark})
         try:
             code = await self._logged(command, env, log)
         except BaseException:

@@ -17,7 +17,7 @@ from typing import Any
 from proctor.errors import SandboxError
 from proctor.sandbox import unpack
 from proctor.sandbox.base import Limits
-from proctor.sandbox.container.engine import Adjustment, Engine, call, end
+from proctor.sandbox.container.engine import Adjustment, Engine, call, end, engine_environment
 from proctor.sandbox.limits import WATCHED, Group, group_paths, how_enforced
 from proctor.sandbox.lower import Lower
 from proctor.sandbox.programs import init_program
@@ -158,7 +158,11 @@ async def save(upper: Path, target: Path, *, max_bytes: int, enter: Sequence[str
     async def write(out: int) -> bool:
         command = [*enter, *tar_command(str(upper), max_bytes)]
         process = await asyncio.create_subprocess_exec(
-            *command, stdin=asyncio.subprocess.DEVNULL, stdout=out, stderr=asyncio.subprocess.DEVNULL
+            *command,
+            stdin=asyncio.subprocess.DEVNULL,
+            stdout=out,
+            stderr=asyncio.subprocess.DEVNULL,
+            env=engine_environment(),
         )
         try:
             return await process.wait() in TAR_DONE
@@ -184,7 +188,11 @@ async def restore(
     command = [*enter, sys.executable, "-I", "-S", "-B", unpack.__file__, upper, opaque]
     with state.open("rb") as archive:
         process = await asyncio.create_subprocess_exec(
-            *command, stdin=archive, stdout=asyncio.subprocess.DEVNULL, stderr=asyncio.subprocess.PIPE
+            *command,
+            stdin=archive,
+            stdout=asyncio.subprocess.DEVNULL,
+            stderr=asyncio.subprocess.PIPE,
+            env=engine_environment(),
         )
         try:
             _, words = await process.communicate()

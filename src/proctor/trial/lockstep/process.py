@@ -18,7 +18,7 @@ from typing import Any
 
 from proctor.disk import write_all
 from proctor.errors import SideError
-from proctor.processes import kill_tree
+from proctor.processes import full_environment, kill_tree
 
 _WORKER = Path(__file__).with_name("worker.py")
 _PROCTOR = str(Path(__file__).parents[2])
@@ -102,7 +102,7 @@ class Worker:
                 stdout=subprocess.DEVNULL,
                 stderr=self._stderr,
                 cwd=self._folder,
-                env=environment(side, hash_seed, os.environ),
+                env=environment(side, hash_seed, full_environment()),
                 pass_fds=(*fds, *pass_fds),
                 start_new_session=True,
             )

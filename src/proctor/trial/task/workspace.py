@@ -15,6 +15,7 @@ from typing import Any
 from proctor.errors import SandboxError, TaskError
 from proctor.model.canonical import digest
 from proctor.model.task import Repository, Task
+from proctor.processes import OF_GIT, host_environment
 from proctor.sandbox.base import Root, Sandbox, end_processes, standing
 from proctor.tasks.overrides import additions, removals
 
@@ -210,6 +211,7 @@ def _git(*arguments: str) -> None:
             capture_output=True,
             check=False,
             timeout=_GIT_TIMEOUT_S,
+            env=host_environment(*OF_GIT, network=True),
         )
     except (OSError, subprocess.TimeoutExpired) as error:
         raise TaskError(f"git {arguments[0]}: {error}") from error
