@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import ast
 import errno
 import os
 import shutil
 import subprocess
+from pathlib import Path
 
 import pytest
 
+from proctor import disk
 from proctor.disk import is_lack_of_space, make_folders, nearly_full, spread
 
 
@@ -69,3 +72,40 @@ def test_a_lack_of_space_is_known_also_as_the_cause_of_another_error():
     assert is_lack_of_space(full)
     assert is_lack_of_space(caused)
     assert not is_lack_of_space(OSError(errno.EACCES, "Permission denied"))
+
+
+def test_all_is_written_however_little_the_disk_takes_at_a_time(tmp_path, monkeypatch):
+    write = os.write
+    monkeypatch.setattr(os, "write", lambda fd, data: write(fd, bytes(data)[:7]))
+    for number, data in enumerate((b"", b"x" * 100, bytearray(b"y" * 101), memoryview(b"z" * 6))):
+        with disk.opened(tmp_path / str(number), os.O_WRONLY | os.O_CREAT) as fd:
+            disk.write_all(fd, data)
+        assert (tmp_path / str(number)).read_bytes() == bytes(data)
+
+
+WRITES_ITSELF = {
+    "disk.py": "the function itself",
+    "sandbox/unpack.py": "a program that imports nothing of Proctor",
+    "sandbox/init/line.py": "a pipe, as much of it as fits",
+    "sandbox/init/streams.py": "a few bytes into an empty pipe",
+    "agents/episodes/inside/wire.py": "a program that imports nothing of Proctor",
+    "runs/perf/guard.py": "a few bytes into a pipe",
+    "trial/forkserver/page.py": "looks before each write whether the descriptor is still its own",
+    "trial/forkserver/pinned.py": "a file in memory",
+    "trial/forkserver/zygote.py": "pipes of a process that imports next to nothing",
+    "trial/lockstep/worker.py": "one byte into a pipe",
+}
+
+
+def test_nobody_else_calls_write_and_forgets_what_was_not_taken():
+    source = Path(disk.__file__).parent
+    calls = {
+        str(file.relative_to(source))
+        for file in source.rglob("*.py")
+        for node in ast.walk(ast.parse(file.read_text()))
+        if isinstance(node, ast.Attribute)
+        and node.attr in {"write", "pwrite", "writev", "sendfile", "copy_file_range", "splice"}
+        and isinstance(node.value, ast.Name)
+        and node.value.id == "os"
+    }
+    assert calls == set(WRITES_ITSELF), "use proctor.disk.write_all"

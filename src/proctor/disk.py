@@ -1,4 +1,4 @@
-"""Where on a disk folders go, and how a small file of somebody else is read."""
+"""Where on a disk folders go, how all of something is written, how a small file of somebody else is read."""
 
 from __future__ import annotations
 
@@ -23,6 +23,13 @@ def opened(path: str | Path, flags: int = os.O_RDONLY | os.O_DIRECTORY) -> Itera
         yield fd
     finally:
         os.close(fd)
+
+
+def write_all(fd: int, data: bytes | bytearray | memoryview) -> None:
+    """Write all of it: on a nearly full disk the kernel takes a part, and only says so."""
+    rest = memoryview(data)
+    while rest:
+        rest = rest[os.write(fd, rest) :]
 
 
 def nearly_full(folder: Path) -> bool:

@@ -1,4 +1,4 @@
-"""Find, pin, count and end processes, whole trees of them.
+"""Find, pin, count and end processes, whole trees of them; and the environment of those that are started.
 
 Standard library only: every layer may use it, also where importing psutil would cost more than the command.
 """
@@ -10,7 +10,7 @@ import os
 import resource
 import signal
 import time
-from collections.abc import Collection, Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from typing import Any
@@ -19,6 +19,43 @@ _TICKS_PER_S = os.sysconf("SC_CLK_TCK")
 _PAGE_BYTES = os.sysconf("SC_PAGE_SIZE")
 _GONE = frozenset("ZXx")
 _MOST_FILES = 1 << 20
+_ALWAYS = ("PATH", "HOME", "USER", "LOGNAME", "LANG", "LC_*", "TZ", "TMPDIR", "LD_LIBRARY_PATH")
+_NETWORK = (
+    "HTTP_PROXY", "HTTPS_PROXY", "ALL_PROXY", "NO_PROXY", "http_proxy", "https_proxy", "all_proxy",
+    "no_proxy", "SSL_CERT_FILE", "SSL_CERT_DIR", "REQUESTS_CA_BUNDLE", "CURL_CA_BUNDLE",
+    "NODE_EXTRA_CA_CERTS",
+)  # fmt: skip
+OF_GIT = (
+    "GIT_*", "SSH_AUTH_SOCK", "SSH_AGENT_PID", "XDG_CONFIG_HOME", "XDG_RUNTIME_DIR",
+    "DBUS_SESSION_BUS_ADDRESS", "GH_TOKEN", "GITHUB_TOKEN", "GITLAB_TOKEN", "GCM_*",
+)  # fmt: skip
+"""What git and its credential helpers read."""
+OF_PYTHON = ("PYTHON*", "VIRTUAL_ENV", "CONDA_*")
+"""What decides which packages an interpreter sees."""
+
+
+def host_environment(
+    *also: str,
+    network: bool = False,
+    environ: Mapping[str, str] | None = None,
+    extra: Mapping[str, str] | None = None,
+) -> dict[str, str]:
+    """The environment of a program that Proctor starts on this machine: what it needs, and never a key.
+
+    `also` are names of more variables to hand on; one that ends in * is a beginning. With `network` it gets
+    proxies and certificates.
+    """
+    given = os.environ if environ is None else environ
+    names = (*_ALWAYS, *(_NETWORK if network else ()), *also)
+    plain = {name for name in names if not name.endswith("*")}
+    beginnings = tuple(name[:-1] for name in names if name.endswith("*"))
+    found = {name: value for name, value in given.items() if name in plain or name.startswith(beginnings)}
+    return {"PATH": os.defpath, **found, **(extra or {})}
+
+
+def full_environment(extra: Mapping[str, str] | None = None) -> dict[str, str]:
+    """All variables of this process: for the user's own code, run as they would, and for Proctor itself."""
+    return {**os.environ, **(extra or {})}
 
 
 @dataclass(frozen=True, slots=True)

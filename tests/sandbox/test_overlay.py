@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 from pathlib import Path
 
@@ -91,3 +92,14 @@ async def test_root_opens_folders_as_detached_mounts(tmp_path):
     with pytest.raises(SandboxError, match="gone"):
         overlay.open_trees([tmp_path, tmp_path / "gone"])
     assert len(list(Path("/proc/self/fd").iterdir())) == before
+
+
+def test_a_file_of_the_host_s_layer_that_cannot_be_written_is_an_error(tmp_path, monkeypatch):
+    (tmp_path / "source").write_text("x")
+
+    def full(self, data):
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    monkeypatch.setattr(Path, "write_bytes", full)
+    with pytest.raises(OSError, match="No space left"):
+        overlay._copy(str(tmp_path / "source"), str(tmp_path / "target"))

@@ -19,6 +19,7 @@ class Tree:
     def __init__(self, used=0, inodes=0):
         self.used, self.inodes, self.measured = used, inodes, 0
         self.reasons, self.blamed = [], []
+        self.ended = asyncio.Event()
 
     async def measure(self):
         self.measured += 1
@@ -27,6 +28,7 @@ class Tree:
     async def end(self, reason, by_host):
         self.reasons.append(reason)
         self.blamed.append("host" if by_host else "own limit")
+        self.ended.set()
 
     def watched(self, limit_bytes=None):
         return Watched(limit_bytes=limit_bytes, measure=self.measure, end=self.end)
@@ -149,6 +151,63 @@ async def test_a_sandbox_that_ended_meanwhile_does_not_end_the_watch(tmp_path):
     watch.watched = {"gone": Gone().watched(1), "large": large.watched(1000)}
     await watch.look()
     assert len(large.reasons) == 1
+
+
+async def test_a_sandbox_that_takes_for_ever_to_measure_delays_nobody(tmp_path, monkeypatch):
+    monkeypatch.setattr(storage, "ROUND_S", 0.01, raising=False)
+
+    class Endless(Tree):
+        async def measure(self):
+            self.measured += 1
+            await asyncio.Event().wait()
+
+    watch = StorageWatch(tmp_path, floor_bytes=0)
+    endless, large = Endless(), Tree(2000)
+    watch.watched = {"endless": endless.watched(1), "large": large.watched(1000)}
+    async with asyncio.timeout(10):
+        await watch.look()
+        await watch.look()
+    assert len(large.reasons) == 2
+    assert endless.measured == 1, "one measurement at a time"
+    measuring = watch.watched["endless"].measuring
+    watch.remove("endless")
+    await asyncio.wait([measuring], timeout=10)
+    assert measuring.cancelled()
+
+
+@pytest.mark.parametrize("full", [False, True])
+async def test_a_sandbox_that_is_stopped_while_it_is_being_ended_does_not_end_the_watch(monkeypatch, full):
+    monkeypatch.setattr(storage, "PERIOD_S", 0.001)
+    free = [1 << 40]
+    monkeypatch.setattr(StorageWatch, "_free_bytes", lambda self: free[0])
+
+    class Stopping(Tree):
+        async def end(self, reason, by_host):
+            await super().end(reason, by_host)
+            raise SandboxError("sandbox s is not running")
+
+    watch = StorageWatch(Path("/"), floor_bytes=1 << 62 if full else 0, floor_share=2)
+    stopping, other = Stopping(storage.WORTH_BYTES * 2), Tree(0)
+    watch.add("stopping", stopping.watched(None if full else 1000))
+    watch.add("other", other.watched(1000))
+    for _ in range(2):
+        stopping.ended.clear()
+        free[0] -= storage.GRAIN_BYTES + 1
+        await asyncio.wait_for(stopping.ended.wait(), 10)
+    assert other.measured >= 2
+    watch.remove("stopping")
+    watch.remove("other")
+
+
+async def test_a_limited_sandbox_is_measured_now_and_then_though_the_disk_does_not_shrink(monkeypatch):
+    monkeypatch.setattr(storage, "PERIOD_S", 0.001)
+    monkeypatch.setattr(storage, "AGAIN_S", 0.01, raising=False)
+    monkeypatch.setattr(StorageWatch, "_free_bytes", lambda self: 1 << 40)
+    watch = StorageWatch(Path("/"), floor_bytes=0)
+    tree = Tree(5000)
+    watch.add("t", tree.watched(1000))
+    await asyncio.wait_for(tree.ended.wait(), 10)
+    watch.remove("t")
 
 
 @pytest.mark.parametrize(

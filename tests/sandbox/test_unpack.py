@@ -193,3 +193,33 @@ def test_the_program_reads_standard_input_and_writes_below_descriptor_three(targ
     done = subprocess.run(script, input=b"junk", check=False, capture_output=True)
     assert done.returncode == 1
     assert b"tar" in done.stderr
+
+
+@pytest.fixture
+def small_disk(tmp_path):
+    """A file system with room for 240 KiB."""
+    folder = tmp_path / "disk"
+    folder.mkdir()
+    done = subprocess.run(["mount", "-t", "tmpfs", "-o", "size=240k", "tmpfs", str(folder)], check=False)
+    if done.returncode:
+        pytest.skip("no file system can be mounted here")
+    yield folder
+    subprocess.run(["umount", "--lazy", str(folder)], check=True)
+
+
+def test_a_file_that_does_not_fit_on_the_disk_is_an_error_and_not_a_part_of_it(small_disk):
+    content = os.urandom(250_000)  # of the last block a part has room
+    fd = os.open(small_disk, os.O_RDONLY | os.O_DIRECTORY)
+    with pytest.raises(UnpackError, match="No space left"):
+        unpack(archive((member("large"), content)), fd)
+    os.close(fd)
+
+
+def test_a_disk_that_takes_a_little_at_a_time_gets_everything(tmp_path, monkeypatch):
+    write = os.write
+    monkeypatch.setattr(os, "write", lambda fd, data: write(fd, bytes(data)[:1000]))
+    content = os.urandom(300_000)
+    fd = os.open(tmp_path, os.O_RDONLY | os.O_DIRECTORY)
+    unpack(archive((member("large"), content)), fd)
+    os.close(fd)
+    assert (tmp_path / "large").read_bytes() == content

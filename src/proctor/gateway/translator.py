@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import asyncio
 import json
-import os
 import secrets
 import socket
 import tempfile
@@ -22,15 +21,13 @@ from proctor.errors import UsageError
 from proctor.gateway.apis import Api
 from proctor.gateway.providers import LITELLM, Provider
 from proctor.prctl import die_with_parent
+from proctor.processes import host_environment
 
 START_S = 180.0
 """How long it may take until it answers: seven seconds on an idle machine."""
 _END_S = 10.0
 _SHOWN = 1000
 _KEY = "PROCTOR_UPSTREAM_KEY"
-_PASSED_ON = (
-    "PATH", "LANG", "HTTP_PROXY", "HTTPS_PROXY", "NO_PROXY", "http_proxy", "https_proxy", "no_proxy",
-)  # fmt: skip
 
 
 def configuration(provider: Provider) -> dict[str, Any]:
@@ -131,7 +128,7 @@ class Translators:
     def _environment(self, place: Path, provider: Provider, key: str) -> Mapping[str, str]:
         trust = {"SSL_CERT_FILE": self._ca_bundle} if self._ca_bundle else {}
         return {
-            **{name: os.environ[name] for name in _PASSED_ON if name in os.environ},
+            **host_environment(network=True),
             **trust,
             "HOME": str(place),
             "LITELLM_MASTER_KEY": key,

@@ -11,6 +11,7 @@ from types import TracebackType
 from typing import Any, ClassVar, Self
 
 from proctor.instruments.base import Instrument
+from proctor.processes import OF_PYTHON, host_environment
 
 
 class Tracemalloc(Instrument):
@@ -121,6 +122,7 @@ class Memray(Instrument):
                 cwd=self.folder,
                 check=False,
                 capture_output=True,
+                env=host_environment(*OF_PYTHON),
             )
         return {"at_peak": top[:5]}
 

@@ -16,7 +16,7 @@ from json.encoder import encode_basestring
 from pathlib import Path
 from typing import Any
 
-from proctor.disk import make_folders, read_small
+from proctor.disk import make_folders, read_small, write_all
 from proctor.errors import StoreError, UsageError
 from proctor.model import canonical
 from proctor.model.canonical import finite
@@ -83,9 +83,7 @@ def write_once(path: str, text: str) -> None:
             make_folders(os.path.dirname(path))  # noqa: PTH120 - thousands of trials
             fd = os.open(path, _ONCE, 0o644)
         try:
-            rest = memoryview(text.encode("utf-8", "replace"))
-            while rest:
-                rest = rest[os.write(fd, rest) :]
+            write_all(fd, text.encode("utf-8", "replace"))
         except OSError:
             Path(path).unlink()
             raise

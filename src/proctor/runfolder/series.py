@@ -15,6 +15,7 @@ from typing import Any, BinaryIO, TypeVar
 import msgspec
 from msgspec.structs import asdict
 
+from proctor.disk import write_all
 from proctor.errors import UsageError
 from proctor.model.plan import PlannedTrial
 from proctor.model.record import SCHEMA_VERSION, AttemptRecord, AttemptRow
@@ -105,9 +106,7 @@ class Series:
     def append(self, lines: bytes) -> None:
         """Add one row or several; on a full disk the file is as it was before."""
         try:
-            rest = memoryview(lines)
-            while rest:
-                rest = rest[os.write(self._fd, rest) :]
+            write_all(self._fd, lines)
         except OSError as error:
             os.ftruncate(self._fd, self.size)
             raise write_error(self.path, error) from error

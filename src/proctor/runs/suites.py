@@ -19,6 +19,7 @@ from proctor.experiments.suites import asv_case, listing
 from proctor.experiments.suites.asv_benchmark import AsvBenchmark
 from proctor.experiments.suites.pytest_benchmark import PytestBenchmark
 from proctor.model.spec import Spec
+from proctor.processes import full_environment
 from proctor.spec.grammar import safe_name
 from proctor.spec.load import from_mapping
 from proctor.trial.lockstep.sides import interpreter
@@ -176,6 +177,7 @@ def _listed(asked: SuiteRequest, project: Project, python: str) -> dict[str, Any
                 capture_output=True,
                 timeout=_LISTING_TIMEOUT_S,
                 check=False,
+                env=full_environment(),
             )
         except subprocess.TimeoutExpired:
             raise UsageError(

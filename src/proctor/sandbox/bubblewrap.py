@@ -13,6 +13,7 @@ import os
 import re
 import socket
 from collections.abc import Sequence
+from functools import partial
 from pathlib import Path
 
 from proctor.disk import opened, spread
@@ -23,11 +24,13 @@ from proctor.sandbox import state as saved_state
 from proctor.sandbox.base import Network, SandboxInfo, SandboxRequest
 from proctor.sandbox.capabilities import MASK
 from proctor.sandbox.certificates import CaBundle
+from proctor.sandbox.container.engine import call
 from proctor.sandbox.init.keeper import Keeper, Usage
 from proctor.sandbox.init.served import ServedBackend, ServedSandbox
 from proctor.sandbox.lower import Lower
 from proctor.sandbox.network import SandboxNetwork, by_keeper
 from proctor.sandbox.programs import keeper_program
+from proctor.sandbox.storage import measure_command, read_measure
 from proctor.sandbox.userns import find_ids
 
 _log = logging.getLogger("proctor.sandbox")
@@ -289,7 +292,7 @@ class BubblewrapSandbox(ServedSandbox):
                     os.close(fd)
         self.init_pid = await self._session.ready(_START_S)
         await self._connect()
-        self._watch(self._unique_name, self._session.disk_usage)
+        self._watch(self._unique_name, self._measure)
 
     def _fields(self, state: Path, stack: overlay.Stack, *, cgroup_count: int) -> list[str]:
         cgroups = self._backend.cgroups
@@ -308,6 +311,23 @@ class BubblewrapSandbox(ServedSandbox):
             if target in stack.writable:
                 fields.append(f"v{number}")
         return fields
+
+    async def _measure(self) -> tuple[int, int]:
+        """Bytes and inodes that the inside has added to its layers."""
+        keeper, state, limits = self._require_keeper(), self._require_state(), self._request.limits
+        counted = self._backend.cgroups is not None and "memory" in self._backend.cgroups.parents
+        command = partial(
+            measure_command,
+            keeper.program,
+            limit_bytes=limits.storage_bytes,
+            pid=self.init_pid,
+            with_shm=not counted,
+        )
+        if keeper.ids.as_root:  # who also sees files that are mapped and no longer open
+            said = await call(command([f"{state}/upper"]), timeout_s=None)
+            return read_measure(said.code, said.out, said.err)
+        with opened(state) as folder:
+            return read_measure(*await keeper.output(command(["/proc/self/fd/3/upper"]), folder))
 
     async def _change_network(
         self, connected: SandboxNetwork, network: Network, allowed_hosts: Sequence[str]

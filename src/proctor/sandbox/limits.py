@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from proctor import owner
-from proctor.disk import opened
+from proctor.disk import opened, write_all
 from proctor.errors import SandboxError
 from proctor.sandbox.base import Limits
 
@@ -193,7 +193,7 @@ class Group:
 
 def _set(place: str, value: str) -> None:
     with opened(place, os.O_WRONLY | os.O_CREAT | os.O_TRUNC) as fd:
-        os.write(fd, value.encode())
+        write_all(fd, value.encode())
 
 
 def enforcement(limits: Limits, cgroups: Cgroups | None) -> dict[str, str]:

@@ -14,6 +14,7 @@ from collections.abc import Callable, Coroutine, Iterable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from proctor.disk import write_all
 from proctor.errors import SandboxError
 from proctor.sandbox.base import Network, ended
 from proctor.sandbox.init.keeper import Keeper
@@ -180,7 +181,7 @@ async def configure(launch: Launch, pid: int, lines: Iterable[str], *options: st
     """Set addresses and routes in the network namespace of a process, all or an error."""
     text = "".join(f"{line}\n" for line in lines)
     given = os.memfd_create("routes", os.MFD_CLOEXEC)
-    os.write(given, text.encode())
+    write_all(given, text.encode())
     os.lseek(given, 0, os.SEEK_SET)
     said, say = _message_pipe()
     command = ["nsenter", f"--net=/proc/{pid}/ns/net", "ip", *options, "-batch", "-"]

@@ -231,20 +231,29 @@ def _copied() -> list[str]:
 
 def _copy(source: str, target: str) -> None:
     """Copy links as links and readable files as files; what this account may not read stays out."""
+    content, names, link = b"", [], ""
     try:
-        status = os.lstat(source)
-        if stat.S_ISLNK(status.st_mode):
-            os.symlink(os.readlink(source), target)  # noqa: PTH115, PTH211 - hundreds of them
-        elif stat.S_ISDIR(status.st_mode):
-            os.makedirs(target, exist_ok=True)  # noqa: PTH103 - same
-            for name in sorted(os.listdir(source)):  # noqa: PTH208 - same
-                _copy(f"{source}/{name}", f"{target}/{name}")
-        elif stat.S_ISREG(status.st_mode) and status.st_mode & stat.S_IROTH:
+        mode = os.lstat(source).st_mode
+        if stat.S_ISLNK(mode):
+            link = os.readlink(source)  # noqa: PTH115 - hundreds of them
+        elif stat.S_ISDIR(mode):
+            names = sorted(os.listdir(source))  # noqa: PTH208 - same
+        elif stat.S_ISREG(mode) and mode & stat.S_IROTH:
             content = Path(source).read_bytes()
-            Path(target).write_bytes(content)
-            Path(target).chmod(0o644)
+        else:
+            return
     except OSError:
         return
+    # What cannot be written is an error: the layer would lack it for ever.
+    if stat.S_ISLNK(mode):
+        os.symlink(link, target)  # noqa: PTH211 - same
+    elif stat.S_ISDIR(mode):
+        os.makedirs(target, exist_ok=True)  # noqa: PTH103 - same
+        for name in names:
+            _copy(f"{source}/{name}", f"{target}/{name}")
+    else:
+        Path(target).write_bytes(content)
+        Path(target).chmod(0o644)
 
 
 def open_trees(paths: Sequence[Path]) -> list[int]:

@@ -16,6 +16,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from proctor.errors import SandboxError
+from proctor.processes import host_environment
 
 SOURCES = Path(__file__).parent / "init"
 BUILT = SOURCES / "built"
@@ -28,6 +29,7 @@ _CLOCK_FLAGS = (
     "-fno-delete-null-pointer-checks", "-U_FORTIFY_SOURCE", "-Wl,-soname,proctor-clock.so", "-Wl,-z,lazy",
     "-s", f"-DSHIFT_S={AHEAD_S}L",
 )  # fmt: skip
+_OF_COMPILERS = ("CPATH", "C_INCLUDE_PATH", "LIBRARY_PATH", "COMPILER_PATH", "GCC_EXEC_PREFIX", "NIX_*")
 _ELF64 = struct.Struct("<16xHHIQQQIHHHHHH")
 _INTERPRETER = 3
 
@@ -119,7 +121,14 @@ def _compiled(target: Path, ways: Sequence[Sequence[str]]) -> str:
         made = Path(folder) / "made"
         for words in ways if compiler else ():
             command = [compiler, *words, "-o", str(made)]
-            done = subprocess.run(command, capture_output=True, text=True, errors="replace", check=False)
+            done = subprocess.run(
+                command,
+                capture_output=True,
+                text=True,
+                errors="replace",
+                check=False,
+                env=host_environment(*_OF_COMPILERS),
+            )
             if done.returncode == 0:
                 made.chmod(0o755)
                 made.replace(target)  # concurrent builders make the same file

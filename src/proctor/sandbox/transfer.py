@@ -20,7 +20,7 @@ from collections.abc import AsyncIterator, Iterator, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
-from proctor.disk import make_folders
+from proctor.disk import make_folders, write_all
 from proctor.errors import SandboxError
 from proctor.sandbox.base import Download
 from proctor.threads import in_thread
@@ -134,7 +134,7 @@ class Unpacker:
         if self._file_left:
             piece = bytes(self._buffer[: self._file_left])
             if self._fd >= 0:
-                os.write(self._fd, piece)
+                write_all(self._fd, piece)
             del self._buffer[: len(piece)]
             self._file_left -= len(piece)
             if self._file_left:
@@ -245,7 +245,7 @@ async def _stream(source: Path, target: str, spool: Path) -> Stream:
 def sealed(data: bytes | bytearray) -> int:
     """A descriptor in memory that holds this, and that nobody inside can change."""
     fd = os.memfd_create("sealed", os.MFD_CLOEXEC | os.MFD_ALLOW_SEALING)
-    os.write(fd, data)
+    write_all(fd, data)
     fcntl.fcntl(fd, fcntl.F_ADD_SEALS, _SEALS)
     return _read_only(fd)
 

@@ -108,7 +108,7 @@ class Unpacker:
                 if len(data) == _BLOCK and not any(data):
                     os.lseek(fd, len(data), os.SEEK_CUR)  # holes stay holes
                 else:
-                    os.write(fd, data)
+                    _write_all(fd, data)
             os.ftruncate(fd, size)
             self._finish(fd, member)
         finally:
@@ -200,6 +200,13 @@ class Unpacker:
         os.mkdir(name, 0o755, dir_fd=folder)
         os.chown(name, self._first_uid, self._first_gid, dir_fd=folder)
         return os.open(name, _FOLDER, dir_fd=folder)
+
+
+def _write_all(fd: int, data: bytes) -> None:
+    """As in `proctor.disk`, which this program cannot import: a nearly full disk takes a part of it."""
+    rest = memoryview(data)
+    while rest:
+        rest = rest[os.write(fd, rest) :]
 
 
 def _parts(name: str) -> tuple[str, ...]:

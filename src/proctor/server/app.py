@@ -11,6 +11,7 @@ from importlib.metadata import version
 
 from fastapi import APIRouter, FastAPI
 
+from proctor.processes import full_environment
 from proctor.sandbox.image.registry.access import access_of
 from proctor.server import pages, problem
 from proctor.server.auth.authenticate import LOCAL
@@ -101,7 +102,7 @@ def create_app(settings: Settings, mode: Mode = Mode.LOCAL, options: Options | N
         if chosen.engine:
             places = settings.serve_parallel or os.cpu_count() or 1
             person = LOCAL.user if mode is Mode.LOCAL else ""
-            state.engine = Supervisor(places, {**os.environ, **_places_of(settings)}, person)
+            state.engine = Supervisor(places, full_environment(_places_of(settings)), person)
             await state.engine.start()
         duties = asyncio.create_task(keep_time(state)) if chosen.engine else None
         try:

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import os
 import re
 import shutil
 import subprocess
 from pathlib import Path
 
 from proctor.errors import StoreError, UsageError
+from proctor.processes import host_environment
 from proctor.store.database import VERSION_TABLE
 from proctor.store.postgres_line import parse, refuse_pooler
 
@@ -70,7 +70,11 @@ def _run(program: str, options: list[str], environ: dict[str, str], given: bytes
             "(Debian: apt-get install postgresql-client), of the server's version or newer"
         )
     done = subprocess.run(
-        [path, *options], input=given, capture_output=True, env=os.environ | environ, check=False
+        [path, *options],
+        input=given,
+        capture_output=True,
+        env=host_environment("PG*", network=True, extra=environ),
+        check=False,
     )
     if done.returncode:
         said = done.stderr.decode(errors="replace").strip() or "it said nothing"

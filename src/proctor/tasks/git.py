@@ -20,6 +20,7 @@ from typing import Self
 
 from proctor.errors import FetchError, ProctorError, TaskError, UsageError
 from proctor.outgoing import proxy_for
+from proctor.processes import OF_GIT, host_environment
 from proctor.tasks.address import COMMIT, GitAddress, GitUrl
 
 Notify = Callable[[str], None]
@@ -349,7 +350,8 @@ def _environment(repository: GitUrl) -> dict[str, str]:
         config += _foreign_config(repository)
         protocols = "https:http"
     else:
-        environment = {name: value for name, value in os.environ.items() if name not in _LOCAL}
+        given = host_environment(*OF_GIT, network=True)
+        environment = {name: value for name, value in given.items() if name not in _LOCAL}
         protocols = "file" if repository.scheme == "file" else "https:http:ssh"
     if repository.credentials:
         host = repository.url.split("/")[2]

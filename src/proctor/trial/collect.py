@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import Any, Protocol, cast, runtime_checkable
 
 from proctor.bounded_diff import Effort
-from proctor.disk import make_folders
+from proctor.disk import make_folders, write_all
 from proctor.errors import StoreError
 from proctor.model.place import attempt_folder
 from proctor.model.plan import PlannedTrial
@@ -266,9 +266,7 @@ def _read_small(file: str) -> bytes | None:
 def _write(place: str, data: bytes) -> None:
     fd = os.open(place, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o666)
     try:
-        rest = memoryview(data)
-        while rest:
-            rest = rest[os.write(fd, rest) :]
+        write_all(fd, data)
     finally:
         os.close(fd)
 

@@ -54,9 +54,16 @@ def environment_at(second: int, python: str | None) -> dict[str, Any]:  # noqa: 
 
 def _of_another(python: str) -> dict[str, Any]:
     """What another interpreter says of itself; only its path, when it does not say."""
+    from proctor.processes import OF_PYTHON, host_environment  # not there where this file is the program
+
     try:
         said = subprocess.run(
-            [python, "-P", __file__], capture_output=True, timeout=_ASKING_TIMEOUT_S, check=True, text=True
+            [python, "-P", __file__],
+            capture_output=True,
+            timeout=_ASKING_TIMEOUT_S,
+            check=True,
+            text=True,
+            env=host_environment(*OF_PYTHON),
         )
         found: dict[str, Any] = json.loads(said.stdout)
     except (OSError, ValueError, subprocess.SubprocessError):
@@ -66,6 +73,8 @@ def _of_another(python: str) -> dict[str, Any]:
 
 def capture_vcs(path: Path) -> dict[str, Any]:
     """Commit, branch and whether the tree has changes; all None where there is no repository."""
+    from proctor.processes import host_environment
+
     unknown: dict[str, Any] = {"commit": None, "branch": None, "dirty": None}
     try:
         answer = subprocess.run(
@@ -76,7 +85,7 @@ def capture_vcs(path: Path) -> dict[str, Any]:
             text=True,
             errors="replace",
             # Looking at a tree must never lock it: someone may be committing right now.
-            env={**os.environ, "GIT_OPTIONAL_LOCKS": "0", "LC_ALL": "C"},
+            env=host_environment("GIT_*", extra={"GIT_OPTIONAL_LOCKS": "0", "LC_ALL": "C"}),
         )
     except (OSError, subprocess.TimeoutExpired):
         return unknown

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import json
-import os
 import sys
 import time
 from collections.abc import Callable, Mapping, Sequence
@@ -21,7 +20,7 @@ from proctor.model.record import AttemptRecord, Failure
 from proctor.model.secret import resolved
 from proctor.model.spec import ExperimentBody, InstrumentSpec
 from proctor.model.trial import Lease
-from proctor.processes import kill_tree
+from proctor.processes import full_environment, kill_tree
 from proctor.store.blobs import Blobs
 from proctor.trial.experiment_files import keep_files
 from proctor.trial.experiment_record import Passes, build_record, failed_record
@@ -283,7 +282,7 @@ class ExperimentExecutor:
             stdout=asyncio.subprocess.DEVNULL,
             stderr=asyncio.subprocess.PIPE,
             start_new_session=True,
-            env={**os.environ, "PYTHONHASHSEED": "0"},
+            env=full_environment({"PYTHONHASHSEED": "0"}),
         )
         limit_s = None if self.timeout_s is None else self.timeout_s * instrument.slowdown
         try:

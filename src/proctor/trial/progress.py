@@ -15,6 +15,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
+from proctor.disk import write_all
 from proctor.trial.redact import RedactedStream, Redactor
 
 
@@ -206,7 +207,6 @@ def _append(path: str, data: bytes) -> None:
     # Not kept open: hundreds of agents have two of them each.
     fd = os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC, 0o644)
     try:
-        while data:
-            data = data[os.write(fd, data) :]
+        write_all(fd, data)
     finally:
         os.close(fd)

@@ -94,7 +94,7 @@ async def test_disk_use_counts_bytes_and_inodes(tmp_path):
     (tmp_path / "g").write_bytes(b"x" * 100_000)
     used, inodes = await usage.disk_usage([tmp_path / "tree", tmp_path / "g"], ())
     assert 200_000 <= used < 300_000
-    assert inodes == 4
+    assert inodes == 3, "what is in the folder, and the file"
     with pytest.raises(SandboxError, match="cannot measure"):
         await usage.disk_usage([tmp_path / "none"], ("false",))
     assert await usage.find_changes(os.getpid(), ("cat", "/dev/null", "#")) == ()

@@ -120,8 +120,27 @@ async def import_and_collect(backend, root):
     assert list((work / "images/layers").iterdir()) == []
 
 
+async def measure(backend, root):
+    script = (
+        "import os; fd = os.open('/x', os.O_CREAT | os.O_WRONLY); os.unlink('/x'); "
+        "os.write(fd, b'x' * 8_000_000); print('written', flush=True); os.read(0, 1)"
+    )
+    sandbox = backend.sandbox(SandboxRequest(name="measured", root=root))
+    await sandbox.start()
+    written = asyncio.Event()
+    argv = ["sh", "-c", 'sleep 1000 | python3 -c "$0"', script]
+    running = asyncio.create_task(sandbox.exec(argv, on_output=lambda *_: written.set()))
+    async with asyncio.timeout(30):
+        await written.wait()
+        used, _ = await sandbox._measure()
+    assert used >= 8_000_000, used
+    running.cancel()
+    await sandbox.stop()
+
+
 async def main():
     backend = Bubblewrap(work)
+    await measure(backend, Root(host=True))
     root = await build_and_save(backend)
     await import_and_collect(backend, root)
     await build_stages(backend)

@@ -150,10 +150,10 @@ async def test_a_port_that_is_taken_inside_is_reported_and_late_answers_are_drop
         null = os.open(os.devnull, os.O_RDONLY)
         socket.send_fds(theirs, [b"l 1 ok"], [null])
         os.close(null)
-        usage = asyncio.ensure_future(session.disk_usage())
-        await asyncio.to_thread(receive, theirs)
-        theirs.send(b"u 2 10 20")
-        assert await usage == (10, 20)
+        ending = asyncio.ensure_future(session.run(["x"], env={}, cwd="/", user="root"))
+        (await asyncio.to_thread(receive, theirs)).close()
+        theirs.send(b"d 2 3 0 5 6 7 8")
+        assert (await ending).exit_code == 3
     session.close()
     assert not session.alive
 

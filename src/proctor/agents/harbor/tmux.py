@@ -16,6 +16,7 @@ from pathlib import Path
 from proctor.agents.installed.folders import install, place_of
 from proctor.agents.installed.recipes import Say
 from proctor.errors import ProctorError, UsageError
+from proctor.processes import host_environment
 
 INSIDE = "/opt/proctor/agents/tmux"
 """Where it is in a sandbox."""
@@ -44,7 +45,7 @@ class Tmux:
         libraries = folder / "lib"
         libraries.mkdir()
         shutil.copy2(Path(self.program).resolve(), libraries / "tmux")
-        linked = subprocess.run(["ldd", self.program], capture_output=True, text=True, check=False).stdout
+        linked = _output(["ldd", self.program])
         for each in map(Path, _LINKED.findall(linked)):
             name = "loader" if each.name.startswith("ld-") else each.name
             shutil.copy2(each.resolve(), libraries / name)
@@ -81,13 +82,17 @@ def binds(cache: Path) -> dict[str, Path]:
     return {INSIDE: place_of(cache, "tmux", version).absolute()}
 
 
+def _output(argv: list[str]) -> str:
+    return subprocess.run(argv, capture_output=True, text=True, check=False, env=host_environment()).stdout
+
+
 @functools.cache
 def _version() -> str:
     """The version of this machine's tmux; empty when it has none."""
     program = shutil.which("tmux")
     if not program:
         return ""
-    said = subprocess.run([program, "-V"], capture_output=True, text=True, check=False).stdout.split()
+    said = _output([program, "-V"]).split()
     return said[1] if len(said) == 2 and said[1][0].isdigit() else ""
 
 

@@ -20,6 +20,7 @@ from pathlib import Path
 from typing import Protocol
 
 from proctor.errors import FetchError, UsageError
+from proctor.processes import host_environment
 
 NODE = "24.19.0"
 """The Node that scripts are run by: its version as a package of PyPI."""
@@ -117,9 +118,8 @@ class PyPI:
         say(f"pip installs {self.package} {version}")
         pip_install(folder / "packages", f"{self.package}=={version}", *self.also, python=python.program)
         compiling = [python.program, "-m", "compileall", "-q", "-j0", str(folder)]
-        subprocess.run(
-            compiling, capture_output=True, check=False
-        )  # some packages have files of other Pythons
+        # Some packages have files of other Pythons.
+        subprocess.run(compiling, capture_output=True, check=False, env=host_environment())
         program = folder / PROGRAM
         program.parent.mkdir(exist_ok=True)
         program.write_text(_LAUNCHER.format(module=self.module))
@@ -168,7 +168,12 @@ def find_python(first: tuple[int, int], last: tuple[int, int], also: Sequence[st
     for program in found:
         try:
             asked = subprocess.run(
-                [program, "-I", "-c", _FACTS], capture_output=True, text=True, check=False, timeout=60
+                [program, "-I", "-c", _FACTS],
+                capture_output=True,
+                text=True,
+                check=False,
+                timeout=60,
+                env=host_environment(),
             )
         except OSError:
             continue
@@ -196,6 +201,7 @@ def _minor_version(path: str) -> int:
     return int(found[1]) if found else 0
 
 
+_OF_INSTALLERS = ("PIP_*", "UV_*", "NPM_CONFIG_*", "npm_config_*", "NODE_OPTIONS", "XDG_*", "NETRC")
 _LEFT_OUT = shutil.ignore_patterns(
     "site-packages", "dist-packages", "test", "tests", "idlelib", "tkinter", "turtledemo", "ensurepip",
     "lib2to3", "config-*", "__pycache__", "*.a", "_tkinter*", "_test*",
@@ -215,7 +221,9 @@ def copy_python(python: Python, target: Path) -> None:
     shutil.copy2(Path(python.program).resolve(), program)
     linked: dict[str, str] = {}
     for each in (Path(python.program).resolve(), *(stdlib / "lib-dynload").glob("*.so")):
-        shown = subprocess.run(["ldd", str(each)], capture_output=True, text=True, check=False)
+        shown = subprocess.run(
+            ["ldd", str(each)], capture_output=True, text=True, check=False, env=host_environment()
+        )
         linked |= dict(_LINKED.findall(shown.stdout))
     libraries = target / "lib/linked"
     libraries.mkdir()
@@ -242,7 +250,8 @@ def _pip(python: str) -> list[str]:
         return [uv, "pip", "install", "--quiet", f"--python={python}"]
     if python == sys.executable and find_spec("pip"):
         return [python, "-m", "pip", "install", *quiet]
-    has_pip = subprocess.run([python, "-I", "-m", "pip", "--version"], capture_output=True, check=False)
+    asking = [python, "-I", "-m", "pip", "--version"]
+    has_pip = subprocess.run(asking, capture_output=True, check=False, env=host_environment())
     if not has_pip.returncode:
         return [python, "-I", "-m", "pip", "install", *quiet]
     if uv := shutil.which("uv", path=str(Path(sys.executable).parent)):
@@ -254,7 +263,13 @@ def run(argv: Sequence[str]) -> None:
     """Run a package manager; FetchError with what it said last."""
     try:
         done = subprocess.run(
-            argv, capture_output=True, text=True, errors="replace", check=False, stdin=subprocess.DEVNULL
+            argv,
+            capture_output=True,
+            text=True,
+            errors="replace",
+            check=False,
+            stdin=subprocess.DEVNULL,
+            env=host_environment(*_OF_INSTALLERS, network=True),
         )
     except OSError as error:
         raise FetchError(f"{Path(argv[0]).name} cannot be started: {error.strerror}") from error

@@ -12,6 +12,7 @@ from contextlib import suppress
 
 from proctor.experiments.redis.protocol import Connection, RedisError
 from proctor.prctl import die_with_parent
+from proctor.processes import host_environment
 
 _START_S = 20.0
 MISSING = (
@@ -43,6 +44,7 @@ class Server:
             stdout=subprocess.DEVNULL,
             stderr=subprocess.DEVNULL,
             cwd=self._folder,
+            env=host_environment(),
             preexec_fn=die_with_parent,  # noqa: PLW1509 - measured processes have one thread
         )
         self._configure(self._process, password)

@@ -13,6 +13,7 @@ import types
 from contextlib import contextmanager
 
 from proctor.experiments.suites import asv
+from proctor.processes import full_environment
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -139,7 +140,11 @@ def _in_own_process(code: str | tuple[str, ...]) -> Callable[[Any], None]:
 
     def once(_context: Any) -> None:
         done = subprocess.run(
-            [sys.executable, "-c", program], check=False, stdin=subprocess.DEVNULL, capture_output=True
+            [sys.executable, "-c", program],
+            check=False,
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            env=full_environment(),
         )
         if done.returncode:
             raise RuntimeError(done.stderr.decode(errors="replace")[-2000:].strip())

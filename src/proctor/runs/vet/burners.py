@@ -7,7 +7,7 @@ import sys
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager, suppress
 
-from proctor.processes import allowed_cpus
+from proctor.processes import allowed_cpus, host_environment
 
 PER_CPU = 2
 MOST = 64
@@ -36,7 +36,11 @@ class Burners:
             command = [sys.executable, "-I", "-S", "-c", _BURN, str(os.getpid())]
             self.running.append(
                 subprocess.Popen(
-                    command, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL
+                    command,
+                    stdin=subprocess.DEVNULL,
+                    stdout=subprocess.DEVNULL,
+                    stderr=subprocess.DEVNULL,
+                    env=host_environment(),
                 )
             )
 

@@ -15,7 +15,7 @@ from proctor.sandbox.base import SandboxRequest
 from proctor.sandbox.certificates import CaBundle
 from proctor.sandbox.container import adjust, leftovers
 from proctor.sandbox.container.command import HostParts
-from proctor.sandbox.container.engine import Adjustment, Engine, call, end
+from proctor.sandbox.container.engine import Adjustment, Engine, call, end, engine_environment
 from proctor.sandbox.container.sandbox import ContainerSandbox
 from proctor.sandbox.init.served import ServedBackend
 from proctor.sandbox.network import Launch
@@ -113,7 +113,13 @@ class Containers(ServedBackend):
             try:
                 stdin, stdout, stderr = fds
                 process = await asyncio.create_subprocess_exec(
-                    *enter, *argv, stdin=stdin, stdout=stdout, stderr=stderr, start_new_session=True
+                    *enter,
+                    *argv,
+                    stdin=stdin,
+                    stdout=stdout,
+                    stderr=stderr,
+                    start_new_session=True,
+                    env=engine_environment(),
                 )
             finally:
                 for fd in fds:

@@ -12,7 +12,6 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import itertools
-import os
 import shutil
 from collections.abc import AsyncIterator, Sequence
 from dataclasses import dataclass
@@ -25,7 +24,7 @@ from proctor.errors import ImageError, LastingImageError
 from proctor.sandbox import network
 from proctor.sandbox.base import Limits, Root, SandboxRequest
 from proctor.sandbox.container import adjust, leftovers
-from proctor.sandbox.container.engine import call
+from proctor.sandbox.container.engine import call, engine_environment
 from proctor.sandbox.container.sandbox import ContainerSandbox
 from proctor.sandbox.image.definition import Definition
 from proctor.sandbox.image.dockerfile import MOST_BYTES, parse
@@ -87,7 +86,7 @@ async def build(backend: Containers, request: BuildRequest) -> None:
                 *fit.ulimits, *marks, *request.options, "--label", request.label, "--tag", request.tag,
                 "--file", str(request.dockerfile), str(request.folder),
             ]  # fmt: skip
-            env = {**os.environ, **connected.env, "TMPDIR": str(place), leftovers.BUILD: mark}
+            env = engine_environment({**connected.env, "TMPDIR": str(place), leftovers.BUILD: mark})
             try:
                 code = await _logged(command, env, request.log)
             except BaseException:

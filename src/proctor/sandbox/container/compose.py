@@ -16,7 +16,6 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import json
-import os
 import shutil
 import tarfile
 import tempfile
@@ -25,6 +24,7 @@ from pathlib import Path, PurePosixPath
 from typing import Any
 
 from proctor.errors import SandboxError, TaskError
+from proctor.processes import host_environment
 from proctor.sandbox.base import Download, ExecResult, SandboxRequest
 from proctor.sandbox.container import composition, holders, leftovers
 from proctor.sandbox.container.command import (
@@ -36,7 +36,7 @@ from proctor.sandbox.container.command import (
     rights,
 )
 from proctor.sandbox.container.composition import LOGS, harbor_variables, protect
-from proctor.sandbox.container.engine import Adjustment, Engine, ask, call, end
+from proctor.sandbox.container.engine import Adjustment, Engine, ask, call, end, engine_environment
 from proctor.sandbox.container.registry import check_registry
 from proctor.sandbox.network_rules import NetworkRules
 from proctor.sandbox.overlay import HOST_NAME
@@ -52,8 +52,7 @@ _COPY_S = 300.0
 _TIMED_OUT = 137
 _UP_S = 300.0
 _DOWN_S = 120.0
-_PASSED = ("PATH", "HOME", "USER", "TMPDIR", "XDG_RUNTIME_DIR", "XDG_DATA_HOME", "XDG_CONFIG_HOME")
-_PASSED_PREFIXES = ("DOCKER_", "CONTAINER", "REGISTRY_")
+_PASSED = ("XDG_RUNTIME_DIR", "XDG_DATA_HOME", "XDG_CONFIG_HOME", "DOCKER_*", "CONTAINER*", "REGISTRY_*")
 _LIMIT_KEYS = {
     "--pids-limit": "pids_limit",
     "--memory": "mem_limit",
@@ -223,7 +222,7 @@ def without_values(
         variables = composition.pairs(service.get("environment"), {})
         secret = {key: text for key, text in variables.items() if any(each in text for each in hidden)}
         for key, value in secret.items():
-            if apart.setdefault(key, value) != value or key in _PASSED:
+            if apart.setdefault(key, value) != value or key in host_environment(*_PASSED):
                 raise TaskError(f"service {name}: the variable {key} holds a secret and needs another name")
         changed = {"environment": {**variables, **dict.fromkeys(secret)}} if secret else {}
         services[name] = {**service, **changed}
@@ -293,12 +292,7 @@ def _ulimits(fit: Adjustment) -> dict[str, Any]:
 
 def _environment(given: Mapping[str, str]) -> dict[str, str]:
     """What `${VAR}` in the file may mean: the task's own variables, never those of this machine."""
-    kept = {
-        name: value
-        for name, value in os.environ.items()
-        if name in _PASSED or name.startswith(_PASSED_PREFIXES)
-    }
-    return {**given, **kept}
+    return {**given, **host_environment(*_PASSED)}
 
 
 class Service:
@@ -333,6 +327,7 @@ class Service:
                 stdout=asyncio.subprocess.PIPE,
                 stderr=asyncio.subprocess.DEVNULL,
                 start_new_session=True,
+                env=engine_environment(),
             )  # fmt: skip
             assert process.stdout is not None
             try:

@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from proctor.errors import SandboxError
+from proctor.processes import host_environment
 from proctor.sandbox.programs import missing_program
 
 DOCKER_SOCKET = Path("/var/run/docker.sock")
@@ -98,6 +99,12 @@ DOCKER = Engine(
 )
 
 
+_OF_ENGINES = (
+    "XDG_*", "DBUS_SESSION_BUS_ADDRESS", "DOCKER_*", "CONTAINER*", "REGISTRY_*", "STORAGE_*", "BUILDAH_*",
+    "BUILDKIT_*", "BUILDX_*", "PODMAN_*", "_CONTAINERS_*",
+)  # fmt: skip
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Adjustment:
     """The options that an engine needs on this machine; found by trying, see `container.adjust`."""
@@ -130,6 +137,11 @@ class Answer:
         return "\n".join(f"{self.out}\n{self.err}".strip().splitlines()[-_LAST_LINES:])
 
 
+def engine_environment(extra: Mapping[str, str] | None = None) -> dict[str, str]:
+    """The variables of a command of podman or docker, and of programs beside it."""
+    return host_environment(*_OF_ENGINES, network=True, extra=extra)
+
+
 async def call(
     argv: Sequence[str],
     *,
@@ -138,14 +150,17 @@ async def call(
     stdin: int | None = None,
     cwd: Path | None = None,
 ) -> Answer:
-    """Run a command of the engine to its end; SandboxError when it cannot run or takes too long."""
+    """Run a command of the engine to its end; SandboxError when it cannot run or takes too long.
+
+    Without an `env` it gets that of engines.
+    """
     starting = asyncio.ensure_future(
         asyncio.create_subprocess_exec(
             *argv,
             stdin=asyncio.subprocess.DEVNULL if stdin is None else stdin,
             stdout=asyncio.subprocess.PIPE,
             stderr=asyncio.subprocess.PIPE,
-            env=env,
+            env=engine_environment() if env is None else env,
             cwd=cwd,
             start_new_session=True,
         )

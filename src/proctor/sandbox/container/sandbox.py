@@ -241,11 +241,12 @@ class ContainerSandbox(ServedSandbox):
             await configure(launch, pid, rules.services())
             await configure(launch, pid, rules.services_v6(), "-6")
 
-    async def _measure(self) -> tuple[int, int]:
+    async def _measure(self, *, whole: bool = False) -> tuple[int, int]:
         enter = self._backend.as_root()
         if not self._changes or enter is None:
             raise SandboxError(f"the changes of {self._request.name} cannot be measured")
-        return await usage.disk_usage(self._changes, enter)
+        limit_bytes = None if whole else self._request.limits.storage_bytes
+        return await usage.disk_usage(self._changes, enter, pid=self._pid, limit_bytes=limit_bytes)
 
     async def _note_usage(self) -> None:
         """What only a running container can tell."""
@@ -254,7 +255,7 @@ class ContainerSandbox(ServedSandbox):
             self._ledger = {**usage.used(group), **self._ledger}
         if self._changes:
             with contextlib.suppress(SandboxError):
-                self._ledger["disk_bytes"] = (await self._measure())[0]
+                self._ledger["disk_bytes"] = (await self._measure(whole=True))[0]
             self._changes = ()
 
 

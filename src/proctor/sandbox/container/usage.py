@@ -17,13 +17,14 @@ from typing import Any
 from proctor.errors import SandboxError
 from proctor.sandbox import unpack
 from proctor.sandbox.base import Limits
-from proctor.sandbox.container.engine import Adjustment, Engine, call, end
+from proctor.sandbox.container.engine import Adjustment, Engine, call, end, engine_environment
 from proctor.sandbox.limits import WATCHED, Group, group_paths, how_enforced
 from proctor.sandbox.lower import Lower
+from proctor.sandbox.programs import init_program
 from proctor.sandbox.state import TAR_DONE, tar_command, write_whole
+from proctor.sandbox.storage import END_S, measure_command, read_measure
 
 _CONTROLLERS = ("memory", "pids", "cpu", "cpuacct")
-_MEASURE_S = 60.0
 _NOT_MEASURED = "not enforced as a whole: the container's changes cannot be measured here"
 _SLACK_BYTES = 1 << 20
 """The kernel charges memory in batches, so a full group may be short of its limit by a little."""
@@ -138,17 +139,17 @@ def _host_path(device: str, root: str, here: Sequence[_Mount]) -> Path | None:
     return None
 
 
-async def disk_usage(places: Sequence[Path], enter: Sequence[str]) -> tuple[int, int]:
-    """Bytes and inodes of all these together; `enter` is what may read it all."""
-    counts = []
-    for unit in ("--block-size=1", "--inodes"):
-        command = [*enter, "du", "--summarize", "--total", "--one-file-system", unit, "--", *map(str, places)]
-        counts.append(asyncio.create_task(call(command, timeout_s=_MEASURE_S)))
-    said = await asyncio.gather(*counts)
-    totals = [each.out.splitlines()[-1].split()[0] for each in said if each.out.strip()]
-    if len(totals) != len(counts) or not all(total.isdigit() for total in totals):
-        raise SandboxError(f"cannot measure {places[0]}: {said[0].reason}")
-    return int(totals[0]), int(totals[1])
+async def disk_usage(
+    places: Sequence[Path], enter: Sequence[str], *, pid: int = 0, limit_bytes: int | None = None
+) -> tuple[int, int]:
+    """Bytes and inodes of all these, and of files without a name that the processes beside `pid` hold open.
+
+    `enter` is what may read it all.
+    """
+    program = str(await asyncio.to_thread(init_program))
+    command = measure_command(program, [str(place) for place in places], limit_bytes=limit_bytes, pid=pid)
+    said = await call([*enter, *command], timeout_s=END_S)
+    return read_measure(said.code, said.out, said.err)
 
 
 async def save(upper: Path, target: Path, *, max_bytes: int, enter: Sequence[str]) -> bool:
@@ -157,7 +158,11 @@ async def save(upper: Path, target: Path, *, max_bytes: int, enter: Sequence[str
     async def write(out: int) -> bool:
         command = [*enter, *tar_command(str(upper), max_bytes)]
         process = await asyncio.create_subprocess_exec(
-            *command, stdin=asyncio.subprocess.DEVNULL, stdout=out, stderr=asyncio.subprocess.DEVNULL
+            *command,
+            stdin=asyncio.subprocess.DEVNULL,
+            stdout=out,
+            stderr=asyncio.subprocess.DEVNULL,
+            env=engine_environment(),
         )
         try:
             return await process.wait() in TAR_DONE
@@ -183,7 +188,11 @@ async def restore(
     command = [*enter, sys.executable, "-I", "-S", "-B", unpack.__file__, upper, opaque]
     with state.open("rb") as archive:
         process = await asyncio.create_subprocess_exec(
-            *command, stdin=archive, stdout=asyncio.subprocess.DEVNULL, stderr=asyncio.subprocess.PIPE
+            *command,
+            stdin=archive,
+            stdout=asyncio.subprocess.DEVNULL,
+            stderr=asyncio.subprocess.PIPE,
+            env=engine_environment(),
         )
         try:
             _, words = await process.communicate()

@@ -8,6 +8,8 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
+from proctor.processes import host_environment
+
 VERSION = "0.24.0"
 """The version that was tried; `harbor.lock` pins it and all that it needs."""
 ABOUT = "harbor.json"
@@ -87,20 +89,18 @@ _CREDENTIALS: Mapping[str, tuple[str, ...]] = {
     "ack": ("ALIBABA_CLOUD_", "KUBE"),
     "docker": ("DOCKER_",),
     "ec2": ("AWS_",),
-    "gke": ("GOOGLE_", "CLOUDSDK_", "KUBE"),
+    "gke": ("GOOGLE_APPLICATION_", "GOOGLE_CLOUD_", "CLOUDSDK_", "KUBE"),
     "hf-sandbox": ("HF_",),
     "langsmith": ("LANGSMITH_", "LANGCHAIN_"),
     "openshift": ("KUBE",),
     "podman": ("CONTAINER", "DOCKER_", "XDG_RUNTIME_DIR"),
-    "skypilot": ("SKYPILOT_", "AWS_", "GOOGLE_", "KUBE"),
+    "skypilot": ("SKYPILOT_", "AWS_", "GOOGLE_APPLICATION_", "GOOGLE_CLOUD_", "KUBE"),
 }
 """How the variables begin that an environment may know; for others, with its own name."""
-_CONNECTION = ("HTTP_PROXY", "HTTPS_PROXY", "NO_PROXY", "ALL_PROXY", "SSL_CERT_", "REQUESTS_CA_BUNDLE")
 
 
 def provider_environment(kind: str) -> dict[str, str]:
     """The variables for one of Harbor's environments: its service's own, and the way to the internet."""
     own = f"{kind.replace('-', '_').upper()}_"
-    wanted = (*_CREDENTIALS.get(kind, (own,)), *_CONNECTION)
-    given = {name: value for name, value in os.environ.items() if name.upper().startswith(wanted)}
-    return plain_environment(Path.home()) | {"TMPDIR": os.environ.get("TMPDIR", "/tmp")} | given  # noqa: S108
+    given = (f"{name}*" for name in _CREDENTIALS.get(kind, (own,)))
+    return {**host_environment(*given, network=True), "LANG": "C.UTF-8", **SETTINGS}

@@ -10,6 +10,8 @@ import socket
 from collections import deque
 from collections.abc import Callable, Sequence
 
+from proctor.disk import write_all
+
 _INLINE_BYTES = 96 * 1024
 _REPLY_BYTES = 4096
 _RIGHTS_BYTES = socket.CMSG_LEN(4 * array.array("i").itemsize)
@@ -36,7 +38,7 @@ class Channel:
         data = ("\0".join(fields) + "\0").encode(errors="surrogateescape")
         if len(data) > _INLINE_BYTES:
             large = os.memfd_create("message")
-            os.write(large, data)
+            write_all(large, data)
             self._post(b"@", [*fds, large])
             os.close(large)
         else:

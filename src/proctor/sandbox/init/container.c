@@ -59,7 +59,7 @@ _Noreturn void run_in_container(const char *path)
     if (chdir("/") < 0)
         fail("cannot enter the root folder");
     make_workdir(request.workdir);
-    struct sandbox sandbox = {.request = &request, .control = request.control, .inner = -1, .upper = -1};
+    struct sandbox sandbox = {.request = &request, .control = request.control, .inner = -1};
     set_filter(request.seccomp);
     serve_commands(&sandbox);
 }

@@ -1,4 +1,4 @@
-/* Files in and out, and trees measured and removed. `receive` and `send` run as the inside's root, within
+/* Files in and out, and trees removed. `receive` and `send` run as the inside's root, within
  * its root file system: a link can lead nowhere else. Nothing here trusts the tree it walks. */
 #include "proctor.h"
 #include <dirent.h>
@@ -283,35 +283,4 @@ int remove_tree(int folder, const char *name)
             return -1;
     }
     return -1;
-}
-
-static void measure_below(int fd, uint64_t *bytes, uint64_t *inodes, int depth)
-{
-    DIR *listing = fdopendir(fd);
-    for (struct dirent *each; listing && (each = readdir(listing));) {
-        struct stat status;
-        if (!strcmp(each->d_name, ".") || !strcmp(each->d_name, "..") ||
-            fstatat(fd, each->d_name, &status, AT_SYMLINK_NOFOLLOW) < 0)
-            continue;
-        *bytes += status.st_blocks * 512 / (S_ISDIR(status.st_mode) ? 1 : status.st_nlink);
-        *inodes += 1;
-        if (S_ISDIR(status.st_mode) && depth < 200) {
-            int below = openat(fd, each->d_name, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
-            if (below >= 0)
-                measure_below(below, bytes, inodes, depth + 1);
-        }
-    }
-    if (listing)
-        closedir(listing);
-}
-
-/* Disk that a tree takes. The descriptor is used up; a shared one would share its position too. */
-int measure_tree(int folder, uint64_t *bytes, uint64_t *inodes)
-{
-    int fd = openat(folder, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-    close(folder);
-    if (fd < 0)
-        return -1;
-    measure_below(fd, bytes, inodes, 0);
-    return 0;
 }

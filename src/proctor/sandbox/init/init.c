@@ -20,17 +20,16 @@ struct supervisor {
     struct supervisor *next;
     pid_t pid;
     int alone, killed; /* alone: our own file operation, which makes no process and needs nobody to watch it */
-    int measured;      /* the disk in use is told with its end */
     char id[32];
 };
 
 static struct supervisor *supervisors;
 
 static void report(struct sandbox *sandbox, const char *kind, const char *id, int code, int killed,
-                   const struct rusage *used, const char *more)
+                   const struct rusage *used)
 {
-    reply(sandbox->control, "%s %s %d %d %lld %ld %ld %ld%s", kind, id, code, killed, cpu_us(used), used->ru_maxrss,
-          used->ru_inblock, used->ru_oublock, more);
+    reply(sandbox->control, "%s %s %d %d %lld %ld %ld %ld", kind, id, code, killed, cpu_us(used), used->ru_maxrss,
+          used->ru_inblock, used->ru_oublock);
 }
 
 static int exit_code(int status) { return WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status); }
@@ -94,19 +93,8 @@ static _Noreturn void supervise(struct sandbox *sandbox, struct command *command
     getrusage(RUSAGE_CHILDREN, &used);
     int code = main_pid < 0 ? 126 : killed ? 137 : exit_code(status);
     int ready = killed || !command->made_ready || *command->made_ready;
-    report(sandbox, ready ? "d" : "n", command->id, code, killed, &used, "");
+    report(sandbox, ready ? "d" : "n", command->id, code, killed, &used);
     _exit(0);
-}
-
-/* By ourselves, and not in a process: who asks for it has nothing else running here. */
-static void report_alone(struct sandbox *sandbox, const struct supervisor *gone, int status,
-                         const struct rusage *used)
-{
-    char more[64] = "";
-    uint64_t bytes = 0, inodes = 0;
-    if (gone->measured && measure_tree(dup(sandbox->upper), &bytes, &inodes) == 0)
-        snprintf(more, sizeof more, " %llu %llu", (unsigned long long)bytes, (unsigned long long)inodes);
-    report(sandbox, "d", gone->id, exit_code(status), gone->killed, used, more);
 }
 
 static void forget(struct sandbox *sandbox, pid_t pid, int status, const struct rusage *used)
@@ -116,7 +104,7 @@ static void forget(struct sandbox *sandbox, pid_t pid, int status, const struct 
             struct supervisor *gone = *link;
             *link = gone->next;
             if (gone->alone)
-                report_alone(sandbox, gone, status, used);
+                report(sandbox, "d", gone->id, exit_code(status), gone->killed, used);
             else if (!WIFEXITED(status)) /* it could not report any more */
                 reply(sandbox->control, "d %s 137 1 0 0 0 0", gone->id);
             free(gone);
@@ -162,7 +150,6 @@ static void start_command(struct sandbox *sandbox, const struct message *message
         case 'u': command.user = field + 1; break;
         case 'b': command.builtin = field + 1; break;
         case 'q': command.quiet = field + 1; break;
-        case 'm': command.measured = field + 1; break;
         case 'f': command.fresh[command.fresh_count++] = (char *)field + 1; break;
         case 'r': if (command.target_count < MAX_TARGETS) targets[command.target_count++] = (char *)field + 1; break;
         }
@@ -184,8 +171,7 @@ static void start_command(struct sandbox *sandbox, const struct message *message
     if (pid < 0)
         reply(sandbox->control, "d %s 126 0 0 0 0 0", command.id);
     else {
-        *supervisor = (struct supervisor){.next = supervisors, .pid = pid, .alone = command.builtin != NULL,
-                                          .measured = command.measured != NULL};
+        *supervisor = (struct supervisor){.next = supervisors, .pid = pid, .alone = command.builtin != NULL};
         snprintf(supervisor->id, sizeof supervisor->id, "%s", command.id);
         supervisors = supervisor;
         supervisor = NULL;
@@ -211,16 +197,6 @@ static void listen_inside(struct sandbox *sandbox, const char *id, int port, int
     close(fd);
 }
 
-static void measure(struct sandbox *sandbox, const char *id)
-{
-    if (fork() == 0) {
-        uint64_t bytes = 0, inodes = 0;
-        measure_tree(dup(sandbox->upper), &bytes, &inodes);
-        reply(sandbox->control, "u %s %llu %llu", id, (unsigned long long)bytes, (unsigned long long)inodes);
-        _exit(0);
-    }
-}
-
 static void handle(struct sandbox *sandbox, const struct message *message)
 {
     const char *id = message->data + 1, *rest = next_field(message, message->data);
@@ -241,16 +217,37 @@ static void handle(struct sandbox *sandbox, const struct message *message)
             reply(sandbox->control, "c %s", id);
         break;
     case 'L': listen_inside(sandbox, id, rest ? atoi(rest) : 0, rest && next_field(message, rest)); break;
-    case 'U': measure(sandbox, id); break;
     }
 }
 
 /* A child that puts us into our control groups, which may wait for the kernel while we build the root, and
- * then makes the inner user namespace: root there is nobody anywhere else, and can make no further one. */
+ * then makes the inner user namespace: root there is nobody anywhere else, and can make no further one.
+ * What the kernel counts for a namespace it also counts for who made it: that is an id of each sandbox's own, so
+ * that the limits of `limit_shares` and those set here are a sandbox's, whichever users its processes are. */
 struct assistant {
     pid_t pid;
     int go, done;
 };
+
+static void limit_share(int what, int parts)
+{
+    struct rlimit now;
+    if (getrlimit(what, &now) == 0 && now.rlim_cur != RLIM_INFINITY) {
+        now.rlim_cur /= parts;
+        setrlimit(what, &now);
+    }
+}
+
+static void become_maker(const char *id)
+{
+    uid_t uid = 1 + strtoul(id, NULL, 10) % (INNER_IDS - 1);
+    limit_share(RLIMIT_MSGQUEUE, 2); /* a fourth would be two queues of the usual size */
+    limit_share(RLIMIT_SIGPENDING, SHARES);
+    limit_share(RLIMIT_MEMLOCK, SHARES);
+    if (setresuid(uid, uid, uid) < 0)
+        fail("cannot become the maker of the inner user namespace");
+    prctl(PR_SET_DUMPABLE, 1); /* or nobody could write our maps */
+}
 
 static struct assistant start_assistant(struct request *request)
 {
@@ -265,8 +262,10 @@ static struct assistant start_assistant(struct request *request)
             if (write(request->cgroup_fds[each], "1", 1) < 0) /* the process id of our parent, here */
                 fail("cannot enter control group %d", each);
         /* from within the folder: a root of mode 700 would not let us pass once we are nobody */
-        if (read(go[0], &byte, 1) != 1 || chdir("/proc/sys/user") < 0 || unshare(CLONE_NEWUSER) < 0 ||
-            write_file("max_user_namespaces", "0") < 0 || write(done[1], "y", 1) != 1)
+        if (read(go[0], &byte, 1) != 1 || chdir("/proc/sys/user") < 0)
+            fail("cannot enter /proc/sys/user");
+        become_maker(request->id);
+        if (unshare(CLONE_NEWUSER) < 0 || write_file("max_user_namespaces", "0") < 0 || write(done[1], "y", 1) != 1)
             fail("cannot make the inner user namespace");
         read(go[0], &byte, 1);
         _exit(0);
@@ -346,7 +345,7 @@ _Noreturn void run_init(struct request *request)
     write_file("/proc/self/oom_score_adj", "500");
     if (sethostname(request->hostname, strlen(request->hostname)) < 0)
         fail("cannot set the host name");
-    build_root(request, &sandbox.upper);
+    build_root(request);
     write_file("/proc/sys/net/ipv4/ip_unprivileged_port_start", "0");
     sandbox.inner = make_inner(assistant);
     if (unshare(CLONE_NEWCGROUP) < 0 && errno != EINVAL)

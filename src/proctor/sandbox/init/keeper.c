@@ -104,11 +104,11 @@ static void start_remover(const char *id, const char *name, int folder, const st
     pid_t pid = fork();
     if (pid == 0) {
         char path[300];
-        uint64_t bytes = 0, inodes = 0;
+        struct count count = {0};
         snprintf(path, sizeof path, "%s/upper", name);
-        measure_tree(openat(folder, path, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC), &bytes, &inodes);
+        measure_tree(openat(folder, path, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC), &count);
         int code = remove_tree(folder, name) < 0;
-        reply_ended(id, code, bytes, used);
+        reply_ended(id, code, count.bytes, used);
         _exit(0);
     }
     if (pid < 0)
@@ -235,6 +235,27 @@ static void kill_program(const char *id)
             kill(child->pid, SIGKILL);
 }
 
+/* What the kernel counts per account belongs to all sandboxes together: each gets a part of it, see `start_assistant`. */
+static void limit_shares(void)
+{
+    static const struct { const char *whole, *share; } counted[] = {
+        {"/proc/sys/fs/inotify/max_user_instances", "/proc/sys/user/max_inotify_instances"},
+        {"/proc/sys/fs/inotify/max_user_watches", "/proc/sys/user/max_inotify_watches"},
+        {"/proc/sys/fs/fanotify/max_user_groups", "/proc/sys/user/max_fanotify_groups"},
+        {"/proc/sys/fs/fanotify/max_user_marks", "/proc/sys/user/max_fanotify_marks"}};
+    for (size_t each = 0; each < sizeof counted / sizeof *counted; each++) {
+        char text[32] = "";
+        int fd = open(counted[each].whole, O_RDONLY | O_CLOEXEC);
+        if (fd < 0 || read(fd, text, sizeof text - 1) <= 0) /* a kernel without it */
+            text[0] = 0;
+        close(fd);
+        long whole = atol(text);
+        snprintf(text, sizeof text, "%ld", whole < SHARES ? 1 : whole / SHARES);
+        if (whole > 0 && write_file(counted[each].share, text) < 0 && errno != ENOENT)
+            fail("cannot limit %s", counted[each].share);
+    }
+}
+
 static void serve(int parent)
 {
     sigset_t wanted;
@@ -272,7 +293,8 @@ static void serve(int parent)
 }
 
 /* keeper UID GID: as root, become these first; the program itself is never root beyond this line.
- * keeper container SOCKET: be the init of a container that somebody else made. */
+ * keeper container SOCKET: be the init of a container that somebody else made.
+ * keeper measure …: say how much disk a sandbox takes. */
 int main(int argc, char **argv)
 {
     struct message message;
@@ -281,6 +303,8 @@ int main(int argc, char **argv)
         run_in_container(argv[2]);
     if (argc >= 3 && !strcmp(argv[1], "terminal"))
         return run_terminal(argc - 2, argv + 2);
+    if (argc >= 3 && !strcmp(argv[1], "measure"))
+        return run_measure(argc - 2, argv + 2);
     syscall(SYS_close_range, 4, ~0U, 0);
     int parent = syscall(SYS_pidfd_open, creator, 0);
     if (parent >= 0)
@@ -309,6 +333,7 @@ int main(int argc, char **argv)
         return 1;
     if (setgroups(0, NULL) < 0)
         fail("cannot leave the supplementary groups");
+    limit_shares();
     failure_socket = -1;
     umask(022);
     if (chdir("/") < 0)

@@ -44,8 +44,9 @@ class Usage:
 class Keeper:
     """The running keeper process."""
 
-    def __init__(self, pid: int, ids: Ids) -> None:
+    def __init__(self, pid: int, ids: Ids, program: str) -> None:
         self.pid = pid
+        self.program = program
         self.ids = ids
         self._channel: Channel
         self._replies = Replies()
@@ -76,7 +77,7 @@ class Keeper:
             raise SandboxError(f"cannot run the keeper {program}: {error.strerror}") from error
         finally:
             theirs.close()
-        keeper = cls(pid, ids)
+        keeper = cls(pid, ids, program)
         greeting = keeper._replies.expect("hello")
         keeper._channel = Channel(ours, keeper._message, keeper._gone)
         try:

@@ -27,6 +27,7 @@
 #define MAX_LAYERS 200
 #define MAX_BINDS 64
 #define MAX_TARGETS 16
+#define SHARES 4 /* a sandbox gets a fourth of what the kernel allows the account of all */
 #define INNER_IDS 65536 /* ids inside; the keeper itself is id 65536 of the outer namespace */
 
 struct message {
@@ -51,13 +52,13 @@ struct request {
 /* What init needs for every command. */
 struct sandbox {
     struct request *request;
-    int control, inner, upper;
+    int control, inner;
     pid_t pid; /* ours, as the keeper's namespace counts */
 };
 
 /* One command to run inside, and what is made ready before it: folders made anew, streams unpacked. */
 struct command {
-    const char *id, *cwd, *user, *builtin, *quiet, *measured;
+    const char *id, *cwd, *user, *builtin, *quiet;
     char **argv, **env, **fresh, **targets;
     int argc, envc, fresh_count, target_count;
     int fds[3], target_fds[MAX_TARGETS];
@@ -77,7 +78,7 @@ struct rusage;
 long long cpu_us(const struct rusage *used);
 
 /* root.c */
-void build_root(struct request *request, int *upper);
+void build_root(struct request *request);
 
 /* init.c */
 _Noreturn void run_init(struct request *request);
@@ -106,7 +107,17 @@ int run_builtin(int argc, char **argv);
 void make_fresh(int count, char **paths);
 void receive_tree(int stream, const char *target);
 int remove_tree(int folder, const char *name);
-int measure_tree(int folder, uint64_t *bytes, uint64_t *inodes);
 _Noreturn void write_archive(int tree, int target, uint64_t most);
+
+/* measure.c */
+struct count {
+    uint64_t bytes, inodes;
+    uint64_t most; /* count no further; 0: everything */
+    int64_t deadline_ms; /* 0: none */
+    unsigned steps;
+    int late;
+};
+int measure_tree(int folder, struct count *count);
+int run_measure(int argc, char **argv);
 
 #endif

@@ -142,7 +142,7 @@ static void bind_sources(struct request *request)
     }
 }
 
-void build_root(struct request *request, int *upper)
+void build_root(struct request *request)
 {
     int device_fds[DEVICES];
     char path[32];
@@ -165,7 +165,6 @@ void build_root(struct request *request, int *upper)
         fail("cannot stage");
     place(request->state_fd, request->trees, "s");
     mount_overlay(request);
-    *upper = open("s/upper", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
     if (chdir("r") < 0 || syscall(SYS_pivot_root, ".", ".") < 0)
         fail("cannot enter the new root");
     mkdir("/proc", 0755);

@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from proctor import owner
+from proctor.disk import write_all
 from proctor.errors import HostError, SandboxError
 from proctor.sandbox import reaper
 from proctor.sandbox.base import PATH, Before, Download, ExecResult, Network, OnOutput, SandboxRequest
@@ -69,7 +70,7 @@ class ServedBackend:
         """The system call filter, in a descriptor that all sandboxes share."""
         if self._filter < 0:
             self._filter = os.memfd_create("filter", os.MFD_CLOEXEC)
-            os.write(self._filter, build_filter())
+            write_all(self._filter, build_filter())
         return self._filter
 
     def program_descriptor(self, program: Path) -> int:

@@ -39,7 +39,6 @@ class Session:
         """To programs inside that stay."""
         self._quiet = True
         """Whether nothing runs inside but the init."""
-        self._measuring = ""
 
     def open(self) -> socket.socket:
         """Begin listening; the socket returned is the init's end and the caller's to close."""
@@ -122,8 +121,7 @@ class Session:
         flags = ["b"] if builtin else []
         if quiet and not self._quiet:
             flags.append("q")
-            self._give_up_measuring()
-        # Our own file operations leave nothing running.
+            # Our own file operations leave nothing running.
         self._quiet = (self._quiet or quiet) and builtin
         return flags
 
@@ -133,7 +131,6 @@ class Session:
         if self._quiet:
             return
         ident = self._replies.number()
-        self._give_up_measuring()
         channel.send([f"C{ident}"])
         await self._replies.expect(ident)
         self._quiet = not self._replies
@@ -148,7 +145,6 @@ class Session:
         if self._quiet:
             yield []
             return
-        self._give_up_measuring()
         reader, writer = os.pipe2(os.O_CLOEXEC)
         try:
             try:
@@ -170,13 +166,6 @@ class Session:
         if ident not in self._received:
             raise SandboxError(f"cannot listen inside {self.name}: {' '.join(words[2:])}")
         return socket.socket(fileno=self._received.pop(ident))
-
-    async def disk_usage(self) -> tuple[int, int]:
-        """Bytes and inodes that the inside has added to its layers."""
-        self._measuring = ident = self._replies.number()
-        self._require().send([f"U{ident}"])
-        words = await self._replies.expect(ident)
-        return int(words[2]), int(words[3])
 
     def silence(self) -> None:
         """Receive nothing more from it; waiting callers get no answer. The init is not notified."""
@@ -229,10 +218,6 @@ class Session:
             self._lingering = [each for each in self._lingering if each.open]
             self._lingering.append(streams)
         return result
-
-    def _give_up_measuring(self) -> None:
-        """What measures runs inside too, and ends with everything else there."""
-        self._replies.fail(SandboxError(f"sandbox {self.name} was being reset"), self._measuring)
 
     def _require(self) -> Channel:
         if self._channel is None or self._channel.closed:

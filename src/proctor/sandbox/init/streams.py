@@ -12,6 +12,8 @@ from typing import Literal
 from proctor.sandbox.base import OnOutput
 
 _BLOCK = 1 << 16
+_PIPE_BYTES = 4096
+"""Fits into any pipe: an account with many of them gets small ones, and nobody reads from it yet."""
 _MOST_BLOCKS = 17
 """A pipe holds no more, also one that the inside has made as large as it may."""
 _FREE_BYTES = 16 << 20
@@ -156,7 +158,7 @@ class Streams:
 
 def input_descriptor(data: bytes) -> int:
     """A descriptor from which a command reads its input."""
-    if len(data) <= _BLOCK:
+    if len(data) <= _PIPE_BYTES:
         reader, writer = os.pipe2(os.O_CLOEXEC)
         os.fchmod(reader, 0o666)
         os.write(writer, data)

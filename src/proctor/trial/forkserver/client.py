@@ -17,7 +17,7 @@ from typing import Any
 
 from proctor.errors import SandboxError
 from proctor.experiments.base import REGISTRY, Registered
-from proctor.processes import kill_all, marked
+from proctor.processes import full_environment, kill_all, marked
 from proctor.trial.forkserver.lane_client import FrameSocket, LaneClient, Pass
 from proctor.trial.forkserver.output import Output
 from proctor.trial.forkserver.wire import Message
@@ -115,7 +115,7 @@ class ForkServer:
             stderr=self._output.writer,
             pass_fds=[handle],
             start_new_session=True,
-            env={"PYTHONHASHSEED": "0", **os.environ, MARKER: self._token},
+            env={"PYTHONHASHSEED": "0", **full_environment({MARKER: self._token})},
         )
 
     def _heard(self, message: Message) -> None:

@@ -15,7 +15,7 @@ from typing import IO
 
 from proctor.errors import CommandFailedError, UsageError
 from proctor.model.lockstep import Slot
-from proctor.processes import kill_tree
+from proctor.processes import full_environment, kill_tree
 
 SHELL = "/bin/sh"
 
@@ -100,7 +100,7 @@ def _start(command: Command, stdin: IO[bytes], output: IO[bytes] | None) -> subp
             stdout=output,
             stderr=output,
             cwd=command.cwd,
-            env={**os.environ, **command.env},
+            env=full_environment(command.env),
             start_new_session=True,
         )
     except OSError as error:

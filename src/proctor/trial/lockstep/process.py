@@ -16,8 +16,9 @@ from pathlib import Path
 from tempfile import TemporaryDirectory, TemporaryFile
 from typing import Any
 
+from proctor.disk import write_all
 from proctor.errors import SideError
-from proctor.processes import kill_tree
+from proctor.processes import full_environment, kill_tree
 
 _WORKER = Path(__file__).with_name("worker.py")
 _PROCTOR = str(Path(__file__).parents[2])
@@ -101,7 +102,7 @@ class Worker:
                 stdout=subprocess.DEVNULL,
                 stderr=self._stderr,
                 cwd=self._folder,
-                env=environment(side, hash_seed, os.environ),
+                env=environment(side, hash_seed, full_environment()),
                 pass_fds=(*fds, *pass_fds),
                 start_new_session=True,
             )
@@ -138,8 +139,7 @@ class Worker:
         """Give an order; a worker that is gone is noticed when its answer is read."""
         data = marshal.dumps(dict(order), MARSHAL).hex().encode() + b"\n"
         with suppress(BrokenPipeError):
-            while data:
-                data = data[os.write(self._orders, data) :]
+            write_all(self._orders, data)
 
     def fileno(self) -> int:
         """Where its answers arrive."""

@@ -21,6 +21,7 @@ from proctor.errors import ParamError, UsageError
 from proctor.experiments.base import Registered
 from proctor.experiments.describe import fitted
 from proctor.experiments.suites.suite import SuiteBenchmark
+from proctor.processes import OF_PYTHON, host_environment
 from proctor.trial.lockstep.process import MARSHAL, Side
 from proctor.trial.lockstep.worktree import Project, commit_of, is_clean, worktrees
 
@@ -191,6 +192,7 @@ def interpreter(text: str, asked: str) -> str:
             text=True,
             timeout=60,
             check=True,
+            env=host_environment(*OF_PYTHON),
         )
         major, minor = map(int, done.stdout.split())
     except (OSError, ValueError, subprocess.SubprocessError) as error:

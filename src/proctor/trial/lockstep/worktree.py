@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import re
 import shutil
 import signal
@@ -15,6 +14,7 @@ from pathlib import Path
 
 from proctor import owner
 from proctor.errors import UsageError
+from proctor.processes import host_environment
 
 _PREFIX = "proctor-ab-"
 _OURS = re.compile(rf"/{_PREFIX}(\d+-\d+-[0-9a-f]{{8}})-[^/]*/")
@@ -121,13 +121,12 @@ def _change(project: Project, *arguments: str, check: bool = True) -> None:
 
 
 def _git(folder: Path, *arguments: str, check: bool = True) -> subprocess.CompletedProcess[str]:
-    # Inside a hook git points these at the repository of the hook.
-    env = {name: value for name, value in os.environ.items() if not name.startswith("GIT_")}
     done = subprocess.run(
         # Hooks of the repository are for people who check out, not for us.
         ["git", "-c", "core.hooksPath=/dev/null", *arguments],
         cwd=folder,
-        env=env | {"GIT_OPTIONAL_LOCKS": "0"},
+        # Without git's own variables: inside a hook they point at the repository of the hook.
+        env=host_environment("XDG_CONFIG_HOME", extra={"GIT_OPTIONAL_LOCKS": "0"}),
         stdin=subprocess.DEVNULL,
         capture_output=True,
         text=True,

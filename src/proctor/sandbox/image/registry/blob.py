@@ -13,6 +13,7 @@ from typing import Self
 
 import aiohttp
 
+from proctor.disk import write_all
 from proctor.errors import ImageError
 from proctor.sandbox.image.manifest import Blob
 from proctor.sandbox.image.registry.access import Endpoint, RegistryError
@@ -58,10 +59,8 @@ class Growing:
 
     def append(self, data: bytes) -> None:
         """Write what arrived; ImageError when the disk is full."""
-        view = memoryview(data)
         try:
-            while view:
-                view = view[os.write(self._fd, view) :]
+            write_all(self._fd, data)
         except OSError as error:
             self.file.unlink(missing_ok=True)  # the next download needs the space
             if error.errno in {errno.ENOSPC, errno.EDQUOT}:

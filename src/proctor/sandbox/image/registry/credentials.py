@@ -13,10 +13,24 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from proctor.processes import host_environment
 from proctor.sandbox.image.references import HUB
 
 _HUB_KEY = "https://index.docker.io/v1/"
 _HUB_NAMES = (HUB, "index.docker.io", "registry-1.docker.io")
+_OF_HELPERS = (
+    "XDG_*", "DBUS_SESSION_BUS_ADDRESS", "DISPLAY", "WAYLAND_DISPLAY", "GNUPGHOME", "GPG_TTY",
+    "PASSWORD_STORE_*", "DOCKER_*", "GH_TOKEN", "GITHUB_TOKEN",
+    "AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY", "AWS_SESSION_TOKEN", "AWS_PROFILE", "AWS_REGION",
+    "AWS_DEFAULT_REGION", "AWS_CONFIG_FILE", "AWS_SHARED_CREDENTIALS_FILE", "AWS_ROLE_*",
+    "AWS_WEB_IDENTITY_*", "AWS_CONTAINER_*", "AWS_SDK_LOAD_CONFIG", "AWS_ECR_*", "AWS_CA_BUNDLE",
+    "GOOGLE_APPLICATION_CREDENTIALS", "GOOGLE_CLOUD_PROJECT", "CLOUDSDK_*",
+    "AZURE_CLIENT_*", "AZURE_TENANT_ID", "AZURE_CONFIG_DIR", "AZURE_FEDERATED_*", "AZURE_AUTHORITY_HOST",
+)  # fmt: skip
+"""What credential helpers read: where logins are stored, and the accounts of clouds that make some.
+
+Name by name where a beginning would take a key of a model's provider along.
+"""
 _HELPER_NAME = re.compile(r"[\w.-]+", re.ASCII)
 _HELPER_S = 30
 _TOKEN_USER = "<token>"  # noqa: S105 - what helpers write instead of a user
@@ -150,7 +164,7 @@ def _from_helper(name: str, key: str, file: Path, environ: Mapping[str, str]) ->
             capture_output=True,
             timeout=_HELPER_S,
             check=False,
-            env=dict(environ),
+            env=host_environment(*_OF_HELPERS, network=True, environ=environ),
         )
         value = dict(json.loads(done.stdout)) if done.returncode == 0 else {}
     except FileNotFoundError:
