@@ -24,6 +24,7 @@ from proctor.analysis.verdict import Verdict, overall
 from proctor.errors import Exit, UsageError
 from proctor.model.canonical import finite
 from proctor.model.outcome import Blame
+from proctor.quantity import is_rate
 from proctor.verdicts.compare.facts import differences
 from proctor.verdicts.compare.grounds import ground_differences
 from proctor.verdicts.compare.pairing import Pairing, pair
@@ -225,7 +226,7 @@ def default_noise(metric: str) -> Noise:
 def is_time(metric: str) -> bool:
     """Whether a metric depends on how fast the machine happens to be."""
     name = metric.lower()
-    return name.endswith(_TIMES) or "per_s" in name or "throughput" in name or "ops" in name.split("_")
+    return name.endswith(_TIMES) or is_rate(name) or "throughput" in name or "ops" in name.split("_")
 
 
 def is_better_higher(metric: str) -> bool:
