@@ -10,8 +10,9 @@ import hashlib
 import json
 import mimetypes
 import os
+import posixpath
 import stat
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from functools import cache
 from pathlib import Path
@@ -275,14 +276,12 @@ def _valid(folder: str, name: str) -> str:
 def base_of(root: Root, workspace: Workspace, workdir: str) -> Base:
     """A path's content before the agent started: added files, then the workspace, then the image's layers."""
     prefix = workdir.strip("/") + "/"
-    added = list(reversed(workspace.add))
 
     def content(path: str) -> bytes | None:
         if path.startswith(prefix):
             inner = path[len(prefix) :]
-            for target, each in added:
-                if (found := _added(inner, target, each)) is not None:
-                    return found
+            if (found := _last_added(inner, workspace.add)) is not None:
+                return found
             if workspace.remove and is_removed(inner, workspace.remove):
                 return None
             if workspace.source and (found := _read_below(workspace.source, inner)) is not None:
@@ -295,6 +294,22 @@ def base_of(root: Root, workspace: Workspace, workdir: str) -> Base:
         return None
 
     return content
+
+
+def laid_above(workspace: Workspace, workdir: str) -> Base:
+    """A path's content as the run laid it around the working folder; None where it laid none."""
+    parent = posixpath.dirname(f"/{workdir.strip('/')}").strip("/")
+    prefix = f"{parent}/" if parent else ""
+
+    def content(path: str) -> bytes | None:
+        return _last_added(path[len(prefix) :], workspace.above) if path.startswith(prefix) else None
+
+    return content
+
+
+def _last_added(path: str, added: Sequence[tuple[str, bytes | Path]]) -> bytes | None:
+    contents = (_added(path, target, each) for target, each in reversed(added))
+    return next((content for content in contents if content is not None), None)
 
 
 def _added(path: str, target: str, content: bytes | Path) -> bytes | None:

@@ -20,7 +20,7 @@ from proctor.model.record import Failure
 from proctor.model.task import Step
 from proctor.sandbox.base import can
 from proctor.sandbox.lower import Lower, lower_of
-from proctor.trial.collect import KeepsState
+from proctor.trial.collect import KeepsState, laid_above
 from proctor.trial.task.blame import is_hosts
 from proctor.trial.task.sandboxes import Policy
 from proctor.trial.task.second_look.changes import (
@@ -66,12 +66,14 @@ async def look(attempt: TaskAttempt, step: Step | None, policy: Policy) -> Syste
         return TaskText("\n".join(parts), test_text(attempt.tests_of(step)))
 
     root = attempt.root
+    above = laid_above(attempt.plan.workspace, attempt.workdir)
+    inside = f"{attempt.workdir.strip('/')}/"
     around = Surroundings(
         workdir=attempt.workdir,
         env={**(root.env if root else {}), **attempt.env},
         image=image,
         text=text,
-        given=lambda path: attempt.base(path) if path.startswith(f"{attempt.workdir.strip('/')}/") else None,
+        given=lambda path: attempt.base(path) if path.startswith(inside) else above(path),
         online=policy.network != "none",
         covered=getattr(sandbox, "covered", frozenset()),
         replaced=tuple(getattr(sandbox, "given_changed", tuple)()),
@@ -209,6 +211,7 @@ class Surroundings:
     image: Lower | None
     text: Callable[[], TaskText]
     given: Callable[[str], bytes | None]
+    """What the run itself laid at a path before the agent began; None where it laid nothing."""
     online: bool
     covered: frozenset[str] = frozenset()
     """Paths of the state that the sandbox itself made, under something that is mounted there."""
@@ -218,7 +221,11 @@ class Surroundings:
 
 def find(state: Path | bytes, around: Surroundings) -> SystemChanges:
     """What the state says."""
-    found = [each for each in entries(state) if each.path not in around.covered]
+    found = [
+        entry
+        for entry in entries(state)
+        if entry.path not in around.covered and not _laid_by_the_run(entry, around)
+    ]
     found += [Entry(path, "file") for path in around.replaced]
     said = summary(found, around.workdir, around.image)
     if around.image is None or not _worth(found, around, bool(said)):
@@ -230,6 +237,14 @@ def find(state: Path | bytes, around: Surroundings) -> SystemChanges:
     fresh = caches(found, look)
     undone += _forgotten(undone, found, look)
     return SystemChanges(said, undone, fresh[:_MOST_FRESH])
+
+
+def _laid_by_the_run(entry: Entry, around: Surroundings) -> bool:
+    """Whether a file around the working folder is an overlay that the agent left as it was."""
+    if entry.kind != "file" or not is_system(entry.path, around.workdir):
+        return False
+    content = around.given(entry.path)
+    return content is not None and len(content) == entry.size and entry.read() == content
 
 
 def _worth(found: Sequence[Entry], around: Surroundings, system: bool) -> bool:
