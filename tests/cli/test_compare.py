@@ -84,13 +84,13 @@ def test_the_verdict_comes_first_and_the_exit_code_follows_it(capsys):
     assert capsys.readouterr().out.startswith("Better")
 
 
-def test_identical_code_is_no_worse_and_a_narrow_margin_is_inconclusive(capsys):
+def test_what_the_data_cannot_exclude_at_the_margin_is_inconclusive(capsys):
     store_run("run-1", 1.0, at=1)
     store_run("run-2", 1.0, at=2)
-    assert main(["compare", "run-1", "run-2"]) == 0
+    assert main(["compare", "run-1", "run-2"]) == 3
+    assert capsys.readouterr().out.startswith("Inconclusive: 3 of 3 points could be worse by more than 5.0 %")
+    assert main(["compare", "run-1", "run-2", "--margin", "50%"]) == 0
     assert capsys.readouterr().out.startswith("No worse")
-    assert main(["compare", "run-1", "run-2", "--margin", "1%"]) == 3
-    assert capsys.readouterr().out.startswith("Inconclusive")
 
 
 def test_earlier_runs_of_the_same_code_tell_the_noise(capsys):
@@ -102,7 +102,7 @@ def test_earlier_runs_of_the_same_code_tell_the_noise(capsys):
     out = capsys.readouterr().out
     assert "from 7 earlier runs of the same code" in out
     store_run("single-1", 1.0, at=40, code="v9")
-    assert main(["compare", "single-1", "new"]) == 0
+    assert main(["compare", "single-1", "new"]) == 3
     assert "default: no earlier runs" in capsys.readouterr().out
 
 
@@ -135,9 +135,9 @@ def test_a_run_folder_compares_with_a_stored_run(tmp_path, capsys):
     folder = RunFolder(tmp_path / "out")
     folder.begin(data.info, Plan(trials=tuple(trial.planned for trial in data.trials)))
     folder.finish(data, write_reports)
-    assert main(["compare", "run-1", str(tmp_path / "out")]) == 0
+    assert main(["compare", "run-1", str(tmp_path / "out"), "--margin", "50%"]) == 0
     result = next((tmp_path / "out" / "trials").rglob("result.json"))
-    assert main(["compare", str(tmp_path / "out"), str(result)]) == 0
+    assert main(["compare", str(tmp_path / "out"), str(result), "--margin", "50%"]) == 0
     capsys.readouterr()
 
 

@@ -169,7 +169,6 @@ def verdicts(
     p_value: Array,
     *,
     margin: float,
-    promise: float,
     higher_is_better: bool,
     alpha: float,
 ) -> list[Verdict]:
@@ -178,12 +177,12 @@ def verdicts(
         gain, least, most = np.log(ratio), np.log(low), np.log(high)
     if not higher_is_better:
         gain, least, most = -gain, -most, -least
-    margin, promise = math.log1p(margin), math.log1p(promise)
+    margin = math.log1p(margin)
     certain = (p_value <= alpha) & ~((least <= 0) & (most >= 0))
     far = certain & (np.abs(gain) >= margin)
-    inside = (-promise <= least) & (most <= promise)
+    inside = (-margin <= least) & (most <= margin)
     chosen = np.select(
-        [np.isnan(ratio), far & (gain > 0), far, inside & certain, inside, least >= -promise],
+        [np.isnan(ratio), far & (gain > 0), far, inside & certain, inside, least >= -margin],
         range(6),
         default=0,
     )
