@@ -86,6 +86,12 @@ def is_rate(metric: str) -> bool:
     return match is not None and match[1] in _SECOND
 
 
+def is_time_unit(metric: str) -> bool:
+    """Whether a metric's name ends with a unit of time."""
+    name = metric.lower()
+    return name.endswith(tuple(_TIME_SUFFIXES)) and not is_rate(name)
+
+
 def _pick(table: _Table, size: float) -> Unit:
     return next(unit for limit, unit in table if size >= limit)
 

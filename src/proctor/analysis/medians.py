@@ -169,10 +169,13 @@ def verdicts(
     p_value: Array,
     *,
     margin: float,
-    higher_is_better: bool,
+    higher_is_better: bool | None,
     alpha: float,
 ) -> list[Verdict]:
-    """As `verdict.judge` on the logarithm of every ratio; what has no ratio is inconclusive."""
+    """As `verdict.judge` on the logarithm of every ratio; what has no ratio is inconclusive.
+
+    Where nobody said what is better, a certain change is `changed`, and nothing is "no worse".
+    """
     with np.errstate(divide="ignore", invalid="ignore"):
         gain, least, most = np.log(ratio), np.log(low), np.log(high)
     if not higher_is_better:
@@ -194,4 +197,7 @@ def verdicts(
         Verdict.SAME,
         Verdict.NO_WORSE,
     )
+    if higher_is_better is None:
+        changed, open_ = Verdict.CHANGED, Verdict.INCONCLUSIVE
+        names = (open_, changed, changed, Verdict.SMALL, Verdict.SAME, open_)
     return [names[at] for at in chosen.tolist()]

@@ -82,7 +82,8 @@ class TimesComparison:
 
     points: tuple[PointComparison, ...]
     verdict: Verdict
-    higher_is_better: bool
+    higher_is_better: bool | None
+    """None where nobody has said so."""
     ratio: float | None
     """Geometric mean over points."""
     interval: Interval | None
@@ -112,7 +113,7 @@ def compare_times(
     *,
     noise: Noise,
     margin: float | None = None,
-    higher_is_better: bool = False,
+    higher_is_better: bool | None = False,
     level: float = 0.95,
     seed: int = 0,
 ) -> TimesComparison:

@@ -17,7 +17,19 @@ class Verdict(StrEnum):
     """There is a difference, and it is inside the margin."""
     NO_WORSE = "no_worse"
     """Not worse by more than the margin; whether it is better is open."""
+    CHANGED = "changed"
+    """A certain change of at least the margin, in a metric of which nobody said what is better."""
     INCONCLUSIVE = "inconclusive"
+
+
+_NEWS = (
+    Verdict.WORSE,
+    Verdict.CHANGED,
+    Verdict.INCONCLUSIVE,
+    Verdict.BETTER,
+    Verdict.NO_WORSE,
+    Verdict.SMALL,
+)
 
 
 def judge(
@@ -45,7 +57,15 @@ def judge(
 def overall(verdicts: Iterable[Verdict]) -> Verdict:
     """One verdict over many points: the worst news wins, then doubt, then the best news."""
     found = set(verdicts)
-    for verdict in (Verdict.WORSE, Verdict.INCONCLUSIVE, Verdict.BETTER, Verdict.NO_WORSE, Verdict.SMALL):
+    order = (
+        Verdict.WORSE,
+        Verdict.CHANGED,
+        Verdict.INCONCLUSIVE,
+        Verdict.BETTER,
+        Verdict.NO_WORSE,
+        Verdict.SMALL,
+    )
+    for verdict in order:
         if verdict in found:
             return verdict
     return Verdict.SAME if found else Verdict.INCONCLUSIVE
