@@ -284,3 +284,27 @@ def test_the_page_of_a_comparison_is_written_beside_the_text(capsys, tmp_path, s
     json.loads(capsys.readouterr().out)
     assert "B minus A, task by task" in page.read_text()
     assert "Duration against score" in page.read_text()
+
+
+def test_what_spec_and_class_declare_to_be_better_decides(tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "experiments.d").mkdir()
+    (tmp_path / "experiments.d/deep.py").write_text(
+        "from proctor import Experiment, register_experiment\n"
+        "@register_experiment('deep')\n"
+        "class Deep(Experiment):\n"
+        "    better = {'depth': 'higher', 'width': 'higher'}\n"
+        "    param_schema = {'n': (int, 1)}\n"
+        "    def execute_once(self, context):\n"
+        "        n = self.params['n'] + context.iteration_index % 2 * 1e-3\n"
+        "        return {'depth': n, 'width': n, 'height': n}\n"
+    )
+    spec = {"experiment": "deep", "sources": ["experiments.d"], "iterations": {"measured": 9, "warmup": 0}}
+    for n in (1, 2):
+        written = {**spec, "better": {"width": "lower"}, "params": {"n": n}}
+        Path("deep.json").write_text(json.dumps(written))
+        assert main(["run", "deep.json"]) == 0
+    capsys.readouterr()
+    for metric, code, verdict in (("depth", 0, "Better"), ("width", 1, "Worse"), ("height", 3, "Changed")):
+        assert main(["compare", "latest~1", "latest", "--metric", metric]) == code
+        assert capsys.readouterr().out.startswith(verdict)

@@ -57,7 +57,17 @@ def _plan_experiments(spec: Spec) -> Plan:
         with named(spec, "experiments", at, "instrumentation"):
             resolve(body.instrumentation)
     plan = expand(spec, experiments=experiments)
-    return replace(plan, warnings=(*notes, *plan.warnings))
+    better = {slug: known.better for slug, known in experiments.items() if known.better}
+    return replace(plan, warnings=(*notes, *plan.warnings), better=better)
+
+
+def with_declared_directions(spec: Spec, plan: Plan) -> Spec:
+    """The spec with what the classes of its experiments declare to be better; what the spec says wins."""
+    bodies = (
+        replace(body, better={**plan.better.get(body.experiment, {}), **body.better})
+        for body in spec.experiments
+    )
+    return replace(spec, experiments=tuple(bodies)) if plan.better else spec
 
 
 @contextmanager
