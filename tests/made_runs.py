@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 from msgspec import structs
 
-from proctor.analysis.interval import median_interval
+from proctor.analysis.median import median_interval
 from proctor.model.describe import describe
 from proctor.model.outcome import Outcome
 from proctor.model.plan import Plan, PlannedTrial, trial_key

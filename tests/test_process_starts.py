@@ -168,13 +168,11 @@ def test_git_sees_no_key(program, tmp_path):
     from proctor.tasks import git
     from proctor.tasks.address import GitUrl
     from proctor.trial.lockstep import worktree
-    from proctor.trial.task import workspace
 
     starts = (
         lambda: capture_vcs(tmp_path),
-        lambda: git._run(GitUrl(url="https://example.invalid/x"), ["version"]),
+        lambda: git.run_git(GitUrl(url="https://example.invalid/x"), ["version"]),
         lambda: worktree._git(tmp_path, "version"),
-        lambda: workspace._git("version"),
     )
     for start in starts:
         start()

@@ -33,6 +33,12 @@ from proctor.quantity import (
         ("rss_bytes", 12.0, "12.0 B"),
         ("ops_per_s", 1_250_000.0, "1.25 M/s"),
         ("ops_per_s", 12.0, "12.0 /s"),
+        ("observes_per_sec", 12_000.0, "12.0 k/s"),
+        ("ops_per_s_p50", 12.0, "12.0 /s"),
+        ("read_bytes_per_s", 3 * 2**20, "3.00 MiB/s"),
+        ("rss_bytes_per_step", 3 * 2**20, "3.00 MiB/step"),
+        ("cpu_s_per_task", 0.5, "500 ms/task"),
+        ("cost_usd_per_task", 0.25, "$0.250"),
         ("cost_usd", 0.25, "$0.250"),
         ("cpu_pct", 99.5, "99.5 %"),
         ("hits", 960.0, "960"),
@@ -84,6 +90,7 @@ def test_numbers_pass():
 
 def test_durations_read_as_people_say_them():
     assert duration(None) == "–"
+    assert duration(0) == "0 s"
     assert duration(0.5) == "500 ms"
     assert duration(150) == "2 min 30 s"
     assert duration(3 * 3600 + 120) == "3 h 02 min"
@@ -93,6 +100,8 @@ def test_a_metric_name_becomes_a_heading():
     assert metric_title("duration_s") == "duration"
     assert metric_title("rss_bytes") == "rss"
     assert metric_title("ops_per_s") == "ops per s"
+    assert metric_title("observes_per_sec") == "observes per sec"
+    assert metric_title("rss_bytes_per_step") == "rss bytes per step"
     assert metric_title("hits") == "hits"
 
 

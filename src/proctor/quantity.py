@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import re
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -53,6 +54,8 @@ _BYTES: _Table = (
     (0.0, Unit("B")),
 )
 _PLAIN: _Table = ((1e9, Unit("G", 1e-9)), (1e6, Unit("M", 1e-6)), (1e4, Unit("k", 1e-3)), (0.0, Unit("")))
+_PER = re.compile(r"_per_([a-z]+)(?=$|_p\d+$|_mean$|_median$|_min$|_max$)")
+_SECOND = ("s", "sec", "second")
 _TIME_SUFFIXES = {"_s": 1.0, "_seconds": 1.0, "_sec": 1.0, "_ms": 1e-3, "_us": 1e-6, "_ns": 1e-9}
 
 
@@ -60,9 +63,10 @@ def unit_for(metric: str, values: Sequence[float]) -> Unit:
     """The unit in which the largest of these values reads well."""
     size = max((abs(value) for value in values if math.isfinite(value)), default=0.0)
     name = metric.lower()
-    if "per_s" in name:
-        unit = _pick(_PLAIN, size)
-        return Unit(f"{unit.symbol}/s", unit.factor)
+    if match := _PER.search(name):
+        unit = unit_for(name[: match.start()], [size])
+        per = "s" if match[1] in _SECOND else match[1].replace("_", " ")
+        return unit if unit.symbol == "$" else Unit(f"{unit.symbol}/{per}", unit.factor)
     if name.endswith("_bytes"):
         return _pick(_BYTES, size)
     if name.endswith("_usd"):
@@ -74,6 +78,18 @@ def unit_for(metric: str, values: Sequence[float]) -> Unit:
             unit = _pick(_TIMES, size * base) if size else Unit("s")
             return Unit(unit.symbol, unit.factor * base)
     return _pick(_PLAIN, size)
+
+
+def is_rate(metric: str) -> bool:
+    """Whether a metric counts something per second."""
+    match = _PER.search(metric.lower())
+    return match is not None and match[1] in _SECOND
+
+
+def is_time_unit(metric: str) -> bool:
+    """Whether a metric's name ends with a unit of time."""
+    name = metric.lower()
+    return name.endswith(tuple(_TIME_SUFFIXES)) and not is_rate(name)
 
 
 def _pick(table: _Table, size: float) -> Unit:
@@ -144,7 +160,7 @@ def metric_title(metric: str) -> str:
     """A metric's name as a heading: `duration_s` is a duration."""
     base = metric
     for suffix in (*_TIME_SUFFIXES, "_bytes", "_usd", "_pct"):
-        if metric.endswith(suffix) and not metric.endswith("_per_s") and len(metric) > len(suffix):
+        if metric.endswith(suffix) and not is_rate(metric) and len(metric) > len(suffix):
             base = metric[: -len(suffix)]
             break
     return base.replace("_", " ")

@@ -22,11 +22,6 @@ def test_the_verdicts_at_a_margin_of_five_percent(low, gain, high, p, expected):
     assert judge(gain=gain, low=low, high=high, p_value=p, margin=0.05) is expected
 
 
-def test_a_wider_promise_does_not_excuse_a_certain_loss():
-    assert judge(gain=-0.2, low=-0.3, high=-0.1, p_value=0, margin=0.05, promise=0.4) is Verdict.WORSE
-    assert judge(gain=-0.02, low=-0.3, high=0.2, p_value=1, margin=0.05, promise=0.4) is Verdict.SAME
-
-
 def test_the_worst_news_wins_and_doubt_comes_second():
     assert overall([Verdict.SAME, Verdict.WORSE, Verdict.INCONCLUSIVE]) is Verdict.WORSE
     assert overall([Verdict.BETTER, Verdict.INCONCLUSIVE]) is Verdict.INCONCLUSIVE

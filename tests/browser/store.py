@@ -35,6 +35,16 @@ DIFF = """diff --git a/app.py b/app.py
  import sys
 -print('a')
 +print('b')
+diff --git a/query.sql b/query.sql
+--- a/query.sql
++++ b/query.sql
+@@ -1,4 +1,4 @@
+ select 1;
+--- an old remark
+-select 2;
++++ counter
++select 3;
+ select 4;
 """
 HOSTILE = "<script>document.title='owned'</script><img src=x onerror=\"document.title='owned'\">"
 _COUNTS = {

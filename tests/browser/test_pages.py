@@ -264,9 +264,19 @@ def test_a_live_log_is_followed_until_the_reader_scrolls_up(page: Page):
     expect(page.get_by_text("Not following")).to_be_visible()
 
 
+def test_a_diff_shows_lines_that_look_like_headers_as_what_they_are(page: Page):
+    page.goto(f"/trials/{TALK}/0/files")
+    changed = page.locator(".fdiff", has_text="query.sql")
+    expect(changed.locator("header")).to_contain_text("+2")
+    expect(changed.locator("header")).to_contain_text("−2")
+    expect(changed).to_contain_text("--- an old remark")
+    expect(changed).to_contain_text("+++ counter")
+    expect(page.locator(".fdiff")).to_have_count(2)
+
+
 def test_files_and_resources_of_a_trial(page: Page):
     page.goto(f"/trials/{TALK}/0/files")
-    expect(page.locator(".fdiff")).to_contain_text("+print('b')")
+    expect(page.locator(".fdiff").first).to_contain_text("+print('b')")
     page.goto(f"/trials/{TALK}/0/resources")
     expect(page.get_by_role("heading", name="Where the time went")).to_be_visible()
 

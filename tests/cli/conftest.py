@@ -37,11 +37,13 @@ def store_rollouts(tmp_path: Path) -> StoreRollouts:
         folder: bool = False,
     ) -> RunInfo:
         pairs: list[tuple[PlannedTrial, AttemptRecord | None]] = []
-        for (task, agent), results in ends.items():
+        for (task, agent, *prompt), results in ends.items():
+            overrides = {"overrides": {"prompt": prompt[0]}} if prompt else {}
             for rollout, end in enumerate(results):
                 trial = PlannedTrial(
                     key=f"{len(pairs):064d}", index=len(pairs), kind=kind, subject=task,
                     subject_digest=f"d-{task}", body=0, agent=agent, rollout=rollout, path=f"tasks/{task}",
+                    overrides=overrides,
                 )  # fmt: skip
                 pairs.append((trial, _record(trial, end)))
         plan = Plan(trials=tuple(trial for trial, _ in pairs))

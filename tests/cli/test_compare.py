@@ -84,13 +84,13 @@ def test_the_verdict_comes_first_and_the_exit_code_follows_it(capsys):
     assert capsys.readouterr().out.startswith("Better")
 
 
-def test_identical_code_is_no_worse_and_a_narrow_margin_is_inconclusive(capsys):
+def test_what_the_data_cannot_exclude_at_the_margin_is_inconclusive(capsys):
     store_run("run-1", 1.0, at=1)
     store_run("run-2", 1.0, at=2)
-    assert main(["compare", "run-1", "run-2"]) == 0
+    assert main(["compare", "run-1", "run-2"]) == 3
+    assert capsys.readouterr().out.startswith("Inconclusive: 3 of 3 points could be worse by more than 5.0 %")
+    assert main(["compare", "run-1", "run-2", "--margin", "50%"]) == 0
     assert capsys.readouterr().out.startswith("No worse")
-    assert main(["compare", "run-1", "run-2", "--margin", "1%"]) == 3
-    assert capsys.readouterr().out.startswith("Inconclusive")
 
 
 def test_earlier_runs_of_the_same_code_tell_the_noise(capsys):
@@ -102,7 +102,7 @@ def test_earlier_runs_of_the_same_code_tell_the_noise(capsys):
     out = capsys.readouterr().out
     assert "from 7 earlier runs of the same code" in out
     store_run("single-1", 1.0, at=40, code="v9")
-    assert main(["compare", "single-1", "new"]) == 0
+    assert main(["compare", "single-1", "new"]) == 3
     assert "default: no earlier runs" in capsys.readouterr().out
 
 
@@ -135,9 +135,9 @@ def test_a_run_folder_compares_with_a_stored_run(tmp_path, capsys):
     folder = RunFolder(tmp_path / "out")
     folder.begin(data.info, Plan(trials=tuple(trial.planned for trial in data.trials)))
     folder.finish(data, write_reports)
-    assert main(["compare", "run-1", str(tmp_path / "out")]) == 0
+    assert main(["compare", "run-1", str(tmp_path / "out"), "--margin", "50%"]) == 0
     result = next((tmp_path / "out" / "trials").rglob("result.json"))
-    assert main(["compare", str(tmp_path / "out"), str(result)]) == 0
+    assert main(["compare", str(tmp_path / "out"), str(result), "--margin", "50%"]) == 0
     capsys.readouterr()
 
 
@@ -284,3 +284,27 @@ def test_the_page_of_a_comparison_is_written_beside_the_text(capsys, tmp_path, s
     json.loads(capsys.readouterr().out)
     assert "B minus A, task by task" in page.read_text()
     assert "Duration against score" in page.read_text()
+
+
+def test_what_spec_and_class_declare_to_be_better_decides(tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "experiments.d").mkdir()
+    (tmp_path / "experiments.d/deep.py").write_text(
+        "from proctor import Experiment, register_experiment\n"
+        "@register_experiment('deep')\n"
+        "class Deep(Experiment):\n"
+        "    better = {'depth': 'higher', 'width': 'higher'}\n"
+        "    param_schema = {'n': (int, 1)}\n"
+        "    def execute_once(self, context):\n"
+        "        n = self.params['n'] + context.iteration_index % 2 * 1e-3\n"
+        "        return {'depth': n, 'width': n, 'height': n}\n"
+    )
+    spec = {"experiment": "deep", "sources": ["experiments.d"], "iterations": {"measured": 9, "warmup": 0}}
+    for n in (1, 2):
+        written = {**spec, "better": {"width": "lower"}, "params": {"n": n}}
+        Path("deep.json").write_text(json.dumps(written))
+        assert main(["run", "deep.json"]) == 0
+    capsys.readouterr()
+    for metric, code, verdict in (("depth", 0, "Better"), ("width", 1, "Worse"), ("height", 3, "Changed")):
+        assert main(["compare", "latest~1", "latest", "--metric", metric]) == code
+        assert capsys.readouterr().out.startswith(verdict)

@@ -7,6 +7,9 @@ import json
 import pytest
 
 from proctor.cli.main import main
+from proctor.settings import load_settings
+from proctor.store.open import open_store
+from proctor.verdicts.leaderboard.collect import collect
 
 
 @pytest.fixture
@@ -48,3 +51,12 @@ def test_what_cannot_be_ranked_is_said(runs, store_rollouts, capsys):
     assert main(["leaderboard", "points"]) == 2
     assert "measured experiments; a leaderboard is of agents" in capsys.readouterr().err
     assert main(["leaderboard", *["study"] * 51]) == 2
+
+
+def test_a_task_that_a_run_lists_twice_counts_twice(tmp_path, monkeypatch, store_rollouts):
+    monkeypatch.chdir(tmp_path)
+    variants = {("org/task", "oracle", "Be brief."): [1.0] * 3, ("org/task", "oracle", "Be slow."): [0.0] * 3}
+    run = store_rollouts(variants)
+    with open_store(load_settings().store_url) as store:
+        (entrant,), _ = collect(store, [run.id])
+    assert sorted(entrant.rewards.values()) == [(0.0,) * 3, (1.0,) * 3]

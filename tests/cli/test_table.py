@@ -12,7 +12,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from proctor.cli.table import LONG, broken, print_json
+from proctor.cli.table import LONG, broken, print_json, seconds
 
 
 class Word(StrEnum):
@@ -73,3 +73,7 @@ def test_of_a_long_list_each_item_has_a_line():
 def test_a_mark_stays_beside_a_word_that_is_too_long_for_the_line():
     path = "/a/very/long/path/of/a/task/in/a/folder/task.toml:"
     assert broken(f"! {path} 'x' is not a key", 30, "  ") == [f"! {path}", "  'x' is not a key"]
+
+
+def test_no_time_at_all_has_a_unit_that_people_use():
+    assert [seconds(0), seconds(5e-10), seconds(0.25), seconds(None)] == ["0 s", "0.5 ns", "250 ms", "–"]

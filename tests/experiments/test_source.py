@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
+import inspect
 from pathlib import Path
 
 import pytest
 
 from proctor.experiments.base import Experiment, Registered
-from proctor.experiments.source import source_digest
+from proctor.experiments.source import source_digest, source_files
+from proctor.experiments.spatial.spatial_comprehensive import SpatialComprehensive
+from proctor.experiments.spatial.spatial_index_profiler import SpatialIndexProfiler
+from proctor.experiments.spatial.spatial_memory_profiler import SpatialMemoryProfiler
+from proctor.experiments.spatial.spatial_performance_analyzer import SpatialPerformanceAnalyzer
 
 
 class Mine(Experiment):
@@ -83,3 +88,16 @@ def test_an_absolute_import_of_the_own_package_is_followed(tmp_path):
 
 def test_a_class_without_a_file_has_a_digest_all_the_same(tmp_path):
     assert len(digest(tmp_path / "gone")) == 64
+
+
+@pytest.mark.parametrize("name", ["kd_tree", "libraries", "quadtree", "spatial_hash"])
+def test_the_digests_of_the_spatial_experiments_follow_the_indexes_that_they_measure(name):
+    for experiment in (
+        SpatialComprehensive,
+        SpatialIndexProfiler,
+        SpatialMemoryProfiler,
+        SpatialPerformanceAnalyzer,
+    ):
+        start = Path(inspect.getfile(experiment))
+        files = source_files(start, start.parent.parent)
+        assert start.with_name(f"{name}.py") in files

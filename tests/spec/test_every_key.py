@@ -79,6 +79,7 @@ PROOF: dict[str, dict[str, tuple[str, str]]] = {
         "loops": (MEASURE, "test_fixed_loops_are_made_as_often_as_asked"),
         "gc": (MEASURE, "test_the_collector_is_off_in_slots_unless_asked_for"),
         "python": ("runs/test_suites.py", "test_an_interpreter_without_proctor_runs_a_suite"),
+        "better": ("cli/test_compare.py", "test_what_spec_and_class_declare_to_be_better_decides"),
     },
     "iterations": {
         "warmup": (CALIBRATE, "test_warm_up_of_a_fixed_number_is_that_number"),

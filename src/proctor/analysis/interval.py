@@ -1,4 +1,4 @@
-"""Intervals of a mean between 0 and 1, the plain t interval for any other, and one of the median.
+"""Intervals of a mean between 0 and 1, and the plain t interval for any other.
 
 For fixed tasks with random rollouts each side is reduced to one share and the number of coin tosses it is
 worth; its interval is from the beta distribution. The interval of a difference is made from those of the
@@ -15,8 +15,6 @@ from functools import lru_cache
 from proctor.analysis.distributions import beta_quantile, normal_quantile, t_quantile
 
 LEVEL = 0.95
-SMALLEST = 6
-"""Fewer values than this cannot give a 95 % interval of the median."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -161,27 +159,3 @@ def welch(
     df = total * total / weights if weights > 0 else float(sum(size - 1 for size in sizes))
     half = t_quantile(0.5 + level / 2, df) * math.sqrt(total) / tasks
     return Interval(difference - half, difference + half, level, "t, stratified by task")
-
-
-def median_interval(ordered: Sequence[float]) -> tuple[float, float] | None:
-    """The 95 % interval of the median of an ordered sample, whatever its distribution: two of its values.
-
-    None when the sample is too small.
-    """
-    if len(ordered) < SMALLEST:
-        return None
-    rank = _rank(len(ordered))
-    return ordered[rank], ordered[-1 - rank]
-
-
-@lru_cache(maxsize=4096)
-def _rank(count: int) -> int:
-    """How many values to leave out at each end: the largest rank whose coverage is still enough."""
-    if count > 1000:
-        return max(0, math.floor(count / 2 - 1.959964 * math.sqrt(count) / 2) - 1)
-    tail, term, rank = 0.0, 0.5**count, 0
-    while tail + term <= (1 - LEVEL) / 2:
-        tail += term
-        term = term * (count - rank) / (rank + 1)
-        rank += 1
-    return rank - 1

@@ -169,21 +169,23 @@ def verdicts(
     p_value: Array,
     *,
     margin: float,
-    promise: float,
-    higher_is_better: bool,
+    higher_is_better: bool | None,
     alpha: float,
 ) -> list[Verdict]:
-    """As `verdict.judge` on the logarithm of every ratio; what has no ratio is inconclusive."""
+    """As `verdict.judge` on the logarithm of every ratio; what has no ratio is inconclusive.
+
+    Where nobody said what is better, a certain change is `changed`, and nothing is "no worse".
+    """
     with np.errstate(divide="ignore", invalid="ignore"):
         gain, least, most = np.log(ratio), np.log(low), np.log(high)
     if not higher_is_better:
         gain, least, most = -gain, -most, -least
-    margin, promise = math.log1p(margin), math.log1p(promise)
+    margin = math.log1p(margin)
     certain = (p_value <= alpha) & ~((least <= 0) & (most >= 0))
     far = certain & (np.abs(gain) >= margin)
-    inside = (-promise <= least) & (most <= promise)
+    inside = (-margin <= least) & (most <= margin)
     chosen = np.select(
-        [np.isnan(ratio), far & (gain > 0), far, inside & certain, inside, least >= -promise],
+        [np.isnan(ratio), far & (gain > 0), far, inside & certain, inside, least >= -margin],
         range(6),
         default=0,
     )
@@ -195,4 +197,7 @@ def verdicts(
         Verdict.SAME,
         Verdict.NO_WORSE,
     )
+    if higher_is_better is None:
+        changed, open_ = Verdict.CHANGED, Verdict.INCONCLUSIVE
+        names = (open_, changed, changed, Verdict.SMALL, Verdict.SAME, open_)
     return [names[at] for at in chosen.tolist()]

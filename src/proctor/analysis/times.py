@@ -29,9 +29,8 @@ WAITING = 0.7
 to sixteen busy processes on two cores, 231 pairs of runs of identical code then gave 3 false verdicts."""
 NOISE_FLOOR = 0.01
 """The smallest noise that is assumed: even pairs run milliseconds apart miss some changes of 2 %."""
-MIN_MARGIN = 0.05
-MAX_PROMISE = 0.5
-"""The smallest margin that "no worse" may use."""
+MARGIN = 0.05
+"""The loss that is tolerated where nobody names another."""
 HISTORY_NEEDED = 3
 """Repeats of earlier runs, beyond the first of each point, before history replaces the default."""
 
@@ -83,15 +82,14 @@ class TimesComparison:
 
     points: tuple[PointComparison, ...]
     verdict: Verdict
-    higher_is_better: bool
+    higher_is_better: bool | None
+    """None where nobody has said so."""
     ratio: float | None
     """Geometric mean over points."""
     interval: Interval | None
     """Its interval. Noise between the runs is shared by all points and does not average out."""
     margin: float
-    """A proven change of at least this counts."""
-    promise: float
-    """"No worse" excludes a loss of more than this: the requested margin, or what the data can prove."""
+    """A proven change of at least this counts; "no worse" excludes a loss of more than this."""
     settles: float
     """A change below this would be missed more than once in twenty; more points make it larger."""
     noise: Noise
@@ -115,23 +113,21 @@ def compare_times(
     *,
     noise: Noise,
     margin: float | None = None,
-    higher_is_better: bool = False,
+    higher_is_better: bool | None = False,
     level: float = 0.95,
     seed: int = 0,
 ) -> TimesComparison:
-    """Judge every point. Without a margin, "no worse" uses what the data can prove."""
+    """Judge every point, at the usual margin where none is given."""
     found = spreads([each.a for each in samples], [each.b for each in samples], level, seed)
     single = np.array([len(each.a) == 1 or len(each.b) == 1 for each in samples], dtype=bool)
     study = ratios(found, single, _between(samples, noise), noise.df, level)
     settles = _settles(study.error, noise, level)
     ratio, interval = _sweep(study, noise, level)
-    chosen = MIN_MARGIN if margin is None else margin
-    promise = min(max(MIN_MARGIN, settles), MAX_PROMISE) if margin is None else margin
+    chosen = MARGIN if margin is None else margin
     adjusted = holm(study.p_value)
     words = verdicts(
         *(study.ratio, study.low, study.high, np.array(adjusted)),
         margin=chosen,
-        promise=promise,
         higher_is_better=higher_is_better,
         alpha=1 - level,
     )
@@ -142,7 +138,6 @@ def compare_times(
         ratio=ratio,
         interval=interval,
         margin=chosen,
-        promise=promise,
         settles=settles,
         noise=noise,
     )
@@ -171,7 +166,6 @@ def _verdicts(study: TimesComparison, p_values: Sequence[float]) -> list[Verdict
         np.array([point.interval.high for point in study.points]),
         np.array(p_values),
         margin=study.margin,
-        promise=study.promise,
         higher_is_better=study.higher_is_better,
         alpha=1 - study.points[0].interval.level,
     )

@@ -12,12 +12,24 @@ class Verdict(StrEnum):
     BETTER = "better"
     WORSE = "worse"
     SAME = "same"
-    """Any difference is inside what is promised: the margin."""
+    """Any difference is inside the margin."""
     SMALL = "small"
     """There is a difference, and it is inside the margin."""
     NO_WORSE = "no_worse"
     """Not worse by more than the margin; whether it is better is open."""
+    CHANGED = "changed"
+    """A certain change of at least the margin, in a metric of which nobody said what is better."""
     INCONCLUSIVE = "inconclusive"
+
+
+_NEWS = (
+    Verdict.WORSE,
+    Verdict.CHANGED,
+    Verdict.INCONCLUSIVE,
+    Verdict.BETTER,
+    Verdict.NO_WORSE,
+    Verdict.SMALL,
+)
 
 
 def judge(
@@ -27,28 +39,33 @@ def judge(
     high: float,
     p_value: float,
     margin: float,
-    promise: float | None = None,
     alpha: float = 0.05,
 ) -> Verdict:
     """Judge a gain (below zero: worse) with its interval.
 
     A change counts when it is certain and its best estimate is at least the margin. "Same", "small" and "no
-    worse" are promises that the whole interval keeps within `promise`, which is the margin unless the caller
-    says that the data can promise no more than something wider. Everything else is inconclusive.
+    worse" are promises that the whole interval keeps within the margin. Everything else is inconclusive.
     """
-    promise = margin if promise is None else promise
     certain = p_value <= alpha and not low <= 0 <= high
     if certain and abs(gain) >= margin:
         return Verdict.BETTER if gain > 0 else Verdict.WORSE
-    if -promise <= low and high <= promise:
+    if -margin <= low and high <= margin:
         return Verdict.SMALL if certain else Verdict.SAME
-    return Verdict.NO_WORSE if low >= -promise else Verdict.INCONCLUSIVE
+    return Verdict.NO_WORSE if low >= -margin else Verdict.INCONCLUSIVE
 
 
 def overall(verdicts: Iterable[Verdict]) -> Verdict:
     """One verdict over many points: the worst news wins, then doubt, then the best news."""
     found = set(verdicts)
-    for verdict in (Verdict.WORSE, Verdict.INCONCLUSIVE, Verdict.BETTER, Verdict.NO_WORSE, Verdict.SMALL):
+    order = (
+        Verdict.WORSE,
+        Verdict.CHANGED,
+        Verdict.INCONCLUSIVE,
+        Verdict.BETTER,
+        Verdict.NO_WORSE,
+        Verdict.SMALL,
+    )
+    for verdict in order:
         if verdict in found:
             return verdict
     return Verdict.SAME if found else Verdict.INCONCLUSIVE

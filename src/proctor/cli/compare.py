@@ -18,7 +18,7 @@ from proctor.cli.reading import undisturbed
 @click.option(
     "--margin",
     type=Share(10, zero=True),
-    help="Tolerated loss, such as 5% or 0.05. [5%, or more where the data cannot settle that]",
+    help="Tolerated loss, such as 5% or 0.05. [5%]",
 )
 @click.option(
     "--higher-is-better/--lower-is-better",

@@ -129,11 +129,10 @@ class Live:
 
     def _eta(self) -> str:
         rate = self._fresh / max(1e-9, time.monotonic() - self.began)
-        return (
-            f"{rate:.1f} trials/s, {seconds((self.total - self.done) / rate)} left"
-            if rate
-            else "no trial has ended yet"
-        )
+        if not rate:
+            return "no trial has ended yet"
+        left = self.total - self.done
+        return f"{rate:.1f} trials/s" + (f", {seconds(left / rate)} left" if left else "")
 
 
 def line_for(

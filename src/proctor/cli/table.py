@@ -162,6 +162,8 @@ def seconds(value: float | None) -> str:
     """A duration in the unit a person would choose."""
     if value is None:
         return "–"
+    if value == 0:
+        return "0 s"
     for limit, factor, unit in ((1e-6, 1e9, "ns"), (1e-3, 1e6, "µs"), (1.0, 1e3, "ms"), (120.0, 1.0, "s")):
         if abs(value) < limit:
             return f"{value * factor:.3g} {unit}"

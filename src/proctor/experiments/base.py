@@ -71,6 +71,8 @@ class Experiment(ABC):
 
     param_schema: ClassVar[Mapping[str, Any] | None] = None
     """Its parameters; without it, they are read from the constructor's signature."""
+    better: ClassVar[Mapping[str, str]] = {}
+    """Metric → "higher" or "lower": which change is an improvement, where its name does not tell."""
     params: dict[str, Any]
     around_measuring: Callable[[ExperimentContext, Callable[[], None]], None] | None = None
     """In place of `setup` and `teardown`, where what was prepared lives on the stack of somebody else's code:

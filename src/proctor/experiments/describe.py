@@ -19,6 +19,7 @@ from proctor.experiments.schema import (
     own_arguments,
     plain,
 )
+from proctor.model.direction import Direction
 from proctor.model.subject import ExperimentInfo
 
 
@@ -83,7 +84,18 @@ def _described(registered: Registered, digest: str = "") -> ExperimentInfo:
         params=params,
         open_params=open_params,
         source=_source(registered),
+        better=_better(registered),
     )
+
+
+def _better(registered: Registered) -> dict[str, str]:
+    declared = registered.cls.better
+    if not isinstance(declared, Mapping) or not set(declared.values()) <= set(Direction):
+        raise UsageError(
+            f"{_source(registered)}: 'better' of {registered.cls.__name__} maps names of metrics to 'higher' "
+            f"or 'lower', not {declared!r}"
+        )
+    return {str(metric): str(word) for metric, word in declared.items()}
 
 
 def _source(registered: Registered) -> str:

@@ -92,6 +92,9 @@ class Plan:
     cpus: Mapping[str, float] = field(default_factory=dict, compare=False)
     """The processors that a task itself asks for, by its digest; for the same."""
 
+    better: Mapping[str, Mapping[str, str]] = field(default_factory=dict, compare=False)
+    """What an experiment's class declares about its metrics, by its slug; for the record of the run."""
+
     @property
     def digest(self) -> str:
         """Changes when any trial does."""

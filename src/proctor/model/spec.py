@@ -55,6 +55,8 @@ class ExperimentBody:
     """Whether the garbage collector may run inside a timed slot. Disabled: collected and frozen before it."""
     python: str | None = None
     """The interpreter in which it runs, if not the one that Proctor runs in."""
+    better: Mapping[str, str] = field(default_factory=dict)
+    """Metric → higher or lower: what is an improvement, where its name does not tell or tells wrong."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

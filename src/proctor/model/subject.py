@@ -50,3 +50,5 @@ class ExperimentInfo:
     """Whether parameters beyond the declared ones are accepted (**kwargs)."""
     source: str = ""
     """The module or file that registered it."""
+    better: Mapping[str, str] = field(default_factory=dict)
+    """Metric → higher or lower, as its class declares it."""

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 from msgspec import Struct
 from msgspec.structs import replace
 
-from proctor.analysis.interval import SMALLEST, median_interval
+from proctor.analysis.median import SMALLEST, median_interval
 from proctor.errors import NotFoundError, UsageError
 from proctor.model.outcome import Outcome
 from proctor.model.plan import PlannedTrial

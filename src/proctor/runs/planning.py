@@ -57,7 +57,17 @@ def _plan_experiments(spec: Spec) -> Plan:
         with named(spec, "experiments", at, "instrumentation"):
             resolve(body.instrumentation)
     plan = expand(spec, experiments=experiments)
-    return replace(plan, warnings=(*notes, *plan.warnings))
+    better = {slug: known.better for slug, known in experiments.items() if known.better}
+    return replace(plan, warnings=(*notes, *plan.warnings), better=better)
+
+
+def with_declared_directions(spec: Spec, plan: Plan) -> Spec:
+    """The spec with what the classes of its experiments declare to be better; what the spec says wins."""
+    bodies = (
+        replace(body, better={**plan.better.get(body.experiment, {}), **body.better})
+        for body in spec.experiments
+    )
+    return replace(spec, experiments=tuple(bodies)) if plan.better else spec
 
 
 @contextmanager
@@ -89,6 +99,7 @@ def _plan_tasks(spec: Spec, settings: Settings, environ: Mapping[str, str], find
     _refuse_nothing_but_broken(found)
     for made, each in zip(agents, found, strict=True):
         _refuse_other_kinds(made, each)
+    _refuse_forced_variables(spec, found)
     found = [_granted(spec, entry, each, environ) for entry, each in zip(spec.tasks, found, strict=True)]
     found = [_judged(entry, each) for entry, each in zip(spec.tasks, found, strict=True)]
     _refuse_nothing_but_broken(found)
@@ -119,6 +130,28 @@ def _refuse_other_kinds(agents: Mapping[str, Agent], found: Found) -> None:
                     f"{task.name} is a step-by-step task, which agent '{name}' cannot do; use the agent "
                     "'episode' with agent_options.file, a Python file with reset, observe and act"
                 )
+
+
+def _refuse_forced_variables(spec: Spec, found: Sequence[Found]) -> None:
+    """UsageError where a task's own overrides.json would give arms with different values the same one."""
+    from proctor.trial.task.prepare import own_overrides
+
+    several = len(spec.tasks) > 1
+    values: dict[tuple[str, str], set[str]] = {}
+    for at, (entry, tasks) in enumerate(zip(spec.tasks, found, strict=True)):
+        if not entry.apply_overrides or not (entry.sweep or several):
+            continue
+        for task in tasks.tasks:
+            for name, forced in own_overrides(task).get("environment_variables", {}).items():
+                given = entry.sweep.get(name, [entry.environment_variables.get(name, forced)])
+                known = values.setdefault((task.digest, name), set())
+                known |= {str(value) for value in given}
+                if (name in entry.sweep and known != {str(forced)}) or len(known) > 1:
+                    raise UsageError(
+                        f"{spec.place('tasks', at) or f'tasks.{at}'}: {name} takes different values, and "
+                        f"{task.path}/overrides.json forces it to be {forced!r} in all of them; remove it "
+                        "there, or set 'apply_overrides: false'"
+                    )
 
 
 def _judged(entry: TaskEntry, found: Found) -> Found:

@@ -33,7 +33,7 @@ from proctor.runs.holding import Hold, check_free
 from proctor.runs.inputs import RunInputs, has_changed
 from proctor.runs.models import with_tape
 from proctor.runs.pack import Packer
-from proctor.runs.planning import Find, pin_datasets, plan_spec
+from proctor.runs.planning import Find, pin_datasets, plan_spec, with_declared_directions
 from proctor.runs.ready import check_gates, check_ready, engine_of
 from proctor.runs.room import room_for
 from proctor.runs.shared_blobs import MARK, mark, refuse_other_blobs
@@ -110,6 +110,7 @@ def create(
     plan = plan or plan_spec(spec, settings, environ, find=find)
     if not plan.trials:
         raise UsageError(f"{spec.name}: the spec has no trials")
+    spec = with_declared_directions(spec, plan)
     check_gates(spec, plan)
     check_ready(spec, plan, settings, execution, environ, here=spec.engine == "local")
     created_at = time.time()

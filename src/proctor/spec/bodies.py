@@ -7,6 +7,7 @@ from collections.abc import Callable, Mapping
 from functools import partial
 from typing import Any, Literal, cast
 
+from proctor.model.direction import Direction
 from proctor.model.secret import is_reference
 from proctor.model.spec import Criterion, ExperimentBody, InstrumentSpec, Iterations, JudgeSpec, TaskEntry
 from proctor.spec import node as read
@@ -22,6 +23,7 @@ EXPERIMENT_DEFAULTS = (
     "loops",
     "gc",
     "python",
+    "better",
 )
 """Keys of an experiment that may be given once at the top for all experiments of a list."""
 EXPERIMENT_KEYS = ("experiment", "params", "sweep", *EXPERIMENT_DEFAULTS)
@@ -233,6 +235,12 @@ def _id(item: Node) -> str:
     return name
 
 
+def _better(item: Node) -> dict[str, str]:
+    return {
+        metric: read.choice(word, options=tuple(Direction)) for metric, word in read.mapping(item).items()
+    }
+
+
 RUBRIC: Mapping[str, Callable[[Node], Any]] = {
     "id": _id,
     "criterion": partial(read.text, expected="a sentence"),
@@ -270,6 +278,7 @@ _EXPERIMENT: Mapping[str, Callable[[Node], Any]] = {
     "loops": partial(_count_or_auto, minimum=1),
     "gc": partial(read.choice, options=("disabled", "enabled")),
     "python": partial(read.text, expected="the path of a Python interpreter"),
+    "better": _better,
 }
 _TASK: Mapping[str, Callable[[Node], Any]] = {
     "include": partial(texts, expected="a glob or a list of globs"),

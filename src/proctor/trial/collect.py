@@ -10,8 +10,9 @@ import hashlib
 import json
 import mimetypes
 import os
+import posixpath
 import stat
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from functools import cache
 from pathlib import Path
@@ -313,7 +314,6 @@ class BaseFiles:
 
     def __init__(self, root: Root, workspace: Workspace, workdir: str) -> None:
         self._prefix = workdir.strip("/") + "/"
-        self._added = list(reversed(workspace.add))
         self._workspace = workspace
         self._layers = list(reversed(root.layers))
 
@@ -328,9 +328,8 @@ class BaseFiles:
     def _read(self, path: str, read: Read) -> bytes | None:
         if path.startswith(self._prefix):
             inner, workspace = path[len(self._prefix) :], self._workspace
-            for target, each in self._added:
-                if (found := _added(inner, target, each, read)) is not None:
-                    return found
+            if (found := _last_added(inner, workspace.add, read)) is not None:
+                return found
             if workspace.remove and is_removed(inner, workspace.remove):
                 return None
             if workspace.source and (found := read(workspace.source, inner)) is not None:
@@ -341,6 +340,23 @@ class BaseFiles:
             if (found := read(layer, path)) is not None:
                 return found
         return None
+
+
+def laid_above(workspace: Workspace, workdir: str) -> Base:
+    """A path's content as the run laid it around the working folder; None where it laid none."""
+    parent = posixpath.dirname(f"/{workdir.strip('/')}").strip("/")
+    prefix = f"{parent}/" if parent else ""
+
+    def content(path: str) -> bytes | None:
+        inside = path.startswith(prefix)
+        return _last_added(path[len(prefix) :], workspace.above, _read_below) if inside else None
+
+    return content
+
+
+def _last_added(path: str, added: Sequence[tuple[str, bytes | Path]], read: Read) -> bytes | None:
+    contents = (_added(path, target, each, read) for target, each in reversed(added))
+    return next((content for content in contents if content is not None), None)
 
 
 def _added(path: str, target: str, content: bytes | Path, read: Read) -> bytes | None:

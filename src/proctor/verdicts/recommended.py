@@ -13,7 +13,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
-from proctor.analysis.interval import median_interval
+from proctor.analysis.median import median_interval
 from proctor.errors import UsageError
 from proctor.experiments.simulation.logged import LoggedSimulation
 from proctor.model.describe import percentile

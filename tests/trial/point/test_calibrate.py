@@ -7,8 +7,6 @@ import random
 from dataclasses import asdict
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
 from proctor.model.spec import Iterations
 from proctor.trial.point.calibrate import (
@@ -17,9 +15,6 @@ from proctor.trial.point.calibrate import (
     WarmupRule,
     calibrate_loops,
     detectable_effect,
-    median,
-    median_interval,
-    median_rank,
     relative_width,
 )
 
@@ -143,32 +138,6 @@ def test_auto_stops_by_time_by_count_and_when_nothing_works():
     assert stop([1.0], Iterations(measured="auto", max_time_s=0)) == (1, "max_time_s")
 
 
-def test_the_interval_of_the_median_is_that_of_the_binomial():
-    scipy_stats = pytest.importorskip("scipy.stats")
-    for count in (*range(1, 60), 200, 201, 1000):
-        rank = median_rank(count)
-        if rank is None:
-            assert count < 6
-            continue
-        assert 1 - 2 * scipy_stats.binom.cdf(rank - 1, count, 0.5) >= 0.9495
-        assert 1 - 2 * scipy_stats.binom.cdf(rank, count, 0.5) < 0.9505
-
-
-def test_the_interval_holds_the_median_as_often_as_it_says():
-    noise = random.Random(3)
-    held = 0
-    for _ in range(1000):
-        low, high = median_interval(sorted(noise.expovariate(1) for _ in range(25)))
-        held += low <= math.log(2) <= high
-    assert 0.93 < held / 1000 < 0.99
-
-
-@given(st.lists(st.floats(1e-9, 1e9), min_size=6))
-def test_the_interval_lies_around_the_median(values):
-    low, high = median_interval(sorted(values))
-    assert low <= median(values) <= high
-
-
 def test_the_detectable_effect_sees_drift_that_an_interval_does_not():
     steady = [1.0 + 0.001 * (n % 3) for n in range(100)]
     drifting = [1.0 if n < 65 else 1.3 for n in range(100)]
@@ -181,5 +150,4 @@ def test_too_few_values_give_no_effect_and_no_interval():
     assert detectable_effect([1.0] * 5) is None
     assert detectable_effect([0.0] * 20) is None
     assert detectable_effect([1.0, 1.1] * 4) == pytest.approx(0.1 / 1.1)
-    assert median_interval([1.0] * 5) is None
     assert relative_width([]) == math.inf

@@ -2,10 +2,13 @@ from __future__ import annotations
 
 import json
 import subprocess
+import tempfile
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
 
 from proctor.errors import SandboxError, TaskError
 from proctor.model.spec import TaskEntry
@@ -133,6 +136,12 @@ def test_the_plan_sees_the_content_of_overrides_and_not_their_path(tmp_path):
         ("sub/x y.txt", {"sub/x y.txt"}),
         ("s?b/[bc].log", {"sub/b.log"}),
         (".*", {".env"}),
+        ("[!a].log", set()),
+        ("sub/[!b].log", set()),
+        ("**/b.log", {"sub/b.log"}),
+        ("**/log", set()),
+        ("sub/**", {"sub/b.log", "sub/deep/c.log", "sub/x y.txt"}),
+        (".*/../keep.txt", set()),
         ("$(touch owned)", set()),
         ("'; touch owned; '*", set()),
     ],
@@ -148,6 +157,24 @@ def test_patterns_remove_what_they_match_and_the_base_knows_it(tmp_path, pattern
     assert names - left == gone
     assert {name for name in names if is_removed(name, [pattern])} == gone
     assert not list(tmp_path.rglob("owned"))
+
+
+_COMPONENT = st.sampled_from(["a", "b", "ab", ".h", "*", "?", "a*", ".*", "[!a]", "[^a]", "[a-b]", "**"])
+_PATHS = st.sets(
+    st.lists(st.sampled_from(["a", "b", "ab", ".h"]), min_size=1, max_size=4).map("/".join), max_size=12
+)
+
+
+@settings(max_examples=40, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(paths=_PATHS, pattern=st.lists(_COMPONENT, min_size=1, max_size=4).map("/".join))
+def test_the_shell_removes_what_is_counted_as_removed(tmp_path, paths, pattern):
+    with tempfile.TemporaryDirectory(dir=tmp_path) as folder:
+        for path in paths:
+            Path(folder, path).mkdir(parents=True, exist_ok=True)
+        before = {str(each.relative_to(folder)) for each in Path(folder).rglob("*")}
+        subprocess.run(["/bin/sh", "-c", removal(folder, [pattern])], check=True)
+        after = {str(each.relative_to(folder)) for each in Path(folder).rglob("*")}
+        assert before - after == {path for path in before if is_removed(path, [pattern])}
 
 
 def test_overlays_are_not_the_agents_diff(tmp_path):

@@ -9,8 +9,9 @@ from msgspec import structs
 from proctor.analysis.times import Noise, PointComparison
 from proctor.analysis.verdict import Verdict
 from proctor.errors import Exit, UsageError
+from proctor.model.direction import Direction, direction_of
 from proctor.model.outcome import Outcome
-from proctor.verdicts.compare.judge import compare, is_better_higher, is_time
+from proctor.verdicts.compare.judge import compare, is_time
 from proctor.verdicts.compare.results import from_run
 from proctor.verdicts.compare.sentence import caution, detectable_sentence, percent, sentence, ways_out
 
@@ -98,7 +99,8 @@ def test_a_point_that_fails_now_is_worse_and_is_listed(run):
 @pytest.mark.parametrize("lost", [Outcome.SANDBOX_ERROR, None])
 def test_a_point_lost_to_the_machine_leaves_the_question_open(run, lost):
     found = compare(
-        *sides(run, [({"n": 1}, STEADY), ({"n": 2}, STEADY)], [({"n": 1}, STEADY), ({"n": 2}, lost)])
+        *sides(run, [({"n": 1}, STEADY), ({"n": 2}, STEADY)], [({"n": 1}, STEADY), ({"n": 2}, lost)]),
+        margin=0.5,
     )
     assert found.verdict is Verdict.INCONCLUSIVE
     assert not found.failures[0].new
@@ -109,7 +111,8 @@ def test_a_point_that_failed_before_is_listed_and_blames_nobody(run):
     found = compare(
         *sides(
             run, [({"n": 1}, STEADY), ({"n": 2}, Outcome.FAILED)], [({"n": 1}, STEADY), ({"n": 2}, STEADY)]
-        )
+        ),
+        margin=0.5,
     )
     assert found.exit_code is Exit.OK
     assert [failure.name for failure in found.failures] == ["sort(n=2)"]
@@ -234,7 +237,7 @@ def test_the_document_is_plain_json(run, task_run):
     ],
 )
 def test_the_name_of_a_metric_says_its_direction_and_whether_it_ticks(metric, higher, ticks):
-    assert is_better_higher(metric) is higher
+    assert (direction_of(metric) is Direction.HIGHER) is higher
     assert is_time(metric) is ticks
 
 
@@ -313,3 +316,19 @@ def test_a_claim_for_times_is_refused(run):
     side = from_run(run([({"n": 1}, [1.0, 1.1])]), ())
     with pytest.raises(UsageError, match="only scores of tasks have a claim"):
         compare(side, side, these_tasks=True)
+
+
+def test_a_change_that_nobody_called_better_or_worse_is_a_change(run):
+    before, after = sides(run, [({"n": 1}, STEADY)], [({"n": 1}, [2 * value for value in STEADY])])
+
+    def as_depth(point):
+        return replace(point, samples={"depth": point.samples["duration_s"]})
+
+    renamed = [replace(side, points=tuple(map(as_depth, side.points))) for side in (before, after)]
+    found = compare(*renamed, metrics=("depth",))
+    assert (found.verdict, found.exit_code) == (Verdict.CHANGED, Exit.INCONCLUSIVE)
+    assert "nobody has said whether more of it is better: --higher-is-better" in sentence(found)
+    assert found.to_dict()["metrics"][0]["higher_is_better"] is None
+    declared = [replace(side, better={"depth": Direction.HIGHER}) for side in renamed]
+    assert compare(*declared, metrics=("depth",)).verdict is Verdict.BETTER
+    assert compare(*renamed, metrics=("depth",), higher_is_better=False).verdict is Verdict.WORSE

@@ -95,6 +95,8 @@ def test_failure_reasons_are_those_of_the_baseline_or_a_list(text, allowed):
         ("rss_bytes not larger than baseline by more than 10%", "rss_bytes", "", True, 0.1, 0.95, None),
         ("mean cost not more expensive than 20%", "cost_usd", "mean", True, 0.2, 0.95, None),
         ("hit_rate not worse than 1%", "hit_rate", "", False, 0.01, 0.95, None),
+        ("fps not worse than 1%", "fps", "", False, 0.01, 0.95, None),
+        ("depth not lower than 1%", "depth", "", False, 0.01, 0.95, None),
         ("median cpu time not slower than 5% at 99%", "cpu_s", "p50", True, 0.05, 0.99, None),
     ],
 )  # fmt: skip
@@ -143,6 +145,7 @@ def test_a_comparison_reads_like_a_sentence(text, metric, statistic, higher, mar
         ("score not worse than 3pp fro these tasks", "did you mean 'for'?"),
         ("cost not worse than 3% for these tasks", "the claim can be chosen for scores only"),
         ("score not worse than 3pp for those tasks", "did you mean 'these'?"),
+        ("depth not worse than 3%", "nothing says whether more of 'depth' is better or worse"),
         ("latncy not slower than 5%", "did you mean 'latency'?"),
         ("wall clok not slower than 5%", "did you mean 'wall clock'?"),
         ("peak_memory_bytes not slower than 5%", "is not a time"),

@@ -148,6 +148,10 @@ def test_a_race_may_stop_when_no_worse_and_says_what_it_saved():
     assert found.interval[0] >= -0.3
     assert "behind the last pair looked at: no evidence" in unused(found)
     assert found.to_dict()["stop_when_no_worse"] is True
+    assert (late.level, late.to_dict()["level"]) == (0.95, 0.95)
+    assert 0.97 <= found.to_dict()["level"] < 1
+    shown = markdown(race_document(found, race(told, stop_when_no_worse=True).info))
+    assert f"difference, {100 * found.level:.4g} % for" in shown
     assert design_of(race(told, stop_when_no_worse=True).info).stop_when_no_worse
 
 

@@ -149,51 +149,64 @@ interface Hunk {
   gone: boolean;
 }
 
-/** The files of a unified diff. */
+/** The files of a unified diff. Inside a hunk its own counts say which lines belong to it: a removed `-- x` is no header. */
 export function parseDiff(text: string): Hunk[] {
   const files: Hunk[] = [];
   let file: Hunk | undefined;
   let before = 0;
   let after = 0;
+  let oldLines = 0;
+  let newLines = 0;
+  let oldName = "";
+  const begin = (path: string) => {
+    file = { path, added: 0, removed: 0, lines: [], fresh: false, gone: false };
+    files.push(file);
+    return file;
+  };
   for (const line of text.split("\n")) {
-    const start = /^diff --git a\/(.*?) b\/(.*)$/.exec(line);
-    if (start) {
-      file = { path: start[2] ?? "", added: 0, removed: 0, lines: [], fresh: false, gone: false };
-      files.push(file);
-      continue;
-    }
-    const named = /^\+\+\+ (?:b\/)?(.*?)(?:\t.*)?$/.exec(line);
-    if (named && !(file && file.lines.length && before > 0 && false)) {
-      if (!file || (file.lines.length && file.path !== named[1] && named[1] !== "/dev/null")) {
-        file = { path: named[1] ?? "", added: 0, removed: 0, lines: [], fresh: false, gone: false };
-        files.push(file);
-      } else if (named[1] !== "/dev/null") file.path = named[1] ?? file.path;
-      else file.gone = true;
-      continue;
-    }
-    if (line.startsWith("--- ")) {
-      if (file && line.includes("/dev/null")) file.fresh = true;
-      continue;
-    }
-    if (!file) continue;
-    if (line.startsWith("new file")) file.fresh = true;
-    if (line.startsWith("deleted file")) file.gone = true;
-    const hunk = /^@@ -(\d+)(?:,\d+)? \+(\d+)(?:,\d+)? @@/.exec(line);
-    if (hunk) {
-      before = Number(hunk[1]);
-      after = Number(hunk[2]);
-      file.lines.push(["hunk", null, null, line]);
-    } else if (file.lines.length || before) {
+    if (file && (oldLines > 0 || newLines > 0)) {
       if (line.startsWith("+")) {
         file.added += 1;
+        newLines -= 1;
         file.lines.push(["add", null, after++, line]);
       } else if (line.startsWith("-")) {
         file.removed += 1;
+        oldLines -= 1;
         file.lines.push(["del", before++, null, line]);
-      } else if (line.startsWith(" ")) file.lines.push(["", before++, after++, line]);
-    } else if (/^(Binary|GIT binary)/.test(line)) file.lines.push(["hunk", null, null, line]);
+      } else if (!line.startsWith("\\")) {
+        oldLines -= 1;
+        newLines -= 1;
+        file.lines.push(["", before++, after++, line]);
+      }
+      continue;
+    }
+    const start = /^diff --git a\/(.*?) b\/(.*)$/.exec(line);
+    const hunk = /^@@ -(\d+)(?:,(\d+))? \+(\d+)(?:,(\d+))? @@/.exec(line);
+    if (start) begin(start[2] ?? "");
+    else if (line.startsWith("--- ")) oldName = headerName(line);
+    else if (line.startsWith("+++ ")) {
+      const newName = headerName(line);
+      const path = (newName === "/dev/null" ? oldName : newName).replace(/^[ab]\//, "");
+      const named = !file || file.lines.length ? begin(path) : file;
+      named.path = path;
+      named.fresh ||= oldName === "/dev/null";
+      named.gone ||= newName === "/dev/null";
+    } else if (!file) continue;
+    else if (hunk) {
+      before = Number(hunk[1]);
+      oldLines = Number(hunk[2] ?? 1);
+      after = Number(hunk[3]);
+      newLines = Number(hunk[4] ?? 1);
+      file.lines.push(["hunk", null, null, line]);
+    } else if (line.startsWith("new file")) file.fresh = true;
+    else if (line.startsWith("deleted file")) file.gone = true;
+    else if (/^(Binary|GIT binary)/.test(line)) file.lines.push(["hunk", null, null, line]);
   }
   return files;
+}
+
+function headerName(line: string): string {
+  return line.slice(4).replace(/\t.*$/, "");
 }
 
 const MOST = 400;

@@ -4,18 +4,11 @@ from __future__ import annotations
 
 import random
 from collections.abc import Sequence
-from importlib import import_module
 from typing import Any
 
 from proctor.experiments.spatial.base import Move, Point, SpatialIndex
 
-INDEXES = {
-    "kd_tree": ("proctor.experiments.spatial.kd_tree", "KdTree"),
-    "quadtree": ("proctor.experiments.spatial.quadtree", "Quadtree"),
-    "spatial_hash": ("proctor.experiments.spatial.spatial_hash", "SpatialHash"),
-    "scipy_kd_tree": ("proctor.experiments.spatial.libraries", "ScipyTree"),
-    "sklearn_kd_tree": ("proctor.experiments.spatial.libraries", "SklearnTree"),
-}
+INDEXES = ("kd_tree", "quadtree", "spatial_hash", "scipy_kd_tree", "sklearn_kd_tree")
 OWN = ("quadtree", "spatial_hash", "kd_tree")
 """Those that need no library."""
 PATTERNS = ("uniform", "clustered", "linear", "random")
@@ -39,9 +32,22 @@ SIZES_PARAMS: dict[str, Any] = {
 
 def load_index(name: str) -> type[SpatialIndex]:
     """The class behind a name. Only the chosen one is imported: the libraries are heavy."""
-    module, attribute = INDEXES[name]
-    loaded: type[SpatialIndex] = getattr(import_module(module), attribute)
-    return loaded
+    # Import statements, not names of modules as text: the digest of an experiment follows them.
+    if name == "kd_tree":
+        from proctor.experiments.spatial.kd_tree import KdTree
+
+        return KdTree
+    if name == "quadtree":
+        from proctor.experiments.spatial.quadtree import Quadtree
+
+        return Quadtree
+    if name == "spatial_hash":
+        from proctor.experiments.spatial.spatial_hash import SpatialHash
+
+        return SpatialHash
+    from proctor.experiments.spatial import libraries
+
+    return {"scipy_kd_tree": libraries.ScipyTree, "sklearn_kd_tree": libraries.SklearnTree}[name]
 
 
 def draw_points(pick: random.Random, count: int, distribution: str) -> list[Point]:

@@ -34,6 +34,7 @@ TONES: dict[Verdict, Tone] = {
     Verdict.SAME: "good",
     Verdict.SMALL: "good",
     Verdict.INCONCLUSIVE: "warn",
+    Verdict.CHANGED: "warn",
 }
 
 

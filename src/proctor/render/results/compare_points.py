@@ -8,7 +8,7 @@ from functools import partial
 from heapq import nsmallest
 from pathlib import Path
 
-from proctor.analysis.times import PointComparison
+from proctor.analysis.times import PointComparison, TimesComparison
 from proctor.analysis.verdict import Verdict
 from proctor.model.document import Block, Cell, Chart, Column, Section, Table, Text, Tone, interval, number
 from proctor.quantity import MISSING, metric_title, show
@@ -37,8 +37,7 @@ def metric_section(
     if not times.points:
         return Section()
     what = "task" if tasks else "point"
-    better = "higher is better" if times.higher_is_better else "lower is better"
-    said = f"{each.metric}, {better}; margin {100 * times.margin:.3g} %; p after Holm"
+    said = f"{each.metric}, {_better(times)}; margin {100 * times.margin:.3g} %; p after Holm"
     blocks: list[Block] = [
         Text(text=said, quiet=True),
         Chart(title=f"B over A, {what} by {what}", draw=lambda: _forest(each), caption=_caption(each, what)),
@@ -59,7 +58,13 @@ def metric_section(
     return Section(title=title, blocks=tuple(blocks), name=f"metric-{each.metric}")
 
 
-def _gain(point: PointComparison, *, higher: bool) -> float:
+def _better(times: TimesComparison) -> str:
+    if times.higher_is_better is None:
+        return "nobody has said what is better"
+    return "higher is better" if times.higher_is_better else "lower is better"
+
+
+def _gain(point: PointComparison, *, higher: bool | None) -> float:
     if not math.isfinite(point.ratio) or point.ratio <= 0:
         return -math.inf
     return math.log(point.ratio) if higher else -math.log(point.ratio)
@@ -98,8 +103,7 @@ def _forest(each: MetricComparison) -> partial[str]:
         ratio=True,
         band=(1 / (1 + times.margin), 1 + times.margin),
         whole=whole,
-        axis=f"B/A of the median {metric_title(each.metric)}, log scale; "
-        f"{'more' if times.higher_is_better else 'less'} than 1 is better",
+        axis=f"B/A of the median {metric_title(each.metric)}, log scale; " + _better(times),
         between=len(ranked) - len(ends),
     )
 

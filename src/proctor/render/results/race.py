@@ -93,7 +93,7 @@ def _numbers(found: RaceResult) -> Section:
     if found.interval and found.difference is not None:
         low, high = found.interval
         said = f"{points(low)} to {points(high)}"
-        facts.append((f"difference, 95 % for {found.claim}", interval(said, low, high)))
+        facts.append((f"difference, {100 * found.level:.4g} % for {found.claim}", interval(said, low, high)))
     return Section(blocks=(Text(text=saving(found)), Facts(pairs=tuple(facts), tiles=True)), name="numbers")
 
 

@@ -196,6 +196,7 @@ EXPERIMENT: Mapping[str, Rule] = {
     "loops": Api.CODE,
     "gc": Api.CODE,
     "python": Api.CODE,
+    "better": Api.CODE,
 }
 RUBRIC: Mapping[str, Rule] = {"id": Api.YES, "criterion": Api.YES, "weight": Api.YES}
 JUDGE: Mapping[str, Rule] = {

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import math
 from bisect import insort
-from functools import lru_cache
+
+from proctor.analysis.median import SMALLEST, median_interval
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -19,9 +20,6 @@ WARMUP_WINDOW = 5
 WARMUP_FALL = 0.02
 WARMUP_MAX_SLOTS = 200
 WARMUP_MAX_S = 5.0
-_EXACT_UP_TO = 200
-_FEWEST = 6
-"""With fewer values the median has no interval."""
 
 
 def calibrate_loops(time_slot: Callable[[int], float], *, slot_s: float = SLOT_S) -> int:
@@ -84,7 +82,7 @@ class StopRule:
         self.aside: list[float] = []
         """Times that do not count because the machine was disturbed."""
         self._ordered: list[float] = []
-        self._next_look = _FEWEST
+        self._next_look = SMALLEST
 
     def add(self, duration_s: float | None, *, calm: bool = True) -> None:
         """One more iteration: its time per call, None when it failed. It counts unless it was disturbed."""
@@ -101,13 +99,13 @@ class StopRule:
     def enough(self) -> bool:
         """Whether what counts would do without the rest."""
         needed: int = self.asked["min_measured"]
-        return len(self._ordered) >= max(_FEWEST, needed)
+        return len(self._ordered) >= max(SMALLEST, needed)
 
     def forget(self) -> None:
         """What counted until now was disturbed as well."""
         self.aside += self._ordered
         self._ordered.clear()
-        self._next_look = _FEWEST
+        self._next_look = SMALLEST
 
     def take_all(self) -> None:
         """The machine does not become calm: everything counts."""
@@ -139,28 +137,6 @@ def relative_width(ordered: Sequence[float]) -> float:
     if interval is None or middle <= 0:
         return math.inf
     return (interval[1] - interval[0]) / middle
-
-
-def median_interval(ordered: Sequence[float]) -> tuple[float, float] | None:
-    """A 95 % interval for the median of any distribution: two order statistics. None below six values."""
-    rank = median_rank(len(ordered))
-    return None if rank is None else (ordered[rank - 1], ordered[-rank])
-
-
-@lru_cache(maxsize=4096)
-def median_rank(count: int) -> int | None:
-    """The k for which the k-th smallest and k-th largest of `count` values hold the median with 95 %.
-
-    Largest k with P(Binomial(count, 1/2) < k) ≤ 2.5 %; beyond 200 values by the normal approximation.
-    """
-    if count > _EXACT_UP_TO:
-        return math.floor((count + 1 - 1.959964 * math.sqrt(count)) / 2)
-    allowed = 2**count / 40
-    below, rank = 0, 0
-    while below + math.comb(count, rank) <= allowed:
-        below += math.comb(count, rank)
-        rank += 1
-    return rank or None
 
 
 def detectable_effect(values: Sequence[float]) -> float | None:

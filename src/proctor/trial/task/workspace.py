@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import shlex
 import shutil
 import tempfile
@@ -25,6 +26,8 @@ from proctor.tasks.overrides import additions, removals
 HIDDEN = ("tb_meta.json", "diff.patch")
 """Files around the repository of a prepared task that hold its tests, and the author's own change."""
 _GIT_TIMEOUT_S = 600
+_UPWARDS = 'case "/${{{0}#"$d"}}/" in */./*|*/../*) true;; *) false;; esac'
+"""Shell code: whether a match leads through `.` or `..`, which the pattern `.*` matches in some shells."""
 _LOGS = ("/logs/agent", "/logs/artifacts")
 """Folders that agents and tests expect; made without running anything inside."""
 
@@ -93,46 +96,67 @@ async def _add(sandbox: Sandbox, files: Sequence[tuple[str, bytes | Path]], fold
 
 def removal(folder: str, patterns: Sequence[str]) -> str:
     """The shell's line that removes what matches from a folder."""
-    lines = []
-    for pattern in patterns:
-        known = pattern.rstrip("/") or "."
-        if "**" in known:
-            flat = known.replace("**/", "").replace("**", "*")
-            paths = " -o ".join(f"-path {shlex.quote(start + flat)}" for start in ("./", "./*/"))
-            lines.append(
-                f"(cd {shlex.quote(folder)} && find . -depth \\( {paths} \\) -exec rm -rf -- {{}} +)"
-            )
-        elif any(each in known for each in "*?["):
-            each = 'case "${f##*/}" in .|..) ;; *) rm -rf -- "$f" || exit 1;; esac'
-            lines.append(f"for f in {_globbed(f'{folder}/{known}')}; do {each}; done")
-        else:
-            lines.append(f"rm -rf -- {shlex.quote(f'{folder}/{known}')}")
-    return " && ".join(lines)
-
-
-def _globbed(pattern: str) -> str:
-    """A pattern for the shell, in which nothing but wildcards means anything."""
-    return "".join(each if each in "*?[]" else shlex.quote(each) for each in pattern)
+    return " && ".join(_removal_line(folder, pattern) for pattern in patterns)
 
 
 def is_removed(path: str, patterns: Sequence[str]) -> bool:
     """Whether one of the patterns removes a path, or a folder that it is in."""
     parts = PurePosixPath(path).parts
     return any(
-        _matches(parts[:length], pattern) for pattern in patterns for length in range(1, len(parts) + 1)
+        _matches(parts[:length], _components(pattern))
+        for pattern in patterns
+        for length in range(1, len(parts) + 1)
     )
 
 
-def _matches(parts: Sequence[str], pattern: str) -> bool:
-    known = PurePosixPath(pattern.rstrip("/") or ".").parts
-    if "**" in pattern:
-        return fnmatchcase("/".join(parts), pattern.replace("**/", "*").replace("**", "*"))
-    if len(parts) != len(known):
+def _components(pattern: str) -> tuple[str, ...]:
+    return PurePosixPath(pattern.replace("[^", "[!")).parts
+
+
+def _removal_line(folder: str, pattern: str) -> str:
+    if not re.search(r"[*?[]", pattern):
+        return f"rm -rf -- {shlex.quote(f'{folder}/{pattern}'.rstrip('/'))}"
+    return f"for d in {shlex.quote(folder)}; do {_removal(_components(pattern))}; done"
+
+
+def _removal(components: Sequence[str]) -> str:
+    """Shell code that removes what matches below `$d`; a folder of any depth is entered by `find`."""
+    if "**" not in components:
+        remove = f'{_UPWARDS.format("f")} || rm -rf -- "$f" || exit 1'
+        return f'for f in "$d"/{_shell_pattern("/".join(components))}; do {remove}; done'
+    at = components.index("**")
+    head = "".join(f"/{_shell_pattern(each)}" for each in components[:at])
+    rest = components[at + 1 :]
+    inner = _removal(rest) if rest else "; ".join(_removal([each]) for each in ("*", ".[!.]*", "..?*"))
+    # Inner folders first: what is removed has been visited. `{""}`: an outer `find` replaces every `{}`.
+    visit = f'find "$h" -depth -type d -exec /bin/sh -c {shlex.quote(f"for d do {inner}; done")} sh {{""}} +'
+    skip = f'{_UPWARDS.format("h")} || [ ! -d "$h" ] || [ -L "$h" ]'
+    return f'for h in "$d"{head}; do {skip} || {visit} || exit 1; done'
+
+
+def _shell_pattern(pattern: str) -> str:
+    """A pattern for the shell, in which nothing but wildcards means anything."""
+    words = re.split(r"(\[!?\]?[^\]]*\]|[*?])", pattern)
+    return "".join(_wildcard(word) if at % 2 else shlex.quote(word) for at, word in enumerate(words) if word)
+
+
+def _wildcard(word: str) -> str:
+    if word in "*?":
+        return word
+    negation = "!" if word[1] == "!" else ""
+    inside = word[1 + len(negation) : -1]
+    return f"[{negation}{''.join(each if each == '-' else shlex.quote(each) for each in inside)}]"
+
+
+def _matches(parts: Sequence[str], components: Sequence[str]) -> bool:
+    if not components:
+        return not parts
+    if components[0] == "**":
+        rest = components[1:]
+        return bool(parts) if not rest else any(_matches(parts[at:], rest) for at in range(len(parts)))
+    if not parts or (parts[0].startswith(".") and not components[0].startswith(".")):
         return False
-    return all(
-        fnmatchcase(part, each) and (each.startswith(".") or not part.startswith("."))
-        for part, each in zip(parts, known, strict=True)
-    )
+    return fnmatchcase(parts[0], components[0]) and _matches(parts[1:], components[1:])
 
 
 async def _must(sandbox: Sandbox, script: str, what: str) -> None:

@@ -23,7 +23,9 @@ from proctor.analysis.times import (
 from proctor.analysis.verdict import Verdict, overall
 from proctor.errors import Exit, UsageError
 from proctor.model.canonical import finite
+from proctor.model.direction import Direction, direction_of
 from proctor.model.outcome import Blame
+from proctor.quantity import is_rate
 from proctor.verdicts.compare.facts import differences
 from proctor.verdicts.compare.grounds import ground_differences
 from proctor.verdicts.compare.pairing import Pairing, pair
@@ -33,7 +35,6 @@ from proctor.verdicts.compare.results import ResultPoint, ResultSet
 SCHEMA_VERSION = 1
 SCORE_MARGIN = 0.05
 WAITED_TOO_LONG = 0.1
-_RATES = ("per_s", "throughput", "ops", "hit_rate", "speedup", "accuracy", "reward", "score")
 _TIMES = ("_s", "_ms", "_us", "_ns", "_seconds", "_sec")
 
 
@@ -104,10 +105,11 @@ class Comparison:
 
     @property
     def exit_code(self) -> Exit:
-        """0 no worse, 1 worse, 3 inconclusive."""
+        """0 no worse, 1 worse, 3 inconclusive, or changed where nobody has said what is better."""
         if self.verdict is Verdict.WORSE:
             return Exit.WORSE
-        return Exit.INCONCLUSIVE if self.verdict is Verdict.INCONCLUSIVE else Exit.OK
+        open_ = self.verdict in {Verdict.INCONCLUSIVE, Verdict.CHANGED}
+        return Exit.INCONCLUSIVE if open_ else Exit.OK
 
     @property
     def ratio(self) -> float | None:
@@ -191,7 +193,7 @@ def compare(
     for metric in wanted:
         if score and metric == "reward":
             continue
-        higher = is_better_higher(metric) if higher_is_better is None else higher_is_better
+        higher = _higher_is_better(metric, a, b) if higher_is_better is None else higher_is_better
         chosen = (noise or {}).get(metric) or default_noise(metric)
         found.append(_metric(metric, usable, margin, higher, chosen, seed))
     _check_metrics(found, a, b, usable)
@@ -225,14 +227,13 @@ def default_noise(metric: str) -> Noise:
 def is_time(metric: str) -> bool:
     """Whether a metric depends on how fast the machine happens to be."""
     name = metric.lower()
-    return name.endswith(_TIMES) or "per_s" in name or "throughput" in name or "ops" in name.split("_")
+    return name.endswith(_TIMES) or is_rate(name) or "throughput" in name or "ops" in name.split("_")
 
 
-def is_better_higher(metric: str) -> bool:
-    """Whether more of a metric is better, by its name."""
-    name = metric.lower()
-    words = name.split("_")
-    return any(rate in words if rate.isalpha() else rate in name for rate in _RATES)
+def _higher_is_better(metric: str, a: ResultSet, b: ResultSet) -> bool | None:
+    """As both sides say; None where nobody does, or where they disagree."""
+    known = {direction_of(metric, side.better) for side in (a, b)}
+    return known.pop() is Direction.HIGHER if len(known) == 1 and None not in known else None
 
 
 def paired_samples(metric: str, pairs: Sequence[tuple[ResultPoint, ResultPoint]]) -> list[Samples]:
@@ -256,7 +257,7 @@ def _metric(
     metric: str,
     pairs: Sequence[tuple[ResultPoint, ResultPoint]],
     margin: float | None,
-    higher: bool,
+    higher: bool | None,
     noise: Noise,
     seed: int,
 ) -> MetricComparison:

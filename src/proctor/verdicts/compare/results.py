@@ -8,6 +8,7 @@ from typing import Any, Literal
 
 from proctor.analysis.estimate import TaskRewards
 from proctor.model.arms import Arm, arm_of, named
+from proctor.model.direction import Direction, declared_directions
 from proctor.model.outcome import Blame, Outcome
 from proctor.model.place import attempt_folder, trial_folder
 from proctor.model.plan import PlannedTrial
@@ -65,6 +66,8 @@ class ResultSet:
     """Task runs: what the sandboxes of each task were made of, as far as the records tell."""
     folder: str = ""
     """The run's folder; empty when there is none."""
+    better: Mapping[str, Direction] = field(default_factory=dict)
+    """Metric → what its author declared to be better."""
 
 
 def from_run(data: RunData, metrics: Sequence[str], *, source: str = "run") -> ResultSet:
@@ -106,6 +109,7 @@ def result_set(
         points=points,
         tasks=tasks,
         facts=run_facts(info),
+        better=declared_directions(info.resolved),
         run_id=info.id,
         name=info.name,
         metric=metric_of(info.kind),

@@ -39,15 +39,23 @@ def _times_sentence(each: MetricComparison, verdict: Verdict) -> str:
             f"{word}: {of} changed by {percent(times.margin)} or more in {each.metric}{where} "
             f"B/A {range_text(far.ratio, far.interval)}."
         )
-    promise = percent(times.promise)
+    if verdict is Verdict.CHANGED:
+        far = max(hits, key=lambda point: abs(math.log(point.ratio)))
+        return (
+            f"Changed: {of} by {percent(times.margin)} or more in {each.metric}, "
+            f"B/A {range_text(far.ratio, far.interval)}; nobody has said whether more of it is better: "
+            "--higher-is-better or --lower-is-better, or 'better' in the spec."
+        )
+    margin = percent(times.margin)
     if verdict is Verdict.INCONCLUSIVE:
         if not hits:
             return "Inconclusive: a point has a result in A and none in B."
-        return f"Inconclusive: {of} could be worse by more than {promise} in {each.metric}."
+        word = "differ" if times.higher_is_better is None else "be worse"
+        return f"Inconclusive: {of} could {word} by more than {margin} in {each.metric}."
     where = f"each of {count} points" if count > 1 else times.points[0].name
     whole = f" B/A {range_text(times.ratio, times.interval)}." if times.ratio and times.interval else ""
     small = " There is a change, but it is smaller than that." if verdict is Verdict.SMALL else ""
-    return f"No worse: a loss of more than {promise} in {each.metric} is excluded for {where}.{small}{whole}"
+    return f"No worse: a loss of more than {margin} in {each.metric} is excluded for {where}.{small}{whole}"
 
 
 def _score_sentence(score: ScoreComparison) -> str:

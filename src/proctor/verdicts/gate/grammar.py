@@ -11,6 +11,7 @@ import re
 from collections.abc import Iterable
 from typing import NamedTuple, NoReturn
 
+from proctor.model.direction import Direction, direction_of
 from proctor.spec.node import NOWHERE, Mark, nearest
 from proctor.verdicts.gate.rules import (
     NotWorse,
@@ -297,12 +298,18 @@ class _Sentence:
         return False
 
     def _direction(self, metric: str, word: str) -> bool:
-        from proctor.verdicts.compare.judge import is_better_higher, is_time
+        from proctor.verdicts.compare.judge import is_time
 
         if word == "slower" and not is_time(metric):
             self._refuse(f"'{metric}' is not a time; say 'not larger than' or 'not lower than'")
         if word in {"worse", "slower"}:
-            return metric not in {"reward", "pass_rate"} and not is_better_higher(metric)
+            known = direction_of(metric)
+            if known is None:
+                self._refuse(
+                    f"nothing says whether more of '{metric}' is better or worse; say 'not higher than' or "
+                    "'not lower than'"
+                )
+            return known is Direction.LOWER
         return word in _HIGHER_IS_WORSE
 
     def _next(self, what: str) -> Token:

@@ -9,7 +9,7 @@ from itertools import islice
 from typing import TYPE_CHECKING
 
 from proctor.analysis.estimate import TaskRewards, denominators
-from proctor.analysis.interval import median_interval
+from proctor.analysis.median import median_interval
 from proctor.model.arms import Arm, options_text, whole_name
 from proctor.model.describe import percentile
 from proctor.model.outcome import Blame, Outcome

@@ -11,7 +11,7 @@ from proctor.errors import UsageError
 from proctor.verdicts.leaderboard.rank import Entrant
 from proctor.verdicts.rollouts.columns import Layout, layout_of, rollouts_of
 from proctor.verdicts.rollouts.scores import ArmScore
-from proctor.verdicts.rollouts.table import Arm
+from proctor.verdicts.rollouts.table import Arm, Row
 
 if TYPE_CHECKING:
     from proctor.store.store import Store
@@ -48,8 +48,11 @@ def collect(store: Store, run_ids: Sequence[str]) -> tuple[list[Entrant], list[s
 
 def _entrant(run_id: str, name: str, arm: ArmScore, costs: Mapping[Arm, tuple[float, int]]) -> Entrant:
     known = costs.get(arm.arm)
+    listed = Counter((cell.row.task, cell.row.digest) for cell in arm.cells)
     rewards = {
-        f"{cell.row.task}@{cell.row.digest}": tuple(float(each >= 1) for each in cell.rewards)
+        _task_key(cell.row, alone=listed[cell.row.task, cell.row.digest] == 1): tuple(
+            float(reward >= 1) for reward in cell.rewards
+        )
         for cell in arm.cells
         if cell.rewards
     }
@@ -68,6 +71,11 @@ def _entrant(run_id: str, name: str, arm: ArmScore, costs: Mapping[Arm, tuple[fl
         cost_usd=known[0] if known else None,
         unknown_cost=known[1] if known else 0,
     )
+
+
+def _task_key(row: Row, *, alone: bool) -> str:
+    """What names a task in every run; one that a run lists twice, by what the spec changes about it."""
+    return f"{row.task}@{row.digest}" + ("" if alone else f"@{row.overrides}")
 
 
 def _costs(store: Store, run_id: str, layout: Layout) -> dict[Arm, tuple[float, int]]:

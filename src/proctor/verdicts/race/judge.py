@@ -63,8 +63,9 @@ class RaceResult:
     void: int
     spending: Spending
     interval: tuple[float, float] | None = None
-    """Of the difference of scores; only where the race did not stop at a regression. 95 %, or wider where the
-    race could stop early for "no worse"."""
+    """Of the difference of scores; only where the race did not stop at a regression."""
+    level: float = 0.95
+    """Of that interval: higher where the race could stop early for "no worse"."""
     claim: str = ""
 
     @property
@@ -115,6 +116,7 @@ class RaceResult:
                 "difference": self.difference,
                 "effect": effect(self),
                 "interval": self.interval and list(self.interval),
+                "level": self.level,
                 "claim": self.claim,
                 "rollouts": asdict(self.spending),
                 "e_values": [each.e_value for each in self.looks],
@@ -143,6 +145,7 @@ def judge_race(data: RunData) -> RaceResult:
         void=prefix.void,
         spending=_spending(data, prefix),
         interval=(ends.low, ends.high) if ends else None,
+        level=ends.level if ends else 0.95,
         claim=claim.value if claim and ends else "",
     )
 

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from proctor.model.arms import arm_of, distinct, options_apart, shown_options, with_options
-from proctor.model.canonical import canonical_json
+from proctor.model.canonical import canonical_json, digest
 from proctor.model.outcome import Blame, Outcome
 from proctor.model.plan import PlannedTrial
 from proctor.model.record import UNKNOWN_COST, AttemptRecord
@@ -53,6 +53,8 @@ class Row:
     path: str
     label: str
     digest: str = ""
+    overrides: str = ""
+    """The digest of what the spec changes about the task; empty where it changes nothing."""
 
 
 @dataclass(slots=True)
@@ -268,9 +270,13 @@ def _arm_identity(planned: PlannedTrial, varying: Sequence[str]) -> str:
 
 
 def _row_identity(planned: PlannedTrial) -> str:
+    return canonical_json([planned.subject, planned.subject_digest, _changes(planned)])
+
+
+def _changes(planned: PlannedTrial) -> dict[str, Any]:
+    """What the spec changes about the task itself."""
     aside = {"environment_variables", *_FOR_THE_AGENT}
-    changed = {name: value for name, value in planned.overrides.items() if name not in aside}
-    return canonical_json([planned.subject, planned.subject_digest, changed])
+    return {name: value for name, value in planned.overrides.items() if name not in aside}
 
 
 def _arms(found: Mapping[str, PlannedTrial], varying: Sequence[str]) -> list[Arm]:
@@ -294,7 +300,13 @@ def _arms(found: Mapping[str, PlannedTrial], varying: Sequence[str]) -> list[Arm
 def _rows(found: Mapping[str, PlannedTrial]) -> list[Row]:
     labels = distinct([planned.subject for planned in found.values()])
     return [
-        Row(planned.subject, planned.path or "", label, planned.subject_digest)
+        Row(
+            planned.subject,
+            planned.path or "",
+            label,
+            planned.subject_digest,
+            digest(changes) if (changes := _changes(planned)) else "",
+        )
         for planned, label in zip(found.values(), labels, strict=True)
     ]
 

@@ -9,11 +9,13 @@ import tarfile
 import pytest
 
 from proctor.sandbox.lower import Lower
+from proctor.trial.collect import laid_above
 from proctor.trial.task.second_look.changes import write_clean
 from proctor.trial.task.second_look.context import TaskText
 from proctor.trial.task.second_look.judge import Surroundings, find
 from proctor.trial.task.second_look.packages import versions, without
 from proctor.trial.task.second_look.startup import libraries_in
+from proctor.trial.task.workspace import Workspace
 
 GONE = object()
 OPAQUE = object()
@@ -74,15 +76,13 @@ def state_of(files: dict) -> bytes:
     return stream.getvalue()
 
 
-def look(layer, files, *, tests="bash test.sh", instruction="Do it.", online=False, workdir="/app", **more):
+def look(layer, files, *, tests="bash test.sh", instruction="Do it.", workdir="/app", **more):
     around = Surroundings(
         workdir=workdir,
         env={"PATH": "/usr/local/bin:/usr/sbin:/usr/bin:/bin", "HOME": "/root"},
         image=Lower([layer]),
         text=lambda: TaskText(instruction, tests),
-        given=lambda path: None,
-        online=online,
-        **more,
+        **{"given": lambda path: None, "online": False, **more},
     )
     return find(state_of(files), around)
 
@@ -296,3 +296,14 @@ def test_a_clean_state_has_what_stays_and_the_second_name_of_what_does_not(layer
 def test_what_the_engine_made_to_mount_something_there_is_no_change(layer):
     found = look(layer, {"etc/hosts": b"", "etc/mtab": b""}, covered=frozenset({"etc/hosts", "etc/mtab"}))
     assert (found.summary, found.undone) == ({}, ())
+
+
+def test_an_overlay_that_the_run_laid_is_no_change_of_the_agent_s(layer, tmp_path):
+    (tmp_path / "kit").mkdir()
+    (tmp_path / "kit/tool.py").write_bytes(b"ours")
+    space = Workspace(above=(("srv/kit", tmp_path / "kit"), ("srv/note.txt", b"a note")))
+    laid = {"srv/kit/tool.py": b"ours", "srv/note.txt": b"a note"}
+    given = laid_above(space, "/app")
+    assert look(layer, laid, given=given).summary == {}
+    changed = look(layer, {**laid, "srv/note.txt": b"A note"}, given=given).summary
+    assert changed == {"count": 1, "first": ["added /srv/note.txt"]}

@@ -20,7 +20,7 @@ from proctor.model.task import Step
 from proctor.sandbox.base import can
 from proctor.sandbox.lower import Lower, lower_of
 from proctor.threads import in_thread
-from proctor.trial.collect import KeepsState
+from proctor.trial.collect import KeepsState, laid_above
 from proctor.trial.task.blame import is_hosts
 from proctor.trial.task.sandboxes import Policy
 from proctor.trial.task.second_look.changes import (
@@ -67,12 +67,14 @@ async def look(attempt: TaskAttempt, step: Step | None, policy: Policy) -> Syste
         return TaskText("\n".join(parts), test_text(attempt.tests_of(step)))
 
     root = attempt.root
+    above = laid_above(attempt.plan.workspace, attempt.workdir)
+    inside = f"{attempt.workdir.strip('/')}/"
     around = Surroundings(
         workdir=attempt.workdir,
         env={**(root.env if root else {}), **attempt.env},
         image=image,
         text=text,
-        given=lambda path: attempt.base(path) if path.startswith(f"{attempt.workdir.strip('/')}/") else None,
+        given=lambda path: attempt.base(path) if path.startswith(inside) else above(path),
         online=policy.network != "none",
         covered=getattr(sandbox, "covered", frozenset()),
         replaced=tuple(getattr(sandbox, "given_changed", tuple)()),
@@ -212,6 +214,7 @@ class Surroundings:
     image: Lower | None
     text: Callable[[], TaskText]
     given: Callable[[str], bytes | None]
+    """What the run itself laid at a path before the agent began; None where it laid nothing."""
     online: bool
     covered: frozenset[str] = frozenset()
     """Paths of the state that the sandbox itself made, under something that is mounted there."""
@@ -239,9 +242,21 @@ def find(state: Path | bytes, around: Surroundings) -> SystemChanges:
 
 
 def _listed(state: Path | bytes, around: Surroundings) -> tuple[list[Entry], Mapping[str, Any]]:
-    found = [each for each in entries(state) if each.path not in around.covered]
+    found = [
+        entry
+        for entry in entries(state)
+        if entry.path not in around.covered and not _laid_by_the_run(entry, around)
+    ]
     found += [Entry(path, "file") for path in around.replaced]
     return found, summary(found, around.workdir, around.image)
+
+
+def _laid_by_the_run(entry: Entry, around: Surroundings) -> bool:
+    """Whether a file around the working folder is an overlay that the agent left as it was."""
+    if entry.kind != "file" or not is_system(entry.path, around.workdir):
+        return False
+    content = around.given(entry.path)
+    return content is not None and len(content) == entry.size and entry.read() == content
 
 
 def _worth(found: Sequence[Entry], around: Surroundings, system: bool) -> bool:
