@@ -60,5 +60,5 @@ class Free(Fake):
 def install() -> str:
     """Make it known; the name under which a spec asks for it."""
     images = BACKENDS["fake"].images
-    BACKENDS["fake"] = Kind(open=lambda _home: Free(handler=play), obstacle=lambda: "", images=images)
+    BACKENDS["fake"] = Kind(open=lambda *_: Free(handler=play), obstacle=lambda: "", images=images)
     return "fake"
