@@ -77,6 +77,8 @@ class PointResult:
     confirmed: bool | None = None
     """None: there was nothing to confirm, or confirmation was switched off."""
     calibration: Calibration | None = None
+    identical: bool = False
+    """Whether both sides ran the same code on the same files: then no difference is the code's."""
 
     @property
     def verdict(self) -> Verdict:
@@ -115,6 +117,7 @@ class Subpoint:
     label: str
     params: Mapping[str, Any] = field(default_factory=dict)
     calibration: Calibration | None = None
+    identical: bool = False
 
 
 def compare(
@@ -203,6 +206,7 @@ class _Driver:
             check=check,
             pairs=tuple(pairs),
             calibration=self.point.calibration,
+            identical=self.point.identical,
         )
 
     def confirm(self, result: PointResult) -> PointResult:
@@ -262,12 +266,30 @@ def unconfirmed(finding: Finding) -> Finding:
 
 
 def corrected(results: Sequence[PointResult], rules: Rules) -> list[PointResult]:
-    """Holm over the points: what is certain among them all, and no more."""
+    """Holm over the points: what is certain among them all, and no more. Identical code never differs."""
     adjusted = holm([result.finding.p_value for result in results])
     return [
-        _with_p(result, p_value, rules) if len(results) > 1 and result.check.passed else result
+        without_difference(
+            _with_p(result, p_value, rules) if len(results) > 1 and result.check.passed else result
+        )
         for result, p_value in zip(results, adjusted, strict=True)
     ]
+
+
+def without_difference(result: PointResult) -> PointResult:
+    """What was measured of identical code: the same, or how far the measurement was off."""
+    finding = result.finding
+    if not result.identical or finding.verdict not in DIFFERENT:
+        return result
+    inside = all(max(-clock.low, clock.high) < clock.margin for clock in finding.clocks)
+    if finding.clocks and inside:
+        return replace(result, finding=replace(finding, verdict=Verdict.SAME, changed=""))
+    reason = (
+        f"no verdict: A and B are identical code, so the {finding.change:+.1%} that was measured is the "
+        "machine's and not the code's"
+    )
+    changed = replace(finding, verdict=Verdict.INCONCLUSIVE, changed="", pairs_needed=None, reason=reason)
+    return replace(result, finding=changed)
 
 
 def _with_p(result: PointResult, p_value: float, rules: Rules) -> PointResult:
