@@ -25,15 +25,14 @@ from proctor.analysis.p_values import holm
 from proctor.errors import SideError
 from proctor.model.lockstep import Calibration, Pair
 
-USUAL_CPU_S = 6.0
-"""Maximum CPU seconds for a short function at one point, confirmation included."""
-LONGER_CPU_S = 12.0
-"""The same for a function of some milliseconds: it has fewer slots in a pair."""
+USUAL_CPU_S = 12.0
+"""Maximum CPU seconds at one point, confirmation included."""
+LONG_PAIRS = 25
+"""… or as many pairs, where single calls are so long that this takes more."""
 AGAIN_EVERY = 4
 """One in this many pairs also has a second A worker (an A/A pair)."""
-_SHORT_SLOT_S = 0.001
-"""CPU time of a short function's slot; it is longer only when a single call is longer."""
-_LONGER_SLOT_S = 0.015
+_START_S = 0.1
+"""CPU time of starting the processes of a pair."""
 _BEGINNING = 3
 """Cost of starting and probing both sides, in pairs."""
 
@@ -97,17 +96,17 @@ class Asked:
     cpu_budget_s: float | None = None
     """For each point, its confirmation included."""
     thrifty: bool = False
-    """Without a budget of CPU: spend the usual one on a function whose slots are short."""
+    """Without a budget of CPU: spend the usual one."""
 
     def cpu_s(self, point: Subpoint) -> float | None:
         """What may be spent on a point."""
         if self.cpu_budget_s is not None or not self.thrifty:
             return self.cpu_budget_s
-        found = point.calibration
-        slot_s = found and found.schedule.loops * found.call_cpu_s
-        if not slot_s or slot_s > _LONGER_SLOT_S:
+        if point.calibration is None:
             return None
-        return USUAL_CPU_S if slot_s <= _SHORT_SLOT_S else LONGER_CPU_S
+        schedule = point.calibration.schedule
+        calls = (schedule.loops + schedule.lead) * (schedule.warmup + schedule.kept)
+        return max(USUAL_CPU_S, LONG_PAIRS * (_START_S + 2 * calls * point.calibration.call_cpu_s))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -187,9 +186,8 @@ class _Driver:
         finding: Finding | None = None
         while finding is None or finding.verdict is None:
             self._tell(len(pairs), rules.looks[-1], finding)
-            pairs.append(
-                self.measure(Order(point=self.index, number=len(pairs), again=len(pairs) % AGAIN_EVERY == 1))
-            )
+            number = len(pairs)
+            pairs.append(self.measure(Order(point=self.index, number=number, again=is_aa(number))))
             late = deadline is not None and self.clock() + _typical_s(pairs) > deadline
             dear = not self._affords(pairs, 1 + (CONFIRM_LOOKS[0] if self.asked.confirm else 0))
             if len(pairs) < FEWEST_PAIRS or not (late or dear or len(pairs) in rules.looks):
@@ -241,6 +239,15 @@ class _Driver:
                 change=change,
             )
         )
+
+
+def is_aa(number: int) -> bool:
+    """Whether a pair has a second A: one of every four, at another place each time.
+
+    Pairs take the CPUs in turn; at the same place, all A/A pairs of a machine with two would share one.
+    """
+    block, place = divmod(number, AGAIN_EVERY)
+    return place == (1 - block) % AGAIN_EVERY
 
 
 def refused(finding: Finding, check: SelfCheck) -> Finding:

@@ -108,7 +108,8 @@ def run(
         b=bench.duels[0].b.label + (f", {contest.slow:.1%} slower on purpose" if contest.slow else ""),
         asked=asked,
         results=tuple(results),
-        notes=(*notes, *bench.notes),
+        # That it is the same code comes first.
+        notes=tuple(sorted((*notes, *bench.notes), key=lambda note: note != SAME_CODE)),
         lost=tuple(lost.said),
         cpu_s=_cpu_s() - spent,
         wall_s=time.monotonic() - started,

@@ -76,6 +76,9 @@ class ProcessLayout(NamedTuple):
     """From which the padding of the heap was drawn; None: it was not padded."""
 
 
+UNPADDED = ProcessLayout()
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Pair:
     """One fresh A worker and one fresh B worker, and perhaps a second A; warm-up slots are still in."""

@@ -24,7 +24,8 @@ from proctor.trial.noise import look
 SLOT_S = 0.0002
 """A slot's CPU time. The machine's speed changes from millisecond to millisecond: the shorter the slots, the
 more of that cancels. Below this, handing over the turn would show in the times."""
-KEPT = 160
+KEPT = 80
+"""Layouts differ by more than the slots of one process do: two short pairs tell more than a long one."""
 WARMUP = 8
 DEFAULT_TIMEOUT_S = 60.0
 _LEAD_S = 0.0005
@@ -56,16 +57,18 @@ def plan_slots(call_s: float, loops: int) -> Schedule:
     return Schedule(loops=loops, warmup=max(1, min(WARMUP, kept // 10)), kept=kept, lead=lead)
 
 
+def draw_env_bytes(rng: random.Random) -> int:
+    """How much the environment of a process is padded: any place in a page for what is on its stack."""
+    return _ENV_STEP_BYTES * rng.randrange(_ENV_STEPS)
+
+
 def draw_layouts(roles: Iterable[str], rng: random.Random) -> dict[str, ProcessLayout]:
     """A layout of its own for each process of a pair, the second A included; the hash seed is the same.
 
     So what a layout does to the speed differs from pair to pair, and the interval over the pairs contains it.
     """
     hash_seed = rng.randrange(1 << 32)
-    return {
-        role: ProcessLayout(hash_seed, _ENV_STEP_BYTES * rng.randrange(_ENV_STEPS), rng.randrange(1 << 32))
-        for role in roles
-    }
+    return {role: ProcessLayout(hash_seed, draw_env_bytes(rng), rng.randrange(1 << 32)) for role in roles}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -295,4 +295,4 @@ def environment(side: Side, layout: ProcessLayout, base: Mapping[str, str]) -> d
 
 def padded(env: Mapping[str, str], layout: ProcessLayout) -> dict[str, str]:
     """An environment with the padding of a layout, which moves the stack and what was put on it before."""
-    return {**env, PADDING: "x" * layout.env_bytes}
+    return {**env, PADDING: "x" * layout.env_bytes} if layout.env_bytes else dict(env)
