@@ -165,7 +165,7 @@ def test_a_function_of_a_second_may_cost_more_than_twelve():
     (point,) = short()
     noise = costing(Bench(0.0, spread=0.1), 12.1)
     (result,) = compare([replace(point, calibration=calibration)], Asked(thrifty=True), noise)
-    assert len(result.pairs) == 20
+    assert (len(result.pairs), result.finding.reason) == (20, "")
 
 
 def test_a_slowdown_within_the_budget_is_still_found_and_confirmed():

@@ -225,10 +225,8 @@ def test_without_a_repository_revisions_are_refused_and_the_rest_works(tmp_path,
         notes,
     ):
         assert (a.root, b.root) == (tmp_path / "old", tmp_path)
-        assert notes == [
-            "the sides are at paths of equal length, but not at one path: "
-            "the program nsenter (util-linux) is missing"
-        ]
+        (note,) = notes
+        assert note.endswith("not at one path: the program nsenter (util-linux) is missing")
 
 
 def test_a_folder_without_any_project_is_its_own(tmp_path, monkeypatch):

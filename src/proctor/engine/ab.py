@@ -27,10 +27,13 @@ from proctor.model.lockstep import Calibration, Pair
 
 USUAL_CPU_S = 12.0
 """Maximum CPU seconds at one point, confirmation included."""
-LONG_PAIRS = 25
+LONG_PAIRS = 30
 """… or as many pairs, where single calls are so long that this takes more."""
 AGAIN_EVERY = 4
 """One in this many pairs also has a second A worker (an A/A pair)."""
+_AGAIN_AT = (1, 0, 3, 2, 0, 1, 2, 3)
+"""Which of four it is, in turn. Pairs take the CPUs one after the other: always at the same place, the A/A
+pairs of a machine with two or four CPUs would all be on one."""
 _START_S = 0.1
 """CPU time of starting the processes of a pair."""
 _BEGINNING = 3
@@ -242,12 +245,9 @@ class _Driver:
 
 
 def is_aa(number: int) -> bool:
-    """Whether a pair has a second A: one of every four, at another place each time.
-
-    Pairs take the CPUs in turn; at the same place, all A/A pairs of a machine with two would share one.
-    """
-    block, place = divmod(number, AGAIN_EVERY)
-    return place == (1 - block) % AGAIN_EVERY
+    """Whether a pair has a second A."""
+    four, place = divmod(number, AGAIN_EVERY)
+    return place == _AGAIN_AT[four % len(_AGAIN_AT)]
 
 
 def refused(finding: Finding, check: SelfCheck) -> Finding:

@@ -9,7 +9,7 @@ import sys
 import tempfile
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -276,12 +276,12 @@ class Bench:
         """Prove that both sides run, and fit the slots to side A."""
         duel = self.duels[number]
         cpu = self.cpus[0] if self.cpus else None
-        a, b = (probe(side, cpu=cpu, rng=self.rng, timeout_s=self.timeout_s) for side in (duel.a, duel.b))
+        a, b = self._probed(duel, cpu)
         calibration = a.calibration
         if cpu is not None and max(calibration.at_once, b.calibration.at_once) > AT_ONCE:
             self.spread.add(number)
             self.notes.append(f"{duel.label} runs in parallel: its pairs are not pinned to one CPU")
-        self.duels[number] = replace(duel, a=self._honest(a), b=self._honest(b))
+        self.duels[number] = replace(duel, a=a.side, b=b.side)
         self.notes += [f"{duel.label}: {each}" for each in calibration.notes]
         self.calibrations.append(calibration)
         identical = self._are_identical(a, b)
@@ -294,22 +294,48 @@ class Bench:
             identical=identical and not self.tests_itself,
         )
 
-    def _honest(self, probed: ProbedSide) -> Side:
-        """The side, with the truth about its path."""
-        if not probed.runs_elsewhere:
-            return probed.side
-        side = probed.side
-        note = (
-            f"side {side.name} imports its code from {side.root} itself, and not from the path of both sides"
+    def _probed(self, duel: _Duel, cpu: int | None) -> tuple[ProbedSide, ProbedSide]:
+        """Both sides at the path that they share; where code needs its own, at that, which is noted."""
+        began = time.monotonic()
+        try:
+            a, b = self._probe(duel.a, cpu), self._probe(duel.b, cpu)
+        except SideError:
+            moved = any(side.seen_root != side.root for side in (duel.a, duel.b))
+            if not moved or time.monotonic() - began > self.timeout_s:
+                raise
+            with suppress(SideError):
+                return self._at_their_own_paths(duel, cpu)
+            raise
+        for probed in (a, b):
+            if probed.runs_elsewhere:
+                self._note(
+                    f"side {probed.side.name} imports its code from {probed.side.root} itself, and not from "
+                    "the path of both sides; what a path does to the speed is not excluded"
+                )
+                a, b = (replace(each, side=replace(each.side, paths="different")) for each in (a, b))
+        return a, b
+
+    def _at_their_own_paths(self, duel: _Duel, cpu: int | None) -> tuple[ProbedSide, ProbedSide]:
+        sides = (replace(side, seen=None, paths="different") for side in (duel.a, duel.b))
+        a, b = (self._probe(side, cpu) for side in sides)
+        self._note(
+            "the code does not run at a path of both sides, so each side is measured at its own; what a path "
+            "does to the speed is not excluded"
         )
-        if note not in self.notes:
-            self.notes.append(note)
-        return replace(side, paths="different")
+        return a, b
+
+    def _probe(self, side: Side, cpu: int | None) -> ProbedSide:
+        return probe(side, cpu=cpu, rng=self.rng, timeout_s=self.timeout_s)
+
+    def _note(self, text: str) -> None:
+        if text not in self.notes:
+            self.notes.append(text)
 
     def _are_identical(self, a: ProbedSide, b: ProbedSide) -> bool:
         """Whether both ran the same code, on the same files, in the same way."""
-        alike = (a.side.python, a.side.params, a.side.slow) == (b.side.python, b.side.params, b.side.slow)
-        return alike and (self.same_code or bool(a.content and a.content == b.content))
+        if (a.side.python, a.side.params, a.side.slow) != (b.side.python, b.side.params, b.side.slow):
+            return False
+        return a.content == b.content if a.content and b.content else self.same_code
 
     def measure(self, order: Order) -> Pair:
         """One pair; the next one is on the next CPU."""

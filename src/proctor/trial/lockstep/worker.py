@@ -99,7 +99,7 @@ def serve(orders: TextIO, answer: Callable[..., None]) -> int:
         job = read_order(orders)
         reads = beside("reads").Reads() if job.get("listens") else None
         if job["heap_seed"] is not None:
-            beside("heap").pad_heap(job["heap_seed"])
+            beside("layout").pad_heap(job["heap_seed"])
         seeds = Seeds(job["seed"])
         seeds.watch()
         experiment, context, recipe = load(job, seeds)
@@ -149,7 +149,7 @@ def load(job: dict[str, Any], seeds: Any) -> tuple[Any, Any, str]:
     if job["pycache"]:
         sys.pycache_prefix = job["pycache"]
     if job["own_pycache"]:
-        keep_bytecode(job["root"], job["own_pycache"])
+        beside("layout").keep_bytecode(job["root"], job["own_pycache"])
     provide_proctor(job["proctor"])
     from proctor.experiments.base import ExperimentContext
 
@@ -163,23 +163,6 @@ def load(job: dict[str, Any], seeds: Any) -> tuple[Any, Any, str]:
     return experiment, context, recipe
 
 
-def keep_bytecode(root: str, folder: str) -> None:
-    """Keep the bytecode of one folder's code in another, and that of everything else where it is.
-
-    Bytecode that was compiled at another path would be patched at every import, on one side only.
-    """
-    external: Any = sys.modules["_frozen_importlib_external"]
-    usual, inside = external.cache_from_source, f"{root}/"
-
-    def cache_from_source(path: str, *given: Any, **named: Any) -> str:
-        cached: str = usual(path, *given, **named)
-        if not path.startswith(inside):
-            return cached
-        return f"{folder}/{os.path.dirname(path)[len(inside) :]}/{os.path.basename(cached)}"
-
-    external.cache_from_source = cache_from_source
-
-
 def quickly(job: dict[str, Any], seeds: Any) -> tuple[Any, str] | None:
     """Repeat what an earlier worker of this side found out: no search, no signature, no validation."""
     if not job["recipe"]:
@@ -188,7 +171,7 @@ def quickly(job: dict[str, Any], seeds: Any) -> tuple[Any, str] | None:
     from proctor.experiments.importing import home_of, import_below, make_neighbours_importable
 
     if job["file"]:
-        import_below(*home_of(job["file"]))
+        import_below(*home_of(job["file"], through_links=True))
     else:
         __import__(job["module"])
     registered = REGISTRY.get(job["slug"])
@@ -225,7 +208,7 @@ def _registered(job: dict[str, Any]) -> Any:
 
     loaded = []
     if job["file"]:
-        loaded = [load_file(Path(job["file"]))]
+        loaded = [load_file(Path(job["file"]), through_links=True)]
     elif job["module"]:
         loaded = load_module(job["module"])
     for each in loaded:

@@ -1,10 +1,17 @@
-"""Pad the heap of a measured process, so that where its objects lie is drawn anew for each.
+"""What decides where the objects of a measured process lie: the padding of its heap, and its bytecode.
 
 Address randomisation moves whole pages; where in a page an object begins, and with it which part of a cache
 it uses, follows from what was allocated before. The worker loads this file by its path.
 """
 
 from __future__ import annotations
+
+import os
+import sys
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any
 
 _POOL_BYTES = 16_384
 """What Python's allocator fills with objects of one size, since 3.10; more would repeat positions."""
@@ -36,3 +43,20 @@ def pad_heap(seed: int) -> None:
     _padding.extend(
         [bytes(_LARGEST_BYTES + _STEP_BYTES * draw(_BLOCK_BYTES // _STEP_BYTES)) for _ in range(_BLOCKS)]
     )
+
+
+def keep_bytecode(root: str, folder: str) -> None:
+    """Keep the bytecode of one folder's code in another, and that of everything else where it is.
+
+    Bytecode that was compiled at another path would be patched at every import, on one side only.
+    """
+    external: Any = sys.modules["_frozen_importlib_external"]
+    usual, inside = external.cache_from_source, f"{root}/"
+
+    def cache_from_source(path: str, *given: Any, **named: Any) -> str:
+        cached: str = usual(path, *given, **named)
+        if not path.startswith(inside):
+            return cached
+        return f"{folder}/{os.path.dirname(path)[len(inside) :]}/{os.path.basename(cached)}"
+
+    external.cache_from_source = cache_from_source
