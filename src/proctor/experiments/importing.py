@@ -32,7 +32,7 @@ def home_of(file: str, *, through_links: bool = False) -> tuple[str, str]:
 
 
 def module_below(root: str, file: str, *, through_links: bool = False) -> tuple[str, str]:
-    """A folder of experiments, and the name of a module of it. Its links are resolved unless they must stay."""
+    """A folder of experiments and the name of a module of it; links are resolved unless they must stay."""
     stem = os.path.splitext(os.path.relpath(file, root))[0]
     root = root if through_links else os.path.realpath(root)
     inner = [part for part in stem.split(os.sep) if part != "__init__"]
