@@ -1,9 +1,9 @@
 """Whether the folder of code decides a verdict: the same code in folders of random lengths and depths.
 
 Each round makes two folders with random names, as two revisions, as two paths or as a working tree against
-its last commit, and asks for each workload (regular expressions, allocation, arithmetic) what became slower. The
-sides differ by a comment, so that their content is not identical and the verdict is a measured one; or B does
-5 % or 2 % more of the same work. A verdict on the first is false.
+its last commit, and asks for each workload (regular expressions, allocation, arithmetic) what became slower.
+The sides differ by a comment, so that their content is not identical and the verdict is a measured one; or B
+does 5 % or 2 % more of the same work. A verdict on the first is false.
 
     python benchmarks/comparison_places.py --rounds 60
     python benchmarks/comparison_places.py --rounds 60 --burners 8
@@ -181,8 +181,7 @@ def _proctor(workload: str, sides: Sides, python: str) -> tuple[str, str]:
 def table(rows: list[Answer]) -> str:
     """A row for each tool: false verdicts, what was found, and the price."""
     lines = [
-        "| tool | same code: false verdicts | +5 %: found, wrong | +2 %: found, wrong | "
-        "CPU s: median, 95 %, most |",
+        "| tool | same code: false | +5 %: found, wrong | +2 %: found, wrong | CPU s: median, 95 %, most |",
         "|---|---|---|---|---|",
     ]
     for tool in dict.fromkeys(row.tool for row in rows):

@@ -232,7 +232,9 @@ def _versions(folder: Path, both: tuple[int, int], *, changed: bool = False) -> 
     sides = (folder / "a", folder / "b")
     for side, units in zip(sides, both, strict=True):
         (side / "experiments").mkdir(parents=True)
-        (side / "work.py").write_text(WORK.format(units=units, changed=changed and side is sides[1]))
+        # A comment tells them apart: of identical content no verdict would be given.
+        work = WORK.format(units=units, changed=changed and side is sides[1])
+        (side / "work.py").write_text(f"{work}# {side.name}\n")
         (side / "experiments" / "workload.py").write_text(EXPERIMENT)
         (side / "pyproject.toml").write_text("")
     return sides

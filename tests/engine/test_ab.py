@@ -13,6 +13,7 @@ from proctor.analysis.lockstep import CONFIRM_LOOKS, MOST_PAIRS, Rules, Verdict,
 from proctor.engine.ab import Asked, Order, Progress, Subpoint, compare, is_aa, overall, rejudge
 from proctor.engine.ab_file import call_s, read, replay, save, to_mapping
 from proctor.engine.ab_run import Comparison, Contest, run
+from proctor.engine.ab_words import whole_sentence
 from proctor.errors import SideError, StoreError, UsageError
 from proctor.model.lockstep import Calibration, Pair, Schedule, Slot
 from proctor.model.spec import ExperimentBody, Spec, TaskEntry
@@ -81,6 +82,40 @@ def test_a_difference_that_is_not_seen_again_is_taken_back():
     assert (result.verdict, result.confirmed) == (Verdict.INCONCLUSIVE, False)
     assert "did not confirm" in result.finding.reason
     assert sum(order.confirms for order in bench.orders) == CONFIRM_LOOKS[-1]
+
+
+@pytest.mark.parametrize("change", [0.05, -0.05, 0.015])
+def test_identical_code_is_never_slower_or_faster_and_the_reason_says_so(change):
+    (point,) = points()
+    (result,) = compare([replace(point, identical=True)], Asked(), Bench(change))
+    assert result.verdict is Verdict.INCONCLUSIVE
+    assert result.finding.reason.startswith("no verdict: A and B are identical code, so the ")
+    assert whole_sentence(result) == result.finding.reason
+    assert (result.confirmed, result.identical) == (None, True)
+
+
+def test_a_small_difference_of_identical_code_is_the_same():
+    (point,) = points()
+    bench = Bench(0.006, spread=0.0003)
+    assert compare([point], Asked(), bench)[0].verdict is Verdict.SMALL
+    (result,) = compare([replace(point, identical=True)], Asked(), Bench(0.006, spread=0.0003))
+    assert result.verdict is Verdict.SAME
+    assert whole_sentence(result).startswith("A and B are identical: same: B differs from A by less than")
+
+
+def test_identical_code_is_not_made_different_by_the_correction_for_many_points():
+    changed = [replace(point, identical=True) for point in points(3)]
+    results = compare(changed, Asked(), Bench(0.05, 0.05, 0.012))
+    assert {result.verdict for result in results} == {Verdict.INCONCLUSIVE}
+
+
+def test_a_saved_comparison_of_identical_code_is_judged_so_again(tmp_path):
+    (point,) = points()
+    results = compare([replace(point, identical=True)], Asked(), Bench(0.05))
+    found = Comparison(name="s", a="a", b="b", asked=Asked(), results=tuple(results))
+    again = read(save(found, path=tmp_path / "f.json", folder=tmp_path, now=0.0))
+    assert again.results[0].identical
+    assert replay(again, Rules()).verdict is Verdict.INCONCLUSIVE
 
 
 def test_without_confirmation_the_first_finding_stands():

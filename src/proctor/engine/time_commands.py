@@ -92,7 +92,7 @@ class Bench:
         self.on_run(command.name, len(self.seen[number]))
         if self.study.prepare:
             execute(self.study.prepare, doing="--prepare")
-        layout = ProcessLayout(env_bytes=draw_env_bytes(self.rng))
+        layout = ProcessLayout(env_bytes=draw_env_bytes(self.rng), heap_seed=self.rng.randrange(1 << 32))
         return execute(command, cpu=cpu, doing=doing, layout=layout)
 
     def warm_up(self) -> None:

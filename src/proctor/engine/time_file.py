@@ -66,7 +66,7 @@ def of_commands(timed: Timed) -> dict[str, Any]:
                 "system": fmean(each.system_ns for each in runs) / 1e9,
                 "cpu_times": [each.cpu_ns / 1e9 for each in runs],
                 "cpu": asdict(describe([each.cpu_ns / 1e9 for each in runs])),
-                "env_bytes": [each.layout.env_bytes for each in runs],
+                "layouts": [each.layout._asdict() for each in runs],
                 "exit_codes": [each.exit_code for each in runs],
                 "peak_rss_bytes": max(each.peak_rss_bytes for each in runs),
             }

@@ -73,7 +73,8 @@ class ProcessLayout(NamedTuple):
     env_bytes: int = 0
     """Padding of the environment, which moves the stack."""
     heap_seed: int | None = None
-    """From which the padding of the heap was drawn; None: it was not padded."""
+    """From which the padding of the heap was drawn, and the sizes of the variables that pad the environment;
+    None: there is none. Of a command that is not ours only the environment is padded."""
 
 
 UNPADDED = ProcessLayout()

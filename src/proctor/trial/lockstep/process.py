@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 import marshal
 import os
+import random
 import select
 import signal
 import subprocess
@@ -28,6 +29,7 @@ _EXIT_GRACE_S = 5.0
 MARSHAL = 2
 """A version that every interpreter of a side reads."""
 PADDING = "PROCTOR_PADDING"
+_PIECE_BYTES = (16, 480)
 _ITS_OWN_WORDS = frozenset({"NotFoundError", "ParamError", "UsageError"})
 """Errors of ours that a worker meets while loading; they are whole sentences."""
 
@@ -294,5 +296,14 @@ def environment(side: Side, layout: ProcessLayout, base: Mapping[str, str]) -> d
 
 
 def padded(env: Mapping[str, str], layout: ProcessLayout) -> dict[str, str]:
-    """An environment with the padding of a layout, which moves the stack and what was put on it before."""
-    return {**env, PADDING: "x" * layout.env_bytes} if layout.env_bytes else dict(env)
+    """An environment with the padding of a layout.
+
+    It moves the stack; and in variables of many sizes it also moves what a program makes of its environment,
+    such as the strings of a Python that we did not start as a worker.
+    """
+    rng = random.Random(layout.heap_seed)  # noqa: S311 - of sizes, not of secrets
+    left, sizes = layout.env_bytes, list[int]()
+    while left > 0:
+        sizes.append(min(left, rng.randrange(*_PIECE_BYTES)))
+        left -= sizes[-1]
+    return {**env, **{f"{PADDING}_{number}": "x" * size for number, size in enumerate(sizes)}}
