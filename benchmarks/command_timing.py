@@ -1,14 +1,16 @@
 """How often `proctor time` and hyperfine are right about two commands, and what that costs.
 
-The same pairs of commands are given to both tools in turn: identical ones, where any difference is false, and
-ones of which the second does 5 % more work. hyperfine gives times and no verdict, so its runs are judged by
-Welch's test at 5 %. CPU is that of the tool with everything it started.
+The same pairs of commands are given to both tools in turn: ones that do the same and differ by an argument of
+random length that is not used, where any difference is false, and ones of which the second does 5 % more
+work. hyperfine gives times and no verdict, so its runs are judged by Welch's test at 5 %. CPU is that of the
+tool with everything it started.
 """
 
 from __future__ import annotations
 
 import argparse
 import json
+import random
 import resource
 import shutil
 import subprocess
@@ -68,7 +70,8 @@ def main() -> int:
     first = work(LOOPS)
     with tempfile.TemporaryDirectory() as place:
         for _ in range(asked.rounds):
-            for kind, second in (("same", first), ("slower", work(round(LOOPS * (1 + asked.slower))))):
+            unused = f"{first} {'x' * random.randint(1, 200)}"
+            for kind, second in (("same", unused), ("slower", work(round(LOOPS * (1 + asked.slower))))):
                 for name, tool in tools.items():
                     began, spent = time.perf_counter(), cpu_s()
                     found[name][kind].append(tool(first, second, Path(place)))

@@ -67,7 +67,7 @@ def main() -> int:
     if asked.shapes:
         return _shapes(asked)
     rows = [Answer(**row) for row in json.loads(asked.rows.read_text())] if _begun(asked.rows) else []
-    with tempfile.TemporaryDirectory() as name, _burners(asked.burners):
+    with tempfile.TemporaryDirectory() as name, burners(asked.burners):
         folder = Path(name)
         for number in range(max(asked.rounds, asked.slow_rounds, asked.peer_rounds)):
             for row in _round(number, folder, asked, {(row.number, row.tool, row.case) for row in rows}):
@@ -86,7 +86,7 @@ def _shapes(asked: argparse.Namespace) -> int:
     rows = [Answer(**row) for row in json.loads(asked.rows.read_text())] if _begun(asked.rows) else []
     done = {(row.number, row.function, row.case) for row in rows}
     loads = []
-    with tempfile.TemporaryDirectory() as name, _burners(asked.burners):
+    with tempfile.TemporaryDirectory() as name, burners(asked.burners):
         for number in range(asked.rounds):
             for function, cases in asked.shapes.items():
                 for case in cases:
@@ -232,7 +232,9 @@ def _versions(folder: Path, both: tuple[int, int], *, changed: bool = False) -> 
     sides = (folder / "a", folder / "b")
     for side, units in zip(sides, both, strict=True):
         (side / "experiments").mkdir(parents=True)
-        (side / "work.py").write_text(WORK.format(units=units, changed=changed and side is sides[1]))
+        # A comment tells them apart: of identical content no verdict would be given.
+        work = WORK.format(units=units, changed=changed and side is sides[1])
+        (side / "work.py").write_text(f"{work}# {side.name}\n")
         (side / "experiments" / "workload.py").write_text(EXPERIMENT)
         (side / "pyproject.toml").write_text("")
     return sides
@@ -243,15 +245,15 @@ def _ask(
 ) -> Iterator[Answer]:
     asker: dict[str, Callable[..., dict[str, tuple[str, str]]]] = {
         "lockstep": _lockstep,
-        "pyperf": _pyperf,
+        "pyperf": pyperf,
         "pytest-benchmark mean:5%": _pytest_benchmark,
-        "hyperfine + Welch": _hyperfine,
+        "hyperfine + Welch": hyperfine,
     }
     if tool not in asker:
         return  # min:5% comes with mean:5%, from the same measurements
-    before, started = _children_cpu_s(), time.perf_counter()
+    before, started = children_cpu_s(), time.perf_counter()
     claims = asker[tool](function, sides, python)
-    cpu_s, wall_s = _children_cpu_s() - before, time.perf_counter() - started
+    cpu_s, wall_s = children_cpu_s() - before, time.perf_counter() - started
     for name, (claim, detail) in claims.items():
         yield Answer(number, name, case, function, claim, detail, cpu_s, wall_s)
 
@@ -278,7 +280,7 @@ def _lockstep(function: str, sides: tuple[Path, Path], _python: str) -> dict[str
         str(sides[0] / "out.json"),
     ]
     done = subprocess.run(
-        command, capture_output=True, text=True, cwd=sides[0], env=_environment(), check=False
+        command, capture_output=True, text=True, cwd=sides[0], env=environment(), check=False
     )
     if done.returncode not in {0, 1, 3}:
         sys.exit(f"proctor ab failed: {done.stderr}")
@@ -302,7 +304,7 @@ def _on_clocks(point: dict[str, Any]) -> str:
     )
 
 
-def _pyperf(function: str, sides: tuple[Path, Path], python: str) -> dict[str, tuple[str, str]]:
+def pyperf(function: str, sides: tuple[Path, Path], python: str) -> dict[str, tuple[str, str]]:
     files = []
     for side in sides:
         script, out = side / "bench_pyperf.py", side / "pyperf.json"
@@ -332,7 +334,7 @@ def _pytest_benchmark(function: str, sides: tuple[Path, Path], python: str) -> d
     return answers
 
 
-def _hyperfine(function: str, sides: tuple[Path, Path], _python: str) -> dict[str, tuple[str, str]]:
+def hyperfine(function: str, sides: tuple[Path, Path], _python: str) -> dict[str, tuple[str, str]]:
     commands = []
     for side in sides:
         script = side / "script.py"
@@ -356,18 +358,18 @@ def welch(a: list[float], b: list[float]) -> float:
 
 
 def _run(command: list[str], cwd: Path | None = None) -> str:
-    done = subprocess.run(command, capture_output=True, text=True, cwd=cwd, env=_environment(), check=False)
+    done = subprocess.run(command, capture_output=True, text=True, cwd=cwd, env=environment(), check=False)
     if done.returncode:
         sys.exit(f"{' '.join(command)} failed:\n{done.stdout}{done.stderr}")
     return done.stdout
 
 
-def _environment() -> dict[str, str]:
+def environment() -> dict[str, str]:
     return {name: value for name, value in os.environ.items() if name != "PYTHONDONTWRITEBYTECODE"}
 
 
 @contextmanager
-def _burners(count: int) -> Iterator[None]:
+def burners(count: int) -> Iterator[None]:
     processes = [subprocess.Popen([sys.executable, "-c", "while True: pass"]) for _ in range(count)]
     try:
         yield
@@ -377,7 +379,7 @@ def _burners(count: int) -> Iterator[None]:
             process.wait()
 
 
-def _children_cpu_s() -> float:
+def children_cpu_s() -> float:
     usage = resource.getrusage(resource.RUSAGE_CHILDREN)
     return usage.ru_utime + usage.ru_stime
 

@@ -113,3 +113,66 @@ import work
 for _ in range(1000):
     work.{function}()
 """
+PLACES_WORK = '''
+"""One version of the code: {units} units of work per call."""
+import re
+
+UNITS = {units}
+PATTERN = re.compile(r"\\s*(?:(\\d+)|([A-Za-z_]\\w*)|(.))")
+SOURCE = "alpha = beta * 12 + gamma_3 / (delta - 7); "
+
+
+class Token:
+    def __init__(self, kind, text):
+        self.kind = kind
+        self.text = text
+
+
+def expressions():
+    """Tokens of a text."""
+    for _ in range(UNITS):
+        [Token("number" if number else "name" if name else "operator", number or name or operator)
+         for number, name, operator in PATTERN.findall(SOURCE)]
+
+
+class Node:
+    def __init__(self, left, right):
+        self.left = left
+        self.right = right
+
+
+def tree(depth):
+    return Node(tree(depth - 1), tree(depth - 1)) if depth else None
+
+
+def allocation():
+    """Trees and dictionaries that are dropped at once."""
+    for number in range(UNITS):
+        tree(3)
+        {{str(number): [number, (number, number + 1)], "x": {{"y": number}}}}
+
+
+def arithmetic():
+    """Integers and floats."""
+    total = 0.0
+    for _ in range(UNITS):
+        for number in range(30):
+            total += (number * number) % 7 - (number ^ 3) * 0.5
+    return total
+'''
+PLACES_EXPERIMENT = '''
+import work
+from proctor import Experiment, register_experiment
+
+
+@register_experiment("workload")
+class Workload(Experiment):
+    """The function under comparison."""
+
+    def __init__(self, function: str = "arithmetic"):
+        self.function = getattr(work, function)
+
+    def execute_once(self, context):
+        self.function()
+        return {}
+'''

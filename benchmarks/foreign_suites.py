@@ -58,6 +58,7 @@ def main() -> int:
             slow=slow,
             project=suite.project,
             goes_on=True,
+            tests_itself=True,
             python=suite.python,
         )
         found = run(contest, asked)

@@ -230,10 +230,11 @@ def test_an_installer_sees_where_it_is_to_look_and_no_key(program, monkeypatch):
 
 
 def test_a_command_to_be_timed_gets_the_user_s_environment(keys, tmp_path):
+    from proctor.model.lockstep import UNPADDED
     from proctor.trial.lockstep.command import Command, _start
 
     command = Command(name="c", text="env", env={"OWN": "1"})
     with Path(os.devnull).open("rb") as stdin, (tmp_path / "out").open("wb") as output:
-        assert _start(command, stdin, output).wait() == 0
+        assert _start(command, stdin, output, UNPADDED).wait() == 0
     lines = (tmp_path / "out").read_text().splitlines()
     assert {f"OPENAI_API_KEY={KEY}", "OWN=1"} <= set(lines)

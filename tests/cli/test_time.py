@@ -25,8 +25,10 @@ def folder(tmp_path, monkeypatch):
     return tmp_path
 
 
-def measured(capsys, *words: str, code: int = 0) -> dict:
-    assert main(["time", *words, "--json"]) == code
+def measured(capsys, *words: str, code: int | None = 0) -> dict:
+    """What `--json` says; whatever its verdict where `code` is None."""
+    ended = main(["time", *words, "--json"])
+    assert ended == code if code is not None else ended in {0, 1, 3}
     return json.loads(capsys.readouterr().out)
 
 
@@ -87,6 +89,32 @@ def test_the_order_is_balanced_and_shuffled(capsys):
     assert set(rounds) == {"ab", "ba"}
     assert abs(rounds.count("ab") - rounds.count("ba")) <= len(plain)
     assert any("c" in order for order in orders)  # the first command against itself
+
+
+def test_every_run_of_a_command_has_a_layout_of_its_own_and_it_is_kept(capsys, folder):
+    text = "env | grep ^PROCTOR_PADDING | cut -d= -f2 | tr -d '\\n' | wc -c >> sizes"
+    data = measured(capsys, "-w", "0", "-r", "8", text, f"{text} # a longer one", code=None)
+    sizes = sorted(map(int, (folder / "sizes").read_text().split()))
+    drawn = [layout["env_bytes"] for result in data["results"] for layout in result["layouts"]]
+    assert sizes == sorted(drawn)
+    assert len(set(drawn)) > 12
+    pairs = data["comparisons"][0]["layouts"]
+    assert [sorted(pair) for pair in pairs] == [["a", "b"]] * 8
+    assert sorted(layout["env_bytes"] for pair in pairs for side in "ab" for layout in pair[side]) == sizes
+
+
+def test_a_command_against_itself_is_never_slower_or_faster(capsys, folder):
+    """Every other run computes more: a difference, and none of the command."""
+    text = f"""{PYTHON} -c "
+import os, time
+again = os.path.exists('mark')
+os.remove('mark') if again else open('mark', 'w').close()
+while time.process_time() < (0.3 if again else 0.03): pass
+" """
+    data = measured(capsys, "-w", "0", "-r", "6", text, text, code=None)
+    (found,) = data["comparisons"]
+    assert found["identical"]
+    assert found["verdict"] in {"same", "inconclusive", "same computing"}
 
 
 def test_the_file_is_one_that_compare_reads(capsys, folder):

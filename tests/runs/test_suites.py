@@ -145,6 +145,56 @@ def test_a_slower_version_is_named_by_benchmark_and_a_broken_one_does_not_stop_t
     assert "it is broken" in found.lost[0]
 
 
+SEEN = """
+import os
+
+import made_library
+
+
+def _note(file):
+    with open(os.environ["SEEN_LOG"], "a") as log:
+        log.write(f"{file} {made_library.__file__}\\n")
+"""
+SEEN_BY_PYTEST = f"""{SEEN}
+
+def test_seen(benchmark):
+    _note(__file__)
+    benchmark(made_library.work, 200)
+"""
+SEEN_BY_ASV = f"""{SEEN}
+
+class Seen:
+    def setup(self):
+        _note(__file__)
+
+    def time_seen(self):
+        made_library.work(200)
+"""
+
+
+@pytest.mark.needs("bubblewrap", "git")
+@pytest.mark.parametrize("kind", ["pytest", "asv"])
+def test_both_revisions_of_a_suite_and_the_working_tree_are_seen_at_one_path(project, monkeypatch, kind):
+    log = project.parent / "log"
+    monkeypatch.setenv("SEEN_LOG", str(log))
+    (project / "bench" / "test_seen.py").write_text(SEEN_BY_PYTEST)
+    (project / "asv_bench" / "seen.py").write_text(SEEN_BY_ASV)
+    git(project, "add", ".")
+    git(project, "commit", "-qm", "seen")
+    suite = {"pytest": "bench/test_seen.py", "asv": "asv_bench"}[kind]
+    saved = project.parent / "saved.json"
+    words = ["--include", "seen", "--pairs", "4", "--no-confirm", "--output", str(saved)]
+    with (project / "made_library.py").open("a") as file:
+        file.write("# changed\n")
+    assert main(["ab", f"--{kind}", suite, "--a", "HEAD", *words]) in {Exit.OK, Exit.WORSE, Exit.INCONCLUSIVE}
+    seen = log.read_text().splitlines()
+    assert len(seen) >= 2 + 2 * 4
+    assert len(set(seen)) == 1
+    (result,) = read(saved).results
+    assert {pair.paths for pair in result.pairs} == {"same"}
+    assert all(pair.layouts["a"] != pair.layouts["b"] for pair in result.pairs)
+
+
 def test_a_comparison_of_nothing_is_refused(project, capsys):
     assert main(["ab", "--asv", "asv_bench", "--include", "time_broken"]) == Exit.USAGE
     assert "nothing could be compared" in capsys.readouterr().err

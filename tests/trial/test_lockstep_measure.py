@@ -16,11 +16,12 @@ import pytest
 
 from proctor.analysis.both_clocks import busy_shares
 from proctor.errors import SideError
-from proctor.model.lockstep import AT_ONCE, Calibration, Schedule
+from proctor.model.lockstep import AT_ONCE, Calibration, ProcessLayout, Schedule
 from proctor.processes import marked
 from proctor.trial.lockstep import process
 from proctor.trial.lockstep.measure import (
     KEPT,
+    ProbedSide,
     Turn,
     measure_pair,
     plan_slots,
@@ -49,6 +50,10 @@ def side(slug: str = "well_behaved", *, name: str = "A", **params: object) -> Si
 def measured(a: Side, b: Side, *, turn: Turn | None = None, timeout_s: float = 30.0):
     turn = turn or Turn(number=0, cpu=None)
     return measure_pair(a, b, turn, SHORT, rng=random.Random(1), timeout_s=timeout_s)
+
+
+def probed(a: Side, *, cpu: int | None = None) -> ProbedSide:
+    return probe(a, cpu=cpu, rng=random.Random(1))
 
 
 def wait_until_gone(entry: str, within_s: float = 20.0) -> None:
@@ -97,17 +102,17 @@ def test_the_cpu_time_and_the_waiting_of_children_are_counted():
 
 
 def test_threads_that_compute_at_once_are_told_by_the_probe():
-    found, _ = probe(side("two_threads"), cpu=min(os.sched_getaffinity(0)))
+    found = probed(side("two_threads"), cpu=min(os.sched_getaffinity(0))).calibration
     assert found.at_once > AT_ONCE
-    found, _ = probe(side("starts_a_child"), cpu=min(os.sched_getaffinity(0)))
+    found = probed(side("starts_a_child"), cpu=min(os.sched_getaffinity(0))).calibration
     assert found.at_once <= AT_ONCE
 
 
 def test_a_probe_tells_how_long_a_call_is():
-    found, _ = probe(side(n=20_000), cpu=None)
+    found = probed(side(n=20_000)).calibration
     assert found.schedule.loops == 1
     assert found.call_cpu_s > 1e-5
-    short, _ = probe(side(n=10), cpu=None)
+    short = probed(side(n=10)).calibration
     assert short.schedule.loops > 10
 
 
@@ -150,14 +155,14 @@ def test_what_an_experiment_left_running_is_ended(mark):
 
 def test_a_wrong_parameter_is_one_sentence_without_a_traceback():
     with pytest.raises(SideError) as caught:
-        probe(side(m=3), cpu=None)
+        probed(side(m=3))
     assert "'m' is not a parameter" in str(caught.value)
     assert "Traceback" not in str(caught.value)
 
 
 def test_an_interpreter_that_cannot_start_is_named():
     with pytest.raises(SideError, match="/nowhere/python cannot be started"):
-        probe(replace(side(), python="/nowhere/python"), cpu=None)
+        probed(replace(side(), python="/nowhere/python"))
 
 
 def test_code_from_the_wrong_folder_is_refused(tmp_path):
@@ -175,8 +180,8 @@ def test_code_from_the_wrong_folder_is_refused(tmp_path):
         file=str(tmp_path / "experiment.py"),
     )
     with pytest.raises(SideError, match=r"module 'mylib_y' was imported from .*b/mylib_y\.py"):
-        probe(wrong, cpu=None)
-    probe(replace(wrong, path=(str(tmp_path / "a"),)), cpu=None)
+        probed(wrong)
+    probed(replace(wrong, path=(str(tmp_path / "a"),)))
 
 
 def test_workers_of_a_killed_parent_end_even_inside_a_hanging_call(tmp_path, mark):
@@ -186,8 +191,9 @@ def test_workers_of_a_killed_parent_end_even_inside_a_hanging_call(tmp_path, mar
         from pathlib import Path
         sys.path.insert(0, {str(HERE)!r})
         from test_lockstep_measure import side
+        from proctor.model.lockstep import ProcessLayout
         from proctor.trial.lockstep.process import Worker
-        worker = Worker(side("misbehaves", how="hang", note={str(note)!r}), hash_seed=0)
+        worker = Worker(side("misbehaves", how="hang", note={str(note)!r}), ProcessLayout())
         worker.process.wait()
     """
     parent = subprocess.Popen([sys.executable, "-c", textwrap.dedent(script)])
@@ -203,7 +209,7 @@ def test_workers_of_a_killed_parent_end_even_inside_a_hanging_call(tmp_path, mar
 def test_a_worker_that_will_not_leave_is_ended(mark, monkeypatch):
     monkeypatch.setattr(process, "_EXIT_GRACE_S", 0.2)
     slow = side("misbehaves", phase="teardown", how="hang")
-    with closing(Worker(slow, hash_seed=0)) as worker:
+    with closing(Worker(slow, ProcessLayout())) as worker:
         gather([worker], timeout_s=30, doing="loading")
     assert marked(mark) == []
 
@@ -264,9 +270,9 @@ def test_deliberate_slowness_reaches_the_worker_as_calls_and_a_fraction(monkeypa
 
 def test_both_sides_share_the_hash_seed_and_import_from_their_own_folders():
     base = {"PATH": "/bin", "PYTHONPATH": "/other", "PYTHONHASHSEED": "0"}
-    env = environment(replace(side(), path=("/x/src", "/y")), 42, base)
+    env = environment(replace(side(), path=("/x/src", "/y")), ProcessLayout(hash_seed=42), base)
     assert env == {"PATH": "/bin", "PYTHONPATH": "/x/src:/y", "PYTHONHASHSEED": "42"}
-    assert "PYTHONPATH" not in environment(side(), 1, base)
+    assert "PYTHONPATH" not in environment(side(), ProcessLayout(), base)
 
 
 def test_an_interrupt_while_waiting_leaves_nothing(mark):

@@ -22,6 +22,7 @@ from proctor.trial.lockstep.sides import (
     parse,
     parse_params,
     placed,
+    same_code,
 )
 from proctor.trial.lockstep.worktree import Project, commit_of, find_project, is_clean, worktrees
 
@@ -131,7 +132,8 @@ def test_a_revision_is_checked_out_and_taken_away_again(repository):
         assert b.root == repository
         assert a.commit == git(repository, "rev-parse", "HEAD")
         assert a.label.startswith("HEAD (")
-        assert notes == ["both sides are the same code: this measures the noise"]
+        assert same_code(a, b, project)
+        assert notes == []
         root = a.root
     assert not root.exists()
     assert len(listed(repository)) == 1
@@ -142,10 +144,10 @@ def test_a_changed_working_tree_is_not_the_same_code(repository):
     (repository / "src" / "mylib" / "__init__.py").write_text("VERSION = 2\n")
     project = find_project(repository)
     assert not is_clean(project)
-    with placed(SideRequest(), SideRequest(), project) as (_, notes):
-        assert notes == []
-    with placed(SideRequest(params={"n": 1}), SideRequest(), project) as (_, notes):
-        assert notes == []
+    with placed(SideRequest(), SideRequest(), project) as ((a, b), _):
+        assert not same_code(a, b, project)
+    with placed(SideRequest(params={"n": 1}), SideRequest(), project) as ((a, b), _):
+        assert not same_code(a, b, project)
 
 
 @pytest.mark.needs("git")
@@ -222,7 +224,9 @@ def test_without_a_repository_revisions_are_refused_and_the_rest_works(tmp_path,
         (a, b),
         notes,
     ):
-        assert (a.root, b.root, notes) == (tmp_path / "old", tmp_path, [])
+        assert (a.root, b.root) == (tmp_path / "old", tmp_path)
+        (note,) = notes
+        assert note.endswith("not at one path: the program nsenter (util-linux) is missing")
 
 
 def test_a_folder_without_any_project_is_its_own(tmp_path, monkeypatch):

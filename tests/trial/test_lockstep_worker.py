@@ -17,6 +17,7 @@ import pytest
 
 from proctor.experiments.base import ExperimentContext
 from proctor.trial.lockstep import worker
+from proctor.trial.lockstep.reads import strangers
 
 HERE = Path(__file__).parent
 _FDS: list[int] = []
@@ -56,12 +57,12 @@ def job(tmp_path: Path, **changes) -> dict:
         "params": {},
         "seed": 7,
         "pycache": "",
+        "own_pycache": "",
+        "heap_seed": None,
         "recipe": "",
         "proctor": str(Path(worker.__file__).parents[2]),
         "run_dir": str(tmp_path),
         "run_id": "ab-a",
-        "foreign": [],
-        "shared": [],
         **changes,
     }
 
@@ -126,7 +127,7 @@ class Counting:
 def test_a_probe_fits_the_calls_of_a_slot_to_its_length(tmp_path):
     code, answers = run_worker(job(tmp_path), probe_order())
     assert code == 0
-    assert (answers[0]["ready"], answers[0]["strangers"]) == (True, [])
+    assert answers[0]["ready"]
     result = answers[1]["result"]
     assert result["loops"] > 1
     assert not result["pinned"]
@@ -280,16 +281,16 @@ def fake_module(monkeypatch, name: str, file: Path) -> None:
 def test_code_of_the_other_side_is_noticed(tmp_path, monkeypatch):
     mine, theirs = tmp_path / "a", tmp_path / "b"
     fake_module(monkeypatch, "mylib_x", theirs / "mylib_x.py")
-    assert worker.strangers(str(mine), [str(theirs)], []) == [["mylib_x", str(theirs / "mylib_x.py")]]
-    assert worker.strangers(str(mine), [str(theirs)], [str(theirs)]) == []
-    assert worker.strangers(str(theirs), [str(mine)], []) == []
+    assert strangers([str(mine)], [str(theirs)], []) == [["mylib_x", str(theirs / "mylib_x.py")]]
+    assert strangers([str(mine)], [str(theirs)], [str(theirs)]) == []
+    assert strangers([str(theirs)], [str(mine)], []) == []
 
 
 def test_an_installed_copy_of_the_project_is_noticed(tmp_path, monkeypatch):
     (tmp_path / "src" / "mylib_x").mkdir(parents=True)
     (tmp_path / "src" / "mylib_x" / "__init__.py").write_text("")
     fake_module(monkeypatch, "mylib_x", Path("/installed/mylib_x/__init__.py"))
-    assert [name for name, _ in worker.strangers(str(tmp_path), [], [])] == ["mylib_x"]
+    assert [name for name, _ in strangers([str(tmp_path)], [], [])] == ["mylib_x"]
 
 
 def test_a_slot_makes_its_calls_and_its_lead_is_not_counted():

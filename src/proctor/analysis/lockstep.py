@@ -22,8 +22,9 @@ CLOCKS: tuple[Clock, ...] = ("cpu", "wall")
 MAIN_SHARE = 0.75
 """The clocks share the chance of calling identical code different. The larger part is for the CPU clock where
 code computes for at least half of its time, else for the wall clock."""
-CONFIRM_ERROR = 0.1
-CONFIRM_LOOKS = (4, 6, 10)
+CONFIRM_ERROR = 0.3
+"""Over all looks of a confirmation and both directions: chance confirms one false difference in ten."""
+CONFIRM_LOOKS = (4, 6, 10, 16, 24, 36)
 _CHECK_ERROR = 0.002
 _LEAST_BUSY = 0.02
 _HALF = 0.5
@@ -213,9 +214,10 @@ def judge_values(
     """Look at the pairs' numbers so far. Between looks the answer is to go on, unless these are all."""
     count, shares = len(values), dict(zip(rules.looks, _shares(rules.looks, rules), strict=True))
     last = is_last(count, rules, final=final)
-    # A comparison that is cut short uses the share of the look it did not reach.
-    share = shares[next((look for look in rules.looks if look >= count), rules.looks[-1])]
     earlier = [look for look in rules.looks if FEWEST_PAIRS <= look < count]
+    # A comparison that is cut short, by its price and not by its data, may use all that is left.
+    left = 1 - sum(share for look, share in shares.items() if look < min(count, rules.looks[-1]))
+    share = left if last else shares[next(look for look in rules.looks if look >= count)]
     now = centre(values)
     p_values = [centre(values[:look]).p_value / shares[look] for look in earlier] + [now.p_value / share]
     margin, mine = rules.margin_on(clock, busy), error_share(clock, busy)
@@ -284,8 +286,10 @@ def pairs_needed(now: Centre, margin: float, rules: Rules, mine: float = MAIN_SH
 
 def confirms(change: float, values: Sequence[float]) -> bool:
     """Whether the numbers of fresh pairs agree with an earlier change: the same direction, not by chance."""
-    again = centre(values)
-    return again.value * change > 0 and abs(again.value) > again.half_width(CONFIRM_ERROR)
+    again, looks = centre(values), CONFIRM_LOOKS
+    shares = dict(zip(looks, spent(looks), strict=True))
+    share = shares[max(look for look in looks if look <= max(len(values), looks[0]))]
+    return again.value * change > 0 and abs(again.value) > again.half_width(CONFIRM_ERROR * share)
 
 
 def self_check(between: Sequence[float], itself: Sequence[float], margin: float) -> SelfCheck:

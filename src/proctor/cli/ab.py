@@ -21,7 +21,9 @@ if TYPE_CHECKING:
     from proctor.runs.suites import SuiteRequest
 
 
-USUAL_PAIRS = 20
+USUAL_PAIRS = 80
+SUITE_PAIRS = 34
+"""Of a suite's benchmark, whose processes take longer to start."""
 SETTLING_S = 600.0
 """How long `--until-settled` goes on at most, when no budget is given."""
 
@@ -50,7 +52,7 @@ _JUDGING = (
     click.option(
         "--cpu-budget",
         type=Duration(),
-        help="Maximum CPU time per parameter point. [6s for short functions, 12s for calls of 1 to 15 ms]",
+        help="Maximum CPU time per parameter point. [12s; more for calls of over 20 ms]",
     ),
     click.option("--pin/--no-pin", default=True, help="Run both workers of a pair on the same CPU. [pin]"),
     click.option(
@@ -184,8 +186,13 @@ def _measured(spec_file: Path | None, asked: dict[str, Any], suites: SuiteReques
         if suites and asked["cpu_budget"] is None:
             from dataclasses import replace
 
+            from proctor.analysis.lockstep import looks_for
+
             # Most of a process's CPU time goes into importing the suite, which the usual budget is not for.
             how = replace(how, thrifty=False)
+            source = click.get_current_context().get_parameter_source("pairs")
+            if source is not click.core.ParameterSource.COMMANDLINE and not asked["until_settled"]:
+                how = replace(how, rules=replace(how.rules, looks=looks_for(SUITE_PAIRS)))
         stack.enter_context(stopping())
         tell = stack.enter_context(progress_line(quiet=asked["as_json"]))
         return run(contest, how, on_progress=tell)

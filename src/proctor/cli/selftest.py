@@ -58,7 +58,13 @@ def _compare_both(
     spec = with_sources(load(spec_file, overrides=asked["overrides"]), asked["sources"])
     here = SideRequest(folder=".")
     contest = Contest(
-        spec=spec, sources=experiment_sources(spec), a=here, b=here, pin=asked["pin"], first_point_only=True
+        spec=spec,
+        sources=experiment_sources(spec),
+        a=here,
+        b=here,
+        pin=asked["pin"],
+        first_point_only=True,
+        tests_itself=True,
     )
     budget_s = asked["time_budget"] and asked["time_budget"] / 2
     how = asked_from(asked, time_budget_s=budget_s)

@@ -28,6 +28,7 @@ _ONLY_COMMANDS = {
     "cwd": "--cwd", "warmup": "--warmup",
 }  # fmt: skip
 FEWEST_TO_COMPARE = 4
+COMMAND_PAIRS, STATEMENT_PAIRS = 20, 80
 
 
 @click.command("time")
@@ -40,9 +41,7 @@ FEWEST_TO_COMPARE = 4
 @click.option(
     "--max-pairs",
     type=click.IntRange(4, 2000),
-    default=20,
-    show_default=True,
-    help="Maximum number of pairs.",
+    help=f"Maximum number of pairs. [commands: {COMMAND_PAIRS}, statements: {STATEMENT_PAIRS}]",
 )
 @click.option(
     "--budget-s", type=Duration(), metavar="TIME", help="Stop measuring after this time, such as 60s."
@@ -98,7 +97,7 @@ def _time_commands(texts: tuple[str, ...], names: tuple[str, ...], asked: dict[s
 
     study = _study(texts, names, asked)
     _check_export(asked["export_file"])
-    rules = _asked(asked, study.runs)
+    rules = _asked(asked, study.runs, COMMAND_PAIRS)
     with stopping(), _progress(quiet=asked["as_json"], alone=len(texts) == 1) as (on_run, tell):
         timed = time_commands(study, rules, on_run=on_run, on_progress=tell)
     _answer(of_commands(timed), asked, commands(timed))
@@ -109,6 +108,8 @@ def _time_commands(texts: tuple[str, ...], names: tuple[str, ...], asked: dict[s
 
 
 def _time_statements(texts: tuple[str, ...], names: tuple[str, ...], asked: dict[str, Any]) -> int:
+    from dataclasses import replace
+
     from proctor.engine.time_document import statements
     from proctor.engine.time_file import of_statements
     from proctor.engine.time_statements import Statements, time_statements
@@ -128,8 +129,11 @@ def _time_statements(texts: tuple[str, ...], names: tuple[str, ...], asked: dict
         budget_s=asked["budget_s"],
         pairs=asked["runs"],
     )
+    rules = replace(
+        _asked(asked, asked["runs"], STATEMENT_PAIRS), thrifty=not (asked["runs"] or asked["max_pairs"])
+    )
     with stopping(), progress_line(quiet=asked["as_json"]) as tell:
-        timed = time_statements(wanted, _asked(asked, asked["runs"]), on_progress=tell)
+        timed = time_statements(wanted, rules, on_progress=tell)
     _answer(of_statements(timed), asked, statements(timed))
     return _exit_code([comparison.verdict for comparison in timed.comparisons])
 
@@ -222,12 +226,12 @@ def _check_export(path: Path | None) -> None:
         raise UsageError(f"--export {path}: there is no folder {path.parent}")
 
 
-def _asked(asked: dict[str, Any], runs: int | None) -> Asked:
+def _asked(asked: dict[str, Any], runs: int | None, usual_pairs: int) -> Asked:
     """The rules of `proctor ab`. An exact number of runs means one look and no confirmation."""
     from proctor.analysis.lockstep import Rules, looks_for
     from proctor.engine.ab import Asked
 
-    looks = (runs,) if runs else looks_for(asked["max_pairs"])
+    looks = (runs,) if runs else looks_for(asked["max_pairs"] or usual_pairs)
     rules = Rules(margin=asked["margin"], wall_margin=asked["margin"], looks=looks)
     return Asked(rules=rules, confirm=not runs, time_budget_s=asked["budget_s"])
 

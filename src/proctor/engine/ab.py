@@ -25,15 +25,17 @@ from proctor.analysis.p_values import holm
 from proctor.errors import SideError
 from proctor.model.lockstep import Calibration, Pair
 
-USUAL_CPU_S = 6.0
-"""Maximum CPU seconds for a short function at one point, confirmation included."""
-LONGER_CPU_S = 12.0
-"""The same for a function of some milliseconds: it has fewer slots in a pair."""
+USUAL_CPU_S = 12.0
+"""Maximum CPU seconds at one point, confirmation included."""
+LONG_PAIRS = 30
+"""… or as many pairs, where single calls are so long that this takes more."""
 AGAIN_EVERY = 4
 """One in this many pairs also has a second A worker (an A/A pair)."""
-_SHORT_SLOT_S = 0.001
-"""CPU time of a short function's slot; it is longer only when a single call is longer."""
-_LONGER_SLOT_S = 0.015
+_AGAIN_AT = (1, 0, 3, 2, 0, 1, 2, 3)
+"""Which of four it is, in turn. Pairs take the CPUs one after the other: always at the same place, the A/A
+pairs of a machine with two or four CPUs would all be on one."""
+_START_S = 0.1
+"""CPU time of starting the processes of a pair."""
 _BEGINNING = 3
 """Cost of starting and probing both sides, in pairs."""
 
@@ -77,6 +79,8 @@ class PointResult:
     confirmed: bool | None = None
     """None: there was nothing to confirm, or confirmation was switched off."""
     calibration: Calibration | None = None
+    identical: bool = False
+    """Whether both sides ran the same code on the same files: then no difference is the code's."""
 
     @property
     def verdict(self) -> Verdict:
@@ -95,17 +99,17 @@ class Asked:
     cpu_budget_s: float | None = None
     """For each point, its confirmation included."""
     thrifty: bool = False
-    """Without a budget of CPU: spend the usual one on a function whose slots are short."""
+    """Without a budget of CPU: spend the usual one."""
 
     def cpu_s(self, point: Subpoint) -> float | None:
         """What may be spent on a point."""
         if self.cpu_budget_s is not None or not self.thrifty:
             return self.cpu_budget_s
-        found = point.calibration
-        slot_s = found and found.schedule.loops * found.call_cpu_s
-        if not slot_s or slot_s > _LONGER_SLOT_S:
+        if point.calibration is None:
             return None
-        return USUAL_CPU_S if slot_s <= _SHORT_SLOT_S else LONGER_CPU_S
+        schedule = point.calibration.schedule
+        calls = (schedule.loops + schedule.lead) * (schedule.warmup + schedule.kept)
+        return max(USUAL_CPU_S, LONG_PAIRS * (_START_S + 2 * calls * point.calibration.call_cpu_s))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -115,6 +119,7 @@ class Subpoint:
     label: str
     params: Mapping[str, Any] = field(default_factory=dict)
     calibration: Calibration | None = None
+    identical: bool = False
 
 
 def compare(
@@ -184,9 +189,8 @@ class _Driver:
         finding: Finding | None = None
         while finding is None or finding.verdict is None:
             self._tell(len(pairs), rules.looks[-1], finding)
-            pairs.append(
-                self.measure(Order(point=self.index, number=len(pairs), again=len(pairs) % AGAIN_EVERY == 1))
-            )
+            number = len(pairs)
+            pairs.append(self.measure(Order(point=self.index, number=number, again=is_aa(number))))
             late = deadline is not None and self.clock() + _typical_s(pairs) > deadline
             dear = not self._affords(pairs, 1 + (CONFIRM_LOOKS[0] if self.asked.confirm else 0))
             if len(pairs) < FEWEST_PAIRS or not (late or dear or len(pairs) in rules.looks):
@@ -203,6 +207,7 @@ class _Driver:
             check=check,
             pairs=tuple(pairs),
             calibration=self.point.calibration,
+            identical=self.point.identical,
         )
 
     def confirm(self, result: PointResult) -> PointResult:
@@ -239,6 +244,12 @@ class _Driver:
         )
 
 
+def is_aa(number: int) -> bool:
+    """Whether a pair has a second A."""
+    four, place = divmod(number, AGAIN_EVERY)
+    return place == _AGAIN_AT[four % len(_AGAIN_AT)]
+
+
 def refused(finding: Finding, check: SelfCheck) -> Finding:
     """No verdict: the measurement differs from itself."""
     return replace(
@@ -262,12 +273,30 @@ def unconfirmed(finding: Finding) -> Finding:
 
 
 def corrected(results: Sequence[PointResult], rules: Rules) -> list[PointResult]:
-    """Holm over the points: what is certain among them all, and no more."""
+    """Holm over the points: what is certain among them all, and no more. Identical code never differs."""
     adjusted = holm([result.finding.p_value for result in results])
     return [
-        _with_p(result, p_value, rules) if len(results) > 1 and result.check.passed else result
+        without_difference(
+            _with_p(result, p_value, rules) if len(results) > 1 and result.check.passed else result
+        )
         for result, p_value in zip(results, adjusted, strict=True)
     ]
+
+
+def without_difference(result: PointResult) -> PointResult:
+    """What was measured of identical code: the same, or how far the measurement was off."""
+    finding = result.finding
+    if not result.identical or finding.verdict not in DIFFERENT:
+        return result
+    inside = all(max(-clock.low, clock.high) < clock.margin for clock in finding.clocks)
+    if finding.clocks and inside:
+        return replace(result, finding=replace(finding, verdict=Verdict.SAME, changed=""))
+    reason = (
+        f"no verdict: A and B are identical code, so the {finding.change:+.1%} that was measured is the "
+        "machine's and not the code's"
+    )
+    changed = replace(finding, verdict=Verdict.INCONCLUSIVE, changed="", pairs_needed=None, reason=reason)
+    return replace(result, finding=changed)
 
 
 def _with_p(result: PointResult, p_value: float, rules: Rules) -> PointResult:

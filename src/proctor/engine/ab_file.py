@@ -74,6 +74,7 @@ def judged(result: PointResult) -> dict[str, Any]:
         "verdict": result.verdict.value,
         "ratio": 1 + result.finding.change,
         "confirmed": result.confirmed,
+        "identical": result.identical,
         "self_check": asdict(result.check),
     }
 
@@ -189,6 +190,7 @@ def _result(data: Mapping[str, Any]) -> PointResult:
         pairs=tuple(Pair.from_mapping(pair) for pair in data["pairs_data"]),
         confirmed=data["confirmed"],
         calibration=calibration,
+        identical=data.get("identical", False),
     )
 
 

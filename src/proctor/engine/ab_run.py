@@ -9,7 +9,7 @@ import sys
 import tempfile
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -25,11 +25,20 @@ from proctor.model.lockstep import AT_ONCE, Calibration, Pair
 from proctor.model.spec import Spec
 from proctor.processes import allowed_cpus
 from proctor.spec.sweep import points
-from proctor.trial.lockstep.measure import DEFAULT_TIMEOUT_S, Turn, measure_pair, probe
+from proctor.trial.lockstep.measure import DEFAULT_TIMEOUT_S, ProbedSide, Turn, measure_pair, probe
 from proctor.trial.lockstep.process import Side
-from proctor.trial.lockstep.sides import ComparedExperiment, SideCode, SideRequest, make_side, placed
+from proctor.trial.lockstep.sides import (
+    ComparedExperiment,
+    SideCode,
+    SideRequest,
+    make_side,
+    placed,
+    same_code,
+)
 from proctor.trial.lockstep.worktree import Project, find_project
 
+SAME_CODE = "both sides are the same code: this measures the noise"
+_ADDR_NO_RANDOMIZE = 0x0040000
 _TRACEBACK = "\nTraceback (most recent call last)"
 
 
@@ -73,6 +82,8 @@ class Contest:
     """Whether a point that fails is only told, as one benchmark of many."""
     python: str | None = None
     """The interpreter of a side that names none."""
+    tests_itself: bool = False
+    """Whether a false verdict on identical code is what is looked for, and must show."""
     installed: bool = False
     """Whether the code is what each side's interpreter has installed, and not the project's folder."""
 
@@ -97,7 +108,8 @@ def run(
         b=bench.duels[0].b.label + (f", {contest.slow:.1%} slower on purpose" if contest.slow else ""),
         asked=asked,
         results=tuple(results),
-        notes=(*notes, *bench.notes),
+        # That it is the same code comes first.
+        notes=tuple(sorted((*notes, *bench.notes), key=lambda note: note != SAME_CODE)),
         lost=tuple(lost.said),
         cpu_s=_cpu_s() - spent,
         wall_s=time.monotonic() - started,
@@ -144,11 +156,25 @@ def opened(contest: Contest, rng: random.Random | None = None) -> Iterator[tuple
         (a, b), notes = stack.enter_context(placed(contest.a, contest.b, project, contest.python))
         pycache = ""
         if os.environ.get("PYTHONDONTWRITEBYTECODE"):
-            pycache = stack.enter_context(tempfile.TemporaryDirectory(prefix="proctor-pyc-"))
+            pycache = stack.enter_context(tempfile.TemporaryDirectory(prefix="pyc-", dir=a.scratch))
         duels = _duels(contest, a, b, pycache)
         notes += _borrowed(duels)
+        if not _addresses_are_random():
+            notes.append("addresses are not randomised on this machine; layouts differ less than elsewhere")
         timeout_s = contest.spec.timeout_s or DEFAULT_TIMEOUT_S
-        yield Bench(duels, pin=contest.pin, timeout_s=timeout_s, rng=rng or random.SystemRandom()), notes
+        bench = Bench(duels, pin=contest.pin, timeout_s=timeout_s, rng=rng or random.SystemRandom())
+        bench.same_code = not contest.slow and same_code(a, b, project)
+        bench.tests_itself = contest.tests_itself
+        yield bench, notes
+
+
+def _addresses_are_random() -> bool:
+    """Whether the kernel draws where a process's memory begins, and nobody switched that off for us."""
+    try:
+        drawn = Path("/proc/sys/kernel/randomize_va_space").read_text().strip() != "0"
+        return drawn and not int(Path("/proc/self/personality").read_text(), 16) & _ADDR_NO_RANDOMIZE
+    except (OSError, ValueError):
+        return True
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -240,6 +266,9 @@ class Bench:
         self.cpus: tuple[int, ...] = allowed_cpus() if pin else ()
         self.calibrations: list[Calibration] = []
         self.notes: list[str] = []
+        self.same_code = False
+        """Whether both sides are one folder or one commit, so that what they read is the same as well."""
+        self.tests_itself = False
         self.spread: set[int] = set()
         """Points whose code uses several CPUs: its pairs are not pinned to one."""
 
@@ -247,15 +276,66 @@ class Bench:
         """Prove that both sides run, and fit the slots to side A."""
         duel = self.duels[number]
         cpu = self.cpus[0] if self.cpus else None
-        calibration, a = probe(duel.a, cpu=cpu, timeout_s=self.timeout_s)
-        other, b = probe(duel.b, cpu=cpu, timeout_s=self.timeout_s)
-        if cpu is not None and max(calibration.at_once, other.at_once) > AT_ONCE:
+        a, b = self._probed(duel, cpu)
+        calibration = a.calibration
+        if cpu is not None and max(calibration.at_once, b.calibration.at_once) > AT_ONCE:
             self.spread.add(number)
             self.notes.append(f"{duel.label} runs in parallel: its pairs are not pinned to one CPU")
-        self.duels[number] = replace(duel, a=a, b=b)
+        self.duels[number] = replace(duel, a=a.side, b=b.side)
         self.notes += [f"{duel.label}: {each}" for each in calibration.notes]
         self.calibrations.append(calibration)
-        return Subpoint(label=duel.label, params=duel.params, calibration=calibration)
+        identical = self._are_identical(a, b)
+        if identical and SAME_CODE not in self.notes:
+            self.notes.insert(0, SAME_CODE)
+        return Subpoint(
+            label=duel.label,
+            params=duel.params,
+            calibration=calibration,
+            identical=identical and not self.tests_itself,
+        )
+
+    def _probed(self, duel: _Duel, cpu: int | None) -> tuple[ProbedSide, ProbedSide]:
+        """Both sides at the path that they share; where code needs its own, at that, which is noted."""
+        began = time.monotonic()
+        try:
+            a, b = self._probe(duel.a, cpu), self._probe(duel.b, cpu)
+        except SideError:
+            moved = any(side.seen_root != side.root for side in (duel.a, duel.b))
+            if not moved or time.monotonic() - began > self.timeout_s:
+                raise
+            with suppress(SideError):
+                return self._at_their_own_paths(duel, cpu)
+            raise
+        for probed in (a, b):
+            if probed.runs_elsewhere:
+                self._note(
+                    f"side {probed.side.name} imports its code from {probed.side.root} itself, and not from "
+                    "the path of both sides; what a path does to the speed is not excluded"
+                )
+                a, b = (replace(each, side=replace(each.side, paths="different")) for each in (a, b))
+        return a, b
+
+    def _at_their_own_paths(self, duel: _Duel, cpu: int | None) -> tuple[ProbedSide, ProbedSide]:
+        sides = (replace(side, seen=None, paths="different") for side in (duel.a, duel.b))
+        a, b = (self._probe(side, cpu) for side in sides)
+        self._note(
+            "the code does not run at a path of both sides, so each side is measured at its own; what a path "
+            "does to the speed is not excluded"
+        )
+        return a, b
+
+    def _probe(self, side: Side, cpu: int | None) -> ProbedSide:
+        return probe(side, cpu=cpu, rng=self.rng, timeout_s=self.timeout_s)
+
+    def _note(self, text: str) -> None:
+        if text not in self.notes:
+            self.notes.append(text)
+
+    def _are_identical(self, a: ProbedSide, b: ProbedSide) -> bool:
+        """Whether both ran the same code, on the same files, in the same way."""
+        if (a.side.python, a.side.params, a.side.slow) != (b.side.python, b.side.params, b.side.slow):
+            return False
+        return a.content == b.content if a.content and b.content else self.same_code
 
     def measure(self, order: Order) -> Pair:
         """One pair; the next one is on the next CPU."""

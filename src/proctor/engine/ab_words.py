@@ -12,6 +12,11 @@ from proctor.quantity import duration
 
 def sentence(result: PointResult, name: str = "B") -> str:
     """The verdict, its numbers and which of computing and waiting it is about; without the way out."""
+    refused = result.finding.reason.startswith("no verdict")
+    return ("A and B are identical: " if result.identical and not refused else "") + _sentence(result, name)
+
+
+def _sentence(result: PointResult, name: str) -> str:
     finding, verdict = result.finding, result.verdict
     size, way = abs(finding.change), "slower" if finding.change > 0 else "faster"
     span = interval(finding)

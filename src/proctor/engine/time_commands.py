@@ -15,12 +15,12 @@ from statistics import median
 
 from proctor.analysis.both_clocks import judge, self_check
 from proctor.analysis.lockstep import FEWEST_PAIRS
-from proctor.engine.ab import Asked, Order, PointResult, Progress, Subpoint, compare
+from proctor.engine.ab import Asked, Order, PointResult, Progress, Subpoint, compare, without_difference
 from proctor.errors import Interrupted
-from proctor.model.lockstep import Pair, Schedule
+from proctor.model.lockstep import Pair, ProcessLayout, Schedule
 from proctor.processes import allowed_cpus, without_collections
 from proctor.trial.lockstep.command import Command, Execution, execute
-from proctor.trial.lockstep.measure import Machine, turns
+from proctor.trial.lockstep.measure import Machine, draw_env_bytes, turns
 
 SIDE_S = 0.1
 """What the runs of one command in a pair should take together when single runs are short."""
@@ -92,7 +92,8 @@ class Bench:
         self.on_run(command.name, len(self.seen[number]))
         if self.study.prepare:
             execute(self.study.prepare, doing="--prepare")
-        return execute(command, cpu=cpu, doing=doing)
+        layout = ProcessLayout(env_bytes=draw_env_bytes(self.rng), heap_seed=self.rng.randrange(1 << 32))
+        return execute(command, cpu=cpu, doing=doing, layout=layout)
 
     def warm_up(self) -> None:
         """Fill caches, see that every command works, and learn how often a pair should run them."""
@@ -128,6 +129,7 @@ class Bench:
             cpu_s=cpu_s,
             others=Machine.now().others(before, cpu_s),
             confirms=order.confirms,
+            layouts={"abc"[side]: tuple(run.layout for run in row) for side, row in enumerate(rows)},
         )
         self.pairs[order.point].append(pair)
         return pair
@@ -167,7 +169,11 @@ def time_commands(
 
 
 def _points(study: Study) -> list[Subpoint]:
-    return [Subpoint(label=command.name) for command in study.commands[1:]]
+    first, *others = study.commands
+    return [
+        Subpoint(label=command.name, identical=replace(command, name=first.name) == first)
+        for command in others
+    ]
 
 
 def _alone(bench: Bench) -> None:
@@ -186,19 +192,19 @@ def _partial(bench: Bench, asked: Asked) -> list[PointResult]:
     """What the pairs say that were whole when a person stopped it."""
     found = []
     rules = replace(asked.rules, points=max(1, len(bench.pairs)))
-    for command, pairs in zip(bench.study.commands[1:], bench.pairs, strict=True):
+    for point, pairs in zip(_points(bench.study), bench.pairs, strict=True):
         if len(pairs) < FEWEST_PAIRS:
             continue
         finding = judge(pairs, rules, final=True)
-        found.append(
-            PointResult(
-                label=command.name,
-                params={},
-                finding=replace(finding, reason=finding.reason or "stopped before the end"),
-                check=self_check(pairs, finding, rules),
-                pairs=tuple(pairs),
-            )
+        result = PointResult(
+            label=point.label,
+            params={},
+            finding=replace(finding, reason=finding.reason or "stopped before the end"),
+            check=self_check(pairs, finding, rules),
+            pairs=tuple(pairs),
+            identical=point.identical,
         )
+        found.append(without_difference(result))
     return found
 
 

@@ -15,6 +15,7 @@ from proctor.engine.ab_file import judged
 from proctor.engine.time_commands import Timed
 from proctor.engine.time_statements import TimedStatements
 from proctor.errors import StoreError
+from proctor.model.lockstep import layouts_to_mapping
 
 SCHEMA_VERSION = 1
 KIND = "proctor.time"
@@ -65,6 +66,7 @@ def of_commands(timed: Timed) -> dict[str, Any]:
                 "system": fmean(each.system_ns for each in runs) / 1e9,
                 "cpu_times": [each.cpu_ns / 1e9 for each in runs],
                 "cpu": asdict(describe([each.cpu_ns / 1e9 for each in runs])),
+                "layouts": [each.layout._asdict() for each in runs],
                 "exit_codes": [each.exit_code for each in runs],
                 "peak_rss_bytes": max(each.peak_rss_bytes for each in runs),
             }
@@ -124,6 +126,7 @@ def _compared(result: PointResult) -> dict[str, Any]:
         **found,
         "other_clock": other,
         "orders": [pair.order for pair in result.pairs],
+        "layouts": [layouts_to_mapping(pair.layouts) for pair in result.pairs],
     }
 
 

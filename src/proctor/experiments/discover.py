@@ -211,9 +211,9 @@ def modules_in(folder: Path) -> Iterator[Path]:
             yield from (inner for inner in sorted(path.glob("*.py")) if _wanted(inner.stem))
 
 
-def load_file(file: Path) -> Loaded:
+def load_file(file: Path, *, through_links: bool = False) -> Loaded:
     """One file of experiments; a package's `__init__.py` stands for the package."""
-    return _load_below(file, *home_of(str(file)))
+    return _load_below(file, *home_of(str(file), through_links=through_links))
 
 
 def load_module(name: str) -> list[Loaded]:

@@ -24,16 +24,17 @@ _NEIGHBOURS: list[str] = []
 """The folder last put on `sys.path` by `make_neighbours_importable`."""
 
 
-def home_of(file: str) -> tuple[str, str]:
+def home_of(file: str, *, through_links: bool = False) -> tuple[str, str]:
     """The folder of experiments that a file is alone in, and the file's module name below it."""
     folder, name = os.path.split(os.path.abspath(file))
-    return module_below(os.path.dirname(folder) if name == "__init__.py" else folder, file)
+    root = os.path.dirname(folder) if name == "__init__.py" else folder
+    return module_below(root, file, through_links=through_links)
 
 
-def module_below(root: str, file: str) -> tuple[str, str]:
-    """A folder of experiments with its links resolved, and the name of a module of it."""
+def module_below(root: str, file: str, *, through_links: bool = False) -> tuple[str, str]:
+    """A folder of experiments and the name of a module of it; links are resolved unless they must stay."""
     stem = os.path.splitext(os.path.relpath(file, root))[0]
-    root = os.path.realpath(root)
+    root = root if through_links else os.path.realpath(root)
     inner = [part for part in stem.split(os.sep) if part != "__init__"]
     return root, ".".join((_package_name(root), *inner))
 

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
-from typing import Any, Literal
+from dataclasses import dataclass, field
+from typing import Any, Literal, NamedTuple
 
 Clock = Literal["cpu", "wall"]
+PathsAlike = Literal["same", "equal length", "different"]
+"""How alike the paths are at which the processes of a pair see their code."""
 
 SLOT_FIELDS = ("wall_ns", "cpu_ns", "involuntary", "voluntary", "faults", "waited_ns", "children_ns")
 """The columns of a slot in a file; files of earlier versions lack the last."""
@@ -63,6 +65,21 @@ class Schedule:
     """Untimed calls before each slot: they fill the caches that the other side had emptied."""
 
 
+class ProcessLayout(NamedTuple):
+    """What was drawn for one process, because where its memory lies decides how fast it is."""
+
+    hash_seed: int | None = None
+    """Equal within a pair: it decides how much work sets and dictionaries do. None: left to the program."""
+    env_bytes: int = 0
+    """Padding of the environment, which moves the stack."""
+    heap_seed: int | None = None
+    """From which the padding of the heap was drawn, and the sizes of the variables that pad the environment;
+    None: there is none. Of a command that is not ours only the environment is padded."""
+
+
+UNPADDED = ProcessLayout()
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Pair:
     """One fresh A worker and one fresh B worker, and perhaps a second A; warm-up slots are still in."""
@@ -88,6 +105,10 @@ class Pair:
     """Share of the machine's CPU time that other programs used meanwhile; 0 where the kernel does not say."""
     confirms: bool = False
     """Measured to confirm an earlier finding."""
+    layouts: Mapping[str, tuple[ProcessLayout, ...]] = field(default_factory=dict)
+    """Of the processes of a, b and c, in their order; empty in files of earlier versions."""
+    paths: PathsAlike | None = None
+    """None in files of earlier versions."""
 
     def to_mapping(self) -> dict[str, Any]:
         """Plain data; a slot is a row of SLOT_FIELDS."""
@@ -105,6 +126,8 @@ class Pair:
             "pressure_s": self.pressure_s,
             "others": self.others,
             "confirms": self.confirms,
+            "paths": self.paths,
+            "layouts": layouts_to_mapping(self.layouts),
             "a": [slot.row() for slot in self.a],
             "b": [slot.row() for slot in self.b],
             "again": [slot.row() for slot in self.again],
@@ -116,7 +139,16 @@ class Pair:
         known = {name: data[name] for name in cls.__dataclass_fields__ if name in data}
         asked = {name: data[name] for name in Schedule.__dataclass_fields__ if name in data}
         sides = {side: slots_from(data.get(side, ())) for side in ("a", "b", "again")}
-        return cls(**{**known, **sides, "schedule": Schedule(**asked)})
+        layouts = {
+            role: tuple(ProcessLayout(**layout) for layout in of_role)
+            for role, of_role in data.get("layouts", {}).items()
+        }
+        return cls(**{**known, **sides, "schedule": Schedule(**asked), "layouts": layouts})
+
+
+def layouts_to_mapping(layouts: Mapping[str, Sequence[ProcessLayout]]) -> dict[str, list[dict[str, Any]]]:
+    """Plain data."""
+    return {role: [layout._asdict() for layout in of_role] for role, of_role in layouts.items()}
 
 
 def slots_from(rows: Sequence[Sequence[int]]) -> tuple[Slot, ...]:

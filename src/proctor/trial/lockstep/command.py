@@ -14,8 +14,9 @@ from pathlib import Path
 from typing import IO
 
 from proctor.errors import CommandFailedError, UsageError
-from proctor.model.lockstep import Slot
+from proctor.model.lockstep import UNPADDED, ProcessLayout, Slot
 from proctor.processes import full_environment, kill_tree
+from proctor.trial.lockstep.process import padded
 
 SHELL = "/bin/sh"
 
@@ -57,13 +58,16 @@ class Execution(Slot):
     exit_code: int
     """Below zero: the signal that ended it."""
     peak_rss_bytes: int
+    layout: ProcessLayout = UNPADDED
 
 
-def execute(command: Command, *, cpu: int | None = None, doing: str = "run") -> Execution:
+def execute(
+    command: Command, *, cpu: int | None = None, doing: str = "run", layout: ProcessLayout = UNPADDED
+) -> Execution:
     """Run the command to its end. Whatever interrupts us ends the command with everything it started."""
     with _streams(command) as (stdin, output), _pinned(cpu):
         began = time.perf_counter_ns()
-        process = _start(command, stdin, output)
+        process = _start(command, stdin, output, layout)
         try:
             # Not collected yet: its entry in /proc still says how long it waited for a CPU.
             os.waitid(os.P_PID, process.pid, os.WEXITED | os.WNOWAIT)
@@ -88,10 +92,13 @@ def execute(command: Command, *, cpu: int | None = None, doing: str = "run") -> 
         voluntary=usage.ru_nvcsw,
         faults=usage.ru_minflt + usage.ru_majflt,
         waited_ns=waited_ns,
+        layout=layout,
     )
 
 
-def _start(command: Command, stdin: IO[bytes], output: IO[bytes] | None) -> subprocess.Popen[bytes]:
+def _start(
+    command: Command, stdin: IO[bytes], output: IO[bytes] | None, layout: ProcessLayout
+) -> subprocess.Popen[bytes]:
     words = command.words()
     try:
         return subprocess.Popen(
@@ -100,7 +107,7 @@ def _start(command: Command, stdin: IO[bytes], output: IO[bytes] | None) -> subp
             stdout=output,
             stderr=output,
             cwd=command.cwd,
-            env=full_environment(command.env),
+            env=padded(full_environment(command.env), layout),
             start_new_session=True,
         )
     except OSError as error:

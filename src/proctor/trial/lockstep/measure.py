@@ -5,30 +5,37 @@ The workers pass the turn among themselves over pipes, so nothing of ours runs b
 
 from __future__ import annotations
 
+import hashlib
 import os
 import random
 import resource
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, closing, contextmanager
 from dataclasses import dataclass, replace
+from pathlib import Path
 from typing import Any
 
 from proctor.errors import SideError
-from proctor.model.lockstep import Calibration, Pair, Schedule, slots_from
+from proctor.model.lockstep import Calibration, Pair, ProcessLayout, Schedule, slots_from
 from proctor.trial.lockstep.process import Side, Worker, gather
 from proctor.trial.noise import look
 
 SLOT_S = 0.0002
 """A slot's CPU time. The machine's speed changes from millisecond to millisecond: the shorter the slots, the
 more of that cancels. Below this, handing over the turn would show in the times."""
-KEPT = 160
+KEPT = 80
+"""Layouts differ by more than the slots of one process do: two short pairs tell more than a long one."""
 WARMUP = 8
 DEFAULT_TIMEOUT_S = 60.0
 _LEAD_S = 0.0005
 """Longer calls get no untimed one before them: it would cost more than it gives."""
 _SIDE_S = 0.05
 """What all slots of one worker should take together when single calls are long."""
+
+
+_ENV_STEP_BYTES, _ENV_STEPS = 16, 256
+_LOADING = "loading or its first call"
 
 
 def turns(schedule: Schedule, workers: int, rng: random.Random) -> list[int]:
@@ -50,16 +57,45 @@ def plan_slots(call_s: float, loops: int) -> Schedule:
     return Schedule(loops=loops, warmup=max(1, min(WARMUP, kept // 10)), kept=kept, lead=lead)
 
 
-def probe(side: Side, *, cpu: int | None, timeout_s: float = DEFAULT_TIMEOUT_S) -> tuple[Calibration, Side]:
-    """Start one worker of a side: does it load and run, is it the right code, how long is a call?
+def draw_env_bytes(rng: random.Random) -> int:
+    """How much the environment of a process is padded: any place in a page for what is on its stack."""
+    return _ENV_STEP_BYTES * rng.randrange(_ENV_STEPS)
 
-    The side comes back knowing how to start faster.
+
+def draw_layouts(roles: Iterable[str], rng: random.Random) -> dict[str, ProcessLayout]:
+    """A layout of its own for each process of a pair, the second A included; the hash seed is the same.
+
+    So what a layout does to the speed differs from pair to pair, and the interval over the pairs contains it.
     """
-    with closing(Worker(side, hash_seed=0)) as worker:
-        (ready,) = _ready([worker], timeout_s)
-        worker.send({"do": "probe", "cpu": cpu, "gc": side.gc, "slot_ns": round(SLOT_S * 1e9)})
+    hash_seed = rng.randrange(1 << 32)
+    return {role: ProcessLayout(hash_seed, draw_env_bytes(rng), rng.randrange(1 << 32)) for role in roles}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ProbedSide:
+    """What one process of a side showed before the pairs."""
+
+    side: Side
+    """It knows now how its processes start faster."""
+    calibration: Calibration
+    content: str = ""
+    """A digest of the code that ran and the files that it read; empty where not all of that is known."""
+    runs_elsewhere: bool = False
+    """Whether code was imported from the real folder and not from where both sides see theirs."""
+
+
+def probe(
+    side: Side, *, cpu: int | None, rng: random.Random, timeout_s: float = DEFAULT_TIMEOUT_S
+) -> ProbedSide:
+    """Start one worker of a side: does it load and run, is it the right code, how long is a call?"""
+    (layout,) = draw_layouts(("a",), rng).values()
+    with closing(Worker(side, layout, listens=True)) as worker:
+        (ready,) = gather([worker], timeout_s=timeout_s, doing=_LOADING)
+        orders = {"do": "probe", "cpu": cpu, "gc": side.gc, "slot_ns": round(SLOT_S * 1e9)}
+        worker.send(orders | _origins(side))
         (answer,) = gather([worker], timeout_s=timeout_s, doing="execute_once")
     result = answer["result"]
+    _refuse_strangers(side, result)
     loops, (wall_ns, cpu_ns, *_) = result["loops"], result["slot"]
     call_s = max(wall_ns - result["slot"][5], cpu_ns) / loops / 1e9
     calibration = Calibration(
@@ -69,7 +105,26 @@ def probe(side: Side, *, cpu: int | None, timeout_s: float = DEFAULT_TIMEOUT_S) 
         at_once=result["at_once"],
         notes=tuple(result["notes"]),
     )
-    return calibration, replace(side, recipe=ready["recipe"])
+    return ProbedSide(
+        side=replace(side, recipe=ready["recipe"]),
+        calibration=calibration,
+        content="" if result["starts_processes"] else _content(side, result),
+        runs_elsewhere=side.seen_root != side.root and any(map(side.owns, result["imported"])),
+    )
+
+
+def _content(side: Side, result: Mapping[str, Any]) -> str:
+    """A digest of what was imported and read. What is not the side's own is known by its path."""
+    found = {}
+    for file in {*result["imported"], *result["opened"]}:
+        real = side.as_real(file)
+        own = side.owns(real)
+        name = real[len(side.root) :] if own else file
+        try:
+            found[name] = hashlib.sha256(Path(real).read_bytes()).hexdigest() if own else ""
+        except OSError:
+            found[name] = ""
+    return hashlib.sha256(repr(sorted(found.items())).encode()).hexdigest()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -86,12 +141,14 @@ def measure_pair(
     a: Side, b: Side, turn: Turn, calibration: Calibration, *, rng: random.Random, timeout_s: float
 ) -> Pair:
     """Start fresh workers, let them take turns, and collect every slot."""
-    roles = {"a": a, "b": b, **({"c": a} if turn.again else {})}
+    roles = {"a": a, "b": b, **({"c": a.second()} if turn.again else {})}
+    layouts = draw_layouts(roles, rng)
     # Who starts first must not be who starts first every time.
     names = rng.sample(sorted(roles), len(roles))
     before, started, spent = Machine.now(), time.perf_counter(), _children_cpu_s()
     order = turns(calibration.schedule, len(names), rng)
-    slots, pinned = _run([roles[name] for name in names], order, turn, calibration, rng, timeout_s)
+    processes = [(roles[name], layouts[name]) for name in names]
+    slots, pinned = _run(processes, order, turn, calibration, timeout_s)
     rows = dict(zip(names, slots, strict=True))
     after, cpu_s = Machine.now(), _children_cpu_s() - spent
     return Pair(
@@ -108,31 +165,33 @@ def measure_pair(
         pressure_s=after.pressure_s - before.pressure_s,
         others=after.others(before, cpu_s),
         confirms=turn.confirms,
+        layouts={name: (layouts[name],) for name in sorted(roles)},
+        paths=a.paths,
     )
 
 
 def _run(
-    sides: Sequence[Side],
+    processes: Sequence[tuple[Side, ProcessLayout]],
     order: list[int],
     turn: Turn,
     calibration: Calibration,
-    rng: random.Random,
     timeout_s: float,
 ) -> tuple[list[Any], bool]:
-    """The slots of each side, and whether all were pinned."""
-    hash_seed = rng.randrange(1 << 32)
+    """The slots of each process, and whether all were pinned."""
     calls = len(order) * calibration.schedule.loops
     limit_s = timeout_s + 20 * calls * max(calibration.call_wall_s, calibration.call_cpu_s)
     with ExitStack() as stack:
-        with _pipes(len(sides)) as pipes:
+        with _pipes(len(processes)) as pipes:
             workers = [
-                stack.enter_context(closing(Worker(side, hash_seed=hash_seed, pass_fds=_ring(pipes, number))))
-                for number, side in enumerate(sides)
+                stack.enter_context(closing(Worker(side, layout, pass_fds=_ring(pipes, number))))
+                for number, (side, layout) in enumerate(processes)
             ]
-        _ready(workers, timeout_s)
+        gather(workers, timeout_s=timeout_s, doing=_LOADING)
         for number, worker in enumerate(workers):
             worker.send(_orders(worker.side, calibration.schedule, turn) | _place(order, pipes, number))
         results = [answer["result"] for answer in gather(workers, timeout_s=limit_s, doing="execute_once")]
+    for (side, _), result in zip(processes, results, strict=True):
+        _refuse_strangers(side, result)
     return [result["slots"] for result in results], all(result["pinned"] for result in results)
 
 
@@ -148,6 +207,18 @@ def _orders(side: Side, schedule: Schedule, turn: Turn) -> dict[str, Any]:
         "lead": schedule.lead,
         "extra_calls": int(whole),
         "spun_calls": fraction,
+        # Only here: these paths are longer on one side than on the other.
+        **(_origins(side) if turn.confirms else {}),
+    }
+
+
+def _origins(side: Side) -> dict[str, Any]:
+    """Where the code of a side comes from and must not come from, for the worker to check."""
+    installed = side.installed
+    return {
+        "roots": [] if installed else [side.seen_root, side.root],
+        "foreign": [] if installed else list(side.foreign),
+        "shared": [side.as_seen(folder) for folder in side.shared],
     }
 
 
@@ -175,16 +246,13 @@ def _ring(pipes: Sequence[tuple[int, int]], me: int) -> list[int]:
     return [pipes[me][0], *(writer for number, (_, writer) in enumerate(pipes) if number != me)]
 
 
-def _ready(workers: Sequence[Worker], timeout_s: float) -> list[dict[str, Any]]:
-    answers = gather(workers, timeout_s=timeout_s, doing="loading or its first call")
-    for worker, answer in zip(workers, answers, strict=True):
-        for name, file in answer["strangers"][:1]:
-            raise SideError(
-                f"{worker.side.who}: module '{name}' was imported from {file}, which is not this side's code "
-                f"in {worker.side.root}. Import the project from its own folder (PYTHONPATH or an editable "
-                "install), or compare two environments with python:"
-            )
-    return answers
+def _refuse_strangers(side: Side, result: Mapping[str, Any]) -> None:
+    for name, file in result.get("strangers", ())[:1]:
+        raise SideError(
+            f"{side.who}: module '{name}' was imported from {file}, which is not this side's code "
+            f"in {side.root}. Import the project from its own folder (PYTHONPATH or an editable "
+            "install), or compare two environments with python:"
+        )
 
 
 def _children_cpu_s() -> float:

@@ -13,7 +13,7 @@ import subprocess
 import sys
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -21,8 +21,10 @@ from proctor.errors import ParamError, UsageError
 from proctor.experiments.base import Registered
 from proctor.experiments.describe import fitted
 from proctor.experiments.suites.suite import SuiteBenchmark
+from proctor.model.lockstep import PathsAlike
 from proctor.processes import OF_PYTHON, host_environment
 from proctor.trial.lockstep.process import MARSHAL, Side
+from proctor.trial.lockstep.same_path import SeenSide, same_path
 from proctor.trial.lockstep.worktree import Project, commit_of, is_clean, worktrees
 
 _KINDS = ("rev", "path", "python", "params")
@@ -63,6 +65,11 @@ class SideCode:
     python: str
     commit: str = ""
     params: Mapping[str, Any] = field(default_factory=dict)
+    seen: SeenSide | None = None
+    """Where its processes see code and interpreter; None: where they are."""
+    paths: PathsAlike = "same"
+    scratch: str | None = None
+    """A folder of the comparison, gone after it."""
 
 
 def parse(texts: Sequence[str], option: str) -> SideRequest:
@@ -118,8 +125,6 @@ def _split(text: str) -> list[str]:
 
 def complete(a: SideRequest, b: SideRequest) -> tuple[SideRequest, SideRequest]:
     """Fill in what was left out: the last commit against the working tree, unless something else differs."""
-    from dataclasses import replace
-
     other_difference = any(side.python or side.params for side in (a, b))
     if not b.has_code:
         b = replace(b, folder=".")
@@ -133,14 +138,13 @@ def complete(a: SideRequest, b: SideRequest) -> tuple[SideRequest, SideRequest]:
 def placed(
     a: SideRequest, b: SideRequest, project: Project, python: str | None = None
 ) -> Iterator[tuple[tuple[SideCode, SideCode], list[str]]]:
-    """Check out what must be checked out, and say what the person should know.
+    """Check out what must be checked out, show both sides at one path, and say what the person should know.
 
     `python` is the interpreter of a side that names none.
     """
     a, b = complete(a, b)
-    notes: list[str] = []
     with worktrees(project) as trees:
-        places = []
+        codes = []
         for name, request in (("A", a), ("B", b)):
             commit, root = "", project.root
             if request.revision:
@@ -152,23 +156,31 @@ def placed(
                 interpreter(request.python, f"side {name}") if request.python else python or sys.executable
             )
             label = request.label + (f" ({commit[:10]})" if commit else "")
-            places.append(
+            codes.append(
                 SideCode(
                     name=name, label=label, root=root, python=python, commit=commit, params=request.params
                 )
             )
-        notes += _remarks(a, b, places, project)
-        yield (places[0], places[1]), notes
+        first, second = codes
+        pythons = (first.python, second.python)
+        with same_path(trees.folder, (first.root, second.root), pythons) as seen:
+            a_code, b_code = (
+                replace(code, seen=where, paths=seen.paths, scratch=str(trees.folder))
+                for code, where in ((first, seen.a), (second, seen.b))
+            )
+            yield (a_code, b_code), list(seen.notes)
 
 
-def _remarks(a: SideRequest, b: SideRequest, places: Sequence[SideCode], project: Project) -> list[str]:
+def same_code(a: SideCode, b: SideCode, project: Project) -> bool:
+    """Whether both sides are the same files by their names: one folder, or one commit."""
     if (a.python, a.params) != (b.python, b.params):
-        return []
-    alike = places[0].root == places[1].root or (places[0].commit and places[0].commit == places[1].commit)
-    working = {place.commit for place in places if place.root != project.root}
-    if not alike and project.is_repository and project.root in {place.root for place in places}:
-        alike = working == {commit_of(project, "HEAD")} and is_clean(project)
-    return ["both sides are the same code: this measures the noise"] if alike else []
+        return False
+    if a.root == b.root or (a.commit and a.commit == b.commit):
+        return True
+    if not project.is_repository or project.root not in {a.root, b.root}:
+        return False
+    checked_out = {side.commit for side in (a, b) if side.root != project.root}
+    return checked_out == {commit_of(project, "HEAD")} and is_clean(project)
 
 
 def _folder(text: str, name: str) -> Path:
@@ -249,6 +261,9 @@ def make_side(
         shared=tuple(sorted({str(Path(each).parent) if each.endswith(".py") else each for each in sources})),
         pycache=pycache,
         installed=subject.installed,
+        seen=place.seen,
+        paths=place.paths,
+        scratch=place.scratch,
         recipe=_recipe(registered, {**params, **place.params}) if is_suite else "",
     )
 

@@ -17,7 +17,7 @@ import time
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable
+    from collections.abc import Callable
     from typing import Any, TextIO
 
     Call = Callable[[Any], Any]
@@ -86,14 +86,20 @@ def serve(orders: TextIO, answer: Callable[..., None]) -> int:
         _first_call(experiment, context)
         seeds.sow()
         seeds.close()
-        stray = [] if job.get("installed") else strangers(job["root"], job["foreign"], job["shared"])
-        answer(ready=True, strangers=stray, recipe=recipe)
+        if reads:
+            reads.close()
+        answer(ready=True, recipe=recipe)
         order = read_order(orders)
         result = obey(order, experiment, context) if order else {}
+        if "roots" in order:
+            result |= came_from(order, reads)
         phase = "teardown"
 
     try:
         job = read_order(orders)
+        reads = beside("reads").Reads() if job.get("listens") else None
+        if job["heap_seed"] is not None:
+            beside("layout").pad_heap(job["heap_seed"])
         seeds = Seeds(job["seed"])
         seeds.watch()
         experiment, context, recipe = load(job, seeds)
@@ -117,6 +123,19 @@ def serve(orders: TextIO, answer: Callable[..., None]) -> int:
     return 0
 
 
+def came_from(order: dict[str, Any], reads: Any) -> dict[str, Any]:
+    """Where the measured code came from; asked in the probe and in pairs that confirm, after the slots."""
+    of_reads = beside("reads")
+    found = {"strangers": of_reads.strangers(order["roots"], order["foreign"], order["shared"])}
+    if reads:
+        found |= {
+            "imported": sorted({file for _, file in of_reads.modules()}),
+            "opened": reads.inside(order["roots"]),
+            "starts_processes": reads.starts_processes,
+        }
+    return found
+
+
 def _first_call(experiment: Any, context: Any) -> None:
     if prepare := getattr(experiment, "before_slot", None):
         prepare(context)
@@ -129,6 +148,8 @@ def load(job: dict[str, Any], seeds: Any) -> tuple[Any, Any, str]:
     sys.path.append(job["root"])
     if job["pycache"]:
         sys.pycache_prefix = job["pycache"]
+    if job["own_pycache"]:
+        beside("layout").keep_bytecode(job["root"], job["own_pycache"])
     provide_proctor(job["proctor"])
     from proctor.experiments.base import ExperimentContext
 
@@ -150,7 +171,7 @@ def quickly(job: dict[str, Any], seeds: Any) -> tuple[Any, str] | None:
     from proctor.experiments.importing import home_of, import_below, make_neighbours_importable
 
     if job["file"]:
-        import_below(*home_of(job["file"]))
+        import_below(*home_of(job["file"], through_links=True))
     else:
         __import__(job["module"])
     registered = REGISTRY.get(job["slug"])
@@ -187,7 +208,7 @@ def _registered(job: dict[str, Any]) -> Any:
 
     loaded = []
     if job["file"]:
-        loaded = [load_file(Path(job["file"]))]
+        loaded = [load_file(Path(job["file"]), through_links=True)]
     elif job["module"]:
         loaded = load_module(job["module"])
     for each in loaded:
@@ -212,26 +233,6 @@ def provide_proctor(folder: str) -> None:
     module = module_from_spec(spec)
     sys.modules["proctor"] = module
     spec.loader.exec_module(module)
-
-
-def strangers(root: str, foreign: Iterable[str], shared: Iterable[str]) -> list[list[str]]:
-    """Modules of the project that did not come from this side's folder: the wrong code would be measured."""
-    found = []
-    for name, module in list(sys.modules.items()):
-        file = getattr(module, "__file__", None)
-        top = name.partition(".")[0]
-        if not file or name == "__main__" or top in sys.stdlib_module_names or _inside(file, [root]):
-            continue
-        elsewhere = _inside(file, foreign) and not _inside(file, [*shared, sys.prefix])
-        homes = (f"{root}/{top}", f"{root}/src/{top}")
-        has_own = any(os.path.isfile(f"{home}/__init__.py") for home in homes)
-        if (elsewhere and top != "proctor") or has_own:
-            found.append([name, file])
-    return found
-
-
-def _inside(file: str, folders: Iterable[str]) -> bool:
-    return any(file.startswith(folder.rstrip("/") + "/") for folder in folders)
 
 
 def obey(order: dict[str, Any], experiment: Any, context: Any) -> dict[str, Any]:

@@ -67,6 +67,7 @@ def worktrees(project: Project) -> Iterator[Worktrees]:
     """A place for checked-out revisions; all are gone afterwards, as are those a killed comparison left."""
     if project.is_repository:
         _sweep(project)
+    _sweep_folders()
     with tempfile.TemporaryDirectory(prefix=f"{_PREFIX}{owner.owner_name()}-") as folder:
         trees = Worktrees(project, Path(folder).resolve())
         owner.hold(trees.folder)
@@ -102,6 +103,14 @@ def _sweep(project: Project) -> None:
         if name == "worktree" and ours and not owner.lives(ours[1], Path(path).parent):
             _remove(project, Path(path))
             shutil.rmtree(Path(path).parent, ignore_errors=True)
+
+
+def _sweep_folders() -> None:
+    """Remove what a killed comparison left: bytecode, links, folders of its processes."""
+    for folder in Path(tempfile.gettempdir()).glob(f"{_PREFIX}*"):
+        ours = _OURS.search(f"{folder}/")
+        if ours and not owner.lives(ours[1], folder):
+            shutil.rmtree(folder, ignore_errors=True)
 
 
 def _remove(project: Project, path: Path) -> None:
