@@ -184,6 +184,7 @@ class ContainerSandbox(ServedSandbox):
             return accepting.result()[0]
         finally:
             accepting.cancel()
+            await asyncio.gather(accepting, return_exceptions=True)  # before the listener is closed
 
     def _greet(self, line: socket.socket, fields: Sequence[str]) -> None:
         """Hand over the socket to serve and the filter, as the keeper does for sandboxes of our own."""

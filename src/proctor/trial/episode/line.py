@@ -65,10 +65,17 @@ class Line:
         """The program's call. Only one is taken, and nothing of the agent or the task runs before it."""
         assert self._running is not None
         accepting = asyncio.ensure_future(asyncio.get_running_loop().sock_accept(listener))
-        await asyncio.wait({accepting, self._running}, timeout=_START_S, return_when=asyncio.FIRST_COMPLETED)
-        if accepting.done():
+        waiting = {accepting, self._running}
+        try:
+            await asyncio.wait(waiting, timeout=_START_S, return_when=asyncio.FIRST_COMPLETED)
+        finally:
+            if not accepting.done():
+                accepting.cancel()
+                # The loop knows a listener by its number: closed before it is forgotten, the next one with
+                # that number would never be heard.
+                await asyncio.gather(accepting, return_exceptions=True)
+        if not accepting.cancelled():
             return accepting.result()[0]
-        accepting.cancel()
         if not self._running.done():
             raise SandboxError(f"Python did not start inside within {_START_S:g} s")
         ended = self._running.result()
