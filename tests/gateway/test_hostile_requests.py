@@ -7,6 +7,7 @@ import gzip
 import io
 import json
 import socket
+import threading
 import time
 from collections import Counter
 from contextlib import asynccontextmanager
@@ -17,7 +18,7 @@ import pytest
 from aiohttp import web
 from tests.gateway.conftest import KEY, PRICES, QUICK, RUN, running, says, until
 
-from proctor.gateway import app
+from proctor.gateway import answer, app
 from proctor.gateway.apis import Api
 from proctor.gateway.app import Gateway
 from proctor.gateway.client import Clients
@@ -375,3 +376,19 @@ async def test_a_long_text_is_looked_at_where_an_address_would_begin():
         for text, status in ((" \n" * 5000 + "https://a", 400), ("a" * 5000 + "://a", 200)):
             document = ask(messages=[{"role": "user", "picture": text}])
             assert (await post(setup, http, access, CHAT, document))[0] == status
+
+
+async def test_a_large_answer_is_decoded_beside_the_event_loop(monkeypatch):
+    threads, decoded = [], answer._decoded
+
+    def noted(body):
+        threads.append(threading.get_ident())
+        return decoded(body)
+
+    monkeypatch.setattr(answer, "_decoded", noted)
+    async with running(says("x" * (2 << 20))) as setup, aiohttp.ClientSession() as http:
+        access = setup.access()
+        assert (await post(setup, http, access, CHAT, ask()))[0] == 200
+        assert access.calls[0].usage
+        assert len(threads) == 1
+        assert threads[0] != threading.get_ident()
