@@ -11,8 +11,7 @@ import pytest
 from tests.gateway.conftest import RUN, says
 
 from proctor.agents.registry import make_agent
-from proctor.gateway.apis import Api
-from proctor.gateway.app import sdk_environment
+from proctor.gateway.apis import Api, sdk_environment
 from proctor.gateway.meter import Sums
 from proctor.gateway.prices import Prices
 from proctor.gateway.provider.script import load

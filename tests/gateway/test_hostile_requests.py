@@ -3,21 +3,29 @@
 from __future__ import annotations
 
 import asyncio
+import gzip
 import io
 import json
 import socket
+import threading
+import time
+from collections import Counter
 from contextlib import asynccontextmanager
+from dataclasses import replace
 
 import aiohttp
 import pytest
 from aiohttp import web
 from tests.gateway.conftest import KEY, PRICES, QUICK, RUN, running, says, until
 
+from proctor.gateway import answer, app
 from proctor.gateway.apis import Api
 from proctor.gateway.app import Gateway
+from proctor.gateway.client import Clients
 from proctor.gateway.provider.script import Fault
 from proctor.gateway.providers import Provider, Providers
-from proctor.store.spending import Budget, Scope
+from proctor.gateway.usage import Usage
+from proctor.store.spending import Budget, Reserve, Scope
 
 pytestmark = pytest.mark.anyio
 CHAT = "/v1/chat/completions"
@@ -94,6 +102,45 @@ async def test_no_other_model_is_reached_by_the_words_of_a_request(data):
     async with running(says("hi")) as setup, aiohttp.ClientSession() as http:
         assert (await post(setup, http, setup.access(), CHAT, data))[0] == 400
         assert setup.provider.requests == []
+
+
+@pytest.mark.parametrize(
+    "reference", [{"previous_response_id": "resp_1"}, {"input": [{"type": "item_reference", "id": "i"}]}]
+)
+async def test_what_a_request_refers_to_is_reserved_like_what_it_has(store, reference):
+    async with (
+        running(says("hi"), gateway={"spending": store.spending}) as setup,
+        aiohttp.ClientSession() as http,
+    ):
+        access = setup.access(budgets=(Budget(scope=Scope("run", RUN), tokens=20_000),))
+        first = {"model": "priced", "input": "word " * 6000, "max_output_tokens": 100}
+        assert (await post(setup, http, access, PATHS[Api.RESPONSES], first))[0] == 200
+        (call,) = access.calls
+        access.calls[:] = [replace(call, usage=Usage(prompt_tokens=19_950))]
+        again = {**first, "input": "more", **reference}
+        assert (await post(setup, http, access, PATHS[Api.RESPONSES], again))[0] == 400
+        assert "budget" in access.exhausted
+
+
+async def test_of_calls_that_a_budget_cannot_have_yet_one_asks_again(store, monkeypatch):
+    spending = store.spending
+    applied, reserves = spending.apply, []
+
+    def apply(operations, held):
+        reserves.extend(one for one in operations if isinstance(one, Reserve))
+        return applied(operations, held)
+
+    monkeypatch.setattr(spending, "apply", apply)
+    calls = 40
+    async with (
+        running(says("hi"), gateway={"spending": spending}) as setup,
+        aiohttp.ClientSession() as http,
+    ):
+        access = setup.access(budgets=(Budget(scope=Scope("run", RUN), tokens=60_000),))
+        document = ask(max_tokens=50_000)
+        answers = await asyncio.gather(*(post(setup, http, access, CHAT, document) for _ in range(calls)))
+        assert {status for status, _ in answers} == {200}
+        assert calls <= len(reserves) <= 4 * calls
 
 
 async def test_the_model_in_a_body_is_the_one_in_the_address():
@@ -267,3 +314,81 @@ async def test_a_sandbox_has_so_many_connections_and_its_neighbour_has_its_own()
         finally:
             for _, writer in opened:
                 writer.close()
+
+
+async def test_an_attempt_has_one_large_body_read_at_a_time(monkeypatch):
+    reading, most = Counter(), Counter()
+    read, change = app.read_request, app.changed_body
+
+    def read_request(route, data):
+        reading["now"] += 1
+        most["ever"] = max(most["ever"], reading["now"])
+        return read(route, data)
+
+    def changed_body(*args, **options):
+        changed = change(*args, **options)
+        reading["now"] -= 1
+        return changed
+
+    monkeypatch.setattr(app, "read_request", read_request)
+    monkeypatch.setattr(app, "changed_body", changed_body)
+    async with running(says("hi")) as setup, aiohttp.ClientSession() as http:
+        access, large = setup.access(), ask(user="x" * (2 << 20))
+        answers = await asyncio.gather(*(post(setup, http, access, CHAT, large) for _ in range(6)))
+        assert {status for status, _ in answers} == {200}
+        assert (most["ever"], reading["now"]) == (1, 0)
+
+
+async def test_a_compressed_body_is_refused_before_it_is_anything_else():
+    bomb = gzip.compress(b" " * (8 << 20))
+    async with running(says("hi")) as setup, aiohttp.ClientSession() as http:
+        headers = {"x-api-key": setup.access().token, "Content-Encoding": "gzip"}
+        async with http.post(setup.gateway.base_url + CHAT, data=bomb, headers=headers) as answer:
+            assert (answer.status, "not compressed" in await answer.text()) == (415, True)
+
+
+def test_an_agent_may_keep_an_answer_waiting_for_so_long_in_all():
+    aborted = []
+
+    class Slow:
+        writing_since, written_s = time.monotonic() - 20, 50.0
+
+        def abort(self) -> None:
+            aborted.append(self)
+
+    clients = Clients(60.0)
+    clients._open.add(Slow())
+    clients._wait = lambda: None
+    clients._look()
+    assert len(aborted) == 1
+
+
+async def test_a_list_of_millions_of_numbers_is_refused_unread():
+    numbers = b'{"model": "priced", "messages": [], "metadata": [' + b"1.1," * 1_000_001 + b"1]}"
+    async with running(says("hi")) as setup, aiohttp.ClientSession() as http:
+        status, text = await post(setup, http, setup.access(), CHAT, numbers)
+        assert (status, "commas" in text) == (400, True)
+
+
+async def test_a_long_text_is_looked_at_where_an_address_would_begin():
+    async with running(says("hi")) as setup, aiohttp.ClientSession() as http:
+        access = setup.access(hosted_tools=False)
+        for text, status in ((" \n" * 5000 + "https://a", 400), ("a" * 5000 + "://a", 200)):
+            document = ask(messages=[{"role": "user", "picture": text}])
+            assert (await post(setup, http, access, CHAT, document))[0] == status
+
+
+async def test_a_large_answer_is_decoded_beside_the_event_loop(monkeypatch):
+    threads, decoded = [], answer._decoded
+
+    def noted(body):
+        threads.append(threading.get_ident())
+        return decoded(body)
+
+    monkeypatch.setattr(answer, "_decoded", noted)
+    async with running(says("x" * (2 << 20))) as setup, aiohttp.ClientSession() as http:
+        access = setup.access()
+        assert (await post(setup, http, access, CHAT, ask()))[0] == 200
+        assert access.calls[0].usage
+        assert len(threads) == 1
+        assert threads[0] != threading.get_ident()

@@ -55,6 +55,23 @@ async def test_runs_take_turns_however_many_calls_each_has():
     assert limiter.busy == 0
 
 
+async def test_attempts_of_a_run_take_turns_however_many_calls_one_has():
+    limiter, order, release = Limiter(2), [], asyncio.Event()
+
+    async def call(attempt: str) -> None:
+        async with limiter.turn("run", attempt):
+            order.append(attempt)
+            await release.wait()
+
+    tasks = [asyncio.create_task(call(attempt)) for attempt in ["hostile"] * 50 + ["neighbour"]]
+    await asyncio.sleep(0)
+    assert limiter.wanted() == {"run": 51}
+    release.set()
+    await asyncio.gather(*tasks)
+    assert order.index("neighbour") == 3
+    assert (limiter.busy, limiter.wanted()) == (0, {})
+
+
 async def test_whoever_stops_waiting_leaves_no_trace():
     limiter, order, release = Limiter(1), [], asyncio.Event()
     tasks = [asyncio.create_task(enter(limiter, "a", order, release)) for _ in range(3)]

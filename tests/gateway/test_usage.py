@@ -7,6 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from proctor.gateway import usage
 from proctor.gateway.apis import Api, recognise
 from proctor.gateway.body import Body
 from proctor.gateway.call_options import wanted
@@ -118,3 +119,28 @@ def test_tokens_are_counted_as_each_provider_means_them(api, raw, used):
 def test_an_answer_without_usage_has_none():
     for document in ({}, {"usage": None}, [], "x", None):
         assert usage_of(Api.CHAT, document) is None
+
+
+def test_an_event_that_comes_in_many_pieces_is_looked_through_once(monkeypatch):
+    ends, looked = usage._EVENT_END, []
+
+    class Counting:
+        def finditer(self, data, at=0):
+            looked.append(len(data) - at)
+            return ends.finditer(data, at)
+
+    monkeypatch.setattr(usage, "_EVENT_END", Counting())
+    meter, pieces = StreamMeter(Api.CHAT), 200
+    for _ in range(pieces):
+        meter.feed(b"data: " + b"x" * 1000)
+    assert sum(looked) < pieces * 1010
+    meter.feed(b"\r\n\r")
+    meter.feed(b"\ndata: [DONE]\n\n")
+    assert meter.finished
+
+
+@pytest.mark.parametrize("cost", [-1, float("nan"), float("inf")])
+def test_a_cost_that_is_none_fills_up_no_budget(cost):
+    raw = {"prompt_tokens": 1, "input_tokens": 1, "cost": cost}
+    for api in (Api.CHAT, Api.RESPONSES, Api.MESSAGES):
+        assert usage_of(api, {"usage": raw}).stated_usd is None

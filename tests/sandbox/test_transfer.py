@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import threading
 from pathlib import Path
 
 import pytest
@@ -11,7 +12,7 @@ from hypothesis import strategies as st
 
 from proctor.errors import SandboxError
 from proctor.sandbox import transfer
-from proctor.sandbox.transfer import _ENTRY, Unpacker, pack
+from proctor.sandbox.transfer import _ENTRY, Unpacker, Unpacking, pack
 
 
 def entry(kind, path=b"", data=b"", mode=0o644, size=None):
@@ -163,3 +164,40 @@ def test_no_name_leads_outside(tmp_path_factory, entries):
     unpacker.feed(b"".join(entry(kind, path, data) for kind, path, data in entries))
     unpacker.close()
     assert {path.name for path in folder.iterdir()} <= {"out"}
+
+
+@pytest.mark.anyio
+async def test_thousands_of_files_are_not_made_on_the_event_loop(tmp_path, monkeypatch):
+    made, usual = set(), Unpacker._entry
+
+    def noted(self, *args):
+        made.add(threading.get_ident())
+        usual(self, *args)
+
+    monkeypatch.setattr(Unpacker, "_entry", noted)
+    unpacker = Unpacker(tmp_path / "out", 1 << 20)
+    unpacking = Unpacking(unpacker)
+    data = b"".join(entry(b"F", f"file{number}".encode()) for number in range(3000)) + END
+    for at in range(0, len(data), 1 << 14):
+        unpacking.take(data[at : at + (1 << 14)])
+    await unpacking.end()
+    assert (unpacker.result().files, unpacker.complete, unpacker.error) == (3000, True, "")
+    assert threading.get_ident() not in made
+
+
+@pytest.mark.anyio
+async def test_what_comes_faster_than_it_is_written_is_given_up(tmp_path, monkeypatch):
+    release, feed = threading.Event(), Unpacker.feed
+
+    def stuck(self, data):
+        release.wait()
+        feed(self, data)
+
+    monkeypatch.setattr(Unpacker, "feed", stuck)
+    unpacker = Unpacker(tmp_path / "out", 1 << 30)
+    unpacking = Unpacking(unpacker)
+    for _ in range(70):
+        unpacking.take(bytes(1 << 20))
+    release.set()
+    await unpacking.end()
+    assert "could not be written" in unpacker.error

@@ -203,3 +203,17 @@ def is_lasting(status: int, body: bytes) -> bool:
 
 def _compact(document: Any) -> bytes:
     return json.dumps(document, separators=(",", ":")).encode()
+
+
+def sdk_environment(base_url: str, token: str) -> Mapping[str, str]:
+    """Address and token under the names that the providers' own clients read."""
+    return {
+        "OPENAI_BASE_URL": f"{base_url}/v1",
+        "OPENAI_API_BASE": f"{base_url}/v1",
+        "OPENAI_API_KEY": token,
+        "ANTHROPIC_BASE_URL": base_url,
+        "ANTHROPIC_API_BASE": base_url,
+        "ANTHROPIC_API_KEY": token,
+        "GOOGLE_GEMINI_BASE_URL": base_url,
+        "GEMINI_API_KEY": token,
+    }

@@ -8,7 +8,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import socket
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Coroutine, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
@@ -46,6 +46,9 @@ _SILENT.addHandler(logging.NullHandler())
 _SILENT.propagate = False
 _OWN_HEADERS = {"Content-Type": "application/json", "Accept": "*/*", "User-Agent": "Proctor"}
 """Of calls that are made in this process."""
+_SMALL = 1 << 16
+_READ_AT_A_TIME = 2
+"""Bodies that are not small: each takes up to thirty times its size, and time in which nothing else runs."""
 _MESSAGES_HEADERS = {**_OWN_HEADERS, "anthropic-version": "2023-06-01"}
 
 
@@ -87,6 +90,7 @@ class Gateway:
         self._spending = spending
         self._books: Books | None = None
         self._clients = Clients(self._bounds.read_s)
+        self._reading = asyncio.Semaphore(_READ_AT_A_TIME)
         self._listeners = Listeners(self._bounds, _SILENT)
         self.base_url = ""
         """Where agents outside of sandboxes find it; `/v1` is added for clients of OpenAI's APIs."""
@@ -270,29 +274,46 @@ class Gateway:
         query: str = "",
     ) -> None:
         """One call, from what was asked to what is answered."""
+        if len(data) <= _SMALL:
+            work = await self._work(access, route, data, client, flight, headers, query)
+        else:
+            async with access.reading, self._reading:
+                work = await self._work(access, route, data, client, flight, headers, query)
+        if work:
+            await self._carry(access, client, flight, *work)
+
+    async def _work(
+        self,
+        access: Access,
+        route: Route,
+        data: bytes,
+        client: Client,
+        flight: Flight,
+        headers: Mapping[str, str],
+        query: str,
+    ) -> tuple[Coroutine[Any, Any, None], Exchange | None] | None:
+        """What there is to do for a call; None when it was refused, and the agent knows."""
         try:
             body, asks = await aside(data, partial(read_request, route, data))
         except BodyError as error:
             await client.fail(400, f"Proctor: {error}")
-            return
+            return None
         model = access.resolve(asks.model)
         if model is None:
             may = f"it has {', '.join(access.models)}"
             message = f"this attempt may not use the model '{asks.model[:100]}'; {may}"
             await client.fail(404, message, "model_not_found")
-            return
+            return None
         if asks.streamed and (route.api is not Api.GEMINI or "alt=sse" in query.split("&")):
             client.keep_alive(self._grace_s, self._beat_s)
         if access.replay:
-            work = play(access.replay, access, route, asks, model, body.text, client)
-            await self._carry(access, client, flight, asyncio.create_task(work), None)
-            return
+            return play(access.replay, access, route, asks, model, body.text, client), None
         provider, provider_model = self.providers.of(model)
         translated = None if route.api in provider.apis else self._translators.of(provider, route.api)
         if route.api not in provider.apis and translated is None:
             message = f"'{model}' is reached by {', '.join(sorted(provider.apis))}, and this is {route.api}"
             await client.fail(400, f"{message}; the gateway does not translate", "api_mismatch")
-            return
+            return None
         change = partial(
             changed_body,
             route,
@@ -307,7 +328,7 @@ class Gateway:
             flight.hold_request(len(changed or b""))
         except (BodyError, BoundError) as error:
             await client.fail(getattr(error, "status", 400), f"Proctor: {error}")
-            return
+            return None
         asked = Asked(
             access=access,
             route=route,
@@ -333,18 +354,18 @@ class Gateway:
             retry=self._retry,
             flight=flight,
         )
-        del body, change, changed  # a large one must not stay three times as long as the call takes
-        await self._carry(access, client, flight, asyncio.create_task(exchange.run()), exchange)
+        return exchange.run(), exchange
 
     async def _carry(
         self,
         access: Access,
         client: Client,
         flight: Flight,
-        task: asyncio.Task[None],
+        work: Coroutine[Any, Any, None],
         exchange: Exchange | None,
     ) -> None:
         """Wait for a call, which goes on without its agent when that leaves."""
+        task = asyncio.create_task(work)
         access.working.add(task)
         task.add_done_callback(access.working.discard)
         task.add_done_callback(flight.end)
@@ -374,17 +395,3 @@ def _listed(access: Access, api: Api, name: str) -> web.Response:
     if found is None:
         return error_response(api, 404, f"this attempt has no model '{name[:100]}'", "model_not_found")
     return web.json_response(model_entry(api, found))
-
-
-def sdk_environment(base_url: str, token: str) -> Mapping[str, str]:
-    """Address and token under the names that the providers' own clients read."""
-    return {
-        "OPENAI_BASE_URL": f"{base_url}/v1",
-        "OPENAI_API_BASE": f"{base_url}/v1",
-        "OPENAI_API_KEY": token,
-        "ANTHROPIC_BASE_URL": base_url,
-        "ANTHROPIC_API_BASE": base_url,
-        "ANTHROPIC_API_KEY": token,
-        "GOOGLE_GEMINI_BASE_URL": base_url,
-        "GEMINI_API_KEY": token,
-    }

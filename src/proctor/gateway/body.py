@@ -15,6 +15,8 @@ LARGE = 1 << 20
 """Bodies above this are read in a thread, so that nobody else waits for one."""
 _MOST_OPENINGS = 500_000
 """Brackets and braces in a large body: 3 bytes of `[],` become 64 in memory."""
+_MOST_COMMAS = 1_000_000
+"""The same for numbers: no model reads so many, and nothing else runs while a long list is decoded."""
 REMOVED = object()
 """In place of a value: the key goes too."""
 
@@ -50,6 +52,8 @@ class Body:
         """BodyError when it is no JSON object."""
         if len(data) > LARGE and data.count(b"[") + data.count(b"{") > _MOST_OPENINGS:
             raise BodyError(f"the request's body has more than {_MOST_OPENINGS:,} lists and objects")
+        if len(data) > LARGE and data.count(b",") > _MOST_COMMAS:
+            raise BodyError(f"the request's body has more than {_MOST_COMMAS:,} commas")
         try:
             text = data.decode()
             return cls(text, *_members(text))

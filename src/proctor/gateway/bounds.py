@@ -40,7 +40,7 @@ class Bounds:
     head_s: float = 120.0
     """How long a connection may be open without one."""
     read_s: float = 60.0
-    """How long an agent may take nothing of its answer; then it counts as gone."""
+    """How long an agent may keep an answer waiting, all its pieces together; then it counts as gone."""
 
     def bytes_of_attempt(self) -> Quota:
         """What one attempt may have under way."""
@@ -132,6 +132,8 @@ async def read_body(request: web.BaseRequest, flight: Flight) -> bytes:
     """A request's body as it came; BoundError when it is too large, or takes too long."""
     most = flight.bounds.request_bytes
     message = f"a request may have {most >> 20} MiB"
+    if request.headers.get("Content-Encoding", "identity").lower() != "identity":
+        raise BoundError(415, "a request's body comes as it is, not compressed")
     if request.content_length and request.content_length > most:
         raise BoundError(413, f"{message}; this one has {request.content_length >> 20}")
     parts: list[bytes] = []

@@ -53,10 +53,13 @@ class Books:
         """Who wants to know of the next settlement."""
 
     async def reserve(
-        self, access: Access, model: str, *, prompt_bytes: int, limit: OutputLimit
+        self, access: Access, model: str, *, prompt_bytes: int, limit: OutputLimit, prompt_tokens: int = 0
     ) -> Reservation:
-        """Hold back the most that a call may use. ExhaustedError when a budget does not have it."""
-        upper = self._prices.upper(model, prompt_bytes, limit)
+        """Hold back the most that a call may use. ExhaustedError when a budget does not have it.
+
+        `prompt_tokens` are those of the prompt that the provider has already.
+        """
+        upper = self._prices.upper(model, prompt_bytes, limit, prompt_tokens)
         wanted = Reserve(
             id=secrets.token_hex(16),
             run_id=access.run_id,
@@ -68,16 +71,12 @@ class Books:
             tokens=upper.total_tokens,
             nano_usd=price.nano_usd(upper) if (price := self._prices.of(model)) else None,
         )
-        while True:
-            change = asyncio.get_running_loop().create_future()
-            self._waiting.add(change)
-            try:
-                found = await self._once(wanted, change)
-                if found:
-                    self._open.update(wanted.scopes)
-                    return found
-            finally:
-                self._waiting.discard(change)
+        made = None if access.short.locked() else await self._once(wanted)
+        if made is None:
+            async with access.short:
+                while made is None:
+                    made = await self._once(wanted)
+        return made
 
     async def settle(self, made: Reservation, call: Call) -> None:
         """Say what a call used and how it went; usage None: nobody knows, and its upper estimate stays."""
@@ -107,8 +106,19 @@ class Books:
         """Write what is left, and give back what is held."""
         await self._ledger.close()
 
-    async def _once(self, wanted: Reserve, change: asyncio.Future[None]) -> Reservation | None:
+    async def _once(self, wanted: Reserve) -> Reservation | None:
         """Try to have the call; None: something has changed, or may have, and it is worth another try."""
+        change = asyncio.get_running_loop().create_future()
+        self._waiting.add(change)
+        try:
+            made = await self._try(wanted, change)
+        finally:
+            self._waiting.discard(change)
+        if made:
+            self._open.update(wanted.scopes)
+        return made
+
+    async def _try(self, wanted: Reserve, change: asyncio.Future[None]) -> Reservation | None:
         if (day := await self._ledger.take(wanted)) is not None:
             return Reservation(wanted, day)
         try:

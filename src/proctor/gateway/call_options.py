@@ -25,6 +25,8 @@ class Wanted:
     limit: OutputLimit
     adds_usage: bool
     """Whether the agent did not ask for the usage of a stream: it is asked for, and not passed on."""
+    references: int = 0
+    """How often the prompt names what the provider keeps of earlier calls."""
 
 
 def wanted(route: Route, body: Body) -> Wanted:
@@ -42,7 +44,18 @@ def wanted(route: Route, body: Body) -> Wanted:
         streamed=streamed,
         limit=OutputLimit.read(route.api, values),
         adds_usage=route.api is Api.CHAT and streamed and not asks,
+        references=_references(values) if route.api is Api.RESPONSES else 0,
     )
+
+
+def _references(values: Mapping[str, Any]) -> int:
+    items = values.get("input")
+    named = isinstance(items, list) and sum(
+        isinstance(item, Mapping)
+        and (item.get("type") == "item_reference" or not item.keys() & {"type", "role"})
+        for item in items
+    )
+    return bool(values.get("previous_response_id")) + named
 
 
 def upstream_changes(

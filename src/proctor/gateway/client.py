@@ -129,6 +129,8 @@ class RemoteClient(Client):
         self.response: web.StreamResponse | None = None
         self.writing_since = 0.0
         """When it began to take what it is being sent; 0 while nothing is."""
+        self.written_s = 0.0
+        """How long it took for what it has."""
         self._request = request
 
     def abort(self) -> None:
@@ -159,11 +161,12 @@ class RemoteClient(Client):
             await self.response.write(data)
         except ConnectionError:
             self.gone = True
+        self.written_s += time.monotonic() - self.writing_since
         self.writing_since = 0.0
 
 
 class Clients:
-    """Agents that are being answered. One that takes nothing of it would keep a place at the provider."""
+    """Agents that are being answered. One that hardly takes any of it would keep a place at the provider."""
 
     def __init__(self, read_s: float) -> None:
         self._read_s = read_s
@@ -193,7 +196,7 @@ class Clients:
         self._timer = None
         late = time.monotonic() - self._read_s
         for client in self._open:
-            if 0 < client.writing_since < late:
+            if 0 < client.writing_since < late + client.written_s:
                 client.abort()
         if self._open:
             self._wait()

@@ -111,6 +111,7 @@ class Exchange:
                     asked.access,
                     asked.model,
                     prompt_bytes=len(asked.body),
+                    prompt_tokens=asked.wanted.references * asked.access.longest_tokens(),
                     limit=asked.wanted.limit,
                 )
         except (ExhaustedError, TimeoutError) as error:
@@ -135,7 +136,7 @@ class Exchange:
         for tries in count():
             try:
                 async with asyncio.timeout_at(_on_loop(deadline)) as patience:
-                    async with self.limiter.turn(self.asked.access.run_id) as turn:
+                    async with self.limiter.turn(*self.asked.access.place) as turn:
                         patience.reschedule(None)
                         refusal = await self._try(turn)
             except TimeoutError:

@@ -50,9 +50,10 @@ _DATA = frozenset({"args", "arguments", "response", "input", "action", "operatio
 """Keys below which an agent's tools have their own names for things."""
 _ADDRESSES = frozenset({"url", "uri", "imageurl", "fileurl", "videourl", "audiourl", "fileuri", "fileid"})
 """Keys of what a provider fetches, without underlines and in small letters."""
-_REMOTE = re.compile(
-    r"[\s\x00-\x1f\ufeff]*(?:(?:https?|ftp|file|gs|s3)\s*:|[a-z][a-z0-9+.\-]*://)", re.IGNORECASE
-)
+_REMOTE = re.compile(r"(?:https?|ftp|file|gs|s3)\s*:|[a-z][a-z0-9+.\-]*://", re.IGNORECASE)
+_BEFORE = re.compile(r"[\s\x00-\x1f\ufeff]*+")
+_LONGEST_SCHEME = 256
+"""A word of megabytes is none; looking through it would stop every other call for as long."""
 
 
 def allowed_tools(api: Api, tools: Any, *, hosted: bool) -> list[Any]:
@@ -117,4 +118,6 @@ def _check_tools(api: Api, tools: Any) -> None:
 def _is_address(key: str, text: str) -> bool:
     if key.replace("_", "").lower() in _ADDRESSES:
         return not text.startswith("data:")
-    return bool(_REMOTE.match(text))
+    begin = _BEFORE.match(text)
+    at = begin.end() if begin else 0
+    return bool(_REMOTE.match(text, at, at + _LONGEST_SCHEME))

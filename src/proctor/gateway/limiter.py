@@ -13,13 +13,15 @@ import asyncio
 import random
 import time
 from collections import Counter, OrderedDict, deque
-from collections.abc import AsyncIterator, Callable, Mapping
+from collections.abc import AsyncIterator, Callable, Mapping, Sized
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from email.utils import parsedate_to_datetime
+from typing import TypeVar
 
 from proctor.store.limits import FIRST_LIMIT, MOST_PAUSE_S, Share
 
+T = TypeVar("T", bound=Sized)
 OVERLOADED = frozenset({429, 503, 529})
 """Statuses that say: fewer at a time."""
 ACCEPTED_S = 1.0
@@ -105,16 +107,16 @@ class Limiter:
         """Counts refusals that changed the limit: those of calls that began before say nothing new."""
         self._closed_until = 0.0
         self._opening: asyncio.TimerHandle | None = None
-        self._waiting: OrderedDict[str, deque[asyncio.Future[None]]] = OrderedDict()
-        """By run. The run whose turn it was goes to the end."""
+        self._waiting: OrderedDict[str, OrderedDict[str, deque[asyncio.Future[None]]]] = OrderedDict()
+        """By run, and in it by attempt. Those whose turn it was go to the end."""
         self._unheard: dict[Turn, None] = {}
         """Calls under way of which nothing was heard, oldest first; while the limit doubles."""
         self._listening: asyncio.TimerHandle | None = None
 
     @asynccontextmanager
-    async def turn(self, run_id: str) -> AsyncIterator[Turn]:
+    async def turn(self, run_id: str, attempt: str = "") -> AsyncIterator[Turn]:
         """One call's place."""
-        await self._enter(run_id)
+        await self._enter(run_id, attempt)
         turn = Turn(self._epoch, self._now())
         if self._slow_start:
             self._unheard[turn] = None
@@ -160,7 +162,7 @@ class Limiter:
 
     def wanted(self) -> dict[str, int]:
         """By run: how many calls are under way or wait."""
-        waiting = Counter({run: len(places) for run, places in self._waiting.items()})
+        waiting = Counter({run: sum(map(len, queues.values())) for run, queues in self._waiting.items()})
         return dict(waiting + self._busy)
 
     @property
@@ -182,12 +184,12 @@ class Limiter:
         """The share has lapsed, or was given back: who comes waits for another."""
         self.limit, self.alone = 0.0, False
 
-    async def _enter(self, run_id: str) -> None:
+    async def _enter(self, run_id: str, attempt: str) -> None:
         if not self._waiting and self.busy < int(self.limit) and self._now() >= self._closed_until:
             self._busy[run_id] += 1
             return
         place: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-        self._waiting.setdefault(run_id, deque()).append(place)
+        self._waiting.setdefault(run_id, OrderedDict()).setdefault(attempt, deque()).append(place)
         self._let_in()
         if self._on_need and not place.done():
             self._on_need()
@@ -214,12 +216,11 @@ class Limiter:
                 self._opening = asyncio.get_running_loop().call_later(closed_s, self._open)
             return
         while self._waiting and self.busy < int(self.limit):
-            run_id, places = next(iter(self._waiting.items()))
+            run_id, queues = next(iter(self._waiting.items()))
+            attempt, places = next(iter(queues.items()))
             place = places.popleft()
-            if places:
-                self._waiting.move_to_end(run_id)
-            else:
-                del self._waiting[run_id]
+            _next(queues, attempt, places)
+            _next(self._waiting, run_id, queues)
             if not place.done():
                 self._busy[run_id] += 1
                 place.set_result(None)
@@ -243,3 +244,11 @@ class Limiter:
             del self._unheard[turn]
             self._accept(turn)
         self._listen()
+
+
+def _next(queues: OrderedDict[str, T], key: str, queue: T) -> None:
+    """Whose turn it was goes to the end, or away when nobody is left."""
+    if queue:
+        queues.move_to_end(key)
+    else:
+        del queues[key]

@@ -38,6 +38,7 @@ class Listeners:
             handler_cancellation=True,
             keepalive_timeout=self._bounds.head_s,
             max_headers=_MOST_HEADERS,
+            auto_decompress=False,
             access_log=None,
             logger=self._log,
         )

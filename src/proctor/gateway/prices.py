@@ -108,10 +108,10 @@ class Prices:
                 "tokens or requests, or add the price to a file and name that with PROCTOR_PRICES"
             )
 
-    def upper(self, model: str, prompt_bytes: int, limit: OutputLimit) -> Usage:
+    def upper(self, model: str, prompt_bytes: int, limit: OutputLimit, prompt_tokens: int = 0) -> Usage:
         """The most that a call will probably use: what budgets hold back before it is made."""
         price = self.of(model)
-        prompt = prompt_bytes // 3 + 1
+        prompt = prompt_bytes // 3 + 1 + prompt_tokens
         most = _MOST_OUTPUT
         if price:
             prompt = min(prompt, price.context or prompt)

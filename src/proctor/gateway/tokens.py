@@ -64,6 +64,10 @@ class Access:
     working: set[asyncio.Task[None]] = field(default_factory=set, repr=False)
     calls_under_way: Quota = field(default_factory=lambda: Bounds().calls_of_attempt(), repr=False)
     bytes_under_way: Quota = field(default_factory=lambda: Bounds().bytes_of_attempt(), repr=False)
+    reading: asyncio.Lock = field(default_factory=asyncio.Lock, repr=False)
+    """For one body at a time, unless it is small: decoded it takes thirty times the memory."""
+    short: asyncio.Lock = field(default_factory=asyncio.Lock, repr=False)
+    """Of its calls that a budget cannot have yet, one asks again; the others wait for that."""
 
     @cached_property
     def scopes(self) -> tuple[Scope, ...]:
@@ -73,6 +77,15 @@ class Access:
             return tuple(dict.fromkeys((self.purse, *extra)))
         own = Scope("attempt", f"{self.run_id}/{self.trial}/{self.attempt}")
         return tuple(dict.fromkeys((own, Scope("run", self.run_id), *extra)))
+
+    @cached_property
+    def place(self) -> tuple[str, str]:
+        """Run and attempt, by which calls take turns."""
+        return self.run_id, f"{self.trial}/{self.attempt}"
+
+    def longest_tokens(self) -> int:
+        """Of the calls so far, the one with most; what a request refers to is part of one."""
+        return max((call.usage.total_tokens for call in self.calls if call.usage), default=0)
 
     def resolve(self, name: str) -> str | None:
         """The full name of the model that a request means; None when the attempt may not use it."""

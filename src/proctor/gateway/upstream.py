@@ -13,12 +13,15 @@ from proctor.gateway.asked import Asked
 from proctor.gateway.body import LARGE
 from proctor.outgoing import proxy_for, trusted
 
-_NOT_PASSED_ON = frozenset({
-    "connection", "keep-alive", "proxy-authorization", "proxy-connection", "te", "trailer",
-    "transfer-encoding", "upgrade", "host", "content-length", "content-encoding", "accept-encoding", "expect",
-    "cookie", "forwarded", "authorization", "x-api-key", "x-goog-api-key", "x-forwarded-for", "content-type",
-    "openai-organization", "openai-project", "x-goog-user-project", "x-http-method-override",
+_PASSED_ON = frozenset({
+    "accept", "accept-language", "user-agent", "anthropic-version", "anthropic-beta", "openai-beta",
+    "anthropic-dangerous-direct-browser-access", "x-goog-api-client", "http-referer", "referer", "x-title",
+    "x-app", "originator", "version", "session_id", "session-id", "x-session-id", "x-session-affinity",
+    "conversation_id", "conversation-id", "thread-id", "idempotency-key", "x-request-id",
+    "x-client-request-id",
 })  # fmt: skip
+"""Headers of agents that providers get: another could choose an account, a model or an address."""
+_PASSED_ON_BEGINNINGS = ("x-stainless-", "x-claude-", "x-codex-")
 _OWN_HEADERS = {"Accept-Encoding": "identity", "Content-Type": "application/json"}
 """A body is what it was read as: a translator would take one that is called a form for another request."""
 _CONNECT_S = 20.0
@@ -65,8 +68,7 @@ class Upstream:
 
 
 def _passes(name: str) -> bool:
-    """Whether a header of the agent goes on; those of LiteLLM could choose another account or model."""
-    return name not in _NOT_PASSED_ON and not name.startswith("x-litellm-")
+    return name in _PASSED_ON or name.startswith(_PASSED_ON_BEGINNINGS)
 
 
 def without_key(query: str) -> str:

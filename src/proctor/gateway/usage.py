@@ -6,6 +6,7 @@ import json
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass
+from math import inf
 from typing import Any
 
 from proctor.gateway.apis import Api, said
@@ -49,39 +50,42 @@ def _int(raw: Mapping[str, Any], *path: str) -> int:
     return found if isinstance(found, int) and found > 0 else 0
 
 
-def _chat(raw: Mapping[str, Any]) -> Usage:
+def _cost(raw: Mapping[str, Any]) -> float | None:
+    """What the provider says that it cost; less than nothing would fill up a budget."""
     cost = raw.get("cost")
+    return float(cost) if isinstance(cost, int | float) and 0 <= cost < inf else None
+
+
+def _chat(raw: Mapping[str, Any]) -> Usage:
     return Usage(
         prompt_tokens=_int(raw, "prompt_tokens"),
         completion_tokens=_int(raw, "completion_tokens"),
         cached_tokens=_int(raw, "prompt_tokens_details", "cached_tokens"),
         cache_write_tokens=_int(raw, "prompt_tokens_details", "cache_write_tokens"),
         reasoning_tokens=_int(raw, "completion_tokens_details", "reasoning_tokens"),
-        stated_usd=float(cost) if isinstance(cost, int | float) else None,
+        stated_usd=_cost(raw),
     )
 
 
 def _responses(raw: Mapping[str, Any]) -> Usage:
-    cost = raw.get("cost")
     return Usage(
         prompt_tokens=_int(raw, "input_tokens"),
         completion_tokens=_int(raw, "output_tokens"),
         cached_tokens=_int(raw, "input_tokens_details", "cached_tokens"),
         cache_write_tokens=_int(raw, "input_tokens_details", "cache_write_tokens"),
         reasoning_tokens=_int(raw, "output_tokens_details", "reasoning_tokens"),
-        stated_usd=float(cost) if isinstance(cost, int | float) else None,
+        stated_usd=_cost(raw),
     )
 
 
 def _messages(raw: Mapping[str, Any]) -> Usage:
     cached, written = _int(raw, "cache_read_input_tokens"), _int(raw, "cache_creation_input_tokens")
-    cost = raw.get("cost")
     return Usage(
         prompt_tokens=_int(raw, "input_tokens") + cached + written,
         completion_tokens=_int(raw, "output_tokens"),
         cached_tokens=cached,
         cache_write_tokens=written,
-        stated_usd=float(cost) if isinstance(cost, int | float) else None,
+        stated_usd=_cost(raw),
     )
 
 
@@ -97,6 +101,7 @@ def _gemini(raw: Mapping[str, Any]) -> Usage:
 
 _READERS = {Api.CHAT: _chat, Api.RESPONSES: _responses, Api.MESSAGES: _messages, Api.GEMINI: _gemini}
 _EVENT_END = re.compile(rb"\r\n\r\n|\n\n|\r\r")
+_LONGEST_END = 4
 _WORTH_READING = {
     Api.CHAT: (b'"usage"', b"[DONE]", b'"error"', b'_reason":"', b'_reason": "'),
     Api.RESPONSES: (b'"response.completed"', b'"response.incomplete"', b'"response.failed"', b'"error"'),
@@ -121,7 +126,9 @@ class StreamMeter:
         self._api = api
         self._drops = drops_usage
         self._needles = _WORTH_READING[api]
-        self._held = b""
+        self._held = bytearray()
+        self._looked = 0
+        """How far an end was looked for in it."""
         self._raw: dict[str, Any] = {}
 
     def feed(self, chunk: bytes) -> bytes:
@@ -130,22 +137,23 @@ class StreamMeter:
             # Whole events that say nothing, as most chunks are.
             self.began = self.began or b"data:" in chunk
             return chunk
-        held = self._held + chunk if self._held else chunk
+        self._held += chunk
         kept: list[bytes] = []
         at = 0
-        for end in _EVENT_END.finditer(held):
-            event = held[at : end.end()]
+        for end in _EVENT_END.finditer(self._held, self._looked):
+            event = bytes(self._held[at : end.end()])
             at = end.end()
             if not self._is_extra(event) and self._drops:
                 kept.append(event)
-        self._held = held[at:]
+        del self._held[:at]
+        self._looked = max(0, len(self._held) - _LONGEST_END + 1)
         if len(self._held) > _MOST_HELD:
             raise ValueError("an event of the stream is too large")
         return b"".join(kept) if self._drops else chunk
 
     def end(self) -> bytes:
         """The stream is over: what was held back of it."""
-        rest, self._held = self._held, b""
+        rest, self._held, self._looked = bytes(self._held), bytearray(), 0
         if rest:
             self._is_extra(rest)
         return rest if self._drops else b""

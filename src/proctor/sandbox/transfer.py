@@ -9,6 +9,7 @@ the host nothing is ever followed, and nothing but plain files and folders is ma
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
 import errno
 import fcntl
@@ -17,6 +18,7 @@ import stat
 import struct
 import tempfile
 from collections.abc import AsyncIterator, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import NamedTuple
 
@@ -32,6 +34,9 @@ _MOST_NAMES = 100
 _PATH_MAX = 4096
 _UNFIT = {errno.ENAMETOOLONG, errno.EINVAL, errno.EILSEQ, errno.ENOTDIR, errno.EISDIR, errno.EEXIST}
 """A name that cannot be used here: such an entry is left out. Whatever else fails is this machine's doing."""
+_AT_ONCE = 1 << 15
+"""A stream so short is unpacked on the event loop: it has at most some thousand files."""
+_MOST_BEHIND = 64 << 20
 _INLINE_BYTES = 1 << 18
 _INLINE_PIECES = 500
 """Of more files than this a thread makes the stream, however small they are."""
@@ -205,6 +210,52 @@ class Unpacker:
         if folder not in self._made:
             make_folders(folder)
             self._made.add(folder)
+
+
+class Unpacking:
+    """Feeds an unpacker, a long stream in a thread: thousands of files in a block would stop everything."""
+
+    def __init__(self, unpacker: Unpacker) -> None:
+        self._unpacker = unpacker
+        self._begin = bytearray()
+        self._pool: ThreadPoolExecutor | None = None
+        self._taken = self._fed = 0
+
+    def take(self, data: bytes) -> None:
+        """More of the stream, from the event loop."""
+        if self._pool is None:
+            self._begin += data
+            if len(self._begin) <= _AT_ONCE:
+                return
+            self._pool = ThreadPoolExecutor(1, "proctor-unpack")
+            data = bytes(self._begin)
+        if self._taken - self._fed > _MOST_BEHIND:
+            self.give_up(f"{_MOST_BEHIND >> 20} MiB came that could not be written yet")
+            return
+        self._taken += len(data)
+        self._pool.submit(self._feed, data)
+
+    def give_up(self, why: str) -> None:
+        """Write no more."""
+        self._unpacker.error = self._unpacker.error or why
+
+    async def end(self) -> None:
+        """All has come; returns when it is written."""
+        if self._pool is None:
+            self._unpacker.feed(bytes(self._begin))
+            self._unpacker.close()
+            return
+        done = self._pool.submit(self._unpacker.close)
+        self._pool.shutdown(wait=False)
+        try:
+            await asyncio.wrap_future(done)
+        except asyncio.CancelledError:
+            self.give_up("the download was given up")
+            raise
+
+    def _feed(self, data: bytes) -> None:
+        self._unpacker.feed(data)
+        self._fed += len(data)
 
 
 class Stream(NamedTuple):

@@ -28,7 +28,7 @@ from proctor.sandbox.network_rules import NetworkRules
 from proctor.sandbox.sample import Sample, sample_of
 from proctor.sandbox.seccomp import build_filter
 from proctor.sandbox.storage import StorageWatch, Watched
-from proctor.sandbox.transfer import Unpacker, packed, sealed
+from proctor.sandbox.transfer import Unpacker, Unpacking, packed, sealed
 
 NOT_COUNTED = "no control group counts the CPU time of this sandbox"
 _TRANSFER_S = 600.0
@@ -230,16 +230,20 @@ class ServedSandbox:
     async def download(self, source: str, target: Path, *, max_bytes: int = 1 << 30) -> Download:
         """Copy a file or folder out. Links, devices and whatever else could reach the host are dropped."""
         unpacker = Unpacker(target, max_bytes)
+        unpacking = Unpacking(unpacker)
 
         def take(stream: str, data: bytes) -> None:
             if stream == "stdout":
-                unpacker.feed(data)
+                unpacking.take(data)
 
         try:
             argv = ["send", source, str(max_bytes)]
             result = await self._builtin(argv, on_output=take)
+        except BaseException:
+            unpacking.give_up("the download broke off")
+            raise
         finally:
-            unpacker.close()
+            await unpacking.end()
         if result.exit_code == 127 and not unpacker.result().files:
             raise FileNotFoundError(f"{source} does not exist in sandbox {self._session.name}")
         if unpacker.error or not unpacker.complete:

@@ -177,7 +177,7 @@ class AttemptModels:
 
     async def _given(self, gateway: Gateway, access: Access, sandbox: Sandbox) -> ModelAccess:
         """The address, where the agent works: on this machine's loopback, or on the sandbox's."""
-        from proctor.gateway.app import sdk_environment
+        from proctor.gateway.apis import sdk_environment
 
         url = gateway.base_url
         ask: Ask | None = partial(gateway.ask, access)
