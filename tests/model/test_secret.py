@@ -1,5 +1,8 @@
 from __future__ import annotations
 
+import subprocess
+import sys
+
 import pytest
 
 from proctor.errors import UsageError
@@ -76,3 +79,22 @@ def test_a_reference_needs_a_name():
     assert wrong_reference("NAME") == ""
     assert wrong_reference("Bearer ${NAME}") == ""
     assert "takes the name" in wrong_reference("Bearer x")
+
+
+@pytest.mark.parametrize("text", ["z", "a://", "a://b:", "${a:-", "-----BEGIN ", "sk-", "${", "h://u:"])
+def test_a_megabyte_of_a_strangers_text_is_searched_in_one_pass(text):
+    """In a process of its own: such a search holds every thread, the test's own time limit too."""
+    program = (
+        "import sys; from proctor.model import secret; text = sys.argv[1] * (1_000_000 // len(sys.argv[1]))\n"
+        "secret.holds_credential(text); secret.credentials_in(text); secret.VARIABLE.search(text)"
+    )
+    subprocess.run([sys.executable, "-c", program, text], check=True, timeout=60)
+
+
+def test_logins_are_seen_behind_every_scheme():
+    assert credentials_in("git+https://token-of-mine@host redis://name@host HTTP://u:password@h") == [
+        "token-of-mine",
+        "password",
+    ]
+    assert holds_credential("1https://user:password@host")
+    assert not holds_credential("see https://host/a:b@c")

@@ -63,8 +63,11 @@ def test_a_spent_day_refuses_new_runs_and_resumes_until_the_quota_is_raised(team
     with person(team_server, "thrifty") as client:
         body = plain(client)
         run = client.post("/api/runs", json=body).json()["id"]
+        task = f"/api/tasks/{tasks.upload(client, agent='oracle', num_runs=1)['id']}"
+        assert client.post(f"{task}/execute-async").status_code == 202
         put("/api/projects/thrifty", json={"title": "Thrifty", "max_runs": 1, "day_usd": 0})
-        for route in ("/api/runs", f"/api/runs/{run}/resume"):
+        older = (f"{task}/execute-async", f"{task}/runs/{task[-19:]}-1/execute-async", f"{task}/retry")
+        for route in ("/api/runs", f"/api/runs/{run}/resume", *older):
             answer = client.post(route, json=body if route == "/api/runs" else {})
             assert (answer.status_code, answer.json()["code"]) == (429, "quota"), route
         found = client.get("/api/projects").json()["items"]

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import contextlib
 import json
+import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -103,3 +105,14 @@ def test_a_file_cut_anywhere_loads_or_is_refused(tmp_path: Path, path: Path) -> 
         cut.write_bytes(raw[:end])
         with contextlib.suppress(SpecError):
             load(cut)
+
+
+@pytest.mark.parametrize("key", ["agent", "model"])
+def test_a_list_of_many_names_is_read_in_one_pass(key):
+    """In a process of its own, which can be stopped: once it took a quarter of an hour."""
+    program = (
+        "import sys; from proctor.spec.load import from_mapping\n"
+        "entry = {'path': '/x', sys.argv[1]: [f'a{at}' for at in range(300_000)]}\n"
+        "from_mapping({'tasks': [entry]}, file='spec', base_dir='/', environ={})"
+    )
+    subprocess.run([sys.executable, "-c", program, key], check=True, timeout=60)

@@ -19,8 +19,12 @@ LITERAL_PREFIX = "SPEC_"
 """How the reference to a value begins that was written in the spec itself."""
 SHORTEST = 6
 """A shorter value is in ordinary text too, so it cannot be taken out of it."""
-VARIABLE = re.compile(r"\$\{(?P<name>[A-Za-z_]\w*)(?::-(?P<default>[^}]*))?\}", re.ASCII)
-"""`${NAME}` or `${NAME:-default}`."""
+VARIABLE = re.compile(r"\$\{(?P<name>[A-Za-z_]\w*)(?::-(?P<default>(?:[^}$]++|\$(?!\{))*+))?\}", re.ASCII)
+"""`${NAME}` or `${NAME:-default}`; a default holds no variable.
+
+This and the patterns below read texts of strangers, in one call that stops every thread: none may look from
+each place of a text at all that follows.
+"""
 _ESCAPED = re.compile(r"\$\$\{|" + VARIABLE.pattern, re.ASCII)
 _NAME = re.compile(r"[A-Za-z_]\w*", re.ASCII)
 _WORD = re.compile(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+|\d+")
@@ -42,9 +46,7 @@ _ORDINARY = {
 """Before `key` or `token`: an ordinary word of programs."""
 _WEAK = {"key", "auth"}
 """Alone they mean a secret only if the value looks like one."""
-_URL_LOGIN = re.compile(
-    r"(?P<scheme>[A-Za-z][A-Za-z0-9+.-]*)://(?P<user>[^/\s:@?#]*)(?::(?P<password>[^/\s@?#]*))?@"
-)
+_URL_LOGIN = re.compile(r"(?<=[A-Za-z0-9+.-])://(?P<user>[^/\s:@?#]*)(?::(?P<password>[^/\s@?#]*))?@")
 _TOKEN = re.compile(
     r"sk-[\w-]{32,}|gh[pousr]_\w{20,}|github_pat_\w{20,}|glpat-[\w-]{16,}|xox[abprs]-[\w-]{10,}"
     r"|AKIA[0-9A-Z]{16}|AIza[\w-]{35}|hf_\w{20,}|-----BEGIN [A-Z ]*PRIVATE KEY-----"
@@ -84,10 +86,14 @@ def credentials_in(text: str) -> list[str]:
     That of a database or a broker is a name, such as `proctor`, which ordinary text has too.
     """
     found = [
-        each["password"] or (each["user"] if each["scheme"].lower().endswith(("http", "https")) else "")
+        each["password"] or (each["user"] if _is_http(text, each.start()) else "")
         for each in _URL_LOGIN.finditer(text)
     ]
     return [each for each in found if len(each) >= SHORTEST]
+
+
+def _is_http(text: str, end: int) -> bool:
+    return text[max(0, end - len("https")) : end].lower().endswith(("http", "https"))
 
 
 def _random(value: str) -> bool:

@@ -141,9 +141,11 @@ def _some(item: Node, expected: str) -> tuple[str, ...]:
     values = texts(item, expected)
     if not values:
         raise item.mark.error(f"expected {expected}, found an empty list")
+    before: set[str] = set()
     for at, value in enumerate(values):
-        if value in values[:at]:
+        if value in before:
             raise item.value[at].mark.error(f"'{value}' is listed twice")
+        before.add(value)
     return values
 
 

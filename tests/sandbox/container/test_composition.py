@@ -93,6 +93,27 @@ def test_volumes_of_the_task_s_own_folder_are_fine(write):
     assert composition.read(file).main == "main"
 
 
+def test_engines_get_nothing_of_a_volume_but_its_name_and_target_and_only_read_the_task(write):
+    file = write(
+        "services: {main: {image: x, volumes: ["
+        "'./data:/data', './data:/over:O,upperdir=/etc,workdir=/tmp', "
+        "'named:/n:O,upperdir=/etc,workdir=/tmp', "
+        "'named:/r:ro', /anonymous, {type: bind, source: ./data, target: /d, bind: {propagation: shared}}, "
+        "{type: volume, source: v, target: /v, volume: {subpath: ../..}}]}}\n"
+        "volumes: {named: , v: }"
+    )
+    data = file.parent / "data"
+    assert composition.read(file).document["services"]["main"]["volumes"] == [
+        f"{data}:/data:ro",
+        f"{data}:/over:ro",
+        "named:/n",
+        "named:/r:ro",
+        "/anonymous",
+        f"{data}:/d:ro",
+        {"type": "volume", "source": "v", "target": "/v"},
+    ]
+
+
 @pytest.mark.parametrize(
     ("service", "word"),
     [
@@ -111,6 +132,15 @@ def test_volumes_of_the_task_s_own_folder_are_fine(write):
         ("volumes: ['./link:/s']", "outside"),
         ("volumes: [{type: bind, source: /, target: /s}]", "outside"),
         ("volumes: [3]", "a mapping is expected"),
+        (
+            "volumes: [{type: volume, source: v, target: '/v,type=bind,source=/'}]",
+            "means something to engines",
+        ),
+        ("volumes: [{type: volume, source: 'v:/v', target: /v}]", "means something to engines"),
+        ("env_file: [{path: /etc/passwd}]", "the name of a file"),
+        ("env_file: 5", "a list is expected"),
+        ("deploy: {replicas: '10000'}", "a whole number"),
+        ("deploy: {replicas: 1.0e+4}", "a whole number"),
         ("volumes: /x", "a list is expected"),
         ("volumes: ['/logs/verifier:/etc']", "outside"),
         ("env_file: /elsewhere/.env", "outside"),

@@ -76,7 +76,6 @@ async def test_several_services_need_an_engine(images, compose):
         ("mem_limit: 1g", "'mem_limit' belongs in task.toml"),
         ("deploy: {resources: {limits: {cpus: '3'}}}", r"limits\.cpus' belongs in task.toml"),
         ("platform: linux/s390x", "this machine is linux/"),
-        ("volumes: [./data:/d]", "add ':ro'"),
     ],
 )
 async def test_what_a_sandbox_cannot_keep_is_refused_by_name(compose, service, said):

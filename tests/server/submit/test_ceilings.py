@@ -87,6 +87,52 @@ def test_a_task_brings_a_bounded_number_of_companions(state: State, upload, serv
     upload("many", replace(state.settings, serve_companions=21), **files)
 
 
+@pytest.mark.parametrize("number", ["'10000'", "1.0e+4", "'${N:-1}'", "'${N:?which}'"])
+def test_the_number_of_companions_is_written_out_or_the_task_refused(upload, number: str):
+    """Programs that start them read texts as numbers, and a spec sets variables later."""
+    toml = tasks.TASK.replace('docker_image = "example/none:1"', "")
+    services = f"  s: {{image: x, deploy: {{replicas: {number}}}}}\n"
+    with pytest.raises(Problem, match=r"^docker-compose.yaml: service s: deploy: replicas is a whole number"):
+        upload("many", **{"task.toml": toml, "environment/docker-compose.yaml": COMPOSE + services})
+
+
+@pytest.mark.parametrize(
+    "compose",
+    [
+        "services: &s\n  main: {image: example/none:1, labels: *s}\n",
+        "x-0: &a0 [x]\n"
+        + "".join(f"x-{at}: &a{at} [{', '.join([f'*a{at - 1}'] * 10)}]\n" for at in range(1, 12))
+        + "services:\n  main: {image: example/none:1, command: *a11}\n",
+        "services:\n  main: {image: example/none:1, command: " + "[" * 300 + "]" * 300 + "}\n",
+    ],
+    ids=["contains itself", "10^11 values", "deep"],
+)
+def test_a_compose_file_is_no_larger_than_it_looks(upload, compose: str):
+    toml = tasks.TASK.replace('docker_image = "example/none:1"', "")
+    with pytest.raises(Problem, match="too large or too deep"):
+        upload("many", **{"task.toml": toml, "environment/docker-compose.yaml": compose})
+
+
+@pytest.mark.parametrize(
+    ("key", "value"),
+    [
+        ("notes", "n" * 20_001),
+        ("tags", ["t" * 201]),
+        ("tags", ["t"] * 101),
+        ("tags", ["two\nlines"]),
+        ("labels", [f"l{at}" for at in range(101)]),
+    ],
+)
+def test_what_a_spec_says_of_its_run_is_as_short_as_what_a_request_says(
+    state: State, upload, key: str, value
+):
+    made = upload()
+    for more in ({}, {key: value}):
+        spec, changes = tasks.spec(made.id) | more, {key: value} if not more else None
+        with pytest.raises(Problem, match=key):
+            read(Submission(spec=spec, changes=changes), state.store.store, state, ME)
+
+
 def test_a_project_keeps_a_bounded_number_and_size_of_uploads(state: State, upload):
     state.settings = replace(state.settings, serve_uploads=2)
     upload("a")

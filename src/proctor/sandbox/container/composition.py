@@ -29,9 +29,12 @@ LOGS = {
     "ARTIFACTS": "/logs/artifacts",
 }
 _NAME = re.compile(r"[A-Za-z_]\w*")
+_PLAIN = re.compile(r"[^,:\x00-\x1f]*")
 _MEGABYTE = 1 << 20
 _BARE = re.compile(r"\$\$|\$\{([A-Za-z_]\w*)\}|\$([A-Za-z_]\w*)")
 _MOST_BYTES = 256 << 10
+_MOST_VALUES = 50_000
+_DEEPEST = 50
 _TOP = {"version", "name", "services", "networks", "volumes"}
 _SERVICE = {
     "build", "cap_drop", "command", "cpus", "depends_on", "deploy", "entrypoint", "env_file", "environment",
@@ -142,22 +145,41 @@ def _absolute(service: Mapping[str, Any], folder: Path) -> dict[str, Any]:
 
 
 def _absolute_volume(volume: Any, folder: Path) -> Any:
-    if not _is_bind(volume):
-        return volume
-    if isinstance(volume, str):
-        source, colon, rest = volume.partition(":")
-        return f"{folder / source}{colon}{rest}"
-    return {**volume, "source": str(folder / str(volume.get("source", "")))}
+    """A checked volume with nothing of it that was not checked: engines have options that name other folders.
+
+    A folder of the task is only read: all attempts share it. Whoever could write there would change the task
+    for the others, or put a link to anywhere on this machine in its place after it was checked.
+    """
+    source, target, read_only = parts(volume)
+    if _is_bind(volume):
+        return f"{(folder / source).resolve()}:{target}:ro"
+    if not isinstance(volume, str):
+        return {key: volume[key] for key in ("type", "source", "target", "read_only") if key in volume}
+    name, colon, _ = volume.partition(":")
+    return f"{name}:{target}{':ro' * read_only}" if colon else volume
 
 
 def _load(file: Path) -> Mapping[str, Any]:
     try:
         data = yaml.safe_load(read_small(file, _MOST_BYTES))
+        _check_size(data)
     except OSError as error:
         raise TaskError(f"{file}: not a compose file: {error.strerror or error}") from error
     except (ValueError, RecursionError, yaml.YAMLError) as error:
         raise TaskError(f"{file}: not a compose file: {error}") from error
     return _mapping(data, f"{file}")
+
+
+def _check_size(data: Any) -> None:
+    """ValueError for a document that is far larger than its file, or contains itself: aliases make both."""
+    number, rest = 0, [(data, 0)]
+    while rest:
+        value, depth = rest.pop()
+        number += 1
+        if number > _MOST_VALUES or depth > _DEEPEST:
+            raise ValueError("too large or too deep with its aliases written out")
+        inner = value.values() if isinstance(value, dict) else value if isinstance(value, list) else ()
+        rest.extend((each, depth + 1) for each in inner)
 
 
 def pairs(given: Any, variables: Mapping[str, str]) -> dict[str, str]:
@@ -212,17 +234,42 @@ def _check_service(service: Mapping[str, Any], folder: Path, where: str) -> None
     _known(service, _SERVICE, where)
     for volume in _listed(service.get("volumes"), f"{where}: volumes"):
         _check_volume(volume, folder, where)
-    files = service.get("env_file") or ()
-    for each in [files] if isinstance(files, str) else files:
-        _inside(str(each), folder, f"{where}: env_file")
+    files = service.get("env_file") or []
+    for each in [files] if isinstance(files, str) else _listed(files, f"{where}: env_file"):
+        if not isinstance(each, str):
+            raise TaskError(f"{where}: env_file: the name of a file is expected")
+        _inside(each, folder, f"{where}: env_file")
+    _copies(service, where)
     _build_of(service, folder, where)
+
+
+def companions(file: Path) -> int:
+    """How many containers a compose file starts beside the sandbox, whatever its variables are."""
+    services = _mapping(_load(file).get("services"), f"{file}: services")
+    alone = len(services) == 1 and not (file.parent / "Dockerfile").is_file()
+    copies = sum(
+        _copies(_mapping(service, f"{file}: service {name}"), f"{file}: service {name}")
+        for name, service in services.items()
+    )
+    return copies - ("main" in services or alone)
+
+
+def _copies(service: Mapping[str, Any], where: str) -> int:
+    number = _mapping(service.get("deploy"), f"{where}: deploy").get("replicas", 1)
+    if isinstance(number, bool) or not isinstance(number, int) or number < 0:
+        raise TaskError(f"{where}: deploy: replicas is a whole number, without variables")
+    return number
 
 
 def _check_volume(volume: Any, folder: Path, where: str) -> None:
     if not isinstance(volume, str):
         _mapping(volume, f"{where}: volumes")
+    source = volume.partition(":")[0] if isinstance(volume, str) else str(volume.get("source", ""))
+    _, target, _ = parts(volume)
+    for path in (source, target):
+        if not _PLAIN.fullmatch(path):
+            raise TaskError(f"{where}: volumes: '{path}' has a character that means something to engines")
     if _is_bind(volume) and not _is_log(volume):
-        source = volume.partition(":")[0] if isinstance(volume, str) else str(volume.get("source", ""))
         _inside(source, folder, f"{where}: volumes")
 
 

@@ -114,7 +114,7 @@ def _single_service(wanted: TaskEnvironment) -> Definition:
     service = services[composed.main]
     where = f"{file}: service {composed.main}"
     _check(service, where, variables)
-    volumes, folders = _volumes(service, where)
+    volumes, folders = _volumes(service)
     return replace(main_service(wanted, composed, variables), binds=volumes, folders=folders)
 
 
@@ -213,7 +213,7 @@ def _is_idle(command: Any) -> bool:
     return not text.strip() or bool(_IDLE.fullmatch(" ".join(text.split())))
 
 
-def _volumes(service: Mapping[str, Any], where: str) -> tuple[dict[str, Path], tuple[str, ...]]:
+def _volumes(service: Mapping[str, Any]) -> tuple[dict[str, Path], tuple[str, ...]]:
     """Folders of the task that are shown read-only, and empty folders."""
     from proctor.sandbox.container.composition import LOGS, parts
 
@@ -222,18 +222,13 @@ def _volumes(service: Mapping[str, Any], where: str) -> tuple[dict[str, Path], t
     given = service.get("tmpfs") or ()
     folders += [str(each).partition(":")[0] for each in ([given] if isinstance(given, str) else given)]
     for volume in service.get("volumes") or ():
-        source, target, read_only = parts(volume)
+        source, target, _ = parts(volume)
         if target.rstrip("/") in LOGS.values():
             continue  # every sandbox has those
         if not source:
             folders.append(target)
-        elif read_only:
-            binds[target] = Path(source)
         else:
-            raise LastingImageError(
-                f"{where}: volumes: '{target}' could be written by the task: add ':ro' to it, copy it in the "
-                f"Dockerfile, or choose podman or docker as sandbox"
-            )
+            binds[target] = Path(source)
     return binds, tuple(folders)
 
 

@@ -16,7 +16,7 @@ from proctor.server.route import Route, answer
 from proctor.server.routes.detail import new_run_detail, run_detail
 from proctor.server.state import State
 from proctor.server.submit import changing, making
-from proctor.server.submit.reading import Submission
+from proctor.server.submit.reading import MOST_NOTES, MOST_WORD, MOST_WORDS, Submission
 from proctor.server.text import Line
 from proctor.store.database import Transaction
 from proctor.store.service.answers import Answer, AnsweredError, Asked, write_made
@@ -30,8 +30,8 @@ _SPEC: dict[str, Any] = {
     "tasks": [{"path": {"upload": "up_3f2a9c"}, "agent": "oracle", "rollouts": 3}],
 }
 _Name = Annotated[Line, Field(min_length=1, max_length=128)]
-_Tags = Annotated[list[Annotated[Line, Field(max_length=200)]], Field(max_length=100)]
-_Notes = Annotated[str, Field(max_length=20_000)]
+_Tags = Annotated[list[Annotated[Line, Field(max_length=MOST_WORD)]], Field(max_length=MOST_WORDS)]
+_Notes = Annotated[str, Field(max_length=MOST_NOTES)]
 _Priority = Annotated[
     int,
     Field(ge=-100, le=100, description="A queued run with a higher one begins first; above 0: for admins."),

@@ -8,10 +8,10 @@ from __future__ import annotations
 
 import os
 import shutil
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Protocol
 
 from proctor.errors import TaskError
 from proctor.model.task import Task
@@ -85,23 +85,16 @@ def check_task(task: Task, settings: Settings) -> None:
     if task.environment.compose is None:
         return
     try:
-        found = composition.read(task.environment.compose, composition.variables_of(task.environment))
-    except TaskError:
-        return  # the checks of tasks have said so
-    beside = sum(map(_copies, found.document["services"].values())) - 1
+        beside = composition.companions(task.environment.compose)
+    except TaskError as error:
+        said = str(error).replace(f"{task.environment.compose.parent}/", "")
+        raise Problem("task_invalid", said) from error
     if beside > settings.serve_companions:
         raise Problem(
             "task_invalid",
             f"{task.environment.compose.name}: {beside:,} services beside the agent's; this server starts at "
             f"most {settings.serve_companions} (PROCTOR_SERVE_COMPANIONS)",
         )
-
-
-def _copies(service: Mapping[str, Any]) -> int:
-    """How many containers a service is."""
-    deploy = service.get("deploy")
-    number = deploy.get("replicas", 1) if isinstance(deploy, Mapping) else 1
-    return max(1, number) if isinstance(number, int) else 1
 
 
 def check_uploads(store: Store, settings: Settings, project: str, size_bytes: int) -> None:

@@ -31,6 +31,7 @@ def execute(
     key: str | None = None,
 ) -> int:
     """Queue the runs of a task that have no result, or one of them; how many."""
+    making.check_quota(store, upload.project)
     run = _open_run(store, upload)
     if run is None:
         run_id = _make(store, state, caller, upload, timeout_s)
@@ -110,6 +111,7 @@ def _keep_key(store: Store, state: State, caller: Caller, upload: Upload, run_id
 
 def retry(store: Store, caller: Caller, upload: Upload) -> int:
     """Try again what was lost to infrastructure or a provider; how many runs are queued."""
+    making.check_quota(store, upload.project)
     run = _open_run(store, upload)
     if run is None:
         raise Problem("conflict", "The task has no run to try again; execute it")

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Literal
@@ -22,6 +22,12 @@ from proctor.store.service.ownership import DEFAULT
 from proctor.store.store import Store
 
 Format = Literal["yaml", "toml", "json"]
+MOST_NOTES = 20_000
+"""Characters of a run's notes."""
+MOST_WORDS = 100
+"""Tags of a run."""
+MOST_WORD = 200
+"""Characters of a tag."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -61,6 +67,7 @@ def read(submission: Submission, store: Store, state: State, caller: Caller) -> 
         data, file="spec", base_dir=_empty_folder(state), overrides=changes, environ={}, check=check
     )
     _refuse(secrets_in(spec))
+    _refuse(_long_words(spec))
     _refuse((f"sandbox.{key}", why) for key, why in Ceilings.of(state.settings).exceeded(spec.sandbox))
     given: dict[str, Any] = {
         "name": submission.name,
@@ -86,6 +93,17 @@ def _empty_folder(state: State) -> str:
 def _refuse(reasons: Iterable[tuple[str, str]]) -> None:
     if errors := [{"where": where, "message": message} for where, message in reasons]:
         raise Problem("spec_forbidden", f"{errors[0]['where']}: {errors[0]['message']}", errors=errors)
+
+
+def _long_words(spec: Spec) -> Iterator[tuple[str, str]]:
+    """What a spec says of its run and every list of runs repeats: bounded as in the requests themselves."""
+    if len(spec.notes) > MOST_NOTES:
+        yield "notes", f"'notes' has {len(spec.notes):,} characters; at most {MOST_NOTES:,} are allowed"
+    for key, words in (("tags", spec.tags), ("labels", spec.labels)):
+        if len(words) > MOST_WORDS:
+            yield key, f"'{key}' has {len(words):,} entries; at most {MOST_WORDS} are allowed"
+        elif any(len(word) > MOST_WORD or not word.isprintable() for word in words):
+            yield key, f"'{key}': each is one line of at most {MOST_WORD} characters"
 
 
 def _written(submission: Submission) -> Mapping[str, Any]:
