@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import socket
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -13,6 +12,8 @@ from typing import TYPE_CHECKING, Any, Literal, Protocol, cast, runtime_checkabl
 from proctor.errors import SandboxError
 
 if TYPE_CHECKING:
+    import asyncio
+
     from proctor.sandbox.image.sharing import Exchange
 
 Network = Literal["none", "public", "allowlist"]
@@ -238,6 +239,8 @@ async def ended(task: asyncio.Task[Any]) -> None:
 
     What cancels the caller meanwhile is raised: `await task` could not tell the two apart.
     """
+    import asyncio  # reading commands that name this module need no event loop
+
     await asyncio.wait({task})
     if not task.cancelled() and (error := task.exception()) and not isinstance(error, SandboxError):
         raise error

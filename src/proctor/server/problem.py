@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import msgspec
 from fastapi import FastAPI, Request
@@ -24,9 +24,6 @@ from proctor.errors import (
     TaskError,
     UsageError,
 )
-
-if TYPE_CHECKING:
-    from proctor.server.places import Places
 
 _log = logging.getLogger("proctor.server")
 
@@ -155,8 +152,8 @@ def install(app: FastAPI) -> None:
     def shown(request: Request, problem: Problem) -> Response:
         """As the caller may see it, if it is known already who calls."""
         found, caller = response(problem), getattr(request.state, "caller", None)
-        places: Places = request.app.state.proctor.places
-        return found if caller and caller.on_machine else places.hidden_in(found)
+        state = getattr(request.app.state, "proctor", None)  # none before the server has begun
+        return found if state is None or (caller and caller.on_machine) else state.places.hidden_in(found)
 
     async def on_problem(request: Request, error: Exception) -> Response:
         assert isinstance(error, Problem)

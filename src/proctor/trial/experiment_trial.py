@@ -11,8 +11,8 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
-from proctor.errors import ProctorError, SandboxError, UsageError
-from proctor.experiments.base import Registered
+from proctor.errors import SandboxError, UsageError
+from proctor.experiments.base import REGISTRY, Registered
 from proctor.instruments.base import Instrument, Resolved, Sampler, Wrapper, create, resolve
 from proctor.model.outcome import Outcome
 from proctor.model.plan import PlannedTrial
@@ -304,14 +304,12 @@ def _waits_for_calm(body: ExperimentBody) -> bool:
 
 
 def _own(body: ExperimentBody, sources: Sequence[str]) -> Registered | None:
-    from proctor.experiments.discover import find
-
-    if not sources or body.python:
+    """What planning registered, if it is of these sources. Nothing is imported: that may end the process."""
+    known = None if body.python else REGISTRY.get(body.experiment)
+    if known is None:
         return None
-    try:
-        return find(body.experiment, sources)
-    except ProctorError:  # its trials say why
-        return None
+    file = Path(known.file).resolve()
+    return known if any(file.is_relative_to(Path(source).resolve()) for source in sources) else None
 
 
 def _resolve(body: ExperimentBody, sources: Sequence[str]) -> Resolved:

@@ -66,7 +66,8 @@ class ForkServer:
         self.python = python
         self._token = secrets.token_hex(8)
         self._scratch = Path(tempfile.mkdtemp(prefix="proctor-"))
-        known = known or REGISTRY.get(slug)
+        # With sources of the run's own, what another run registered under this name is not meant.
+        known = known if known or sources else REGISTRY.get(slug)
         self._hello = {
             "slug": slug,
             "module": known.cls.__module__ if known else "",
