@@ -55,7 +55,7 @@ elif words[0] == "rm":
 elif words[1:2] == ["ls"]:
     print(f"{words[0]}-of-{words[-1]}")
 elif words[0] == "ps":
-    print(os.environ.get("ROWS", ""))
+    print(os.environ.get("DOCKER_TEST_ROWS", ""))
 elif words[:2] == ["image", "inspect"] and os.path.exists(NOTES + ".built"):
     print(json.dumps([{"Id": "sha256:abc", "Config": {"Env": ["A=b=c"], "WorkingDir": "/w", "User": ""}}]))
 elif words[:2] == ["image", "inspect"]:
@@ -65,7 +65,7 @@ elif words[0] == "build":
     print("STEP 1", os.environ["DOCKER_BUILDKIT"])
     given = dict(word.split("=", 1) for word in words if word.startswith("http_proxy="))
     proxy = http.client.HTTPConnection("127.0.0.1", int(given["http_proxy"].rpartition(":")[2]), timeout=20)
-    proxy.request("GET", "http://127.0.0.1:" + os.environ["PRIVATE_PORT"] + "/")
+    proxy.request("GET", "http://127.0.0.1:" + os.environ["DOCKER_TEST_PORT"] + "/")
     print("THE PROXY SAYS", proxy.getresponse().status)
     open(NOTES + ".built", "w").close()
 elif words[0] == "compose":
@@ -143,7 +143,7 @@ async def test_only_containers_of_dead_owners_are_removed(notes, backend, monkey
     ]
     (tmp_path / "free").touch()
     owner.hold(tmp_path / "held")
-    monkeypatch.setenv("ROWS", "\n".join(rows))
+    monkeypatch.setenv("DOCKER_TEST_ROWS", "\n".join(rows))
     assert await backend.reap() == ("container dead", "container rebooted", "container let go")
     owner.release(tmp_path / "held")
     assert notes()[0][:4] == ["ps", "--all", "--no-trunc", "--filter"]
@@ -174,7 +174,7 @@ async def test_an_image_is_built_under_the_name_of_its_content_in_a_network_with
     notes, backend, tmp_path, monkeypatch, private
 ):
     """The container of that network is played by our init on this machine."""
-    monkeypatch.setenv("PRIVATE_PORT", str(private.getsockname()[1]))
+    monkeypatch.setenv("DOCKER_TEST_PORT", str(private.getsockname()[1]))
     folder = tmp_path / "environment"
     folder.mkdir()
     (folder / "Dockerfile").write_text("FROM scratch\n")

@@ -12,7 +12,7 @@ from proctor.quota import Pool
 from proctor.sandbox import proxy as proxying
 from proctor.sandbox.network_rules import AddressRules
 
-LOOPBACK = AddressRules(opened=(ipaddress.ip_network("127.0.0.0/8"),))
+LOOPBACK = AddressRules(opened=(ipaddress.ip_network("127.0.0.1/32"),))
 """Servers of these tests are on the loopback, which no setting can open."""
 
 

@@ -42,6 +42,7 @@ EXAMPLES = {
     "db backup": ("proctor db backup store.backup --blobs blobs.backup",),
     "db restore": ("proctor db restore store.backup --blobs blobs.backup",),
     "db check": ("proctor db check --deep",),
+    "db worker-role": ("proctor db worker-role proctor_worker",),
     "db gc": ("proctor db gc --dry-run",),
     "perf": ("proctor perf --episodes 100 --workers 4",),
     "serve": (

@@ -96,7 +96,7 @@ def leaves_little(attempt: TaskAttempt) -> bool:
         return False
     left = _LITTLE_BYTES
     for part in ("logs", "verifier"):
-        with suppress(FileNotFoundError), os.scandir(attempt.folder / part) as entries:
+        with suppress(FileNotFoundError, NotADirectoryError), os.scandir(attempt.folder / part) as entries:
             for number, entry in enumerate(entries):
                 if number > _FEW or entry.is_dir(follow_symlinks=False):
                     return False
