@@ -144,8 +144,6 @@ def bubblewrap_alone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.fixture
 def own_podman(outside: Outside, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     """podman with a storage that goes with the test, and the registry as its mirror."""
-    # The registry is on this machine, where engines are not sent by themselves.
-    monkeypatch.setenv("PROCTOR_NETWORK_ALLOW", "127.0.0.1")
     (tmp_path / "storage.conf").write_text(
         f'[storage]\ndriver = "overlay"\ngraphroot = "{tmp_path}/graph"\nrunroot = "{tmp_path}/runroot"\n'
     )

@@ -39,7 +39,8 @@ class ContainerImages(Images):
 
     def __init__(self, cache_dir: Path, backend: Containers, options: RootOptions | None = None) -> None:
         super().__init__()
-        self._logins = EngineLogins(backend.engine, cache_dir, options or RootOptions())
+        self._options = options or RootOptions()
+        self._logins = EngineLogins(backend.engine, cache_dir, self._options)
         self._cache_dir = cache_dir
         self._backend = backend
 
@@ -123,7 +124,8 @@ class ContainerImages(Images):
         return await self._inspect(reference) if self._logins.granted(reference) else None
 
     async def _pulled(self, reference: str) -> dict[str, Any] | None:
-        await check_registry(reference, self._backend.network_rules)
+        if self._options.project is not None:  # a person of this machine may name a registry of it
+            await check_registry(reference, self._backend.network_rules)
         said = await self._engine(*self._logins.before_pull(reference), reference, timeout_s=None)
         found = await self._inspect(reference) if said.code == 0 else None
         if found is None:
