@@ -105,7 +105,7 @@ async def test_what_cannot_be_had_is_a_typed_error(images, tmp_path):
         await images.root(task())
     with pytest.raises(TaskError, match="no such Dockerfile"):
         await images.root(task(dockerfile=tmp_path / "Dockerfile"))
-    with pytest.raises(ImageError, match="proctor-none:1 is not here, and its registry is in a private"):
+    with pytest.raises(ImageError, match="proctor-none:1 is not in the storage of podman"):
         await images.root(task(image="localhost/proctor-none:1"))
 
 
