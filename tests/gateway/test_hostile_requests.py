@@ -116,7 +116,7 @@ async def test_what_a_request_refers_to_is_reserved_like_what_it_has(store, refe
         first = {"model": "priced", "input": "word " * 6000, "max_output_tokens": 100}
         assert (await post(setup, http, access, PATHS[Api.RESPONSES], first))[0] == 200
         (call,) = access.calls
-        access.calls[:] = [replace(call, usage=Usage(prompt_tokens=19_950))]
+        access.add(replace(call, usage=Usage(prompt_tokens=19_950)))
         again = {**first, "input": "more", **reference}
         assert (await post(setup, http, access, PATHS[Api.RESPONSES], again))[0] == 400
         assert "budget" in access.exhausted

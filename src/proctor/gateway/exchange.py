@@ -111,7 +111,7 @@ class Exchange:
                     asked.access,
                     asked.model,
                     prompt_bytes=len(asked.body),
-                    prompt_tokens=asked.wanted.references * asked.access.longest_tokens(),
+                    prompt_tokens=asked.wanted.references * asked.access.longest_tokens,
                     limit=asked.wanted.limit,
                 )
         except (ExhaustedError, TimeoutError) as error:
@@ -260,7 +260,7 @@ class Exchange:
 
     def _record(self, call: Call) -> None:
         access = self.asked.access
-        access.calls.append(call)
+        access.add(call)
         if self.failure in {"provider_failed", "model_missing"}:
             missing = self.failure == "model_missing"
             access.failure = Failure("model_missing" if missing else "provider_failed", self.message)

@@ -28,7 +28,7 @@ async def play(
     await _send(entry, client, started if replay.recorded_speed else None)
     if route.action != "generate":
         return
-    access.calls.append(
+    access.add(
         Call(
             model=model,
             api=route.api,

@@ -52,6 +52,8 @@ class Access:
     purse: Scope | None = None
     """What its calls are booked on in place of the attempt and the run: a judge's are not the agent's."""
     calls: list[Call] = field(default_factory=list)
+    longest_tokens: int = 0
+    """Of the calls so far, the one with most; what a request refers to is part of one."""
     failure: Failure | None = None
     """Of the last call; None when it went well, or failed by the agent's own doing."""
     exhausted: str = ""
@@ -83,9 +85,11 @@ class Access:
         """Run and attempt, by which calls take turns."""
         return self.run_id, f"{self.trial}/{self.attempt}"
 
-    def longest_tokens(self) -> int:
-        """Of the calls so far, the one with most; what a request refers to is part of one."""
-        return max((call.usage.total_tokens for call in self.calls if call.usage), default=0)
+    def add(self, call: Call) -> None:
+        """A call has ended."""
+        self.calls.append(call)
+        if call.usage:
+            self.longest_tokens = max(self.longest_tokens, call.usage.total_tokens)
 
     def resolve(self, name: str) -> str | None:
         """The full name of the model that a request means; None when the attempt may not use it."""
