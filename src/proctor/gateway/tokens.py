@@ -14,6 +14,7 @@ from typing import Literal, NamedTuple
 from proctor.gateway.bounds import Bounds
 from proctor.gateway.meter import Call, Sums
 from proctor.gateway.replay import Replay
+from proctor.gateway.standstill import Standstill
 from proctor.quota import Quota
 from proctor.store.portions import Scope
 from proctor.store.spending import DAY, Budget
@@ -68,6 +69,10 @@ class Access:
     """For one body at a time, unless it is small: decoded it takes thirty times the memory."""
     short: asyncio.Lock = field(default_factory=asyncio.Lock, repr=False)
     """Of its calls that a budget cannot have yet, one asks again; the others wait for that."""
+    lent: asyncio.Event | None = field(default=None, repr=False)
+    """There while less is held back for one of its calls than that can use; set when the call is over."""
+    standstill: Standstill = field(default_factory=Standstill, repr=False)
+    """Its time in which all its calls waited for a budget."""
 
     @cached_property
     def scopes(self) -> tuple[Scope, ...]:
@@ -79,9 +84,20 @@ class Access:
         return tuple(dict.fromkeys((own, Scope("run", self.run_id), *extra)))
 
     @cached_property
+    def lends(self) -> bool:
+        """Whether it has a budget of which more or less can be held back for a call."""
+        return any(each.tokens is not None or each.usd is not None for each in self.budgets)
+
+    @cached_property
     def place(self) -> tuple[str, str]:
         """Run and attempt, by which calls take turns."""
         return self.run_id, f"{self.trial}/{self.attempt}"
+
+    def take_back(self) -> None:
+        """The call that could use more than was held back for it is over."""
+        if self.lent:
+            self.lent.set()
+        self.lent = None
 
     def longest_tokens(self) -> int:
         """Of the calls so far, the one with most; what a request refers to is part of one."""
