@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from proctor.errors import UsageError
+from proctor.gateway.estimates import FIRST_ANSWER
 from proctor.gateway.output_limit import OutputLimit
 from proctor.gateway.usage import Usage
 
@@ -132,6 +133,10 @@ class Prices:
         """What a call probably uses when an answer has so many tokens; at most one longest answer less."""
         asked = upper.completion_tokens
         return replace(upper, completion_tokens=max(min(answer, asked), asked - self.longest(model)))
+
+    def least(self, model: str) -> Usage:
+        """What is held back for the smallest call that does not limit its answer."""
+        return self.probable(model, self.upper(model, 0, OutputLimit()), FIRST_ANSWER)
 
     def longest(self, model: str) -> int:
         """The most tokens that one answer of a model has."""
