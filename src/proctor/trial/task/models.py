@@ -217,8 +217,8 @@ class AttemptModels:
         self.budget_wait_s += access.standstill.seconds
         if (waited_s := access.standstill.seconds) >= _NOTED_S:
             self.notes.append(
-                f"the agent's calls waited {waited_s:.1f} s for what other calls held of a budget, which is not "
-                "part of its time"
+                f"the agent's calls waited {waited_s:.1f} s for what other calls held of a budget; "
+                "that is not part of its time"
             )
         if (count := sum(call.translated for call in access.calls)) and not access.replay:
             self.notes.append(f"LiteLLM translated {count} calls between the agent's API and the provider's")
