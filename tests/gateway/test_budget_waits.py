@@ -177,9 +177,7 @@ async def test_a_budget_is_overdrawn_by_one_call_of_each_attempt_and_no_more(sto
 
     async with gated(store, script) as setup:
         accesses = [setup.access(usd=2) for _ in range(3)]
-        calls = [
-            setup.asking(access, **more) for access in accesses for more in HOSTILE for _ in range(4)
-        ]
+        calls = [setup.asking(access, **more) for access in accesses for more in HOSTILE for _ in range(4)]
         await until(lambda: setup.provider.at_work >= 3)
         setup.provider.opened.set()
         statuses = await asyncio.gather(*calls)
@@ -197,7 +195,7 @@ async def test_an_attempt_has_one_call_that_may_use_more_than_is_held_back(store
         access = setup.access(**limits)
         calls = [setup.asking(access) for _ in range(5)]
         await until(lambda: setup.provider.at_work == 2)
-        await until(lambda: access.short.locked())
+        await until(access.short.locked)
         assert setup.provider.at_work == 2, "one at its estimate, one in full, no third"
         assert access.standstill.seconds == 0, "it has its model meanwhile"
         setup.provider.opened.set()
@@ -325,3 +323,18 @@ async def test_whatever_waits_for_whatever_all_calls_come_to_an_end(store):
         await until(lambda: not any(access.working for access in accesses))
         await setup.gateway._books.flush()
         assert not setup.gateway._books._open
+
+
+async def test_a_call_waits_for_what_another_gateway_of_the_store_holds(store):
+    patient = Retry(first_s=0.01, longest_s=0.02)
+    async with gated(store, retry=patient) as one, gated(store, retry=patient) as other:
+        first, second = one.access(usd=ONE_CALL), other.access(usd=ONE_CALL)
+        calls = [one.asking(first)]
+        await until(lambda: one.provider.at_work == 1)
+        calls.append(other.asking(second))
+        await until(lambda: second.standstill.seconds > 1)
+        other.provider.opened.set()
+        assert not other.provider.sales
+        one.provider.opened.set()
+        assert await asyncio.gather(*calls) == [200, 200]
+        assert not second.exhausted
