@@ -86,6 +86,12 @@ class AgentContext:
     access: ModelAccess = field(default_factory=ModelAccess)
     trajectory: Trajectory
     log: LogWriter
+    standstill_s: Callable[[], float] = field(default=lambda: 0.0, repr=False, compare=False)
+    """How long all its calls of models waited for a budget so far, which is not its time."""
+
+    def allowed_s(self) -> float:
+        """How long it may work by the clock on the wall, as far as that is known now."""
+        return self.timeout_s + self.standstill_s()
 
     @property
     def model_base_url(self) -> str:

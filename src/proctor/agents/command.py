@@ -105,7 +105,7 @@ class Command:
             keep + script,
             log="agent.txt",
             env={**context.access.env, **self.env, **offers, "PROCTOR_INSTRUCTION": context.instruction},
-            timeout_s=context.timeout_s,
+            timeout_s=context.allowed_s,
             copies=[(context.prior, _PRIOR)] if context.prior else (),
         )
         call = {"tool_call_id": "1", "function_name": "command", "arguments": {"script": script}}

@@ -13,6 +13,7 @@ from typing import Literal
 
 from proctor.agents.base import AgentContext, BudgetExhausted
 from proctor.sandbox.base import Before, ExecResult, Sandbox, exec_after
+from proctor.sandbox.time_limit import Seconds
 
 _OBSERVED_BYTES = 32_000
 
@@ -25,7 +26,7 @@ async def run_shell(
     log: str,
     env: Mapping[str, str] | None = None,
     cwd: str | None = None,
-    timeout_s: float | None = None,
+    timeout_s: Seconds | None = None,
     copies: Sequence[tuple[Path, str]] = (),
 ) -> tuple[ExecResult, str]:
     """The result, and its output as a reader would quote it. Output beyond the agent's limit ends it.

@@ -32,6 +32,10 @@ _SILENCE_S = 600.0
 """After how long without a byte a provider counts as gone."""
 
 
+_LONG_WAIT_S = 60.0
+"""An agent that gives up a call after it waited so long for a budget is not to blame for it."""
+
+
 class Refusal(NamedTuple):
     """What a provider, or the way to it, answered instead of an answer."""
 
@@ -72,6 +76,7 @@ class Exchange:
     started: float = field(default_factory=time.monotonic)
     started_at: float = field(default_factory=time.time)
     worked_s: float = 0.0
+    budget_wait_s: float = 0.0
     answer: Answer = field(init=False)
 
     def __post_init__(self) -> None:
@@ -104,35 +109,41 @@ class Exchange:
     # Before
 
     async def _reserve(self, books: Books) -> Reservation | None:
-        asked = self.asked
+        asked, began = self.asked, time.monotonic()
         try:
-            async with asyncio.timeout(self._patience_s()):
-                return await books.reserve(
-                    asked.access,
-                    asked.model,
-                    prompt_bytes=len(asked.body),
-                    prompt_tokens=asked.wanted.references * asked.access.longest_tokens,
-                    limit=asked.wanted.limit,
-                )
-        except (ExhaustedError, TimeoutError) as error:
-            message = str(error) or "the budget is held by calls that take too long"
+            made = await books.reserve(
+                asked.access,
+                asked.model,
+                prompt_bytes=len(asked.body),
+                prompt_tokens=asked.wanted.references * asked.access.longest_tokens,
+                limit=asked.wanted.limit,
+                away_s=self._patience_s(),
+            )
+        except ExhaustedError as error:
+            message = str(error)
             self._fail("budget", message)
             # 400, because what clients take for a busy service they ask again and again.
             await self.client.fail(400, f"Proctor: {message}", "budget_exhausted")
-            asked.access.exhaust(message, getattr(error, "scope", ""))
+            asked.access.exhaust(message, error.scope)
         except StoreError:
             self._fail("refused", "the books of the run cannot be written")
             await self.client.fail(503, "Proctor: the books of the run cannot be written", "store_failed")
+        except asyncio.CancelledError:
+            self.budget_wait_s = time.monotonic() - began
+            raise
+        else:
+            self.budget_wait_s = made.waited_s
+            return made
         return None
 
     def _patience_s(self) -> float:
-        """How long this call may wait in all before its answer begins."""
+        """How long this call may wait for a turn and between tries before its answer begins."""
         return self.retry.within_s if self.client.keeps_alive else self.retry.silent_within_s
 
     # The call
 
     async def _tries(self) -> None:
-        deadline = self.started + self._patience_s()
+        deadline = time.monotonic() + self._patience_s()
         for tries in count():
             try:
                 async with asyncio.timeout_at(_on_loop(deadline)) as patience:
@@ -232,7 +243,7 @@ class Exchange:
             else:
                 await self.books.settle(reservation, call)
         except StoreError:
-            # It goes on counting at its upper estimate.
+            # It goes on counting at what was held back for it.
             _LOG.error("a call could not be settled: the store cannot be written")
 
     def _call(self, usage: Usage | None, nano_usd: int | None) -> Call:
@@ -251,6 +262,7 @@ class Exchange:
             started_at=self.started_at,
             first_token_s=self.answer.first_token_s,
             waited_s=max(0.0, elapsed_s - self.worked_s),
+            budget_wait_s=self.budget_wait_s,
             worked_s=self.worked_s,
             retries=self.retries,
             lost=self.lost,
@@ -264,6 +276,9 @@ class Exchange:
         if self.failure in {"provider_failed", "model_missing"}:
             missing = self.failure == "model_missing"
             access.failure = Failure("model_missing" if missing else "provider_failed", self.message)
+        elif self.failure == "given_up" and self.client.gone and self.budget_wait_s > _LONG_WAIT_S:
+            message = f"the agent gave up a call that had waited {self.budget_wait_s:.0f} s for a budget"
+            access.failure = Failure("provider_failed", message)
         elif self.failure not in {"budget", "refused", "given_up"}:
             access.failure = None
 

@@ -34,6 +34,8 @@ class Call:
     worked_s: float
     """While the provider had the call."""
     retries: int
+    budget_wait_s: float = 0.0
+    """Of `waited_s`, the time until a budget had what it needs."""
     lost: int = 0
     """Tries that broke off after the provider had begun to answer: what they used nobody knows."""
     translated: bool = False
@@ -69,6 +71,7 @@ class Sums:
     request_bytes: int = 0
     response_bytes: int = 0
     waited_s: float = 0.0
+    budget_wait_s: float = 0.0
     worked_s: float = 0.0
     nano_usd: int = 0
     unknown_usage: int = 0
@@ -100,6 +103,7 @@ class Sums:
             request_bytes=sum(each.request_bytes for each in found),
             response_bytes=sum(each.response_bytes for each in found),
             waited_s=sum(each.waited_s for each in found),
+            budget_wait_s=sum(each.budget_wait_s for each in found),
             worked_s=sum(each.worked_s for each in found),
             nano_usd=sum(each.nano_usd or 0 for each in found),
             unknown_usage=sum(each.usage is None for each in found),

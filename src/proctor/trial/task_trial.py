@@ -88,6 +88,7 @@ class TaskAttempt:
         if self.models.used:
             self.redactor = setting.redactor.also("ATTEMPT_TOKEN", token)
         live = LiveEvents(partial(setting.note, lease)) if setting.note else None
+        self.models.clock.on_change = live.stand_still if live else None
         heard = [partial(setting.on_log, trial)] if setting.on_log else []
         self.logs = Logs(self.folder / "logs", self.redactor, [*heard, live.log] if live else heard)
         self.phases = Phases(entered=live.phase if live else None)

@@ -223,7 +223,7 @@ class InstalledAgent:
                 },
                 cwd=context.workdir,
                 user=context.user,
-                timeout_s=context.timeout_s,
+                timeout_s=context.allowed_s,
                 on_output=lines.output(context),
                 keep_bytes=4096 if self.tells_events else _MOST_TEXT,
             )

@@ -14,6 +14,7 @@ from proctor.sandbox.base import ExecResult, OnOutput
 from proctor.sandbox.init.channel import Channel, Replies
 from proctor.sandbox.init.line import Line
 from proctor.sandbox.init.streams import Streams, close_quietly, input_descriptor
+from proctor.sandbox.time_limit import Seconds, ends_within
 from proctor.sandbox.transfer import Stream
 
 _KILL_GRACE_S = 5.0
@@ -70,7 +71,7 @@ class Session:
         user: str,
         stdin: bytes | int | None = None,
         stdout: int | None = None,
-        timeout_s: float | None = None,
+        timeout_s: Seconds | None = None,
         on_output: OnOutput | None = None,
         keep_bytes: int = 1 << 20,
         builtin: bool = False,
@@ -184,12 +185,12 @@ class Session:
         if self._channel:
             self._channel.close()
 
-    async def _ended(self, ident: str, timeout_s: float | None) -> tuple[list[str], bool]:
+    async def _ended(self, ident: str, timeout_s: Seconds | None) -> tuple[list[str], bool]:
         """The init's account of a command, and whether its time limit had passed."""
         future = self._replies.expect(ident)
         if timeout_s is None:
             return await future, False
-        if (await asyncio.wait([future], timeout=timeout_s))[0]:
+        if await ends_within(future, timeout_s):
             return await future, False
         if self.alive:
             self._require().send([f"K{ident}"])

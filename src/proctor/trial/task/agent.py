@@ -6,7 +6,6 @@ nothing is looked up.
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import AsyncExitStack, suppress
 from dataclasses import replace
@@ -93,6 +92,7 @@ async def work(attempt: TaskAttempt, step: Step | None, access: ModelAccess) -> 
         attempt.trajectory,
         attempt.logs.write,
     )
+    context = replace(context, standstill_s=attempt.models.standstill_s)
     await check_program(agent, task, sandbox, model, context)
     attempt.trajectory.add("user", context.instruction)
     opened = getattr(agent, "opened", None)
@@ -101,7 +101,7 @@ async def work(attempt: TaskAttempt, step: Step | None, access: ModelAccess) -> 
             working = partial(agent.run, task, sandbox, model, context)
             if opened:  # what it sets up first is not its time
                 working = await stack.enter_async_context(opened(task, sandbox, model, context))
-            async with asyncio.timeout(context.timeout_s):
+            async with attempt.models.clock.limit(context.timeout_s):
                 return await working()
     except TimeoutError as error:
         raise TimeoutError(f"{context.timeout_s:g}") from error
