@@ -340,7 +340,8 @@ def blame(asked: Asked, refusal: Refusal) -> tuple[str, str]:
     if is_model_missing(refusal.status, refusal.body):
         return "model_missing", f"{name} has no model '{asked.provider_model}'{detail}"
     if refusal.status in ABOUT_KEY:
-        return "provider_failed", f"{name} refuses the key that Proctor has for it ({refusal.status})"
+        check = f"; check {asked.provider.key_env}" if asked.provider.key_env else ""
+        return "provider_failed", f"{name} refuses the key that Proctor has for it ({refusal.status}){check}"
     answer = f"{name} answered {refusal.status}{detail}"
     if is_context_length(refusal.status, refusal.body[:4096].decode(errors="replace")):
         return "context_length", answer
