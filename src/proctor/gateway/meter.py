@@ -10,6 +10,9 @@ from proctor.gateway.apis import Api
 from proctor.gateway.prices import NANO
 from proctor.gateway.usage import Usage
 
+UNSENT = frozenset({"refused", "budget", "barred"})
+"""Failures of calls that no provider has seen."""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Call:
@@ -41,8 +44,15 @@ class Call:
     translated: bool = False
     """LiteLLM stood between the agent's API and the provider's; tokens are those that it told."""
     failure: str = ""
-    """`provider_failed`, `model_missing`, `budget`, `refused`, `given_up`; empty when all went well."""
+    """Why it came to nothing: `provider_failed`, `model_missing`, `rejected` (the provider takes no such
+    request), `context_length`, `barred` (the provider is asked no more), `budget`, `refused`, `given_up`;
+    empty when all went well."""
     message: str = ""
+
+    @property
+    def answered(self) -> bool:
+        """Whether the agent got what a model said."""
+        return not self.failure and 200 <= self.status < 300
 
     @property
     def cost_usd(self) -> float | None:
@@ -89,7 +99,7 @@ class Sums:
     @classmethod
     def of(cls, calls: Iterable[Call]) -> Sums:
         """Of these calls. One that was refused here never reached a provider and is not counted."""
-        found = [each for each in calls if each.failure not in {"refused", "budget"}]
+        found = [each for each in calls if each.failure not in UNSENT]
         usages = [each.usage for each in found if each.usage]
         return cls(
             requests=len(found),

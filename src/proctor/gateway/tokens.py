@@ -26,7 +26,7 @@ PREFIX = "proctor-"
 class Failure(NamedTuple):
     """Why the attempt's last call came to nothing, in the gateway's word."""
 
-    kind: Literal["provider_failed", "model_missing"]
+    kind: Literal["provider_failed", "model_missing", "barred"]
     message: str
 
 
@@ -43,7 +43,8 @@ class Access:
     token: str = field(default_factory=lambda: PREFIX + secrets.token_urlsafe(32), repr=False)
     budgets: tuple[Budget, ...] = ()
     on_exhausted: Callable[[str], None] | None = None
-    """Called once with a sentence when a budget is spent: no answer stops every agent."""
+    """Called with a sentence when the attempt is to be ended, because a budget is spent or its provider is
+    asked no more: no answer stops every agent."""
     replay: Replay | None = None
     """A tape that answers instead of providers."""
     pins: bool = False
@@ -57,6 +58,8 @@ class Access:
     """Of the calls so far, the one with most; what a request refers to is part of one."""
     failure: Failure | None = None
     """Of the last call; None when it went well, or failed by the agent's own doing."""
+    refusal: str = ""
+    """Why the last request was refused that never became a call: nobody could have answered it."""
     exhausted: str = ""
     """Why it is to be ended: the budget that is spent, or where it left its tape."""
     exhausted_scope: str = ""

@@ -6,6 +6,8 @@ from enum import StrEnum
 
 ENVIRONMENT_BROKEN = "environment_broken"
 """Why an attempt failed whose tests broke in its sandbox, although they work in an untouched one."""
+CONTEXT_LENGTH = "context_length"
+"""Why a model refused a conversation: it cannot read so much. `failure.type` of an attempt that ended so."""
 
 
 class Blame(StrEnum):

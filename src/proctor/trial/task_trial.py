@@ -295,7 +295,8 @@ class TaskAttempt:
         except BudgetExhausted as error:
             self._end(Outcome.BUDGET_EXHAUSTED, error)
         except SandboxError as error:
-            if self.controls is None or await blame.is_hosts(error, self.sandbox):
+            untried = self.controls is None or self.models.never_answered
+            if untried or await blame.is_hosts(error, self.sandbox):
                 raise
             self.interrupted = True
             self._end(Outcome.AGENT_ERROR, error)

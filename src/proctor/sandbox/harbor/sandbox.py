@@ -20,7 +20,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from proctor.errors import LastingSandboxError, SandboxError
+from proctor.errors import HostError, LastingSandboxError, SandboxError
 from proctor.sandbox.base import Download, ExecResult, Network, OnOutput, SandboxInfo, SandboxRequest
 from proctor.sandbox.harbor import archive
 from proctor.sandbox.harbor.line import Refused
@@ -260,8 +260,13 @@ class HarborSandbox:
 
     async def _as_root(self, argv: Sequence[str], problem: str) -> str:
         """A command of our own, which no mark ends; what it printed last."""
-        async with asyncio.timeout(_END_S):
-            found = await self._command(f"{shlex.join(argv)} </dev/null", {}, "/", "root", _END_S)
+        try:
+            async with asyncio.timeout(_END_S):
+                found = await self._command(f"{shlex.join(argv)} </dev/null", {}, "/", "root", _END_S)
+        except TimeoutError:
+            raise HostError(
+                f"{problem} in sandbox {self._request.name}: no answer within {_END_S:g} s"
+            ) from None
         if found["exit_code"]:
             raise SandboxError(f"{problem} in sandbox {self._request.name}: {found['stderr'].strip()[-500:]}")
         return str(found["stdout"]).strip().rpartition("\n")[2]

@@ -9,7 +9,7 @@ import socket
 import time
 from collections.abc import Iterator, Mapping, Sequence
 
-from proctor.errors import SandboxError
+from proctor.errors import HostError, SandboxError
 from proctor.sandbox.base import ExecResult, OnOutput
 from proctor.sandbox.init.channel import Channel, Replies
 from proctor.sandbox.init.line import Line
@@ -17,6 +17,8 @@ from proctor.sandbox.init.streams import Streams, close_quietly, input_descripto
 from proctor.sandbox.time_limit import Seconds, ends_within
 from proctor.sandbox.transfer import Stream
 
+_STALLED_S = 60.0
+"""How long the init may need to end everything before it counts as stalled."""
 _KILL_GRACE_S = 5.0
 """How long the init may need to end a command's tree before everything inside is ended."""
 
@@ -196,6 +198,9 @@ class Session:
             self._require().send([f"K{ident}"])
         if not (await asyncio.wait([future], timeout=_KILL_GRACE_S))[0] and self.alive:
             self._require().send([f"C{self._replies.number()}"])  # its tree does not die: end everything
+            if not (await asyncio.wait([future], timeout=_STALLED_S))[0]:
+                # Nothing inside can keep the init from ending it, so the machine does not let it.
+                raise HostError(f"sandbox {self.name} does not answer: a command could not be ended")
         return await future, True
 
     def _result(self, words: list[str], streams: Streams, wall_s: float, *, timed_out: bool) -> ExecResult:

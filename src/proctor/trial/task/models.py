@@ -23,19 +23,14 @@ from proctor.agents.base import (
     BudgetExhausted,
     ModelAccess,
 )
-from proctor.errors import (
-    LastingProviderError,
-    ProctorError,
-    ProviderError,
-    SandboxError,
-    TaskError,
-    UsageError,
-)
+from proctor.errors import ProctorError, SandboxError, TaskError, UsageError
+from proctor.model.outcome import CONTEXT_LENGTH
 from proctor.model.plan import PlannedTrial
 from proctor.model.record import Artifact
 from proctor.model.trial import Lease
 from proctor.sandbox.base import Sandbox, listen
 from proctor.trial.task.clock import AgentClock
+from proctor.trial.task.unanswered import ContextOverflow, of_provider, unanswered
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -96,6 +91,12 @@ class ModelGateway:
                 self._gateway = await self._opened.enter_async_context(self.open())
             return self._gateway
 
+    def lasting_refusal(self, agent: Agent, trial: PlannedTrial, run_id: str) -> str:
+        """Why an attempt need not begin: the provider of its model is asked no more in this run."""
+        if self._gateway is None or self.replay or not trial.model or self.speaks(agent, trial.model) != "":
+            return ""
+        return self._gateway.lasting_refusal(run_id, trial.model)
+
     async def close(self) -> None:
         """Stop listening, and write what is not in the books yet."""
         self._gateway = None
@@ -142,14 +143,14 @@ class AttemptModels:
             result = await _until(spent, work(await self._given(gateway, access, sandbox)))
         except Exception as error:
             await self._end(gateway, access)
-            if word := self._word(access):
+            if word := self._word(access, error):
                 raise word from error
             raise
         except BaseException:
             await self._end(gateway, access)
             raise
         await self._end(gateway, access)
-        if (word := self._word(access)) or result is None:
+        if (word := self._word(access, result)) or result is None:
             raise word or BudgetExhausted(access.exhausted)
         return result
 
@@ -232,7 +233,7 @@ class AttemptModels:
             if (left := access.replay.left) and not access.replay.divergence:
                 self.notes.append(f"replay: {left} requests of the tape were not asked for")
 
-    def _word(self, access: Access) -> ProctorError | None:
+    def _word(self, access: Access, ended: AgentResult | Exception | None) -> ProctorError | None:
         """What the gateway says about how the agent ended; None where that is the agent's own affair."""
         if access.replay and access.replay.divergence:
             return ReplayDiverged(access.replay.divergence.message)
@@ -240,12 +241,19 @@ class AttemptModels:
             assert self.shared
             self.shared.on_spent(access.exhausted)
             return RunBudgetSpent(access.exhausted)
+        if not any(call.answered for call in self.calls):
+            return unanswered(self.agent, access, self.calls, ended)
         if access.exhausted:
             return BudgetExhausted(access.exhausted)
-        if access.failure is None:
-            return None
-        lasting = access.failure.kind == "model_missing"
-        return (LastingProviderError if lasting else ProviderError)(access.failure.message)
+        if self.calls[-1].failure == CONTEXT_LENGTH:
+            return ContextOverflow(self.calls[-1].message)
+        return of_provider(access)
+
+    @property
+    def never_answered(self) -> bool:
+        """Whether the agent asked its model, or had to, and got no answer: nothing was tried."""
+        asked = bool(self.calls) or getattr(self.agent, "needs_model", False)
+        return self.used and asked and not any(call.answered for call in self.calls)
 
     def standstill_s(self) -> float:
         """How long the agent's clock stood still at the task, or at its current step."""
