@@ -312,8 +312,10 @@ class Exchange:
         access.add(call)
         if self.ends_attempt:
             access.failure = Failure("barred", self.message)
-        elif self.failure in {"provider_failed", "model_missing"}:
-            access.failure = Failure(self.failure, self.message)
+        elif self.failure == "model_missing":
+            access.failure = Failure("model_missing", self.message)
+        elif self.failure == "provider_failed":
+            access.failure = Failure("provider_failed", self.message)
         elif self.failure == "given_up" and self.client.gone and self.budget_wait_s > _LONG_WAIT_S:
             message = f"the agent gave up a call that had waited {self.budget_wait_s:.0f} s for a budget"
             access.failure = Failure("provider_failed", message)
