@@ -44,7 +44,7 @@ def summary(data: RunData) -> dict[str, Any]:
         from proctor.verdicts.rollouts import performance
         from proctor.verdicts.rollouts.evidence import evidence
 
-        document["score"] = rolled_out.overview(data)
+        document |= rolled_out.overview(data)
         document["arms"] = rolled_out.arms(data)
         if measured := performance.overview(data):
             document["performance"] = measured
