@@ -343,7 +343,7 @@ class _Suite:
         arms = len(self.side.results.arms)
         if arms > 1:
             notes.append(
-                f"{arms} arms took part, and their rollouts of a task are drawn apart; a gate judges each arm "
-                "by itself, with fewer rollouts than here"
+                f"{arms} arms took part, and their rollouts of a task are drawn apart; a gate judges each "
+                "arm by itself, with fewer rollouts than here"
             )
         return notes

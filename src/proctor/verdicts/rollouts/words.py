@@ -36,8 +36,9 @@ def span(interval: Interval | None) -> str:
 
 
 def claim_of(run: Rollouts) -> Claim:
-    """What the intervals in sentences and short tables are about, by the number of tasks."""
-    return widest_claim(len(run.table.rows))
+    """What the intervals in sentences and short tables are about: the widest claim that all arms can make."""
+    scores = [score for arm in run.arms if (score := arm.passes.excluded)]
+    return widest_claim(min((score.tasks for score in scores), default=len(run.table.rows)))
 
 
 def score_text(score: Score | None, claim: Claim) -> str:
