@@ -15,7 +15,7 @@ from proctor.model.record import SCHEMA_VERSION, Failure, judge_of, judge_score,
 from proctor.runfolder.read import RunData, TrialResult
 from proctor.verdicts.rollouts.judging import JudgedArm, judging
 from proctor.verdicts.rollouts.performance import MeasuredArm, gain_fields, performance
-from proctor.verdicts.rollouts.scores import ArmScore, described, middle, phases, rollouts
+from proctor.verdicts.rollouts.scores import ArmScore, Rollouts, described, middle, phases, rollouts
 from proctor.verdicts.rollouts.table import LEDGER, USAGE, Cell, Row
 
 
@@ -142,9 +142,9 @@ def _interval(interval: Interval | None) -> list[float] | None:
     return [interval.low, interval.high] if interval else None
 
 
-def overview(data: RunData) -> dict[str, Any]:
+def overview(run: Rollouts) -> dict[str, Any]:
     """The score of every arm with the errors left out, as zero, and at best; of the run if it has one arm."""
-    scores = {arm.arm.name: readings(arm.rewards) for arm in rollouts(data).arms}
+    scores = {arm.arm.name: readings(arm.rewards) for arm in run.arms}
     return {"score": next(iter(scores.values())) if len(scores) == 1 else None, "scores": scores}
 
 
