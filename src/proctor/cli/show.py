@@ -185,10 +185,11 @@ def _scored(store: Store, info: RunInfo) -> dict[str, Any]:
     """The score of each arm, and how many rollouts passed, count and were lost."""
     if info.kind != "task":
         return {}
-    from proctor.verdicts.rollouts.columns import rollouts_of
+    from proctor.runfolder.read import RunData
     from proctor.verdicts.rollouts.document import overview
+    from proctor.verdicts.rollouts.scores import rollouts
 
-    run = rollouts_of(store, info)
+    run = rollouts(RunData.from_store(store, info.id, brief=True))
     counts = {name: sum(getattr(arm, name) for arm in run.arms) for name in ("passed", "scored", "errors")}
     return {**overview(run), **counts}
 

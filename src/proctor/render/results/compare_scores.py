@@ -36,9 +36,10 @@ READINGS = (("errors excluded", "excluded"), ("errors as zero", "as_zero"), ("be
 def score_sections(found: Comparison, a: ResultSet, b: ResultSet, folder: Path) -> list[Section]:
     """One for each arm."""
     several = len(found.scores) > 1
+    pairs = {after.name: (before, after) for before, after in pair_arms(a, b)}
     return [
-        _score_section(score, pair, a, b, folder, f"Score of {score.arm}" if several else "Score")
-        for score, pair in zip(found.scores, pair_arms(a, b), strict=True)
+        _score_section(score, pairs[score.arm], a, b, folder, f"Score of {score.arm}" if several else "Score")
+        for score in found.scores
     ]
 
 

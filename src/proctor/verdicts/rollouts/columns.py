@@ -102,7 +102,7 @@ def layout_of_plan(info: RunInfo, trials: Iterable[PlannedTrial]) -> Layout:
 def layout_of(store: Store, info: RunInfo) -> Layout:
     """Where every trial of a stored run stands."""
     arranging = Arranging()
-    for kind, rollout, trial in store.views.trials.kinds(info.id):
+    for kind, rollout, trial in store.kinds(info.id):
         if not arranging.knows(kind, rollout):
             arranging.add(trial())
     return arranging.layout(info)
