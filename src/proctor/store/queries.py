@@ -23,6 +23,12 @@ TRIAL_COLUMNS = (
 TRIAL_WIDTH = 11
 BRIEF_COLUMNS = "a.number, a.outcome, a.counts, a.started_at, a.ended_at, a.reward, a.worker"
 ATTEMPT_COLUMNS = f"{BRIEF_COLUMNS}, a.record"
+_SCORED = ", ".join(f"'{each.value}'" for each in Outcome if each.scored)
+IS_SCORED = f"a.outcome IN ({_SCORED})"
+IS_PASS = (
+    f"({IS_SCORED} AND COALESCE(a.reward, CASE WHEN a.outcome = '{Outcome.PASSED}' THEN 1 ELSE 0 END) >= 1)"
+)
+"""As `model.outcome.is_pass`."""
 
 # Runs
 

@@ -11,6 +11,7 @@ from proctor.analysis.claim import Claim, chosen_claim, too_few
 from proctor.analysis.compare import MissingBounds, missing_bounds
 from proctor.analysis.estimate import Denominators, denominators
 from proctor.analysis.interval import Interval
+from proctor.analysis.p_values import holm
 from proctor.analysis.times import (
     DEFAULT_NOISE,
     Noise,
@@ -28,9 +29,9 @@ from proctor.model.outcome import Blame
 from proctor.quantity import is_rate
 from proctor.verdicts.compare.facts import differences
 from proctor.verdicts.compare.grounds import ground_differences
-from proctor.verdicts.compare.pairing import Pairing, pair
+from proctor.verdicts.compare.pairing import Pairing, pair_arms, pair_sides
 from proctor.verdicts.compare.power import what_settles
-from proctor.verdicts.compare.results import ResultPoint, ResultSet
+from proctor.verdicts.compare.results import ArmRewards, ResultPoint, ResultSet
 
 SCHEMA_VERSION = 1
 SCORE_MARGIN = 0.05
@@ -69,7 +70,7 @@ class MetricComparison:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ScoreComparison:
-    """Rewards of two task runs."""
+    """Rewards of one arm in two task runs."""
 
     bounds: MissingBounds
     a: Denominators
@@ -82,6 +83,8 @@ class ScoreComparison:
     """Why nothing is claimed about tasks like these, where nobody asked for less."""
     settle: str = ""
     """What would settle an inconclusive verdict."""
+    arm: str = ""
+    """Whose rewards, where several arms are compared."""
 
     @property
     def interval(self) -> Interval | None:
@@ -97,11 +100,17 @@ class Comparison:
     label_b: str
     verdict: Verdict
     metrics: tuple[MetricComparison, ...]
-    score: ScoreComparison | None
+    scores: tuple[ScoreComparison, ...]
+    """Of every arm that both sides have; their verdicts are corrected together (Holm)."""
     failures: tuple[Failure, ...]
     only_a: tuple[str, ...]
     only_b: tuple[str, ...]
     warnings: tuple[str, ...]
+
+    @property
+    def score(self) -> ScoreComparison | None:
+        """The only one; None where there are several, or none."""
+        return self.scores[0] if len(self.scores) == 1 else None
 
     @property
     def exit_code(self) -> Exit:
@@ -118,7 +127,7 @@ class Comparison:
 
     @property
     def difference(self) -> float | None:
-        """Score of B minus score of A, errors excluded; None for runs without scores."""
+        """Score of B minus score of A, errors excluded; None for several arms and without scores."""
         excluded = self.score.bounds.excluded if self.score else None
         return excluded.difference if excluded else None
 
@@ -152,6 +161,7 @@ class Comparison:
                 "warnings": list(self.warnings),
                 "metrics": [],
                 "score": asdict(self.score) if self.score else None,
+                "scores": [asdict(each) for each in self.scores],
                 "failures": [asdict(each) for each in self.failures],
                 "only_a": list(self.only_a),
                 "only_b": list(self.only_b),
@@ -181,17 +191,18 @@ def compare(
     if a.kind != b.kind:
         raise UsageError(f"cannot compare {a.label}, a run of {a.kind}s, with {b.label}, a run of {b.kind}s")
     wanted = tuple(metrics) or (a.metric,)
-    score = _score(a, b, margin, these_tasks, seed) if "reward" in wanted and a.kind == "task" else None
-    if these_tasks is not None and score is None:
+    rewards = "reward" in wanted and a.kind == "task"
+    scores = _scores(a, b, margin, these_tasks, seed) if rewards else ()
+    if these_tasks is not None and not rewards:
         raise UsageError("only scores of tasks have a claim: remove --these-tasks or --tasks-like-these")
-    pairing = pair(a.points, b.points)
+    pairing = pair_sides(a, b)
     if not pairing.pairs:
         raise UsageError(_nothing_shared(a, b))
     failures = _failures(pairing)
     usable = [(one, two) for one, two in pairing.pairs if not one.failed and not two.failed]
     found = []
     for metric in wanted:
-        if score and metric == "reward":
+        if rewards and metric == "reward":
             continue
         higher = _higher_is_better(metric, a, b) if higher_is_better is None else higher_is_better
         chosen = (noise or {}).get(metric) or default_noise(metric)
@@ -207,9 +218,9 @@ def compare(
     return Comparison(
         label_a=a.label,
         label_b=b.label,
-        verdict=_verdict(found, score, failures),
+        verdict=_verdict(found, scores, failures),
         metrics=tuple(found),
-        score=score,
+        scores=scores,
         failures=failures,
         only_a=pairing.only_a,
         only_b=pairing.only_b,
@@ -270,23 +281,47 @@ def _metric(
     )
 
 
-def _score(
+def _scores(
     a: ResultSet, b: ResultSet, margin: float | None, these_tasks: bool | None, seed: int
+) -> tuple[ScoreComparison, ...]:
+    """One comparison for each arm of both sides, corrected together."""
+    arms = pair_arms(a, b)
+    bounds = [missing_bounds(one.tasks, two.tasks, seed=seed) for one, two in arms]
+    claims = [chosen_claim(these_tasks, each.tasks) for each in bounds]
+    p_values = [
+        each.excluded.p_of(claim) if each.excluded else 1.0
+        for each, claim in zip(bounds, claims, strict=True)
+    ]
+    factors = [
+        after / before if before > 0 else 1.0 for before, after in zip(p_values, holm(p_values), strict=True)
+    ]
+    return tuple(
+        _score(pair, each, claim, SCORE_MARGIN if margin is None else margin, these_tasks, times)
+        for pair, each, claim, times in zip(arms, bounds, claims, factors, strict=True)
+    )
+
+
+def _score(
+    arms: tuple[ArmRewards, ArmRewards],
+    bounds: MissingBounds,
+    claim: Claim,
+    margin: float,
+    these_tasks: bool | None,
+    times: float,
 ) -> ScoreComparison:
-    bounds = missing_bounds(a.tasks, b.tasks, seed=seed)
-    chosen = SCORE_MARGIN if margin is None else margin
-    claim = chosen_claim(these_tasks, bounds.tasks)
-    verdict = bounds.judge(chosen, these_tasks=claim is Claim.THESE_TASKS)
+    before, after = arms
+    verdict = bounds.judge(margin, these_tasks=claim is Claim.THESE_TASKS, times=times)
     open_ = verdict is Verdict.INCONCLUSIVE
     return ScoreComparison(
         bounds=bounds,
-        a=denominators(a.tasks),
-        b=denominators(b.tasks),
-        margin=chosen,
+        a=denominators(before.tasks),
+        b=denominators(after.tasks),
+        margin=margin,
         claim=claim,
         verdict=verdict,
         narrowed=too_few(bounds.tasks) if these_tasks is None and claim is Claim.THESE_TASKS else "",
-        settle=what_settles(a.tasks, b.tasks, claim=claim, margin=chosen) if open_ else "",
+        settle=what_settles(before.tasks, after.tasks, claim=claim, margin=margin) if open_ else "",
+        arm=after.name,
     )
 
 
@@ -312,12 +347,12 @@ def _failures(pairing: Pairing) -> tuple[Failure, ...]:
 
 
 def _verdict(
-    metrics: Sequence[MetricComparison], score: ScoreComparison | None, failures: Sequence[Failure]
+    metrics: Sequence[MetricComparison], scores: Sequence[ScoreComparison], failures: Sequence[Failure]
 ) -> Verdict:
     """Code that ran and now fails is worse; a point lost to anything else leaves the question open."""
     verdicts = [each.times.verdict for each in metrics if each.times.points]
     verdicts += [Verdict.INCONCLUSIVE for each in metrics if not each.times.points]
-    verdicts += [score.verdict] if score else []
+    verdicts += [score.verdict for score in scores]
     for failure in failures:
         if failure.new:
             verdicts.append(Verdict.WORSE)

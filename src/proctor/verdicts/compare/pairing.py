@@ -6,7 +6,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 
 from proctor.model.canonical import canonical_json
-from proctor.verdicts.compare.results import ResultPoint
+from proctor.verdicts.compare.results import ArmRewards, ResultPoint, ResultSet
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -31,6 +31,33 @@ def pair(a: Sequence[ResultPoint], b: Sequence[ResultPoint]) -> Pairing:
             only_b=tuple(point.name for point in b if point.name not in names),
         )
     return _by_varying(a, b)
+
+
+def pair_arms(a: ResultSet, b: ResultSet) -> list[tuple[ArmRewards, ArmRewards]]:
+    """Arms that belong together: those of one name; one arm on each side is a pair whatever its name."""
+    if len(a.arms) == len(b.arms) == 1:
+        return [(a.arms[0], b.arms[0])]
+    known = {arm.name: arm for arm in b.arms}
+    return [(arm, known[arm.name]) for arm in a.arms if arm.name in known]
+
+
+def pair_sides(a: ResultSet, b: ResultSet) -> Pairing:
+    """The points of two sides: parameters by parameters, rollouts by arm and task."""
+    if a.kind != "task" or b.kind != "task":
+        return pair(a.points, b.points)
+    partner = {one.name: two.name for one, two in pair_arms(a, b)}
+    known = {(point.arm, point.task): point for point in b.points}
+    pairs = [
+        (point, other)
+        for point in a.points
+        if point.arm in partner and (other := known.get((partner[point.arm], point.task)))
+    ]
+    paired = {(side, point.name) for pair in pairs for side, point in enumerate(pair)}
+    return Pairing(
+        pairs=tuple(pairs),
+        only_a=tuple(point.name for point in a.points if (0, point.name) not in paired),
+        only_b=tuple(point.name for point in b.points if (1, point.name) not in paired),
+    )
 
 
 def _by_varying(a: Sequence[ResultPoint], b: Sequence[ResultPoint]) -> Pairing:

@@ -19,8 +19,11 @@ def sentence(found: Comparison) -> str:
     if new:
         more = f" and {len(new) - 1} more" if len(new) > 1 else ""
         return f"Worse: {new[0]}{more} had a result in A and fails in B."
-    if found.score:
-        return _score_sentence(found.score)
+    if found.scores:
+        leading = [each for each in found.scores if each.verdict is found.verdict] or list(found.scores)
+        said = _score_sentence(leading[0], several=len(found.scores) > 1)
+        count = len(found.scores)
+        return said if count == 1 else f"{said[:-1]} ({len(leading)} of {count} arms)."
     judged = [each for each in found.metrics if each.times.verdict is found.verdict] or list(found.metrics)
     if not judged or not judged[0].times.points:
         return "Inconclusive: no point has a result on both sides."
@@ -58,10 +61,11 @@ def _times_sentence(each: MetricComparison, verdict: Verdict) -> str:
     return f"No worse: a loss of more than {margin} in {each.metric} is excluded for {where}.{small}{whole}"
 
 
-def _score_sentence(score: ScoreComparison) -> str:
+def _score_sentence(score: ScoreComparison, *, several: bool) -> str:
     headline = score.bounds.excluded
+    who = f"{score.arm}: " if several else ""
     if headline is None:
-        return "Inconclusive: no task was scored on both sides."
+        return f"Inconclusive: {who}no task was scored on both sides."
     interval = headline.interval(score.claim)
     facts = (
         f"B {points(headline.difference)} over {plural(headline.tasks, 'task')} "
@@ -78,7 +82,7 @@ def _score_sentence(score: ScoreComparison) -> str:
         why = (
             f"; without the errors it would be '{alone.value}': the verdict depends on how errors are counted"
         )
-    return f"{start}: {facts}{why}."
+    return f"{start}: {who}{facts}{why}."
 
 
 def detectable_sentence(score: ScoreComparison) -> str:

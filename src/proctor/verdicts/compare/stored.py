@@ -9,7 +9,6 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from itertools import islice
 from typing import TYPE_CHECKING
 
-from proctor.model.arms import Arm, options_text
 from proctor.model.outcome import Outcome
 from proctor.model.place import planned_folder
 from proctor.model.plan import point_label
@@ -25,6 +24,7 @@ from proctor.verdicts.compare.results import (
     samples_among,
     waited_in,
 )
+from proctor.verdicts.rollouts.columns import layout_of
 
 if TYPE_CHECKING:
     from proctor.model.run import RunInfo
@@ -94,7 +94,7 @@ def _points(store: Store, info: RunInfo, wanted: Sequence[str], watch: Watch | N
     return result_set(
         info,
         points=tuple(points),
-        tasks=(),
+        arms=(),
         metrics=_known_metrics(store, info.id),
         trials=len(points),
         missing=sum(point.failed == NOT_RUN for point in points),
@@ -110,7 +110,7 @@ def _why_failed(row: ResultRow) -> str:
 
 def _tasks(store: Store, info: RunInfo, wanted: Sequence[str], watch: Watch | None) -> ResultSet:
     metrics = [metric for metric in wanted if metric != "reward"]
-    tasks = TaskResults()
+    tasks = TaskResults(layout_of(store, info))
     first: dict[str, str] = {}
     trials = missing = 0
     for index, row in enumerate(store.results(info.id, bodies=bool(metrics) or watch is not None)):
@@ -122,18 +122,17 @@ def _tasks(store: Store, info: RunInfo, wanted: Sequence[str], watch: Watch | No
         if scored:
             first.setdefault(row.subject, row.key)
         tasks.add(
-            row.subject,
-            Arm(row.agent, row.model, options_text(row.options)),
+            index,
             row.outcome,
             row.reward,
             values_of(row, metrics) if scored else {},
             planned_folder(row.subject, index) if row.number == 1 else "",
         )
-    points, rewards = tasks.gathered(metrics)
+    points, arms = tasks.gathered(metrics)
     return result_set(
         info,
         points=points,
-        tasks=rewards,
+        arms=arms,
         metrics=_known_metrics(store, info.id),
         trials=trials,
         missing=missing,

@@ -11,6 +11,7 @@ from proctor.verdicts.compare.facts import differences
 from proctor.verdicts.gate.inputs import GateInput, is_broken
 from proctor.verdicts.gate.ratios import ratio_study
 from proctor.verdicts.gate.rules import NotWorse, Reasons, Rule, RuleSet, Threshold, Written, needs_baseline
+from proctor.verdicts.gate.score_thresholds import judge_scores
 from proctor.verdicts.gate.statistical import Study, score_study, settle
 from proctor.verdicts.gate.thresholds import judge_reasons, judge_threshold
 from proctor.verdicts.gate.verdict import GateResult, GateVerdict, RuleResult, overall
@@ -58,6 +59,8 @@ def evaluate(
 
 
 def _plain(rule: Threshold | Reasons, run: GateInput, baseline: GateInput | None) -> RuleResult:
+    if isinstance(rule, Threshold) and rule.is_score and run.results.arms:
+        return judge_scores(rule, run, baseline)
     if isinstance(rule, Threshold):
         return judge_threshold(rule, run, baseline)
     return judge_reasons(rule, run, baseline)

@@ -3,6 +3,7 @@
 max_wall_clock_s <= 15                                      a threshold
 failure_reasons in [agent_timeout, failed]                  allowed failure reasons
 score not worse than baseline by more than 3pp at 95%       a statistical rule
+score of terminal/large >= 0.6                              of one arm of several
 """
 
 from __future__ import annotations
@@ -138,13 +139,27 @@ class _Sentence:
         operator = self.tokens[operator_at].text
         if operator not in _OPERATORS:
             raise refuse(self.written, "'=' is not an operator; equality is '=='")
-        path = self._path(self.tokens[:operator_at])
+        subject, arm = self._arm(self.tokens[:operator_at])
+        path = self._path(subject)
         self.at = operator_at + 1
         limit = self._limit(path)
         self._end()
         if isinstance(limit, bool | str) and operator not in {"==", "!="}:
             raise refuse(self.written, f"'{operator}' needs a number; a word can only be == or !=")
-        return Threshold(written=self.written, path=path, operator=operator, limit=limit)
+        rule = Threshold(written=self.written, path=path, operator=operator, limit=limit, arm=arm)
+        if arm and not rule.is_score:
+            raise refuse(self.written, f"'of {arm}': only a score or a pass rate belongs to an arm")
+        return rule
+
+    def _arm(self, tokens: list[Token]) -> tuple[list[Token], str]:
+        """What is judged, and the arm behind `of` where one is named."""
+        at = next((at for at, token in enumerate(tokens) if token == Token("word", "of")), None)
+        if at is None:
+            return tokens, ""
+        name = tokens[at + 1 :]
+        if len(name) != 1 or name[0].kind not in {"word", "quoted"}:
+            self._refuse("'of' is followed by one arm: 'score of terminal/large'; quote a name with spaces")
+        return tokens[:at], name[0].text.strip("\"'")
 
     def _path(self, tokens: list[Token]) -> str:
         if len(tokens) == 1 and tokens[0].kind == "word" and tokens[0].text.lower() not in METRICS:
@@ -207,7 +222,8 @@ class _Sentence:
         )
 
     def _not_worse(self, not_at: int) -> Rule:
-        metric, statistic = self._metric(self.tokens[:not_at])
+        subject, arm = self._arm(self.tokens[:not_at])
+        metric, statistic = self._metric(subject)
         self.at = not_at + 1
         word = self._expect(_WORSE)
         if word == "more":
@@ -231,6 +247,7 @@ class _Sentence:
             margin=margin,
             level=level,
             these_tasks=these,
+            arm=arm,
         )
 
     def _metric(self, tokens: list[Token]) -> tuple[str, str]:

@@ -54,6 +54,13 @@ class Threshold:
     path: str
     operator: Operator
     limit: float | str | bool | OfBaseline
+    arm: str = ""
+    """Whose score or pass rate; empty: every arm must keep the limit."""
+
+    @property
+    def is_score(self) -> bool:
+        """Whether it is about a score or a pass rate, of which every arm of a run has its own."""
+        return self.path.partition(".")[0] in {"score", "pass_rate"}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -77,6 +84,8 @@ class NotWorse:
     margin: float
     """A fraction: of the baseline's value, or for scores of the whole scale (3pp is 0.03)."""
     level: float = 0.95
+    arm: str = ""
+    """Whose; empty: every arm's, one test for each."""
     these_tasks: bool | None = None
     """Whether the claim is about these tasks only; None: the widest that the number of tasks can judge."""
 

@@ -31,6 +31,7 @@ class Entrant:
     rewards: Mapping[str, Sequence[float]]
     """Task → whether each scored rollout passed, as 0 or 1."""
     passes: Denominators
+    score: Denominators
     scored: int
     passed: int
     errors: int

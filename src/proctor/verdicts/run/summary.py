@@ -43,8 +43,9 @@ def summary(data: RunData) -> dict[str, Any]:
         from proctor.verdicts.rollouts import document as rolled_out
         from proctor.verdicts.rollouts import performance
         from proctor.verdicts.rollouts.evidence import evidence
+        from proctor.verdicts.rollouts.scores import rollouts
 
-        document["score"] = rolled_out.overview(data)
+        document |= rolled_out.overview(rollouts(data))
         document["arms"] = rolled_out.arms(data)
         if measured := performance.overview(data):
             document["performance"] = measured
