@@ -125,6 +125,14 @@ def significant(value: float, digits: int = 3) -> str:
     return text.replace(",", "\u202f")
 
 
+def confidence(level: float) -> str:
+    """The level of an interval, never rounded up to certainty: `95 %`, `99.62 %`."""
+    beside = 100 * (1 - level)
+    digits = max(1, 1 - math.floor(math.log10(beside))) if beside > 0 else 0
+    text = f"{100 * level:.{digits}f}"
+    return f"{text.rstrip('0').rstrip('.') if '.' in text else text} %"
+
+
 def number(value: object) -> float | None:
     """A finite float, or nothing: what charts and tables may count on. True and false are no numbers."""
     if type(value) is float:

@@ -28,7 +28,7 @@ from proctor.model.document import (
     outcome,
 )
 from proctor.model.document import interval as ends
-from proctor.quantity import duration
+from proctor.quantity import confidence, duration
 from proctor.render.labels import apart, heading
 
 CLOCKS = {"cpu": "CPU", "wall": "elapsed"}
@@ -102,7 +102,8 @@ def _point(found: Comparison) -> Section:
 
 def _ratio(finding: Finding) -> Cell:
     return Cell(
-        text=f"{1 + finding.change:.4f} ({1 + finding.low:.4f} to {1 + finding.high:.4f})",
+        text=f"{1 + finding.change:.4f} "
+        f"({confidence(finding.level)} interval {1 + finding.low:.4f} to {1 + finding.high:.4f})",
         value=1 + finding.change,
         low=1 + finding.low,
         high=1 + finding.high,
@@ -136,7 +137,7 @@ def _points(found: Comparison) -> Section:
         columns=(
             Column(head, "prose"),
             Column("verdict", "whole"),
-            *(Column(title, "number") for title in ("change", "interval", "A", "B")),
+            *(Column(title, "number") for title in ("change", "interval", "level", "A", "B")),
             Column("clock", "whole"),
             Column("pairs", "number"),
             Column("noise", "number"),
@@ -155,6 +156,7 @@ def _row(result: PointResult, label: str) -> tuple[Cell | str, ...]:
         outcome(result.verdict.value, TONES[result.verdict]),
         number(f"{finding.change:+.1%}", finding.change, strong=True),
         ends(f"{finding.low:+.1%} … {finding.high:+.1%}", finding.low, finding.high),
+        number(confidence(finding.level), finding.level),
         number(duration(a), a),
         number(duration(b), b),
         CLOCKS[finding.clock],

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from proctor.analysis.both_clocks import Finding
 from proctor.analysis.lockstep import UNSETTLED, ClockFinding, Verdict
 from proctor.engine.ab import PointResult
-from proctor.quantity import duration
+from proctor.quantity import confidence, duration
 
 
 def sentence(result: PointResult, name: str = "B") -> str:
@@ -37,8 +37,8 @@ def _sentence(result: PointResult, name: str) -> str:
 
 
 def interval(found: Finding | ClockFinding) -> str:
-    """Both ends."""
-    return f"{found.low:+.1%} to {found.high:+.1%}"
+    """Both ends, after the level: that depends on how often the pairs are looked at, and on both clocks."""
+    return f"{confidence(found.level)} interval {found.low:+.1%} to {found.high:+.1%}"
 
 
 def _which(finding: Finding) -> str:

@@ -181,13 +181,14 @@ def _pictures(found: GateResult) -> Iterator[Chart]:
 
 
 def _picture(rules: Sequence[RuleResult], unit: str, title: str) -> Chart:
-    level = rules[0].estimate.level if rules[0].estimate else None
+    levels = sorted({each.estimate.level or 0 for each in rules if each.estimate})
+    named = " or ".join(f"{100 * level:g} %" for level in levels)
     margin = _margin(rules)
     grey = f" Grey: the margin of {100 * margin:g} {'pp' if unit == 'pp' else '%'}." if margin else ""
     return Chart(
         title=title,
         draw=lambda: _forest(rules, unit),
-        caption=f"The estimate that decided each rule, with its {100 * (level or 0):g} % interval.{grey}",
+        caption=f"The estimate that decided each rule, with its {named} interval.{grey}",
     )
 
 

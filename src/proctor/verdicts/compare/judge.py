@@ -8,6 +8,15 @@ from dataclasses import asdict, dataclass, replace
 from typing import Any
 
 from proctor.analysis.claim import Claim, chosen_claim, too_few
+from proctor.analysis.clock import (
+    HELD_UP,
+    WALL,
+    HeadlineClock,
+    Waiting,
+    clock_sentence,
+    headline_clock,
+    measured_cpu,
+)
 from proctor.analysis.compare import MissingBounds, missing_bounds
 from proctor.analysis.estimate import Denominators, denominators
 from proctor.analysis.interval import Interval
@@ -34,7 +43,6 @@ from proctor.verdicts.compare.results import ResultPoint, ResultSet
 
 SCHEMA_VERSION = 1
 SCORE_MARGIN = 0.05
-WAITED_TOO_LONG = 0.1
 _TIMES = ("_s", "_ms", "_us", "_ns", "_seconds", "_sec")
 
 
@@ -102,6 +110,8 @@ class Comparison:
     only_a: tuple[str, ...]
     only_b: tuple[str, ...]
     warnings: tuple[str, ...]
+    clock: HeadlineClock | None = None
+    """Of times, where nobody named a metric: the clock that leads, and why."""
 
     @property
     def exit_code(self) -> Exit:
@@ -150,6 +160,7 @@ class Comparison:
                 "a": self.label_a,
                 "b": self.label_b,
                 "warnings": list(self.warnings),
+                "clock": self.clock.to_mapping() if self.clock else None,
                 "metrics": [],
                 "score": asdict(self.score) if self.score else None,
                 "failures": [asdict(each) for each in self.failures],
@@ -180,7 +191,8 @@ def compare(
     """Compare two sides on one or more metrics; UsageError when they have nothing in common."""
     if a.kind != b.kind:
         raise UsageError(f"cannot compare {a.label}, a run of {a.kind}s, with {b.label}, a run of {b.kind}s")
-    wanted = tuple(metrics) or (a.metric,)
+    clock = None if metrics else shared_clock(a, b)
+    wanted = judged_metrics(a, b, metrics)
     score = _score(a, b, margin, these_tasks, seed) if "reward" in wanted and a.kind == "task" else None
     if these_tasks is not None and score is None:
         raise UsageError("only scores of tasks have a claim: remove --these-tasks or --tasks-like-these")
@@ -202,7 +214,10 @@ def compare(
         found = [replace(each, times=times) for each, times in zip(found, together, strict=True)]
     warnings = [*differences(a.facts, b.facts), *ground_differences(a.grounds, b.grounds)]
     warnings += [pairing.warning] if pairing.warning else []
-    warnings += [*_waiting("A", a), *_waiting("B", b)]
+    if clock and clock.why:
+        warnings.append(clock_sentence(clock))
+    else:
+        warnings += [*_waiting("A", a), *_waiting("B", b)]
     warnings += [f"A: {note}" for note in a.notes] + [f"B: {note}" for note in b.notes]
     return Comparison(
         label_a=a.label,
@@ -214,6 +229,30 @@ def compare(
         only_a=pairing.only_a,
         only_b=pairing.only_b,
         warnings=tuple(warnings),
+        clock=clock,
+    )
+
+
+def judged_metrics(a: ResultSet, b: ResultSet, metrics: Sequence[str] = ()) -> tuple[str, ...]:
+    """The metrics that were named, or the main one: of times that of the clock which leads for both sides."""
+    if metrics:
+        return tuple(metrics)
+    clock = shared_clock(a, b)
+    return (clock.metric if clock else a.metric,)
+
+
+def shared_clock(a: ResultSet, b: ResultSet, *, with_cpu: bool = False) -> HeadlineClock | None:
+    """The clock that leads a comparison of times; None where the main metric is none.
+
+    `with_cpu`: the clock that would lead if the CPU times were here.
+    """
+    if a.metric != WALL or b.metric != WALL or "task" in {a.kind, b.kind}:
+        return None
+    return headline_clock(
+        (Waiting(point.waited, point.own_wait), with_cpu or measured_cpu(point.samples))
+        for side in (a, b)
+        for point in side.points
+        if not point.failed
     )
 
 
@@ -292,9 +331,9 @@ def _score(
 
 def _waiting(side: str, found: ResultSet) -> list[str]:
     most = max((point.waited for point in found.points), default=0.0)
-    if most < WAITED_TOO_LONG:
+    if most < HELD_UP:
         return []
-    hint = "; compare its cpu_s too, which has no waiting in it" if "cpu_s" in found.metrics else ""
+    hint = "; --metric cpu_s has no waiting in it" if "cpu_s" in found.metrics else ""
     return [f"{side}: the code waited for a CPU up to {most:.0%} of the time{hint}"]
 
 

@@ -6,6 +6,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
+from proctor.analysis.clock import CPU, WALL, Waiting, waiting_in
 from proctor.analysis.estimate import TaskRewards
 from proctor.model.arms import Arm, arm_of, named
 from proctor.model.direction import Direction, declared_directions
@@ -35,6 +36,8 @@ class ResultPoint:
     blame: Blame | None = None
     waited: float = 0.0
     """Share of the time in which the code was ready and waited for a CPU, as far as it was recorded."""
+    own_wait: float | None = None
+    """Share of the time in which it waited for something else, of itself; None where it is not known."""
     key: str = ""
     """Identity of code and parameters; the same key means the same code. Empty when unknown."""
     arm: str = ""
@@ -73,7 +76,7 @@ class ResultSet:
 def from_run(data: RunData, metrics: Sequence[str], *, source: str = "run") -> ResultSet:
     """A stored run, with the values of the requested metrics. Streams the attempts: runs may be large."""
     info = data.info
-    metrics = tuple(metrics) or (metric_of(info.kind),)
+    metrics = tuple(metrics) or default_metrics(info.kind)
     counted = {row.record.key: row.record for row in data.rows() if row.counts}
     pairs = [(trial.planned, counted.get(trial.planned.key)) for trial in data.trials]
     task = info.kind == "task"
@@ -120,6 +123,11 @@ def result_set(
     )
 
 
+def default_metrics(kind: str) -> tuple[str, ...]:
+    """What is read where nobody named a metric: of experiments both clocks, one of which will lead."""
+    return (WALL, CPU) if kind == "experiment" else (metric_of(kind),)
+
+
 def samples_of(record: AttemptRecord, metric: str) -> tuple[float, ...]:
     """A metric's values: one per iteration where there are iterations, else what the attempt reported."""
     values = samples_among(metric, record.iterations, (record.metrics, record.usage, record.ledger))
@@ -150,6 +158,7 @@ def _points(
     points = []
     for trial, record in pairs:
         samples = {}
+        waiting = waiting_in(record.ledger.get("noise")) if record else Waiting()
         if record is not None and record.outcome is Outcome.PASSED:
             samples = {metric: values for metric in metrics if (values := samples_of(record, metric))}
         points.append(
@@ -160,25 +169,13 @@ def _points(
                 samples=samples,
                 failed=_why_failed(record),
                 blame=record.outcome.blame if record else None,
-                waited=waited_in(record.ledger.get("noise")) if record else 0.0,
+                waited=waiting.for_cpu,
+                own_wait=waiting.own,
                 key=trial.key,
                 folder=trial_folder(trial),
             )
         )
     return tuple(points)
-
-
-def waited_in(noise: object) -> float:
-    """Time off the CPU counts as waiting to the extent that something was waiting for a CPU meanwhile.
-
-    `noise` is what the ledger says under that name.
-    """
-    if not isinstance(noise, dict):
-        return 0.0
-    busy, pressure = number(noise.get("cpu_over_wall")), number(noise.get("cpu_pressure"))
-    if busy is None or pressure is None:
-        return 0.0
-    return min(max((1 - busy) * pressure, 0.0), 1.0)
 
 
 def _why_failed(record: AttemptRecord | None) -> str:

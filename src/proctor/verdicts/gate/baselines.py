@@ -189,6 +189,7 @@ def _point(point: ResultPoint, run: GateInput, budget: int) -> dict[str, Any]:
         "failed": point.failed,
         "blame": point.blame.value if point.blame else None,
         "waited": point.waited,
+        "own_wait": point.own_wait,
         "key": point.key,
         "stats": {name: _numbers(stats[name]) for name in sorted(stats) if name in point.samples},
         "samples": {
@@ -261,6 +262,7 @@ def _read_point(data: Mapping[str, Any]) -> ResultPoint:
         failed=str(data["failed"]),
         blame=Blame(data["blame"]) if data["blame"] else None,
         waited=float(data["waited"]),
+        own_wait=number(data.get("own_wait")),
         key=str(data["key"]),
     )
 

@@ -4,13 +4,24 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
+from proctor.analysis.clock import CPU, WALL, HeadlineClock, clock_sentence
 from proctor.analysis.p_values import holm
 from proctor.analysis.times import Noise
 from proctor.model.outcome import Blame, Outcome
 from proctor.verdicts.compare.facts import differences
+from proctor.verdicts.compare.judge import shared_clock
 from proctor.verdicts.gate.inputs import GateInput, is_broken
 from proctor.verdicts.gate.ratios import ratio_study
-from proctor.verdicts.gate.rules import NotWorse, Reasons, Rule, RuleSet, Threshold, Written, needs_baseline
+from proctor.verdicts.gate.rules import (
+    TIME,
+    NotWorse,
+    Reasons,
+    Rule,
+    RuleSet,
+    Threshold,
+    Written,
+    needs_baseline,
+)
 from proctor.verdicts.gate.statistical import Study, score_study, settle
 from proctor.verdicts.gate.thresholds import judge_reasons, judge_threshold
 from proctor.verdicts.gate.verdict import GateResult, GateVerdict, RuleResult, overall
@@ -26,6 +37,7 @@ def evaluate(
     seed: int = 0,
 ) -> GateResult:
     """Every rule's verdict, and the gate's. `held_against` is what the baseline is called."""
+    rules, clock = clocked(rules, run, baseline)
     studies: dict[int, Study] = {}
     judged: dict[int, RuleResult] = {}
     for at, rule in enumerate(rules.rules):
@@ -53,8 +65,26 @@ def evaluate(
         digest=run.digest,
         baseline=held_against or (baseline.label if baseline else ""),
         comparisons=comparisons,
-        warnings=_warnings(run, baseline),
+        warnings=(*([clock] if clock else []), *_warnings(run, baseline)),
     )
+
+
+def clocked(rules: RuleSet, run: GateInput, baseline: GateInput | None) -> tuple[RuleSet, str]:
+    """The rules with 'time' on the clock that leads for run and baseline, and a sentence on which and why.
+
+    A rule that names a clock is judged by that one; where the other would lead, the sentence says so.
+    """
+    if baseline is None:
+        return rules, ""
+    named = {rule.metric for rule in rules.rules if isinstance(rule, NotWorse)}
+    sides = baseline.results, run.results
+    if TIME in named:
+        clock = shared_clock(*sides) or HeadlineClock()
+        return rules.on_clock(clock.metric), clock_sentence(clock)
+    other = shared_clock(*sides, with_cpu=True) if WALL in named else None
+    if other and other.metric == CPU:
+        return rules, f"a rule names {WALL}; 'time' would be judged by {CPU}: {other.why}"
+    return rules, ""
 
 
 def _plain(rule: Threshold | Reasons, run: GateInput, baseline: GateInput | None) -> RuleResult:
