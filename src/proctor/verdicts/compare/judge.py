@@ -9,6 +9,7 @@ from typing import Any
 
 from proctor.analysis.claim import Claim, chosen_claim, too_few
 from proctor.analysis.clock import (
+    CPU,
     HELD_UP,
     WALL,
     HeadlineClock,
@@ -214,9 +215,8 @@ def compare(
         found = [replace(each, times=times) for each, times in zip(found, together, strict=True)]
     warnings = [*differences(a.facts, b.facts), *ground_differences(a.grounds, b.grounds)]
     warnings += [pairing.warning] if pairing.warning else []
-    if clock and clock.why:
-        warnings.append(clock_sentence(clock))
-    else:
+    warnings += [clock_sentence(clock)] if clock and clock.why else []
+    if wanted != (CPU,):
         warnings += [*_waiting("A", a), *_waiting("B", b)]
     warnings += [f"A: {note}" for note in a.notes] + [f"B: {note}" for note in b.notes]
     return Comparison(
