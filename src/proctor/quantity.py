@@ -125,6 +125,13 @@ def significant(value: float, digits: int = 3) -> str:
     return text.replace(",", "\u202f")
 
 
+def decimals(value: float, least: int, around: float = 0.0) -> int:
+    """Digits after the point, `least` or as many as it takes not to read as `around` what is not."""
+    if value == around or not math.isfinite(value):
+        return least
+    return next((count for count in range(least, 9) if float(f"{value:.{count}f}") != around), 9)
+
+
 def confidence(level: float) -> str:
     """The level of an interval, never rounded up to certainty: `95 %`, `99.62 %`."""
     beside = 100 * (1 - level)

@@ -11,7 +11,7 @@ from proctor.analysis.lockstep import ClockFinding, Verdict
 from proctor.engine.ab import PointResult
 from proctor.engine.ab_file import call_s, pair_s
 from proctor.engine.ab_run import Comparison
-from proctor.engine.ab_words import counts, interval, whole_sentence
+from proctor.engine.ab_words import change, counts, interval, whole_sentence
 from proctor.model.document import (
     Cell,
     Chart,
@@ -119,7 +119,7 @@ def _clock(found: ClockFinding, finding: Finding) -> Cell:
     else:
         what = "without waiting for other programs"
     verdict = found.verdict.value if found.verdict else "inconclusive"
-    text = f"{found.change:+.1%} ({interval(found)}), margin ±{found.margin:.1%}: {verdict}; {what}"
+    text = f"{change(found.change)} ({interval(found)}), margin ±{found.margin:.1%}: {verdict}; {what}"
     return Cell(text=text, value=found.change, low=found.low, high=found.high)
 
 
@@ -154,8 +154,8 @@ def _row(result: PointResult, label: str) -> tuple[Cell | str, ...]:
     return (
         label,
         outcome(result.verdict.value, TONES[result.verdict]),
-        number(f"{finding.change:+.1%}", finding.change, strong=True),
-        ends(f"{finding.low:+.1%} … {finding.high:+.1%}", finding.low, finding.high),
+        number(change(finding.change), finding.change, strong=True),
+        ends(f"{change(finding.low)} … {change(finding.high)}", finding.low, finding.high),
         number(confidence(finding.level), finding.level),
         number(duration(a), a),
         number(duration(b), b),
@@ -193,7 +193,7 @@ def _forest(results: Sequence[PointResult]) -> partial[str]:
             value=1 + each.change,
             low=1 + each.low,
             high=1 + each.high,
-            text=f"{each.change:+.1%} ({interval(each)})",
+            text=f"{change(each.change)} ({interval(each)})",
             tone={Verdict.SLOWER: "bad", Verdict.FASTER: "good"}.get(each.verdict or Verdict.SAME, ""),
         )
         for result, label in zip(results, labels, strict=True)

@@ -11,6 +11,7 @@ from proctor.analysis.verdict import Verdict
 from proctor.errors import Exit, UsageError
 from proctor.model.direction import Direction, direction_of
 from proctor.model.outcome import Outcome
+from proctor.runfolder.read import TrialResult
 from proctor.verdicts.compare.judge import compare, is_time
 from proctor.verdicts.compare.results import from_run
 from proctor.verdicts.compare.sentence import caution, detectable_sentence, percent, sentence, ways_out
@@ -261,6 +262,40 @@ def test_waiting_for_a_cpu_widens_wall_times_and_is_said(run):
     assert b.points[0].waited == pytest.approx(0.54)
     assert found.verdict is not Verdict.WORSE
     assert found.warnings[-1] == "B: the code waited for a CPU up to 54% of the time"
+
+
+def on_both_clocks(data, cpu, **noise):
+    """The same durations, with CPU times beside them."""
+    (trial,) = data.trials
+    record = trial.counted
+    rows = tuple({**row, "cpu_s": cpu * row["duration_s"]} for row in record.iterations)
+    metrics = {**record.metrics, "cpu_s": {"p50": 1.0}}
+    ledger = {"noise": {"cpu_over_wall": cpu, **noise}}
+    record = structs.replace(record, iterations=rows, metrics=metrics, ledger=ledger)
+    return replace(data, trials=(TrialResult(trial.planned, (record,), record),))
+
+
+def test_both_sides_are_judged_by_the_cpu_clock_where_one_was_held_up(run):
+    calm = on_both_clocks(run([({}, STEADY)]), 1.0, waited_for_cpu=0.0)
+    loaded = on_both_clocks(run([({}, [2 * value for value in STEADY])]), 0.5, waited_for_cpu=0.5)
+    found = compare(from_run(calm, ()), from_run(loaded, ()), noise=QUIET)
+    assert [each.metric for each in found.metrics] == ["cpu_s"]
+    assert found.metrics[0].times.points[0].ratio == pytest.approx(1.0)
+    assert found.warnings[-1].startswith(
+        "Judged by CPU time (cpu_s): other programs had the CPU for up to 50%"
+    )
+    assert found.to_dict()["clock"]["metric"] == "cpu_s"
+    asked = compare(from_run(calm, ()), from_run(loaded, ()), metrics=("duration_s",), noise=QUIET)
+    assert [each.metric for each in asked.metrics] == ["duration_s"]
+    assert asked.to_dict()["clock"] is None
+
+
+def test_code_that_waits_of_itself_is_judged_by_elapsed_time_under_load_too(run):
+    calm = on_both_clocks(run([({}, STEADY)]), 0.5, waited_for_cpu=0.0)
+    loaded = on_both_clocks(run([({}, STEADY)]), 0.4, waited_for_cpu=0.2)
+    found = compare(from_run(calm, ()), from_run(loaded, ()))
+    assert [each.metric for each in found.metrics] == ["duration_s"]
+    assert any("the code also waits by itself (up to 50% of the time)" in each for each in found.warnings)
 
 
 @pytest.mark.parametrize("noise", [{}, {"cpu_over_wall": None, "cpu_pressure": 1.0}, {"cpu_over_wall": "x"}])

@@ -23,6 +23,7 @@ from proctor.model.document import (
 )
 from proctor.model.run import RunInfo
 from proctor.runfolder.files import read_document
+from proctor.verdicts.compare.sentence import plain_ratio, points
 from proctor.verdicts.gate.verdict import PRECEDENCE, GateResult, GateVerdict, RuleResult
 
 NAME = "gate.json"
@@ -217,14 +218,15 @@ def _forest(rules: Sequence[RuleResult], unit: str) -> partial[str]:
     for each in rules:
         assert each.estimate is not None
         ends = (each.estimate.value, each.estimate.low or 0.0, each.estimate.high or 0.0)
-        shown = [f"{100 * end:+.1f}" if scores else f"{end:.3f}" for end in ends]
+        shown = [points(end) if scores else plain_ratio(end) for end in ends]
+        level = f"{100 * (each.estimate.level or 0):g} %"
         rows.append(
             Branch(
                 label=each.written.title,
                 value=ends[0],
                 low=ends[1],
                 high=ends[2],
-                text=f"{shown[0]} ({shown[1]} to {shown[2]})",
+                text=f"{shown[0]} ({level} {shown[1]} to {shown[2]})",
                 tone={GateVerdict.REGRESSION: "bad", GateVerdict.PASS: "good"}.get(each.verdict, ""),
             )
         )
