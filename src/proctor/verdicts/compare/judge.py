@@ -8,16 +8,7 @@ from dataclasses import asdict, dataclass, replace
 from typing import Any
 
 from proctor.analysis.claim import Claim, chosen_claim, too_few
-from proctor.analysis.clock import (
-    CPU,
-    HELD_UP,
-    WALL,
-    HeadlineClock,
-    Waiting,
-    clock_sentence,
-    headline_clock,
-    measured_cpu,
-)
+from proctor.analysis.clock import CPU, HeadlineClock, clock_sentence
 from proctor.analysis.compare import MissingBounds, missing_bounds
 from proctor.analysis.estimate import Denominators, denominators
 from proctor.analysis.interval import Interval
@@ -36,9 +27,10 @@ from proctor.model.canonical import finite
 from proctor.model.direction import Direction, direction_of
 from proctor.model.outcome import Blame
 from proctor.quantity import is_rate
+from proctor.verdicts.compare.clock import judged_metrics, shared_clock, waiting_sentences
 from proctor.verdicts.compare.facts import differences
 from proctor.verdicts.compare.grounds import ground_differences
-from proctor.verdicts.compare.pairing import Pairing, pair
+from proctor.verdicts.compare.pairing import Pairing, all_changed, changed_sentence, pair, without_changed
 from proctor.verdicts.compare.power import what_settles
 from proctor.verdicts.compare.results import ResultPoint, ResultSet
 
@@ -111,6 +103,10 @@ class Comparison:
     only_a: tuple[str, ...]
     only_b: tuple[str, ...]
     warnings: tuple[str, ...]
+    changed: tuple[str, ...] = ()
+    """Tasks whose content is not the same on both sides."""
+    with_changed: bool = False
+    """Whether they were asked for; else they are left out of the verdict."""
     clock: HeadlineClock | None = None
     """Of times, where nobody named a metric: the clock that leads, and why."""
 
@@ -167,6 +163,8 @@ class Comparison:
                 "failures": [asdict(each) for each in self.failures],
                 "only_a": list(self.only_a),
                 "only_b": list(self.only_b),
+                "changed": list(self.changed),
+                "with_changed": self.with_changed,
             }
         )
         plain["metrics"] = [each.to_dict() for each in self.metrics]
@@ -187,11 +185,18 @@ def compare(
     higher_is_better: bool | None = None,
     noise: Mapping[str, Noise] | None = None,
     these_tasks: bool | None = None,
+    changed_tasks: bool = False,
     seed: int = 0,
 ) -> Comparison:
-    """Compare two sides on one or more metrics; UsageError when they have nothing in common."""
+    """Compare two sides on one or more metrics; UsageError when they have nothing in common.
+
+    `changed_tasks`: those too whose content is not the same on both sides.
+    """
     if a.kind != b.kind:
         raise UsageError(f"cannot compare {a.label}, a run of {a.kind}s, with {b.label}, a run of {b.kind}s")
+    same_a, same_b, changed = without_changed(a, b)
+    if not changed_tasks:
+        a, b = same_a, same_b
     clock = None if metrics else shared_clock(a, b)
     wanted = judged_metrics(a, b, metrics)
     score = _score(a, b, margin, these_tasks, seed) if "reward" in wanted and a.kind == "task" else None
@@ -199,7 +204,7 @@ def compare(
         raise UsageError("only scores of tasks have a claim: remove --these-tasks or --tasks-like-these")
     pairing = pair(a.points, b.points)
     if not pairing.pairs:
-        raise UsageError(_nothing_shared(a, b))
+        raise UsageError(all_changed(changed) if changed else _nothing_shared(a, b))
     failures = _failures(pairing)
     usable = [(one, two) for one, two in pairing.pairs if not one.failed and not two.failed]
     found = []
@@ -215,9 +220,10 @@ def compare(
         found = [replace(each, times=times) for each, times in zip(found, together, strict=True)]
     warnings = [*differences(a.facts, b.facts), *ground_differences(a.grounds, b.grounds)]
     warnings += [pairing.warning] if pairing.warning else []
+    warnings += [changed_sentence(changed, compared=changed_tasks)] if changed else []
     warnings += [clock_sentence(clock)] if clock and clock.why else []
     if wanted != (CPU,):
-        warnings += [*_waiting("A", a), *_waiting("B", b)]
+        warnings += [*waiting_sentences("A", a), *waiting_sentences("B", b)]
     warnings += [f"A: {note}" for note in a.notes] + [f"B: {note}" for note in b.notes]
     return Comparison(
         label_a=a.label,
@@ -229,30 +235,9 @@ def compare(
         only_a=pairing.only_a,
         only_b=pairing.only_b,
         warnings=tuple(warnings),
+        changed=changed,
+        with_changed=changed_tasks,
         clock=clock,
-    )
-
-
-def judged_metrics(a: ResultSet, b: ResultSet, metrics: Sequence[str] = ()) -> tuple[str, ...]:
-    """The metrics that were named, or the main one: of times that of the clock which leads for both sides."""
-    if metrics:
-        return tuple(metrics)
-    clock = shared_clock(a, b)
-    return (clock.metric if clock else a.metric,)
-
-
-def shared_clock(a: ResultSet, b: ResultSet, *, with_cpu: bool = False) -> HeadlineClock | None:
-    """The clock that leads a comparison of times; None where the main metric is none.
-
-    `with_cpu`: the clock that would lead if the CPU times were here.
-    """
-    if a.metric != WALL or b.metric != WALL or "task" in {a.kind, b.kind}:
-        return None
-    return headline_clock(
-        (Waiting(point.waited, point.own_wait), with_cpu or measured_cpu(point.samples))
-        for side in (a, b)
-        for point in side.points
-        if not point.failed
     )
 
 
@@ -327,14 +312,6 @@ def _score(
         narrowed=too_few(bounds.tasks) if these_tasks is None and claim is Claim.THESE_TASKS else "",
         settle=what_settles(a.tasks, b.tasks, claim=claim, margin=chosen) if open_ else "",
     )
-
-
-def _waiting(side: str, found: ResultSet) -> list[str]:
-    most = max((point.waited for point in found.points), default=0.0)
-    if most < HELD_UP:
-        return []
-    hint = "; --metric cpu_s has no waiting in it" if "cpu_s" in found.metrics else ""
-    return [f"{side}: the code waited for a CPU up to {most:.0%} of the time{hint}"]
 
 
 def _failures(pairing: Pairing) -> tuple[Failure, ...]:

@@ -6,7 +6,8 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 
 from proctor.model.canonical import canonical_json
-from proctor.verdicts.compare.results import ResultPoint
+from proctor.quantity import plural, some
+from proctor.verdicts.compare.results import ResultPoint, ResultSet
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -17,6 +18,30 @@ class Pairing:
     only_a: tuple[str, ...] = ()
     only_b: tuple[str, ...] = ()
     warning: str = ""
+
+
+def without_changed(a: ResultSet, b: ResultSet) -> tuple[ResultSet, ResultSet, tuple[str, ...]]:
+    """Both sides without the tasks whose content is not the same on both, and the names of those.
+
+    The same name does not make it the same task: another score may be the task's doing. Where a side does not
+    know its tasks' content nothing is left out.
+    """
+    known = {point.name: point.content for point in b.points if point.content}
+    changed = tuple(
+        point.name
+        for point in a.points
+        if point.content and known.get(point.name, point.content) != point.content
+    )
+    return (_without(a, changed), _without(b, changed), changed) if changed else (a, b, ())
+
+
+def _without(side: ResultSet, names: Sequence[str]) -> ResultSet:
+    gone = frozenset(names)
+    return replace(
+        side,
+        points=tuple(point for point in side.points if point.name not in gone),
+        tasks=tuple(task for task in side.tasks if task.name not in gone),
+    )
 
 
 def pair(a: Sequence[ResultPoint], b: Sequence[ResultPoint]) -> Pairing:
@@ -83,3 +108,17 @@ def _changed(a: ResultPoint, b: ResultPoint, varying: set[str]) -> str:
 
 def _text(value: object) -> str:
     return repr(value)
+
+
+def changed_sentence(changed: Sequence[str], *, compared: bool = False) -> str:
+    """That tasks are not the same on both sides, by name, and what became of them."""
+    have = "has" if len(changed) == 1 else "have"
+    told = "compared all the same" if compared else "left out of the verdict"
+    return f"{plural(len(changed), 'task')} {have} other content in B than in A, {told}: {some(changed, 5)}"
+
+
+def all_changed(changed: Sequence[str]) -> str:
+    """Why nothing is left to compare."""
+    return (
+        f"{changed_sentence(changed)}; no other task is in both: --changed-tasks compares them all the same"
+    )

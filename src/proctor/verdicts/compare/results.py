@@ -40,6 +40,8 @@ class ResultPoint:
     """Share of the time in which it waited for something else, of itself; None where it is not known."""
     key: str = ""
     """Identity of code and parameters; the same key means the same code. Empty when unknown."""
+    content: str = ""
+    """Task runs: the digest of the task. Empty when unknown."""
     arm: str = ""
     """Task runs: the agent and its model."""
     folder: str = ""
@@ -200,6 +202,7 @@ class _Task:
         self.errors = 0
         self.samples: dict[str, list[float]] = {}
         self.folder = ""
+        self.contents: set[str] = set()
 
 
 class TaskResults:
@@ -216,9 +219,11 @@ class TaskResults:
         reward: float | None,
         samples: Mapping[str, Sequence[float]],
         folder: str,
+        content: str = "",
     ) -> None:
-        """One rollout; without an outcome it has not ended."""
+        """One rollout; without an outcome it has not ended. `content`: the digest of its task."""
         task = self._tasks.setdefault((subject, arm), _Task())
+        task.contents.add(content)
         if outcome is None:
             return
         if not outcome.scored:
@@ -237,7 +242,12 @@ class TaskResults:
             arm = arms[by]
             name = subject if len(arms) == 1 else f"{subject} × {arm}"
             samples = {metric: tuple(task.samples.get(metric, ())) for metric in metrics}
-            points.append(ResultPoint(name=name, subject=name, samples=samples, arm=arm, folder=task.folder))
+            content = "" if "" in task.contents else " ".join(sorted(task.contents))
+            points.append(
+                ResultPoint(
+                    name=name, subject=name, samples=samples, content=content, arm=arm, folder=task.folder
+                )
+            )
             rewards.append(TaskRewards(name=name, scored=tuple(task.scored), errors=task.errors))
         return tuple(points), tuple(rewards)
 
@@ -250,11 +260,11 @@ def _tasks(
     for trial, record in pairs:
         arm = arm_of(trial)
         if record is None:
-            found.add(trial.subject, arm, None, None, {}, "")
+            found.add(trial.subject, arm, None, None, {}, "", trial.subject_digest)
             continue
         samples = {metric: samples_of(record, metric) for metric in wanted} if record.outcome.scored else {}
         folder = attempt_folder(trial, record.number)
-        found.add(trial.subject, arm, record.outcome, record.reward, samples, folder)
+        found.add(trial.subject, arm, record.outcome, record.reward, samples, folder, trial.subject_digest)
     return found.gathered(wanted)
 
 

@@ -130,6 +130,7 @@ def _tasks(store: Store, info: RunInfo, wanted: Sequence[str], watch: Watch | No
             row.reward,
             values_of(row, metrics) if scored else {},
             planned_folder(row.subject, index) if row.number == 1 else "",
+            row.subject_digest,
         )
     points, rewards = tasks.gathered(metrics)
     return result_set(

@@ -191,6 +191,7 @@ def _point(point: ResultPoint, run: GateInput, budget: int) -> dict[str, Any]:
         "waited": point.waited,
         "own_wait": point.own_wait,
         "key": point.key,
+        "content": point.content,
         "stats": {name: _numbers(stats[name]) for name in sorted(stats) if name in point.samples},
         "samples": {
             name: thinned(values, budget) for name, values in sorted(point.samples.items()) if values
@@ -264,6 +265,7 @@ def _read_point(data: Mapping[str, Any]) -> ResultPoint:
         waited=float(data["waited"]),
         own_wait=number(data.get("own_wait")),
         key=str(data["key"]),
+        content=str(data.get("content") or ""),
     )
 
 
