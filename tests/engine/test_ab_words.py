@@ -106,8 +106,8 @@ def result(verdict: Verdict, cpu: ClockFinding, wall: ClockFinding, *, lead: str
             "cpu",
             "",
             (
-                "less than 1.0% (98 % interval -0.9% to +1.1%); elapsed time by less than 3.0% (98 % interval "
-                "-0.8% to +1.2%)"
+                "less than 1.0% (98 % interval -0.9% to +1.1%); elapsed time by less than 3.0% (98 % "
+                "interval -0.8% to +1.2%)"
             ),
         ),
         (SAME, (SAME, 0.001), (SAME, 0.002), "wall", "", "computing by less than 1.0%"),
@@ -119,8 +119,8 @@ def result(verdict: Verdict, cpu: ClockFinding, wall: ClockFinding, *, lead: str
             "cpu",
             "",
             (
-                "waiting not judged: B computes as much as A to less than 1.0% (98 % interval -1.0% to +1.0%), "
-                "but how long it"
+                "waiting not judged: B computes as much as A to less than 1.0% (98 % interval -1.0% to "
+                "+1.0%), but how long it"
             ),
         ),
         (

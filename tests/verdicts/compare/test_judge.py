@@ -11,6 +11,8 @@ from proctor.analysis.verdict import Verdict
 from proctor.errors import Exit, UsageError
 from proctor.model.direction import Direction, direction_of
 from proctor.model.outcome import Outcome
+from proctor.render.document.html import html
+from proctor.render.results.compare import comparison
 from proctor.runfolder.read import TrialResult
 from proctor.verdicts.compare.judge import compare, is_time
 from proctor.verdicts.compare.results import from_run
@@ -367,3 +369,46 @@ def test_a_change_that_nobody_called_better_or_worse_is_a_change(run):
     declared = [replace(side, better={"depth": Direction.HIGHER}) for side in renamed]
     assert compare(*declared, metrics=("depth",)).verdict is Verdict.BETTER
     assert compare(*renamed, metrics=("depth",), higher_is_better=False).verdict is Verdict.WORSE
+
+
+GOOD, BAD = [1.0] * 5, [0.0] * 5
+
+
+def test_tasks_whose_content_changed_are_named_and_left_out_of_the_verdict(task_run):
+    names = [f"t{at}" for at in range(8)]
+    a = from_run(task_run(dict.fromkeys(names, GOOD)), ("reward", "cost_usd"))
+    harder = {**dict.fromkeys(names, GOOD), "t0": BAD, "t1": BAD}
+    b = from_run(
+        task_run(harder, run_id="run-b", contents={"t0": "new", "t1": "new"}), ("reward", "cost_usd")
+    )
+    found = compare(a, b, metrics=("reward", "cost_usd"))
+    assert found.verdict is not Verdict.WORSE
+    assert found.score.bounds.excluded.tasks == 6
+    assert [point.name for point in found.metrics[0].times.points] == names[2:]
+    assert "2 tasks have other content in B than in A, left out of the verdict: t0, t1" in found.warnings
+    assert found.to_dict()["changed"] == ["t0", "t1"]
+    page = html(comparison(found, a, b))
+    assert "other content in B than in A (2)" in page
+    asked = compare(a, b, changed_tasks=True)
+    assert asked.score.bounds.excluded.tasks == 8
+    assert "2 tasks have other content in B than in A, compared all the same: t0, t1" in asked.warnings
+
+
+def test_runs_in_which_every_task_changed_are_compared_only_when_asked(task_run):
+    a = from_run(task_run({"t": GOOD}), ())
+    b = from_run(task_run({"t": BAD}, run_id="run-b", contents={"t": "new"}), ())
+    with pytest.raises(UsageError, match=r"1 task has other content in B.*--changed-tasks compares"):
+        compare(a, b)
+    assert compare(a, b, changed_tasks=True).verdict is Verdict.WORSE
+
+
+def test_sides_that_do_not_know_the_content_of_their_tasks_are_compared_as_they_are(task_run):
+    a = from_run(task_run({"t": GOOD}), ())
+    b = from_run(task_run({"t": BAD}, run_id="run-b", contents={"t": ""}), ())
+    found = compare(a, b)
+    assert (found.changed, found.verdict) == ((), Verdict.WORSE)
+
+
+def test_the_code_of_an_experiment_may_change_as_that_is_the_question(run):
+    found = compare(*sides(run, [({}, STEADY)], [({}, SLOW)], code="v2"), noise=QUIET)
+    assert found.changed == ()

@@ -405,3 +405,27 @@ def test_a_pinned_baseline_remembers_what_decides_on_the_clock(sides, tmp_path):
     write_baselines(path, pin({}, "main", run, run_name="s", reason="r", at=1.0))
     point = read_baselines(path)["main"].run.results.points[0]
     assert (point.waited, point.own_wait) == (0.5, 0.0)
+
+
+def test_a_gate_leaves_out_tasks_whose_content_is_not_the_baselines(gate, sides, tmp_path):
+    from proctor.verdicts.compare.results import ResultPoint
+    from proctor.verdicts.gate.baselines import pin, read_baselines, write_baselines
+
+    def suite(rewards, contents):
+        run = sides.suite(rewards)
+        points = tuple(ResultPoint(name=name, content=contents.get(name, "old")) for name in rewards)
+        return replace(run, results=replace(run.results, points=points))
+
+    names = [f"t{at}" for at in range(10)]
+    path = tmp_path / "baselines.json"
+    pinned = suite(dict.fromkeys(names, [1.0] * 4), {})
+    write_baselines(path, pin({}, "main", pinned, run_name="s", reason="r", at=1.0))
+    baseline = read_baselines(path)["main"].run
+    harder = {**dict.fromkeys(names, [1.0] * 4), "t0": [0.0] * 4, "t1": [0.0] * 4}
+    found = gate("score not worse than 10pp", suite(harder, {"t0": "new", "t1": "new"}), baseline)
+    assert found.results[0].estimate.value == 0
+    assert found.results[0].n == "8 tasks, 32 rollouts against 32"
+    assert found.warnings[0].startswith("2 tasks have other content than in the baseline, left out of ")
+    assert found.warnings[0].endswith("pinned: t0, t1")
+    same = gate("score not worse than 10pp", suite(harder, {}), baseline)
+    assert same.results[0].n.startswith("10 tasks")
