@@ -291,5 +291,6 @@ def _result(trial: PlannedTrial, record: AttemptRecord | None, *, bodies: bool) 
         reward=record.reward if record else None,
         work_s=work_s(record.phases_s) if record else None,
         options=options or {},
+        subject_digest=trial.subject_digest,
         measured=measured,
     )

@@ -193,7 +193,7 @@ WHERE a.run_id = :run AND (a.idx, a.number) > (:idx, :number) ORDER BY a.idx, a.
 """
 RESULTS_PAGE = """
 SELECT t.idx, t.key, t.kind, t.subject, t.agent, t.model, t.doc,
-       a.number, a.outcome, a.started_at, a.ended_at, a.reward, a.work_s{body}
+       a.number, a.outcome, a.started_at, a.ended_at, a.reward, a.work_s, t.subject_digest{body}
 FROM trials t LEFT JOIN attempts a ON a.run_id = t.run_id AND a.idx = t.idx AND a.counts = 1
 WHERE t.run_id = :run AND t.idx > :idx ORDER BY t.idx LIMIT :limit
 """

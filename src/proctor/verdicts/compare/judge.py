@@ -8,6 +8,7 @@ from dataclasses import asdict, dataclass, replace
 from typing import Any
 
 from proctor.analysis.claim import Claim, chosen_claim, too_few
+from proctor.analysis.clock import CPU, HeadlineClock, clock_sentence
 from proctor.analysis.compare import MissingBounds, missing_bounds
 from proctor.analysis.estimate import Denominators, denominators
 from proctor.analysis.interval import Interval
@@ -27,15 +28,22 @@ from proctor.model.canonical import finite
 from proctor.model.direction import Direction, direction_of
 from proctor.model.outcome import Blame
 from proctor.quantity import is_rate
+from proctor.verdicts.compare.clock import judged_metrics, shared_clock, waiting_sentences
 from proctor.verdicts.compare.facts import differences
 from proctor.verdicts.compare.grounds import ground_differences
-from proctor.verdicts.compare.pairing import Pairing, pair_arms, pair_sides
+from proctor.verdicts.compare.pairing import (
+    Pairing,
+    all_changed,
+    changed_sentence,
+    pair_arms,
+    pair_sides,
+    without_changed,
+)
 from proctor.verdicts.compare.power import what_settles
 from proctor.verdicts.compare.results import ArmRewards, ResultPoint, ResultSet
 
 SCHEMA_VERSION = 1
 SCORE_MARGIN = 0.05
-WAITED_TOO_LONG = 0.1
 _TIMES = ("_s", "_ms", "_us", "_ns", "_seconds", "_sec")
 
 
@@ -106,6 +114,12 @@ class Comparison:
     only_a: tuple[str, ...]
     only_b: tuple[str, ...]
     warnings: tuple[str, ...]
+    changed: tuple[str, ...] = ()
+    """Tasks whose content is not the same on both sides."""
+    with_changed: bool = False
+    """Whether they were asked for; else they are left out of the verdict."""
+    clock: HeadlineClock | None = None
+    """Of times, where nobody named a metric: the clock that leads, and why."""
 
     @property
     def score(self) -> ScoreComparison | None:
@@ -159,12 +173,15 @@ class Comparison:
                 "a": self.label_a,
                 "b": self.label_b,
                 "warnings": list(self.warnings),
+                "clock": self.clock.to_mapping() if self.clock else None,
                 "metrics": [],
                 "score": asdict(self.score) if self.score else None,
                 "scores": [asdict(each) for each in self.scores],
                 "failures": [asdict(each) for each in self.failures],
                 "only_a": list(self.only_a),
                 "only_b": list(self.only_b),
+                "changed": list(self.changed),
+                "with_changed": self.with_changed,
             }
         )
         plain["metrics"] = [each.to_dict() for each in self.metrics]
@@ -185,19 +202,27 @@ def compare(
     higher_is_better: bool | None = None,
     noise: Mapping[str, Noise] | None = None,
     these_tasks: bool | None = None,
+    changed_tasks: bool = False,
     seed: int = 0,
 ) -> Comparison:
-    """Compare two sides on one or more metrics; UsageError when they have nothing in common."""
+    """Compare two sides on one or more metrics; UsageError when they have nothing in common.
+
+    `changed_tasks`: those too whose content is not the same on both sides.
+    """
     if a.kind != b.kind:
         raise UsageError(f"cannot compare {a.label}, a run of {a.kind}s, with {b.label}, a run of {b.kind}s")
-    wanted = tuple(metrics) or (a.metric,)
+    same_a, same_b, changed = without_changed(a, b)
+    if not changed_tasks:
+        a, b = same_a, same_b
+    clock = None if metrics else shared_clock(a, b)
+    wanted = judged_metrics(a, b, metrics)
     rewards = "reward" in wanted and a.kind == "task"
     scores = _scores(a, b, margin, these_tasks, seed) if rewards else ()
     if these_tasks is not None and not rewards:
         raise UsageError("only scores of tasks have a claim: remove --these-tasks or --tasks-like-these")
     pairing = pair_sides(a, b)
     if not pairing.pairs:
-        raise UsageError(_nothing_shared(a, b))
+        raise UsageError(all_changed(changed) if changed else _nothing_shared(a, b))
     failures = _failures(pairing)
     usable = [(one, two) for one, two in pairing.pairs if not one.failed and not two.failed]
     found = []
@@ -213,7 +238,10 @@ def compare(
         found = [replace(each, times=times) for each, times in zip(found, together, strict=True)]
     warnings = [*differences(a.facts, b.facts), *ground_differences(a.grounds, b.grounds)]
     warnings += [pairing.warning] if pairing.warning else []
-    warnings += [*_waiting("A", a), *_waiting("B", b)]
+    warnings += [changed_sentence(changed, compared=changed_tasks)] if changed else []
+    warnings += [clock_sentence(clock)] if clock and clock.why else []
+    if wanted != (CPU,):
+        warnings += [*waiting_sentences("A", a), *waiting_sentences("B", b)]
     warnings += [f"A: {note}" for note in a.notes] + [f"B: {note}" for note in b.notes]
     return Comparison(
         label_a=a.label,
@@ -225,6 +253,9 @@ def compare(
         only_a=pairing.only_a,
         only_b=pairing.only_b,
         warnings=tuple(warnings),
+        changed=changed,
+        with_changed=changed_tasks,
+        clock=clock,
     )
 
 
@@ -323,14 +354,6 @@ def _score(
         settle=what_settles(before.tasks, after.tasks, claim=claim, margin=margin) if open_ else "",
         arm=after.name,
     )
-
-
-def _waiting(side: str, found: ResultSet) -> list[str]:
-    most = max((point.waited for point in found.points), default=0.0)
-    if most < WAITED_TOO_LONG:
-        return []
-    hint = "; compare its cpu_s too, which has no waiting in it" if "cpu_s" in found.metrics else ""
-    return [f"{side}: the code waited for a CPU up to {most:.0%} of the time{hint}"]
 
 
 def _failures(pairing: Pairing) -> tuple[Failure, ...]:

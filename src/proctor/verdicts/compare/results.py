@@ -6,6 +6,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, Literal
 
+from proctor.analysis.clock import CPU, WALL, Waiting, waiting_in
 from proctor.analysis.estimate import TaskRewards
 from proctor.model.direction import Direction, declared_directions
 from proctor.model.outcome import Blame, Outcome, reward_of
@@ -36,8 +37,12 @@ class ResultPoint:
     blame: Blame | None = None
     waited: float = 0.0
     """Share of the time in which the code was ready and waited for a CPU, as far as it was recorded."""
+    own_wait: float | None = None
+    """Share of the time in which it waited for something else, of itself; None where it is not known."""
     key: str = ""
     """Identity of code and parameters; the same key means the same code. Empty when unknown."""
+    content: str = ""
+    """Task runs: the digest of the task. Empty when unknown."""
     arm: str = ""
     """Task runs: the name of the arm."""
     task: str = ""
@@ -112,7 +117,7 @@ def cell_name(task: str, arm: str) -> str:
 def from_run(data: RunData, metrics: Sequence[str], *, source: str = "run") -> ResultSet:
     """A stored run, with the values of the requested metrics. Streams the attempts: runs may be large."""
     info = data.info
-    metrics = tuple(metrics) or (metric_of(info.kind),)
+    metrics = tuple(metrics) or default_metrics(info.kind)
     counted = {row.record.key: row.record for row in data.rows() if row.counts}
     pairs = [(trial.planned, counted.get(trial.planned.key)) for trial in data.trials]
     task = info.kind == "task"
@@ -159,6 +164,11 @@ def result_set(
     )
 
 
+def default_metrics(kind: str) -> tuple[str, ...]:
+    """What is read where nobody named a metric: of experiments both clocks, one of which will lead."""
+    return (WALL, CPU) if kind == "experiment" else (metric_of(kind),)
+
+
 def samples_of(record: AttemptRecord, metric: str) -> tuple[float, ...]:
     """A metric's values: one per iteration where there are iterations, else what the attempt reported."""
     values = samples_among(metric, record.iterations, (record.metrics, record.usage, record.ledger))
@@ -189,6 +199,7 @@ def _points(
     points = []
     for trial, record in pairs:
         samples = {}
+        waiting = waiting_in(record.ledger.get("noise")) if record else Waiting()
         if record is not None and record.outcome is Outcome.PASSED:
             samples = {metric: values for metric in metrics if (values := samples_of(record, metric))}
         points.append(
@@ -199,25 +210,13 @@ def _points(
                 samples=samples,
                 failed=_why_failed(record),
                 blame=record.outcome.blame if record else None,
-                waited=waited_in(record.ledger.get("noise")) if record else 0.0,
+                waited=waiting.for_cpu,
+                own_wait=waiting.own,
                 key=trial.key,
                 folder=trial_folder(trial),
             )
         )
     return tuple(points)
-
-
-def waited_in(noise: object) -> float:
-    """Time off the CPU counts as waiting to the extent that something was waiting for a CPU meanwhile.
-
-    `noise` is what the ledger says under that name.
-    """
-    if not isinstance(noise, dict):
-        return 0.0
-    busy, pressure = number(noise.get("cpu_over_wall")), number(noise.get("cpu_pressure"))
-    if busy is None or pressure is None:
-        return 0.0
-    return min(max((1 - busy) * pressure, 0.0), 1.0)
 
 
 def _why_failed(record: AttemptRecord | None) -> str:
@@ -237,6 +236,7 @@ class _Task:
         self.errors = 0
         self.samples: dict[str, list[float]] = {}
         self.folder = ""
+        self.contents: set[str] = set()
 
 
 class TaskResults:
@@ -253,9 +253,14 @@ class TaskResults:
         reward: float | None,
         samples: Mapping[str, Sequence[float]],
         folder: str,
+        content: str = "",
     ) -> None:
-        """One rollout, by its place in the plan; without an outcome it has not ended."""
+        """One rollout, by its place in the plan; without an outcome it has not ended.
+
+        `content`: the digest of its task.
+        """
         task = self._tasks.setdefault(self._layout.at(index), _Task())
+        task.contents.add(content)
         worth = reward_of(outcome, reward)
         if worth is None:
             task.errors += outcome is not None and outcome.error
@@ -273,9 +278,16 @@ class TaskResults:
         for (row, arm), task in self._tasks.items():
             name = cell_name(row.label, arm.name) if several else row.label
             samples = {metric: tuple(task.samples.get(metric, ())) for metric in metrics}
+            content = "" if "" in task.contents else " ".join(sorted(task.contents))
             points.append(
                 ResultPoint(
-                    name=name, subject=name, samples=samples, arm=arm.name, task=row.label, folder=task.folder
+                    name=name,
+                    subject=name,
+                    samples=samples,
+                    content=content,
+                    arm=arm.name,
+                    task=row.label,
+                    folder=task.folder,
                 )
             )
             rewards[arm].append(TaskRewards(name=row.label, scored=tuple(task.scored), errors=task.errors))
@@ -292,10 +304,11 @@ def _tasks(
     found = TaskResults(layout_of_plan(info, (trial for trial, _ in pairs)))
     for index, (trial, record) in enumerate(pairs):
         if record is None:
-            found.add(index, None, None, {}, "")
+            found.add(index, None, None, {}, "", trial.subject_digest)
             continue
         samples = {metric: samples_of(record, metric) for metric in wanted} if record.outcome.scored else {}
-        found.add(index, record.outcome, record.reward, samples, attempt_folder(trial, record.number))
+        folder = attempt_folder(trial, record.number)
+        found.add(index, record.outcome, record.reward, samples, folder, trial.subject_digest)
     return found.gathered(wanted)
 
 

@@ -8,7 +8,7 @@ from proctor.analysis.claim import Claim, too_few
 from proctor.analysis.interval import Interval
 from proctor.analysis.times import PointComparison
 from proctor.analysis.verdict import Verdict
-from proctor.quantity import MISSING, plural, significant
+from proctor.quantity import MISSING, decimals, plural, significant
 from proctor.verdicts.compare.judge import Comparison, MetricComparison, ScoreComparison
 from proctor.verdicts.run.story import NOT_DISTINGUISHABLE
 
@@ -106,14 +106,19 @@ def ways_out(score: ScoreComparison) -> list[str]:
 def ratio_text(point: PointComparison) -> str:
     """B/A of one point; withheld where the interval says that it may be 1."""
     low, high = point.interval.low, point.interval.high
-    return MISSING if low <= 1 <= high else f"{point.ratio:.3f}"
+    return MISSING if low <= 1 <= high else plain_ratio(point.ratio)
 
 
 def range_text(value: float, interval: Interval) -> str:
     """A ratio and its interval; only the interval where it includes 1."""
     if interval.low <= 1 <= interval.high:
         return f"{NOT_DISTINGUISHABLE} from 1 ({interval.low:.3f} to {interval.high:.3f})"
-    return f"{value:.3f} ({interval.low:.3f} to {interval.high:.3f})"
+    return f"{plain_ratio(value)} ({plain_ratio(interval.low)} to {plain_ratio(interval.high)})"
+
+
+def plain_ratio(value: float) -> str:
+    """Three decimals, or as many as show that it is not 1."""
+    return f"{value:.{decimals(value, 3, 1.0)}f}"
 
 
 def caution(each: MetricComparison) -> str:
@@ -140,4 +145,4 @@ def percent(fraction: float) -> str:
 
 def points(fraction: float) -> str:
     """A difference of scores in percentage points, with its sign."""
-    return f"{100 * fraction:+.1f} pp"
+    return f"{100 * fraction:+.{decimals(100 * fraction, 1)}f} pp"

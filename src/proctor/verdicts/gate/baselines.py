@@ -190,7 +190,9 @@ def _point(point: ResultPoint, run: GateInput, budget: int) -> dict[str, Any]:
         "failed": point.failed,
         "blame": point.blame.value if point.blame else None,
         "waited": point.waited,
+        "own_wait": point.own_wait,
         "key": point.key,
+        "content": point.content,
         "stats": {name: _numbers(stats[name]) for name in sorted(stats) if name in point.samples},
         "samples": {
             name: thinned(values, budget) for name, values in sorted(point.samples.items()) if values
@@ -279,7 +281,9 @@ def _read_point(data: Mapping[str, Any], *, task: bool) -> ResultPoint:
         failed=str(data["failed"]),
         blame=Blame(data["blame"]) if data["blame"] else None,
         waited=float(data["waited"]),
+        own_wait=number(data.get("own_wait")),
         key=str(data["key"]),
+        content=str(data.get("content") or ""),
         arm=arm,
         task=name,
     )

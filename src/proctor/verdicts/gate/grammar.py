@@ -15,6 +15,7 @@ from typing import NamedTuple, NoReturn
 from proctor.model.direction import Direction, direction_of
 from proctor.spec.node import NOWHERE, Mark, nearest
 from proctor.verdicts.gate.rules import (
+    TIME,
     NotWorse,
     OfBaseline,
     Operator,
@@ -30,6 +31,7 @@ METRICS = {
     "score": "reward",
     "reward": "reward",
     "pass rate": "pass_rate",
+    "time": TIME,
     "latency": "duration_s",
     "duration": "duration_s",
     "wall clock": "duration_s",
@@ -165,6 +167,8 @@ class _Sentence:
         if len(tokens) == 1 and tokens[0].kind == "word" and tokens[0].text.lower() not in METRICS:
             return tokens[0].text
         metric, statistic = self._metric(tokens)
+        if metric == TIME:
+            self._refuse("a limit needs one clock: 'duration' or 'cpu time'; 'time' is for 'not slower than'")
         if not statistic and metric in {"reward", "pass_rate", "cost_usd", "peak_memory_bytes"}:
             return "score" if metric == "reward" else metric
         return f"metrics.{metric}.{statistic or 'p50'}"
@@ -317,6 +321,8 @@ class _Sentence:
     def _direction(self, metric: str, word: str) -> bool:
         from proctor.verdicts.compare.judge import is_time
 
+        if metric == TIME:
+            return True if word in {"worse", "slower"} else word in _HIGHER_IS_WORSE
         if word == "slower" and not is_time(metric):
             self._refuse(f"'{metric}' is not a time; say 'not larger than' or 'not lower than'")
         if word in {"worse", "slower"}:

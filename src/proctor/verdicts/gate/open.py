@@ -23,7 +23,7 @@ from proctor.verdicts.compare.judge import Comparison, compare
 from proctor.verdicts.compare.open import usual_noise
 from proctor.verdicts.compare.stored import from_store
 from proctor.verdicts.gate.baselines import Baseline, missing, read_baselines
-from proctor.verdicts.gate.evaluate import evaluate
+from proctor.verdicts.gate.evaluate import clocked, evaluate
 from proctor.verdicts.gate.inputs import (
     GateInput,
     Tally,
@@ -185,6 +185,7 @@ def comparison_behind(
     project: str | None = None,
 ) -> Comparison | None:
     """The comparison that the statistical rules rest on; None where there is none."""
+    rules, _ = clocked(rules, run, baseline.run)
     margins: dict[str, float] = {}
     for rule in rules.rules:
         if isinstance(rule, NotWorse):

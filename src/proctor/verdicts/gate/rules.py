@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Literal
 
+from proctor.analysis.clock import CPU, WALL
 from proctor.errors import SpecError, UsageError
 from proctor.spec.node import Node, found, from_plain, nearest
 
 Operator = Literal["<=", "<", ">=", ">", "==", "!="]
 
+TIME = "time"
+"""What a rule judges by the clock that leads for run and baseline together; see `analysis/clock.py`."""
 MAX_RULES = 200
 _SET_KEYS = ("rules", "baseline")
 _RULE_KEYS = ("rule", "name")
@@ -122,10 +125,23 @@ class RuleSet:
             for rule in self.rules
         )
 
+    def on_clock(self, metric: str) -> RuleSet:
+        """The same rules, with those about time on this clock."""
+        return replace(
+            self,
+            rules=tuple(
+                replace(rule, metric=metric) if isinstance(rule, NotWorse) and rule.metric == TIME else rule
+                for rule in self.rules
+            ),
+        )
+
     @property
     def metrics(self) -> tuple[str, ...]:
         """The metrics whose single values the rules need."""
-        names = [rule.metric for rule in self.rules if isinstance(rule, NotWorse) and not rule.is_score]
+        names: list[str] = []
+        for rule in self.rules:
+            if isinstance(rule, NotWorse) and not rule.is_score:
+                names += [WALL, CPU] if rule.metric == TIME else [rule.metric]
         for rule in self.rules:
             if isinstance(rule, Threshold):
                 names += _metrics_of(rule.path)

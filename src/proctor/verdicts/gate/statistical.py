@@ -23,6 +23,7 @@ from proctor.verdicts.compare.judge import is_time
 from proctor.verdicts.compare.pairing import pair_arms
 from proctor.verdicts.compare.power import what_settles
 from proctor.verdicts.compare.results import ArmRewards
+from proctor.verdicts.compare.sentence import plain_ratio, points
 from proctor.verdicts.gate.inputs import GateInput
 from proctor.verdicts.gate.rules import NotWorse, refuse
 from proctor.verdicts.gate.verdict import Estimate, GateVerdict, RuleResult, overall
@@ -361,12 +362,12 @@ def said(estimate: Estimate) -> str:
         return f"{_pp(estimate.value)} against the baseline ({level} {span}, for {estimate.claim})"
     if not math.isfinite(estimate.value):
         return "no ratio to the baseline"
-    low, high = (f"{each:.3f}" if each is not None else "?" for each in (estimate.low, estimate.high))
-    return f"{estimate.value:.3f} times the baseline ({level} {low} to {high})"
+    low, high = (plain_ratio(each) if each is not None else "?" for each in (estimate.low, estimate.high))
+    return f"{plain_ratio(estimate.value)} times the baseline ({level} {low} to {high})"
 
 
 def _pp(value: float | None) -> str:
-    return "?" if value is None else f"{100 * value:+.1f} pp"
+    return "?" if value is None else points(value)
 
 
 def _change(study: Study, verdict: GateVerdict) -> str:

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from itertools import islice
 from typing import TYPE_CHECKING
 
+from proctor.analysis.clock import CPU, WALL, Waiting, measured_cpu, waiting_in
 from proctor.analysis.estimate import TaskRewards, denominators
 from proctor.analysis.median import median_interval
 from proctor.model.arms import whole_names
@@ -50,15 +51,23 @@ class Reading:
     """Names that could have been asked for; from a few records."""
     passed_over: int = 0
     """Points that are left out because there are too many."""
+    waiting: list[tuple[Waiting, bool]] = field(default_factory=list)
+    """Of each point, with whether its CPU time was measured: what decides on the clock."""
+
+    def of(self, metric: str) -> Reading:
+        """The same with the values of one metric alone."""
+        values = {key: value for key, value in self.values.items() if key[1] == metric}
+        return replace(self, values=values, main=[key for key in self.main if key in values])
 
 
 def read(store: Store, info: RunInfo, metric: str, only: str) -> Reading:
-    """What a run says of a metric, on the lines whose name has the text `only`."""
-    reader = _rollouts if info.kind == "task" else _points
-    return reader(store, info, metric, only.lower())
+    """What a run says of a metric, or of both clocks, on the lines whose name has the text `only`."""
+    if info.kind == "task":
+        return _rollouts(store, info, metric, only.lower())
+    return _points(store, info, (metric,) if metric else (WALL, CPU), only.lower())
 
 
-def _points(store: Store, info: RunInfo, metric: str, only: str) -> Reading:
+def _points(store: Store, info: RunInfo, metrics: Sequence[str], only: str) -> Reading:
     found = Reading()
     for row in islice(store.results(info.id), None if only else MOST_POINTS):
         found.broken += row.outcome is not None and row.outcome.broken
@@ -67,8 +76,9 @@ def _points(store: Store, info: RunInfo, metric: str, only: str) -> Reading:
             continue
         if len(found.metrics) < 100:
             found.metrics |= set(row.measured.metrics)
-        if (value := _median(row, metric)) is not None:
-            found.values[name, metric] = value
+        values = {metric: value for metric in metrics if (value := _median(row, metric)) is not None}
+        found.values |= {(name, metric): value for metric, value in values.items()}
+        found.waiting.append((waiting_in(row.measured.ledger.get("noise")), measured_cpu(values)))
     found.main = list(found.values)
     if not only and info.total > MOST_POINTS:
         found.passed_over = info.total - MOST_POINTS
