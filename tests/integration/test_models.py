@@ -224,7 +224,7 @@ def test_a_provider_that_fails_is_not_the_agents_zero(project, monkeypatch, agen
     with provided(monkeypatch, faults=broke):
         assert main(["run", inside() if agent == "command" else spec()]) == 4
     found = records()
-    assert [each.outcome for each in found] == ["provider_error", "provider_error"]
+    assert [each.outcome for each in found] == ["provider_error"], "it would be refused again"
     assert "answered 402: no money left" in found[0].failure.message
     assert found[0].reward is None
 

@@ -228,7 +228,7 @@ class Gateway:
             return web.Response(text="" if request.method == "HEAD" else "The gateway of Proctor.\n")
         found = self._authenticate(bound, request)
         if isinstance(found, str):
-            if bound:
+            if bound and route:
                 bound.refusal = found
             return error_response(api, 401, found, "invalid_api_key")
         if request.method == "GET" and (name := listing(request.path)) is not None:

@@ -31,6 +31,7 @@ class OpenHands(InstalledAgent):
             "LLM_API_KEY": context.access.token,
             "LITELLM_LOCAL_MODEL_COST_MAP": "True",
             "OPENHANDS_SUPPRESS_BANNER": "1",
+            "PYTHONUNBUFFERED": "1",
             "OPENHANDS_WORK_DIR": context.workdir,
             "HOME": HOME,
         }
