@@ -176,7 +176,7 @@ class _Book:
                 continue
             left = _left(budget, self._totals[scope]).plus(portions.held(self._tx, scope), -1).floor()
             # Nobody but the process of an attempt calls for it.
-            some = portions.portion(left, wanted.part(budget), alone=scope.kind == "attempt")
+            some = portions.portion(left, wanted.most(budget), alone=scope.kind == "attempt")
             if not any(some):
                 return {}
             found[scope] = some
