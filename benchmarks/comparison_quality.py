@@ -375,7 +375,8 @@ def asv(function: str, sides: tuple[Path, Path], python: str) -> dict[str, tuple
         (home / "benchmarks" / "__init__.py").write_text("")
         (home / "benchmarks" / "it.py").write_text(ASV.format(function=function))
         conf = {"version": 1, "project": "p", "repo": ".", "branches": ["HEAD"]}
-        (home / "asv.conf.json").write_text(json.dumps({**conf, "benchmark_dir": "benchmarks"}))
+        conf |= {"environment_type": "existing", "benchmark_dir": "benchmarks"}
+        (home / "asv.conf.json").write_text(json.dumps(conf))
         commits = []
         git = ["git", "-c", "user.name=b", "-c", "user.email=b@example.com"]
         _run(["git", "init", "-q", "."], home)
