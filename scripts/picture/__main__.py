@@ -4,8 +4,8 @@
     python scripts/picture take AFTER --like BEFORE
     python scripts/picture compare BEFORE AFTER
 
-The second take executes everything anew, and reads what the first one executed: so what is read must be equal to
-the last digit, and only what is measured anew is compared without its numbers.
+The second take executes everything anew, and reads what the first one executed: so what is read must be equal
+to the last digit, and only what is measured anew is compared without its numbers.
 """
 
 from __future__ import annotations
@@ -53,7 +53,12 @@ def take(folder: Path, like: Path | None) -> None:
         sys.exit(f"{like} is no picture")
     world.make()
     camera = Camera(folder)
-    facts = {"id": uuid.uuid4().hex, "commit": commit(), "started_at": time.time(), "load": world.load_average()}
+    facts = {
+        "id": uuid.uuid4().hex,
+        "commit": commit(),
+        "started_at": time.time(),
+        "load": world.load_average(),
+    }
     try:
         executing.execute(camera)
         camera.write("runs.json", camera.run("ls", "--json", "--limit", "1000").stdout)
@@ -84,7 +89,10 @@ def static(camera: Camera) -> None:
     """Help of every command, the generated pages and the schemas."""
     helps(camera, ())
     check = subprocess.run(
-        [sys.executable, TREE / "scripts/reference.py", "--check"], capture_output=True, text=True, check=False
+        [sys.executable, TREE / "scripts/reference.py", "--check"],
+        capture_output=True,
+        text=True,
+        check=False,
     )
     camera.write("static/reference-check.txt", f"exit code {check.returncode}\n{check.stdout}{check.stderr}")
     for page in sorted((TREE / "docs/reference").glob("*.*")):
@@ -107,10 +115,18 @@ def demo(camera: Camera) -> None:
     """The script of `make demo`, which writes to demo/ of the tree."""
     env = {**world.environment(), "HOME": str(Path.home())}
     done = subprocess.run(
-        [TREE / "scripts/demo.sh"], cwd=TREE, env=env, capture_output=True, text=True, check=False, timeout=300
+        [TREE / "scripts/demo.sh"],
+        cwd=TREE,
+        env=env,
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=300,
     )
     shutil.rmtree(TREE / "demo", ignore_errors=True)
-    camera.write("measured/demo.txt", world.Answer("demo.sh", done.returncode, done.stdout, done.stderr).text())
+    camera.write(
+        "measured/demo.txt", world.Answer("demo.sh", done.returncode, done.stdout, done.stderr).text()
+    )
 
 
 def start_up(camera: Camera) -> dict[str, float]:

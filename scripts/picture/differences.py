@@ -5,6 +5,7 @@ from __future__ import annotations
 import difflib
 import io
 import json
+import re
 import sys
 import tarfile
 import zipfile
@@ -13,11 +14,15 @@ from hashlib import sha256
 from pathlib import Path
 from typing import Any
 
-from masks import Masks
+from masks import PASSING_FILE, Masks, is_passing
 
-LEVELS = {"static": "exact", "read": "exact", "executed": "loose", "world": "loose", "measured": "shape"}
-RESULTS = ("results", "data", "out")
+LEVELS = {"static": "exact", "read": "exact", "executed": "loose", "measured": "answer"}
+WORLD = {"results": "loose", "data": "loose", "out": "shape"}
 """Folders of the world that hold results; the rest is input, or the store's own."""
+MEASURED = re.compile(r"data/rollouts/(perf|performance_tasks)/|results/.*\.md$|/perf\.json$")
+"""Results whose words follow from measured numbers."""
+HEADING = re.compile(r"^(?:[A-Z][^\d.]{0,50}|proctor/.*)$", re.MULTILINE)
+"""Lines of a command's answer that depend on no number."""
 MOST_LINES = 40
 """Of one artifact's differences."""
 SLOWER = 1.25
@@ -27,7 +32,8 @@ SLOWER = 1.25
 def compare(before: Path, after: Path) -> int:
     """Print the differences; 1 if there are any."""
     if facts(before)["world"] != facts(after)["world"]:
-        sys.exit(f"{after} read other results than {before}: take it with --like {before}")
+        print(f"{after} read other results than {before}: take it with --like {before}", file=sys.stderr)
+        return 2
     left, right = artifacts(before), artifacts(after)
     different = 0
     for name in sorted(left.keys() | right.keys()):
@@ -45,25 +51,34 @@ def compare(before: Path, after: Path) -> int:
 
 def facts(picture: Path) -> dict[str, Any]:
     """When and of what the picture was taken."""
-    found: dict[str, Any] = json.loads((picture / "picture.json").read_text())
-    return found
+    document: dict[str, Any] = json.loads((picture / "picture.json").read_text())
+    return document
 
 
 def artifacts(picture: Path) -> dict[str, list[str]]:
     """Every artifact by its masked name, as lines that are to be equal."""
     masks = Masks(facts(picture), json.loads((picture / "runs.json").read_text()))
-    found: dict[str, list[str]] = {}
+    lines: dict[str, list[str]] = {}
     for path in sorted(picture.rglob("*")):
-        name = path.relative_to(picture)
-        level = LEVELS.get(name.parts[0])
-        if level is None or path.is_dir() or (name.parts[0] == "world" and name.parts[1] not in RESULTS):
+        name = path.relative_to(picture).as_posix()
+        level = _level(name)
+        if not level or (path.is_dir() and not path.is_symlink()):
             continue
         content = str(path.readlink()).encode() if path.is_symlink() else path.read_bytes()
-        for member, data in _members(str(name), content):
-            masked = masks.loose(member) if level == "loose" else masks.exact(member)
-            assert masked not in found, masked
-            found[masked] = _lines(masks, level, member, data)
-    return found
+        for member, data in _members(name, content):
+            masked = masks.exact(member) if level == "exact" else masks.loose(member)
+            lines.setdefault(masked, []).extend(_lines(masks, level, member, data))
+    return lines
+
+
+def _level(name: str) -> str:
+    top, _, rest = name.partition("/")
+    if top != "world":
+        return LEVELS.get(top, "")
+    level = WORLD.get(rest.partition("/")[0], "")
+    if not level or rest.endswith(PASSING_FILE):
+        return ""
+    return "shape" if MEASURED.search(rest) else level
 
 
 def _members(name: str, content: bytes) -> Iterator[tuple[str, bytes]]:
@@ -85,30 +100,37 @@ def _lines(masks: Masks, level: str, name: str, content: bytes) -> list[str]:
     try:
         text = content.decode()
     except UnicodeDecodeError:
-        return [f"{len(content)} bytes, sha256 {sha256(content).hexdigest()}" if level == "exact" else "bytes"]
-    if name.endswith((".json", ".jsonl")):
-        values = [json.loads(text)] if name.endswith(".json") else [json.loads(line) for line in text.splitlines()]
-        mask = {"exact": masks.exact_value, "loose": masks.loose_value, "shape": masks.shape}[level]
-        masked = [mask(value) for value in values]
-        if level == "shape" and name.startswith("measured/"):
-            masked = [{**masked[0], "exit": values[0]["exit"], "command": values[0]["command"]}]
-        return [line for value in masked for line in _pretty(value)]
+        return [f"bytes, sha256 {sha256(content).hexdigest()}" if level == "exact" else "bytes"]
+    if name == "read/api/metrics.json":  # its numbers say how fast requests were answered
+        return re.findall(r"# (?:HELP|TYPE) .*?(?=\\n)", text)
+    if name.endswith(".json"):
+        return _json_lines(masks, level, [json.loads(text)])
+    if name.endswith(".jsonl"):
+        return _json_lines(masks, level, [json.loads(line) for line in text.splitlines()])
+    return _text_lines(masks, level, name, text)
+
+
+def _json_lines(masks: Masks, level: str, values: list[Any]) -> list[str]:
+    mask = {"exact": masks.exact_value, "loose": masks.loose_value}.get(level, masks.shape)
+    masked = [mask(value) for value in values]
+    if level == "answer":
+        masked[0] |= {"exit": values[0]["exit"], "command": values[0]["command"]}
+    texts = [json.dumps(value, indent=1, sort_keys=True, ensure_ascii=False) for value in masked]
+    return "\n".join(texts).replace("\\n", "\n  ").splitlines()
+
+
+def _text_lines(masks: Masks, level: str, name: str, text: str) -> list[str]:
+    page = name.endswith((".html", ".svg"))
     if level == "exact":
-        return masks.exact(text).splitlines()
-    if level == "shape":
-        return text.splitlines()[:2]
-    return _words(masks, name, text)
-
-
-def _pretty(value: Any) -> list[str]:
-    return json.dumps(value, indent=1, sort_keys=True, ensure_ascii=False).splitlines()
-
-
-def _words(masks: Masks, name: str, text: str) -> list[str]:
-    """A word per line, as lines break where numbers are long. Charts and pages: that they are there."""
-    if name.endswith((".html", ".svg")):
+        masked = masks.exact(text)
+        return (masked.replace("<", "\n<") if page else masked).splitlines()
+    if page:
         return ["a page"]
-    return masks.loose(text).split()
+    if level == "loose":  # a word per line: lines break where numbers are long
+        return masks.loose("\n".join(line for line in text.splitlines() if not is_passing(line))).split()
+    if level == "answer":
+        return [*text.splitlines()[:2], *HEADING.findall(text)]
+    return re.findall(r"^#+ .*", text, re.MULTILINE)
 
 
 def _difference(before: list[str] | None, after: list[str] | None) -> Iterator[str]:
@@ -123,7 +145,7 @@ def _figures(before: Path, after: Path) -> None:
     left, right = (json.loads((side / "figures.json").read_text()) for side in (before, after))
     print("\nCPU time, before → after (not part of the verdict)")
     for name, took in left["start_up_cpu_s"].items():
-        print(f"  start of proctor {name}: {took * 1000:.0f} → {right['start_up_cpu_s'].get(name, 0) * 1000:.0f} ms")
+        print(f"  start of proctor {name}: {took:.3f} → {right['start_up_cpu_s'].get(name, 0):.3f} s")
     for name, took in left["cpu_s"].items():
         now = right["cpu_s"].get(name)
         if now is not None and now > took * SLOWER and now - took > 0.1:

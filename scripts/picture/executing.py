@@ -39,7 +39,7 @@ def rollouts(camera: Camera) -> None:
     """Agents that need no model, on tasks that end in every way; step-by-step episodes."""
     camera.plain("executed/run-study", "run", "project/study.toml")
     camera.json("executed/run-study-again", "run", "project/study.toml")
-    task = ("-t", "tasks/shell-quiz", "--host-root", "--parallel", "1")
+    task = ("-t", "tasks/log-forensics", "--host-root", "--parallel", "1")
     camera.plain("executed/run-by-options", "run", *task, "-a", "oracle", "-a", "nop", "-n", "2", "-vv")
     camera.json("executed/eval", "eval", "study")
     camera.plain("measured/run-performance", "run", "specs/performance_tasks.toml")
@@ -59,10 +59,22 @@ def with_models(camera: Camera) -> None:
     camera.plain("executed/run-without-provider", "run", "project/agents.toml", env=env)
     with world.background("provider", "--script", "project/faults.toml") as address:
         env = {"PROCTOR_MODEL_BASE_URL": f"{address}/v1"}
-        camera.plain("executed/run-lost", "run", "project/agents.toml", "--set", "name=lost", env=env)
+        camera.plain(
+            "executed/run-lost",
+            "run",
+            "project/agents.toml",
+            "--set",
+            "name=lost",
+            "--set",
+            "retries=0",
+            env=env,
+        )
     with world.background("provider", "--script", "project/judge.toml") as address:
         camera.plain(
-            "executed/run-judged", "run", "project/judged.toml", env={"PROCTOR_MODEL_BASE_URL": f"{address}/v1"}
+            "executed/run-judged",
+            "run",
+            "project/judged.toml",
+            env={"PROCTOR_MODEL_BASE_URL": f"{address}/v1"},
         )
 
 
@@ -74,10 +86,26 @@ def judgements(camera: Camera) -> None:
     camera.plain("executed/race-same", "race", "nop", "nop", *race)
     checks = ("--only", "oracle,nop,one_cpu,clock", "--rollouts", "2", "--repeats", "1", "--host-root")
     camera.plain("executed/vet", "vet", "tasks/median-bug", "project/odd_tasks", *checks, "--parallel", "1")
-    camera.json("executed/vet-one", "vet", "tasks/shell-quiz", *checks, "--parallel", "1", "--out", "out/vet")
-    scenario = ("--scenario", "specs/episodes/scenario.yaml", "--episodes", "4", "--workers", "1", "--strict-spec")
+    camera.json(
+        "executed/vet-one", "vet", "tasks/log-forensics", *checks, "--parallel", "1", "--out", "out/vet"
+    )
+    scenario = (
+        "--scenario",
+        "specs/episodes/scenario.yaml",
+        "--episodes",
+        "4",
+        "--workers",
+        "1",
+        "--strict-spec",
+    )
     camera.plain("measured/perf", "perf", *scenario, "--output-dir", "out/perf-episodes")
-    camera.json("measured/perf-tasks", "perf", "--episodes", "4", "--workers", "1", "--output-dir", "out/perf")
+    camera.json(
+        "measured/perf-tasks", "perf", "--episodes", "4", "--workers", "1", "--output-dir", "out/perf"
+    )
+    camera.plain("executed/keys-new", "keys", "new")
+    camera.plain("executed/receipt-signed", "receipt", "study", "tmp/signed.zip", "--sign")
+    camera.both("executed/verify-signed", "verify", "tmp/signed.zip")
+    camera.both("executed/resume-complete", "resume", "judged")
     camera.json("measured/aa", "aa", "project/study.toml", "--rollouts", "2", "--simulations", "100")
 
 
@@ -90,7 +118,7 @@ def on_a_server(camera: Camera) -> None:
         for name, method, path, body in changes():
             camera.write_json(f"executed/api/{name}.json", ask(address, path, method, body))
         archive = WORLD / "tmp" / "task.zip"
-        camera.run("tasks", "pack", "tasks/shell-quiz", archive)
+        camera.run("tasks", "pack", "tasks/log-forensics", archive)
         camera.write_json("executed/api/upload-task.json", upload(address, archive))
         camera.both("executed/remote-ls", "ls", env=env)
 
@@ -106,7 +134,13 @@ def changes() -> list[tuple[str, str, str, Any]]:
             "schedule",
             "POST",
             "/api/schedules",
-            {"name": "nightly", "cron": "daily 02:00", "timezone": "Europe/Berlin", "spec": spec, "enabled": False},
+            {
+                "name": "nightly",
+                "cron": "daily 02:00",
+                "timezone": "Europe/Berlin",
+                "spec": spec,
+                "enabled": False,
+            },
         ),
         ("webhook", "POST", "/api/webhooks", {"url": "https://chat.example/x", "events": ["run.finished"]}),
         ("plan", "POST", "/api/plan", {"spec": spec}),
@@ -122,7 +156,7 @@ def changes() -> list[tuple[str, str, str, Any]]:
 def upload(address: str, archive: Path) -> Any:
     """A task as a ZIP, as a form."""
     body = (
-        b'--edge\r\nContent-Disposition: form-data; name="file"; filename="shell-quiz.zip"\r\n'
+        b'--edge\r\nContent-Disposition: form-data; name="file"; filename="log-forensics.zip"\r\n'
         b"Content-Type: application/zip\r\n\r\n" + archive.read_bytes() + b"\r\n--edge--\r\n"
     )
     request = urllib.request.Request(f"{address}/api/tasks", body, method="POST")
@@ -132,7 +166,7 @@ def upload(address: str, archive: Path) -> Any:
 
 def timings(camera: Camera) -> None:
     """Commands and versions of code against each other, with fixed numbers of runs."""
-    commands = ("time", "-r", "5", "-w", "1", "sleep 0.01", "sleep 0.05", "--name", "short", "--name", "long")
+    commands = ("time", "-r", "6", "-w", "1", "sleep 0.02", "sleep 0.4", "--name", "short", "--name", "long")
     camera.plain("measured/time", *commands)
     camera.json("measured/time", *commands, "--document", "out/time.json", "--html", "out/time.html")
     sides = ("--a", "params:indent=null", "--b", "params:indent=2")

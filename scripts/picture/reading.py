@@ -7,7 +7,18 @@ import shutil
 
 from world import TREE, WORLD, Camera
 
-RUNS = ("sweep", "profiled", "raises", "study", "shell-quiz", "agents", "tight", "lost", "judged", "lost_parcel")
+RUNS = (
+    "sweep",
+    "profiled",
+    "raises",
+    "study",
+    "log-forensics",
+    "agents",
+    "tight",
+    "lost",
+    "judged",
+    "lost_parcel",
+)
 OUT = WORLD / "out" / "read"
 
 
@@ -88,7 +99,9 @@ def of_the_project(camera: Camera) -> None:
     camera.both("read/tasks-check-odd", "tasks", "check", "project/odd_tasks", "--strict")
     camera.plain("read/tasks-pack", "tasks", "pack", "tasks/median-bug", OUT / "median-bug.zip")
     camera.plain("read/new-task", "new", "task", "first", "--dir", OUT / "new", "--specs", OUT / "new")
-    camera.plain("read/new-experiment", "new", "experiment", "parsing", "--dir", OUT / "new", "--specs", OUT / "new")
+    camera.plain(
+        "read/new-experiment", "new", "experiment", "parsing", "--dir", OUT / "new", "--specs", OUT / "new"
+    )
     for command in ("agents", "models", "datasets ls", "images ls", "keys ls", "db check", "db gc --dry-run"):
         camera.both(f"read/{command.replace(' ', '-')}", *command.split())
     camera.both("measured/doctor", "doctor")
@@ -113,9 +126,6 @@ def moved(camera: Camera) -> None:
     camera.both("read/publish", "publish", OUT / "site", "--series", "s*", "--compare", "study~1", "study")
     camera.plain("read/receipt", "receipt", "study", OUT / "study.receipt.zip")
     camera.both("read/verify", "verify", OUT / "study.receipt.zip")
-    camera.plain("executed/keys-new", "keys", "new")
-    camera.plain("executed/receipt-signed", "receipt", "sweep", WORLD / "tmp/signed.zip", "--sign")
-    camera.both("executed/verify-signed", "verify", WORLD / "tmp/signed.zip")
     for saved in sorted((TREE / "tests/data/receipts").glob("*.receipt.zip")):
         camera.both(f"read/verify-{saved.name.partition('-')[0]}", "verify", saved)
     camera.plain("read/rm", "rm", "study", "--yes", env=elsewhere)
@@ -138,7 +148,6 @@ def mistakes(camera: Camera) -> None:
         "kinds": "compare study sweep",
         "rule": "gate study --rules specs/sorting.yaml",
         "series": "history nothing",
-        "resume": "resume study",
         "cancel": "cancel study",
         "trial": "logs study 999",
         "format": "export study x --format xml",

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import re
-import socket
 import urllib.error
 import urllib.parse
 import urllib.request
@@ -20,18 +19,25 @@ MISSING = "missing"
 
 
 def ask(
-    address: str, path: str, method: str = "GET", body: Any = None, *, request: urllib.request.Request | None = None
+    address: str,
+    path: str,
+    method: str = "GET",
+    body: Any = None,
+    *,
+    request: urllib.request.Request | None = None,
 ) -> dict[str, Any]:
     """One request: status, headers that matter and the body."""
     if request is None:
         data = None if body is None else json.dumps(body).encode()
-        request = urllib.request.Request(address + path, data, {"Content-Type": "application/json"}, method=method)
+        request = urllib.request.Request(
+            address + path, data, {"Content-Type": "application/json"}, method=method
+        )
     opener = urllib.request.build_opener(_Stay)
     try:
         with opener.open(request, timeout=QUIET_S if is_stream(path) else 60) as answer:
-            return _kept(method, path, answer, answer.status)
+            return _answer(method, path, answer, answer.status)
     except urllib.error.HTTPError as error:
-        return _kept(method, path, error, error.code)
+        return _answer(method, path, error, error.code)
 
 
 class _Stay(urllib.request.HTTPRedirectHandler):
@@ -44,10 +50,15 @@ def is_stream(path: str) -> bool:
     return path.startswith("/api/events") or "/follow" in path
 
 
-def _kept(method: str, path: str, answer: Any, status: int) -> dict[str, Any]:
+def _answer(method: str, path: str, answer: Any, status: int) -> dict[str, Any]:
     headers = {name: answer.headers[name] for name in HEADERS if name in answer.headers}
     text = _read(answer).decode(errors="replace")
-    return {"request": f"{method} {path}", "status": status, "headers": headers, "body": parsed(text) if text else ""}
+    return {
+        "request": f"{method} {path}",
+        "status": status,
+        "headers": headers,
+        "body": parsed(text) if text else "",
+    }
 
 
 def _read(answer: Any) -> bytes:
@@ -55,7 +66,7 @@ def _read(answer: Any) -> bytes:
     try:
         while part := answer.read1(65536):
             parts += part
-    except (TimeoutError, socket.timeout):
+    except TimeoutError:  # a stream that has nothing more to say
         pass
     return parts
 
@@ -73,7 +84,14 @@ def photograph(camera: Camera) -> None:
         page = ask(address, "/")
         camera.write_json("read/api/page.json", {"status": page["status"], "headers": page["headers"]})
         env = {"PROCTOR_URL": address}
-        for command in ("ls", "show study", "summarize study", "logs study 0", "compare study~1 study", "queue"):
+        for command in (
+            "ls",
+            "show study",
+            "summarize study",
+            "logs study 0",
+            "compare study~1 study",
+            "queue",
+        ):
             camera.both(f"read/remote/{command.replace(' ', '-')}", *command.split(), env=env)
 
 
@@ -89,24 +107,29 @@ class Ids:
     def requests(self, route: str, operation: dict[str, Any]) -> list[tuple[str, str]]:
         """Name and path of every request of a route."""
         needed = [
-            item["name"] for item in operation.get("parameters", ()) if item["in"] == "query" and item.get("required")
+            item["name"]
+            for item in operation.get("parameters", ())
+            if item["in"] == "query" and item.get("required")
         ]
         stem = route.strip("/").replace("/", ".")
         if "{run}" in route:
-            found = [
+            requests = [
                 (f"{stem}/{name}{suffix}", path)
                 for name, run in [*self.runs.items(), (MISSING, MISSING)]
                 for suffix, path in self._of_run(route.replace("{run}", run), needed)
             ]
-            return [(name.replace("{", "").replace("}", ""), path) for name, path in found]
+            return [(name.replace("{", "").replace("}", ""), path) for name, path in requests]
         queries = self._queries(route, needed)
         filled = self._filled(route)
-        return [(f"{stem}{at or ''}".replace("{", "").replace("}", ""), filled + query) for at, query in enumerate(queries)]
+        return [
+            (f"{stem}{at or ''}".replace("{", "").replace("}", ""), filled + query)
+            for at, query in enumerate(queries)
+        ]
 
     def _of_run(self, route: str, needed: list[str]) -> list[tuple[str, str]]:
         if "{index}" not in route:
             return [("", route)]
-        found = []
+        requests = []
         for index in (0, 1, 999):
             path = route.replace("{index}", str(index))
             run = path.split("/")[3]
@@ -117,8 +140,10 @@ class Ids:
             else:
                 paths = [path]
             query = self._trial_query(run, index, needed)
-            found += [(f"-{index}-{at}" if at else f"-{index}", each + query) for at, each in enumerate(paths)]
-        return found
+            requests += [
+                (f"-{index}-{at}" if at else f"-{index}", item + query) for at, item in enumerate(paths)
+            ]
+        return requests
 
     def _trial_query(self, run: str, index: int, needed: list[str]) -> str:
         if "path" in needed:
@@ -135,7 +160,14 @@ class Ids:
             "/api/compare": [f"?a={study}&b={agents}", f"?a={sweep}&b={sweep}", "?a=study&b=nothing", ""],
             "/api/history": ["?series=sweep", "?series=study", "?series=nothing", ""],
             "/api/leaderboard": [f"?run={study}&run={agents}", f"?run={study}&these_tasks=true", ""],
-            "/api/runs": ["", "?q=study", "?status=done&limit=2", "?kind=task&sort=name", "?sort=wrong", "?limit=0"],
+            "/api/runs": [
+                "",
+                "?q=study",
+                "?status=done&limit=2",
+                "?kind=task&sort=name",
+                "?sort=wrong",
+                "?limit=0",
+            ],
             "/api/certificates": ["", "?kind=vet"],
             "/api/queue": ["", "?slots=8"],
             "/api/costs": ["", "?by=model", "?by=wrong"],

@@ -16,7 +16,9 @@ from pathlib import Path
 from typing import Any
 
 TREE = Path(__file__).resolve().parents[2]
-WORLD = Path("/tmp/proctor-picture")  # always the same: paths are in what commands print, and decide where lines break
+WORLD = Path(
+    "/tmp/proctor-picture"
+)  # always the same: paths are in what commands print, and decide where lines break
 PROGRAMS = Path(sys.executable).parent
 SAMPLES = ("specs", "tasks", "experiments.d")
 
@@ -41,7 +43,9 @@ def make() -> None:
     try:
         WORLD.mkdir()
     except FileExistsError:
-        sys.exit(f"{WORLD} exists: another picture is being taken, or one was killed. Remove it and try again.")
+        sys.exit(
+            f"{WORLD} exists: another picture is being taken, or one was killed. Remove it and try again."
+        )
     for name in SAMPLES:
         shutil.copytree(TREE / name, WORLD / name, ignore=shutil.ignore_patterns("__pycache__"))
     shutil.copytree(Path(__file__).parent / "project", WORLD / "project")
@@ -76,7 +80,9 @@ class Answer:
 
     def text(self) -> str:
         """For a person."""
-        return f"$ {self.command}\nexit code {self.exit}\n--- stdout\n{self.stdout}\n--- stderr\n{self.stderr}"
+        return (
+            f"$ {self.command}\nexit code {self.exit}\n--- stdout\n{self.stdout}\n--- stderr\n{self.stderr}"
+        )
 
 
 @dataclass
@@ -171,7 +177,7 @@ def _address(process: subprocess.Popen[bytes], output: Path) -> str:
         if process.poll() is not None:
             break
         time.sleep(0.05)
-    raise SystemExit(f"{process.args} did not start:\n{output.read_text()}")
+    raise SystemExit(f"{process.args!r} did not start:\n{output.read_text()}")
 
 
 def load_average() -> tuple[float, ...]:
