@@ -25,9 +25,11 @@ LOOPBACK = re.compile(r"(?:127\.0\.0\.1|localhost)'?(?::|, )\d+")
 UNIT = r"(?:ns|µs|us|ms|s|min|h|[KMGT]i?B|B|x|×|/s)"
 MEASURED = re.compile(
     rf"(?<![\w.#])[-+−±]?\d[\d,\u202f\u00a0 ]*(?:\.\d+)?(?:e[-+]?\d+)?\s?{UNIT}(?!\w)"
-    rf"|(?<![\w.#])[-+−±]?\d+\.\d+(?:e[-+]?\d+)?(?:\s?(?:%|pp)(?!\w))?"
-    r"|\d+(?= times as long)"
+    rf"|(?<![\w.#])[-+−±]?\d+\.\d+(?!\.?\d)(?:e[-+]?\d+)?(?:\s?(?:%|pp)(?!\w))?"
+    r"|\d+(?= times as long)|\d+ %(?= of it)"
 )
+EXTREMES = re.compile(r"(ranges from #) \([^)]*\) (to #) \([^)]*\)")
+"""Which points are fastest and slowest."""
 NAMES = re.compile(
     r"\b(?:sha256:)?(?:[0-9a-f]{64}|[0-9a-f]{40}|[0-9a-f]{32})\b"  # digests
     r"|\b[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}\b"
@@ -52,8 +54,8 @@ MEASURED_KEYS = re.compile(
 STABLE_DIGESTS = frozenset({"key", "subject_digest", "plan_digest"})
 """Keys of digests that depend on nothing but the spec and the project."""
 DIGEST = re.compile(r"[0-9a-f]{64}")
-PASSING_KEYS = frozenset({"cpu_pressure", "steal_fraction", "tone"})
-"""Keys that are there or not, by what else the machine did."""
+PASSING_KEYS = frozenset({"cpu_pressure", "steal_fraction", "tone", "wanted"})
+"""Keys that are there or not, or true or not, by what else the machine did."""
 PASSING_FILE = "resources.json"
 """Of an attempt that took long enough for it."""
 
@@ -100,7 +102,7 @@ class Masks:
         text = self.run_ids.sub(lambda match: self.runs[match[0]], text)
         text = STAMP.sub("<id>", TIME.sub("<time>", text))
         text = NAMES.sub("<id>", LOOPBACK.sub("<loopback>", text))
-        return MEASURED.sub("#", text).replace(" (most #)", "")
+        return EXTREMES.sub(r"\1 \2", MEASURED.sub("#", text).replace(" (most #)", ""))
 
     def loose_value(self, value: Any, key: str = "") -> Any:
         """The same for a JSON value."""
