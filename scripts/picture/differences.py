@@ -21,6 +21,8 @@ WORLD = {"results": "loose", "data": "loose", "out": "shape"}
 """Folders of the world that hold results; the rest is input, or the store's own."""
 MEASURED = re.compile(r"data/rollouts/(perf|performance_tasks)/|results/.*\.md$|/perf\.json$")
 """Results whose words follow from measured numbers."""
+UNCOMPARED = ("out/time.json", PASSING_FILE)
+"""Files whose presence or keys follow from measured numbers."""
 HEADING = re.compile(r"^(?:[A-Z][^\d.]{0,50}|proctor/.*)$", re.MULTILINE)
 """Lines of a command's answer that depend on no number."""
 MOST_LINES = 40
@@ -76,7 +78,7 @@ def _level(name: str) -> str:
     if top != "world":
         return LEVELS.get(top, "")
     level = WORLD.get(rest.partition("/")[0], "")
-    if not level or rest.endswith(PASSING_FILE):
+    if not level or rest.endswith(UNCOMPARED):
         return ""
     return "shape" if MEASURED.search(rest) else level
 

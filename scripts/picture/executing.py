@@ -15,12 +15,14 @@ PRICES = {"PROCTOR_PRICES": "specs/replies/prices.toml"}
 
 def execute(camera: Camera) -> None:
     """Fill the world. Answers whose words depend on measured numbers go to `measured/`."""
+    camera.columns = 200  # headings of tables are stacked by the widths of numbers
     experiments(camera)
     rollouts(camera)
     with_models(camera)
     judgements(camera)
     on_a_server(camera)
     timings(camera)
+    camera.columns = 80
 
 
 def experiments(camera: Camera) -> None:
@@ -105,7 +107,7 @@ def judgements(camera: Camera) -> None:
     camera.plain("executed/keys-new", "keys", "new")
     camera.plain("executed/receipt-signed", "receipt", "study", "tmp/signed.zip", "--sign")
     camera.both("executed/verify-signed", "verify", "tmp/signed.zip")
-    camera.both("executed/resume-complete", "resume", "judged")
+    camera.both("executed/resume-complete", "resume", "log-forensics")
     camera.json("measured/aa", "aa", "project/study.toml", "--rollouts", "2", "--simulations", "100")
 
 

@@ -91,6 +91,7 @@ class Camera:
 
     folder: Path
     cpu_s: dict[str, float] = field(default_factory=dict)
+    columns: int = 80
 
     def write(self, name: str, content: str | bytes) -> None:
         """Keep a file."""
@@ -106,7 +107,7 @@ class Camera:
         """Run `proctor` with these arguments to its end."""
         words = [str(word) for word in arguments]
         done = subprocess.run(
-            [PROGRAMS / "proctor", *words], cwd=WORLD, env={**environment(), **(env or {})}, check=False,
+            [PROGRAMS / "proctor", *words], cwd=WORLD, env={**environment(), "COLUMNS": str(self.columns), **(env or {})}, check=False,
             capture_output=True, text=True, errors="replace", stdin=subprocess.DEVNULL, timeout=300,
         )  # fmt: skip
         return Answer(" ".join(["proctor", *words]), done.returncode, done.stdout, done.stderr)
