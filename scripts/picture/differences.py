@@ -19,7 +19,9 @@ from masks import PASSING_FILE, Masks, is_passing
 LEVELS = {"static": "exact", "read": "exact", "executed": "loose", "measured": "answer"}
 WORLD = {"results": "loose", "data": "loose", "out": "shape"}
 """Folders of the world that hold results; the rest is input, or the store's own."""
-MEASURED = re.compile(r"data/rollouts/(perf|performance_tasks)/|results/.*\.md$|/perf\.json$")
+MEASURED = re.compile(
+    r"data/rollouts/(perf|performance_tasks)/|results/.*\.md$|/perf\.json$|/psutil/series\.json$"
+)
 """Results whose words follow from measured numbers."""
 UNCOMPARED = ("out/time.json", PASSING_FILE)
 """Files whose presence or keys follow from measured numbers."""

@@ -38,8 +38,8 @@ NAMES = re.compile(
     r"|[\w.-]+:\d+:\d+:[0-9a-f]{8}:[0-9a-f]{6}\b"  # workers
 )
 MACHINE = re.compile(
-    r"waiting for a CPU|the load was above|other programs used the CPU|too noisy for|^noisy:|spreads by over"
-    r"|clock frequency|throttl|steal|governor"
+    r"waiting for a CPU|other virtual machines|the load was above|other programs used the CPU"
+    r"|too noisy for|^noisy:|spreads by over"
 )
 """Remarks that come and go with what else the machine does."""
 VOLATILE = re.compile(

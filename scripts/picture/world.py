@@ -106,8 +106,9 @@ class Camera:
     def run(self, *arguments: str | Path, env: Mapping[str, str] | None = None) -> Answer:
         """Run `proctor` with these arguments to its end."""
         words = [str(word) for word in arguments]
+        variables = {**environment(), "COLUMNS": str(self.columns), **(env or {})}
         done = subprocess.run(
-            [PROGRAMS / "proctor", *words], cwd=WORLD, env={**environment(), "COLUMNS": str(self.columns), **(env or {})}, check=False,
+            [PROGRAMS / "proctor", *words], cwd=WORLD, env=variables, check=False,
             capture_output=True, text=True, errors="replace", stdin=subprocess.DEVNULL, timeout=300,
         )  # fmt: skip
         return Answer(" ".join(["proctor", *words]), done.returncode, done.stdout, done.stderr)
