@@ -69,7 +69,12 @@ STARTED = "SELECT started_at FROM runs WHERE id = :run"
 SET_STATUS = """
 UPDATE runs SET status = :status,
                 started_at = CASE WHEN :starts = 1 THEN COALESCE(started_at, {now}) ELSE started_at END,
-                finished_at = CASE WHEN :starts = 1 THEN NULL WHEN :ends = 1 THEN {now} ELSE finished_at END
+                finished_at = CASE
+                    WHEN :starts = 1 AND total > COALESCE(
+                        (SELECT sum(c.trials) FROM run_counts c WHERE c.run_id = runs.id), 0
+                    ) THEN NULL
+                    WHEN :ends = 1 THEN COALESCE(finished_at, {now})
+                    ELSE finished_at END
 WHERE id = :run AND (status <> 'cancelled' OR :status = 'cancelled')
 """
 SET_FOLDER = "UPDATE runs SET folder = :folder, head = :head WHERE id = :id"
