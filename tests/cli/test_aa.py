@@ -243,7 +243,7 @@ def test_several_agents_are_told_apart_as_the_gate_does(
     store_rollouts({**ends, **{(task, "other"): rewards for (task, _), rewards in ends.items()}})
     _, found = certificate(capsys, "study")
     assert found["subjects"] == 12
-    assert "2 agents and models" in found["notes"][0]
+    assert "2 arms took part" in found["notes"][0]
 
 
 @pytest.mark.parametrize("name", ["noise.json", "noise.md", "noise.html"])

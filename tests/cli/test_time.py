@@ -67,7 +67,7 @@ def test_runs_warm_ups_setup_prepare_and_cleanup_happen_as_often_as_asked(folder
 
 
 def test_a_much_slower_command_is_slower_and_a_much_faster_one_faster(capsys):
-    data = measured(capsys, "sleep 0.03", "sleep 0.09", "true", "--max-pairs", "6", code=1)
+    data = measured(capsys, "sleep 0.03", "sleep 0.09", "true", "--max-pairs", "12", code=1)
     assert [each["verdict"] for each in data["comparisons"]] == ["slower", "faster"]
     assert data["comparisons"][0]["clock"] == "wall"
     assert data["comparisons"][0]["ratio"] > 1.5

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Callable
-from typing import Any
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    import asyncio
 
 Seconds = float | Callable[[], float]
 """A function is asked again when what it allowed is over."""
@@ -14,6 +16,8 @@ _AT_LEAST_S = 0.1
 
 async def ends_within(future: asyncio.Future[Any], limit: Seconds | None) -> bool:
     """Wait for a future; whether it is done when its time is over."""
+    import asyncio
+
     if not callable(limit):
         return bool((await asyncio.wait([future], timeout=limit))[0])
     now = asyncio.get_running_loop().time

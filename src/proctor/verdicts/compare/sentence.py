@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import math
+from typing import TYPE_CHECKING
 
 from proctor.analysis.claim import Claim, too_few
 from proctor.analysis.interval import Interval
-from proctor.analysis.times import PointComparison
 from proctor.analysis.verdict import Verdict
 from proctor.quantity import MISSING, decimals, plural, significant
-from proctor.verdicts.compare.judge import Comparison, MetricComparison, ScoreComparison
 from proctor.verdicts.run.story import NOT_DISTINGUISHABLE
+
+if TYPE_CHECKING:
+    from proctor.analysis.times import PointComparison
+    from proctor.verdicts.compare.judge import Comparison, MetricComparison, ScoreComparison
 
 
 def sentence(found: Comparison) -> str:
