@@ -17,6 +17,7 @@ from proctor.errors import Exit
 from proctor.model.vetting import Check
 from proctor.processes import all_processes, allowed_cpus
 from proctor.runfolder.perf.schema import load_schema, problems
+from proctor.runs.process_resources import Resources
 from proctor.runs.vet.planning import VetRequest, create_vetting
 from proctor.settings import load_settings
 
@@ -115,7 +116,7 @@ def test_an_interrupted_vetting_is_finished_by_its_run_id(
         host_root=True,
         checks=(Check.ORACLE, Check.NOP, Check.TIME_ZONE),
     )
-    job = create_vetting(request, load_settings())
+    job = create_vetting(request, Resources(load_settings()))
     assert main(["vet", job.info.id]) == Exit.OK
     printed = capsys.readouterr().out
     assert "The task is sound." in printed

@@ -24,6 +24,7 @@ from proctor.runfolder.copies import COPYING
 from proctor.runfolder.result import artifact_paths
 from proctor.runfolder.series import read_series
 from proctor.runfolder.transfer import export_run
+from proctor.runs.process_resources import Resources
 from proctor.runs.running import create
 from proctor.settings import Settings
 from proctor.spec.load import load
@@ -67,7 +68,7 @@ class Stage:
         settings = Settings(
             home=base / "home", store=self.store_url, blobs=self.proxied, output_dir=base / "results"
         )
-        self.run = create(load(spec), asked, settings)
+        self.run = create(load(spec), asked, Resources(settings))
 
     def start(self, *arguments: str, home: str, blobs: str) -> subprocess.Popen[str]:
         environ = {name: value for name, value in os.environ.items() if not name.startswith("PROCTOR_")}

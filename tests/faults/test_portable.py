@@ -23,6 +23,7 @@ from proctor.runfolder.write import RunFolder
 from proctor.runs.coordinator import Coordinator
 from proctor.runs.holding import Hold
 from proctor.runs.perf.run import Quiet
+from proctor.runs.process_resources import Resources
 from proctor.runs.running import ReadyRun, create, execute, reopen
 from proctor.settings import Settings
 from proctor.spec.load import load
@@ -108,7 +109,7 @@ def settings(tmp_path: Path, project: Path, store_url: str) -> Settings:
 
 def created(project: Path, settings: Settings, spec: str) -> ReadyRun:
     file = project / spec
-    return create(load(file), json.loads(file.read_text()), settings)
+    return create(load(file), json.loads(file.read_text()), Resources(settings))
 
 
 class Led:

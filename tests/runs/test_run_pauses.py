@@ -21,6 +21,7 @@ from proctor.runfolder.read import RunData
 from proctor.runfolder.write import RunFolder
 from proctor.runs.coordinator import Coordinator
 from proctor.runs.holding import Hold
+from proctor.runs.process_resources import Resources
 from proctor.runs.running import create, execute
 from proctor.settings import Settings
 from proctor.spec.load import from_mapping
@@ -107,7 +108,7 @@ async def test_what_executes_a_run_is_opened_beside_the_loop(tmp_path, monkeypat
     monkeypatch.chdir(tmp_path)
     settings = Settings(home=tmp_path / "home", output_dir=tmp_path / "results")
     written = {"name": "n", "experiment": "memory_db", "iterations": 1}
-    run = create(from_mapping(written, base_dir=str(tmp_path)), written, settings)
+    run = create(from_mapping(written, base_dir=str(tmp_path)), written, Resources(settings))
     beaten = threading.Event()
 
     def open_executor(*_):

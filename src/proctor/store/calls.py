@@ -1,6 +1,4 @@
-"""Call a store from an event loop: in a thread of its own where each call waits for another machine,
-or always in threads, where there are other things to do meanwhile.
-"""
+"""Call a store from an event loop: in threads where calls take long, or wait for another machine."""
 
 from __future__ import annotations
 

@@ -38,9 +38,7 @@ def open_store(url: str, *, create: bool = True, busy_s: float = 30.0, clock: Cl
     if not separator:
         return _sqlite(url, create=create, busy_s=busy_s, clock=clock)
     if scheme == "sqlite":
-        return _sqlite(
-            unquote(rest.removeprefix("/")) or _MEMORY, create=create, busy_s=busy_s, clock=clock
-        )
+        return _sqlite(unquote(rest.removeprefix("/")) or _MEMORY, create=create, busy_s=busy_s, clock=clock)
     if scheme in {"postgresql", "postgres", "postgresql+psycopg"}:
         from proctor.store.postgres import PostgresDatabase
 

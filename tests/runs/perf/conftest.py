@@ -12,6 +12,7 @@ import pytest
 from proctor.runs.perf.guard import MakeListener
 from proctor.runs.perf.run import PerfRequest, PerfResult, quiet, run_perf
 from proctor.runs.perf.scenario import DEFAULT
+from proctor.runs.process_resources import Resources
 from proctor.settings import Settings
 
 TASK = str(DEFAULT.parent / "word-count")
@@ -56,7 +57,9 @@ def run(tmp_path: Path, settings: Settings) -> Run:
             "scenario": scenario,
             "host_root": True,
         }
-        return run_perf(PerfRequest(**{**usual, **asked}), settings, grace_s=grace_s, listen=listen)
+        return run_perf(
+            PerfRequest(**{**usual, **asked}), Resources(settings), grace_s=grace_s, listen=listen
+        )
 
     return go
 

@@ -24,6 +24,7 @@ from proctor.runs.perf.guard import Ended, Guard, _beat, last_word, work
 from proctor.runs.perf.run import Quiet, quiet
 from proctor.runs.perf.scenario import DEFAULT, load_scenario, plan_episodes
 from proctor.runs.perf.system import SystemSampler
+from proctor.runs.process_resources import Resources
 from proctor.runs.running import ReadyRun, create, execute
 from proctor.sandbox.fake import Fake
 from proctor.settings import Settings
@@ -55,7 +56,7 @@ def make_job(tmp_path: Path, settings: Settings) -> MakeJob:
             sandbox="fake",
             settings=settings,
         )
-        return create(planned.spec, {}, settings, plan=planned.plan, execution=Execution.PERF)
+        return create(planned.spec, {}, Resources(settings), plan=planned.plan, execution=Execution.PERF)
 
     return make
 

@@ -13,6 +13,7 @@ from proctor.model.outcome import Outcome, from_reward
 from proctor.model.plan import PlannedTrial
 from proctor.model.record import AttemptRecord
 from proctor.model.trial import Lease, RunStatus
+from proctor.runs.process_resources import Resources
 from proctor.runs.race.planning import RaceRequest, create_race
 from proctor.runs.running import ReadyRun, execute
 from proctor.settings import load_settings
@@ -72,7 +73,7 @@ def prepared(spec_file: Path, baseline: str = "oracle", candidate: str = "nop", 
         written=written(spec_file),
         **asked,
     )
-    return create_race(request, load_settings())
+    return create_race(request, Resources(load_settings()))
 
 
 def carried_out(job: ReadyRun, executor: Drawn) -> RunStatus:

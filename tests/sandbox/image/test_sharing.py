@@ -8,6 +8,7 @@ import pytest
 from tests.sandbox.image.archives import docker_archive, host_layer
 
 from proctor.runs.exchange import StoreExchange
+from proctor.runs.process_resources import Resources
 from proctor.sandbox.base import RootOptions
 from proctor.sandbox.image import sharing
 from proctor.sandbox.image.build import Build
@@ -41,7 +42,9 @@ def machine(backend, tmp_path: Path, monkeypatch):
 
     async def opened(name: str) -> LayeredImages:
         built.clear()
-        roots = LayeredImages(tmp_path / name, backend, RootOptions(exchange=StoreExchange(settings)))
+        roots = LayeredImages(
+            tmp_path / name, backend, RootOptions(exchange=StoreExchange(Resources(settings)))
+        )
         await roots.store.open()
         await import_image(roots.store, roots.references, archive)
         return roots

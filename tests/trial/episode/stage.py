@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from proctor.runs.perf.run import PerfRequest, run_perf
+from proctor.runs.process_resources import Resources
 from proctor.settings import Settings
 
 TOML = """
@@ -114,7 +115,7 @@ class Stage:
             scenario=scenario,
         )
         settings = Settings(home=self.folder / ".proctor", rollouts_dir=self.folder / "rollouts")
-        result = run_perf(request, settings)
+        result = run_perf(request, Resources(settings))
         assert result.problems == ()
         series = next(path for path in result.files if path.name.startswith("perf-series-"))
         found: dict[str, list[dict[str, Any]]] = {}

@@ -20,7 +20,7 @@ class Broker:
     def __init__(self, url: str) -> None:
         self.url = url
         self.offer: Offer = nobody_executes
-        self.app = make_app(url, lambda ticket: self.offer(ticket))
+        self.app = make_app(url, lambda ticket: self.offer(ticket))  # noqa: PLW0108 - it is set later
 
 
 class Publisher:
