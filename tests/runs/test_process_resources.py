@@ -34,6 +34,16 @@ MAY_OPEN = {
 }
 
 
+EXPERIMENT = """
+from proctor import Experiment, register_experiment
+
+@register_experiment("short")
+class Short(Experiment):
+    def execute_once(self, context):
+        return {}
+"""
+
+
 class Silent:
     def started(self, *_: object) -> None: ...
 
@@ -65,8 +75,10 @@ def opened(monkeypatch: pytest.MonkeyPatch) -> Counter[str]:
     return count
 
 
-def spec_of(name: str) -> Any:
-    written = {"name": name, "experiments": [{"name": "noop", "iterations": {"warmup": 0, "measured": 1}}]}
+def spec_of(folder: Path, name: str) -> Any:
+    source = folder / "short.py"
+    source.write_text(EXPERIMENT)
+    written = {"name": name, "experiment": "short", "sources": [str(source)]}
     return from_mapping(written), written
 
 
@@ -84,11 +96,11 @@ def test_only_who_is_the_process_opens_a_store_or_blobs_or_a_broker():
 
 
 def test_many_runs_of_a_process_use_one_store_and_one_client_of_blobs(
-    settings: Settings, opened: Counter[str]
+    settings: Settings, opened: Counter[str], tmp_path: Path
 ):
     with Resources(settings) as resources:
         for number in range(3):
-            run = create(*spec_of(f"r{number}"), resources)
+            run = create(*spec_of(tmp_path, f"r{number}"), resources)
             again = reopen(run.info.id, resources)
             assert asyncio.run(execute(again, listener=Silent(), stop=Stop())) is RunStatus.DONE
     assert opened == {"open_store": 1, "blobs_of": 1}
@@ -125,12 +137,12 @@ def test_after_the_end_what_is_lent_is_closed_and_nothing_is_kept(settings: Sett
     assert opened["open_store"] == 3
 
 
-def test_a_file_that_comes_into_being_is_seen_by_who_looked_before(settings: Settings):
+def test_a_file_that_comes_into_being_is_seen_by_who_looked_before(settings: Settings, tmp_path: Path):
     reading = Resources(settings, create=False)
     assert reading.stores.now(lambda store: store.runs()) == []
     assert not Path(settings.store_url).exists()
     with Resources(settings) as resources:
-        create(*spec_of("new"), resources)
+        create(*spec_of(tmp_path, "new"), resources)
     assert [run.name for run in reading.stores.now(lambda store: store.runs())] == ["new"]
 
 

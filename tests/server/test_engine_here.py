@@ -15,7 +15,7 @@ from tests.server import tasks
 
 from proctor.errors import StoreError
 from proctor.model.trial import RunStatus
-from proctor.runs import actions
+from proctor.runs import actions, process_resources
 from proctor.runs.process_resources import Resources
 from proctor.runs.running import reopen
 from proctor.server.auth.authenticate import LOCAL
@@ -27,6 +27,7 @@ from proctor.server.submit import making, older, older_logs
 from proctor.server.submit.reading import Submission
 from proctor.server.upload import Uploading, keep
 from proctor.settings import Settings
+from proctor.store import open as opening
 from proctor.store import outage
 from proctor.store.open import StorePool, open_store
 from proctor.store.service.accounts import Project
@@ -49,6 +50,10 @@ def state(tmp_path: Path):
 
 def stores_of(state: State) -> StorePool:
     return state.resources.stores
+
+
+def wanted(state: State, run: str) -> bool:
+    return stores_of(state).now(lambda store: store.service.ownership.place(run).wanted)
 
 
 def uploaded(state: State, name: str = "hello", seconds: float = 0.0, **more: Any) -> Upload:
@@ -92,9 +97,28 @@ async def test_runs_of_one_process_share_a_back_end_and_all_end(state: State):
             await until(state, run, RunStatus.DONE)
             assert open_store(state.settings.store_url).run(run).counts == {"passed": 2}
         assert len(engine.resources.backends._open) == 1
-    assert [open_store(state.settings.store_url).service.ownership.place(run).wanted for run in runs] == [
-        False
-    ] * 3
+    assert [wanted(state, run) for run in runs] == [False] * 3
+
+
+async def test_neither_a_submission_nor_a_run_of_the_engine_opens_a_store_or_blobs(
+    state: State, monkeypatch: pytest.MonkeyPatch
+):
+    opened: list[str] = []
+
+    def counted(name: str, real: Callable[..., Any]) -> Callable[..., Any]:
+        return lambda *args, **more: (opened.append(name), real(*args, **more))[1]
+
+    upload = uploaded(state)
+    first = submitted(state, upload, rollouts=2)
+    async with engine_of(state, total=1):
+        await until(state, first, RunStatus.DONE)
+        monkeypatch.setattr(opening, "open_store", counted("store", opening.open_store))
+        monkeypatch.setattr(process_resources, "blobs_of", counted("blobs", process_resources.blobs_of))
+        for _ in range(3):
+            run = submitted(state, upload, rollouts=2)
+            await until(state, run, RunStatus.DONE)
+            await happens(lambda run=run: not wanted(state, run))
+    assert opened == []
 
 
 async def test_while_people_submit_runs_begin_a_little_later(state: State, monkeypatch: pytest.MonkeyPatch):
