@@ -5,11 +5,11 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from tests.resources import Resources
 from tests.tasks.conftest import publish
 from tests.tasks.git_server import GitServer, commit_all, git, serve
 
 from proctor.cli.main import main
-from proctor.runs.process_resources import Resources
 from proctor.settings import load_settings
 from proctor.store.open import open_store
 

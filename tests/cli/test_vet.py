@@ -11,13 +11,13 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from tests.resources import Resources
 
 from proctor.cli.main import main
 from proctor.errors import Exit
 from proctor.model.vetting import Check
 from proctor.processes import all_processes, allowed_cpus
 from proctor.runfolder.perf.schema import load_schema, problems
-from proctor.runs.process_resources import Resources
 from proctor.runs.vet.planning import VetRequest, create_vetting
 from proctor.settings import load_settings
 

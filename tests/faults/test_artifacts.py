@@ -15,6 +15,7 @@ from urllib.parse import parse_qs, quote, urlsplit
 
 import pytest
 from tests.clusters import Proxy
+from tests.resources import Resources
 from tests.s3 import s3_server
 
 from proctor.errors import Exit
@@ -24,7 +25,6 @@ from proctor.runfolder.copies import COPYING
 from proctor.runfolder.result import artifact_paths
 from proctor.runfolder.series import read_series
 from proctor.runfolder.transfer import export_run
-from proctor.runs.process_resources import Resources
 from proctor.runs.running import create
 from proctor.settings import Settings
 from proctor.spec.load import load

@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Self
 
 import pytest
+from tests.resources import Resources
 
 from proctor.engine.lease import worker_id
 from proctor.engine.stop import Stop
@@ -23,7 +24,6 @@ from proctor.runfolder.write import RunFolder
 from proctor.runs.coordinator import Coordinator
 from proctor.runs.holding import Hold
 from proctor.runs.perf.run import Quiet
-from proctor.runs.process_resources import Resources
 from proctor.runs.running import ReadyRun, create, execute, reopen
 from proctor.settings import Settings
 from proctor.spec.load import load

@@ -11,6 +11,7 @@ import time
 from pathlib import Path
 
 import pytest
+from tests.resources import Resources
 
 from proctor.agents.own_modules import load
 from proctor.cli.main import main
@@ -22,7 +23,6 @@ from proctor.model.run import Execution
 from proctor.model.secret import LITERAL_PREFIX
 from proctor.runs.executors import task_plans
 from proctor.runs.inputs import RunInputs
-from proctor.runs.process_resources import Resources
 from proctor.runs.running import ReadyRun, create, reopen
 from proctor.settings import Settings
 from proctor.spec.load import from_mapping

@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 from tests.heartbeats import LONGEST_PAUSE_S, Heartbeat
 from tests.made_rollouts import TASKS, planned, record
+from tests.resources import Resources
 
 from proctor.engine.stop import Stop
 from proctor.errors import UsageError
@@ -21,7 +22,6 @@ from proctor.runfolder.read import RunData
 from proctor.runfolder.write import RunFolder
 from proctor.runs.coordinator import Coordinator
 from proctor.runs.holding import Hold
-from proctor.runs.process_resources import Resources
 from proctor.runs.running import create, execute
 from proctor.settings import Settings
 from proctor.spec.load import from_mapping

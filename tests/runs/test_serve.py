@@ -11,6 +11,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from tests.resources import Resources
 
 from proctor.engine.lease import worker_id
 from proctor.engine.stop import Stop
@@ -21,7 +22,6 @@ from proctor.runfolder.write import RunFolder
 from proctor.runs.coordinator import Coordinator
 from proctor.runs.holding import Hold
 from proctor.runs.perf.run import Quiet
-from proctor.runs.process_resources import Resources
 from proctor.runs.running import create
 from proctor.runs.secrets import Grant
 from proctor.runs.serve import Server
@@ -225,8 +225,10 @@ async def test_keys_of_a_run_come_from_whoever_has_them_and_stay_in_memory(setti
     job = make(settings)
     with open_store(settings.store_url) as store:
         store.set_status(job.info.id, RunStatus.RUNNING)
-    server = Server(Resources(settings), None, 2, Stop(), lambda _: None, grant_of=grant_of)
-    await server.serve(until_idle=True)
+    with Resources(settings) as resources:
+        server = Server(resources, None, 2, Stop(), lambda _: None, grant_of=grant_of)
+        await server.serve(until_idle=True)
+    job.resources.close()
     assert asked == [job.info.id]
     assert b"a-key-of-a-run" not in Path(settings.store_url).read_bytes()
 

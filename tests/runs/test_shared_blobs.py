@@ -7,6 +7,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from tests.resources import Resources
 
 from proctor.engine.lease import worker_id
 from proctor.engine.stop import Stop
@@ -17,7 +18,6 @@ from proctor.runs.coordinator import Coordinator
 from proctor.runs.dispatch import Waiting
 from proctor.runs.holding import Hold
 from proctor.runs.perf.run import Quiet
-from proctor.runs.process_resources import Resources
 from proctor.runs.running import ReadyRun, create, reopen
 from proctor.runs.serve import Server
 from proctor.settings import Settings
@@ -97,7 +97,7 @@ async def test_a_run_that_was_started_with_other_blobs_is_left_to_others_and_its
 async def test_a_run_is_not_continued_with_other_blobs(settings, elsewhere):
     run = create(from_mapping(WRITTEN), WRITTEN, Resources(settings))
     with pytest.raises(UsageError, match=f"run {run.info.id} was started with other blobs"):
-        await asyncio.to_thread(reopen, run.info.id, elsewhere)
+        await asyncio.to_thread(reopen, run.info.id, Resources(elsewhere))
     assert reopen(run.info.id, Resources(settings)).info.id == run.info.id
 
 

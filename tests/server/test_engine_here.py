@@ -11,12 +11,12 @@ from typing import Any
 
 import pytest
 from msgspec import structs
+from tests.resources import Resources
 from tests.server import tasks
 
 from proctor.errors import StoreError
 from proctor.model.trial import RunStatus
 from proctor.runs import actions, process_resources
-from proctor.runs.process_resources import Resources
 from proctor.runs.running import reopen
 from proctor.server.auth.authenticate import LOCAL
 from proctor.server.auth.vault import Vault

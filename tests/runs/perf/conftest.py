@@ -8,11 +8,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from tests.resources import Resources
 
 from proctor.runs.perf.guard import MakeListener
 from proctor.runs.perf.run import PerfRequest, PerfResult, quiet, run_perf
 from proctor.runs.perf.scenario import DEFAULT
-from proctor.runs.process_resources import Resources
 from proctor.settings import Settings
 
 TASK = str(DEFAULT.parent / "word-count")

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from tests.resources import Resources
 from tests.taking import take
 
 from proctor.engine.stop import Stop
@@ -24,7 +25,6 @@ from proctor.runs.perf.guard import Ended, Guard, _beat, last_word, work
 from proctor.runs.perf.run import Quiet, quiet
 from proctor.runs.perf.scenario import DEFAULT, load_scenario, plan_episodes
 from proctor.runs.perf.system import SystemSampler
-from proctor.runs.process_resources import Resources
 from proctor.runs.running import ReadyRun, create, execute
 from proctor.sandbox.fake import Fake
 from proctor.settings import Settings

@@ -8,12 +8,13 @@ import signal
 import sys
 from pathlib import Path
 
+from tests.resources import Resources
+
 from proctor.engine.stop import Stop
 from proctor.model.outcome import Outcome, from_reward
 from proctor.model.plan import PlannedTrial
 from proctor.model.record import AttemptRecord
 from proctor.model.trial import Lease, RunStatus
-from proctor.runs.process_resources import Resources
 from proctor.runs.race.planning import RaceRequest, create_race
 from proctor.runs.running import ReadyRun, execute
 from proctor.settings import load_settings

@@ -8,6 +8,7 @@ import sys
 from pathlib import Path
 
 import pytest
+from tests.resources import Resources
 from tests.runs.race.racing import Drawn, carried_out, prepared
 from tests.taking import take
 
@@ -18,7 +19,6 @@ from proctor.model.record import AttemptRecord
 from proctor.model.run import Execution
 from proctor.model.trial import RunStatus
 from proctor.runfolder.read import RunData
-from proctor.runs.process_resources import Resources
 from proctor.runs.running import create, reopen
 from proctor.settings import load_settings
 from proctor.spec.load import load, written

@@ -5,10 +5,10 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
+from tests.resources import Resources
 from tests.runs.race.racing import prepared
 
 from proctor.errors import UsageError
-from proctor.runs.process_resources import Resources
 from proctor.runs.race.sides import read_side
 from proctor.settings import load_settings
 

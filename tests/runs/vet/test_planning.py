@@ -7,12 +7,12 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+from tests.resources import Resources
 
 from proctor.errors import TaskError, UsageError
 from proctor.model.run import Execution
 from proctor.model.vetting import Check, check_of
 from proctor.runs.planning import plan_spec
-from proctor.runs.process_resources import Resources
 from proctor.runs.running import reopen
 from proctor.runs.vet.planning import VetRequest, checks_of, create_vetting, left_out
 from proctor.settings import load_settings

@@ -5,10 +5,10 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
+from tests.resources import Resources
 from tests.sandbox.image.archives import docker_archive, host_layer
 
 from proctor.runs.exchange import StoreExchange
-from proctor.runs.process_resources import Resources
 from proctor.sandbox.base import RootOptions
 from proctor.sandbox.image import sharing
 from proctor.sandbox.image.build import Build

@@ -33,7 +33,7 @@ def state(tmp_path: Path) -> Iterator[State]:
 @pytest.fixture
 def upload(state: State, tmp_path: Path) -> Callable[..., Upload]:
     def make(name: str = "hello", settings: Settings | None = None, **files: str) -> Upload:
-        state.settings = settings or state.settings
+        state.resources.settings = settings or state.settings
         archive = tmp_path / f"{name}.zip"
         archive.write_bytes(tasks.packed(tasks.files(name) | {f"{name}/{key}": files[key] for key in files}))
         return keep(
@@ -57,7 +57,7 @@ def test_a_spec_asks_for_no_more_than_the_machine_has_or_the_settings_allow(stat
     assert refused.value.errors == [
         {"where": f"sandbox.{key}", "message": refused.value.errors[0]["message"]}
     ]
-    state.settings = replace(state.settings, **{f"serve_{key}": 2})
+    state.resources.settings = replace(state.settings, **{f"serve_{key}": 2})
     submit(2)
     with pytest.raises(Problem, match="at most 2 "):
         submit(3)
@@ -137,12 +137,12 @@ def test_what_a_spec_says_of_its_run_is_as_short_as_what_a_request_says(
 
 
 def test_a_project_keeps_a_bounded_number_and_size_of_uploads(state: State, upload):
-    state.settings = replace(state.settings, serve_uploads=2)
+    state.resources.settings = replace(state.settings, serve_uploads=2)
     upload("a")
     size = upload("b").size_bytes
     with pytest.raises(Problem, match="has 2 uploads"):
         upload("c")
-    state.settings = replace(state.settings, serve_uploads=10, serve_upload_bytes=int(2.5 * size))
+    state.resources.settings = replace(state.settings, serve_uploads=10, serve_upload_bytes=int(2.5 * size))
     with pytest.raises(Problem, match="of uploads, of") as refused:
         upload("c")
     assert refused.value.code == "quota"

@@ -6,8 +6,9 @@ import json
 from pathlib import Path
 from typing import Any
 
+from tests.resources import Resources
+
 from proctor.runs.perf.run import PerfRequest, run_perf
-from proctor.runs.process_resources import Resources
 from proctor.settings import Settings
 
 TOML = """
